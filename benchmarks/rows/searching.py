@@ -17,7 +17,7 @@ from benchmarks.measure import Duel, duel, in_turn
 from benchmarks.workshop import Workshop
 from gitsession import Message, Store
 from gitsession.index import search
-from gitsession.index.wording import words_of
+from gitsession.index.search_words import words_of
 from gitsession.sessions.content import entry_of
 
 TITLE = "Search"

@@ -224,7 +224,7 @@ class Store:
         """Where all words of ``query`` were said, the best first; in quotation marks side by side, ``log*`` longer too.
 
         ``project``: held in a folder or below it, and wherever else that project lies. ``role``: of
-        ``gitsession.index.wording.ROLES``. Raises ``Unavailable``.
+        ``gitsession.index.search_words.ROLES``. Raises ``Unavailable``.
         """
         catalogue = self.catalogue()
         identity = projects.identity_of(Path(project)) if project else None

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from gitsession.api.opened import OpenStore
-from gitsession.checkpoints import history, turns
+from gitsession.checkpoints import history, workspace_turn
 from gitsession.discovery import discover, projects
 from gitsession.errors import NotFound
 from gitsession.workspace.root import WorkspaceRoot
@@ -39,7 +39,9 @@ def find(
     recorded = recorded or (newest.entry.workspace if newest else None) or (row.project if row else None)
     here = _here()
     real = Path(os.path.realpath(recorded)) if recorded else None
-    is_believed = real is not None and (not writes or here == real or turns.folder_of(opened.objects, real).is_dir())
+    is_believed = real is not None and (
+        not writes or here == real or workspace_turn.folder_of(opened.objects, real).is_dir()
+    )
     if here is not None:
         if recorded and real is not None and is_believed and here.is_relative_to(real):
             return Path(recorded)

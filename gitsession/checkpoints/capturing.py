@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from gitsession.checkpoints import history, turns
+from gitsession.checkpoints import history, workspace_turn
 from gitsession.checkpoints.attribution import AFTER, BEFORE, EDITED, WORKSPACE
 from gitsession.checkpoints.history import Point
 from gitsession.checkpoints.running_calls import Running
@@ -49,13 +49,13 @@ def take(
     *,
     at_ms: int,
     paths: Sequence[str | Path] | None = None,
-    wait_seconds: float = turns.WAIT_SECONDS,
+    wait_seconds: float = workspace_turn.WAIT_SECONDS,
 ) -> Point:
     """Look at the workspace, or only at ``paths`` of it, and keep what was seen if it is anything new.
 
     Raises ``NotFound`` where nobody has spoken in the session yet, and ``Unavailable``.
     """
-    with turns.turn(store, root.path, wait_seconds=wait_seconds):
+    with workspace_turn.turn(store, root.path, wait_seconds=wait_seconds):
         return take_in_turn(store, sid, root, phase, why, at_ms=at_ms, paths=paths)
 
 
@@ -75,7 +75,7 @@ def take_in_turn(
     said |= {"call": sayable(why.call), "reason": sayable(why.reason)}
     limits = caps()._replace(secret=withheld_by(store))
     if paths is None:
-        seen = capture(store, root, turns.folder_of(store, root.path), caps=limits)
+        seen = capture(store, root, workspace_turn.folder_of(store, root.path), caps=limits)
         entry = Checkpoint(mode=WORKSPACE, skipped=_skipped(seen.skipped), appeared=tuple(seen.appeared), **said)  # type: ignore[arg-type]
         return history.add(store, sid, entry, lambda tx, before: seen.tree, why.target)
     found = named(root, paths, caps=limits)

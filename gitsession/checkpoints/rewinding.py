@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from gitsession.checkpoints import capturing, intents, merging, turns
+from gitsession.checkpoints import capturing, intents, merging, workspace_turn
 from gitsession.checkpoints.attribution import BEFORE
 from gitsession.checkpoints.capturing import CaptureReason
 from gitsession.checkpoints.history import Point
@@ -85,7 +85,7 @@ def perform(
         if root is not None:
             intents.refuse(store, root.path)
         return dataclasses.replace(_talk_only(store, session, plan, command, at_ms), outcomes=_left(plan.changes))
-    with turns.turn(store, root.path):
+    with workspace_turn.turn(store, root.path):
         intents.refuse(store, root.path)
         levels = plan.levels or trees.TreeCache(store)
         safety = _safety(store, session, root, wanted, f"before {command}", at_ms, levels)
@@ -120,7 +120,7 @@ def take_step(
     """
     wanted = writes(changes)
     at_ms = clock()
-    with turns.turn(store, root.path):
+    with workspace_turn.turn(store, root.path):
         intents.refuse(store, root.path)
         step.check(store)
         if not wanted:
@@ -157,7 +157,7 @@ def take_step(
 
 def go_on(store: GitStore, session: StoredSession, root: WorkspaceRoot) -> RewindResult:
     """Finish what was begun in a workspace. Raises ``NotFound`` where nothing was, and as ``perform``."""
-    with turns.turn(store, root.path):
+    with workspace_turn.turn(store, root.path):
         intent = _begun(store, session, root)
         if intents.is_done(store, intent):
             _sweep(root, intent)
@@ -173,7 +173,7 @@ def abort(store: GitStore, session: StoredSession, root: WorkspaceRoot, clock: C
 
     Raises ``NotFound`` where nothing was, and ``Refused`` where all of it was done.
     """
-    with turns.turn(store, root.path):
+    with workspace_turn.turn(store, root.path):
         intent = _begun(store, session, root)
         if intents.is_done(store, intent):
             _sweep(root, intent)

@@ -15,7 +15,7 @@ from gitsession.cli.context import App
 from gitsession.cli.output import confirm, count, emit, say, warn
 
 if TYPE_CHECKING:
-    from gitsession.live.enabling import Edit
+    from gitsession.live.settings_edits import Edit
 
 _COLORS = {"+": "green", "-": "red", "@": "cyan"}
 
@@ -56,12 +56,12 @@ def carry_out(app: App, verb: str, edit: Edit, then: str, *, yes: bool, dry_run:
         return exits.NOTHING
     copy = None
     if goes:
-        from gitsession.live import enabling
+        from gitsession.live import settings_edits
 
-        copy = enabling.copy_of(app.path, edit) if edit.keeps else None
+        copy = settings_edits.copy_of(app.path, edit) if edit.keeps else None
         if verb == "enable":
             app.store(make=True)
-        enabling.perform(app.path, edit, enable=verb == "enable")
+        settings_edits.perform(app.path, edit, enable=verb == "enable")
     if as_json:
         told = {"agent": edit.agent, "file": os.fspath(edit.file), "changed": goes, "diff": diff, "then": then}
         emit(verb, told | ({} if copy is None else {"copy": os.fspath(copy)}))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gitsession.compaction.cuts import Cut
 from gitsession.compaction.files import carried_by, touched
+from gitsession.compaction.pi_cuts import Cut
 from gitsession.compaction.plan import Plan
 from gitsession.compaction.visible_entries import CompactionView, ShownEntry, carried, conversation
 from gitsession.context.history import ContextHistory

@@ -29,8 +29,8 @@ from gitsession.formats.base.format import (
     Streamed,
 )
 from gitsession.formats.base.outgoing import Outgoing, OutgoingEntry, WrittenFile
-from gitsession.formats.base.places import SearchRoot, Sidecar, Workspace
 from gitsession.formats.base.record import Record, Source, SourceProblem
+from gitsession.formats.base.session_folders import SearchRoot, Sidecar, Workspace
 
 __all__ = [
     "FORMATS",

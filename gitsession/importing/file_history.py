@@ -22,7 +22,7 @@ from gitsession.codec.payload import NONCE_BYTES
 from gitsession.codec.sayable import sayable
 from gitsession.discovery import discover
 from gitsession.formats import Format, Remembering, Source
-from gitsession.formats.base.histories import (
+from gitsession.formats.base.file_changes import (
     RecordedBackup,
     RecordedChange,
     RecordedCopy,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Mapping
 
-from gitsession.formats.base.histories import RecordedRun
+from gitsession.formats.base.file_changes import RecordedRun
 from gitsession.git.borrowed_objects import BorrowedObjects
 from gitsession.importing.recorded_paths import Contents
 from gitsession.importing.recorded_trees import RecordedFile, Trees

@@ -17,13 +17,13 @@ from pathlib import Path
 
 from gitsession.errors import Unavailable
 from gitsession.git.types import Oid
-from gitsession.index.asking import apart, expression, parts, snippet
 from gitsession.index.catalogue import Catalogue, Row
 from gitsession.index.derived import PATIENCE_SECONDS, begin_log, is_damage, remove
 from gitsession.index.entry_rows import EntryRow as RowOfEntry
 from gitsession.index.entry_rows import run_of
 from gitsession.index.names import storable
-from gitsession.index.wording import KINDS, SearchableText, words_of
+from gitsession.index.search_query import apart, expression, parts, snippet
+from gitsession.index.search_words import KINDS, SearchableText, words_of
 from gitsession.model.entries import Entry, Opaque
 from gitsession.sessions import content
 from gitsession.sessions.gaps import DAMAGE

@@ -10,8 +10,8 @@ from gitsession.errors import GitSessionError, Malformed
 from gitsession.git.objects import oid_of, parse_tree
 from gitsession.git.types import Oid
 from gitsession.store import refs
-from gitsession.validation.proposals import MEBIBYTE, Fault, Limits, Proposed
 from gitsession.validation.reader import COMMIT_BYTES_MAX, GitReader
+from gitsession.validation.verdicts import MEBIBYTE, Fault, Limits, Proposed
 
 COMMITS_MAX = 10_000
 TIPS_MAX = 2 * archive_set.TIPS

@@ -37,8 +37,8 @@ from gitsession.sessions.meta import is_of_ours
 from gitsession.sessions.node import Node, load
 from gitsession.sessions.tombstone_set import Tombstones
 from gitsession.store import refs
-from gitsession.validation.proposals import MEBIBYTE, TAKE_OUT, Fault, Limits
 from gitsession.validation.reader import COMMIT_BYTES_MAX, TREE_BYTES_MAX, GitReader
+from gitsession.validation.verdicts import MEBIBYTE, TAKE_OUT, Fault, Limits
 from gitsession.verify.entry_check import check, purge_problems
 from gitsession.verify.session_check import ON_FILES, ON_META, stands_for_a_part, starts
 

@@ -14,8 +14,8 @@ from gitsession.sessions import tombstone_set
 from gitsession.store import refs
 from gitsession.store.interface import ObjectStore
 from gitsession.validation import tombstone_rules, validate
-from gitsession.validation.proposals import Deadline, Limits, Proposed, Refusal
 from gitsession.validation.reader import GitReader
+from gitsession.validation.verdicts import Deadline, Limits, Proposed, Refusal
 
 __all__ = ["FetchedReader", "Proposed", "Refusal", "judge"]
 

@@ -15,7 +15,7 @@ from gitsession.git.objects import SUBMODULE_MODE, TREE_MODE, parse_tree
 from gitsession.git.types import Oid
 from gitsession.sessions.tombstone_set import NONE, Tombstones
 from gitsession.validation.entry_rules import HeaderReader
-from gitsession.validation.proposals import MEBIBYTE, TAKE_OUT, Fault, Limits
+from gitsession.validation.verdicts import MEBIBYTE, TAKE_OUT, Fault, Limits
 from gitsession.workspace import names
 
 LINK_MODE = "120000"

@@ -8,8 +8,8 @@ from gitsession.git.types import Oid
 from gitsession.sessions import tombstone_set
 from gitsession.sessions.tombstone_set import Tombstones
 from gitsession.store import refs
-from gitsession.validation.proposals import MEBIBYTE, Deadline, Fault, Limits, Proposed, ValidationTimeout
 from gitsession.validation.reader import COMMIT_BYTES_MAX, GitReader
+from gitsession.validation.verdicts import MEBIBYTE, Deadline, Fault, Limits, Proposed, ValidationTimeout
 
 COMMITS_MAX = 10_000
 TREE_BYTES_MAX = 64 * MEBIBYTE

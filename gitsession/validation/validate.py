@@ -31,7 +31,8 @@ from gitsession.validation import archive_rules, entry_rules, history_rules, tom
 from gitsession.validation.entry_rules import LaterViews
 from gitsession.validation.file_trees import FileTrees
 from gitsession.validation.history_rules import AcceptedEntry, ProposedBranch
-from gitsession.validation.proposals import (
+from gitsession.validation.reader import GitReader
+from gitsession.validation.verdicts import (
     MEBIBYTE,
     TAKE_OUT,
     Deadline,
@@ -41,7 +42,6 @@ from gitsession.validation.proposals import (
     Refusal,
     ValidationTimeout,
 )
-from gitsession.validation.reader import GitReader
 
 _WINDOW = 256
 """Entries that are read together."""

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from builders import bring
 
-from gitsession.compaction import cuts
+from gitsession.compaction import pi_cuts
 from gitsession.compaction.plan import CompactionRequest, Plan
 from gitsession.compaction.strategies import plan
 from gitsession.compaction.visible_entries import raw
@@ -90,7 +90,7 @@ def test_they_would_cut_a_whole_line_at_the_same_place(golden: list[dict[str, An
         pytest.skip("a difference that is meant")
     line = line_of(case)
     places = raw(line, list(line.back())[::-1])
-    cutter = {"1.5": cuts.by_what_is_shown, "0.73": cuts.by_messages, "omp": cuts.by_groups}[agent]
+    cutter = {"1.5": pi_cuts.by_what_is_shown, "0.73": pi_cuts.by_messages, "omp": pi_cuts.by_groups}[agent]
     cut = cutter(places, case["keep"], profiles.profile(PROFILES[agent]))
     kept = places[cut.first_kept].node.source
     assert kept is not None

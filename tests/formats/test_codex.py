@@ -37,8 +37,8 @@ from codex_files import (
 from gitsession.errors import Malformed
 from gitsession.formats import claimed
 from gitsession.formats.base.groups import spoken
-from gitsession.formats.base.places import Workspace
 from gitsession.formats.base.record import Source
+from gitsession.formats.base.session_folders import Workspace
 from gitsession.formats.base.times import to_ms
 from gitsession.formats.codex.agent import codex
 from gitsession.model import entries

@@ -19,7 +19,7 @@ from gitsession.context.history import ContextHistory
 from gitsession.context.providers import codex as as_codex
 from gitsession.formats import FORMATS
 from gitsession.formats.base.outgoing import Outgoing, OutgoingEntry, WrittenFile
-from gitsession.formats.base.places import Workspace
+from gitsession.formats.base.session_folders import Workspace
 from gitsession.formats.codex.agent import codex
 from gitsession.formats.codex.write_items import SUMMARY_PREFIX
 from gitsession.model import entries

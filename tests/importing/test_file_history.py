@@ -17,7 +17,7 @@ from rewound import fill, snapshot
 from gitsession.api import Store
 from gitsession.checkpoints import history, lookup
 from gitsession.checkpoints.attribution import attributed
-from gitsession.formats.base.histories import RecordedBackup, RecordedEdit
+from gitsession.formats.base.file_changes import RecordedBackup, RecordedEdit
 from gitsession.formats.claude import files
 from gitsession.importing import file_history
 

@@ -21,7 +21,7 @@ from rewound import fill, git_in, repository, snapshot
 
 from gitsession.api import Store
 from gitsession.checkpoints import history
-from gitsession.formats.base.histories import RecordedRun
+from gitsession.formats.base.file_changes import RecordedRun
 from gitsession.formats.opencode.agent import opencode
 from gitsession.git import borrowed_objects
 from gitsession.git.objects import encode_tree

@@ -18,10 +18,10 @@ from gitsession.errors import MissingObject
 from gitsession.formats.opencode.agent import opencode
 from gitsession.formats.pi.agent import pi
 from gitsession.index import search
-from gitsession.index.asking import expression, snippet
 from gitsession.index.search import Hit
-from gitsession.index.wording import KINDS as SEARCHED
-from gitsession.index.wording import ROLES
+from gitsession.index.search_query import expression, snippet
+from gitsession.index.search_words import KINDS as SEARCHED
+from gitsession.index.search_words import ROLES
 from gitsession.model.blocks import Text, ToolCall
 from gitsession.model.entries import KINDS, Compaction, Message
 

@@ -16,29 +16,29 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gitsession.errors import Refused
-from gitsession.live import agent_hooks, enabling, json_edit, spool, spooled_events
-from gitsession.live.agent_hooks import AGENTS, HookSettings
+from gitsession.live import hook_locations, json_edit, settings_edits, spool, spooled_events
+from gitsession.live.hook_locations import AGENTS, HookSettings
 
 PROGRAM = ["/opt/with space/bin/gitsession", "--store", "/home/u/it's/store.git"]
 CLAUDE = AGENTS["claude"]
 STORE = Path("/nonexistent/store.git")
 
 
-def enable(folder: Path, text: str | None, agent: str = "claude") -> tuple[Path, enabling.Edit]:
+def enable(folder: Path, text: str | None, agent: str = "claude") -> tuple[Path, settings_edits.Edit]:
     """A settings file that holds ``text``, enabled."""
     file = folder / AGENTS[agent].name
     file.parent.mkdir(parents=True, exist_ok=True)
     if text is not None:
         file.write_text(text)
-    edit = enabling.plan_enable(folder / "store.git", AGENTS[agent], file, PROGRAM)
-    enabling.perform(folder / "store.git", edit, enable=True)
+    edit = settings_edits.plan_enable(folder / "store.git", AGENTS[agent], file, PROGRAM)
+    settings_edits.perform(folder / "store.git", edit, enable=True)
     return file, edit
 
 
 def disable(folder: Path, agent: str = "claude") -> None:
     file = folder / AGENTS[agent].name
-    edit = enabling.plan_disable(folder / "store.git", AGENTS[agent], file)
-    enabling.perform(folder / "store.git", edit, enable=False)
+    edit = settings_edits.plan_disable(folder / "store.git", AGENTS[agent], file)
+    settings_edits.perform(folder / "store.git", edit, enable=False)
 
 
 OTHERS = '{"hooks": [{"type": "command", "command": "say done"}]}'
@@ -67,8 +67,8 @@ def test_disabled_it_is_byte_for_byte_what_it_was(tmp_path: Path, text: str | No
     assert isinstance(told, HookSettings)
     for event in told.events:
         commands = [hook["command"] for group in found["hooks"][event] for hook in group["hooks"]]
-        assert commands.count(agent_hooks.command(agent, event, PROGRAM)) == 1
-    assert enabling.plan_enable(STORE, told, file, PROGRAM).is_empty, "a second time there is nothing to do"
+        assert commands.count(hook_locations.command(agent, event, PROGRAM)) == 1
+    assert settings_edits.plan_enable(STORE, told, file, PROGRAM).is_empty, "a second time there is nothing to do"
     disable(tmp_path, agent)
     assert (file.read_bytes() if file.exists() else None) == edit.old
 
@@ -94,8 +94,8 @@ def test_what_others_changed_since_stays_and_only_ours_goes(tmp_path: Path, text
 
 def test_a_program_that_has_moved_is_told_anew_and_nothing_stands_twice(tmp_path: Path) -> None:
     file, edit = enable(tmp_path, TEXTS["hooks of others"])
-    again = enabling.plan_enable(STORE, CLAUDE, file, ["/elsewhere/gitsession"])
-    enabling.perform(tmp_path / "store.git", again, enable=True)
+    again = settings_edits.plan_enable(STORE, CLAUDE, file, ["/elsewhere/gitsession"])
+    settings_edits.perform(tmp_path / "store.git", again, enable=True)
     assert "with space" not in file.read_text()
     assert file.read_text().count("--from claude") == len(CLAUDE.events)
     disable(tmp_path)
@@ -109,10 +109,10 @@ def test_codex_is_given_no_longer_timeout_than_it_allows(tmp_path: Path) -> None
         found = json.loads(file.read_text())["hooks"]
         return {event: hook["timeout"] for event, groups in found.items() for hook in groups[0]["hooks"]}
 
-    assert timeouts() == {event: 3 if event == "SessionEnd" else agent_hooks.SECONDS for event in timeouts()}
+    assert timeouts() == {event: 3 if event == "SessionEnd" else hook_locations.SECONDS for event in timeouts()}
     assert "SessionEnd" in timeouts()
     file.write_text(file.read_text().replace('"timeout": 3\n', '"timeout": 30\n'))
-    edit = enabling.plan_enable(STORE, AGENTS["codex"], file, PROGRAM)
+    edit = settings_edits.plan_enable(STORE, AGENTS["codex"], file, PROGRAM)
     assert edit.new is not None
     assert json.loads(edit.new)["hooks"]["SessionEnd"][0]["hooks"][0]["timeout"] == 3, "an older file is corrected"
 
@@ -121,10 +121,10 @@ def test_codex_is_given_no_longer_timeout_than_it_allows(tmp_path: Path) -> None
 def test_disabled_it_tells_no_other_store_either(tmp_path: Path, agent: str) -> None:
     file, _ = enable(tmp_path, None, agent)
     other = tmp_path / "other.git"
-    edit = enabling.plan_enable(other, AGENTS[agent], file, ["/opt/gitsession", "--store", str(other)])
-    enabling.perform(other, edit, enable=True)
-    enabling.perform(other, enabling.plan_disable(other, AGENTS[agent], file), enable=False)
-    assert not enabling.is_enabled(AGENTS[agent], file)
+    edit = settings_edits.plan_enable(other, AGENTS[agent], file, ["/opt/gitsession", "--store", str(other)])
+    settings_edits.perform(other, edit, enable=True)
+    settings_edits.perform(other, settings_edits.plan_disable(other, AGENTS[agent], file), enable=False)
+    assert not settings_edits.is_enabled(AGENTS[agent], file)
 
 
 REFUSED = {
@@ -162,7 +162,7 @@ def test_what_cannot_be_read_is_refused_with_the_line_and_what_to_do() -> None:
 def test_settings_that_are_not_utf_8_are_left_alone(tmp_path: Path) -> None:
     (tmp_path / "settings.json").write_bytes(b'{"a": "\xff"}')
     with pytest.raises(Refused, match="not UTF-8 at byte 7"):
-        enabling.plan_enable(STORE, CLAUDE, tmp_path / "settings.json", PROGRAM)
+        settings_edits.plan_enable(STORE, CLAUDE, tmp_path / "settings.json", PROGRAM)
 
 
 def test_a_link_stays_a_link_and_what_it_leads_to_keeps_its_mode(tmp_path: Path) -> None:
@@ -182,16 +182,16 @@ def test_a_link_stays_a_link_and_what_it_leads_to_keeps_its_mode(tmp_path: Path)
 def test_what_the_agent_saves_while_ours_is_being_synced_is_not_written_over(tmp_path: Path, monkeypatch) -> None:
     file = tmp_path / "settings.json"
     file.write_text("{}")
-    edit = enabling.plan_enable(STORE, CLAUDE, file, PROGRAM)
-    write_new = enabling.write_new
+    edit = settings_edits.plan_enable(STORE, CLAUDE, file, PROGRAM)
+    write_new = settings_edits.write_new
 
     def slow(path: Path, data: bytes, **how: Any) -> None:
         write_new(path, data, **how)
         file.write_text('{"new": 1}')
 
-    monkeypatch.setattr(enabling, "write_new", slow)
+    monkeypatch.setattr(settings_edits, "write_new", slow)
     with pytest.raises(Refused, match="changed meanwhile"):
-        enabling.perform(tmp_path / "store.git", edit, enable=True)
+        settings_edits.perform(tmp_path / "store.git", edit, enable=True)
     assert file.read_text() == '{"new": 1}'
     assert not list(tmp_path.glob(".settings.json.*"))
 
@@ -199,10 +199,10 @@ def test_what_the_agent_saves_while_ours_is_being_synced_is_not_written_over(tmp
 def test_what_was_changed_between_the_question_and_the_answer_is_not_written_over(tmp_path: Path) -> None:
     file = tmp_path / "settings.json"
     file.write_text("{}")
-    edit = enabling.plan_enable(STORE, CLAUDE, file, PROGRAM)
+    edit = settings_edits.plan_enable(STORE, CLAUDE, file, PROGRAM)
     file.write_text('{"new": 1}')
     with pytest.raises(Refused, match="changed meanwhile"):
-        enabling.perform(tmp_path / "store.git", edit, enable=True)
+        settings_edits.perform(tmp_path / "store.git", edit, enable=True)
     assert file.read_text() == '{"new": 1}'
 
 
@@ -233,17 +233,17 @@ def test_a_file_of_ours_in_which_somebody_else_has_written_goes_by_force_only_an
             act()
         assert "--force" in caught.value.hint
         assert file.read_text() == theirs
-    edit = enabling.plan_disable(tmp_path / "store.git", AGENTS[agent], file, force=True)
-    enabling.perform(tmp_path / "store.git", edit, enable=False)
+    edit = settings_edits.plan_disable(tmp_path / "store.git", AGENTS[agent], file, force=True)
+    settings_edits.perform(tmp_path / "store.git", edit, enable=False)
     assert not file.exists()
-    assert enabling.copy_of(tmp_path / "store.git", edit).read_text() == theirs
+    assert settings_edits.copy_of(tmp_path / "store.git", edit).read_text() == theirs
 
 
 @pytest.mark.parametrize("agent", ["omp", "opencode", "pi"])
 def test_a_file_of_ours_is_known_where_nobody_remembers_that_it_was_written(tmp_path: Path, agent: str) -> None:
     file, _ = enable(tmp_path, None, agent)
     shutil.rmtree(tmp_path / "store.git")
-    again = enabling.plan_enable(tmp_path / "store.git", AGENTS[agent], file, ["/elsewhere/gitsession"])
+    again = settings_edits.plan_enable(tmp_path / "store.git", AGENTS[agent], file, ["/elsewhere/gitsession"])
     assert (again.is_empty, again.keeps) == (False, False)
     disable(tmp_path, agent)
     assert not file.exists()
@@ -274,7 +274,7 @@ def test_what_opencode_tells_its_plugin_comes_to_the_spool(tmp_path: Path) -> No
     program = [sys.executable, "-P", "-m", "gitsession", "--store", str(store)]
     told = AGENTS["opencode"]
     assert not isinstance(told, HookSettings)
-    (tmp_path / "it.mjs").write_text(agent_hooks.text_of(told, program))
+    (tmp_path / "it.mjs").write_text(hook_locations.text_of(told, program))
     (tmp_path / "work").mkdir()
     (tmp_path / "run.mjs").write_text("""
         import { gitsession } from "./it.mjs";
@@ -304,7 +304,7 @@ def test_the_command_runs_in_any_folder_and_is_silent_where_the_program_is_gone(
     program = place / "gitsession"
     program.write_text('#!/bin/sh\necho "$@" > "$(dirname "$0")/said"\n')
     program.chmod(0o755)
-    command = agent_hooks.command("claude", "Stop", [str(program), "--store", "/s t"])
+    command = hook_locations.command("claude", "Stop", [str(program), "--store", "/s t"])
     assert subprocess.run(["sh", "-c", command], cwd="/", check=False).returncode == 0
     assert (place / "said").read_text() == "--store /s t hook Stop --from claude\n"
     program.unlink()
@@ -358,9 +358,9 @@ def test_agents_without_hooks_are_told_of_watch() -> None:
 
 def test_variables_of_the_agents_own_say_where_the_settings_are(tmp_path: Path) -> None:
     home = Path("/home/u")
-    assert agent_hooks.file_of(CLAUDE, home, {}) == Path("/home/u/.claude/settings.json")
-    assert agent_hooks.file_of(CLAUDE, home, {"CLAUDE_CONFIG_DIR": "/c"}) == Path("/c/settings.json")
-    there = agent_hooks.file_of(AGENTS["opencode"], home, {"XDG_CONFIG_HOME": "/x"})
+    assert hook_locations.file_of(CLAUDE, home, {}) == Path("/home/u/.claude/settings.json")
+    assert hook_locations.file_of(CLAUDE, home, {"CLAUDE_CONFIG_DIR": "/c"}) == Path("/c/settings.json")
+    there = hook_locations.file_of(AGENTS["opencode"], home, {"XDG_CONFIG_HOME": "/x"})
     assert there == Path("/x/opencode/plugin/gitsession.js")
 
 

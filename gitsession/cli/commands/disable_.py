@@ -21,9 +21,9 @@ from gitsession.cli.output import json_option
 @with_app
 def command(app: App, agent: str, yes: bool, force: bool, dry_run: bool, as_json: bool) -> int:
     """Have AGENT tell nothing any more: its settings are as they were, or at least without what `enable` wrote."""
-    from gitsession.live import agent_hooks, enabling
+    from gitsession.live import hook_locations, settings_edits
 
-    told = agent_hooks.find(agent)
-    file = agent_hooks.file_of(told, Path.home(), os.environ)
-    edit = enabling.plan_disable(app.path, told, file, force=force)
+    told = hook_locations.find(agent)
+    file = hook_locations.file_of(told, Path.home(), os.environ)
+    edit = settings_edits.plan_disable(app.path, told, file, force=force)
     return carry_out(app, "disable", edit, "", yes=yes, dry_run=dry_run, as_json=as_json)

@@ -126,12 +126,12 @@ def _store(app: App) -> Iterator[Check]:
 
 def _live(app: App) -> Iterator[Check]:
     """What agents' hooks have left, and what went wrong there."""
-    from gitsession.live import agent_hooks, enabling
+    from gitsession.live import hook_locations, settings_edits
 
-    for agent, told in agent_hooks.AGENTS.items():
-        file = agent_hooks.file_of(told, Path.home(), os.environ)
+    for agent, told in hook_locations.AGENTS.items():
+        file = hook_locations.file_of(told, Path.home(), os.environ)
         try:
-            if enabling.is_enabled(told, file):
+            if settings_edits.is_enabled(told, file):
                 yield Check("hooks", f"{agent} tells what it does: {file}")
         except (GitSessionError, OSError) as error:
             yield Check("hooks", f"{agent}: {error}")

@@ -24,9 +24,9 @@ def command(app: App, agent: str, yes: bool, force: bool, dry_run: bool, as_json
 
     Its settings are changed in few places, which are shown first. `gitsession disable AGENT` takes that back.
     """
-    from gitsession.live import agent_hooks, enabling
+    from gitsession.live import hook_locations, settings_edits
 
-    told = agent_hooks.find(agent)
-    file = agent_hooks.file_of(told, Path.home(), os.environ)
-    edit = enabling.plan_enable(app.path, told, file, program(app.path), force=force)
+    told = hook_locations.find(agent)
+    file = hook_locations.file_of(told, Path.home(), os.environ)
+    edit = settings_edits.plan_enable(app.path, told, file, program(app.path), force=force)
     return carry_out(app, "enable", edit, told.then, yes=yes, dry_run=dry_run, as_json=as_json)

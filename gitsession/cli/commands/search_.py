@@ -11,7 +11,7 @@ from gitsession.cli import exits
 from gitsession.cli.context import App, no_such_agent, with_app
 from gitsession.cli.output import clock, emit, json_option, paged, paint, shorten, warn, width
 from gitsession.cli.time_argument import Since
-from gitsession.index.wording import ROLES
+from gitsession.index.search_words import ROLES
 
 if TYPE_CHECKING:
     from gitsession.index.search import Hit

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gitsession.compaction.cuts import Cut
+from gitsession.compaction.pi_cuts import Cut
 from gitsession.compaction.plan import CompactionRequest, Plan
 from gitsession.compaction.planning import cut_plan
 from gitsession.compaction.visible_entries import ShownEntry, sight

@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 from dataclasses import dataclass
 
-from gitsession.compaction import cuts
-from gitsession.compaction.cuts import Cutter
+from gitsession.compaction import pi_cuts
+from gitsession.compaction.pi_cuts import Cutter
 from gitsession.compaction.plan import CompactionRequest, Plan
 from gitsession.compaction.planning import cut_plan
 from gitsession.compaction.visible_entries import CompactionView, ShownEntry, conversation, raw, sight
@@ -28,9 +28,9 @@ class _Generation:
 
 
 _GENERATIONS = {
-    "pi": _Generation(cuts.by_what_is_shown),
-    "pi-0.73": _Generation(cuts.by_messages),
-    "omp": _Generation(cuts.by_groups, shown_only=True, raw=True, scaled=True),
+    "pi": _Generation(pi_cuts.by_what_is_shown),
+    "pi-0.73": _Generation(pi_cuts.by_messages),
+    "omp": _Generation(pi_cuts.by_groups, shown_only=True, raw=True, scaled=True),
 }
 
 

@@ -11,8 +11,8 @@ from gitsession.formats.aider.view import entry_of
 from gitsession.formats.aider.write import write
 from gitsession.formats.base.format import Accompanied, InProject, Resumable
 from gitsession.formats.base.lines import Data
-from gitsession.formats.base.places import Sidecar, Workspace
 from gitsession.formats.base.record import Source
+from gitsession.formats.base.session_folders import Sidecar, Workspace
 from gitsession.model.entries import SessionHeader
 
 

@@ -7,8 +7,8 @@ from hashlib import sha256
 
 from gitsession.errors import Malformed
 from gitsession.formats.aider.spans import LF, RUN, AiderSpan, cut
-from gitsession.formats.base.places import Sidecar
 from gitsession.formats.base.record import Record, Source
+from gitsession.formats.base.session_folders import Sidecar
 from gitsession.formats.base.times import to_ms
 from gitsession.model.entries import SessionHeader
 

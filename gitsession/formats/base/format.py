@@ -9,11 +9,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from gitsession.formats.base.databases import Ask, Columns, Stamp
-from gitsession.formats.base.histories import RecordedChange
+from gitsession.formats.base.file_changes import RecordedChange
 from gitsession.formats.base.lines import Data
 from gitsession.formats.base.outgoing import Outgoing, WrittenFile
-from gitsession.formats.base.places import SearchRoot, Sidecar, Workspace
 from gitsession.formats.base.record import Source
+from gitsession.formats.base.session_folders import SearchRoot, Sidecar, Workspace
 from gitsession.model.entries import Entry, SessionHeader
 from gitsession.model.headline import Headline
 from gitsession.model.usage import AnswerUsage

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from gitsession.formats.base.file_changes import RecordedChange
 from gitsession.formats.base.format import Accompanied, Delegating, Remembering, Resumable, Streamed
 from gitsession.formats.base.groups import spoken
-from gitsession.formats.base.histories import RecordedChange
 from gitsession.formats.base.jsonl import LineFailure
 from gitsession.formats.base.jsonl import parse as parse_line
 from gitsession.formats.base.lines import Data
-from gitsession.formats.base.places import SearchRoot, Sidecar
 from gitsession.formats.base.record import Source
+from gitsession.formats.base.session_folders import SearchRoot, Sidecar
 from gitsession.formats.claude import files, parse, paths
 from gitsession.formats.claude.headline import headline_of
 from gitsession.formats.claude.records import calls_in, results_in, text

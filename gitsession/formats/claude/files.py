@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from gitsession.formats.base.histories import RecordedBackup, RecordedChange, RecordedCopy, RecordedEdit
+from gitsession.formats.base.file_changes import RecordedBackup, RecordedChange, RecordedCopy, RecordedEdit
 from gitsession.formats.base.jsonl import LineFailure, Object, parse
 from gitsession.formats.base.times import to_ms
 from gitsession.formats.claude.records import results_in, text, uuid_of

@@ -15,7 +15,7 @@ from gitsession.formats.base import jsonl, unsupported
 from gitsession.formats.base.groups import LF, Group, StoredGroup, grouped
 from gitsession.formats.base.jsonl import LineFailure, Object
 from gitsession.formats.base.lines import Data
-from gitsession.formats.base.placement import NOTHING, Field, LineLink, PlacedLine, place, quoted
+from gitsession.formats.base.parent_links import NOTHING, Field, LineLink, PlacedLine, place, quoted
 from gitsession.formats.base.record import Record, Source, SourceProblem, record_of, waits
 from gitsession.formats.base.times import to_ms
 from gitsession.formats.claude.leaf import Leaf

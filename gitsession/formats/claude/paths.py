@@ -8,7 +8,7 @@ import unicodedata
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from gitsession.formats.base.places import Sidecar, Workspace
+from gitsession.formats.base.session_folders import Sidecar, Workspace
 from gitsession.formats.base.uuids import uuid_from
 from gitsession.model.entries import SessionHeader
 

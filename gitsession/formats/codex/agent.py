@@ -9,8 +9,8 @@ from gitsession.formats.base.format import Continuing, Counting, Delegating, Rem
 from gitsession.formats.base.groups import spoken
 from gitsession.formats.base.jsonl import LineFailure, Object, parse
 from gitsession.formats.base.lines import Data
-from gitsession.formats.base.places import SearchRoot, Workspace
 from gitsession.formats.base.record import Source
+from gitsession.formats.base.session_folders import SearchRoot, Workspace
 from gitsession.formats.codex import files, paths, usage, view
 from gitsession.formats.codex import headline as codex_headline
 from gitsession.formats.codex import parse as codex_file

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from gitsession.formats.base.histories import RecordedReplacement
+from gitsession.formats.base.file_changes import RecordedReplacement
 from gitsession.formats.base.jsonl import LineFailure, Object, parse
 from gitsession.formats.base.record import TAIL, Source
 from gitsession.formats.base.times import to_ms

@@ -17,7 +17,7 @@ from gitsession.formats.base import jsonl
 from gitsession.formats.base.groups import LF, Group, StoredGroup, group, grouped, spoken
 from gitsession.formats.base.jsonl import LineFailure, Object
 from gitsession.formats.base.lines import Data
-from gitsession.formats.base.placement import quoted
+from gitsession.formats.base.parent_links import quoted
 from gitsession.formats.base.record import Base, Record, Source, SourceProblem, record_of, waits
 from gitsession.formats.base.times import to_ms
 from gitsession.formats.codex.turns import is_update, starts_turn

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 
 from gitsession.formats.base.format import Database, Delegating, Document, Importing, Remembering, Scattered
 from gitsession.formats.base.jsonl import parse as parse_record
-from gitsession.formats.base.places import SearchRoot, Workspace
 from gitsession.formats.base.record import Source
+from gitsession.formats.base.session_folders import SearchRoot, Workspace
 from gitsession.formats.opencode import files, parse, paths, rows
 from gitsession.formats.opencode.headline import headline_of
 from gitsession.formats.opencode.messages import AGENT

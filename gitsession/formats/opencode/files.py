@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import sha1
 from typing import Any
 
-from gitsession.formats.base.histories import RecordedRun, RecordedTree
+from gitsession.formats.base.file_changes import RecordedRun, RecordedTree
 from gitsession.formats.base.jsonl import LineFailure, Object, parse
 from gitsession.formats.base.record import Record, Source
 from gitsession.formats.base.times import to_ms

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from gitsession.formats.base.placement import quoted as named
+from gitsession.formats.base.parent_links import quoted as named
 from gitsession.formats.base.record import WHOLE, Record, Source, SourceProblem
 from gitsession.formats.opencode.json_text import elements, members, quoted
 from gitsession.formats.opencode.member_order import INFO, PART, Orders

@@ -8,8 +8,8 @@ from gitsession.formats.base.format import Referring, Resumable, Streamed
 from gitsession.formats.base.jsonl import parse
 from gitsession.formats.base.lines import Data
 from gitsession.formats.base.outgoing import Outgoing, WrittenFile
-from gitsession.formats.base.places import SearchRoot, Sidecar, Workspace
 from gitsession.formats.base.record import Source
+from gitsession.formats.base.session_folders import SearchRoot, Sidecar, Workspace
 from gitsession.formats.pi import headline as pi_headline
 from gitsession.formats.pi import parse as pi_file
 from gitsession.formats.pi import paths, view

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from gitsession.formats.base.lines import Data
 from gitsession.formats.base.outgoing import Outgoing, WrittenFile
-from gitsession.formats.base.places import SearchRoot, Sidecar, Workspace
+from gitsession.formats.base.session_folders import SearchRoot, Sidecar, Workspace
 from gitsession.formats.pi import parse, paths
 from gitsession.formats.pi import write as pi_write
 from gitsession.formats.pi.agent import Pi

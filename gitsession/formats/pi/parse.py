@@ -15,9 +15,9 @@ from gitsession.errors import Malformed
 from gitsession.formats.base import jsonl
 from gitsession.formats.base.jsonl import LineFailure, Object
 from gitsession.formats.base.lines import Data, FileSpan, Lines, StoredFile, joined
-from gitsession.formats.base.placement import NOTHING, Field, LineLink, PlacedLine, place, quoted
-from gitsession.formats.base.places import Sidecar
+from gitsession.formats.base.parent_links import NOTHING, Field, LineLink, PlacedLine, place, quoted
 from gitsession.formats.base.record import Record, Source, SourceProblem, record_of, waits
+from gitsession.formats.base.session_folders import Sidecar
 from gitsession.formats.base.times import to_ms
 from gitsession.formats.pi.write_messages import dumps
 

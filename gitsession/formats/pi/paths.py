@@ -6,7 +6,7 @@ import glob
 import re
 from collections.abc import Sequence
 
-from gitsession.formats.base.places import Workspace
+from gitsession.formats.base.session_folders import Workspace
 from gitsession.formats.base.times import to_iso
 from gitsession.model.entries import SessionHeader
 

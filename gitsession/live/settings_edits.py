@@ -19,8 +19,8 @@ from typing import Any
 
 from gitsession.durable import make_directories, read_regular, sync_directory, write_new
 from gitsession.errors import Malformed, Refused, Unavailable
-from gitsession.live import agent_hooks, json_edit
-from gitsession.live.agent_hooks import Extension, HookSettings
+from gitsession.live import hook_locations, json_edit
+from gitsession.live.hook_locations import Extension, HookSettings
 from gitsession.live.json_edit import Part
 
 FOLDER = "gitsession/enabled"
@@ -54,10 +54,10 @@ def plan_enable(
     file = Path(os.path.realpath(file))
     old = read_regular(file)
     if isinstance(told, Extension):
-        new = agent_hooks.text_of(told, program).encode()
+        new = hook_locations.text_of(told, program).encode()
         return Edit(told.agent, file, old, new, old != new and _goes_by_force(store, told, file, old, force))
     text = _text(old, file)
-    wanted = {event: agent_hooks.command(told.agent, event, program) for event in told.events}
+    wanted = {event: hook_locations.command(told.agent, event, program) for event in told.events}
     if _ours(text, told, file) != [(event, command, _seconds(told, event)) for event, command in wanted.items()]:
         text = _with(_without(text, told, file), told, file, wanted)
     return Edit(told.agent, file, old, text.encode())
@@ -81,7 +81,7 @@ def is_enabled(told: HookSettings | Extension, file: Path) -> bool:
     """Raises as ``plan_enable``."""
     old = read_regular(file)
     if isinstance(told, Extension):
-        return old is not None and agent_hooks.is_our_text(old.decode("utf-8", "replace"))
+        return old is not None and hook_locations.is_our_text(old.decode("utf-8", "replace"))
     return old is not None and bool(_ours(_text(old, file), told, file))
 
 
@@ -151,7 +151,7 @@ def _unfit(what: str) -> Refused:
 
 
 def _seconds(told: HookSettings, event: str) -> int:
-    return told.seconds.get(event, agent_hooks.SECONDS)
+    return told.seconds.get(event, hook_locations.SECONDS)
 
 
 def _commands(group: Part) -> list[tuple[Part, str]]:
@@ -175,7 +175,7 @@ def _ours(text: str, told: HookSettings, file: Path) -> list[tuple[str, str, int
         for event in (hooks.parts if hooks is not None else [])
         for group in event.parts
         for hook, command in _commands(group)
-        if agent_hooks.is_ours(command, told.agent)
+        if hook_locations.is_ours(command, told.agent)
     ]
     order = {event: number for number, event in enumerate(told.events)}
     return sorted(found, key=lambda each: order.get(each[0], len(order)))
@@ -205,7 +205,7 @@ def _without(text: str, told: HookSettings, file: Path) -> str:
                 for event in (hooks.parts if hooks is not None else [])
                 for group in event.parts
                 for hook, command in _commands(group)
-                if agent_hooks.is_ours(command, told.agent)
+                if hook_locations.is_ours(command, told.agent)
             ),
             None,
         )
@@ -233,9 +233,9 @@ def _goes_by_force(store: Path, told: Extension, file: Path, old: bytes | None, 
     if old is None or _before(store, told.agent, file, old) is not None:
         return False
     text = old.decode("utf-8", "replace")
-    if not agent_hooks.is_our_text(text):
+    if not hook_locations.is_our_text(text):
         raise Refused(f"{file} is there, and not of gitsession's making", hint="move it away, and try again")
-    if agent_hooks.is_as_written(told, text):
+    if hook_locations.is_as_written(told, text):
         return False
     if not force:
         raise Refused(
