@@ -369,7 +369,7 @@ def die(*_: object, **__: object) -> None:
     raise KeyboardInterrupt
 
 
-@pytest.mark.parametrize("step", ["join", "settle", "retire"])
+@pytest.mark.parametrize("step", ["join", "drop_archived_refs", "retire"])
 def test_a_sync_that_ends_midway_is_finished_by_the_next(tmp_path, monkeypatch, step):
     place = hub(tmp_path / "hub.git")
     git(place, "config", "receive.denyDeletes", "false")

@@ -147,7 +147,7 @@ def test_a_file_that_the_user_edited_too_is_merged_and_a_conflict_is_told(run, h
     long = [f"{n}\n" for n in range(9)]
     for name in ("both.txt", "same.txt"):
         put(here, name, "".join(long))
-    with Store.open(os.environ["GITSESSION_DIR"]) as store, store.session(sid).checkpoint(here):
+    with Store.open(os.environ["GITSESSION_DIR"]) as store, store.session(sid).files.checkpoint(here):
         for name in ("both.txt", "same.txt"):
             put(here, name, "".join(["session\n", *long[1:]]))
     put(here, "both.txt", "".join(["session\n", *long[1:8], "user\n"]))

@@ -148,7 +148,7 @@ def test_every_kind_of_entry_comes_in(tmp_path: Path) -> None:
     read = [librecode.read(json.dumps(row).encode()) for row in rows(store, done.session)[1:]]
     assert [type(entry).__name__ for entry in read] == [
         "Message", "ModelChange", "Custom", "Message", "Message", "ThinkingChange", "Label", "Title", "CustomMessage",
-        "Custom", "BranchSummary", "Compaction", "Unknown",
+        "Custom", "BranchSummary", "Compaction", "UnknownEntry",
     ]  # fmt: skip
     assert isinstance(read[11], entries.Compaction)
     assert (read[11].first_kept, read[11].tokens_before) == ("a1", 7000)

@@ -265,7 +265,7 @@ def test_a_file_that_is_named_alone_brings_those_it_goes_on_from(
 def test_a_hook_follows_a_thread_into_its_next_file(tmp_path: Path) -> None:
     folder = on_disk(tmp_path / "sessions/2026/11/21", FILES)
     with Store.create(tmp_path / "store.git") as opened:
-        imports = Imports(opened, logged=False, histories=False)
+        imports = Imports(opened.agents, logged=False, histories=False)
         file = str(folder / f"{name(THREAD, SEGMENTS[2])}.jsonl")
         sid = imports.follow("codex", THREAD, file, tmp_path, {})
         imports.finish()

@@ -26,7 +26,7 @@ Lines = list[dict[str, Any]]
 
 def import_files(store: Store, files: Iterable[Path]) -> None:
     """Import all files of threads, also those that go on from one of the others."""
-    imports = Imports(store)
+    imports = Imports(store.agents)
     for file in sorted(files):
         imports.take(file)
     imports.take_what_waits()
