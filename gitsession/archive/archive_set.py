@@ -151,7 +151,7 @@ def tree_of(archive: Archive) -> tuple[Oid, dict[Oid, tuple[Kind, bytes]]]:
 
 
 class ArchiveCommit(NamedTuple):
-    """What a commit of the archive names. ``before``: those it goes on from; ``tips``: ends of lines."""
+    """A commit of the archive. ``before``: the archive commits it goes on from; ``tips``: ends of histories."""
 
     tree: Oid
     before: tuple[Oid, ...]
@@ -199,7 +199,7 @@ def added(reader: Reader, tip: Oid | None, after: Archive, at_ms: int) -> Merged
 
 
 def _steps(before: Archive, after: Archive) -> Iterable[tuple[Archive, list[Oid]]]:
-    """What one commit after another says, and the ends that are new with it."""
+    """Yield the set that each commit from ``before`` to ``after`` states, with the tips that are new in it."""
     turns, ends = {**before.turns}, {**before.ends}
     tips: dict[Oid, None] = {}
     for sid in sorted(after.turns):
@@ -234,7 +234,7 @@ def _committed(archive: Archive, before: list[Oid], tips: list[Oid], seconds: in
 _SET = GrowOnlySet(refs.ARCHIVE, NONE, at, _before)
 
 read, is_behind = _SET.read, _SET.is_behind
-"""What is archived, as a store knows it; whether one commit of the archive goes on from another."""
+"""The archive set of a store, and whether one of its commits descends from another."""
 
 
 def named(archive: Archive) -> dict[str, Oid]:

@@ -44,7 +44,7 @@ class Merges:
         return withheld_by(self._store)
 
     def _content(self, path: str, oid: Oid, bytes_max: int) -> bytes:
-        """What no checkpoint has is in the workspace."""
+        """Return a content from the store, or from the workspace where no checkpoint has it."""
         if oid in self.made:
             return self.made[oid]
         try:

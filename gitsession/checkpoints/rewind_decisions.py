@@ -1,4 +1,4 @@
-"""Which files a rewind writes, and why it leaves the others. Pure: what the session changed and what is there, in.
+"""Decisions of a rewind: which files it writes, and why it leaves others.
 
 A rewind takes back what the session wrote, and nothing else. Of a file that others changed too, it takes the session's
 changes back one after the other, the newest first, each by a three-way merge.
@@ -56,7 +56,7 @@ def no_merge(path: str, base: Oid, ours: Oid, theirs: Oid) -> Oid:
 
 
 class PathDecision(NamedTuple):
-    """What becomes of one path. ``now``: what is there, as far as a tree can say; ``to``: what will be."""
+    """The decision about one path. ``now``: what is there, as far as a tree can say; ``to``: what will be."""
 
     path: str
     action: Action
@@ -66,7 +66,7 @@ class PathDecision(NamedTuple):
 
     @property
     def is_left(self) -> bool:
-        """Whether the path stays as it is."""
+        """Return whether the path stays as it is."""
         return self.action in ("leave", "conflict")
 
 
@@ -119,7 +119,7 @@ def _decide(
 def revert(
     paths: Mapping[str, tuple[State, State]], now: Mapping[str, Now | str], *, why: str, merge: Merge = no_merge
 ) -> list[PathDecision]:
-    """What taking back, or doing again, does to paths: each with what it is if nobody touched it, and what it becomes.
+    """Decide what undo or redo does to paths: each with what it is if nobody touched it, and what it becomes.
     """
     found = []
     for path, (expected, to) in sorted(paths.items()):

@@ -20,7 +20,7 @@ from gitsession.redaction.original import OPENS
 def context(
     line: ContextHistory, profile: str = profiles.DEFAULT, policies: Sequence[Policy] = (), *, window: int | None = None
 ) -> Context:
-    """What the model sees at the end of ``line``, by the rules of ``profile``, one of ``PROFILES``.
+    """Return what the model sees at the end of ``line``, by the rules of ``profile``, one of ``PROFILES``.
 
     ``policies``: applied in this order to what is shown; nothing stored changes. ``window``: of the model, in tokens.
     """

@@ -102,7 +102,7 @@ def _tell(done: RepairResult, dry_run: bool) -> None:
 
 
 def _mended(done: RepairResult, dry_run: bool) -> Iterator[str]:
-    """What is damaged, and what becomes of it."""
+    """Report what is damaged, and what becomes of it."""
     plan = done.plan
     would = "would be " if dry_run else ""
     yield from (f"{bad.path}: {bad.what}" for bad in plan.bad)
@@ -129,7 +129,7 @@ def _mended(done: RepairResult, dry_run: bool) -> Iterator[str]:
 
 
 def _missing(done: RepairResult) -> Iterator[str]:
-    """What no copy has."""
+    """Report what no copy has."""
     plan = done.plan
     missing: dict[str, list[Lost]] = {}
     for lost in plan.lost:

@@ -31,7 +31,7 @@ JOINING = ("pi", "pi-0.73", "omp", "opencode")
 """Profiles of agents that put nothing between a thought of another model, which is text here, and its answer."""
 
 _PLAIN_FIELD = "reasoning_content"
-"""Where the agents of ``API.plain`` put thoughts that have no signature."""
+"""Field in which the agents of ``API.plain`` put thoughts that have no signature."""
 
 _REASONING_FIELDS = ("reasoning", "reasoning_content", "reasoning_text")
 """Where servers of this API put a model's reasoning, which they want back. pi keeps the field's name as signature."""
