@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 from collections.abc import Collection
 from hashlib import sha256
@@ -17,13 +18,14 @@ from gitsession.exporting import resume
 from gitsession.exporting.resume import Resumption
 from gitsession.formats import Format, Remembering, Source
 from gitsession.importing import import_session
-from gitsession.importing.import_session import ImportResult
+from gitsession.importing.import_session import ImportResult, PurgedCopies
 from gitsession.index.catalogue import ExportedSession
 from gitsession.model.entries import Continuation
 from gitsession.model.entries import SessionHeader as Header
-from gitsession.sessions import export_record, graph
+from gitsession.sessions import export_record, graph, purged_ids
 from gitsession.sessions.export_record import ExportedFile
 from gitsession.sessions.node import Node
+from gitsession.sessions.tombstone_set import Tombstones
 
 if TYPE_CHECKING:
     from gitsession.index.catalogue import Stat
@@ -77,7 +79,8 @@ class AgentSessions:
         source = taken.source
         place = os.fsencode(path).decode("utf-8", "replace") if path is not None else source.source_id
         command = import_session.ImportOperation(f"import {place}", self.opened.clock(), group) if logged else None
-        done = import_session.import_source(
+        imported = functools.partial(
+            import_session.import_source,
             self._objects,
             format,
             source,
@@ -89,12 +92,24 @@ class AgentSessions:
             continuation=self._continuation(format, source),
             is_elsewhere=lambda sid, payloads: self._is_elsewhere(format, source, sid, path, payloads),
         )
+        try:
+            done = imported(purged_keys=purged_ids.read(self._objects.git_dir))
+        except PurgedCopies as copied:
+            if not dry_run:
+                self._purge_copies(copied)
+            done = imported().with_problem(f"{copied}: not taken in")
         self._brought_in[format.AGENT, source.segment or source.source_id] = done.session
         if path is not None:
             self._places.setdefault(done.session, []).append(path.absolute())
         if path is not None and histories and not dry_run and not done.is_purged and isinstance(format, Remembering):
             done = self._with_history(format, source, path, done)
         return done.with_missing(taken.missing)
+
+    def _purge_copies(self, copied: PurgedCopies) -> None:
+        from gitsession.purge import purging  # an import that finds no copy does not need it
+
+        purging.add(self._objects, Tombstones(copied.digests), self.opened.clock())
+        self.opened.forget()
 
     def _is_elsewhere(
         self, format: Format, source: Source, sid: str, path: Path | None, payloads: Collection[bytes]

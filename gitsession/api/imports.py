@@ -57,8 +57,7 @@ class Imports:
         """Where the sessions lie that the user asked for by name."""
         self.behind: list[dict[str, str]] = []
         """In a dry run: what goes on from a session that would be taken in before it."""
-        # As it is now: bringing it up to date after every file would cost more than the files.
-        self._catalogue = agents.opened.catalogues.get()
+        agents.opened.catalogues.get()  # once: up to date after every file would cost more than the files
 
     def take(self, path: Path, format: Format | None = None, *, named: bool = False) -> str | None:
         """All sessions at ``path``: one in a file, many in a database; the last one's id, ``None`` where none came in.
@@ -68,7 +67,7 @@ class Imports:
         found, sid, before, done = False, "", len(self.failed) + len(self._queue.waiting), len(self.done)
         with self._judged(path):
             stamp = sources.stamp_of(path)
-            seen = None if named else self._catalogue.seen(path.absolute(), stamp)
+            seen = None if named else self._seen(path, stamp)
             if seen:
                 self.unchanged += 1
                 return seen
@@ -139,7 +138,7 @@ class Imports:
         What was handed over to its agent, and nothing was said in since, comes in only where the user named it.
         """
         with self._judged(found.place):
-            seen = self._catalogue.seen(found.place.absolute(), found.stamp) if within and not self._final else None
+            seen = self._seen(found.place, found.stamp) if within and not self._final else None
             if seen is not None:
                 self.unchanged += 1
                 return seen
@@ -162,6 +161,9 @@ class Imports:
                 self._remember(found.place, found.stamp, done.session)
             return done.session
         return None
+
+    def _seen(self, path: Path, stamp: Stat) -> str | None:
+        return self.agents.opened.catalogues.get(fresh=False).seen(path.absolute(), stamp)
 
     @contextmanager
     def _judged(self, path: Path) -> Iterator[None]:

@@ -6,7 +6,7 @@ from gitsession.api.opened import OpenStore
 from gitsession.archive import archive_set
 from gitsession.archive.trash import TrashView
 from gitsession.errors import Refused, require
-from gitsession.purge import exports, finding, purging
+from gitsession.purge import agent_files, exports, finding, purging
 from gitsession.purge.exports import RedactedExport
 from gitsession.purge.finding import PurgePlan
 from gitsession.purge.purging import PurgeResult
@@ -29,7 +29,8 @@ class Purges:
         view: ObjectStore = archive_set.UnarchivedStore.of(self._objects)
         if sid is not None and not graph.branches(view, sid):
             view = TrashView(self._objects)
-        return exports.with_exports(self._objects, view, _selected(view, sid, at, text), text)
+        plan = exports.with_exports(self._objects, view, _selected(view, sid, at, text), text)
+        return agent_files.with_agent_files(plan, self._opened.catalogues.get(fresh=False).files())
 
     def apply(self, plan: PurgePlan) -> PurgeResult:
         """Remove what was planned from this store for good: nothing of it is left, and no ``undo`` brings it back.

@@ -7,14 +7,14 @@ moves each ref from the value that was seen. Where another writer was faster, it
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Container, Iterable, Mapping
 from contextlib import AbstractContextManager, ExitStack, closing
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from gitsession.codec.digest import hash_of, to_base32, to_base64url
 from gitsession.codec.payload import NONCE_BYTES
-from gitsession.errors import Corrupt, Malformed, NoBase, NotFound, RefMoved, Refused, Unavailable
+from gitsession.errors import Corrupt, GitSessionError, Malformed, NoBase, NotFound, RefMoved, Refused, Unavailable
 from gitsession.formats import Format, Record, Source, SourceProblem
 from gitsession.git.objects import oid_of
 from gitsession.git.types import Kind, Oid
@@ -26,7 +26,15 @@ from gitsession.model import entries as kinds
 from gitsession.model.entries import Entry
 from gitsession.model.headline import VIEW
 from gitsession.redaction.lookahead import SecretLookahead
-from gitsession.sessions import branch_names, commit_writer, graph, operation_log, session_facts, tombstone_set
+from gitsession.sessions import (
+    branch_names,
+    commit_writer,
+    graph,
+    operation_log,
+    purged_ids,
+    session_facts,
+    tombstone_set,
+)
 from gitsession.sessions import (
     session_ids as names,
 )
@@ -79,6 +87,15 @@ class ImportResult:
         return replace(self, problems=(*self.problems, *missing))
 
 
+class PurgedCopies(GitSessionError):
+    """A file has new entries that its agent copied from purged ones. ``digests``: as the tombstone set names them."""
+
+    def __init__(self, digests: Collection[str]) -> None:
+        are = "entry is a copy of a purged one" if len(digests) == 1 else "entries are copies of purged ones"
+        super().__init__(f"{len(digests)} new {are}")
+        self.digests = frozenset(digests)
+
+
 @dataclass(frozen=True, slots=True)
 class ImportOperation:
     """How an import stands in the operation log. ``group``: one for all files of one command."""
@@ -103,6 +120,7 @@ def import_source(
     find: Find | None = None,
     continuation: kinds.Continuation | None = None,
     is_elsewhere: Callable[[str, Collection[bytes]], bool] | None = None,
+    purged_keys: Container[str] = frozenset(),
 ) -> ImportResult:
     """Import ``source``. ``attachments``: what its entries name and the agent keeps elsewhere, by name.
 
@@ -113,6 +131,8 @@ def import_source(
     ``is_elsewhere``: whether another file that was imported as this session still has one of these lines. Then the file
     is a second one with the same id, and is imported as a session of its own (decision 0033).
     ``command``: what the operation log calls it, in the same transaction; without one it is not logged.
+    ``purged_keys``: of purged entries (``sessions.purged_ids``), by which copies of these are known. Raises
+    ``PurgedCopies`` if new entries are copies: purge these first.
     ``dry_run``: work it all out and write nothing. Raises ``Unavailable`` where other writers moved the session's refs
     at every try.
     """
@@ -122,7 +142,9 @@ def import_source(
             return gone
         with ExitStack() as held:
             spill = None if dry_run else store.spill()
-            plan = held.enter_context(closing(_Plan(store, format, source, find, project, continuation, spill)))
+            plan = held.enter_context(
+                closing(_Plan(store, format, source, find, project, continuation, spill, purged_keys))
+            )
             plan.run(attachments or {})
             second = plan.second_file(is_elsewhere)
             if second is not None:
@@ -131,6 +153,8 @@ def import_source(
                     return gone
                 plan = held.enter_context(closing(second))
                 plan.run(attachments or {})
+            if plan.copied:
+                raise PurgedCopies(plan.copied)
             if dry_run:
                 return plan.outcome()
             try:
@@ -145,7 +169,7 @@ class _Plan:
     """Objects and ref moves of one import, and how they come about.
 
     ``objects``, ``originals``: those that are not in ``spill``. ``continued``: the entries of the store that new ones
-    follow.
+    follow. ``copied``: digests of new entries that are copies of purged ones, by ``purged_keys``.
     """
 
     store: ObjectStore
@@ -155,6 +179,8 @@ class _Plan:
     project: str | None = None
     continuation: kinds.Continuation | None = None
     spill: Spill | None = None
+    purged_keys: Container[str] = frozenset()
+    copied: set[str] = field(default_factory=set)
     continued: set[Oid] = field(default_factory=set)
     size: int = 0
     objects: dict[Oid, tuple[Kind, bytes]] = field(default_factory=dict)
@@ -231,7 +257,7 @@ class _Plan:
         line = own.line - 1 if self.base is None else 0
         continuation = kinds.Continuation(session=self.sid, entry=to_base64url(shared.chain), line=max(line, 0))
         spill = None if self.spill is None else self.store.spill()
-        plan = _Plan(self.store, self.format, source, self.find, self.project, continuation, spill)
+        plan = _Plan(self.store, self.format, source, self.find, self.project, continuation, spill, self.purged_keys)
         plan.may_hold = self.may_hold  # the records are the same
         return plan
 
@@ -411,6 +437,8 @@ class _Plan:
         node = put_unless_purged(self, parent, draft, self.purged)
         if self.tree is None or node.oid not in self.tree.nodes:
             self.new += 1
+            if not node.is_tombstone and purged_ids.key(node) in self.purged_keys:
+                self.copied.add(commit_writer.digests(draft)[0])
             if self.tree is not None and parent.oid in self.tree.nodes:
                 self.continued.add(parent.oid)
             self._grow(parent, node)

@@ -265,6 +265,11 @@ class Catalogue:
         found = self.db.execute("SELECT path FROM files WHERE sid = ? ORDER BY path", (sid,)).fetchall()
         return [Path(os.fsdecode(path)) for (path,) in found]
 
+    def files(self) -> list[tuple[Path, str]]:
+        """Return every file that is remembered, and the session that it was imported as."""
+        found = self.db.execute("SELECT path, sid FROM files ORDER BY path").fetchall()
+        return [(Path(os.fsdecode(path)), sid) for path, sid in found]
+
     # ---- sessions that were handed to an agent
 
     def hand_over(self, agent: str, source_id: str, handed: ExportedSession) -> None:

@@ -64,14 +64,11 @@ class _Wanted:
 
 def with_exports(objects: GitStore, view: ObjectStore, plan: PurgePlan, text: str) -> PurgePlan:
     """Return ``plan`` with the exported files that hold what it takes, and with the digests of their records."""
-    listed = export_record.read(objects.git_dir)
-    if not listed:
-        return plan
     wanted = _wanted(view, plan, text)
     hits: list[ExportHit] = []
     problems: list[PurgeProblem] = []
     more = plan.more
-    for export in listed:
+    for export in export_record.read(objects.git_dir):
         try:
             data = durable.read_regular(export.path)
         except OSError as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from gitsession import progress
 from gitsession.codec.digest import digest as digest_of
@@ -52,10 +53,19 @@ class PurgeProblem:
 
 
 @dataclass(frozen=True, slots=True)
+class AgentFileHit:
+    """An agent's own file that holds what a purge removes. ``session``: the one that it was imported as."""
+
+    path: Path
+    session: str
+
+
+@dataclass(frozen=True, slots=True)
 class PurgePlan:
     """``more``: what the set grows by. ``problems``: what stays nevertheless.
 
-    ``exports``: files that this store wrote, and that hold it; ``texts``: by which they were found.
+    ``exports``: files that this store wrote, and that hold it; ``agent_files``: those that agents wrote; ``texts``: by
+    which they were found.
     """
 
     more: Tombstones = field(default_factory=Tombstones)
@@ -65,6 +75,7 @@ class PurgePlan:
     problems: tuple[PurgeProblem, ...] = ()
     exports: tuple[ExportHit, ...] = ()
     texts: tuple[str, ...] = ()
+    agent_files: tuple[AgentFileHit, ...] = ()
 
     @property
     def is_empty(self) -> bool:

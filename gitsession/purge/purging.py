@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -30,7 +30,7 @@ from gitsession.purge import derived_files, notes, renamed, select_objects, tomb
 from gitsession.purge.rewriting import Rewriter
 from gitsession.purge.rewriting_log import rewrite_log
 from gitsession.redaction.original import Original
-from gitsession.sessions import content, node, operation_log, tombstone, tombstone_set
+from gitsession.sessions import content, graph, node, operation_log, purged_ids, tombstone, tombstone_set
 from gitsession.sessions.node import Node
 from gitsession.sessions.tombstone_set import Replacement, Tombstones
 from gitsession.store import change_stamp, create, flush_record, published, refs
@@ -275,6 +275,7 @@ def _move_refs(store: GitStore, found: Tombstones) -> tuple[Rewriter, set[str]]:
     moved = {name for name, oid in new.items() if oid != named[name]}
     gone = {name for name in moved if name.startswith(refs.TRASH) and rewriter.is_purged(name)}
     if moved:
+        purged_ids.add(store.git_dir, _removed(store, rewriter, {name: named[name] for name in moved}))
         renamed.add(store.git_dir, rewriter.mapped)
         with store.transaction() as tx:
             tx.put_all(rewriter.objects)
@@ -285,6 +286,31 @@ def _move_refs(store: GitStore, found: Tombstones) -> tuple[Rewriter, set[str]]:
                 if value is not None and refs.target(value) in gone:
                     tx.move(name, None, expected=value)
     return rewriter, moved
+
+
+def _removed(store: GitStore, rewriter: Rewriter, moved: Mapping[str, Oid]) -> Iterator[Node]:
+    """Yield the entries that are removed: those that a tombstone replaces, and those of purged sessions alone.
+
+    ``moved``: the refs that the rewrite moves. What a fork shares with a purged session stays with the fork.
+    """
+    for oid in rewriter.gone():
+        if node.load(rewriter, rewriter.mapped[oid]).is_tombstone:
+            yield node.load(store, oid)
+    purged = {name: oid for name, oid in moved.items() if rewriter.is_purged(name)}
+    if not purged:
+        return
+    seen = {each.oid for name, oid in _named(store).items() if name not in purged for each in _line(store, oid)}
+    for oid in purged.values():
+        for each in _line(store, oid):
+            if each.oid in seen:
+                break
+            seen.add(each.oid)
+            yield each
+
+
+def _line(store: GitStore, leaf: Oid) -> Iterator[Node]:
+    with suppress(Malformed, Corrupt, MissingObject):  # no entry, or damaged: what is not read has no id
+        yield from graph.line(store, leaf)
 
 
 def _leads_nowhere_new(

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from gitsession.api.imports import spelled
 from gitsession.cli import exits, watching
 from gitsession.cli.context import App, split, with_app
 from gitsession.cli.output import confirm_purge, consent_option, count, emit, first, json_option, say, warn
@@ -24,7 +25,7 @@ _ALWAYS = (
     "what a process has in memory that runs now",
     "copies that were made of the store, and clones, until they sync",
     "what servers keep beside their branches: caches, pull requests, forks",
-    "the agents' own files",
+    "agents' files that were never imported here",
 )
 
 
@@ -101,6 +102,9 @@ def _tell(what: PurgePlan, *, redacts: bool) -> None:
     for found in what.exports:
         hint = "" if redacts else "; --exports redacts it"
         say(f"still in: {found.export.path}: written for {found.export.agent}{hint}")
+    lines = [f"still in: {spelled(file.path)}: the agent's own file; edit or delete it" for file in what.agent_files]
+    for line in first(lines, _SHOWN, " files: --json lists them"):
+        say(line)
     for problem in what.problems:
         say(f"stays: {problem.where}: {problem.what}")
     if not what.is_empty:
@@ -123,7 +127,7 @@ def _document(
         "problems": [{"where": problem.where, "what": problem.what} for problem in what.problems],
         "exports": [
             {
-                "path": os.fsencode(hit.export.path).decode("utf-8", "replace"),
+                "path": spelled(Path(hit.export.path)),
                 "agent": hit.export.agent,
                 "session": hit.export.session,
                 "redacted": problems.get(hit.export.path) == "",
@@ -131,6 +135,7 @@ def _document(
             }
             for hit in what.exports
         ],
+        "agent_files": [{"path": spelled(file.path), "session": file.session} for file in what.agent_files],
         "not_reached": list(_ALWAYS),
         "dropped": None if done is None else done.dropped,
         "moved": None if done is None else list(done.moved),
