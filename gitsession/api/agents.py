@@ -8,7 +8,7 @@ import os
 from collections.abc import Collection
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gitsession.api.opened import OpenStore
 from gitsession.discovery import discover, projects
@@ -19,7 +19,6 @@ from gitsession.exporting.resume import Resumption
 from gitsession.formats import Format, Remembering, Source
 from gitsession.importing import import_session
 from gitsession.importing.import_session import ImportResult, PurgedCopies
-from gitsession.index.catalogue import ExportedSession
 from gitsession.model.entries import Continuation
 from gitsession.model.entries import SessionHeader as Header
 from gitsession.sessions import export_record, graph, purged_ids
@@ -128,10 +127,10 @@ class AgentSessions:
 
     def _continuation(self, format: Format, source: Source) -> Continuation | None:
         """Return the session that a file was written from, if ``resume`` wrote it here for an agent."""
-        handed = self.opened.catalogues.get(fresh=False).handed(format.AGENT, source.source_id)
-        if handed is None or not handed.entry:
+        written = export_record.resumed_as(self._objects.git_dir, format.AGENT, source.source_id)
+        if written is None or not written.entry or not graph.branches(self._objects, written.session):
             return None
-        return Continuation(session=handed.sid, entry=handed.entry, line=handed.line)
+        return Continuation(session=written.session, entry=written.entry, line=written.line)
 
     def _with_history(self, format: Format, source: Source, path: Path, done: ImportResult) -> ImportResult:
         """Add checkpoints of what the agent recorded of files; if they cannot be read, the import is kept."""
@@ -187,23 +186,22 @@ class AgentSessions:
             with contextlib.suppress(Malformed):  # nothing was said in it yet
                 handed = resume.source_of(found)
                 line = max((record.line for record in handed.records), default=0)
-                written = ExportedSession(sid, resume.said(handed), found.entry, line)
-                self.opened.catalogues.get().hand_over(found.sent.agent, handed.source_id, written)
+                said = resume.said(handed).hex()
                 if not found.is_there:
-                    self.record_export(sid, found.file, found.sent.agent, found.data, handed.source_id, written.digest)
+                    self.record_export(
+                        sid, found.file, found.sent.agent, found.data,
+                        id=handed.source_id, conversation=said, entry=found.entry, line=line,
+                    )  # fmt: skip
             for place in new:
                 self.record_export(sid, place, found.sent.agent, found.beside[place])
         return found
 
-    def record_export(
-        self, sid: str, path: Path, agent: str, data: bytes, id: str = "", conversation: bytes = b""
-    ) -> None:
+    def record_export(self, sid: str, path: Path, agent: str, data: bytes, **resumed: Any) -> None:
         """Remember that ``data``, in the form of ``agent``, was written to ``path``: a purge looks there.
 
-        ``id``, ``conversation``: what the agent calls the session, and ``resume.said`` of it, if it is to go on there.
+        ``resumed``: ``id``, ``conversation``, ``entry`` and ``line`` of ``ExportedFile``, if it is to go on there.
         """
-        place = os.fspath(path.absolute())
-        export = ExportedFile(place, sid, agent, sha256(data).hexdigest(), id, conversation.hex())
+        export = ExportedFile(os.fspath(path.absolute()), sid, agent, sha256(data).hexdigest(), **resumed)
         with contextlib.suppress(OSError, Unavailable), self._objects.locked():  # a store that is read-only here
             export_record.add(self._objects.git_dir, export)
 
@@ -213,12 +211,9 @@ class AgentSessions:
         ``place``, ``stamp``: where it lies, and how it stood before it was read.
         """
         source = taken.source
-        found = self.opened.catalogues.get(fresh=False).handed(format.AGENT, source.source_id)
-        sid, digest = (found.sid, found.digest) if found is not None else ("", b"")
-        if found is None:  # a purge removes the catalogue
-            sid, digest = export_record.resumed_as(self._objects.git_dir, format.AGENT, source.source_id) or ("", b"")
         if self.find(format.AGENT, source.source_id):
             return None
-        if digest == resume.said(source):
-            return sid
+        written = export_record.resumed_as(self._objects.git_dir, format.AGENT, source.source_id)
+        if written is not None and written.conversation == resume.said(source).hex():
+            return written.session
         return export_record.unchanged(self._objects.git_dir, format.AGENT, place, stamp.st_size, stamp.st_mtime_ns)

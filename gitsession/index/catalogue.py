@@ -19,7 +19,7 @@ from gitsession.index.current_folder import CurrentFolder, nearest
 from gitsession.index.derived import PATIENCE_SECONDS, begin_log, is_damage, remove
 from gitsession.store import change_stamp
 
-VERSION = 14
+VERSION = 15
 FILE = Path("gitsession") / "index.db"
 
 _SCHEMA = """
@@ -59,11 +59,8 @@ CREATE TABLE sessions (
 CREATE TABLE files (
     path TEXT PRIMARY KEY, size INTEGER NOT NULL, mtime_ns INTEGER NOT NULL, inode INTEGER NOT NULL,
     sid TEXT NOT NULL) WITHOUT ROWID;
-CREATE TABLE handed (
-    agent TEXT NOT NULL, source_id TEXT NOT NULL, sid TEXT NOT NULL, digest BLOB NOT NULL,
-    entry TEXT NOT NULL, line INTEGER NOT NULL, PRIMARY KEY (agent, source_id)) WITHOUT ROWID;
 """
-_TABLES = ("state", "refs", "entries", "answers", "anchors", "marks", "branches", "sessions", "files", "handed")
+_TABLES = ("state", "refs", "entries", "answers", "anchors", "marks", "branches", "sessions", "files")
 
 
 class Stat(Protocol):
@@ -117,18 +114,6 @@ class Row(NamedTuple):  # a dataclass would cost a third of the start of `gitses
     def name(self) -> str:
         """What to call it in a list: its title, else how it began."""
         return self.title or self.first_words or "(untitled)"
-
-
-class ExportedSession(NamedTuple):
-    """A session as it was written for an agent. ``digest``: of what was said. ``entry``: the chain of its last entry.
-
-    ``line``: the last line of the file that was written.
-    """
-
-    sid: str
-    digest: bytes
-    entry: str
-    line: int
 
 
 class Catalogue:
@@ -269,19 +254,6 @@ class Catalogue:
         """Return every file that is remembered, and the session that it was imported as."""
         found = self.db.execute("SELECT path, sid FROM files ORDER BY path").fetchall()
         return [(Path(os.fsdecode(path)), sid) for path, sid in found]
-
-    # ---- sessions that were handed to an agent
-
-    def hand_over(self, agent: str, source_id: str, handed: ExportedSession) -> None:
-        """That a session was written for ``agent``, by what it is called there."""
-        with contextlib.suppress(sqlite3.OperationalError), self.transaction() as db:  # else it comes in as one more
-            db.execute("INSERT OR REPLACE INTO handed VALUES (?, ?, ?, ?, ?, ?)", (agent, _text(source_id), *handed))
-
-    def handed(self, agent: str, source_id: str) -> ExportedSession | None:
-        """The session that was handed to ``agent`` so, if it is here."""
-        asked = "SELECT sid, digest, entry, line FROM handed WHERE agent = ? AND source_id = ?"
-        found = self.db.execute(asked, (agent, _text(source_id))).fetchone()
-        return ExportedSession(*found) if found is not None and self.session(found[0]) is not None else None
 
     def last_seen_refs(self) -> dict[str, str]:
         """What the refs of sessions held at the last look; nothing where that cannot be read."""

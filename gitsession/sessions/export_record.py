@@ -23,8 +23,9 @@ class ExportedFile:
 
     ``agent``: the form that it has. ``digest``: SHA-256 of the file, in hexadecimal; "" if it held what was purged.
     ``id``: what the agent calls the session, and ``conversation``: a digest of what is said in it; "" as ``digest``,
-    and for a file that was not put where an agent looks. ``size``, ``mtime_ns``: of a file that held what was purged
-    and was otherwise as it was written: it is known by them while it does not change. 0: not known by them.
+    and for a file that was not put where an agent looks. ``entry``: the chain of the entry that such a file ends at,
+    and ``line``: of its last line. ``size``, ``mtime_ns``: of a file that held what was purged and was otherwise as
+    it was written: it is known by them while it does not change. 0: not known by them.
     """
 
     path: str
@@ -35,6 +36,8 @@ class ExportedFile:
     conversation: str = ""
     size: int = 0
     mtime_ns: int = 0
+    entry: str = ""
+    line: int = 0
 
     def is_unchanged(self, size: int, mtime_ns: int) -> bool:
         """Return whether a file of this size and time is the one that a purge left as it was written."""
@@ -78,12 +81,9 @@ def rewrite(git_dir: Path, exports: Iterable[ExportedFile]) -> None:
     durable.replace(file, b"".join(map(_line, exports)), by=file.with_suffix(".tmp"))
 
 
-def resumed_as(git_dir: Path, agent: str, id: str) -> tuple[str, bytes] | None:
-    """Return the session that ``agent`` was given under ``id``, and the digest of what was said in it then."""
-    for export in reversed(read(git_dir)):
-        if (export.agent, export.id) == (agent, id) and export.conversation:
-            return export.session, bytes.fromhex(export.conversation)
-    return None
+def resumed_as(git_dir: Path, agent: str, id: str) -> ExportedFile | None:
+    """Return the file that was written last for ``agent`` as its session ``id``."""
+    return next((each for each in reversed(read(git_dir)) if (each.agent, each.id) == (agent, id)), None)
 
 
 def unchanged(git_dir: Path, agent: str, place: Path, size: int, mtime_ns: int) -> str | None:

@@ -62,6 +62,17 @@ def test_a_resumed_session_names_the_one_it_continues(run: Run, original: str, a
     assert sessions(run) == found
 
 
+def test_a_purge_before_the_import_leaves_the_lineage(run: Run, original: str) -> None:
+    file = Path(document(run("resume", f"{original}@leaf~2", "--in", "pi", "--json"))["path"])
+    run("purge", f"{original}@leaf", "--yes")
+    go_on(file, "pi")
+    run("import", "--all")
+    found = sessions(run)
+    [other] = found.keys() - {original}
+    assert found[other]["continues"] == original
+    assert (found[original]["tokens"], found[other]["tokens"]) == (120, 120)
+
+
 @pytest.mark.parametrize("agent", ["pi", "omp"])
 def test_tokens_of_copied_lines_are_counted_once(run: Run, original: str, agent: str) -> None:
     file = Path(document(run("resume", f"{original}@leaf~2", "--in", agent, "--json"))["path"])
