@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from hashlib import sha1
+from math import isqrt
 from struct import unpack
 
 from gitsession.errors import Corrupt
@@ -103,9 +104,10 @@ class PackIndex:
             names = self._file.read(_HEAD_BYTES + begin * 20, count * 20)
             bucket = self._buckets[first] = names, self._file.read(self._offsets + begin * 4, count * 4)
         names, offsets = bucket
-        at = names.find(raw)
+        begin, end = _where_likely(names, raw)
+        at = names.find(raw, begin, end)
         while at % 20 and at > 0:  # the end of one name and the beginning of the next
-            at = names.find(raw, at + 1)
+            at = names.find(raw, at + 1, end)
         return None if at < 0 else self._offset(offsets[at // 5 : at // 5 + 4])
 
     def names(self) -> Iterator[bytes]:
@@ -145,6 +147,20 @@ class PackIndex:
         if far + 8 > self._file.size - _TRAILER_BYTES:
             raise Corrupt("the index of the pack is damaged: an offset that is not there")
         return int.from_bytes(self._file.read(far, 8), "big")
+
+
+def _where_likely(names: bytes, raw: bytes) -> tuple[int, int]:
+    """Return a range of ``names``, sorted and 20 bytes each, that holds ``raw`` if it is there: mostly a small one.
+
+    Names are digests, so the place follows from the value. All begin with one byte.
+    """
+    count = len(names) // 20
+    spread = 8 + 2 * isqrt(count)
+    guess = int.from_bytes(raw[1:5], "big") * count >> 32
+    begin, end = max(guess - spread, 0) * 20, min(guess + spread, count) * 20
+    above = begin == 0 or names[begin : begin + 20] <= raw
+    below = end == len(names) or raw <= names[end - 20 : end]
+    return (begin, end) if above and below else (0, len(names))
 
 
 def checksum_problem(file: RandomAccessFile) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -79,6 +80,19 @@ def test_a_name_is_not_found_where_one_ends_and_the_next_begins(tmp_path: Path) 
         path = tmp_path / f"{len(listed)}.idx"
         path.write_bytes(_index([(raw, 0, 7 if raw == sought else 1) for raw in listed], bytes(20)))
         assert PackIndex(str(path)).find(sought) == expected
+
+
+@pytest.mark.parametrize("spread", ["as digests are", "close together"])
+def test_every_listed_name_is_found_and_no_other(tmp_path: Path, spread: str) -> None:
+    head = b"\x11" if spread == "as digests are" else b"\x11" * 3
+    drawn = random.Random(5)
+    names = sorted({head + drawn.randbytes(20 - len(head)) for _ in range(3000)})
+    listed, others = names[::2], names[1::2]
+    path = tmp_path / "some.idx"
+    path.write_bytes(_index([(raw, 0, 12 + at) for at, raw in enumerate(listed)], bytes(20)))
+    index = PackIndex(str(path))
+    assert [index.find(raw) for raw in listed] == [12 + at for at in range(len(listed))]
+    assert {index.find(raw) for raw in [*others, b"\x11" + bytes(19), b"\x11" + b"\xff" * 19, bytes(20)]} == {None}
 
 
 def test_pieces_read_among_others_are_those_of_the_file(tmp_path: Path) -> None:
