@@ -14,34 +14,37 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from gitsession.checkpoints import capturing, intents, merging, workspace_turn
-from gitsession.checkpoints.attribution import BEFORE
+from gitsession.checkpoints import capturing, history, intents, merging, workspace_turn
+from gitsession.checkpoints.attribution import BEFORE, EDITED, REWIND
 from gitsession.checkpoints.capturing import CaptureReason
-from gitsession.checkpoints.history import Point
 from gitsession.checkpoints.intents import Intent
 from gitsession.checkpoints.planning import RewindPlan, folders_above
-from gitsession.checkpoints.record_rewind import finish_rewind, finish_step, record
 from gitsession.checkpoints.rewind_decisions import PathDecision, writes
 from gitsession.errors import NotFound, Refused
 from gitsession.git.repository import OBJECT_BYTES_MAX
 from gitsession.git.types import Oid
+from gitsession.model.entries import Checkpoint
 from gitsession.sessions import operation_log
 from gitsession.sessions.active_branch import active
 from gitsession.sessions.content import files_of
-from gitsession.sessions.operation_log import Operation
+from gitsession.sessions.node import Node, load
+from gitsession.sessions.operation_log import Operation, WorkspaceWrite
 from gitsession.sessions.session import Clock, StoredSession
 from gitsession.store import refs
 from gitsession.store.git_store import GitStore
+from gitsession.store.interface import Transaction
 from gitsession.workspace import names, trees
+from gitsession.workspace.capture import tree_with
 from gitsession.workspace.path_rules import PlannedChange
-from gitsession.workspace.restore import Content, restore, sweep
 from gitsession.workspace.restore import Outcome as Restored
+from gitsession.workspace.restore import restore, sweep
 from gitsession.workspace.root import WorkspaceRoot
+from gitsession.workspace.trees import State
 
 Did: TypeAlias = Literal["written", "removed", "left"]
 
@@ -87,37 +90,24 @@ def perform(
         return dataclasses.replace(_talk_only(store, session, plan, command, at_ms), outcomes=_left(plan.changes))
     with workspace_turn.turn(store, root.path):
         intents.refuse(store, root.path)
-        levels = plan.levels or trees.TreeCache(store)
-        safety = _safety(store, session, root, wanted, f"before {command}", at_ms, levels)
-        wanted, unsafe = _kept_safe(store, safety, wanted, levels)
-        merging.keep(store, plan.merged, wanted)
-        intent = Intent(
-            verb="rewind",
-            session=session.id,
-            workspace=str(root.path),
-            command=command,
-            at_ms=at_ms,
-            safety=safety.oid,
-            changes=tuple(PlannedChange(change.path, change.now, change.to) for change in wanted),
-            made=plan.made,
-            place=plan.place.oid if plan.moves else "",
-            onto=plan.onto,
-            seen=store.ref(refs.OPLOG),
-        )
+        run = RewindRun(store, session, root, plan.levels)
+        intent, unsafe = run.prepare("rewind", command, wanted, plan.merged, plan.made, at_ms)
+        place = plan.place.oid if plan.moves else ""
+        intent = dataclasses.replace(intent, place=place, onto=plan.onto, seen=store.ref(refs.OPLOG))
         intents.write(store, root.path, intent)
-        done = _carry_out(store, session, root, intent, None, levels)
+        done = run.carry_out(intent)
     return dataclasses.replace(done, outcomes=_all(plan.changes, done, unsafe), prompt=plan.prompt)
 
 
 def take_step(
-    store: GitStore, session: StoredSession, step: operation_log.UndoStep, changes: list[PathDecision],
-    made: tuple[str, ...],
-    root: WorkspaceRoot, clock: Clock, levels: trees.TreeCache, merged: Mapping[Oid, bytes],
+    run: RewindRun, step: operation_log.UndoStep, changes: list[PathDecision], made: tuple[str, ...],
+    merged: Mapping[Oid, bytes], clock: Clock,
 ) -> RewindResult:  # fmt: skip
     """Undo, or do again, an operation that wrote files: ``changes``. Raises as ``perform`` and ``UndoStep.check``.
 
-    ``merged``: contents that were merged for ``changes``.
+    ``merged``: contents that were merged for ``changes``; ``made``: folders that go if they are empty then.
     """
+    store, root = run.store, run.root
     wanted = writes(changes)
     at_ms = clock()
     with workspace_turn.turn(store, root.path):
@@ -126,31 +116,17 @@ def take_step(
         if not wanted:
             with store.transaction() as tx:
                 operation = step.take(store, tx, at_ms)
-            branch = active(store, session.id)
+            branch = active(store, run.session.id)
             return RewindResult(verb=step.verb, workspace=str(root.path), outcomes=_left(changes), branch=branch,
                         operation=operation)  # fmt: skip
-        command = f"{step.verb}: {step.command}"
-        safety = _safety(store, session, root, wanted, f"before {command}", at_ms, levels)
-        wanted, unsafe = _kept_safe(store, safety, wanted, levels)
-        merging.keep(store, merged, wanted)
-        intent = Intent(
-            verb=step.verb,
-            session=session.id,
-            workspace=str(root.path),
-            command=command,
-            at_ms=at_ms,
-            safety=safety.oid,
-            changes=tuple(PlannedChange(change.path, change.now, change.to) for change in wanted),
-            made=made,
-            operation=step.operation.id,
-            seen=step.seen,
-        )
+        intent, unsafe = run.prepare(step.verb, f"{step.verb}: {step.command}", wanted, merged, made, at_ms)
+        intent = dataclasses.replace(intent, operation=step.operation.id, seen=step.seen)
         step.check(store)  # once it is noted it must be ended
         intents.write(store, root.path, intent)
         try:
-            done = _carry_out(store, session, root, intent, step, levels)
+            done = run.carry_out(intent, step)
         except Refused as error:  # a command was logged, or the talk went on, while files were written
-            _put_back(store, session, root, intent, at_ms)
+            run.put_back(intent, at_ms)
             raise Refused(f"{error}; the files are as they were", hint=error.hint) from error
     return dataclasses.replace(done, outcomes=_all(changes, done, unsafe))
 
@@ -165,7 +141,7 @@ def go_on(store: GitStore, session: StoredSession, root: WorkspaceRoot) -> Rewin
             return RewindResult(verb=intent.verb, workspace=str(root.path), branch=active(store, session.id))
         step = _step(store, intent)
         _sweep(root, intent)
-        return _carry_out(store, session, root, intent, step, trees.TreeCache(store))
+        return RewindRun(store, session, root).carry_out(intent, step)
 
 
 def abort(store: GitStore, session: StoredSession, root: WorkspaceRoot, clock: Clock) -> RewindResult:
@@ -180,72 +156,145 @@ def abort(store: GitStore, session: StoredSession, root: WorkspaceRoot, clock: C
             intents.remove(store, intent.workspace)
             raise Refused(f"{intent.command} was done already", hint="`gitsession undo` takes it back")
         _sweep(root, intent)
-        outcomes = _put_back(store, session, root, intent, clock())
+        outcomes = RewindRun(store, session, root).put_back(intent, clock())
     return RewindResult(verb="abort", workspace=str(root.path), outcomes=outcomes, branch=active(store, session.id))
 
 
+class RewindRun:
+    """One rewind, undo or redo in a workspace. ``levels``: the folders that were read for its plan."""
+
+    def __init__(
+        self, store: GitStore, session: StoredSession, root: WorkspaceRoot, levels: trees.TreeCache | None = None
+    ) -> None:
+        self.store, self.session, self.root = store, session, root
+        self.levels = levels or trees.TreeCache(store)
+
+    def prepare(
+        self, verb: intents.Verb, command: str, wanted: list[PathDecision], merged: Mapping[Oid, bytes],
+        made: tuple[str, ...], at_ms: int,
+    ) -> tuple[Intent, tuple[FileOutcome, ...]]:  # fmt: skip
+        """Take the safety checkpoint; return what will be written, and what must not be: it is not in that checkpoint.
+
+        ``merged``: contents that no store has yet.
+        """
+        paths = [os.fsdecode(names.unescape_path(change.path)) for change in wanted]
+        why = CaptureReason(target=self.session.leaf, reason=f"before {command}")
+        safety = capturing.take_in_turn(
+            self.store, self.session.id, self.root, BEFORE, why, at_ms=at_ms, paths=paths, levels=self.levels
+        )
+        held = trees.look_up(self.store, safety.files, [change.path for change in wanted], levels=self.levels)
+        safe = [change for change in wanted if held[change.path] == change.now]
+        unsafe = (FileOutcome(change.path, "left", UNSAFE) for change in wanted if held[change.path] != change.now)
+        merging.keep(self.store, merged, safe)
+        intent = Intent(
+            verb=verb,
+            session=self.session.id,
+            workspace=str(self.root.path),
+            command=command,
+            at_ms=at_ms,
+            safety=safety.oid,
+            changes=tuple(PlannedChange(change.path, change.now, change.to) for change in safe),
+            made=made,
+        )
+        return intent, tuple(unsafe)
+
+    def carry_out(self, intent: Intent, step: operation_log.UndoStep | None = None) -> RewindResult:
+        """Do what follows the intent, from the beginning or from wherever a crash left it.
+
+        ``step``: of an undo or redo.
+        """
+        outcomes, done = self._restore(intent, intent.changes, intent.made)
+        if step is None:
+            branch, operation = self._finish_rewind(intent, done), None
+        else:
+            branch, operation = self._finish_step(intent, step, done)
+        moved = branch != self.session.branch_name or bool(intent.place)
+        self.session.branch_name = branch
+        intents.remove(self.store, intent.workspace)
+        return RewindResult(
+            verb=intent.verb,
+            workspace=str(self.root.path),
+            outcomes=outcomes,
+            branch=branch,
+            moved=moved,
+            operation=operation,
+        )
+
+    def put_back(self, intent: Intent, at_ms: int) -> tuple[FileOutcome, ...]:
+        """Do what follows the intent backwards, however far it has come."""
+        back = [PlannedChange(change.path, change.new, change.expected) for change in intent.changes]
+        above = folders_above(change.path for change in back if change.new is None)
+        made = above - trees.folders(self.store, files_of(self.store, intent.safety), above)
+        outcomes, done = self._restore(intent, back, made)
+        with self.store.transaction() as tx:
+            self._record(tx, intent, done, self.session.leaf, at_ms, always=False)
+        intents.remove(self.store, intent.workspace)
+        return outcomes
+
+    def _restore(
+        self, intent: Intent, changes: Sequence[PlannedChange], made: Collection[str]
+    ) -> tuple[tuple[FileOutcome, ...], dict[str, State]]:
+        """Write ``changes``: what became of each, and what is there now of those that were written.
+
+        ``made``: folders that go if they are empty then.
+        """
+        found = restore(
+            self.root, changes, content=lambda oid: self.store.read(oid)[1], tag=intent.tag,
+            bytes_max=OBJECT_BYTES_MAX, made=made,
+        )  # fmt: skip
+        done = {change.path: change.new for change, one in zip(changes, found, strict=True) if one.did == "done"}
+        return _told(changes, found), done
+
+    def _finish_rewind(self, intent: Intent, done: Mapping[str, State]) -> str:
+        """Record checkpoint, refs and operation in one transaction; return the branch where the talk goes on."""
+        with operation_log.recording(self.store, intent.command, intent.at_ms) as recorder:
+            place = load(self.store, intent.place) if intent.place else self.session.leaf
+            if done:
+                recorder.files = self._record(recorder, intent, done, place, intent.at_ms)
+            if intent.place and place is not None:
+                return self.session.go_on(recorder, place, intent.onto)
+        return self.session.branch_name
+
+    def _finish_step(
+        self, intent: Intent, step: operation_log.UndoStep, done: Mapping[str, State]
+    ) -> tuple[str, Operation]:
+        """The same of an undo or redo; and the operation that it took back or did again."""
+        with self.store.transaction() as tx:
+            files = self._record(tx, intent, done, self._leaf_after(step), intent.at_ms) if done else None
+            operation = step.take(self.store, tx, intent.at_ms, files)
+            return active(self.store, self.session.id), operation
+
+    def _leaf_after(self, step: operation_log.UndoStep) -> Node | None:
+        """Return where the talk will be once the step's refs have moved."""
+        ends = {move.ref: move.new for move in step.moves}
+        chosen = refs.active(self.session.id)
+        value = ends[chosen] if chosen in ends else self.store.ref(chosen)
+        name = refs.target(value) if value else refs.leaf(self.session.id, self.session.branch_name)
+        oid = ends.get(name or "", self.store.ref(name or ""))
+        return load(self.store, oid) if oid else self.session.leaf
+
+    def _record(
+        self, tx: Transaction | operation_log.RecordingTransaction, intent: Intent, done: Mapping[str, State],
+        target: Node | None, at_ms: int, *, always: bool = True,
+    ) -> WorkspaceWrite:  # fmt: skip
+        """Put the checkpoint of what was written; return both checkpoints, for the operation."""
+        place = capturing.place_of(self.root)
+        entry = Checkpoint(
+            mode=EDITED, phase=REWIND, workspace=place, paths=tuple(done), reason=intent.command, at_ms=at_ms
+        )
+        result = history.put(
+            self.store,
+            tx,
+            intent.session,
+            entry,
+            lambda tx, before: tree_with(self.store, tx, before.files if before else None, done, levels=self.levels),
+            target,
+            always=always,
+        )
+        return WorkspaceWrite(intent.session, place, intent.safety, result.oid)
+
+
 # ---- how
-
-
-def _carry_out(
-    store: GitStore, session: StoredSession, root: WorkspaceRoot, intent: Intent, step: operation_log.UndoStep | None,
-    levels: trees.TreeCache
-) -> RewindResult:
-    """What follows the intent, from the beginning or from wherever a crash left it. ``step``: of an undo or redo."""
-    content = _content(store)
-    outcomes = restore(
-        root, intent.changes, content=content, tag=intent.tag, bytes_max=OBJECT_BYTES_MAX, made=intent.made
-    )
-    done = {change.path: change.new for change, one in zip(intent.changes, outcomes, strict=True) if one.did == "done"}
-    if step is None:
-        branch, operation = finish_rewind(store, session, intent, root, done, levels), None
-    else:
-        branch, operation = finish_step(store, session, step, intent, root, done, levels)
-    moved = branch != session.branch_name or bool(intent.place)
-    session.branch_name = branch
-    intents.remove(store, intent.workspace)
-    return RewindResult(
-        verb=intent.verb,
-        workspace=str(root.path),
-        outcomes=_told(intent.changes, outcomes),
-        branch=branch,
-        moved=moved,
-        operation=operation,
-    )
-
-
-def _put_back(
-    store: GitStore, session: StoredSession, root: WorkspaceRoot, intent: Intent, at_ms: int
-) -> tuple[FileOutcome, ...]:
-    """What follows the intent, backwards, however far it has come."""
-    back = [PlannedChange(change.path, change.new, change.expected) for change in intent.changes]
-    made = _folders_made(store, intent, back)
-    outcomes = restore(root, back, content=_content(store), tag=intent.tag, bytes_max=OBJECT_BYTES_MAX, made=made)
-    done = {change.path: change.new for change, one in zip(back, outcomes, strict=True) if one.did == "done"}
-    with store.transaction() as tx:
-        record(store, tx, intent, root, done, session.leaf, at_ms, always=False)
-    intents.remove(store, intent.workspace)
-    return _told(back, outcomes)
-
-
-def _safety(
-    store: GitStore, session: StoredSession, root: WorkspaceRoot, wanted: list[PathDecision], reason: str, at_ms: int,
-    levels: trees.TreeCache,
-) -> Point:  # fmt: skip
-    """A checkpoint of all that will be written, as it is now."""
-    paths = [os.fsdecode(names.unescape_path(change.path)) for change in wanted]
-    why = CaptureReason(target=session.leaf, reason=reason)
-    return capturing.take_in_turn(store, session.id, root, BEFORE, why, at_ms=at_ms, paths=paths, levels=levels)
-
-
-def _kept_safe(
-    store: GitStore, safety: Point, wanted: list[PathDecision], levels: trees.TreeCache
-) -> tuple[list[PathDecision], tuple[FileOutcome, ...]]:
-    """Of what is wanted, what may be written: its content is in the checkpoint. And what must not be."""
-    held = trees.look_up(store, safety.files, [change.path for change in wanted], levels=levels)
-    safe = [change for change in wanted if held[change.path] == change.now]
-    unsafe = (FileOutcome(change.path, "left", UNSAFE) for change in wanted if held[change.path] != change.now)
-    return safe, tuple(unsafe)
 
 
 def _talk_only(store: GitStore, session: StoredSession, plan: RewindPlan, command: str, at_ms: int) -> RewindResult:
@@ -280,23 +329,11 @@ def _begun(store: GitStore, session: StoredSession, root: WorkspaceRoot) -> Inte
     raise NotFound(f"nothing has been begun in {root.path}", hint="`gitsession rewind ENTRY` begins")
 
 
-def _folders_made(store: GitStore, intent: Intent, back: list[PlannedChange]) -> set[str]:
-    """Folders that we made, and that go if they are empty again."""
-    above = folders_above(change.path for change in back if change.new is None)
-    return above - trees.folders(store, files_of(store, intent.safety), above)
-
-
-def _content(store: GitStore) -> Content:
-    return lambda oid: store.read(oid)[1]
-
-
 def _sweep(root: WorkspaceRoot, intent: Intent) -> None:
     sweep(root, [change.path for change in intent.changes], tag=intent.tag)
 
 
-def _told(
-    changes: tuple[PlannedChange, ...] | list[PlannedChange], outcomes: list[Restored]
-) -> tuple[FileOutcome, ...]:
+def _told(changes: Sequence[PlannedChange], outcomes: list[Restored]) -> tuple[FileOutcome, ...]:
     found = []
     for change, one in zip(changes, outcomes, strict=True):
         did: Did = "left" if one.did != "done" else ("removed" if change.new is None else "written")

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from gitsession.checkpoints.merging import Merges
 from gitsession.checkpoints.planning import folders_above, now_of
 from gitsession.checkpoints.rewind_decisions import Merge, PathDecision, revert
-from gitsession.checkpoints.rewinding import RewindResult, take_step
+from gitsession.checkpoints.rewinding import RewindResult, RewindRun, take_step
 from gitsession.errors import Corrupt
 from gitsession.model.entries import Checkpoint
 from gitsession.sessions import operation_log
@@ -44,10 +44,10 @@ def take_next(
         return RewindResult(verb=verb, operation=operation)
     step.check(store)
     with open_root(files) as root:
-        levels = trees.TreeCache(store)
+        run = RewindRun(store, open_session(files.session), root)
         merges = Merges(store, root)
-        changes, made = plan_step(store, step, files, root, levels, merges)
-        return take_step(store, open_session(files.session), step, changes, made, root, clock, levels, merges.made)
+        changes, made = plan_step(store, step, files, root, run.levels, merges)
+        return take_step(run, step, changes, made, merges.made, clock)
 
 
 def plan_step(

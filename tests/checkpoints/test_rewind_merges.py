@@ -319,7 +319,7 @@ def test_where_the_merged_content_is_lost_the_checkpoint_does_not_name_it(store,
     session = merged_scene(store, folder)
     edited = snapshot(folder)
     with monkeypatch.context() as broken:
-        broken.setattr(rewinding, "finish_rewind", lambda *_, **__: 1 / 0)
+        broken.setattr(rewinding.RewindRun, "_finish_rewind", lambda *_, **__: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             rewind(session, folder)
     merged = {oid_of("blob", lines(l1=name, l9="user")) for name in ("a", "b")}
