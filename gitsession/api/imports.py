@@ -15,7 +15,7 @@ from gitsession.discovery import discover, sources
 from gitsession.errors import GitSessionError, NoBase
 from gitsession.exporting import session_files
 from gitsession.formats import FORMATS, Format
-from gitsession.formats.base.databases import Stamp
+from gitsession.formats.base.format import Stamp
 
 if TYPE_CHECKING:
     from gitsession.discovery.sources import FoundSession

@@ -13,7 +13,7 @@ from typing import Any
 
 from gitsession.context.value import Item
 from gitsession.formats import FORMATS
-from gitsession.formats.pi import write_messages
+from gitsession.formats.pi import messages
 from gitsession.formats.pi.messages import read_content
 from gitsession.model.blocks import Block, Text
 from gitsession.model.entries import CLEARED, CustomMessage, Message
@@ -34,7 +34,7 @@ def with_blocks(item: Item, blocks: Sequence[Block | None]) -> Item:
     message = _message(written, item)
     stated = message.get("content")
     if isinstance(stated, str):
-        stated = write_messages.content(item.content)
+        stated = messages.content(item.content)
     if not isinstance(stated, list) or len(stated) != len(item.content):
         return Item(item.oid, entry)  # it says its words in another field
     pairs = zip(stated, item.content, blocks, strict=True)
@@ -51,7 +51,7 @@ def cleared(item: Item) -> Item:
     if written is None:
         return Item(item.oid, entry)
     message = _message(written, item)
-    message["content"] = write_messages.content([Text(CLEARED)])
+    message["content"] = messages.content([Text(CLEARED)])
     message.pop("details", None)
     return dataclasses.replace(item, entry=entry, payload=_payload(written))
 
@@ -78,7 +78,7 @@ def _rewritten(stated: Any, old: Block, new: Block) -> Any:
     """``stated``, which says ``old``, made to say ``new``: its other fields stay, unless its kind changes."""
     if old == new:
         return stated
-    was, now = write_messages.content([old, new])
+    was, now = messages.content([old, new])
     if type(old) is not type(new) or not all(isinstance(each, dict) for each in (stated, was, now)):
         return now
     left = {name: value for name, value in stated.items() if name not in was or name in now}

@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 from gitsession.errors import GitSessionError, Malformed, Unavailable
 from gitsession.formats import Database, all_with_capability
-from gitsession.formats.base.databases import Columns, Row, Stamp
+from gitsession.formats.base.format import Columns, Row, Stamp
 
 MAGIC = b"SQLite format 3\0"
 PATIENCE_SECONDS = 2.0

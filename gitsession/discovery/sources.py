@@ -17,7 +17,7 @@ from gitsession.discovery import databases, discover
 from gitsession.discovery.databases import stat_of
 from gitsession.errors import Malformed
 from gitsession.formats import Format, Scattered, Source, Streamed
-from gitsession.formats.base.databases import Stamp
+from gitsession.formats.base.format import Stamp
 
 if TYPE_CHECKING:
     from gitsession.index.catalogue import Stat

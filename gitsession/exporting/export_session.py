@@ -15,9 +15,9 @@ from gitsession.errors import Corrupt, Refused
 from gitsession.exporting import json_lines, markdown
 from gitsession.exporting.gather import ExportInput, gather
 from gitsession.formats import FORMATS, Accompanied, Continuing, Document, Resumable, with_capability
+from gitsession.formats.base.fields import uuid_from
 from gitsession.formats.base.outgoing import Writer
 from gitsession.formats.base.record import TAIL, WHOLE
-from gitsession.formats.base.uuids import uuid_from
 from gitsession.git.types import Oid
 from gitsession.model.entries import Fork, SessionHeader
 from gitsession.redaction.original import OPENS

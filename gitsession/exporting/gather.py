@@ -18,8 +18,7 @@ from gitsession.errors import Corrupt
 from gitsession.exporting.answers import unfolded, with_tool_names
 from gitsession.exporting.visible_history import visible_history
 from gitsession.formats import FORMATS, Outgoing, OutgoingEntry, Referring, with_capability
-from gitsession.formats.base.outgoing import Writer
-from gitsession.formats.base.portable import portable
+from gitsession.formats.base.outgoing import Writer, portable
 from gitsession.formats.base.record import TAIL
 from gitsession.model import entries as kinds
 from gitsession.model.blocks import OtherBlock

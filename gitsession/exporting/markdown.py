@@ -13,8 +13,8 @@ from collections import Counter
 from collections.abc import Iterator
 
 from gitsession.codec.text import clean
+from gitsession.formats.base.fields import to_iso
 from gitsession.formats.base.outgoing import Outgoing, OutgoingEntry, OutgoingLine, WrittenFile, called
-from gitsession.formats.base.times import to_iso
 from gitsession.model.blocks import Block, File, Image, OtherBlock, Text, Thinking, ToolCall
 from gitsession.model.entries import (
     BranchSummary,

@@ -26,11 +26,13 @@ from gitsession.formats.base.format import (
     Remembering,
     Resumable,
     Scattered,
+    SearchRoot,
+    Sidecar,
     Streamed,
+    Workspace,
 )
 from gitsession.formats.base.outgoing import Outgoing, OutgoingEntry, WrittenFile
 from gitsession.formats.base.record import Record, Source, SourceProblem
-from gitsession.formats.base.session_folders import SearchRoot, Sidecar, Workspace
 
 __all__ = [
     "FORMATS",
@@ -93,7 +95,7 @@ FORMATS: Mapping[str, Format] = _Formats(
     claude="claude.agent",
     codex="codex.agent",
     librecode="librecode.agent",
-    omp="pi.omp",
+    omp="pi.agent",
     opencode="opencode.agent",
     pi="pi.agent",
 )

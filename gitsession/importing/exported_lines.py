@@ -14,7 +14,7 @@ from gitsession.errors import Corrupt
 from gitsession.exporting.gather import gather
 from gitsession.formats import Format, Record
 from gitsession.formats.base import jsonl
-from gitsession.formats.base.groups import spoken
+from gitsession.formats.base.jsonl import spoken
 from gitsession.importing.equivalence import says
 from gitsession.model.entries import SessionHeader
 from gitsession.sessions import graph, session_ids

@@ -42,7 +42,7 @@ from gitsession.context.profiles import codex as profile
 from gitsession.context.providers import anthropic, openai_responses
 from gitsession.context.providers import codex as as_codex
 from gitsession.context.value import Context
-from gitsession.formats.codex.write_items import SUMMARY_PREFIX
+from gitsession.formats.codex.write import SUMMARY_PREFIX
 from gitsession.model.blocks import Text, ToolCall
 from gitsession.model.entries import BranchSummary, Compaction, CustomMessage, Message, Prune, Reset
 from gitsession.sessions.session import StoredSession

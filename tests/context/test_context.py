@@ -26,7 +26,7 @@ from gitsession.context.value import Context
 from gitsession.errors import MissingObject, NotFound
 from gitsession.exporting.export_session import export
 from gitsession.formats import FORMATS
-from gitsession.formats.pi import write_messages
+from gitsession.formats.pi import messages as write_messages
 from gitsession.git.objects import parse_tree
 from gitsession.git.types import Kind, Oid
 from gitsession.index import history_states

@@ -46,7 +46,7 @@ from mutation import mutant
 from gitsession.discovery import discover
 from gitsession.errors import Malformed
 from gitsession.formats import Source, claimed
-from gitsession.formats.base.session_folders import Workspace
+from gitsession.formats.base.format import Workspace
 from gitsession.formats.claude import view as claude_view
 from gitsession.formats.claude.agent import claude
 from gitsession.importing import import_session as importing

@@ -22,7 +22,7 @@ from gitsession.context.providers import anthropic
 from gitsession.errors import Malformed
 from gitsession.exporting import export_session
 from gitsession.formats import Outgoing, OutgoingEntry
-from gitsession.formats.base.session_folders import Workspace
+from gitsession.formats.base.format import Workspace
 from gitsession.formats.claude.agent import claude
 from gitsession.model import entries
 from gitsession.model.entries import Message

@@ -36,10 +36,10 @@ from codex_files import (
 
 from gitsession.errors import Malformed
 from gitsession.formats import claimed
-from gitsession.formats.base.groups import spoken
+from gitsession.formats.base.fields import to_ms
+from gitsession.formats.base.format import Workspace
+from gitsession.formats.base.jsonl import spoken
 from gitsession.formats.base.record import Source
-from gitsession.formats.base.session_folders import Workspace
-from gitsession.formats.base.times import to_ms
 from gitsession.formats.codex.agent import codex
 from gitsession.model import entries
 from gitsession.model.blocks import File, Image, OtherBlock, Text, Thinking, ToolCall

@@ -18,10 +18,10 @@ from gitsession.context import build
 from gitsession.context.history import ContextHistory
 from gitsession.context.providers import codex as as_codex
 from gitsession.formats import FORMATS
+from gitsession.formats.base.format import Workspace
 from gitsession.formats.base.outgoing import Outgoing, OutgoingEntry, WrittenFile
-from gitsession.formats.base.session_folders import Workspace
 from gitsession.formats.codex.agent import codex
-from gitsession.formats.codex.write_items import SUMMARY_PREFIX
+from gitsession.formats.codex.write import SUMMARY_PREFIX
 from gitsession.model import entries
 from gitsession.model.blocks import File, Image, OtherBlock, Text, Thinking, ToolCall
 from gitsession.model.entries import Compaction, Entry, Message, Reset, Title

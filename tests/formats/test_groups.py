@@ -7,8 +7,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gitsession.formats.base.groups import LF, group, riding, spoken
-from gitsession.formats.base.jsonl import Object
+from gitsession.formats.base.jsonl import LF, Object, group, riding, spoken
 
 NOISE = b'{"type":"noise"}'
 WORDS = b'{"type":"words"}'

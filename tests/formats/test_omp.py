@@ -7,8 +7,7 @@ import pytest
 from builders import bring, title_of
 
 from gitsession.formats import claimed
-from gitsession.formats.pi.agent import pi
-from gitsession.formats.pi.omp import omp
+from gitsession.formats.pi.agent import omp, pi
 from gitsession.model import entries
 from gitsession.model.blocks import File, OtherBlock, Text, Thinking
 from gitsession.model.entries import Message, UnknownEntry

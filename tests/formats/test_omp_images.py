@@ -16,7 +16,7 @@ from builders import entry, header, joined, slot
 from commands import Run
 
 import gitsession
-from gitsession.formats.pi import blobs as pi_blobs
+from gitsession.formats.pi import files as pi_blobs
 from gitsession.model.blocks import Image
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 5

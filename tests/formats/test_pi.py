@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gitsession.errors import Malformed
+from gitsession.formats.base.fields import to_ms
 from gitsession.formats.base.record import Record
-from gitsession.formats.base.times import to_ms
 from gitsession.formats.pi.agent import pi
 from gitsession.formats.pi.headline import tokens
 from gitsession.model import entries

@@ -14,7 +14,7 @@ from pi_author import Author
 from strategies import ENTRIES, MAPS, TEXT, WILD_TEXT
 
 from gitsession.formats import FORMATS, Outgoing, OutgoingEntry
-from gitsession.formats.base.times import to_iso, to_ms
+from gitsession.formats.base.fields import to_iso, to_ms
 from gitsession.model.blocks import Image, OtherBlock, Text, Thinking, ToolCall
 from gitsession.model.entries import (
     BranchSummary,

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gitsession.formats.base.parent_links import Field, LineLink, place
+from gitsession.formats.base.record import Field, LineLink, place
 
 ABSENT = Field.ABSENT
 

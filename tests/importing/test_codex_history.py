@@ -17,8 +17,7 @@ from hypothesis import strategies as st
 from rewound import fill, snapshot
 
 from gitsession.api import Store
-from gitsession.formats.base.file_changes import RecordedReplacement
-from gitsession.formats.base.unified_diff import patched
+from gitsession.formats.base.file_changes import RecordedReplacement, patched
 from gitsession.formats.codex.agent import codex
 from gitsession.workspace import read_file
 

@@ -20,9 +20,8 @@ from gitsession.api import Store
 from gitsession.discovery import discover
 from gitsession.errors import Unavailable
 from gitsession.formats import FORMATS, Accompanied, Source, Streamed, claimed
-from gitsession.formats.base import lines as stored_lines
-from gitsession.formats.base.jsonl import cut
-from gitsession.formats.base.lines import Lines, StoredFile
+from gitsession.formats.base import jsonl as stored_lines
+from gitsession.formats.base.jsonl import Lines, StoredFile, cut
 from gitsession.formats.base.record import StoredRecord
 from gitsession.git.types import Kind, Oid
 from gitsession.importing import import_session

@@ -36,7 +36,7 @@ from gitsession.context.history import ContextHistory
 from gitsession.context.providers import anthropic
 from gitsession.context.providers.conversation import NO_OUTPUT
 from gitsession.exporting import export_session
-from gitsession.formats.base.session_folders import Workspace
+from gitsession.formats.base.format import Workspace
 from gitsession.formats.claude.agent import claude
 from gitsession.model.entries import CustomMessage, Message, SessionHeader
 from gitsession.sessions.addresses import resolve

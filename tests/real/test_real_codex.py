@@ -42,7 +42,7 @@ from gitsession.context.history import ContextHistory
 from gitsession.context.providers import codex as as_codex
 from gitsession.exporting.export_session import export
 from gitsession.formats.codex.agent import codex
-from gitsession.formats.codex.write_items import SUMMARY_PREFIX
+from gitsession.formats.codex.write import SUMMARY_PREFIX
 from gitsession.importing.import_session import import_source
 from gitsession.model.blocks import Image, Text, Thinking, ToolCall
 from gitsession.model.entries import Compaction, Message

@@ -14,7 +14,7 @@ from gitsession import CompactionRequest, Message, Session, Store, SummaryOption
 from gitsession.compaction.summarizers.extractive import Extractive
 from gitsession.context.providers import pi as as_pi
 from gitsession.formats import FORMATS
-from gitsession.formats.pi import write_messages
+from gitsession.formats.pi import messages
 from gitsession.model.entries import Reset, ThinkingChange
 
 __all__ = ["release"]
@@ -106,7 +106,7 @@ def test_the_real_agent_goes_on_behind_our_compaction_and_the_session_goes_on_wi
 def test_the_real_agent_opens_a_session_begun_here(release: str, store: Store, tmp_path: Path) -> None:
     session = store.new_session(agent="mine", cwd=str(tmp_path))
     session.append(Message.user("hi"))
-    session.append(Message.assistant("hello", provider="p", model="m", stop="stop", usage=write_messages.usage({})))
+    session.append(Message.assistant("hello", provider="p", model="m", stop="stop", usage=messages.usage({})))
     session.append(ThinkingChange(level="high"))
     session.append(Reset())
     session.append(Message.user("anew"))

@@ -18,9 +18,8 @@ from gitsession.context.profiles.visible_items import changed, changes, show_sen
 from gitsession.context.profiles.visible_range import kept
 from gitsession.context.value import Item, Shown
 from gitsession.formats.aider.agent import aider
-from gitsession.formats.aider.reread import reread
-from gitsession.formats.aider.text import APPLIED, COMMITTED, OK, SUMMARY_PREFIX, UPDATED, commits
-from gitsession.formats.aider.view import OUTPUT, RESTORED
+from gitsession.formats.aider.parse import APPLIED, COMMITTED, OK, SUMMARY_PREFIX, UPDATED, commits
+from gitsession.formats.aider.view import OUTPUT, RESTORED, reread
 from gitsession.model.entries import Compaction, Custom, Message, Reset
 from gitsession.sessions.node import Node
 

@@ -19,13 +19,11 @@ from gitsession.context.profiles.states import state
 from gitsession.context.profiles.visible_items import changed, changes, show_compaction, show_sent
 from gitsession.context.profiles.visible_range import kept
 from gitsession.context.value import Item, Shown, State
-from gitsession.formats.base.groups import riding, spoken
-from gitsession.formats.base.jsonl import LineFailure, Object, parse
+from gitsession.formats.base.jsonl import LineFailure, Object, parse, riding, spoken
 from gitsession.formats.codex.agent import codex
-from gitsession.formats.codex.turns import starts_turn as is_users
-from gitsession.formats.codex.usage import tokens_in
-from gitsession.formats.codex.view import REPLACEMENT
-from gitsession.formats.codex.write_items import SUMMARY_PREFIX
+from gitsession.formats.codex.parse import starts_turn as is_users
+from gitsession.formats.codex.view import REPLACEMENT, tokens_in
+from gitsession.formats.codex.write import SUMMARY_PREFIX
 from gitsession.model.blocks import Text, ToolCall
 from gitsession.model.entries import Compaction, CustomMessage, Entry, Message, ModelChange, Reset
 from gitsession.sessions.indexed_entry import Spot

@@ -11,10 +11,9 @@ from typing import Any
 from gitsession.context.profiles import profile
 from gitsession.context.providers.wire import sendable
 from gitsession.context.value import Context, Item
-from gitsession.formats.base.groups import spoken
-from gitsession.formats.base.jsonl import LineFailure, Object, parse
+from gitsession.formats.base.jsonl import LineFailure, Object, parse, spoken
 from gitsession.formats.codex.agent import codex
-from gitsession.formats.codex.write_items import OUTPUTS, call_output, items_of, sent
+from gitsession.formats.codex.write import OUTPUTS, call_output, items_of, sent
 
 ABORTED = "aborted"
 

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from gitsession.context.value import Context, Item
+from gitsession.formats.base.fields import to_ms
 from gitsession.formats.base.jsonl import LineFailure, parse
-from gitsession.formats.base.times import to_ms
-from gitsession.formats.pi import write_messages
+from gitsession.formats.pi import messages as write_messages
 from gitsession.model.blocks import ToolCall
 from gitsession.model.entries import BranchSummary, Compaction, CustomMessage, Message
 

@@ -6,13 +6,12 @@ from collections.abc import Sequence
 
 from gitsession.formats.aider import parse
 from gitsession.formats.aider.headline import headline_of
-from gitsession.formats.aider.spans import begins_run
+from gitsession.formats.aider.parse import begins_run
 from gitsession.formats.aider.view import entry_of
 from gitsession.formats.aider.write import write
-from gitsession.formats.base.format import Accompanied, InProject, Resumable
-from gitsession.formats.base.lines import Data
+from gitsession.formats.base.format import Accompanied, InProject, Resumable, Sidecar, Workspace
+from gitsession.formats.base.jsonl import Data
 from gitsession.formats.base.record import Source
-from gitsession.formats.base.session_folders import Sidecar, Workspace
 from gitsession.model.entries import SessionHeader
 
 

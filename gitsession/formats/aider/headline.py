@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from gitsession.codec.headline import first_line
-from gitsession.formats.aider import text as words
-from gitsession.formats.aider.spans import SpanKind, kind_of
-from gitsession.formats.base.times import to_ms
+from gitsession.formats.aider import parse as words
+from gitsession.formats.aider.parse import SpanKind, kind_of
+from gitsession.formats.base.fields import to_ms
 from gitsession.model.headline import Headline
 
 

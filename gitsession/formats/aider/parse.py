@@ -1,16 +1,315 @@
-"""A history file of Aider as a session: its spans, one below the other, and what it goes by."""
+"""A history file of Aider as a session: spans, one below the other. FROZEN under view 1.
+
+Aider's history is a Markdown file without ids. Aider appends, and writes no line that says where an answer ends. What
+tells a line of its own from one of an answer: its own end in two spaces, and a prompt and an answer stand behind a
+blank line. Of what Aider prints in several lines the first alone begins with ``>``, and the last alone ends in two
+spaces. Inside a fenced block of an answer nothing is taken for a prompt, for words of Aider's or for the beginning of a
+run, but what Aider prints behind every answer, for answers may leave a fence open; in one that the user broke off,
+fences count for nothing.
+
+A span is a run of lines with their line ends, the blank lines before it included: the spans joined are the file. Which
+kind it is follows from its own bytes (``kind_of``); where it ends, from the lines before and the three behind.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from enum import Enum
 from hashlib import sha256
+from typing import NamedTuple
 
 from gitsession.errors import Malformed
-from gitsession.formats.aider.spans import LF, RUN, AiderSpan, cut
+from gitsession.formats.base.fields import to_ms
+from gitsession.formats.base.format import Sidecar
 from gitsession.formats.base.record import Record, Source
-from gitsession.formats.base.session_folders import Sidecar
-from gitsession.formats.base.times import to_ms
 from gitsession.model.entries import SessionHeader
+
+LF = b"\n"
+
+
+class SpanKind(Enum):
+    """Whose words a span is."""
+
+    BLANK = "blank"
+    RUN = "run"
+    USER = "user"
+    TOOL = "tool"
+    ANSWER = "answer"
+
+
+class AiderSpan(NamedTuple):
+    """``line``: the number of its last line in the file, from 1."""
+
+    line: int
+    payload: bytes
+
+
+RUN = re.compile(rb"# aider chat started at ([0-9]{4}-[0-9]{2}-[0-9]{2} [0-9]{2}:[0-9]{2}:[0-9]{2})[ \t]*")
+
+_FENCE = re.compile(rb" {0,3}(`{3,}|~{3,})(.*)", re.DOTALL)
+_BROKEN_OFF = b"> ^C again to exit"
+_TWO_SPACES = b"  "
+
+
+def cut(data: bytes, *, final: bool = False) -> tuple[list[AiderSpan], bytes]:
+    """The spans of a history, and what stands behind the last one that is known to have ended.
+
+    The end of a file is not the end of an answer: the last span waits for the next, unless ``final``.
+    """
+    lines = data.splitlines(keepends=True) if b"\r" not in data else _lines(data)
+    whole = len(lines) if final or not lines or lines[-1].endswith(LF) else len(lines) - 1
+    spans: list[AiderSpan] = []
+    start = 0
+    reader = _Reader(lines, whole, final)
+    for at in range(whole):
+        begins = reader.begins(at)
+        if begins is None:
+            break
+        if begins:
+            spans.append(AiderSpan(reader.behind, b"".join(lines[start : reader.behind])))
+            start = reader.behind
+        if _bare(lines[at]).strip():
+            reader.behind = at + 1
+    rest = b"".join(lines[start:])
+    if final and rest:
+        return [*spans, AiderSpan(len(lines), rest)], b""
+    return spans, rest
+
+
+def kind_of(payload: bytes) -> SpanKind:
+    """Whose words a span is, from its bytes alone."""
+    every = [_bare(line) for line in _lines(payload)]
+    lines = [line for line in every if line.strip()]
+    if not lines:
+        return SpanKind.BLANK
+    no_blank = bool(every[0].strip())
+    if RUN.fullmatch(lines[0]) and len(lines) > 1 and _is_quoted(lines[1]):
+        return SpanKind.RUN
+    if all(_is_prompt(line) for line in lines):
+        return SpanKind.USER
+    if _is_quoted(lines[0]) and (no_blank or lines[0].endswith(_TWO_SPACES) or all(map(_is_quoted, lines))):
+        return SpanKind.TOOL
+    return SpanKind.ANSWER
+
+
+def begins_run(head: bytes) -> bool:
+    """Whether a run begins in ``head`` for all to see: not what an answer says of one."""
+    lines = [_bare(line) for line in _lines(head)]
+    return any(
+        RUN.fullmatch(line) and not lines[at + 1].strip() and _is_quoted(lines[at + 2])
+        for at, line in enumerate(lines[:-2])
+        if line.startswith(b"# ")
+    )
+
+
+class _Reader:
+    """What the lines so far say about the next one."""
+
+    def __init__(self, lines: list[bytes], whole: int, final: bool) -> None:
+        self.lines = lines
+        self.whole = whole
+        self.final = final
+        self.open = SpanKind.BLANK
+        self.after_blank = True
+        self.behind = 0  # the line behind the last that says something
+        self.several = False  # in what Aider prints in several lines
+        self.run_head = 0  # up to this line, what stands there belongs to the beginning of a run
+        self.end = _TWO_SPACES  # of Aider's own lines; b"" in a run whose line ends an editor has trimmed
+        self.fence: bytes | None = None
+        self.minds_fences = True
+        self.broken_off = False
+
+    def begins(self, at: int) -> bool | None:
+        """Whether a span begins at line ``at``; ``None`` where the lines behind it must be there to tell."""
+        line = _bare(self.lines[at])
+        if at < self.run_head:
+            return False
+        if not line.strip():
+            self.after_blank = True
+            return False
+        kind = self._kind(at, line)
+        if kind is None:
+            return None
+        if self.several and not (kind is SpanKind.RUN or (kind is SpanKind.USER and self.after_blank)):
+            self.several = not line.endswith(_TWO_SPACES)
+            self.after_blank = False
+            return False
+        self.several = kind is SpanKind.TOOL and not line.endswith(self.end)
+        begins = self.open is not SpanKind.BLANK and self._is_other(kind)
+        if begins or self.open is SpanKind.BLANK:
+            self._enter(kind, at)
+        if kind is SpanKind.TOOL:
+            self.broken_off = line.rstrip() == _BROKEN_OFF
+        elif kind is SpanKind.ANSWER and self.minds_fences:
+            self._mind(line)
+        self.after_blank = False
+        return begins
+
+    def _is_other(self, kind: SpanKind) -> bool:
+        if kind is SpanKind.ANSWER or self.open is SpanKind.ANSWER:
+            return kind is not self.open
+        joins = kind is self.open or (kind is SpanKind.TOOL and self.open is SpanKind.RUN)
+        return not joins or self.after_blank
+
+    def _enter(self, kind: SpanKind, at: int) -> None:
+        self.open = kind
+        self.fence = None
+        self.minds_fences = not (kind is SpanKind.ANSWER and self.broken_off)
+        self.broken_off = False
+        if kind is SpanKind.RUN:
+            self.run_head = at + 2
+            self.end = _TWO_SPACES if _bare(self.lines[at + 2]).endswith(_TWO_SPACES) else b""
+
+    def _kind(self, at: int, line: bytes) -> SpanKind | None:
+        if self.fence is not None:
+            return SpanKind.TOOL if self.after_blank and _is_behind_answer(line) else SpanKind.ANSWER
+        if line.startswith(b"# ") and RUN.fullmatch(line):
+            return self._run(at)
+        if _is_prompt(line) and line.endswith(self.end) and (self.after_blank or self.open is SpanKind.USER):
+            return SpanKind.USER
+        if _is_quoted(line) and (line.endswith(self.end) or self._is_aiders_before()):
+            return SpanKind.TOOL
+        return SpanKind.ANSWER
+
+    def _is_aiders_before(self) -> bool:
+        """Whether the line before is no answer's: an answer begins behind a blank line."""
+        return not self.after_blank and self.open in (SpanKind.RUN, SpanKind.USER, SpanKind.TOOL)
+
+    def _run(self, at: int) -> SpanKind | None:
+        behind = [_bare(line) for line in self.lines[at + 1 : min(at + 3, self.whole)]]
+        if behind and behind[0].strip():
+            return SpanKind.ANSWER
+        if len(behind) < 2:
+            return SpanKind.ANSWER if self.final else None
+        return SpanKind.RUN if _is_quoted(behind[1]) else SpanKind.ANSWER
+
+    def _mind(self, line: bytes) -> None:
+        """Keep track of the fenced block that an answer is in."""
+        found = _FENCE.fullmatch(line)
+        if found is None:
+            return
+        mark, rest = found[1], found[2]
+        if self.fence is None:
+            if mark[:1] == b"~" or b"`" not in rest:
+                self.fence = mark
+        elif mark[:1] == self.fence[:1] and len(mark) >= len(self.fence) and not rest.strip():
+            self.fence = None
+
+
+def _is_behind_answer(line: bytes) -> bool:
+    """Whether Aider tells how much it was: no search by pattern, which takes long on lines that are made for it."""
+    return line.startswith(b"> Tokens: ") and 0 <= line.find(b" sent, ") < line.rfind(b" received.")
+
+
+def _is_prompt(line: bytes) -> bool:
+    return line.startswith(b"#### ") or line == b"####"
+
+
+def _is_quoted(line: bytes) -> bool:
+    return line.startswith(b"> ") or line == b">"
+
+
+def _bare(line: bytes) -> bytes:
+    return line.removesuffix(LF).removesuffix(b"\r")
+
+
+def _lines(data: bytes) -> list[bytes]:
+    """The lines with their line ends. LF only: a CR elsewhere, and what else text takes for a line end, is data."""
+    lines = [line + LF for line in data.split(LF)]
+    last = lines.pop()[:-1]
+    return [*lines, last] if last else lines
+
+
+CLEARED = ("All chat history cleared.", "All files dropped and chat history cleared.")
+"""What ``/clear`` and ``/reset`` print: the model sees nothing of what was before."""
+
+RESTORED = "Restored previous conversation history."
+"""What a run with ``--restore-chat-history`` prints when it has read this file again."""
+
+APPLIED = "Applied edit to "
+"""How a line begins that says which file was changed."""
+
+COMMITTED = "I committed the changes with git hash {hash} & commit msg: {message}"
+UPDATED = "I updated the files."
+"""What Aider then tells the model, as the user's words; the model's are ``OK``."""
+
+RAN = "I ran this command:\n\n{command}\n\nAnd got this output:\n\n{output}\n"
+"""What it tells the model of a command that the user ran, and shared."""
+
+OK = "Ok."
+SUMMARY_PREFIX = "I spoke to you previously about a number of things.\n"
+"""How a summary begins, as the user's words."""
+
+
+class Run(NamedTuple):
+    """The beginning of a run. ``started``: local time, as it stands there; ``""`` for what is not said."""
+
+    started: str
+    version: str
+    model: str
+    restored: bool
+    words: tuple[str, ...]
+
+
+class AiderCommit(NamedTuple):
+    """A commit that Aider made: its short hash and message."""
+
+    hash: str
+    message: str
+
+
+def prompt(payload: bytes) -> str:
+    """What the user typed."""
+    lines = [line.removeprefix("####").removeprefix(" ").removesuffix("  ") for line in _text_lines(payload)]
+    text = "\n".join(lines)
+    return "" if text == "<blank>" else text
+
+
+def is_command(text: str) -> bool:
+    """Whether a prompt is for Aider and not for the model."""
+    return text.startswith(("/", "!"))
+
+
+def answer(payload: bytes) -> str:
+    """What the model said."""
+    return _text(payload).strip(" \t\r\n")
+
+
+def output(payload: bytes) -> list[str]:
+    """What Aider printed, line by line."""
+    return [line.removeprefix(">").strip(" \t") for line in _text_lines(payload)]
+
+
+def run(payload: bytes) -> Run:
+    """What the beginning of a run says of it."""
+    head, *_ = _text_lines(payload)
+    found = RUN.fullmatch(head.encode())
+    words = tuple(line.removeprefix(">").strip(" \t") for line in _text_lines(payload)[1:])
+    version = next((match[1] for line in words if (match := _VERSION.fullmatch(line))), "")
+    model = next((match[1] for line in words if (match := _MODEL.match(line))), "")
+    return Run(found[1].decode() if found else "", version, model, RESTORED in words, words)
+
+
+def commits(lines: list[str]) -> list[AiderCommit]:
+    """The commits that were printed."""
+    return [AiderCommit(found[1], found[2]) for line in lines if (found := _COMMIT.fullmatch(line))]
+
+
+_VERSION = re.compile(r"Aider v(\S{1,40})")
+_MODEL = re.compile(r"(?:Main m|M)odel: (\S{1,120})")
+_COMMIT = re.compile(r"Commit ([0-9a-f]{4,40}) (.*)")
+
+
+def _text_lines(payload: bytes) -> list[str]:
+    """The lines with something on them, without their line ends."""
+    lines = [line.removesuffix("\r") for line in _text(payload).split("\n")]
+    return [line for line in lines if line.strip(" \t\r")]
+
+
+def _text(payload: bytes) -> str:
+    return payload.decode("utf-8", "replace")
+
 
 NAME = ".aider.chat.history"
 """What Aider itself calls the file, without its ending: it lies at the top of the repository, where Aider works."""

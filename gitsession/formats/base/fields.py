@@ -1,13 +1,23 @@
-"""Taking fields out of another agent's object, each only if it has the type that we understand.
+"""Fields of agents' records: taken by type, as times, and as the words of commit messages.
 
-What is not taken stays: it becomes the ``extra`` of the entry. So a field of a later version, and one whose value is of
+What ``Fields`` does not take becomes the ``extra`` of the entry: a field of a later version, and one whose value is of
 a type we did not expect, ride along unread, and nothing has to raise.
+
+FROZEN under view 1, as ``pi.headline`` is: times, since an entry's time is part of its oid, and what the headlines of
+several agents share. Times are milliseconds since 1970, UTC, by our own arithmetic: a start time is part of a
+session's name, and what ``datetime.fromisoformat`` accepts differs between Python releases.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from datetime import date
+from hashlib import sha256
 from typing import Any, TypeVar
+
+from gitsession.formats.base.jsonl import LineFailure
+from gitsession.model.headline import Headline
 
 T = TypeVar("T")
 
@@ -60,3 +70,80 @@ class Fields:
             self.left.pop(name, None)
             return found
         return None
+
+
+INT_MAX = 2**53
+"""Beyond it JavaScript's numbers are no longer whole: no agent means such a time."""
+
+
+def to_ms(value: object) -> int | None:
+    """Milliseconds for an ISO 8601 text (UTC where it names no zone) or a number of them; ``None`` for the rest."""
+    if type(value) is int:
+        return value if 0 <= value < INT_MAX else None
+    if not isinstance(value, str):
+        return None
+    found = _ISO.fullmatch(value)
+    if found is None:
+        return None
+    year, month, day, hour, minute, second, fraction, sign, off_hour, off_minute = found.groups()
+    try:
+        days = date(int(year), int(month), int(day)).toordinal() - _EPOCH
+    except ValueError:
+        return None
+    seconds = ((days * 24 + int(hour)) * 60 + int(minute)) * 60 + int(second or 0)
+    if sign:
+        away = (int(off_hour) * 60 + int(off_minute)) * 60
+        seconds += away if sign == "-" else -away
+    return seconds * 1000 + int(fraction[:3].ljust(3, "0") if fraction else 0)
+
+
+def to_iso(at_ms: int) -> str:
+    """The inverse, in UTC with milliseconds; a time that four digits of a year cannot say is the nearest that can."""
+    seconds, ms = divmod(min(max(at_ms, 0), _LAST), 1000)
+    days, seconds = divmod(seconds, 86_400)
+    clock = f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}.{ms:03}Z"
+    return f"{date.fromordinal(_EPOCH + days).isoformat()}T{clock}"
+
+
+_EPOCH = date(1970, 1, 1).toordinal()
+_LAST = (date.max.toordinal() - _EPOCH + 1) * 86_400_000 - 1
+_ISO = re.compile(
+    r"([0-9]{4})-([0-9]{2})-([0-9]{2})[T ]([01][0-9]|2[0-3]):([0-5][0-9])(?::([0-5][0-9])(?:\.([0-9]+))?)?"
+    r"(?:Z|([+-])([0-9]{2}):?([0-5][0-9]))?"
+)
+
+
+def plain(value: Any) -> str:
+    """A text, or nothing."""
+    return value if isinstance(value, str) else ""
+
+
+def text_of(content: Any) -> str:
+    """The words of a message: the text itself, or its text blocks, one a line."""
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, list):
+        return ""
+    texts = [block.get("text") for block in content if isinstance(block, dict) and block.get("type") == "text"]
+    return "\n".join([text for text in texts if isinstance(text, str)])
+
+
+def count(value: Any) -> int | None:
+    """A whole number that a message names, or ``None``."""
+    return value if type(value) is int and 0 <= value < 2**53 else None
+
+
+def opaque(failure: LineFailure, size_bytes: int) -> Headline:
+    """Of a line that is no object."""
+    if not failure.reason:
+        return Headline(kind="opaque", label="opaque", words="blank line")
+    words = "1 byte that does not parse" if size_bytes == 1 else f"{size_bytes} bytes that do not parse"
+    return Headline(kind="opaque", label="opaque", words=words)
+
+
+def uuid_from(*parts: object) -> str:
+    """A UUID that follows from ``parts``."""
+    digest = bytearray(sha256("/".join(map(str, parts)).encode("utf-8", "backslashreplace")).digest()[:16])
+    digest[6], digest[8] = digest[6] & 0x0F | 0x80, digest[8] & 0x3F | 0x80  # version 8: made in a way of our own
+    found = digest.hex()
+    return "-".join((found[:8], found[8:12], found[12:16], found[16:20], found[20:]))

@@ -1,22 +1,113 @@
 """The classes that an agent's format derives from: ``Format``, and one per capability that only some agents have.
 
-They hold no state. ``formats.with_capability`` returns the format of an agent if it has a capability.
+They hold no state. ``formats.with_capability`` returns the format of an agent if it has a capability. Before them: the
+places of an agent's files, as values that ``discovery`` looks up, and the queries of agents with a ``Database``.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
 
-from gitsession.formats.base.databases import Ask, Columns, Stamp
+from gitsession.errors import Malformed
 from gitsession.formats.base.file_changes import RecordedChange
-from gitsession.formats.base.lines import Data
+from gitsession.formats.base.jsonl import Data
 from gitsession.formats.base.outgoing import Outgoing, WrittenFile
 from gitsession.formats.base.record import Source
-from gitsession.formats.base.session_folders import SearchRoot, Sidecar, Workspace
 from gitsession.model.entries import Entry, SessionHeader
 from gitsession.model.headline import Headline
 from gitsession.model.usage import AnswerUsage
+
+
+class SearchRoot(NamedTuple):
+    """``pattern``, a glob, below the folder ``home`` of the user's home directory.
+
+    ``variable``: the environment variable that names another folder in place of ``home``; "" if there is none.
+    """
+
+    home: str
+    pattern: str
+    variable: str = ""
+
+    @property
+    def fixed(self) -> str:
+        """The part of the place that no wildcard is in, with a slash at both ends: ``/.pi/agent/sessions/``."""
+        place = f"/{self.home}/{self.pattern}"
+        return place[: place.partition("*")[0].rindex("/") + 1]
+
+
+class Workspace(NamedTuple):
+    """The folder that a session is to go on in: absolute, without links in it, as the other two are.
+
+    ``home``: the user's home directory; ``temporary``: where this machine keeps what is temporary.
+    """
+
+    cwd: str
+    home: str = ""
+    temporary: str = ""
+
+
+class Sidecar(NamedTuple):
+    """A file that belongs to a session and lies beside its own.
+
+    ``name``: what entries call it, and what it is kept under. ``places``: where it can be, relative to the folder of
+    the session file; the first that is there counts. ``sha256``: what it must hash to, in hexadecimal; "" if anything
+    will do. ``needed``: whether to say so where it is not there. ``home``: where the agent looks for it when it resumes
+    the session, below the first of ``Format.ROOTS``; "" if nowhere.
+    """
+
+    name: str
+    places: Sequence[str]
+    sha256: str = ""
+    needed: bool = True
+    home: str = ""
+
+
+Row: TypeAlias = Sequence[Any]
+Columns: TypeAlias = Mapping[str, Collection[str]]
+"""The columns of each table that may be read."""
+
+Ask: TypeAlias = Callable[[str, Sequence[object]], Iterator[Row]]
+"""One SELECT, with its values. Text that is not UTF-8 comes with replacement characters."""
+
+
+class Stamp(NamedTuple):
+    """What changes when a session in a database does; named as in ``os.stat_result``, with which it is compared.
+
+    ``st_size``: how many rows it has. ``st_mtime_ns``: when the newest was written. ``st_ino``: a sum over all of them.
+    """
+
+    st_size: int
+    st_mtime_ns: int
+    st_ino: int
+
+
+UNKNOWN = Stamp(-1, 0, 0)
+"""Of a session that could not be looked at: no other one is equal to what is seen of it when it can."""
+
+WHOLE_MASK = (1 << 62) - 1
+"""What keeps a number of any size one that SQLite can hold."""
+
+
+def picked(names: Sequence[str], there: Collection[str]) -> str:
+    """A list of columns for a SELECT, ``NULL`` for one that this version of the agent does not have yet."""
+    return ", ".join(f'"{name}"' if name in there else f'NULL AS "{name}"' for name in names)
+
+
+def summed(column: str) -> str:
+    """A sum over a column for a SELECT, which no value in it makes fail or a fraction."""
+    return f"coalesce(sum(CAST({column} AS INTEGER) % {1 << 40}), 0)"
+
+
+def rows_of(ask: Ask, query: str) -> tuple[list[Row], Malformed | None]:
+    """The rows of a SELECT; where the database is damaged, those before the damage, and what is to be said of it."""
+    found: list[Row] = []
+    try:
+        found.extend(ask(query, ()))
+    except Malformed as error:
+        return found, error
+    return found, None
 
 
 class Format(ABC):

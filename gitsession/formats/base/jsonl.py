@@ -1,16 +1,110 @@
-"""Files of one JSON object a line: cutting them into lines, and parsing a line so that nothing can go wrong.
+"""Files of one JSON object a line: lines, parsed so that nothing can go wrong, and records of several lines.
 
 What ``parse`` accepts decides whether a line is ``opaque``, and that word stands in commit messages: changing the
-verdict on any bytes is a change of view number, as with the headlines.
+verdict on any bytes is a change of view number, as with the headlines. A large file is read when its lines are asked
+for (``StoredFile``): memory holds only where they begin.
+
+Agents that log everything (token counts, settings, user-interface events) write more lines about a conversation than
+of it. Each line an entry would cost twice the disk and bury what was said; so a record (``Group``) is a line that
+*speaks* and the lines before it that *ride*, verbatim, with the line ends between them. Which lines ride is frozen
+under the view number, as what is lifted is: it decides what the entries are. Behind the last line that speaks, riding
+lines wait for the next one: they are the file's ``tail``, kept on ``meta``, so that no entry depends on a later line
+(docs/decisions/0014).
 """
 
 from __future__ import annotations
 
 import json
 import re
-from typing import Any, NamedTuple, NoReturn, TypeAlias
+from array import array
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple, NoReturn, TypeAlias, overload
 
-from gitsession.formats.base.lines import Data, Lines, StoredFile
+LF = b"\n"
+_CHUNK = 1 << 20
+
+
+class StoredFile:
+    """The first ``size`` bytes of a file that nobody changes meanwhile. ``read``: so many of them from an offset."""
+
+    def __init__(self, read: Callable[[int, int], bytes], size: int) -> None:
+        self._read = read
+        self._size = size
+        self.newest: tuple[int, Any] = (-1, None)
+        """The last value made of a span, by the offset of the span."""
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __getitem__(self, part: slice) -> bytes:
+        start, stop, _ = part.indices(self._size)
+        return self._read(max(stop - start, 0), start)
+
+    def startswith(self, prefix: bytes) -> bool:
+        return self[: len(prefix)] == prefix
+
+
+Data: TypeAlias = bytes | StoredFile
+
+
+class FileSpan(NamedTuple):
+    """A part of a stored file."""
+
+    data: StoredFile
+    start: int
+    end: int
+
+    def read(self) -> bytes:
+        return self.data[self.start : self.end]
+
+
+class Lines(Sequence[bytes]):
+    """The lines of a stored file without their LF. ``tail``: what stands after the last LF."""
+
+    def __init__(self, data: StoredFile) -> None:
+        self._data = data
+        self._ends = array("Q")
+        for start in range(0, len(data), _CHUNK):
+            chunk, at = data[start : start + _CHUNK], -1
+            while (at := chunk.find(LF, at + 1)) >= 0:
+                self._ends.append(start + at)
+
+    @property
+    def tail(self) -> bytes:
+        return self._data[self._start(len(self._ends)) :]
+
+    def append(self, tail: bytes) -> None:
+        """Take ``tail`` as one more line."""
+        self._ends.append(self._start(len(self._ends)) + len(tail))
+
+    def joined(self, first: int, last: int) -> FileSpan:
+        """The lines from ``first`` up to ``last``, which is not among them, with the line ends between them."""
+        return FileSpan(self._data, self._start(first), self._ends[last - 1])
+
+    def __len__(self) -> int:
+        return len(self._ends)
+
+    @overload
+    def __getitem__(self, at: int) -> bytes: ...
+    @overload
+    def __getitem__(self, at: slice) -> list[bytes]: ...
+    def __getitem__(self, at: int | slice) -> bytes | list[bytes]:
+        if isinstance(at, slice):
+            return [self[number] for number in range(*at.indices(len(self)))]
+        number = range(len(self))[at]
+        return self._data[self._start(number) : self._ends[number]]
+
+    def __iter__(self) -> Iterator[bytes]:
+        return (self[number] for number in range(len(self)))
+
+    def _start(self, number: int) -> int:
+        return self._ends[number - 1] + 1 if number else 0
+
+
+def joined(lines: Sequence[bytes], first: int, last: int) -> bytes | FileSpan:
+    """The lines from ``first`` up to ``last``, with the line ends between them; where they are stored, their place."""
+    return lines.joined(first, last) if isinstance(lines, Lines) else LF.join(lines[first:last])
+
 
 DEPTH_MAX = 200
 """Levels of nesting that a line may have; deeper ones end the stack of some reader sooner or later."""
@@ -95,3 +189,62 @@ _EXACT = json.JSONDecoder(parse_constant=_refuse).decode
 _LENIENT = json.JSONDecoder(parse_constant=_refuse, parse_int=float).decode
 _STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"?+', re.DOTALL)  # possessive: linear on any bytes; to the end if unclosed
 _NO_BRACKETS = bytes(byte for byte in range(256) if byte not in b"[]{}")
+
+
+class Group(NamedTuple):
+    """``payload``: the lines; ``line``: the number of the one that speaks; ``spoken``: what that one says."""
+
+    line: int
+    payload: bytes
+    spoken: Object | LineFailure
+
+
+class StoredGroup:
+    """The same of a large file: ``spoken`` is parsed when it is asked for, and only the newest is remembered."""
+
+    __slots__ = ("line", "payload")
+
+    def __init__(self, line: int, payload: FileSpan) -> None:
+        self.line = line
+        self.payload = payload
+
+    @property
+    def spoken(self) -> Object | LineFailure:
+        data, start = self.payload.data, self.payload.start
+        if data.newest[0] != start:
+            data.newest = start, parse(spoken(self.payload.read()))
+        said: Object | LineFailure = data.newest[1]
+        return said
+
+
+def grouped(lines: Sequence[bytes], first: int, last: int, said: Object | LineFailure) -> Group | StoredGroup:
+    """The group of the lines from ``first`` up to ``last``, of which the last one says ``said``."""
+    payload = joined(lines, first, last)
+    return Group(last, payload, said) if isinstance(payload, bytes) else StoredGroup(last, payload)
+
+
+def group(
+    lines: Sequence[bytes], start: int, rides: Callable[[Object], bool]
+) -> tuple[list[Group | StoredGroup], bytes | None]:
+    """Groups of the lines from ``start`` on, and the tail: those behind the last that speaks, ``None`` without any.
+
+    A line that is no object speaks: it is a problem, and shown as one.
+    """
+    groups: list[Group | StoredGroup] = []
+    first = start
+    for at in range(start, len(lines)):
+        said = parse(lines[at])
+        if isinstance(said, LineFailure) or not rides(said):
+            groups.append(grouped(lines, first, at + 1, said))
+            first = at + 1
+    return groups, LF.join(lines[first:]) if first < len(lines) else None
+
+
+def spoken(payload: bytes) -> bytes:
+    """The line of a record that speaks: its last."""
+    return payload.rpartition(LF)[2]
+
+
+def riding(payload: bytes) -> list[bytes]:
+    """The lines of a record that ride with it."""
+    return payload.split(LF)[:-1]

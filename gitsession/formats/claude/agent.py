@@ -8,14 +8,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from gitsession.formats.base.file_changes import RecordedChange
-from gitsession.formats.base.format import Accompanied, Delegating, Remembering, Resumable, Streamed
-from gitsession.formats.base.groups import spoken
-from gitsession.formats.base.jsonl import LineFailure
+from gitsession.formats.base.format import (
+    Accompanied,
+    Delegating,
+    Remembering,
+    Resumable,
+    SearchRoot,
+    Sidecar,
+    Streamed,
+)
+from gitsession.formats.base.jsonl import Data, LineFailure, spoken
 from gitsession.formats.base.jsonl import parse as parse_line
-from gitsession.formats.base.lines import Data
 from gitsession.formats.base.record import Source
-from gitsession.formats.base.session_folders import SearchRoot, Sidecar
-from gitsession.formats.claude import files, parse, paths
+from gitsession.formats.claude import files, parse
 from gitsession.formats.claude.headline import headline_of
 from gitsession.formats.claude.records import calls_in, results_in, text
 from gitsession.formats.claude.view import entry_of
@@ -37,19 +42,19 @@ class Claude(Accompanied, Delegating, Remembering, Resumable, Streamed):
     headline = staticmethod(headline_of)
     read = staticmethod(entry_of)
     write = staticmethod(write)
-    called = staticmethod(paths.session_uuid)
-    place = staticmethod(paths.place)
-    lies = staticmethod(paths.lies)
-    resume_command = staticmethod(paths.resume_command)
+    called = staticmethod(files.session_uuid)
+    place = staticmethod(files.place)
+    lies = staticmethod(files.lies)
+    resume_command = staticmethod(files.resume_command)
 
     def split(self, data: Data, *, name: str = "", final: bool = False) -> Source:
         return parse.split(data, name=name, final=final)
 
     def beside(self, data: Data, name: str) -> Sequence[Sidecar]:
-        return paths.beside(name)
+        return files.beside(name)
 
     def copies(self, name: str, source: Source) -> Sequence[str]:
-        return paths.copies(name)
+        return files.copies(name)
 
     def noted(self, source: Source) -> Iterable[RecordedChange]:
         return files.noted(source.payloads())

@@ -8,10 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from gitsession.codec.headline import first_line, lines, tokens
-from gitsession.formats.base.groups import spoken
-from gitsession.formats.base.headlines import count, opaque, text_of
-from gitsession.formats.base.jsonl import LineFailure, Object, parse
-from gitsession.formats.base.times import to_ms
+from gitsession.formats.base.fields import count, opaque, text_of, to_ms
+from gitsession.formats.base.jsonl import LineFailure, Object, parse, spoken
 from gitsession.formats.claude.records import boundary_before, is_boundary, message_of, text
 from gitsession.model.headline import Headline
 

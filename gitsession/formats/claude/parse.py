@@ -2,36 +2,157 @@
 
 Which lines ride and where a record hangs is FROZEN with view 1 (docs/format.md, "Claude Code"). Lines with a ``uuid``
 are a tree; most others only log. A compaction is two lines, a boundary and the summary: they are one record.
+
+Claude Code writes a line for each block of an answer, and hangs each result below the line of its call: calls that are
+made together fork the tree, and a walk from the end back meets one of them. It puts the others in again by the id of
+their answer. Here they hang below one another as they were written (``ParallelCalls``), so that every walk meets them
+all. It goes on from what its ``last-prompt`` names, unless it went on from there since (``Leaf``).
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from gitsession.errors import Malformed
-from gitsession.formats.base import jsonl, unsupported
-from gitsession.formats.base.groups import LF, Group, StoredGroup, grouped
-from gitsession.formats.base.jsonl import LineFailure, Object
-from gitsession.formats.base.lines import Data
-from gitsession.formats.base.parent_links import NOTHING, Field, LineLink, PlacedLine, place, quoted
-from gitsession.formats.base.record import Record, Source, SourceProblem, record_of, waits
-from gitsession.formats.base.times import to_ms
-from gitsession.formats.claude.leaf import Leaf
-from gitsession.formats.claude.paths import SessionPath, place_of
+from gitsession.formats.base import jsonl
+from gitsession.formats.base.fields import to_ms
+from gitsession.formats.base.jsonl import LF, Data, Group, LineFailure, Object, StoredGroup, grouped
+from gitsession.formats.base.record import (
+    NOTHING,
+    Field,
+    LineLink,
+    PlacedLine,
+    Record,
+    Source,
+    SourceProblem,
+    place,
+    quoted,
+    record_of,
+    waits,
+)
+from gitsession.formats.claude.files import SessionPath, place_of
 from gitsession.formats.claude.records import (
     MESSAGES,
+    answer_id,
     is_boundary,
+    is_linked,
     is_sidechain,
     is_summary_of,
     preserved_by,
+    results_in,
     rides,
     text,
     uuid_of,
 )
-from gitsession.formats.claude.turns import ParallelCalls
 from gitsession.model.entries import SessionHeader
+
+
+@dataclass
+class _Turn:
+    """An answer, the results of its calls, and what was noted between. ``tip``: the id of its last record."""
+
+    answer: str
+    tip: str
+    answered: set[str] = field(default_factory=set)
+
+
+class ParallelCalls:
+    """Told of every record in file order."""
+
+    def __init__(self) -> None:
+        self._of: dict[str, _Turn] = {}
+
+    def parent(self, said: Object, own: str | None, stated: str | None) -> str | None:
+        """What the record ``own`` hangs below, which says that it hangs below ``stated``."""
+        turn = self._of.get(stated) if stated is not None else None
+        if own is None or own in self._of:
+            return stated
+        answer, results = answer_id(said), results_in(said)
+        if answer is not None:
+            if turn is None or turn.answer != answer:
+                self._of[own] = _Turn(answer, own)
+                return stated
+        elif turn is None:
+            return stated
+        elif results:
+            if results & turn.answered:
+                return stated  # called once more: another history
+            turn.answered |= results
+        elif said.get("type") in MESSAGES or stated != turn.tip:
+            return stated
+        below, turn.tip = turn.tip, own
+        self._of[own] = turn
+        return below
+
+
+class Leaf:
+    """Told of every line in file order. ``of_agent``: it is a sub-agent's own file, all of whose lines are aside."""
+
+    def __init__(self, *, of_agent: bool) -> None:
+        self._of_agent = of_agent
+        self._newest: str | None = None
+        self._named: str | None = None
+        self._pinned = False
+
+    def see(self, line: Object) -> None:
+        if is_linked(line):
+            if self._of_agent or not is_sidechain(line):
+                self._newest = uuid_of(line)
+                self._pinned = False
+            if is_boundary(line):
+                self._named = None
+        elif line.get("type") == "last-prompt" and "leafUuid" in line:
+            named, chosen = text(line["leafUuid"]), line.get("explicit") is True
+            if named is not None or chosen:
+                self._pinned = named is not None and (chosen or (self._pinned and named == self._named))
+                self._named = named
+
+    def of(self, records: Sequence[Record], at_id: dict[str, int], messages: Collection[int]) -> int | None:
+        """The line of that record; ``None`` where it is the last. ``at_id``: lines by id; ``messages``: their lines."""
+        parents = {record.line: record.parent for record in records}
+        leaf = at_id.get(self._named) if self._named is not None else None
+        newest = at_id.get(self._newest) if self._newest is not None else None
+        if leaf is None or (not self._pinned and newest is not None and _is_below(newest, leaf, parents)):
+            leaf = newest
+        if leaf is None:
+            return None
+        notes: dict[int, int] = {}  # by parent, the last line that is no message
+        for line, parent in parents.items():
+            if parent is not None and line not in messages:
+                notes[parent] = max(line, notes.get(parent, 0))
+        while leaf in notes:
+            leaf = notes[leaf]
+        return None if leaf == max(parents) else leaf
+
+
+def _is_below(line: int, above: int, parents: dict[int, int | None]) -> bool:
+    at: int | None = line
+    while at is not None and at != above:
+        at = parents.get(at)
+    return at is not None
+
+
+LINES_READ = 50
+
+QWEN = "Qwen Code"
+
+
+def agent_of(head: bytes) -> str:
+    """Return the name of the unsupported agent that wrote a file beginning with ``head``; "" if none is recognized."""
+    lines = (jsonl.parse(line) for line in head.split(b"\n")[:LINES_READ] if b'"sessionId"' in line)
+    return QWEN if any(isinstance(line, dict) and _is_qwen(line) for line in lines) else ""
+
+
+def _is_qwen(line: Object) -> bool:
+    """Claude Code's fields, but messages in Gemini's form: ``parts`` in place of ``content``."""
+    if not isinstance(line.get("uuid"), str):
+        return False
+    message = line.get("message")
+    has_parts = isinstance(message, dict) and isinstance(message.get("parts"), list) and "content" not in message
+    return has_parts or "systemPayload" in line or "toolCallResult" in line
+
 
 AGENT = "claude"
 LINES_ASKED = 50
@@ -46,7 +167,7 @@ fields, ``sessionId`` too.
 
 def is_ours(head: bytes) -> bool:
     """Whether a file that begins with ``head`` is Claude Code's. Its first line may be longer than that."""
-    if unsupported.agent_of(head):
+    if agent_of(head):
         return False
     lines = head.split(LF)[:LINES_ASKED]
     first = jsonl.parse(lines[0])
@@ -70,7 +191,7 @@ def split(data: Data, *, name: str, final: bool) -> Source:
     """``Format.split``."""
     if not data:
         raise Malformed("an empty file is no session")
-    if other := unsupported.agent_of(data[:HEAD_BYTES]):
+    if other := agent_of(data[:HEAD_BYTES]):
         raise Malformed(f"a session of {other}, not of Claude Code")
     lines, rest = jsonl.cut(data)
     takes_rest = bool(rest) and (final or not isinstance(jsonl.parse(rest), LineFailure))

@@ -1,28 +1,276 @@
 """A session into a file that Claude Code resumes: a line for each block, linked by ids, and the leaf named at the end.
 
 Lines that the program wrote itself are kept as they are, and what was made here follows. Ids follow from what they
-name, so the same session is the same file.
+name, so the same session is the same file. What the Messages API refuses is changed so that it does not: ids and names
+of tools, pictures of other kinds, thoughts that another model signed. A kind of entry that the program has no word for
+is left out, and noted: lines of other types would be deleted, or shown to its user.
 """
 
 from __future__ import annotations
 
+import base64
+import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from hashlib import sha256
 from typing import Any
 
 from gitsession.formats.base import jsonl
-from gitsession.formats.base.groups import LF, spoken
-from gitsession.formats.base.jsonl import LineFailure
-from gitsession.formats.base.outgoing import Outgoing, OutgoingEntry, OutgoingLine, WrittenFile
-from gitsession.formats.base.times import to_iso
-from gitsession.formats.base.uuids import uuid_from
-from gitsession.formats.claude.paths import session_uuid
+from gitsession.formats.base.fields import to_iso, uuid_from
+from gitsession.formats.base.jsonl import LF, LineFailure, spoken
+from gitsession.formats.base.outgoing import PDF, PICTURES, Outgoing, OutgoingEntry, OutgoingLine, WrittenFile, called
+from gitsession.formats.claude.files import session_uuid
 from gitsession.formats.claude.records import is_sidechain
-from gitsession.formats.claude.write_entries import ClaudeEntryContext, spell
-from gitsession.formats.claude.write_messages import Words, call_id
-from gitsession.formats.pi.write_messages import dumps
-from gitsession.model.blocks import ToolCall
+from gitsession.formats.claude.view import PROVIDER
+from gitsession.formats.pi.messages import dumps
+from gitsession.model import entries as kinds
+from gitsession.model.blocks import Block, File, Image, OtherBlock, Text, Thinking, ToolCall
 from gitsession.model.entries import Compaction, Entry, Message, Reset
+
+CALL_ID_CHARS_MAX = 64
+TOOL_NAME_CHARS_MAX = 128
+
+_ILLEGAL = re.compile(r"[^a-zA-Z0-9_-]")
+_MARK_CHARS = 8
+_COUNTS = {
+    "input_tokens": "input",
+    "output_tokens": "output",
+    "cache_read_input_tokens": "cacheRead",
+    "cache_creation_input_tokens": "cacheWrite",
+}
+
+Words = dict[str, Any]
+
+
+def uttered(entry: Message, notes: Counter[str]) -> list[Words]:
+    """The blocks of an answer. Thoughts only where the model that signed them can be the one that goes on."""
+    own = entry.provider == PROVIDER
+    found: list[Words] = []
+    for block in entry.content:
+        match block:
+            case Text() if block.text.strip():
+                found.append({"type": "text", "text": block.text})
+            case ToolCall():
+                found.append({"type": "tool_use", "id": call_id(block.id), "name": tool_name(block.name),
+                              "input": dict(block.arguments)})  # fmt: skip
+            case Thinking(redacted=True, signature=str(data)) if own:
+                found.append({"type": "redacted_thinking", "data": data})
+            case Thinking(signature=str(signature)) if own and signature:
+                found.append({"type": "thinking", "thinking": block.text, "signature": signature})
+            case Thinking():
+                notes["thoughts of another model, which are left out"] += 1
+            case OtherBlock(value=dict(value)) if own:
+                found.append(value)
+            case Image() | File() | OtherBlock():
+                notes["pictures, files and blocks of other types in an answer, which are left out"] += 1
+    return found
+
+
+def told(blocks: Iterable[Block], notes: Counter[str]) -> str | list[Words]:
+    """What a user or a tool said: the text alone, or blocks."""
+    found = [spelt for block in blocks if (spelt := _told(block, notes)) is not None]
+    if len(found) == 1 and found[0]["type"] == "text":
+        return str(found[0]["text"])
+    return found
+
+
+def result(entry: Message, notes: Counter[str]) -> Words:
+    failed = {"is_error": True} if entry.is_error else {}
+    content = told(entry.content, notes)
+    return {"tool_use_id": call_id(entry.tool_call_id or ""), "type": "tool_result", "content": content, **failed}
+
+
+def usage(stated: Mapping[str, Any] | None) -> Words:
+    """What an answer took, with zeros for what nobody counted."""
+    given = stated or {}
+    counts = {ours: given.get(ours, given.get(theirs)) for ours, theirs in _COUNTS.items()}
+    return {name: count if type(count) is int and count >= 0 else 0 for name, count in counts.items()}
+
+
+def call_id(id: str) -> str:
+    return _legal(id, CALL_ID_CHARS_MAX)
+
+
+def tool_name(name: str) -> str:
+    return _legal(name, TOOL_NAME_CHARS_MAX)
+
+
+def _legal(name: str, chars_max: int) -> str:
+    """``name`` if the API takes it, else one that it does and that is its alone."""
+    if name and len(name) <= chars_max and not _ILLEGAL.search(name):
+        return name
+    mark = sha256(name.encode(errors="surrogatepass")).hexdigest()[:_MARK_CHARS]
+    return f"{_ILLEGAL.sub('_', name)[: chars_max - _MARK_CHARS - 1]}_{mark}"
+
+
+def _told(block: Block, notes: Counter[str]) -> Words | None:
+    match block:
+        case Text():
+            return {"type": "text", "text": block.text} if block.text.strip() else None
+        case Image() if block.data and block.mime in PICTURES:
+            return {"type": "image", "source": _source(block.data, block.mime)}
+        case File(data=bytes(data)) if data and block.mime in PICTURES:
+            return {"type": "image", "source": _source(data, str(block.mime))}
+        case File(data=bytes(data)) if data and block.mime == PDF:
+            return {"type": "document", "source": _source(data, PDF), **({"title": block.name} if block.name else {})}
+        case File(data=bytes(data)) if data and (words := _decoded(data)) is not None:
+            return {"type": "text", "text": f'<file name="{block.name}">\n{words}\n</file>'}
+        case OtherBlock(value=dict(value)) if value.get("type") in ("tool_result", "document", "image"):
+            return value
+    named = block.name if isinstance(block, File) else block.mime if isinstance(block, Image) else ""
+    notes["pictures, files and blocks that its model cannot be shown, of which only the name is said"] += 1
+    return {"type": "text", "text": f"[{type(block).__name__.lower()} {named}]"}
+
+
+def _decoded(data: bytes) -> str | None:
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def _source(data: bytes, mime: str) -> Words:
+    return {"type": "base64", "media_type": mime, "data": base64.b64encode(data).decode()}
+
+
+EARLIER = "What happened before this point in the conversation, in summary:"
+ELSEWHERE = "What was tried on another branch of this conversation, in summary:"
+PROGRAM = "Claude Code"
+
+SILENT = frozenset({
+    kinds.ModelChange.kind, kinds.ThinkingChange.kind, kinds.Usage.kind, kinds.SourceFile.kind,
+    kinds.SessionHeader.kind,
+    kinds.Fork.kind, kinds.Custom.kind, kinds.Checkpoint.kind,
+})  # fmt: skip
+"""Kinds that say nothing to a model and that nobody misses in a conversation."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClaudeEntryContext:
+    """``answer``: the id of an answer that has none. ``called``: the ids of all calls so far, by which results go."""
+
+    answer: str
+    called: Collection[str]
+    notes: Counter[str]
+
+
+def spell(entry: Entry, to: ClaudeEntryContext) -> list[Words]:
+    """The lines of one entry, the next below the one before. Without a ``type`` of the tree: no place in it."""
+    how = _BY_KIND.get(entry.kind)
+    if how is not None:
+        return how(entry, to)
+    if entry.kind not in SILENT:
+        to.notes[f"{called(entry)}, for which {PROGRAM} has no word, which are left out"] += 1
+    return []
+
+
+def _message(entry: kinds.Message, to: ClaudeEntryContext) -> list[Words]:
+    say = _BY_ROLE.get(entry.role)
+    return say(entry, to) if say else []
+
+
+def _user(entry: kinds.Message, to: ClaudeEntryContext) -> list[Words]:
+    return _as_user(told(entry.content, to.notes), is_meta=entry.extra.get("isMeta") is True)
+
+
+def _assistant(entry: kinds.Message, to: ClaudeEntryContext) -> list[Words]:
+    """A line for each block, as the program writes it."""
+    blocks = uttered(entry, to.notes)
+    stated = entry.extra.get("id")
+    calls = any(block.get("type") == "tool_use" for block in blocks)
+    message = {
+        "id": stated if isinstance(stated, str) and stated else to.answer,
+        "type": "message",
+        "role": "assistant",
+        "model": entry.model or "unknown",
+        "stop_reason": "tool_use" if calls else "end_turn",
+        "stop_sequence": None,
+        "usage": usage(entry.usage),
+    }
+    return [{"type": "assistant", "message": {**message, "content": [block]}} for block in blocks]
+
+
+def _tool(entry: kinds.Message, to: ClaudeEntryContext) -> list[Words]:
+    block = result(entry, to.notes)
+    if block["tool_use_id"] not in to.called:
+        to.notes["results of calls that are not in the line, which are left out"] += 1
+        return []
+    return _as_user([block])
+
+
+def _shell(entry: kinds.Message, to: ClaudeEntryContext) -> list[Words]:
+    """As the program keeps what its user runs with an exclamation mark."""
+    if entry.is_excluded:
+        return []
+    printed = f"<bash-stdout>{entry.output or ''}</bash-stdout><bash-stderr></bash-stderr>"
+    return [*_as_user(f"<bash-input>{entry.command or ''}</bash-input>"), *_as_user(printed)]
+
+
+def _developer(entry: kinds.Message, to: ClaudeEntryContext) -> list[Words]:
+    to.notes["words of a developer, which its model reads as the user's"] += 1
+    return _as_user(told(entry.content, to.notes), is_meta=True)
+
+
+def _system(entry: kinds.Message, to: ClaudeEntryContext) -> list[Words]:
+    to.notes[f"system messages, in whose place {PROGRAM} has its own"] += 1
+    return []
+
+
+def _words_of_an_extension(entry: kinds.Message | kinds.CustomMessage, to: ClaudeEntryContext) -> list[Words]:
+    return _as_user(told(entry.content, to.notes), is_meta=True)
+
+
+def _as_user(content: str | list[Words], *, is_meta: bool = False) -> list[Words]:
+    meta = {"isMeta": True} if is_meta else {}
+    return [{"type": "user", "message": {"role": "user", "content": content}, **meta}] if content else []
+
+
+def _compaction(entry: kinds.Compaction, to: ClaudeEntryContext) -> list[Words]:
+    """The boundary, and the summary. What it kept is filled in by who knows the ids."""
+    metadata: Words = {"trigger": "auto" if entry.method == "auto" else "manual", "preTokens": entry.tokens_before or 0}
+    if entry.tokens_after is not None:
+        metadata["postTokens"] = entry.tokens_after
+    is_theirs = isinstance(entry.preserve, Mapping) and "preservedMessages" in entry.preserve
+    words = entry.summary if is_theirs else f"{EARLIER}\n\n{entry.summary}"
+    [said] = _as_user(words or EARLIER)
+    return [
+        {"type": "system", "subtype": "compact_boundary", "content": "Conversation compacted", "isMeta": False,
+         "level": "info", "compactMetadata": metadata},
+        {**said, "isCompactSummary": True, "isVisibleInTranscriptOnly": True},
+    ]  # fmt: skip
+
+
+def _branch_summary(entry: kinds.BranchSummary, to: ClaudeEntryContext) -> list[Words]:
+    return _as_user(f"{ELSEWHERE}\n\n{entry.summary}", is_meta=True) if entry.summary.strip() else []
+
+
+def _title(entry: kinds.Title, to: ClaudeEntryContext) -> list[Words]:
+    if not entry.title:
+        return []
+    if entry.extra.get("automatic") is True:
+        return [{"type": "ai-title", "aiTitle": entry.title}]
+    return [{"type": "custom-title", "customTitle": entry.title}]
+
+
+_BY_ROLE: dict[str, Callable[[kinds.Message, ClaudeEntryContext], list[Words]]] = {
+    "user": _user,
+    "assistant": _assistant,
+    "tool": _tool,
+    "shell": _shell,
+    "system": _system,
+    "developer": _developer,
+    "custom": _words_of_an_extension,
+}
+
+_BY_KIND: dict[str, Callable[[Any, ClaudeEntryContext], list[Words]]] = {
+    kinds.Message.kind: _message,
+    kinds.CustomMessage.kind: _words_of_an_extension,
+    kinds.Compaction.kind: _compaction,
+    kinds.BranchSummary.kind: _branch_summary,
+    kinds.Title.kind: _title,
+}
+
 
 VERSION = "2.1.197"
 """The release whose lines these are like."""

@@ -5,13 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gitsession.formats.base.format import Continuing, Counting, Delegating, Remembering, Resumable, Streamed
-from gitsession.formats.base.groups import spoken
-from gitsession.formats.base.jsonl import LineFailure, Object, parse
-from gitsession.formats.base.lines import Data
+from gitsession.formats.base.format import (
+    Continuing,
+    Counting,
+    Delegating,
+    Remembering,
+    Resumable,
+    SearchRoot,
+    Streamed,
+    Workspace,
+)
+from gitsession.formats.base.jsonl import Data, LineFailure, Object, parse, spoken
 from gitsession.formats.base.record import Source
-from gitsession.formats.base.session_folders import SearchRoot, Workspace
-from gitsession.formats.codex import files, paths, usage, view
+from gitsession.formats.codex import files, view
 from gitsession.formats.codex import headline as codex_headline
 from gitsession.formats.codex import parse as codex_file
 from gitsession.formats.codex import write as codex_write
@@ -32,10 +38,10 @@ class Codex(Continuing, Counting, Delegating, Remembering, Resumable, Streamed):
 
     claims = staticmethod(codex_file.claims)
     write = staticmethod(codex_write.write)
-    called = staticmethod(paths.thread_id)
-    base_of = staticmethod(paths.base_of)
-    place_of = staticmethod(paths.place_of)
-    counts = staticmethod(usage.counts_in)
+    called = staticmethod(files.thread_id)
+    base_of = staticmethod(files.base_of)
+    place_of = staticmethod(files.place_of)
+    counts = staticmethod(view.counts_in)
     noted = staticmethod(files.noted)
 
     def split(self, data: Data, *, name: str = "", final: bool = False) -> Source:
@@ -53,11 +59,11 @@ class Codex(Continuing, Counting, Delegating, Remembering, Resumable, Streamed):
         return ["."]
 
     def place(self, header: SessionHeader, at: Workspace) -> str:
-        return paths.place(header)
+        return files.place(header)
 
     def lies(self, header: SessionHeader, at: Workspace) -> Sequence[str]:
         """Return the globs of the one rollout of a thread, whatever folder it continues in."""
-        return paths.lies(header)
+        return files.lies(header)
 
     def moved(self, data: bytes, id: str, cwd: str) -> bytes:
         return codex_write.moved(data, self.called(id), cwd)

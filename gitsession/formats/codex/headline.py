@@ -9,10 +9,9 @@ from collections.abc import Callable
 from typing import Any
 
 from gitsession.codec.headline import first_line, lines
-from gitsession.formats.base.headlines import opaque, plain
+from gitsession.formats.base.fields import opaque, plain, to_ms
 from gitsession.formats.base.jsonl import LineFailure, Object
-from gitsession.formats.base.times import to_ms
-from gitsession.formats.codex.turns import injected
+from gitsession.formats.codex.parse import injected
 from gitsession.model.headline import Headline
 
 

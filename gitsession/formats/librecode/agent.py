@@ -6,10 +6,9 @@ librecode has no files of sessions: an export gives the rows, one a line.
 from __future__ import annotations
 
 from gitsession.formats.base import jsonl
-from gitsession.formats.base.format import Database
+from gitsession.formats.base.format import Database, SearchRoot
 from gitsession.formats.base.jsonl import LineFailure
 from gitsession.formats.base.record import Source
-from gitsession.formats.base.session_folders import SearchRoot
 from gitsession.formats.librecode import parse
 from gitsession.formats.librecode.headline import headline_of
 from gitsession.formats.librecode.view import entry_of

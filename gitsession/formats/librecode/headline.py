@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from gitsession.codec.headline import first_line, lines, tokens
+from gitsession.formats.base.fields import to_ms
 from gitsession.formats.base.jsonl import LineFailure, Object, parse
-from gitsession.formats.base.times import to_ms
 from gitsession.model.headline import Headline
 
 _ROLES = {"user": "user", "assistant": "assistant", "toolResult": "tool", "tool_result": "tool",

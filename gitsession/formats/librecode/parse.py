@@ -16,11 +16,10 @@ from typing import Any
 
 from gitsession.errors import Malformed
 from gitsession.formats.base import jsonl
-from gitsession.formats.base.databases import UNKNOWN, WHOLE_MASK, Ask, Columns, Stamp, picked, rows_of, summed
+from gitsession.formats.base.fields import to_ms
+from gitsession.formats.base.format import UNKNOWN, WHOLE_MASK, Ask, Columns, Stamp, picked, rows_of, summed
 from gitsession.formats.base.jsonl import LineFailure, Object
-from gitsession.formats.base.parent_links import NOTHING, LineLink, place
-from gitsession.formats.base.record import Record, Source, SourceProblem, waits
-from gitsession.formats.base.times import to_ms
+from gitsession.formats.base.record import NOTHING, LineLink, Record, Source, SourceProblem, place, waits
 
 AGENT = "librecode"
 TABLES = ("sessions", "session_entries", "session_messages", "session_message_parts")

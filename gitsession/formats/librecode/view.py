@@ -11,9 +11,8 @@ import binascii
 from collections.abc import Callable
 from typing import Any
 
-from gitsession.formats.base.fields import Fields
+from gitsession.formats.base.fields import Fields, to_ms
 from gitsession.formats.base.jsonl import LineFailure, Object, parse
-from gitsession.formats.base.times import to_ms
 from gitsession.formats.librecode.parse import AGENT
 from gitsession.model import entries
 from gitsession.model.blocks import Block, Image, OtherBlock, Text

@@ -6,10 +6,10 @@ from collections import Counter
 from hashlib import sha256
 from typing import Any
 
+from gitsession.formats.base.fields import to_iso
 from gitsession.formats.base.outgoing import Outgoing, OutgoingEntry, OutgoingLine, WrittenFile, called
-from gitsession.formats.base.times import to_iso
 from gitsession.formats.librecode.parse import AGENT
-from gitsession.formats.pi.write_messages import dumps
+from gitsession.formats.pi.messages import dumps
 from gitsession.model.blocks import Image, Text
 from gitsession.model.entries import (
     BranchSummary,

@@ -7,13 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gitsession.formats.base.format import Database, Delegating, Document, Importing, Remembering, Scattered
+from gitsession.formats.base.format import (
+    Database,
+    Delegating,
+    Document,
+    Importing,
+    Remembering,
+    Scattered,
+    SearchRoot,
+    Workspace,
+)
 from gitsession.formats.base.jsonl import parse as parse_record
 from gitsession.formats.base.record import Source
-from gitsession.formats.base.session_folders import SearchRoot, Workspace
-from gitsession.formats.opencode import files, parse, paths, rows
+from gitsession.formats.opencode import files, parse, rows
 from gitsession.formats.opencode.headline import headline_of
-from gitsession.formats.opencode.messages import AGENT
+from gitsession.formats.opencode.records import AGENT
 from gitsession.formats.opencode.view import entry_of
 from gitsession.formats.opencode.write import write
 from gitsession.model.entries import SessionHeader
@@ -44,7 +52,7 @@ class Opencode(Database, Delegating, Document, Importing, Remembering, Scattered
     headline = staticmethod(headline_of)
     read = staticmethod(entry_of)
     write = staticmethod(write)
-    called = staticmethod(paths.session_id)
+    called = staticmethod(files.session_id)
 
     def claims(self, head: bytes) -> bool:
         """Return whether it is an export, or the description of a session in the old folders."""
@@ -67,10 +75,10 @@ class Opencode(Database, Delegating, Document, Importing, Remembering, Scattered
         return header.parent is not None  # a fork states no parent
 
     def place(self, header: SessionHeader, at: Workspace) -> str:
-        return paths.place(header)
+        return files.place(header)
 
     def moved(self, data: bytes, id: str, cwd: str) -> bytes:
-        return paths.moved(data, self.called(id), cwd)
+        return files.moved(data, self.called(id), cwd)
 
     def take_in_command(self, file: str) -> list[str]:
         return ["opencode", "import", file]

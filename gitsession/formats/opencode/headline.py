@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from gitsession.codec.headline import first_line
-from gitsession.formats.base.headlines import plain
+from gitsession.formats.base.fields import plain, to_ms
 from gitsession.formats.base.jsonl import LineFailure, Object, parse
-from gitsession.formats.base.times import to_ms
 from gitsession.model.headline import Headline
 
 

@@ -1,19 +1,97 @@
-"""JSON as text: cut into members and elements, laid out anew, no token of it changed.
+"""JSON as text: cut into members and elements, laid out anew and ordered, no token of it changed. FROZEN with view 1.
 
 opencode keeps a message as text in a database and prints it in another layout in an export. What both say is the same
-record here, so a record is the text without its layout; numbers, escapes and the order of members stay as they stand.
-FROZEN with view 1: what these functions give decides what the entries are.
+record here, so a record is the text without its layout; numbers and escapes stay as they stand.
+
+Nor does opencode keep the order of members: a message that went through ``opencode export`` and ``opencode import``
+says the same with its members elsewhere. So in a record they stand sorted, in the objects whose members are opencode's
+own; what a tool was asked and what it gave back is data, and stays as it is. The order that each kind of object had is
+kept once for a session.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from math import isfinite
 from typing import Any, NamedTuple
 
 from gitsession.formats.base.jsonl import LineFailure, parse
+
+INFO, PART = "info", "part"
+
+_WITHIN = {
+    INFO: ("time", "tokens", "path", "model"),
+    PART: ("time", "tokens", "state"),
+    "info.tokens": ("cache",),
+    "part.tokens": ("cache",),
+    "part.state": ("time",),
+}
+"""The members that are objects of opencode's own, too."""
+
+
+class Order(NamedTuple):
+    """The order of an object's members. ``level``: which object it is; ``keys``: as they stand in the text."""
+
+    level: str
+    keys: tuple[str, ...]
+
+
+def ordered(found: Sequence[Member], level: str, orders: list[Order]) -> str:
+    """The object of the members ``found``, sorted; ``orders`` gets the order in which they stood, and those within."""
+    orders.append(Order(level, tuple([member.key for member in found])))
+    within = _WITHIN.get(level, ())
+    kept = [
+        Member(member.key, ordered(members(member.raw), f"{level}.{member.key[1:-1]}", orders), None)
+        if member.key[1:-1] in within and member.raw.startswith("{")
+        else member
+        for member in found
+    ]
+    return joined(sorted(kept, key=lambda member: member.key))
+
+
+class Orders:
+    """The first order that the members of each kind of object had in a session."""
+
+    def __init__(self, found: Iterable[Order]) -> None:
+        self._known: dict[tuple[str, frozenset[str]], Order] = {}
+        for order in found:
+            if len(set(order.keys)) == len(order.keys):
+                self._known.setdefault((order.level, frozenset(order.keys)), order)
+
+    @classmethod
+    def of(cls, raw: str) -> Orders:
+        """The inverse of ``text``."""
+        found = []
+        for listed, _ in elements(raw):
+            (_, level), *keys = elements(listed)
+            found.append(Order(level, tuple([key for key, _ in keys])))
+        return cls(found)
+
+    @property
+    def text(self) -> str:
+        """A list of lists: level, and keys in their order; "" for an empty one. What is sorted anyway is left out."""
+        told = [order for order in self._known.values() if list(order.keys) != sorted(order.keys)]
+        rows = (",".join((f'"{order.level}"', *order.keys)) for order in told)
+        return f"[{','.join(f'[{row}]' for row in rows)}]" if told else ""
+
+    def has(self, order: Order) -> bool:
+        """Whether members in this order come back in it."""
+        return self._known.get((order.level, frozenset(order.keys))) == order
+
+    def restored(self, raw: str, level: str) -> str:
+        """An object of a record, its members in their order."""
+        found = members(raw)
+        within = _WITHIN.get(level, ())
+        by_key = {
+            member.key: Member(member.key, self.restored(member.raw, f"{level}.{member.key[1:-1]}"), None)
+            if member.key[1:-1] in within and member.raw.startswith("{")
+            else member
+            for member in found
+        }
+        order = self._known.get((level, frozenset(by_key)))
+        return joined([by_key[key] for key in order.keys] if order is not None else by_key.values())
 
 
 class Member(NamedTuple):

@@ -12,9 +12,19 @@ from collections.abc import Mapping, Sequence
 from gitsession.errors import Malformed
 from gitsession.formats.base.jsonl import LineFailure
 from gitsession.formats.base.record import Source, SourceProblem
-from gitsession.formats.opencode import messages, records
-from gitsession.formats.opencode.json_text import checked, elements, laid_out, members
-from gitsession.formats.opencode.messages import OpencodeMessage
+from gitsession.formats.opencode import records
+from gitsession.formats.opencode.json_text import (
+    checked,
+    elements,
+    laid_out,
+    members,
+)
+from gitsession.formats.opencode.records import (
+    OpencodeMessage,
+    created_ms,
+    message_of,
+    said,
+)
 
 _DOCUMENT = re.compile(rb'\A(?:\xef\xbb\xbf)?\s*\{\s*"info"\s*:\s*\{\s*"')
 _INFO = re.compile(rb'\A(?:\xef\xbb\xbf)?\s*\{\s*"id"\s*:\s*"ses')
@@ -37,7 +47,7 @@ def split(data: bytes, *, final: bool) -> Source:
     about, listed = top.get('"info"'), top.get('"messages"')
     if about is None or listed is None or not isinstance(about.value, dict) or not isinstance(listed.value, list):
         raise Malformed("no export of opencode's: it has no info or no messages")
-    said = [messages.message_of(text, value) for text, value in elements(listed.raw)]
+    said = [message_of(text, value) for text, value in elements(listed.raw)]
     document = f'{{"info":{about.raw},"messages":[{",".join(message.full for message in said)}]}}'
     whole = None if f"{laid_out(document)}\n".encode() == data else data
     found = records.source_of(about.raw, said, final=final, whole=whole)
@@ -70,8 +80,8 @@ def from_folders(
             for _, each in sorted(parts.get(name, {}).items())
             if (part := _readable(each, f"a part of message {name}", problems)) is not None
         ]
-        message = messages.said(text, own)
-        found.append((messages.created_ms(message.info) or 0, name, message))
+        message = said(text, own)
+        found.append((created_ms(message.info) or 0, name, message))
     found.sort(key=lambda each: each[:2])
     source = records.source_of(about, [message for *_, message in found], final=final, problems=problems)
     if source is None:

@@ -13,12 +13,12 @@ from math import isfinite
 from typing import Any
 
 from gitsession.errors import Malformed
-from gitsession.formats.base.databases import UNKNOWN, WHOLE_MASK, Ask, Columns, Stamp, picked, rows_of, summed
+from gitsession.formats.base.format import UNKNOWN, WHOLE_MASK, Ask, Columns, Stamp, picked, rows_of, summed
 from gitsession.formats.base.jsonl import LineFailure, Object, parse
 from gitsession.formats.base.record import Source, SourceProblem
-from gitsession.formats.opencode import messages, records
+from gitsession.formats.opencode import records
 from gitsession.formats.opencode.json_text import checked, members, quoted
-from gitsession.formats.opencode.messages import OpencodeMessage
+from gitsession.formats.opencode.records import OpencodeMessage
 
 TABLES = ("session", "message", "part")
 
@@ -87,7 +87,7 @@ def _messages(ask: Ask, session: str, problems: list[SourceProblem]) -> Iterator
         info = _object(data, {"id": id, "sessionID": session}, problems)
         names = {"sessionID": session, "messageID": id}
         own = [_object(data, {"id": part, **names}, problems) for part, data in parts.get(id, ())]
-        yield messages.said(info, own)
+        yield records.said(info, own)
 
 
 def _object(data: Any, ids: dict[str, Any], problems: list[SourceProblem]) -> str:
@@ -99,7 +99,7 @@ def _object(data: Any, ids: dict[str, Any], problems: list[SourceProblem]) -> st
             SourceProblem(0, f"what {ids['id']!s:.60} says does not parse: {failure.reason or 'it is empty'}")
         )
         raw = quoted({"data": text})
-    return messages.with_ids(raw, {name: _plain(value) for name, value in ids.items()})
+    return records.with_ids(raw, {name: _plain(value) for name, value in ids.items()})
 
 
 def _task(ask: Ask, columns: Columns, id: str, parent: Any) -> str:

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from gitsession.formats.base.jsonl import LineFailure, parse
 from gitsession.formats.base.outgoing import Outgoing, OutgoingEntry, OutgoingLine, WrittenFile, called
 from gitsession.formats.opencode import parse as opencode_file
+from gitsession.formats.opencode.files import session_id
 from gitsession.formats.opencode.json_text import quoted
-from gitsession.formats.opencode.parts import Words, id_in, in_full, made_id, marked, part_of, whole
-from gitsession.formats.opencode.paths import session_id
+from gitsession.formats.opencode.view import Words, id_in, in_full, made_id, marked, part_of, whole
 from gitsession.model.blocks import Block, Text
 from gitsession.model.entries import (
     BranchSummary,

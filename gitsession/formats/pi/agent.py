@@ -1,20 +1,21 @@
-"""Sessions of pi: ``~/.pi/agent/sessions/--<cwd>--/<time>_<id>.jsonl``, versions 1 to 3."""
+"""Sessions of pi, ``~/.pi/agent/sessions/--<cwd>--/<time>_<id>.jsonl``, versions 1 to 3, and of omp, a fork of pi.
+
+omp keeps them in ``~/.omp/agent/sessions/<bucket>/<time>_<id>.jsonl``, with a title slot since 18.0.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gitsession.formats.base.format import Referring, Resumable, Streamed
-from gitsession.formats.base.jsonl import parse
-from gitsession.formats.base.lines import Data
+from gitsession.formats.base.format import Referring, Resumable, SearchRoot, Sidecar, Streamed, Workspace
+from gitsession.formats.base.jsonl import Data, parse
 from gitsession.formats.base.outgoing import Outgoing, WrittenFile
 from gitsession.formats.base.record import Source
-from gitsession.formats.base.session_folders import SearchRoot, Sidecar, Workspace
+from gitsession.formats.pi import files, view
 from gitsession.formats.pi import headline as pi_headline
 from gitsession.formats.pi import parse as pi_file
-from gitsession.formats.pi import paths, view
 from gitsession.formats.pi import write as pi_write
-from gitsession.formats.pi.blobs import resolve
+from gitsession.formats.pi.files import resolve
 from gitsession.model.entries import Entry, SessionHeader
 from gitsession.model.headline import Headline
 
@@ -49,19 +50,51 @@ class Pi(Referring, Resumable, Streamed):
         return pi_write.write(out, omp=False)
 
     def place(self, header: SessionHeader, at: Workspace) -> str:
-        return paths.place(header, self.folder_of(at))
+        return files.place(header, self.folder_of(at))
 
     def lies(self, header: SessionHeader, at: Workspace) -> Sequence[str]:
         """Return globs with any time: the time in a file's name need not be the one in its header."""
-        return paths.lies(header, self.folder_of(at))
+        return files.lies(header, self.folder_of(at))
 
     def folder_of(self, at: Workspace) -> str:
         """Return the name of the folder, below that of all sessions, for the sessions of a workspace."""
-        return paths.folder_of(at.cwd)
+        return files.folder_of(at.cwd)
 
     def resume_command(self, source_id: str, file: str = "") -> list[str]:
         """Return the command that continues the session in ``file``; without one, the one it finds by its id."""
         return ["pi", "--session", file or source_id]
 
 
+_MARKS = frozenset({"title", "titleSource", "additionalDirectories", "previousSessionFiles", "providerPromptCacheKey"})
+"""Fields of the header that pi never writes. Old omp files have none of them: they are pi's in every respect."""
+
+
+class Omp(Pi):
+    """The session files of omp."""
+
+    AGENT = "omp"
+    ROOTS = (SearchRoot(".omp/agent", "sessions/**/*.jsonl"),)
+
+    def claims(self, head: bytes) -> bool:
+        """Return whether there is a header with a mark of omp's, or with a title slot before it."""
+        found = pi_file.header_in(head)
+        if found is None:
+            return False
+        header, slot = found
+        return slot is not None or not _MARKS.isdisjoint(header)
+
+    def beside(self, data: Data, name: str) -> Sequence[Sidecar]:
+        return [each._replace(home=f"blobs/{each.sha256}") for each in super().beside(data, name)]
+
+    def write(self, out: Outgoing) -> WrittenFile:
+        return pi_write.write(out, omp=True)
+
+    def folder_of(self, at: Workspace) -> str:
+        return files.bucket(at)
+
+    def resume_command(self, source_id: str, file: str = "") -> list[str]:
+        return ["omp", "--resume", file or source_id]
+
+
 pi = Pi()
+omp = Omp()

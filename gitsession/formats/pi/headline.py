@@ -11,9 +11,8 @@ from collections.abc import Callable
 from typing import Any
 
 from gitsession.codec.headline import first_line, lines, tokens
-from gitsession.formats.base.headlines import count, opaque, plain, text_of
+from gitsession.formats.base.fields import count, opaque, plain, text_of, to_ms
 from gitsession.formats.base.jsonl import LineFailure, Object
-from gitsession.formats.base.times import to_ms
 from gitsession.model.headline import Headline
 
 

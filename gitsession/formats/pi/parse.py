@@ -13,13 +13,23 @@ from typing import NamedTuple
 
 from gitsession.errors import Malformed
 from gitsession.formats.base import jsonl
-from gitsession.formats.base.jsonl import LineFailure, Object
-from gitsession.formats.base.lines import Data, FileSpan, Lines, StoredFile, joined
-from gitsession.formats.base.parent_links import NOTHING, Field, LineLink, PlacedLine, place, quoted
-from gitsession.formats.base.record import Record, Source, SourceProblem, record_of, waits
-from gitsession.formats.base.session_folders import Sidecar
-from gitsession.formats.base.times import to_ms
-from gitsession.formats.pi.write_messages import dumps
+from gitsession.formats.base.fields import to_ms
+from gitsession.formats.base.format import Sidecar
+from gitsession.formats.base.jsonl import Data, FileSpan, LineFailure, Lines, Object, StoredFile, joined
+from gitsession.formats.base.record import (
+    NOTHING,
+    Field,
+    LineLink,
+    PlacedLine,
+    Record,
+    Source,
+    SourceProblem,
+    place,
+    quoted,
+    record_of,
+    waits,
+)
+from gitsession.formats.pi.messages import dumps
 
 _BLOB = re.compile(rb"blob:sha256:([0-9a-f]{64})(?![0-9a-f])")
 _BLOBS_UP = 4

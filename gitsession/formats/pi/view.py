@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from gitsession.formats.base.fields import Fields
+from gitsession.formats.base.fields import Fields, to_ms
 from gitsession.formats.base.jsonl import LineFailure, Object
-from gitsession.formats.base.times import to_ms
 from gitsession.formats.pi.messages import read_message, take_content
 from gitsession.model import entries
 from gitsession.model.entries import Entry, Opaque, UnknownEntry

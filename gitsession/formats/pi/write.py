@@ -10,11 +10,11 @@ from collections import Counter
 from hashlib import sha256
 
 from gitsession.formats.base import jsonl
+from gitsession.formats.base.fields import to_iso, to_ms
 from gitsession.formats.base.jsonl import LineFailure, Object
 from gitsession.formats.base.outgoing import Outgoing, OutgoingEntry, OutgoingLine, WrittenFile
-from gitsession.formats.base.times import to_iso, to_ms
+from gitsession.formats.pi.messages import Words, dumps
 from gitsession.formats.pi.write_entries import OURS, PiEntryContext, Spelled, spell
-from gitsession.formats.pi.write_messages import Words, dumps
 from gitsession.model.entries import Custom, Entry, Message, ModelChange, Reset, ThinkingChange, Title
 
 VERSION = 3

@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
-from gitsession.formats.pi import write_messages
-from gitsession.formats.pi.write_messages import Words
+from gitsession.formats.pi import messages
+from gitsession.formats.pi.messages import Words
 from gitsession.model import entries as kinds
 from gitsession.model.entries import CLEARED, SYSTEM, Entry, kind_of
 
@@ -53,12 +53,12 @@ def spell(entry: Entry, to: PiEntryContext) -> list[Spelled]:
 def _message(entry: kinds.Message, to: PiEntryContext) -> list[Spelled]:
     if entry.role == "tool" and entry.tool_call_id is None:  # with it, a provider would refuse the whole conversation
         to.notes["results that name no call, which its model is not shown"] += 1
-        return [("custom", {"customType": OURS + entry.kind, "data": write_messages.message(entry, omp=to.omp)})]
+        return [("custom", {"customType": OURS + entry.kind, "data": messages.message(entry, omp=to.omp)})]
     if entry.role == "developer" and not to.omp:
         to.notes["words of a developer, which pi shows as an extension's"] += 1
-        words = {"customType": OURS + entry.role, "content": write_messages.content(entry.content), "display": True}
+        words = {"customType": OURS + entry.role, "content": messages.content(entry.content), "display": True}
         return [("custom_message", words | dict(entry.extra))]
-    said = write_messages.message(entry, omp=to.omp)
+    said = messages.message(entry, omp=to.omp)
     if entry.role == "assistant":
         # Both agents go by the model of the last answer: one that names none must not change it.
         provider, model = to.model or ("unknown", "unknown")
@@ -211,7 +211,7 @@ def _custom(entry: kinds.Custom, to: PiEntryContext) -> list[Spelled]:
 
 
 def _custom_message(entry: kinds.CustomMessage, to: PiEntryContext) -> list[Spelled]:
-    said = {"customType": entry.custom_type, "content": write_messages.content(entry.content, omp=to.omp)}
+    said = {"customType": entry.custom_type, "content": messages.content(entry.content, omp=to.omp)}
     shown = {"display": entry.display, **_stated("details", entry.details)}
     return [("custom_message", said | shown | dict(entry.extra))]
 
@@ -219,7 +219,7 @@ def _custom_message(entry: kinds.CustomMessage, to: PiEntryContext) -> list[Spel
 def _usage(entry: kinds.Usage, to: PiEntryContext) -> list[Spelled] | None:
     if not isinstance(entry.usage, Mapping) or entry.provider is None or entry.model is None:
         return None  # it would be added up
-    said = {"provider": entry.provider, "model": entry.model, "usage": write_messages.usage(entry.usage)}
+    said = {"provider": entry.provider, "model": entry.model, "usage": messages.usage(entry.usage)}
     if to.omp:
         return [("model_usage", {"purpose": entry.purpose, "api": "", "stopReason": "stop", **said, **entry.extra})]
     return [("usage", {"kind": entry.purpose, **said, **entry.extra})]
