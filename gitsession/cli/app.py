@@ -13,7 +13,6 @@ import click
 from gitsession.cli import exits
 from gitsession.cli.context import App, here
 from gitsession.cli.output import complain, count, paged, say
-from gitsession.cli.sessions import table
 from gitsession.errors import (
     Corrupt,
     GitSessionError,
@@ -36,59 +35,61 @@ _WRONG_PATH = (
 )
 
 COMMANDS = {
-    "init": "make a store",
-    "import": "take in agents' sessions",
-    "export": "give a session back, byte for byte",
-    "resume": "go on with a session, in its agent or another",
-    "enable": "have an agent tell what it does",
-    "disable": "take that back",
-    "watch": "follow agents that tell nothing",
-    "drain": "take in what agents have told",
-    "hook": "what an agent runs at every step",
-    "ls": "list sessions",
-    "search": "find words in all sessions",
-    "log": "show one line, leaf first",
-    "tree": "show every entry of a session",
-    "show": "show one entry",
-    "context": "show what the model sees",
-    "compact": "let a summary stand for older entries",
-    "branch": "list branches, or start one",
-    "switch": "go on with another branch",
-    "fork": "begin a session on another's line",
-    "label": "name an entry",
-    "name": "name a session",
-    "checkpoint": "keep the files as they are now",
-    "rewind": "go back to an entry, files and all",
-    "diff": "show what became of the files",
-    "undo": "take back the last command",
-    "redo": "do again what was undone",
-    "op": "what commands did",
-    "seal": "sign a session, or check who did",
-    "remote": "name other repositories",
-    "sync": "send and take, until both have the same",
-    "pull": "take in what a remote has",
-    "push": "send what a remote lacks",
-    "clone": "make a store of what a remote has",
-    "bundle": "sessions in one file, out and in",
-    "archive": "keep old sessions behind one ref",
-    "rm": "put a session into the trash",
-    "restore": "take it out of the trash or the archive",
-    "retain": "let old sessions go, by rule",
-    "purge": "take something away for good",
-    "verify": "check everything that is kept",
-    "repair": "heal what is damaged, from copies",
-    "redact": "find secrets in what is kept, and hide them",
-    "maintain": "pack, and clean up",
-    "doctor": "say what is wrong, and what mends it",
-    "server": "check what is pushed to a repository",
-    "receive": "what the hooks of a server run",
-    "gate": "look through what is pushed for secrets",
-    "link": "have commits say in which session they were made",
-    "git": "run git on the store",
-    "demo": "build a small session and show it",
-    "completion": "tab completion for your shell",
+    "init": ("store", "make a store"),
+    "import": ("imports", "take in agents' sessions"),
+    "export": ("exports", "give a session back, byte for byte"),
+    "resume": ("exports", "go on with a session, in its agent or another"),
+    "enable": ("agents", "have an agent tell what it does"),
+    "disable": ("agents", "take that back"),
+    "watch": ("agents", "follow agents that tell nothing"),
+    "drain": ("agents", "take in what agents have told"),
+    "hook": ("agents", "what an agent runs at every step"),
+    "ls": ("sessions", "list sessions"),
+    "search": ("search", "find words in all sessions"),
+    "log": ("history", "show one line, leaf first"),
+    "tree": ("history", "show every entry of a session"),
+    "show": ("show", "show one entry"),
+    "context": ("context", "show what the model sees"),
+    "compact": ("compact", "let a summary stand for older entries"),
+    "branch": ("branches", "list branches, or start one"),
+    "switch": ("branches", "go on with another branch"),
+    "fork": ("branches", "begin a session on another's line"),
+    "label": ("branches", "name an entry"),
+    "name": ("branches", "name a session"),
+    "checkpoint": ("checkpoints", "keep the files as they are now"),
+    "rewind": ("checkpoints", "go back to an entry, files and all"),
+    "diff": ("checkpoints", "show what became of the files"),
+    "undo": ("operations", "take back the last command"),
+    "redo": ("operations", "do again what was undone"),
+    "op": ("operations", "what commands did"),
+    "seal": ("integrity", "sign a session, or check who did"),
+    "remote": ("remotes", "name other repositories"),
+    "sync": ("remotes", "send and take, until both have the same"),
+    "pull": ("remotes", "take in what a remote has"),
+    "push": ("remotes", "send what a remote lacks"),
+    "clone": ("remotes", "make a store of what a remote has"),
+    "bundle": ("remotes", "sessions in one file, out and in"),
+    "archive": ("trash", "keep old sessions behind one ref"),
+    "rm": ("trash", "put a session into the trash"),
+    "restore": ("trash", "take it out of the trash or the archive"),
+    "retain": ("trash", "let old sessions go, by rule"),
+    "purge": ("purging", "take something away for good"),
+    "verify": ("integrity", "check everything that is kept"),
+    "repair": ("integrity", "heal what is damaged, from copies"),
+    "redact": ("purging", "find secrets in what is kept, and hide them"),
+    "maintain": ("store", "pack, and clean up"),
+    "doctor": ("doctor", "say what is wrong, and what mends it"),
+    "server": ("server", "check what is pushed to a repository"),
+    "receive": ("server", "what the hooks of a server run"),
+    "gate": ("server", "look through what is pushed for secrets"),
+    "link": ("server", "have commits say in which session they were made"),
+    "git": ("store", "run git on the store"),
+    "demo": ("demo", "build a small session and show it"),
+    "completion": ("store", "tab completion for your shell"),
 }
-HIDDEN = ("textconv",)
+"""The module of ``commands`` in which a command is, and its summary."""
+
+HIDDEN = {"textconv": "store"}
 
 NAME = "gitsession"
 COMPLETING = "_GITSESSION_COMPLETE"
@@ -106,12 +107,13 @@ class Commands(click.Group):
 
             close = ", ".join(difflib.get_close_matches(cmd_name, COMMANDS, n=2))
             raise click.UsageError(f"no command {cmd_name!r}" + (f"; did you mean {close}?" if close else ""), ctx)
-        found: click.Command = import_module(f"gitsession.cli.commands.{cmd_name}_").command
+        module = COMMANDS[cmd_name][0] if cmd_name in COMMANDS else HIDDEN[cmd_name]
+        found: click.Command = getattr(import_module(f"gitsession.cli.commands.{module}"), f"{cmd_name}_command")
         return found
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
+            formatter.write_dl([(name, summary) for name, (_, summary) in COMMANDS.items()])
 
 
 @click.command(
@@ -141,13 +143,14 @@ def _show_status(app: App) -> None:
         say("  gitsession import --all    imports the sessions that your agents keep")
         say("  gitsession demo            shows what it is, in a folder of its own")
         say("  gitsession --help          lists the commands")
-        from gitsession.cli import sweeping
+        from gitsession.cli.commands import imports
 
-        sweep = sweeping.look(None)
+        sweep = imports.look_at_expiry(None)
         if sweep.soon:
             say()
-            say(sweeping.words(sweep))
+            say(imports.expiry_words(sweep))
         return
+    from gitsession.cli.commands.sessions import table
     from gitsession.index.current_folder import of_folder
 
     rows = app.catalogue().sessions()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import functools
 import os
 import re
+import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,7 +25,6 @@ if TYPE_CHECKING:
     from gitsession.index.current_folder import CurrentFolder
     from gitsession.sessions.node import Node
     from gitsession.store.git_store import GitStore
-
 
 DRAIN_WAIT_SECONDS = 10.0
 """For another program of ours that takes in the same: what it brings is wanted here too."""
@@ -232,3 +233,33 @@ def _git_setting(name: str) -> str | None:
     from gitsession.git import process
 
     return process.user_setting(name)
+
+
+_SECONDS = {"m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
+
+
+class Since(click.ParamType[int]):
+    """A date, or how long ago: 2026-11-21, 30m, 12h, 3d, 2w. Gives ms since 1970."""
+
+    name = "when"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if value[-1:] in _SECONDS and value[:-1].isdigit() and len(value) < 10:
+            return int((time.time() - int(value[:-1]) * _SECONDS[value[-1]]) * 1000)
+        try:
+            return int(time.mktime(time.strptime(value, "%Y-%m-%d")) * 1000)
+        except (ValueError, OverflowError):
+            self.fail(f"{value!r} is neither a date (2026-11-21) nor a time ago (30m, 12h, 3d, 2w)", param, ctx)
+
+
+def program(store: Path) -> list[str]:
+    """How this program is run from any folder, on that store."""
+    return [*runner(), "--store", os.fspath(store)]
+
+
+def runner() -> list[str]:
+    """How this program is run from any folder: as it was run now, if that is a file of its name."""
+    here = os.path.abspath(sys.argv[0])
+    if os.path.basename(here) in ("gitsession", "git-session") and os.access(here, os.X_OK):
+        return [here]
+    return [sys.executable, "-P", "-m", "gitsession"]

@@ -704,7 +704,7 @@ def test_doctor_goes_on_where_one_check_cannot_be_made(
     def fail(_: object) -> None:
         raise error
 
-    monkeypatch.setattr("gitsession.cli.doctoring.beside", fail)
+    monkeypatch.setattr("gitsession.cli.commands.doctor.beside", fail)
     told = run("doctor", code=5)
     assert "cannot be checked further" in told and "read-only" in told.lower()
     assert "sessions" in told

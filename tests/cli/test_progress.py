@@ -12,7 +12,7 @@ from pushed import bare
 
 from gitsession import progress
 from gitsession.cli import app as command_line
-from gitsession.cli import watching
+from gitsession.cli import output
 from gitsession.store import create
 from gitsession.store.git_store import GitStore
 
@@ -33,13 +33,13 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """What the time is; the test says."""
     now = [0.0]
-    monkeypatch.setattr(watching.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(output.time, "monotonic", lambda: now[0])
     return now
 
 
 @pytest.fixture
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watching, "_SILENT_SECONDS", 0)
+    monkeypatch.setattr(output, "_SILENT_SECONDS", 0)
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 
 def test_ten_lines_a_second_at_most_and_the_first_after_a_while(monkeypatch, clock) -> None:
     seen = terminal(monkeypatch)
-    with watching.progress():
+    with output.progress():
         for _ in progress.each("Counting", range(200)):
             clock[0] += 0.01
     assert seen.getvalue().count("\r") == 15
@@ -64,7 +64,7 @@ def test_ten_lines_a_second_at_most_and_the_first_after_a_while(monkeypatch, clo
 
 def test_what_is_quick_says_nothing(monkeypatch, clock) -> None:
     seen = terminal(monkeypatch)
-    with watching.progress():
+    with output.progress():
         assert list(progress.each("Counting", range(200))) == list(range(200))
         assert list(progress.each("Counting", [])) == []
     assert seen.getvalue() == ""
@@ -72,7 +72,7 @@ def test_what_is_quick_says_nothing(monkeypatch, clock) -> None:
 
 def test_what_ends_half_way_leaves_the_line_to_what_is_said_next(monkeypatch, at_once) -> None:
     seen = terminal(monkeypatch)
-    with pytest.raises(OSError, match="no more"), watching.progress():
+    with pytest.raises(OSError, match="no more"), output.progress():
         for _ in progress.each("Counting", range(200)):
             raise OSError("no more")
     assert seen.getvalue() == "Counting:   0%\r\n"

@@ -32,7 +32,7 @@ main()
 """
 
 EARLY = ["gitsession.cli", "gitsession.cli.app", "click", "click.core", "gitsession.errors"]
-LATE = ["gitsession.cli.commands.init_", "gitsession.api.store"]
+LATE = ["gitsession.cli.commands.store", "gitsession.api.store"]
 
 
 def test_the_exit_codes_are_those_of_the_command_line() -> None:

@@ -19,8 +19,9 @@ from rich.cells import cell_len
 
 from gitsession import Message, Store
 from gitsession.checkpoints.rewinding import FileOutcome
-from gitsession.cli import files, hooking, output, syncing
+from gitsession.cli import hooking, output
 from gitsession.cli.app import run
+from gitsession.cli.commands import checkpoints, remotes
 from gitsession.codec.message import render
 from gitsession.codec.text import clean
 from gitsession.formats import Resumable, all_with_capability
@@ -354,7 +355,7 @@ def test_a_shell_reads_a_printed_command_as_it_was_meant(word):
 @pytest.mark.promise("P32")
 @pytest.mark.parametrize("attack", [*ATTACKS.values(), "a\n  written  b  the session changed it"])
 def test_a_path_that_was_made_by_hand_is_one_line_of_its_own(attack):
-    [line] = files.outcome_lines([FileOutcome(attack, "left", attack)])
+    [line] = checkpoints.outcome_lines([FileOutcome(attack, "left", attack)])
     assert "\n" not in line
     assert not any(map(drives, SGR.sub("", line)))
 
@@ -362,6 +363,6 @@ def test_a_path_that_was_made_by_hand_is_one_line_of_its_own(attack):
 @pytest.mark.promise("P32")
 @pytest.mark.parametrize("attack", ATTACKS.values(), ids=ATTACKS)
 def test_nor_from_what_a_remote_says_while_git_shows_how_far_it_is(attack, capsys, faults):
-    syncing.Progress()(b"Receiving objects:  50%\rremote: " + attack.encode("utf-8", "surrogatepass") + b"\n")
+    remotes.Progress()(b"Receiving objects:  50%\rremote: " + attack.encode("utf-8", "surrogatepass") + b"\n")
     assert left(capsys.readouterr().err.replace("\r", "").replace("\n", "")) == []
     faults.many(1)

@@ -17,8 +17,8 @@ from raw import git
 from remotes import hub
 
 from gitsession import Message, Store
-from gitsession.cli import syncing
-from gitsession.cli.syncing import Progress
+from gitsession.cli.commands import remotes
+from gitsession.cli.commands.remotes import Progress
 from gitsession.sync.transport import TransportOptions
 
 KEY = "AKIA" + "Z3KQ7XJ2M5TB6WPL"  # joined here, so that no file of ours looks as if it held one
@@ -82,7 +82,7 @@ def test_a_session_without_a_title_is_called_by_its_first_words(run: Run, here: 
 
 
 def test_of_a_large_sync_some_are_shown_and_the_rest_counted(run: Run, here: Path, monkeypatch) -> None:
-    monkeypatch.setattr(syncing, "_SHOWN", 2)
+    monkeypatch.setattr(remotes, "_SHOWN", 2)
     for number in range(3):
         imported(run, here, "hi", name=f"0199-{number}")
     run("remote", "add", "origin", "hub.git", "--all")

@@ -1,1 +1,1 @@
-"""One command a file. ``cli.app.COMMANDS`` lists them; each file offers ``command``."""
+"""The commands, grouped by what they are about; ``cli.app.COMMANDS`` says in which module each is."""

@@ -1,0 +1,216 @@
+"""Commands for agents at work: enable, disable, drain, watch, hook."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import os
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from gitsession.cli import exits, hooking
+from gitsession.cli.context import DRAIN_WAIT_SECONDS, App, program, with_app
+from gitsession.cli.output import confirm, count, current_folder, emit, json_option, on_a_line, say, say_line, warn
+from gitsession.live import spool
+
+if TYPE_CHECKING:
+    from gitsession.api import Store
+    from gitsession.live.settings_edits import Edit
+    from gitsession.live.watch import Found
+
+yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+force_option = click.option(
+    "--force", is_flag=True, help="Also where somebody else has written in our file: a copy of it stays in the store."
+)
+dry_run_option = click.option("--dry-run", is_flag=True, help="Show what would be written; write nothing.")
+
+
+@click.command()
+@click.argument("agent")
+@yes_option
+@force_option
+@dry_run_option
+@json_option
+@with_app
+def enable_command(app: App, agent: str, yes: bool, force: bool, dry_run: bool, as_json: bool) -> int:
+    """Have AGENT (claude, codex, omp, opencode, pi) tell what it does, so that sessions and files are kept as it works.
+
+    Its settings are changed in few places, which are shown first. `gitsession disable AGENT` takes that back.
+    """
+    from gitsession.live import hook_locations, settings_edits
+
+    told = hook_locations.find(agent)
+    file = hook_locations.file_of(told, Path.home(), os.environ)
+    edit = settings_edits.plan_enable(app.path, told, file, program(app.path), force=force)
+    return carry_out(app, "enable", edit, told.then, yes=yes, dry_run=dry_run, as_json=as_json)
+
+
+@click.command()
+@click.argument("agent")
+@yes_option
+@force_option
+@dry_run_option
+@json_option
+@with_app
+def disable_command(app: App, agent: str, yes: bool, force: bool, dry_run: bool, as_json: bool) -> int:
+    """Have AGENT tell nothing any more: its settings are as they were, or at least without what `enable` wrote."""
+    from gitsession.live import hook_locations, settings_edits
+
+    told = hook_locations.find(agent)
+    file = hook_locations.file_of(told, Path.home(), os.environ)
+    edit = settings_edits.plan_disable(app.path, told, file, force=force)
+    return carry_out(app, "disable", edit, "", yes=yes, dry_run=dry_run, as_json=as_json)
+
+
+@click.command()
+@click.option("--quiet", is_flag=True, help="Say nothing, for a program that nobody looks at.")
+@click.option("--forget-failures", is_flag=True, help="What went wrong was read: `doctor` need not tell it again.")
+@json_option
+@with_app
+def drain_command(app: App, quiet: bool, forget_failures: bool, as_json: bool) -> int:
+    """Take in what agents' hooks have left. Every other command does so too, before its own work."""
+    store = app.store(make=True, drained=False)
+    if forget_failures:
+        spool.forget_failures(os.fspath(app.path))
+    done = store.drain(wait_seconds=DRAIN_WAIT_SECONDS)
+    if as_json:
+        emit("drain", dataclasses.asdict(done))
+    elif not quiet:
+        for what in done.failed:
+            warn(f"gitsession: {what}")
+        words = [count(done.taken, "event") + " taken in", count(done.checkpoints, "checkpoint")]
+        words += [f"{count(done.waiting, 'event')} waiting"] if done.waiting else []
+        words += ["another program is at it"] if done.busy else []
+        say(", ".join(words))
+    return exits.TRY_AGAIN if done.busy else exits.OK
+
+
+@click.command()
+@click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
+@click.option("--once", is_flag=True, help="Look once, and end.")
+@click.option("--every", type=click.FloatRange(0.1), metavar="SECONDS", help="Between two looks: else 2.")
+@with_app
+def watch_command(app: App, paths: tuple[Path, ...], once: bool, every: float | None) -> int:
+    """Take in what agents write as they write it, until Ctrl-C: for agents that run no hooks.
+
+    PATHS: only these files and folders, not all that agents keep.
+    """
+    from gitsession.api.imports import Imports
+    from gitsession.live.watch import EVERY_SECONDS, Watch
+
+    store = app.store(make=True)
+    watch = Watch(lambda: _files(store, paths))
+    failed: set[tuple[str, str]] = set()
+    while True:
+        app.drain()
+        changed = watch.round()
+        if changed:
+            imports = Imports(store.agents, logged=False)
+            try:
+                for path, format in changed:
+                    imports.take(path, format)
+                imports.take_what_waits()
+            finally:
+                imports.finish()
+            for path, agent, done in imports.done:
+                if done.new:
+                    news = count(done.new, "new entry", "new entries")
+                    say_line(on_a_line(f"{done.session}  {agent}  {news}  {path.name}"))
+            for failure in imports.failed:
+                if (failure.path, failure.what) not in failed:
+                    failed.add((failure.path, failure.what))
+                    warn(f"gitsession: {failure.path}: {failure.what}")
+        if once:
+            return exits.NOT_FOUND if failed else exits.OK
+        time.sleep(every or EVERY_SECONDS)
+
+
+def _files(store: Store, paths: tuple[Path, ...]) -> Iterator[Found]:
+    from gitsession.discovery import discover
+
+    if paths:
+        yield from ((path, None) for path in discover.under(paths))
+        return
+    yield from discover.everywhere(Path.home(), os.environ)
+    held = [row.project for row in store.sessions()]
+    yield from discover.in_projects(Path(folder) for folder in dict.fromkeys([current_folder(), *held]) if folder)
+
+
+@click.command()
+@click.argument("event")
+@click.option("--from", "agent", metavar="AGENT", help="Whose event it is.")
+@with_app
+def hook_command(app: App, event: str, agent: str | None) -> int:
+    """Keep what an agent says of EVENT, as JSON on standard input, until a store is opened.
+
+    Says nothing, always ends with 0; what goes wrong, `doctor` tells. `gitsession enable` has an agent run it.
+    """
+    hooking.run(["--store", os.fspath(app.path), "hook", event, *(["--from", agent] if agent else [])])
+    return 0
+
+
+_COLORS = {"+": "green", "-": "red", "@": "cyan"}
+
+
+def carry_out(app: App, verb: str, edit: Edit, then: str, *, yes: bool, dry_run: bool, as_json: bool) -> int:
+    """Say what would change, ask, and write; with ``dry_run``, show the change line by line and write nothing."""
+    diff = _diff(edit)
+    if as_json and not (yes or dry_run):
+        raise click.UsageError("--json asks nothing: say --yes or --dry-run")
+    if dry_run and not as_json:
+        for line in diff:
+            say(line, fg=_COLORS.get(line[:1]))
+    elif diff and not as_json:
+        added, removed = (sum(line.startswith(sign) for line in diff[2:]) for sign in "+-")
+        say(f"{edit.file}: {count(added, 'line')} added, {removed} removed; --dry-run shows them")
+    goes = not edit.is_empty and not dry_run
+    if goes and not yes and not _is_wanted(f"{verb} {edit.agent}: write {edit.file}?"):
+        warn("nothing is written")
+        return exits.NOTHING
+    copy = None
+    if goes:
+        from gitsession.live import settings_edits
+
+        copy = settings_edits.copy_of(app.path, edit) if edit.keeps else None
+        if verb == "enable":
+            app.store(make=True)
+        settings_edits.perform(app.path, edit, enable=verb == "enable")
+    if as_json:
+        told = {"agent": edit.agent, "file": os.fspath(edit.file), "changed": goes, "diff": diff, "then": then}
+        emit(verb, told | ({} if copy is None else {"copy": os.fspath(copy)}))
+    elif edit.is_empty:
+        is_so = "tells what it does already" if verb == "enable" else "is not enabled"
+        say(f"{edit.agent} {is_so}: nothing to do in {edit.file}")
+    elif goes:
+        done = "removed" if edit.new is None else "written"
+        say(f"{edit.agent}: {edit.file} is {done}{'; ' + then if then else ''}")
+        if copy is not None:
+            say(f"what it was: {copy}")
+    return exits.OK
+
+
+def _is_wanted(question: str) -> bool:
+    """Who says nothing, because nobody is there to be asked, says no."""
+    try:
+        return confirm(question)
+    except click.Abort:
+        if sys.stdin.isatty():
+            raise
+        warn("")
+        warn("--yes does not ask")
+        return False
+
+
+def _diff(edit: Edit) -> list[str]:
+    old, new = (_lines(edit.old), _lines(edit.new))
+    name = os.fspath(edit.file)
+    return [line.rstrip("\n") for line in difflib.unified_diff(old, new, name, name)]
+
+
+def _lines(data: bytes | None) -> list[str]:
+    return (data or b"").decode("utf-8", "replace").splitlines(keepends=True)

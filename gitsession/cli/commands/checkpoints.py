@@ -1,0 +1,392 @@
+"""Commands for the files of a session: checkpoint, rewind, diff."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gitsession.checkpoints.rewind_decisions import AS_IT_WAS, PathDecision
+from gitsession.cli import exits
+from gitsession.cli.context import App, split, with_app
+from gitsession.cli.output import (
+    columns,
+    count,
+    emit,
+    json_option,
+    on_a_line,
+    pad,
+    paged,
+    paint,
+    say,
+    shorten,
+    warn,
+    width,
+)
+
+if TYPE_CHECKING:
+    from gitsession.api import Session
+    from gitsession.checkpoints.lookup import Files
+    from gitsession.checkpoints.planning import RewindPlan, What
+    from gitsession.checkpoints.rewinding import FileOutcome, RewindResult
+
+_SHOWN_MAX = 10
+
+workspace_option = click.option(
+    "--workspace",
+    type=click.Path(path_type=Path, file_okay=False, exists=True),
+    help="The folder, if it is not the one the session was held in.",
+)
+
+
+@click.command()
+@click.argument("session", metavar="[SESSION]", default="@")
+@click.option("-m", "--message", metavar="WORDS", help="What for.")
+@workspace_option
+@json_option
+@with_app
+def checkpoint_command(app: App, session: str, message: str | None, workspace: Path | None, as_json: bool) -> int:
+    """Keep the files of a session's folder as they are now, beside the entry that the talk is at.
+
+    What is ignored there, too large, or a repository of its own is left out, and named.
+    """
+    from gitsession.model.entries import Checkpoint
+    from gitsession.sessions.gaps import DAMAGE
+
+    found = app.session(session)
+    try:
+        before: Files | None = found.files.at()
+    except DAMAGE:
+        before = None  # what was seen last cannot be read: this one is kept beside it
+    node = found.files.take_checkpoint(workspace=workspace, reason=message)
+    if before is not None and before.checkpoint is None:
+        before = None
+    is_new = before is None or before.checkpoint != node
+    entry = found.read(node)
+    assert isinstance(entry, Checkpoint)
+    files = found.files.at()
+    changes = before.diff(files) if is_new and before else []
+    if as_json:
+        document = {
+            "session": found.id,
+            "id": node.oid,
+            "new": is_new,
+            "workspace": entry.workspace,
+            "files": len(files),
+            "changed": [change.path for change in changes],
+            "skipped": [{"path": path, "why": why} for path, why in entry.skipped],
+        }
+        emit("checkpoint", document)
+        return exits.OK
+    if not is_new:
+        say(f"{node.oid[:8]} has it all already: nothing differs in {entry.workspace}")
+    elif before is None:
+        say(f"{node.oid[:8]} keeps {count(len(files), 'file')} of {entry.workspace}")
+    else:
+        changed = f"{count(len(changes), 'file')} changed since the checkpoint before"
+        say(f"{node.oid[:8]} keeps {entry.workspace}: {changed}")
+    for path, why in entry.skipped[:_SHOWN_MAX]:
+        warn(f"  left out: {path} ({why})")
+    if len(entry.skipped) > _SHOWN_MAX:
+        warn(f"  and {len(entry.skipped) - _SHOWN_MAX:,} more; --json names them all")
+    return exits.OK
+
+
+@click.command()
+@click.argument("entry", metavar="[SESSION@]ENTRY", required=False)
+@click.option("--files", "only_files", is_flag=True, help="Only the files.")
+@click.option("--conversation", "only_talk", is_flag=True, help="Only the conversation.")
+@click.option("--dry-run", is_flag=True, help="Say what would be done; write nothing.")
+@click.option("--force", is_flag=True, help="Take back what others changed in those files, too.")
+@click.option("--continue", "finish", is_flag=True, help="Do the rest of a rewind that was killed.")
+@click.option("--abort", is_flag=True, help="Put the files back as they were before a rewind that was killed.")
+@workspace_option
+@json_option
+@with_app
+def rewind_command(
+    app: App, entry: str | None, only_files: bool, only_talk: bool, dry_run: bool, force: bool, finish: bool,
+    abort: bool, workspace: Path | None, as_json: bool,
+) -> int:  # fmt: skip
+    """Go back to an entry: the files that the session changed since, and the conversation. `undo` takes it back.
+
+    In files that others changed too, their changes stay. A file in which both changed the same lines stays as it is,
+    and is named. Of an entry in which you spoke, the talk goes on before it, and your words are printed.
+    """
+    if finish or abort:
+        if (finish and abort) or dry_run or force or only_files or only_talk:
+            raise click.UsageError("--continue and --abort stand alone, but for a session and --workspace")
+        session = app.session(split(entry)[0] if entry else "@")
+        with told_if_stopped(app):
+            done = session.files.finish_rewind(workspace) if finish else session.files.abort_rewind(workspace)
+        return _tell_rewound(app, session, None, done, as_json=as_json, verb="finished" if finish else "aborted")
+    if entry is None:
+        raise click.UsageError("an entry is wanted: [SESSION@]ENTRY")
+    session, at = _address(app, entry)
+    plan = session.files.plan_rewind(at, _what(only_files, only_talk), workspace=workspace, force=force)
+    if dry_run:
+        return _show_plan(session, plan, as_json=as_json)
+    with told_if_stopped(app):
+        done = session.files.rewind(plan)
+    return _tell_rewound(app, session, plan, done, as_json=as_json, verb="rewound")
+
+
+def _what(only_files: bool, only_talk: bool) -> What:
+    if only_files == only_talk:
+        return "both"
+    return "files" if only_files else "conversation"
+
+
+def _address(app: App, entry: str) -> tuple[Session, Any]:
+    """An entry alone is one of the newest session held here."""
+    if "@" not in entry:
+        entry = f"@@{entry}"
+    if not split(entry)[1]:
+        raise click.UsageError(f"an entry is wanted: {entry} names a session only")
+    return app.entry(entry)
+
+
+def _show_plan(session: Session, plan: RewindPlan, *, as_json: bool) -> int:
+    nothing = exits.NOTHING if plan.is_empty else exits.OK
+    if as_json:
+        emit("rewind", {**_document(session, plan), "branch": plan.onto or None, "dry_run": True,
+                        "files": planned_objects(plan)})  # fmt: skip
+        return nothing
+    if plan.moves:
+        say(f"the talk would go on behind {plan.place.oid[:8]} {plan.place.subject}")
+        say(f"  on {plan.onto}" if plan.onto else "  on a new branch")
+    if plan.workspace:
+        lines = planned_lines(plan.changes)
+        say(f"in {plan.workspace}, {'these files:' if lines else 'no file would change'}")
+        for line in lines:
+            click.echo(line)
+    _tell_of_no_files(session, plan)
+    if plan.is_empty:
+        say("nothing would change")
+    return nothing
+
+
+def _tell_rewound(
+    app: App, session: Session, plan: RewindPlan | None, done: RewindResult, *, as_json: bool, verb: str
+) -> int:
+    wrote = any(one.did != "left" for one in done.outcomes)
+    code = exits.OK if wrote or done.moved or plan is None else exits.NOTHING
+    if as_json:
+        document = {**_document(session, plan), "branch": done.branch, "dry_run": False, "moved": done.moved,
+                    "workspace": done.workspace, "files": outcome_objects(done)}  # fmt: skip
+        emit("rewind", document)
+        return code
+    if done.moved:
+        leaf = session.resolve("leaf")
+        say(f"the talk goes on at {leaf.oid[:8]} {leaf.subject}")
+        say(f"  on {done.branch}; the other branch stays")
+    if done.outcomes:
+        tell_files(done)
+    _tell_of_no_files(session, plan)
+    if code == exits.NOTHING:
+        left = any(one.why != AS_IT_WAS for one in done.outcomes)
+        say("nothing changed" if left else "nothing changed: all is as it was there")
+    elif not done.outcomes and not done.moved:
+        say(f"{verb}: nothing was left to do")
+    elif verb == "aborted":
+        say("aborted: the files are as they were before, and so is the talk")
+    else:
+        say("  `gitsession undo` takes it back")
+        if done.moved:
+            _tell_how_to_go_on(app, session)
+    if done.prompt:
+        say()
+        say("your words there, to say again or otherwise:", dim=True)
+        for line in done.prompt.split("\n"):
+            say(line)
+    return code
+
+
+def _tell_of_no_files(session: Session, plan: RewindPlan | None) -> None:
+    """Who asks for both must not take it for done."""
+    if plan is not None and plan.what == "both" and session.files.at().checkpoint is None:
+        say("no files were ever kept of this session (no checkpoints): they stay as they are")
+
+
+def _tell_how_to_go_on(app: App, session: Session) -> None:
+    """The agent's own file says nothing of a rewind: whoever went on there would be where the talk was."""
+    from gitsession.formats import Resumable, with_capability
+
+    row = app.store().catalogue().session(session.id)
+    if row is None or not row.source_id or with_capability(row.agent, Resumable) is None:
+        return
+    if session.resolve("leaf").kind != "session":
+        say(f"  `gitsession resume {session.id}` has {row.agent} go on there")
+
+
+def _document(session: Session, plan: RewindPlan | None) -> dict[str, Any]:
+    if plan is None:
+        return {"session": session.id, "prompt": None}
+    return {
+        "session": session.id,
+        "at": plan.at.oid,
+        "place": plan.place.oid,
+        "what": plan.what,
+        "moves": plan.moves,
+        "prompt": plan.prompt,
+        "workspace": plan.workspace,
+    }
+
+
+_EMPTY = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
+"""git's name of a tree with nothing in it."""
+
+_COLORS = {"+": "green", "-": "red", "@": "cyan"}
+
+
+@click.command(context_settings={"allow_interspersed_args": False})
+@click.argument("words", metavar="A [B] [-- PATHS]", nargs=-1, required=True, type=click.UNPROCESSED)
+@json_option
+@with_app
+def diff_command(app: App, words: tuple[str, ...], as_json: bool) -> int:
+    """What became of the files between two entries, A and B; without B, up to the newest checkpoint.
+
+    A is SESSION[@ENTRY], B too, or an entry of the same session. Options stand before them; PATHS are from the top of
+    the workspace.
+    """
+    at = words.index("--") if "--" in words else len(words)
+    ends, paths = words[:at], words[at + 1 :]
+    if len(ends) not in (1, 2):
+        raise click.UsageError("one entry or two are wanted, and paths behind --")
+    session, node = app.entry(ends[0])
+    old = session.files.at(node)
+    if len(ends) == 1:
+        new = session.files.at()
+    else:
+        other, to = app.entry(ends[1]) if "@" in ends[1] else (session, session.resolve(ends[1]))
+        new = other.files.at(to)
+    changes = [change for change in old.diff(new) if not paths or _is_below(change.path, paths)]
+    if as_json:
+        files = [change._asdict() for change in changes]
+        emit("diff", {"session": session.id, "from": _id(old), "to": _id(new), "files": files})
+    elif changes:
+        _show_diff(app, old, new, paths)
+    else:
+        warn(_same(old, new, paths))
+    return exits.OK if changes else exits.NOTHING
+
+
+def _same(old: Files, new: Files, paths: tuple[str, ...]) -> str:
+    """Say what was compared where nothing differs."""
+    if old.checkpoint is None and new.checkpoint is None:
+        return "nothing to compare: the session has no checkpoints"
+    ends = [f"checkpoint {one.checkpoint.oid[:12]}" if one.checkpoint else "no files" for one in (old, new)]
+    where = f", in {', '.join(paths)}" if paths else ""
+    if ends[0] == ends[1]:
+        return f"nothing differs: both ends are {ends[0]}, the newest one there{where}"
+    return f"nothing differs between {ends[0]} and {ends[1]}{where}"
+
+
+def _id(files: Files) -> str | None:
+    return files.checkpoint.oid if files.checkpoint else None
+
+
+def _is_below(path: str, paths: tuple[str, ...]) -> bool:
+    return any(path == one.rstrip("/") or path.startswith(one.rstrip("/") + "/") for one in paths)
+
+
+def _show_diff(app: App, old: Files, new: Files, paths: tuple[str, ...]) -> None:
+    """As git writes it: what it can apply where another program reads, what cannot drive a terminal where one does."""
+    from gitsession.git import process
+
+    store = app.store()
+    store.flush()  # git reads its own files, not our journal
+    trees = (old.tree or _EMPTY, new.tree or _EMPTY)
+    only = (f":(literal){path.rstrip('/')}" for path in paths)
+    how = ("--no-ext-diff", "--no-textconv", "--no-color")
+    told = process.run(store.objects.git_dir, "diff", *how, *trees, "--", *only)
+    if sys.stdout.isatty():
+        lines = told.out.decode("utf-8", "replace").removesuffix("\n").split("\n")
+        paged([paint(line, fg=_COLORS.get(line[:1])) for line in lines])
+    else:
+        sys.stdout.flush()
+        sys.stdout.buffer.write(told.out)
+        sys.stdout.buffer.flush()
+
+
+_FILE_COLORS = {
+    "write": "green", "merge": "green", "written": "green", "remove": "red", "removed": "red",
+    "leave": "yellow", "conflict": "yellow", "left": "yellow",
+}  # fmt: skip
+_WIDE = 60
+_FILES_MAX = 200
+"""So many lines are shown; ``--json`` has them all."""
+
+
+def planned_lines(changes: Sequence[PathDecision]) -> list[str]:
+    """``write   src/auth.py   the session changed it``"""
+    return _lines([(change.action, change.path, change.why) for change in changes if change.why != AS_IT_WAS])
+
+
+def outcome_lines(outcomes: Sequence[FileOutcome]) -> list[str]:
+    return _lines([(one.did, one.path, one.why) for one in outcomes if one.why != AS_IT_WAS])
+
+
+def tell_files(done: RewindResult) -> None:
+    """What became of the files of a workspace."""
+    lines = outcome_lines(done.outcomes)
+    say(f"in {done.workspace}, {summary(done.outcomes)}{':' if lines else ''}")
+    for line in lines:
+        click.echo(line)
+
+
+def summary(outcomes: Iterable[FileOutcome]) -> str:
+    """``files: 2 written, 1 removed, 3 left``; of a file that is as it should be there is nothing to tell."""
+    done = [one.did for one in outcomes if one.why != AS_IT_WAS]
+    parts = [(done.count("written"), "written"), (done.count("removed"), "removed"), (done.count("left"), "left")]
+    said = [f"{number:,} {what}" for number, what in parts if number]
+    return f"files: {', '.join(said)}" if said else "all files are as they were"
+
+
+def planned_objects(plan: RewindPlan) -> list[dict[str, Any]]:
+    return [
+        {"path": change.path, "action": change.action, "why": change.why,
+         "now": _state(change.now), "to": _state(change.to)}
+        for change in plan.changes
+    ]  # fmt: skip
+
+
+def outcome_objects(done: RewindResult) -> list[dict[str, Any]]:
+    return [{"path": one.path, "did": one.did, "why": one.why} for one in done.outcomes]
+
+
+def _state(state: tuple[str, str] | None) -> dict[str, str] | None:
+    return None if state is None else {"mode": state[0], "oid": state[1]}
+
+
+def _lines(rows: Sequence[tuple[str, str, str]]) -> list[str]:
+    if not rows:
+        return []
+    shown = [(what, on_a_line(path), why) for what, path, why in rows[:_FILES_MAX]]
+    first = max(len(what) for what, _, _ in shown)
+    middle = min(max(columns(path) for _, path, _ in shown), max(width() - first - _WIDE, 24))
+    lines = []
+    for what, path, why in shown:
+        head = paint(what.ljust(first), fg=_FILE_COLORS.get(what))
+        lines.append(f"  {head}  {paint(pad(path, middle))}  {shorten(why, _WIDE)}".rstrip())
+    if len(rows) > _FILES_MAX:
+        lines.append(f"  and {count(len(rows) - _FILES_MAX, 'more file')}; --json names them all")
+    return lines
+
+
+HALF_DONE = "`gitsession rewind --continue` finishes it, `gitsession rewind --abort` takes it back"
+
+
+@contextmanager
+def told_if_stopped(app: App) -> Iterator[None]:
+    """Ctrl-C in the middle of writing files is no secret."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        for words in app.store().unfinished():
+            warn(f"gitsession: stopped half-way: {words}")
+            warn(f"  {HALF_DONE}")
+        raise

@@ -1,0 +1,295 @@
+"""``gitsession compact``"""
+
+from __future__ import annotations
+
+import dataclasses
+import shlex
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gitsession.cli import exits
+from gitsession.cli.commands.context import as_lines
+from gitsession.cli.context import App, with_app
+from gitsession.cli.output import complain, count, emit, json_option, paint, say_line, shorten, warn, width
+from gitsession.compaction.perform import tokens_after
+from gitsession.compaction.plan import CompactionRequest, Plan
+from gitsession.compaction.strategies import BY_ENTRY, DEFAULT, STRATEGIES
+from gitsession.compaction.summarizers import make
+from gitsession.compaction.summarizers.options import APIS, Options
+from gitsession.context import profiles
+from gitsession.context.value import Context, Tokens
+from gitsession.errors import SummaryFailed
+from gitsession.model.entries import Compaction
+from gitsession.sessions.node import Node
+
+if TYPE_CHECKING:
+    from gitsession.api import Session
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  gitsession compact @ --dry-run           what would be summarised, and what kept
+  gitsession compact @                     by rule, without a model
+  gitsession compact @ --summarizer-command "claude -p" --focus "the migration"
+  gitsession compact @ --strategy from --at leaf~10
+  gitsession undo                          takes it back
+
+\b
+Settings for every time: git config --global gitsession.summarizer, and more;
+docs/compaction.md lists them."""
+)
+@click.argument("session", metavar="[SESSION]", default="@")
+@click.option(
+    "--strategy",
+    type=click.Choice(list(STRATEGIES)),
+    default=DEFAULT,
+    help="Who decides what is summarised.",
+    show_default=True,
+)
+@click.option("--at", metavar="ENTRY", help="For --strategy from or up-to: which entry.")
+@click.option("--keep-tokens", type=click.IntRange(0), help="How much of the end stays as it is.  [pi: 20,000]")
+@click.option("--window", type=click.IntRange(1), help="How many tokens the model takes.")
+@click.option(
+    "--profile",
+    type=click.Choice(list(profiles.PROFILES)),
+    help="By whose rules; without it, by those of the session's own agent.",
+)
+@click.option("--summarizer", metavar="NAME", help="extractive (the default), command, http, or a plugin's.")
+@click.option("--summarizer-command", metavar="WORDS", help="The program and its arguments; no shell runs.")
+@click.option("--summarizer-api", type=click.Choice(APIS), help="How the server speaks.")
+@click.option("--summarizer-url", metavar="URL", help="Its base address.")
+@click.option("--model", metavar="NAME", help="Which model summarises.")
+@click.option("--focus", metavar="TEXT", default="", help="What the summary must take care of.")
+@click.option("--dry-run", is_flag=True, help="Only say what would be done.")
+@json_option
+@with_app
+def compact_command(
+    app: App,
+    session: str,
+    strategy: str,
+    at: str | None,
+    keep_tokens: int | None,
+    window: int | None,
+    profile: str | None,
+    summarizer: str | None,
+    summarizer_command: str | None,
+    summarizer_api: str | None,
+    summarizer_url: str | None,
+    model: str | None,
+    focus: str,
+    dry_run: bool,
+    as_json: bool,
+) -> int:
+    """Let a summary stand for older entries from here on. Nothing is removed."""
+    if (at is None) == (strategy in BY_ENTRY):
+        told = "is for" if at is not None else "is missing: it goes with"
+        raise click.UsageError(f"--at ENTRY {told} --strategy {' and '.join(BY_ENTRY)}")
+    found = app.session(session)
+    entry = found.resolve(at) if at is not None else None
+    ask = CompactionRequest(keep_tokens=keep_tokens, at=entry, window=window)
+    plan = found.compaction.plan(strategy, profile=profile, ask=ask)
+    before = found.context(profile=profile)
+    done = CompactionOutcome(session=found.id, branch=found.branch_name, plan=plan, before=before)
+    if plan.nothing:
+        if as_json:
+            emit("compact", as_document(done))
+        complain(f"nothing to summarise: {plan.nothing}", hint=_why_nothing(found, before.tokens.used, strategy))
+        return exits.NOTHING
+    flags = {"name": summarizer, "api": summarizer_api, "url": summarizer_url, "model": model}
+    options = _options(flags, summarizer_command)
+    if not dry_run:
+        try:
+            done = _perform(found, done, options, focus)
+        except SummaryFailed as error:
+            complain(str(error), hint="; ".join(filter(None, [error.hint, "nothing was written"])))
+            return exits.TRY_AGAIN
+        except KeyboardInterrupt:
+            if found.leaf is not None and found.leaf.oid == plan.leaf:
+                warn("gitsession: interrupted; nothing was written")
+            return exits.INTERRUPTED
+    if as_json:
+        emit("compact", as_document(done))
+    else:
+        for line in as_text(done):
+            say_line(line)
+    return exits.OK
+
+
+def _why_nothing(session: Session, tokens: int, strategy: str) -> str:
+    """What to try, where all of a context fits into what is kept."""
+    if tokens == 0:
+        return "nothing was said yet"
+    if strategy in BY_ENTRY or (session.leaf is not None and session.leaf.kind == Compaction.kind):
+        return ""
+    return f"it takes {tokens:,} tokens in all; --keep-tokens says how many of the end stay"
+
+
+def _perform(session: Session, planned: CompactionOutcome, options: Options, focus: str) -> CompactionOutcome:
+    from gitsession.compaction.write_summary import SummaryOptions
+
+    def progress(words: str) -> None:
+        if sys.stderr.isatty():
+            warn(words)
+
+    how = SummaryOptions(summarizer=make(options), focus=focus, progress=progress)
+    node = session.compact(planned.plan, how, undoable=True)
+    assert node is not None
+    said = session.read(node)
+    after = session.context(node, profile=planned.plan.profile)
+    return dataclasses.replace(
+        planned,
+        branch=session.branch_name,
+        after=after,
+        node=node,
+        tokens_after=said.tokens_after if isinstance(said, Compaction) else after.tokens.used,
+        method=getattr(said, "method", None),
+    )
+
+
+def _options(flags: dict[str, str | None], command: str | None) -> Options:
+    """Flags come before the user's configuration. A command or an address alone says which summarizer is meant."""
+    from gitsession.api.compaction import users_options
+
+    said: dict[str, Any] = {name: value for name, value in flags.items() if value is not None}
+    if command is not None:
+        try:
+            said["command"] = tuple(shlex.split(command))
+        except ValueError as error:
+            raise click.UsageError(f"--summarizer-command: {error}") from None
+        said.setdefault("name", "command")
+    elif "url" in said:
+        said.setdefault("name", "http")
+    return dataclasses.replace(users_options(), **said)
+
+
+_FILES_MAX = 10
+"""So many of each list are shown; ``--json`` has them all."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CompactionOutcome:
+    """A plan, what the model saw ``before``, and where it was done, what it sees ``after``, and the entry.
+
+    ``tokens_after``: what the entry says, else what the context takes. Agents whose rules trust a provider's count for
+    what a compaction kept do not see at once that it has become less.
+    """
+
+    session: str
+    branch: str
+    plan: Plan
+    before: Context
+    after: Context | None = None
+    node: Node | None = None
+    tokens_after: int | None = None
+    method: str | None = None
+
+
+def as_document(done: CompactionOutcome) -> dict[str, Any]:
+    """What ``compact`` says, for programs."""
+    plan, after = done.plan, done.after
+    taken = (*plan.history, *plan.prefix)
+    return {
+        "session": done.session,
+        "branch": done.branch,
+        "id": done.node.oid if done.node else None,
+        "first_kept": plan.first_kept.oid if plan.first_kept else None,
+        "tokens_before": done.before.tokens.used,
+        "tokens_after": done.tokens_after,
+        "tokens_summarized": plan.replaced,
+        "tokens_kept": tokens_after(plan, ""),
+        "summarized": len(taken),
+        "summarized_from": taken[0].oid if taken else None,
+        "summarized_to": taken[-1].oid if taken else None,
+        "split_turn": len(plan.prefix),
+        "carries_on": bool(plan.previous),
+        "method": done.method,
+        "strategy": plan.strategy,
+        "kept": len(plan.kept),
+        "onto": plan.onto.oid if plan.onto else None,
+        "read_files": list(plan.files.read),
+        "modified_files": list(plan.files.modified),
+        "breakdown": {
+            "before": _breakdown(done.before.tokens),
+            "after": _breakdown(after.tokens) if after else None,
+        },
+        "nothing": plan.nothing or None,
+    }
+
+
+def as_text(done: CompactionOutcome) -> list[str]:
+    """The same for people: what is summarised, what is kept, what it wins."""
+    head = [] if done.node is None else [f"{paint(done.node.oid[:8], fg='yellow')}  {paint(done.node.subject)}", ""]
+    now, then = done.before.tokens, done.after.tokens if done.after else None
+    wins = f"{now.used:,} now" if done.tokens_after is None else f"{now.used:,} before, {done.tokens_after:,} now"
+    return [
+        *head,
+        *_summarised(done.plan, done=done.node is not None),
+        *_kept(done),
+        _fact("tokens", wins),
+        *(_table(now, then) if then is not None else []),
+        *_files("read", done.plan.files.read),
+        *_files("modified", done.plan.files.modified),
+    ]
+
+
+def _summarised(plan: Plan, *, done: bool) -> Iterable[str]:
+    taken = (*plan.history, *plan.prefix)
+    yield _fact("summarised" if done else "to summarise", f"{_entries(len(taken))}, about {plan.replaced:,} tokens")
+    yield from _ends(plan, taken)
+    if plan.previous:
+        yield _fact("", "carrying on the summary of before")
+    if plan.prefix:
+        yield _fact("", f"the last {len(plan.prefix):,} begin a turn whose end is kept: they are summarised apart")
+
+
+def _kept(done: CompactionOutcome) -> Iterable[str]:
+    plan = done.plan
+    if plan.onto is not None:
+        onto = shorten(f"{plan.onto.oid[:8]}  {plan.onto.subject}", width() - 40)
+        yield _fact("kept", f"all up to {onto}")
+        yield _fact("", f"the work goes on there{f', on branch {done.branch}' if done.node else ''}")
+        yield _fact("", "what is summarised stays on its own branch")
+        return
+    yield _fact("kept", f"{_entries(len(plan.kept))}, about {tokens_after(plan, ''):,} tokens" if plan.kept else "none")
+    yield from _ends(plan, plan.kept[:1])
+
+
+def _ends(plan: Plan, items: tuple[Any, ...]) -> list[str]:
+    """The first and the last of what is meant."""
+    return as_lines(items[:1] + items[1:][-1:], profiles.profile(plan.profile).estimate, indent=" " * 14)
+
+
+def _table(before: Tokens, after: Tokens) -> Iterable[str]:
+    """Role by role and kind by kind, before and after."""
+    counts = {"by role": (before.by_role, after.by_role), "by kind": (before.by_kind, after.by_kind)}
+    room = max((len(name) for was, is_now in counts.values() for name in (*was, *is_now)), default=0)
+    for title, (was, is_now) in counts.items():
+        names = list(dict.fromkeys([*was, *is_now]))
+        for name in names:
+            change = f"{name.ljust(room)}  {was.get(name, 0):>9,} -> {is_now.get(name, 0):>9,}"
+            yield _fact("" if name != names[0] else title, change)
+
+
+def _files(verb: str, paths: tuple[str, ...]) -> Iterable[str]:
+    if paths:
+        yield _fact(verb, count(len(paths), "file"))
+        yield from (paint(f"{'':14}{path}") for path in paths[:_FILES_MAX])
+        if len(paths) > _FILES_MAX:
+            yield f"{'':14}and {len(paths) - _FILES_MAX:,} more; --json lists all"
+
+
+def _fact(name: str, value: str) -> str:
+    return paint(f"{name:>12}  {value}")
+
+
+def _entries(number: int) -> str:
+    return count(number, "entry", "entries")
+
+
+def _breakdown(tokens: Tokens) -> dict[str, dict[str, int]]:
+    return {"role": dict(tokens.by_role), "kind": dict(tokens.by_kind)}

@@ -1,0 +1,158 @@
+"""``gitsession context``: what the model sees."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gitsession.cli.context import App, with_app
+from gitsession.cli.output import emit, emit_bare, json_option, paged, paint, shorten, warn_of_hidden, width
+from gitsession.context.policies import Policy, clear_thinking, clear_tool_uses, drop_images, model_facing
+from gitsession.context.profiles import PROFILES
+from gitsession.context.profiles import profile as rules_of
+from gitsession.context.providers import PROVIDERS
+from gitsession.context.value import Context
+from gitsession.model.blocks import Image, ToolCall
+from gitsession.model.entries import BranchSummary, Compaction, Message
+from gitsession.model.plain import plain
+from gitsession.sessions.node import Node
+
+if TYPE_CHECKING:
+    from gitsession.api import Session
+    from gitsession.context.value import Item, Shown
+
+POLICIES: dict[str, Callable[[], Policy]] = {
+    "clear-tool-uses": clear_tool_uses,
+    "clear-thinking": clear_thinking,
+    "drop-images": drop_images,
+    "model-facing": model_facing,
+}
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  gitsession context @                     the newest session here
+  gitsession context @@leaf~1 --json       at the entry before the newest
+  gitsession context @ --window 200000     how much is left of the window
+  gitsession context @ --as anthropic --raw > request.json"""
+)
+@click.argument("entry", metavar="[SESSION[@ENTRY]]", default="@")
+@click.option("--profile", type=click.Choice(list(PROFILES)), help="By whose rules, if not the session's own agent's.")
+@click.option("--as", "form", type=click.Choice(list(PROVIDERS)), help="As it is sent to a provider, in JSON.")
+@click.option("--raw", is_flag=True, help="With --as: what is sent, and nothing of ours beside it.")
+@click.option("--policy", "policies", type=click.Choice(list(POLICIES)), multiple=True, help="What to leave out.")
+@click.option("--window", type=click.IntRange(1), help="How many tokens the model takes.")
+@json_option
+@with_app
+def context_command(
+    app: App,
+    entry: str,
+    profile: str | None,
+    form: str | None,
+    raw: bool,
+    policies: tuple[str, ...],
+    window: int | None,
+    as_json: bool,
+) -> None:
+    """Show what the model sees at an entry, and how many tokens that is."""
+    if raw and form is None:
+        raise click.UsageError("--raw goes with --as: in whose form?")
+    session, node = app.entry(entry)
+    chosen: list[Policy] = [POLICIES[name]() for name in policies]
+    context = session.context(node, profile=profile, policies=chosen, window=window)
+    warn_of_hidden(context.hidden, what_to_do="this machine never had them, or has lost them")
+    request = context.request(form) if form else {}
+    if raw:
+        emit_bare(request)
+    elif as_json or form is not None:
+        emit("context", {**_document(session, node, context), **request})
+    else:
+        shown = as_lines(context.items, rules_of(context.profile).estimate) or ["nothing was said yet"]
+        paged([*_head(session, node, context), "", *shown])
+
+
+def _document(session: Session, node: Node, context: Context) -> dict[str, Any]:
+    tokens = context.tokens
+    return {
+        "session": session.id,
+        "id": node.oid,
+        "messages": [
+            {"id": item.oid, "kind": item.entry.kind, "at": item.entry.at_ms, **plain(item.entry)}
+            for item in context.items
+        ],
+        "profile": context.profile,
+        "model": context.model,
+        "models": dict(context.models),
+        "thinking": context.thinking,
+        "mode": context.mode,
+        "tools": context.tools,
+        "rules": context.rules,
+        "instructions": plain(context.instructions),
+        "tokens": {
+            "used": tokens.used,
+            "window": tokens.window,
+            "remaining": tokens.remaining,
+            "source": tokens.source,
+            "exact": tokens.exact,
+            "stale": tokens.stale,
+        },
+        "breakdown": {"role": dict(tokens.by_role), "kind": dict(tokens.by_kind)},
+        "digest": context.digest.hex(),
+    }
+
+
+def _head(session: Session, node: Node, context: Context) -> list[str]:
+    tokens = context.tokens
+    of = f" of {tokens.window:,}, {tokens.remaining:,} left" if tokens.window is not None else ""
+    facts = {
+        "session": session.id,
+        "entry": f"{node.oid[:8]}  {node.subject}",
+        "model": context.model or "none yet",
+        "thinking": context.thinking,
+        "mode": context.mode or "",
+        "tokens": f"{tokens.used:,}{of} ({_SOURCES[tokens.source]}{', older than what is shown' * tokens.stale})",
+        "by role": _parts(tokens.by_role),
+        "by kind": _parts(tokens.by_kind),
+        "digest": context.digest.hex(),
+    }
+    return [f"{name:>8}  {paint(value)}" for name, value in facts.items() if value]
+
+
+_SOURCES = {"usage": "the provider's count", "tokenizer": "by a tokenizer", "estimate": "an estimate"}
+
+
+def _parts(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} {number:,}" for name, number in counts.items())
+
+
+def as_lines(items: Sequence[Item], estimate: Callable[[Shown], int], *, indent: str = "") -> list[str]:
+    """``1a2b3c4d  assistant  1,204  I'll read auth.py -> read``. ``estimate``: the tokens of one."""
+    rows = [(item.oid[:8], role(item.entry), f"{estimate(item.entry):,}", words(item.entry)) for item in items]
+    roles, sizes = (max((len(row[column]) for row in rows), default=0) for column in (1, 2))
+    room = width() - len(indent) - 8 - roles - sizes - 6
+    return [
+        indent + "  ".join([paint(oid, fg="yellow"), paint(who.ljust(roles)), size.rjust(sizes), shorten(said, room)])
+        for oid, who, size, said in rows
+    ]
+
+
+def role(entry: Shown) -> str:
+    return entry.role if isinstance(entry, Message) else entry.kind
+
+
+def words(entry: Shown) -> str:
+    """What an entry says, in a form for one line: calls by name, and why there is nothing where there is nothing."""
+    if isinstance(entry, Compaction | BranchSummary):
+        return entry.summary
+    if isinstance(entry, Message) and entry.role == "shell":
+        return f"$ {entry.command or ''}{' (not sent to the model)' * entry.is_excluded}"
+    found = [entry.text]
+    found += [f"-> {block.name}" for block in entry.content if isinstance(block, ToolCall)]
+    pictures = sum(isinstance(block, Image) for block in entry.content)
+    found += [f"[{pictures} pictures]" if pictures > 1 else "[picture]"] if pictures else []
+    if isinstance(entry, Message) and (entry.error or entry.stop in ("error", "aborted")):
+        found.append(f"({entry.stop or 'error'}{': ' + entry.error if entry.error else ''})")
+    return " ".join(filter(None, found)) or "(empty)"

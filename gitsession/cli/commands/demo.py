@@ -1,0 +1,152 @@
+"""``gitsession demo``"""
+
+from __future__ import annotations
+
+import subprocess
+import tempfile
+from pathlib import Path
+
+import click
+
+from gitsession.api import Store
+from gitsession.checkpoints.rewinding import RewindResult
+from gitsession.cli.commands import checkpoints
+from gitsession.cli.output import say
+from gitsession.codec.digest import to_base64url
+from gitsession.errors import Unavailable
+from gitsession.git import process
+from gitsession.model.blocks import ToolCall, text
+from gitsession.model.entries import Compaction, Message, ModelChange
+
+PROVIDER, MODEL = "anthropic", "claude-sonnet-4-5"
+
+
+@click.command()
+@click.option("--in", "folder", type=click.Path(path_type=Path, file_okay=False), help="Where; else a new folder.")
+def demo_command(folder: Path | None) -> None:
+    """Build a small session with a branch, a label and a compaction, and show it with plain git; then a rewind."""
+    process.version()
+    place = folder or Path(tempfile.mkdtemp(prefix="gitsession-demo-"))
+    path = place / "store.git"
+    if path.exists():
+        raise Unavailable(f"{path} is there already", hint="name another folder: --in DIR")
+    sid = _build(path)
+    say(f"A store with one session, {sid}. From here on it is plain git that speaks.")
+    git = f"git --git-dir={path}"
+    main, other = f"sessions/{sid}/main", f"sessions/{sid}/try-middleware"
+    for about, command in (
+        ("The whole session: two lines of work from one beginning.", f"log --graph --oneline {main} {other}"),
+        ("Only what the user said.", f"log --oneline --author=user {main}"),
+        ("Who spoke how often.", f"shortlog -sn {main}"),
+        ("One entry, as git shows it.", f"log -1 --author=assistant {main}"),
+        ("The summary that stands for what came before it.", f"show {main}~1:summary.md"),
+        ("And git finds nothing to complain about.", "fsck --strict --no-dangling"),
+    ):
+        say()
+        say(f"# {about}", bold=True)
+        say(f"$ {git} {command}", dim=True)
+        _run(path, command)
+    rewound = _show_a_rewind(path, place / "project")
+    say()
+    say("# The same with gitsession", bold=True)
+    first = f"{rewound}@root"
+    for command in (
+        f"tree {sid}", f"show {sid}@tests-pass", f"diff {first}", f"rewind {first} --dry-run", f"rewind {first}",
+        f"undo {rewound}",
+    ):  # fmt: skip
+        say(f"  gitsession --store {path} {command}")
+    say()
+    say(f"Everything is in {place}; remove the folder when you have seen enough.")
+
+
+def _show_a_rewind(path: Path, project: Path) -> str:
+    """A small project, edited through a shell, rewound, and the rewind undone. Gives the session."""
+    project.mkdir()
+    (project / "auth.py").write_text("def login(request):\n    return redirect('/home')\n")
+    (project / "notes.txt").write_text("mine\n")
+    with Store.open(path) as store:
+        session = store.new_session(agent="demo", cwd=str(project))
+        asked = session.append(Message.user("Follow ?next= after logging in."))
+        call = ToolCall("call-1", "bash", {"command": "sed -i ... auth.py"})
+        session.append(_answer("I'll change it.", call))
+        with session.files.checkpoint(project, call=call.id, reason="bash: sed -i ... auth.py"):
+            (project / "auth.py").write_text("def login(request):\n    return redirect(request.args['next'])\n")
+            (project / "auth.py.orig").write_text("def login(request):\n    return redirect('/home')\n")
+        session.append(Message.tool(call, "done"))
+        say()
+        say("# What the agent did to a small project, as git shows it.", bold=True)
+        command = f"log -p --format=%s sessions/{session.id}/files -1 -- files/"
+        store.flush()
+        say(f"$ git --git-dir={path} {command}", dim=True)
+        _run(path, command)
+        (project / "notes.txt").write_text("mine, and changed since\n")
+        say()
+        say("# A rewind takes back what the agent wrote, not what you wrote; undo takes back the rewind.", bold=True)
+        say(f"$ gitsession --store {path} rewind {session.id}@{asked.oid[:8]}", dim=True)
+        _tell_files(session.files.rewind(session.files.plan_rewind(asked, workspace=project)), project)
+        say(f"$ gitsession --store {path} undo", dim=True)
+        _tell_files(store.undo(project), project)
+        return session.id
+
+
+def _tell_files(done: RewindResult, project: Path) -> None:
+    for line in checkpoints.outcome_lines(done.outcomes):
+        click.echo(line)
+    if done.prompt:
+        say(f"  your words there, to say again or otherwise: {done.prompt}")
+    for file in sorted(project.iterdir()):
+        say(f"  there now: {file.name:<12}  {file.read_text().splitlines()[-1].strip()}")
+
+
+def _run(path: Path, command: str) -> None:
+    done = subprocess.run(
+        ["git", f"--git-dir={path}", "-c", "core.pager=cat", *command.split()],
+        env=process.environment(),
+        capture_output=True,
+        check=False,
+    )
+    click.echo(done.stdout.decode("utf-8", "replace") + done.stderr.decode("utf-8", "replace"), nl=False)
+
+
+def _build(path: Path) -> str:
+    """A session as an agent would write it: a bug found, mended, tried another way, then compacted."""
+    clock = iter(range(1_767_603_600_000, 1_767_700_000_000, 7_000))
+    with Store.create(path, clock=lambda: next(clock)) as store:
+        session = store.new_session(agent="demo", cwd=str(path.parent))
+        session.append(ModelChange(provider=PROVIDER, model=MODEL))
+        session.append(Message.user("After logging in I land on /home, not on the page I came from. Please fix it."))
+        read = ToolCall("call-1", "read", {"path": "auth.py"})
+        session.append(_answer("I'll look at how the login redirects.", read))
+        session.append(Message.tool(read, "def login(request):\n    check(request)\n    return redirect('/home')\n"))
+        change = {"path": "auth.py", "old": "'/home'", "new": "request.args.get('next', '/home')"}
+        edit = ToolCall("call-2", "edit", change)
+        found = session.append(_answer("The target is fixed text. I'll take it from the request instead.", edit))
+        session.append(Message.tool(edit, "edited auth.py"))
+        test = ToolCall("call-3", "bash", {"command": "pytest -q tests/test_auth.py"})
+        session.append(_answer("Now the tests.", test))
+        passed = session.append(Message.tool(test, "....\n4 passed in 0.21s\n"))
+        session.label(passed, "tests-pass")
+        asked = session.append(Message.user("Could ?next= send people to another site?"))
+        summary = (
+            "The login redirect was fixed text in auth.py; it now follows `next`, tests pass.\n"
+            "Open: `next` must not lead to another site.\n"
+        )
+        session.append(
+            Compaction(
+                summary=summary,
+                first_kept=to_base64url(asked.chain),
+                tokens_before=61_204,
+                tokens_after=8_120,
+                modified_files=("auth.py",),
+            )
+        )
+        session.append(_answer("Yes. I'll accept only paths of our own: no scheme, no host."))
+        other = session.branch("try-middleware", found)
+        other.append(Message.user("Try it as middleware, so that every view has it."))
+        other.append(_answer("Then the redirect belongs in middleware.py; auth.py stays as it was."))
+        session.rename("Fix the login redirect")
+    return session.id
+
+
+def _answer(words: str, *calls: ToolCall) -> Message:
+    return Message.assistant([text(words), *calls], provider=PROVIDER, model=MODEL)

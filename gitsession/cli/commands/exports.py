@@ -1,0 +1,182 @@
+"""Commands that write sessions for agents: export, resume."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
+
+import click
+
+from gitsession.cli.context import App, split, with_app
+from gitsession.cli.output import count, current_folder, emit, json_option, say, shell_words, warn, warn_of_hidden
+from gitsession.errors import Malformed, Refused, Unavailable
+
+if TYPE_CHECKING:
+    from gitsession.exporting.resume import Resumption
+
+
+@click.command()
+@click.argument("session", metavar="SESSION[@ENTRY]")
+@click.option("--to", "agent", metavar="FORMAT", help="The agent to write for, its own by default; or markdown, jsonl.")
+@click.option("--as-it-came", is_flag=True, help="Only what the agent's file has, byte for byte.")
+@click.option("--with-secrets", is_flag=True, help="With what was hidden, as far as this machine has it.")
+@click.option("-o", "--output", type=click.Path(path_type=Path),
+              help="A new file, instead of stdout; or a folder, for a session of several files.")  # fmt: skip
+@with_app
+def export_command(
+    app: App, session: str, agent: str | None, as_it_came: bool, with_secrets: bool, output: Path | None
+) -> None:
+    """Write a session as a file that its agent, or another, opens and goes on with.
+
+    The agent's own lines are as it wrote them; what was made here follows. With an entry: only its line.
+    """
+    from gitsession.exporting.export_session import TO_READ
+    from gitsession.formats import FORMATS
+
+    if agent is not None and agent not in {**FORMATS, **TO_READ}:
+        raise click.UsageError(f"no format {agent!r}; there are {', '.join(FORMATS)}; to read: {', '.join(TO_READ)}")
+    found, entry = app.entry(session)
+    at = entry if split(session)[1] else None
+    sent = app.store().export(found.id, at, to=agent, as_it_came=as_it_came, with_secrets=with_secrets)
+    if agent not in (None, sent.agent):
+        hint = f"without --as-it-came it can be written for {agent}"
+        raise Refused(f"this session came from {sent.agent}", hint=hint)
+    warn_of_hidden(sent.hidden, sent.problems, "" if with_secrets else "--with-secrets shows what this machine has")
+    if sent.left_out:
+        why = "which its file does not have" if as_it_came else "which hang below lines that it has rewritten"
+        warn(f"left out: {count(sent.left_out, 'entry', 'entries')} made here, {why}; SESSION@ENTRY gives a line")
+    for note, times in sorted(sent.notes.items()):
+        warn(f"{note} ({times})" if times > 1 else note)
+    if at is None and not sent.added:
+        _tell_what_waits(app.store().catalogue().files_of(found.id), sent.data)
+    if sent.beside and not (output is not None and output.is_dir()):
+        more = count(len(sent.beside), "other file")
+        warn(f"its agent has {more} of this session, or that it goes on from: `-o FOLDER` writes all")
+    if output is None:
+        sys.stdout.buffer.write(sent.data)
+        sys.stdout.buffer.flush()
+        return
+    name = PurePosixPath(sent.place).name
+    if output.is_dir() and not name:
+        raise click.UsageError(f"{output} is a folder")
+    files = ((output / name, sent.data), *((output / other, data) for other, data in sent.beside))
+    for path, data in files if output.is_dir() else [(output, sent.data)]:
+        _write(path, data)
+        app.store().agents.record_export(found.id, path, sent.agent, data)
+
+
+def _write(output: Path, data: bytes) -> None:
+    try:
+        fd = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    except FileExistsError:
+        raise Refused(f"{output} is there already", hint="choose another name; nothing is overwritten") from None
+    with os.fdopen(fd, "wb") as file:
+        file.write(data)
+
+
+def _tell_what_waits(files: Iterable[Path], data: bytes) -> None:
+    """Where a file that the session came from goes on behind what was taken in: the export is that much shorter."""
+    from gitsession.discovery import discover
+
+    for path in files:
+        try:
+            _, held = discover.read(path)
+        except (OSError, Malformed):
+            continue  # gone, or a session in a database
+        if len(held) > len(data) and held.startswith(data):
+            how = "" if b"\n" in held[len(data) :] else "--final "
+            warn(
+                f"{path} has {count(len(held) - len(data), 'byte')} more at its end, which were not taken in: "
+                f"`gitsession import {how}{shlex.quote(str(path))}` takes them"
+            )
+
+
+@click.command()
+@click.argument("session", metavar="SESSION[@ENTRY]")
+@click.option("--in", "agent", metavar="AGENT", help="The agent to go on in; its own by default.")
+@click.option("--cwd", type=click.Path(path_type=Path, file_okay=False, exists=True), default=".",
+              help="The folder to go on in; this one by default.")  # fmt: skip
+@click.option("--run", is_flag=True, help="Start the agent, instead of printing what starts it.")
+@click.option("--dry-run", is_flag=True, help="Say what would be written; write nothing.")
+@json_option
+@with_app
+def resume_command(
+    app: App, session: str, agent: str | None, cwd: Path, run: bool, dry_run: bool, as_json: bool
+) -> None:
+    """Put a session where an agent looks for it, and print the command that goes on with it there.
+
+    With an entry, it goes on from there. Nothing is overwritten.
+    """
+    from gitsession.formats import Resumable, all_with_capability, with_capability
+
+    if agent is not None and with_capability(agent, Resumable) is None:
+        raise click.UsageError(f"no agent {agent!r} to go on in; there are {', '.join(all_with_capability(Resumable))}")
+    if run and (dry_run or as_json):
+        raise click.UsageError("--run starts the agent: it goes neither with --dry-run nor with --json")
+    found, entry = app.entry(session)
+    at = entry if split(session)[1] else None
+    planned = app.store().agents.resume(found.id, at, agent=agent, cwd=cwd, dry_run=True)
+    program = planned.commands[-1][0]
+    if run and shutil.which(program) is None:
+        raise Unavailable(f"{program} is not on the PATH", hint="without --run, the command is printed")
+    done = planned if dry_run else app.store().agents.resume(found.id, at, agent=agent, cwd=cwd)
+    if as_json:
+        emit("resume", _document(found.id, done, dry_run=dry_run))
+        return
+    _print_resumption(done, dry_run=dry_run)
+    if not run:
+        say(line_of(done.commands, done.cwd))
+        return
+    app.close()
+    sys.stdout.flush()
+    os.chdir(done.cwd)
+    *before, last = done.commands
+    for words in before:
+        code = subprocess.run(words).returncode
+        if code:
+            raise Unavailable(f"`{shell_words(words)}` ended with exit code {code}", hint=f"{done.file} stays there")
+    os.execvp(last[0], last)
+
+
+def line_of(commands: Sequence[Sequence[str]], cwd: str) -> str:
+    """The commands as a line for the shell, with the way to their folder where that is another one."""
+    here = os.path.realpath(current_folder() or "/")
+    way = [] if here == cwd else [["cd", cwd]]
+    return " && ".join(map(shell_words, [*way, *commands]))
+
+
+def _document(sid: str, done: Resumption, *, dry_run: bool) -> dict[str, object]:
+    return {
+        "session": sid,
+        "agent": done.sent.agent,
+        "id": done.id,
+        "path": os.fsencode(done.file).decode("utf-8", "replace"),
+        "cwd": done.cwd,
+        "written": "nothing" if dry_run or done.is_there else "whole" if done.held is None else "rest",
+        "commands": [list(words) for words in done.commands],
+        "left_out": done.sent.left_out,
+        "notes": dict(done.sent.notes),
+    }
+
+
+def _print_resumption(done: Resumption, *, dry_run: bool) -> None:
+    if done.is_there:
+        warn(f"{done.file} is there already, with just this in it")
+    elif done.held is not None:
+        rest = f"{len(done.data) - done.held:,} bytes"
+        warn(f"{'to be written' if dry_run else 'written'} behind what is in {done.file}: {rest}")
+    else:
+        warn(f"{'to be written' if dry_run else 'written'}: {done.file}")
+    if done.beside:
+        warn(f"{'to be restored' if dry_run else 'restored'}: {count(len(done.beside), 'file')} that the session names")
+    warn_of_hidden(done.sent.hidden, done.sent.problems, "this machine never had them, or has lost them")
+    if done.sent.left_out:
+        warn(f"left out: {count(done.sent.left_out, 'entry', 'entries')} made here; `gitsession export` says why")
+    for note, times in sorted(done.sent.notes.items()):
+        warn(f"{note} ({times})" if times > 1 else note)

@@ -1,0 +1,252 @@
+"""``gitsession log`` and ``gitsession tree``: the entries of a session."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gitsession.cli import exits
+from gitsession.cli.context import App, with_app
+from gitsession.cli.output import (
+    clock,
+    columns,
+    emit,
+    emit_line,
+    json_option,
+    on_a_line,
+    paged,
+    paint,
+    say_line,
+    shorten,
+    warn,
+    width,
+)
+from gitsession.codec.digest import to_base64url
+from gitsession.errors import GitSessionError
+from gitsession.index import names
+from gitsession.sessions import addresses as address
+from gitsession.sessions import graph
+from gitsession.sessions.gaps import Gap
+from gitsession.sessions.node import Node
+from gitsession.store.interface import ObjectStore
+
+if TYPE_CHECKING:
+    from gitsession.index.catalogue import Row
+    from gitsession.index.names import Names
+    from gitsession.sessions.graph import Tree
+
+FOLLOWED = 10
+"""So many entries ``--follow`` begins with."""
+
+
+@click.command()
+@click.argument("session", metavar="[SESSION[@ENTRY]]", default="@")
+@click.option("-n", "number", type=click.IntRange(1), help="At most so many entries.")
+@click.option("--follow", "-f", is_flag=True, help="The newest entries, oldest first, and then each that comes.")
+@json_option
+@with_app
+def log_command(app: App, session: str, number: int | None, follow: bool, as_json: bool) -> int:
+    """Show the entries of one line, leaf first: the active branch's, or the one that ends in ENTRY.
+
+    With --follow and --json, each entry is a document of one line.
+    """
+    if follow:
+        return _follow(app, session, number, as_json=as_json)
+    row, entry = app.row(session)
+    catalogue, store = app.catalogue(), app.objects()
+    tip = row.branches[row.active]
+    start = address.resolve(store, row.sid, entry, branch=row.active).oid if entry else tip
+    found = list(itertools.islice(graph.line_with_gaps(store, row.sid, start), number))
+    gaps = [it for it in found if isinstance(it, Gap)]
+    called = names.names(catalogue, row.sid)
+    if as_json:
+        nodes = [it for it in found if isinstance(it, Node)]
+        leaf = start if entry else _leaf(store, row.sid, row.active, tip)
+        emit("log", {**as_document(store, row, called, nodes, leaf), "gaps": [gap_object(gap) for gap in gaps]})
+    else:
+        behind = names_of(row.branches, called.labels, active=row.active)
+        paged([gap_line(it) if isinstance(it, Gap) else as_line(it, behind.get(it.oid, [])) for it in found])
+    if gaps and found[-1] is gaps[-1] and gaps[-1].is_open:
+        warn("gitsession: what stands before the gap is not known; `gitsession tree` shows all that is left")
+    damaged = app.warn_of_damage()
+    return exits.INTEGRITY if gaps or damaged else exits.OK
+
+
+def _leaf(store: ObjectStore, sid: str, active: str, tip: str) -> str:
+    """The entry from which an agent goes on; what the ref says where that cannot be read."""
+    try:
+        return address.resolve(store, sid, "leaf", branch=active).oid
+    except GitSessionError:
+        return tip
+
+
+def _follow(app: App, address: str, number: int | None, *, as_json: bool) -> int:
+    """Until somebody ends it."""
+    session, store = app.session(address), app.objects()
+    news = session.follow(idle=True)  # from here on nothing is missed
+    shown = list(itertools.islice(graph.line(store, session.leaf.oid), number or FOLLOWED)) if session.leaf else []
+    for node in reversed(shown):
+        _print_entry(store, node, session.branch_name, as_json=as_json)
+    for one in news:
+        if one is None:
+            app.drain()
+        elif one.node.oid not in {node.oid for node in shown}:
+            _print_entry(store, one.node, one.branch, as_json=as_json)
+    return exits.OK
+
+
+def _print_entry(store: ObjectStore, node: Node, branch: str, *, as_json: bool) -> None:
+    if as_json:
+        from gitsession.sessions.content import entry_of  # a list for people has the seconds of the commit
+
+        emit_line("entry", as_object(node, entry_of(store, node).at_ms, branch))
+    else:
+        say_line(as_line(node, []))
+
+
+_LEVELS_MAX = 12
+"""The most levels of branches that are drawn, of 3 columns each."""
+
+
+@click.command()
+@click.argument("session", metavar="[SESSION]", default="@")
+@json_option
+@with_app
+def tree_command(app: App, session: str, as_json: bool) -> int:
+    """Show every entry of a session, parents before children, one branch after the other."""
+    found = app.session(session)
+    tree = found.tree()
+    row, _ = app.row(session)
+    if as_json:
+        leaf = found.resolve("leaf").oid if not tree.gaps else tree.branches[row.active]
+        document = as_document(app.objects(), row, found.names(), (node for node, _ in tree.walk()), leaf)
+        emit("tree", {**document, "gaps": [gap_object(gap) for gap in tree.gaps]})
+    else:
+        behind = names_of(tree.branches, found.names().labels, active=row.active)
+        paged(
+            [
+                gap_line(it, indent=at) if isinstance(it, Gap) else as_line(it, behind.get(it.oid, []), indent=at)
+                for it, at in _drawn(tree)
+            ]
+        )
+    for gap in tree.gaps:
+        told = "is no entry" if gap.foreign else "cannot be read"
+        known = ", and what stands before it is not known" if gap.is_open else ""
+        warn(f"gitsession: {gap.oid} {told}{known}: {gap.problem}")
+    return exits.INTEGRITY if tree.gaps else 0
+
+
+def _drawn(tree: Tree) -> Iterator[tuple[Node | Gap, str]]:
+    """Every entry and every gap, with the lines before it: a line is not indented, only what branches off.
+
+    A gap stands before each entry that follows it, or after what it follows, or at the end.
+    """
+    gaps = {gap.oid: gap for gap in tree.gaps}
+    leaves = {gap.before: gap for gap in tree.gaps if gap.oid in tree.branches.values()}
+    drawn: set[str] = set()
+    roots = tree.children.get(None, [])
+    stack = [(oid, "", "", 0) for oid in reversed(roots)]
+    while stack:
+        oid, before, after, level = stack.pop()
+        gap = gaps.get(tree.nodes[oid].parent or "")
+        if gap is not None:
+            drawn.add(gap.oid)
+            yield gap, before
+        yield tree.nodes[oid], before
+        if oid in leaves and leaves[oid].oid not in drawn:
+            drawn.add(leaves[oid].oid)
+            yield leaves[oid], after
+        children = tree.children.get(oid, [])
+        if len(children) == 1:
+            stack.append((children[0], after, after, level))
+            continue
+        branches = [(child, *_columns(after, level, "├─ ", "│  "), level + 1) for child in children[:-1]]
+        branches += [(child, *_columns(after, level, "└─ ", "   "), level + 1) for child in children[-1:]]
+        stack += reversed(branches)
+    yield from ((gap, "") for oid, gap in gaps.items() if oid not in drawn)
+
+
+def _columns(after: str, level: int, here: str, below: str) -> tuple[str, str]:
+    """Return the columns before an entry that branches off at ``level``, and those before the entries that follow it.
+
+    Deeper than ``_LEVELS_MAX`` a number stands for the levels that are not drawn: columns for all of them would take
+    memory with the square of the branches.
+    """
+    if level < _LEVELS_MAX:
+        return f"{after}{here}", f"{after}{below}"
+    drawn = after[: 3 * _LEVELS_MAX]
+    return f"{drawn}+{level + 1 - _LEVELS_MAX} {here}", f"{drawn}+{level + 1 - _LEVELS_MAX} "
+
+
+_COLORS = {"user": "green", "assistant": "cyan", "tool": "yellow", "shell": "yellow"}
+
+
+def as_line(node: Node, names: list[str], *, indent: str = "") -> str:
+    """``1a2b3c4d  2025-11-20 23:33  user: Fix the login  [main]``"""
+    head, colon, words = node.subject.partition(": ")
+    marks = on_a_line(f"  [{', '.join(names)}]") if names else ""
+    time = clock(node.author_seconds * 1000)
+    room = width() - len(f"{node.oid[:8]}  {time}  {indent}") - columns(marks)
+    label = shorten(head + colon.rstrip(), room)
+    rest = shorten(words, room - columns(label) - 1)
+    return "  ".join(
+        [
+            paint(node.oid[:8], fg="yellow"),
+            paint(time, dim=True),
+            indent + " ".join(filter(None, [paint(label, fg=_COLORS.get(node.role)), rest])) + paint(marks, bold=True),
+        ]
+    )
+
+
+def gap_line(gap: Gap, *, indent: str = "") -> str:
+    """``1a2b3c4d  cannot be read: no object 1a2b3c4d...``"""
+    what = f"is no entry: {gap.problem}" if gap.foreign else f"cannot be read: {gap.problem}"
+    return f"{paint(gap.oid[:8], fg='red')}  {indent}{paint(shorten(what, width() - 10 - len(indent)), fg='red')}"
+
+
+def gap_object(gap: Gap) -> dict[str, Any]:
+    """What ``log`` and ``tree`` say of a gap. ``before``: what stands before it, where that is known."""
+    return {"id": gap.oid, "what": gap.problem, "before": gap.before}
+
+
+def as_object(node: Node, at_ms: int, branch: str | None) -> dict[str, Any]:
+    """What ``log`` and ``tree`` say of an entry. ``at_ms``: ms since 1970."""
+    found = {
+        "id": node.oid,
+        "chain": to_base64url(node.chain),
+        "parent": node.parent,
+        "kind": node.kind,
+        "role": node.role,
+        "at": at_ms,
+        "subject": node.subject,
+        "source_id": node.source.id if node.source else None,
+    }
+    return found if branch is None else {**found, "branch": branch}
+
+
+def as_document(store: ObjectStore, row: Row, names: Names, nodes: Iterable[Node], leaf: str) -> dict[str, Any]:
+    """What ``log`` and ``tree`` say of a session and of some of its entries."""
+    from gitsession.sessions.content import entry_of  # a list for people has the seconds of the commit
+
+    branch_of = {oid: name for name, oid in reversed(list(row.branches.items()))}
+    return {
+        "session": row.sid,
+        "leaf": leaf,
+        "active": row.active,
+        "title": names.title,
+        "labels": names.labels,
+        "entries": [as_object(node, entry_of(store, node).at_ms, branch_of.get(node.oid)) for node in nodes],
+    }
+
+
+def names_of(leaves: Mapping[str, str], labels: Mapping[str, str], *, active: str) -> dict[str, list[str]]:
+    """What stands behind an entry in a list: the branches it is the leaf of, a star at the active one; its label."""
+    names: dict[str, list[str]] = {}
+    for name, oid in leaves.items():
+        names.setdefault(oid, []).append(f"*{name}" if name == active and len(leaves) > 1 else name)
+    for oid, label in labels.items():
+        names.setdefault(oid, []).append(f"'{label}'")
+    return names

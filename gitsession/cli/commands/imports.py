@@ -1,0 +1,218 @@
+"""``gitsession import``, and the forecast of what agents will delete."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gitsession.cli import exits
+from gitsession.cli.context import App, with_app
+from gitsession.cli.output import count, current_folder, emit, json_option, say, shorten, warn, width
+from gitsession.errors import Corrupt, Unavailable
+from gitsession.git import config
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from gitsession.api import Store
+    from gitsession.api.imports import ImportFailure, Imports
+    from gitsession.discovery.expiry import ExpiryForecast
+    from gitsession.formats import Format, SourceProblem
+    from gitsession.importing.import_session import ImportResult
+    from gitsession.index.catalogue import Catalogue
+
+PROBLEMS_SHOWN = 3
+
+
+@click.command()
+@click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
+@click.option("--all", "everything", is_flag=True, help="Every session in your agents' own folders, and in projects.")
+@click.option("--from", "agent", metavar="FORMAT", help="Take the files as this agent's, whatever they look like.")
+@click.option("--final", is_flag=True, help="The files are closed: take the bytes after their last line end too.")
+@click.option("--dry-run", is_flag=True, help="Say what would be done; write nothing.")
+@json_option
+@with_app
+def import_command(
+    app: App, paths: tuple[Path, ...], everything: bool, agent: str | None, final: bool, dry_run: bool, as_json: bool
+) -> int:
+    """Take in session files, or the folders they lie in.
+
+    A file that was taken in before is brought up to date: nothing is done twice, nothing is overwritten.
+    """
+    from gitsession.api.imports import Imports
+    from gitsession.discovery import discover
+
+    if not paths and not everything:
+        raise click.UsageError("name a file or a folder, or say --all")
+    files = list(_files(paths, everything, agent))
+    store = app.rehearsal() if dry_run else app.store(make=True)
+    if config.redaction(app.path).rules:
+        _ = store.objects.guard  # rules that are unfit are told once, not of each file
+    is_first = not store.sessions()
+    work = Imports(store.agents, final=final, dry_run=dry_run)
+    try:
+        with _progress(len(files), quiet=as_json) as advance:
+            for path, format in files:
+                work.take(path, format, named=path in paths)
+                advance()
+            work.take_what_waits()
+        if everything:  # last: the sessions that were taken in say in which folders people work
+            for path, format in discover.in_projects(_projects(store), unreadable=True):
+                if agent in (None, format.AGENT):
+                    work.take(path, format, named=False)
+    finally:
+        work.finish()
+    sweep = look_at_expiry(store.catalogue()) if everything else None
+    if as_json:
+        sessions = [_object(store, *done) for done in work.done]
+        told: dict[str, Any] = {"sweep": dataclasses.asdict(sweep)} if sweep is not None else {}
+        told |= {"behind": work.behind} if dry_run else {}
+        failed = [{"path": failure.path, "what": failure.what} for failure in work.failed]
+        emit("import", {"sessions": sessions, "failed": failed, **told})
+    else:
+        _tell(store, work)
+        if sweep is not None and sweep.soon and is_first:
+            say(expiry_words(sweep))
+    if work.failed:
+        return _worst(work.failed)
+    return 0 if work.done or work.unchanged else exits.NOTHING
+
+
+def _files(paths: tuple[Path, ...], everything: bool, agent: str | None) -> Iterator[tuple[Path, Format | None]]:
+    from gitsession.discovery import discover
+    from gitsession.formats import FORMATS
+
+    if agent is not None and agent not in FORMATS:
+        raise click.UsageError(f"no format {agent!r}; there are {', '.join(FORMATS)}")
+    if everything:
+        for path, format in discover.everywhere(Path.home(), os.environ, unreadable=True):
+            if agent in (None, format.AGENT):
+                yield path, format
+    for path in discover.under(paths):
+        yield path, FORMATS[agent] if agent else None
+
+
+_CODES: dict[type[Exception], int] = {Corrupt: exits.INTEGRITY, Unavailable: exits.TRY_AGAIN}
+"""What the whole import ends with where one file failed so; the worst counts."""
+
+
+def _worst(failed: list[ImportFailure]) -> int:
+    return max(_CODES.get(type(failure.error), exits.NOT_FOUND) for failure in failed)
+
+
+def _projects(store: Store) -> list[Path]:
+    """The folders in which sessions were held, and the one that the user stands in."""
+    held = (row.project for row in store.catalogue().sessions())
+    return [Path(folder) for folder in dict.fromkeys((current_folder(), *held)) if folder]
+
+
+def _object(store: Store, path: Path, agent: str, done: ImportResult) -> dict[str, Any]:
+    from gitsession.api.imports import spelled
+    from gitsession.sessions import addresses
+
+    row = store.catalogue().session(done.session)
+    branches = dict(row.branches) if row else {}
+    return {
+        "session": done.session,
+        "title": row.title if row else None,
+        "agent": agent,
+        "source_id": row.source_id if row else None,
+        "path": spelled(path),
+        "branches": branches,
+        "active": row.active if row else None,
+        "leaf": addresses.resolve(store.objects, row.sid, "leaf", branch=row.active).oid if row else None,
+        "entries": done.entries,
+        "new": done.new,
+        "rewritten": done.rewritten,
+        "branch": done.branch,
+        "problems": [{"line": problem.line, "what": problem.what} for problem in done.problems],
+    }
+
+
+def _tell(store: Store, work: Imports) -> None:
+    from gitsession.api.imports import known
+
+    for path, _, done in work.done:
+        if not (done.moves or path in work.named):
+            continue  # it is counted below; its problems were told when the file became as it is
+        row = store.catalogue().session(done.session)
+        if done.is_purged:
+            say(f"{done.session}  it was purged: nothing of {path} is taken in")
+            continue
+        news = "unchanged, " if not done.moves else f"{done.new:,} new of " if done.new != done.entries else ""
+        first = f"{done.session}  {news}{count(done.entries, 'entry', 'entries')}  "
+        say(f"{first}{shorten(row.name if row else path.name, width() - len(first))}")
+        if done.rewritten is not None:
+            away = f" (you are on {row.active})" if row and row.active != done.branch and not work.dry_run else ""
+            say(f"  {path}:{done.rewritten}: rewritten from here on, now branch {done.branch}{away}; the rest stays")
+        # The problems of an unchanged file were shown when it became as it is: one stands for all now.
+        shown = _shown(done.problems, PROBLEMS_SHOWN if done.moves and path in work.named else 1)
+        for problem in shown:
+            say(f"  {path}:{problem.line}: {problem.what}" if problem.line else f"  {path}: {problem.what}")
+        if len(done.problems) > len(shown):
+            say(f"  {count(len(done.problems) - len(shown), 'more problem')}; --json lists all")
+    for each in work.behind:
+        say(f"{each['path']}  {each['what']}, would be taken in behind it")
+    for failure in work.failed:
+        warn(f"gitsession: {failure.path}: {failure.what}")
+    if len(work.done) + len(work.behind) > 1 or work.unchanged or work.skipped:
+        changed = {done.session for _, _, done in work.done if done.moves}
+        unchanged = work.unchanged + sum(not done.moves for _, _, done in work.done)
+        taken = count(len(changed) + len(work.behind), "session")
+        parts = [f"{taken} would be taken in" if work.dry_run else f"{taken} taken in"]
+        parts += [f"{count(unchanged, 'file')} unchanged"] if unchanged else []
+        parts += [f"{count(work.skipped, 'other file')} passed over ({known()})"] if work.skipped else []
+        say(", ".join(parts))
+    elif not work.done and not work.failed:
+        warn(f"no session files found; {known()}")
+
+
+def _shown(problems: Sequence[SourceProblem], most: int) -> list[SourceProblem]:
+    """The first of them, and that something was not taken in, always."""
+    waiting = [problem for problem in problems if problem.waits]
+    return [*[problem for problem in problems if not problem.waits][:most], *waiting]
+
+
+@contextmanager
+def _progress(total: int, *, quiet: bool) -> Iterator[Callable[[], None]]:
+    """A bar on standard error, where a person watches and there is something to wait for."""
+    if quiet or total < 2 or not sys.stderr.isatty():
+        yield lambda: None
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("importing", total=total)
+        yield lambda: progress.advance(task)
+
+
+def look_at_expiry(catalogue: Catalogue | None) -> ExpiryForecast:
+    """``catalogue``: of the store; ``None`` where there is none."""
+    from gitsession.discovery import expiry as sweep
+
+    def is_imported(path: Path, stat: os.stat_result) -> bool:
+        return catalogue is not None and catalogue.seen(path, stat) is not None
+
+    return sweep.look(Path.home(), os.environ, time.time_ns() // 1_000_000, is_imported)
+
+
+def expiry_words(sweep: ExpiryForecast) -> str:
+    from gitsession.discovery.expiry import SOON_DAYS
+
+    after = f"Claude Code deletes sessions that nobody wrote to for {count(sweep.days, 'day')}"
+    if not sweep.soon:
+        return f"{after}: none of {sweep.files:,} within {SOON_DAYS} days"
+    told = f"{after}: {sweep.soon:,} of {sweep.files:,} within {SOON_DAYS} days"
+    told += f", {sweep.overdue:,} of them when it next starts" if sweep.overdue else ""
+    if not sweep.not_imported:
+        return f"{told}; all of them are kept here"
+    return f"{told}; {sweep.not_imported:,} not imported as they are now: `gitsession import --all` keeps them"

@@ -1,0 +1,363 @@
+"""Commands for damage: verify, repair, seal."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gitsession.cli import exits
+from gitsession.cli.context import App, with_app
+from gitsession.cli.output import clock, count, emit, first, json_option, progress, say, warn
+from gitsession.errors import GitSessionError
+from gitsession.store import refs
+
+if TYPE_CHECKING:
+    from gitsession.repair.journals import LostRecords
+    from gitsession.repair.repair import Lost, RepairResult
+    from gitsession.verify.findings import CheckCoverage, Finding, Report, SealCheck
+
+_SHOWN = 20
+
+
+@click.command()
+@click.argument("session", metavar="[SESSION]", required=False)
+@click.option("--sample", type=click.IntRange(1), metavar="N", help="Only so many entries, others each time.")
+@click.option("--max-seconds", type=click.FloatRange(0, min_open=True), metavar="S", help="Only for so long.")
+@click.option("--quick", is_flag=True, help="Only what is new since the last check of all that found nothing.")
+@click.option("--notices", is_flag=True, help="Also what is odd, and may be as it was written.")
+@click.option("--all", "everything", is_flag=True, help=f"Every problem; else {_SHOWN} of each session and of git's.")
+@json_option
+@with_app
+def verify_command(
+    app: App,
+    session: str | None,
+    sample: int | None,
+    max_seconds: float | None,
+    quick: bool,
+    notices: bool,
+    everything: bool,
+    as_json: bool,
+) -> int:
+    """Check what is kept: every entry against docs/format.md, then git's own check."""
+    if notices and (quick or sample is not None or max_seconds is not None):
+        raise click.UsageError("--notices needs all there is: not --quick, --sample or --max-seconds")
+    sid = app.session(session).id if session else None
+    with progress(quiet=as_json):
+        report = app.store(damaged=True).verify(
+            sid, sample=sample, max_seconds=max_seconds, quick=quick, notices=notices
+        )
+    if as_json:
+        told = {
+            "checked": report.checked,
+            "whole": report.whole,
+            "covered": _covered(report.covered),
+            "problems": [_finding_object(found) for found in report.problems],
+            "seals": [_seal_object(sealed) for sealed in report.seals],
+            "notices": None if report.notices is None else [_finding_object(found) for found in report.notices],
+        }
+        emit("verify", told)
+    else:
+        _print_verified(app, report, most=sys.maxsize if everything else _SHOWN)
+    return exits.INTEGRITY if report.problems else exits.OK
+
+
+def _finding_object(found: Finding) -> dict[str, str | None]:
+    return {"where": found.where, "what": found.what, "session": found.session or None, "ref": found.ref or None}
+
+
+def _covered(covered: CheckCoverage | None) -> dict[str, int | bool | None] | None:
+    if covered is None:
+        return None
+    return {
+        "since": covered.since_ms,
+        "sessions": covered.sessions,
+        "of": covered.of,
+        "entries": covered.entries,
+        "ended": covered.ended,
+        "before": covered.before_ms,
+    }
+
+
+def _print_verified(app: App, report: Report, *, most: int) -> None:
+    for found in (report.notices or [])[:most]:
+        say(f"notice: {_address(app, found)}: {found.what}")
+    if len(report.notices or []) > most:
+        say(f"... and {len(report.notices or []) - most:,} more notices: --all shows them")
+    groups: dict[str, list[Finding]] = {}
+    for found in report.problems:
+        groups.setdefault(found.session or found.where, []).append(found)
+    for found_together in groups.values():
+        sid = found_together[0].session
+        damaged = {found.where for found in found_together if not found.where.startswith("refs/")}
+        if sid and len(damaged) > 1:
+            say(f"session {sid}: about {len(damaged):,} {_of(app, sid)} are damaged")
+        for found in found_together[:most]:
+            say(f"{f'session {sid}, ' if sid else ''}{found.where}: {found.what}")
+        if len(found_together) > most:
+            say(f"... and {len(found_together) - most:,} more like these: --all shows them")
+    part = "" if report.whole else ", not all there are"
+    odd = "" if report.notices is None else f", {count(len(report.notices), 'notice')}"
+    say(f"{count(report.checked, 'entry', 'entries')} checked{part}, {count(len(report.problems), 'problem')}{odd}")
+    if report.seals:
+        states = Counter(sealed.state for sealed in report.seals)
+        told = ", ".join(f"{number:,} {state}" for state, number in sorted(states.items()))
+        say(f"{count(len(report.seals), 'seal')}: {told}")
+    if report.covered is not None:
+        say(_coverage_words(report.covered))
+    if report.problems:
+        say("All else is still read. `gitsession repair` mends what a copy, a clone or the agent's own file has.")
+
+
+def _address(app: App, found: Finding) -> str:
+    """Where it is, as other commands take it."""
+    from gitsession.sessions.node import load
+    from gitsession.sync.commit_trailers import address
+
+    with contextlib.suppress(GitSessionError):
+        return address(found.session, load(app.store().objects, found.where)) if found.session else found.where
+    return f"session {found.session}, {found.where}"
+
+
+def _coverage_words(covered: CheckCoverage) -> str:
+    """How far the round is."""
+    part = f"{covered.sessions:,} of {count(covered.of, 'session')}, {count(covered.entries, 'entry', 'entries')}"
+    before = f"; the round before it ended {clock(covered.before_ms)}" if covered.before_ms else ""
+    if covered.ended:
+        return f"All of the store since {clock(covered.since_ms)}: {part}. The next part begins anew{before}."
+    return f"Since {clock(covered.since_ms)}: {part}. The next part goes on from there{before}."
+
+
+def _of(app: App, sid: str) -> str:
+    """How many entries there are, and what the session is called, where the catalogue can tell."""
+    try:
+        row = next((row for row in app.store().sessions() if row.sid == sid), None)
+    except GitSessionError:
+        row = None
+    # The one it begins with can be damaged, too.
+    return f"of {count(row.entries + 1, 'entry', 'entries')} of {row.name!r}" if row else "of its entries"
+
+
+@click.command()
+@click.option(
+    "--from", "sources", metavar="WHERE", multiple=True, help="A clone, a store, a session file or a URL; repeatable."
+)
+@click.option("--dry-run", is_flag=True, help="Say what would be done; change nothing.")
+@json_option
+@with_app
+def repair_command(app: App, sources: tuple[str, ...], dry_run: bool, as_json: bool) -> int:
+    """Heal what is damaged: lost objects are taken from copies, damaged files are set aside, nothing is deleted.
+
+    Without --from it looks in git's alternates, the agents' own files that were imported, and the store's remotes; with
+    it, there first. Exit code 5 says that something is still missing, 75 that a file may not be read: then nothing is
+    changed.
+    """
+    done = app.store(damaged=True).repair(sources, dry_run=dry_run)
+    if as_json:
+        emit("repair", _document(done))
+    else:
+        _print_repaired(done, dry_run)
+    for name in done.plan.unheard:
+        warn(f"gitsession: nothing could be had from {name}")
+    return exits.OK if done.is_whole else exits.INTEGRITY
+
+
+def _document(done: RepairResult) -> dict[str, Any]:
+    plan = done.plan
+    return {
+        "healed": [{"id": oid, "from": plan.donors[oid]} for oid in plan.taken],
+        "saved": len(plan.rescued),
+        "log_lost": plan.log_lost or None,
+        "refs": plan.ref_values,
+        "settings": list(plan.settings),
+        "beside": plan.beside,
+        "copied": plan.copied,
+        "damaged": [{"file": bad.path, "what": bad.what} for bad in plan.bad],
+        "quarantine": str(done.quarantine) if done.quarantine else None,
+        "set_aside": list(done.set_aside),
+        "missing": [
+            {
+                "id": lost.oid,
+                "session": _session(lost.ref),
+                "entry": lost.entry,
+                "ref": lost.ref,
+                "what": lost.what,
+            }
+            for lost in plan.lost
+        ],
+        "missing_refs": [{"ref": lost.name, "what": lost.what} for lost in plan.lost_refs],
+        "moved": {name: new for name, (_, new) in plan.moves.items()},
+        "lost_records": [
+            {
+                "file": hole.file,
+                "count": hole.count,
+                "between": [
+                    {"ref": jump.ref, "session": _session(jump.ref), "from": jump.before, "to": jump.after}
+                    for jump in hole.jumps
+                ],
+            }
+            for hole in plan.lost_records
+        ],
+        "unassigned": [
+            {"entries": [node.oid for node in line.entries], "sessions": list(line.sessions)}
+            for line in done.unassigned
+        ],
+        "dangling": plan.dangling,
+        "unheard": plan.unheard,
+        "unread": [{"file": file.path, "what": file.what} for file in plan.unread],
+    }
+
+
+def _print_repaired(done: RepairResult, dry_run: bool) -> None:
+    for line in (*_mended(done, dry_run), *_missing(done)):
+        say(line)
+    if done.plan.is_empty and done.is_whole:
+        say("nothing to repair")
+    elif done.is_whole:
+        say("all of it can be mended" if dry_run else "everything is there again: `gitsession verify` checks it")
+    else:
+        say("`gitsession repair --from WHERE` takes what is missing from a clone, another store or a session file")
+
+
+def _mended(done: RepairResult, dry_run: bool) -> Iterator[str]:
+    """Report what is damaged, and what becomes of it."""
+    plan = done.plan
+    would = "would be " if dry_run else ""
+    yield from (f"{bad.path}: {bad.what}" for bad in plan.bad)
+    yield from (f"{name}: what is missing {would or 'was '}put back" for name in plan.settings)
+    for name, number in Counter(plan.donors[oid] for oid in plan.taken).items():
+        yield f"{count(number, 'lost object')} {would}taken from {name}"
+    if plan.rescued:
+        yield f"{count(len(plan.rescued), 'good object')} {would}saved out of damaged packs"
+    for name, value in plan.ref_values.items():
+        if name in plan.beside:
+            yield f"{plan.beside[name]} was set back, and stays so: what it held {would or 'is '}kept as {name}"
+        elif name in plan.copied:
+            yield f"{name} {would}brought back from {plan.copied[name]}"
+        else:
+            yield f"{name} {would}set to {value[:12]}, as last recorded"
+    for name, (_, new) in plan.moves.items():
+        yield f"{name} {would}set to {new[:12]}, where the journal goes on"
+    for name, value in plan.dangling.items():
+        yield f"{name} {would}deleted: it leads to {value.removeprefix('ref: ')}, which is not there"
+    if plan.log_lost:
+        yield "the operation log cannot be read whole: it begins anew, and what was done before cannot be undone"
+    if done.quarantine is not None and done.set_aside:
+        yield f"{count(len(done.set_aside), 'damaged file')} set aside in {done.quarantine}"
+
+
+def _missing(done: RepairResult) -> Iterator[str]:
+    """Report what no copy has."""
+    plan = done.plan
+    missing: dict[str, list[Lost]] = {}
+    for lost in plan.lost:
+        missing.setdefault(refs.session_of(lost.ref) or lost.ref, []).append(lost)
+    for of, objects in missing.items():
+        entries = len({lost.entry for lost in objects})
+        yield f"still missing: {count(len(objects), 'object')} of {count(entries, 'entry', 'entries')} of {of}"
+    lines = [f"{lost.oid}, of entry {lost.entry[:12]}: {lost.what}" for lost in plan.lost]
+    yield from first(lines, _SHOWN, ": --json lists them", indent="  ")
+    for line in done.unassigned[:_SHOWN]:
+        said = count(len(line.entries), "entry", "entries")
+        yield f"unassigned: {said} up to {line.entries[0].oid}, of one of {', '.join(line.sessions)}"
+    if len(done.unassigned) > _SHOWN:
+        yield f"  ... and {len(done.unassigned) - _SHOWN:,} more such lines: --json lists them"
+    yield from (f"still missing: {ref.name} {ref.what}" for ref in plan.lost_refs)
+    yield from (f"still missing: {_records(hole)} lost in {hole.file}: {_where(hole)}" for hole in plan.lost_records)
+    unread = [] if done.is_whole else plan.unread
+    yield from (f"cannot rebuild from '{file.path}': {file.what}" for file in unread[:_SHOWN])
+    if len(unread) > _SHOWN:
+        yield f"  ... and {len(unread) - _SHOWN:,} more files: --json lists them"
+
+
+def _records(hole: LostRecords) -> str:
+    if hole.count == 1:
+        return "1 record of the journal is"
+    return f"{hole.count} records of the journal are" if hole.count else "at least 1 record of the journal is"
+
+
+def _where(hole: LostRecords) -> str:
+    """``an entry of session S between A and B``"""
+    places = []
+    for jump in hole.jumps:
+        session = refs.session_of(jump.ref)
+        what = f"an entry of session {session}" if session else f"a value of {jump.ref}"
+        between = f"between {jump.before[:12]} and" if jump.before else "before"
+        places.append(f"{what} {between} {jump.after[:12] if jump.after else 'its removal'}")
+    return ", ".join(places) or "no later record tells what it was"
+
+
+def _session(ref: str) -> str | None:
+    return refs.session_of(ref) or None
+
+
+_SEAL_WORDS = {
+    "good": "good, by {by}",
+    "untrusted": "good, by {by}, a key that is not said to be its owner's",
+    "unknown": "by a key that is not known: {by}",
+    "expired": "by {by}, a key or signature that has expired",
+    "revoked": "by {by}, a key that was revoked",
+    "bad": "bad: the signature is not of what the seal says",
+    "unchecked": "not checked: nobody is named whose signatures count, or the program is missing",
+    "gone": "the line that it seals is no longer there; signed by {by}",
+    "misplaced": "it does not say what stands here; signed by {by}",
+    "altered": "something else stands on the line, and no purge says so; signed by {by}",
+}
+
+
+@click.command()
+@click.argument("session", metavar="SESSION")
+@click.option("--branch", metavar="NAME", help="Another branch than the active one.")
+@click.option("--key", metavar="KEY", default="", help="Another key than git's user.signingKey.")
+@click.option("--check", is_flag=True, help="Sign nothing; say what the seals are worth.")
+@json_option
+@with_app
+def seal_command(app: App, session: str, branch: str | None, key: str, check: bool, as_json: bool) -> int:
+    """Sign a branch as it is, with your key of git's; or check what was signed."""
+    found = app.session(session)
+    if not check:
+        made = found.seal(branch, key=key)
+        if as_json:
+            emit("seal", {"session": found.id, "branch": made.branch, "leaf": made.leaf, "entries": made.entries})
+        else:
+            say(f"{found.id} {made.branch}: {count(made.entries, 'entry', 'entries')} sealed, to {made.leaf[:12]}")
+        return exits.OK
+    seals = [sealed for sealed in found.seals() if branch in (None, sealed.entry.branch)]
+    if as_json:
+        emit("seal", {"session": found.id, "seals": [_seal_object(sealed) for sealed in seals]})
+    elif not seals:
+        say(f"{found.id} has no seal")
+    else:
+        for sealed in seals:
+            say(_seal_words(sealed))
+    if any(sealed.is_wrong for sealed in seals):
+        return exits.INTEGRITY
+    return exits.OK if seals else exits.NOTHING
+
+
+def _seal_words(sealed: SealCheck) -> str:
+    entry = sealed.entry
+    after = "" if not sealed.after else f", {count(sealed.after, 'entry', 'entries')} after it"
+    gone = "" if not sealed.purged else f", {sealed.purged:,} of them purged or redacted"
+    worth = _SEAL_WORDS[sealed.state].format(by=sealed.by or "somebody")
+    return f"{clock(entry.at_ms)}  {entry.branch}  {count(entry.entries, 'entry', 'entries')}{gone}{after}  {worth}"
+
+
+def _seal_object(sealed: SealCheck) -> dict[str, Any]:
+    entry = sealed.entry
+    return {
+        "id": sealed.node.oid,
+        "session": sealed.sid,
+        "branch": entry.branch,
+        "leaf": entry.leaf,
+        "entries": entry.entries,
+        "after": sealed.after,
+        "purged": sealed.purged,
+        "at": entry.at_ms,
+        "state": sealed.state,
+        "by": sealed.by or None,
+    }

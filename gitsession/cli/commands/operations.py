@@ -1,0 +1,149 @@
+"""Commands for the operation log: undo, redo, op."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gitsession.cli import exits
+from gitsession.cli.commands import checkpoints
+from gitsession.cli.commands.checkpoints import HALF_DONE, told_if_stopped, workspace_option
+from gitsession.cli.context import App, with_app
+from gitsession.cli.output import (
+    clock,
+    count,
+    current_folder,
+    emit,
+    json_option,
+    paged,
+    paint,
+    say,
+    shorten,
+    warn,
+    width,
+)
+from gitsession.errors import Refused
+from gitsession.store import refs
+
+if TYPE_CHECKING:
+    from gitsession.checkpoints.rewinding import RewindResult
+    from gitsession.sessions.operation_log import Operation
+
+
+def scope_arguments(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the arguments that say which sessions an undo may change."""
+    every = click.option("--any", "everywhere", is_flag=True, help="The last command of the whole store.")
+    return click.argument("session", metavar="[SESSION]", required=False)(every(command))
+
+
+@click.command()
+@scope_arguments
+@workspace_option
+@json_option
+@with_app
+def undo_command(app: App, session: str | None, everywhere: bool, workspace: Path | None, as_json: bool) -> None:
+    """Take back the last command that moved branches or wrote files. Nothing is lost: `redo` does it again.
+
+    The last one on a session of this folder or its project, or on SESSION.
+
+    Of files, those that are still as the command left them; others stay, and are named.
+    """
+    refuse_unfinished(app, workspace)
+    with told_if_stopped(app):
+        done = app.store().undo(workspace, **scope_of(session, everywhere))
+    tell_done("undo", "undone", done, as_json=as_json)
+
+
+@click.command()
+@scope_arguments
+@workspace_option
+@json_option
+@with_app
+def redo_command(app: App, session: str | None, everywhere: bool, workspace: Path | None, as_json: bool) -> None:
+    """Do again what `undo` took back last, on a session of this folder or its project, or on SESSION."""
+    refuse_unfinished(app, workspace)
+    with told_if_stopped(app):
+        done = app.store().redo(workspace, **scope_of(session, everywhere))
+    tell_done("redo", "done again", done, as_json=as_json)
+
+
+@click.group(invoke_without_command=True)
+@click.pass_context
+def op_command(ctx: click.Context) -> int | None:
+    """What commands did to branches. Without more: `op log`."""
+    return ctx.invoke(log) if ctx.invoked_subcommand is None else None
+
+
+@op_command.command()
+@click.option("-n", "number", type=click.IntRange(1), help="At most so many.")
+@json_option
+@with_app
+def log(app: App, number: int | None, as_json: bool) -> int:
+    """List the commands that moved branches, the newest first."""
+    operations = app.store().operations()[:number]
+    if as_json:
+        emit("op-log", {"operations": [as_object(operation) for operation in operations]})
+    elif operations:
+        paged([as_line(operation) for operation in operations])
+    else:
+        warn("no operations yet")
+    return exits.OK if operations else exits.NOTHING
+
+
+def scope_of(session: str | None, everywhere: bool) -> dict[str, str]:
+    """Return the scope that the user asks for, as arguments of ``Store.undo``."""
+    if session is not None and everywhere:
+        raise click.UsageError("SESSION or --any, not both")
+    if session is not None:
+        return {"session": session}
+    here = current_folder()
+    return {"project": here} if here and not everywhere else {}
+
+
+def refuse_unfinished(app: App, workspace: Path | None) -> None:
+    """Raises ``Refused`` where a rewind of the folder we stand in has not ended: the last command is one before it."""
+    from gitsession.checkpoints import intents
+
+    here = Path(os.path.realpath(workspace or current_folder() or "/"))
+    for one in intents.pending(app.store().objects):
+        if here.is_relative_to(one.workspace):
+            raise Refused(f"not done yet: {one.words}", hint=HALF_DONE)
+
+
+def as_object(operation: Operation) -> dict[str, Any]:
+    return {
+        "id": operation.id,
+        "at": operation.at_ms,
+        "command": operation.command,
+        "refs": [{"ref": move.ref, "old": move.old, "new": move.new} for move in operation.moves],
+        "undoes": operation.undoes,
+        "redoes": operation.redoes,
+        "files": operation.files._asdict() if operation.files else None,
+    }
+
+
+def as_line(operation: Operation) -> str:
+    moved = count(len(operation.moves), "ref") + (", files" if operation.files else "")
+    first, last = f"{operation.id[:8]}  {clock(operation.at_ms)}  ", f"  ({moved})"
+    return paint(f"{first}{shorten(operation.command, width() - len(first) - len(last))}{last}")
+
+
+def tell_done(schema: str, what: str, done: RewindResult, *, as_json: bool) -> None:
+    """What undo or redo did."""
+    operation = done.operation
+    assert operation is not None
+    if as_json:
+        stays = [stay._asdict() for stay in operation.stays]
+        document = {"operations": [as_object(operation)], "stays": stays, "workspace": done.workspace}
+        emit(schema, {**document, "files": checkpoints.outcome_objects(done)})
+        return
+    say(f"{what}: {operation.command} ({clock(operation.at_ms)}, {count(len(operation.moves), 'ref')})")
+    for stay in operation.stays:
+        instead = f"; where it was is {stay.instead}, which is active now" if stay.instead else ""
+        say(f"  {stay.ref.removeprefix(refs.SESSIONS)} stays, {stay.remote} may have it{instead}")
+    if done.outcomes:
+        checkpoints.tell_files(done)

@@ -1,0 +1,185 @@
+"""Commands that remove for good: purge, redact."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gitsession.api.imports import spelled
+from gitsession.cli import exits
+from gitsession.cli.context import App, split, with_app
+from gitsession.cli.output import confirm_purge, consent_option, count, emit, first, json_option, progress, say, warn
+from gitsession.errors import NotFound
+
+if TYPE_CHECKING:
+    from gitsession.purge.exports import RedactedExport
+    from gitsession.purge.finding import PurgePlan
+    from gitsession.purge.purging import PurgeResult
+    from gitsession.sessions.node import Node
+    from gitsession.sessions.stored_secrets import FoundSecret
+
+_SHOWN = 20
+_ALWAYS = (
+    "what a process has in memory that runs now",
+    "copies that were made of the store, and clones, until they sync",
+    "what servers keep beside their branches: caches, pull requests, forks",
+    "agents' files that were never imported here",
+)
+
+
+@click.command()
+@click.argument("entry", metavar="[SESSION[@ENTRY]]", required=False)
+@click.option("--match", "text", default="", metavar="TEXT", help="All that says TEXT; without SESSION, in all.")
+@click.option("--dry-run", is_flag=True, help="Say what would go, and what would stay; write nothing.")
+@click.option("--exports", "redacts", is_flag=True, help="Redact the files that were written for agents, too.")
+@consent_option
+@json_option
+@with_app
+def purge_command(
+    app: App, entry: str | None, text: str, dry_run: bool, redacts: bool, consent: bool, as_json: bool
+) -> int:
+    """Take an entry, a session, or all that says a text away for good: from this store, and by `sync` from others.
+
+    A tombstone stays in its place, so that all else still verifies. There is no `undo`. `rm` is the trash.
+    """
+    if not entry and not text:
+        raise click.UsageError("what? [SESSION[@ENTRY]] or --match TEXT")
+    store = app.store()
+    sid, at = _address(app, entry) if entry else (None, None)
+    with progress(quiet=as_json):
+        what = store.purges.plan(sid, at, text=text)
+    if not as_json:
+        _print_plan(what, redacts=redacts)
+    done: PurgeResult | None = None
+    redacted: list[RedactedExport] = []
+    if not what.is_empty and not dry_run:
+        confirm_purge(f"purge {_sum(what)} for good?", consent=consent)
+        with progress(quiet=as_json):
+            done = store.purges.apply(what)
+            redacted = store.purges.redact_exports(what) if redacts else []
+    if as_json:
+        emit("purge", _document(what, done, redacted, dry_run=dry_run))
+    elif what.is_empty:
+        warn("nothing says that" if text else "nothing to purge")
+    else:
+        say(f"{_sum(what)} {'would go' if dry_run else 'purged'}")
+        for each in redacted:
+            say(f"redacted: {each.path}") if not each.problem else warn(f"not redacted: {each.path}: {each.problem}")
+    if any(each.problem for each in redacted):
+        return exits.REFUSED
+    return exits.NOTHING if what.is_empty else exits.OK
+
+
+def _address(app: App, entry: str) -> tuple[str, Node | None]:
+    """A session, here, in the trash or archived, and an entry of one that is here."""
+    name, at = split(entry)
+    from gitsession.archive import archive_set
+
+    try:
+        session, found = app.entry(entry) if at else (app.session(entry), None)
+    except NotFound:
+        away = {row.sid for row in app.store().trash.list()} | {*archive_set.read(app.objects())}
+        fitting = [sid for sid in away if name in sid]
+        if at or len(fitting) != 1:
+            raise
+        return fitting[0], None
+    return session.id, found
+
+
+def _sum(what: PurgePlan) -> str:
+    parts = [count(len(what.sessions), "session")] if what.sessions else []
+    parts += [count(len(what.entries), "entry", "entries")] if what.entries else []
+    parts += [count(len(what.files), "captured file")] if what.files else []
+    return ", ".join(parts) or "what is purged already"
+
+
+def _print_plan(what: PurgePlan, *, redacts: bool) -> None:
+    lines = [f"{hit.session}  {hit.node.oid[:12]}  {hit.node.subject}" for hit in what.entries]
+    for line in first(lines, _SHOWN, " entries: --json lists them"):
+        say(line)
+    for file in what.files[:_SHOWN]:
+        say(f"{file.session}  {file.oid[:12]}  {file.path}")
+    for found in what.exports:
+        hint = "" if redacts else "; --exports redacts it"
+        say(f"still in: {found.export.path}: written for {found.export.agent}{hint}")
+    lines = [f"still in: {spelled(file.path)}: the agent's own file; edit or delete it" for file in what.agent_files]
+    for line in first(lines, _SHOWN, " files: --json lists them"):
+        say(line)
+    for problem in what.problems:
+        say(f"stays: {problem.where}: {problem.what}")
+    if not what.is_empty:
+        for words in _ALWAYS:
+            say(f"not reached: {words}")
+
+
+def _document(
+    what: PurgePlan, done: PurgeResult | None, redacted: Sequence[RedactedExport], *, dry_run: bool
+) -> dict[str, Any]:
+    problems = {each.path: each.problem for each in redacted}
+    return {
+        "checked": len(what.entries),
+        "sessions": list(what.sessions),
+        "entries": [
+            {"session": hit.session, "id": hit.node.oid, "kind": hit.node.kind, "digest": hit.digest or None}
+            for hit in what.entries
+        ],
+        "files": [{"session": file.session, "path": file.path, "id": file.oid} for file in what.files],
+        "problems": [{"where": problem.where, "what": problem.what} for problem in what.problems],
+        "exports": [
+            {
+                "path": spelled(Path(hit.export.path)),
+                "agent": hit.export.agent,
+                "session": hit.export.session,
+                "redacted": problems.get(hit.export.path) == "",
+                "problem": problems.get(hit.export.path) or None,
+            }
+            for hit in what.exports
+        ],
+        "agent_files": [{"path": spelled(file.path), "session": file.session} for file in what.agent_files],
+        "not_reached": list(_ALWAYS),
+        "dropped": None if done is None else done.dropped,
+        "moved": None if done is None else list(done.moved),
+        "dry_run": dry_run,
+    }
+
+
+@click.command()
+@click.argument("session", metavar="[SESSION]", required=False)
+@click.option("--dry-run", is_flag=True, help="Only list what holds secrets; exit code 6 where anything does.")
+@json_option
+@with_app
+def redact_command(app: App, session: str | None, dry_run: bool, as_json: bool) -> int:
+    """Find secrets in what was stored before there was a rule for them, and hide them: in all, or in one session."""
+    from gitsession.purge import tombstone_commits
+
+    sid = app.session(session).id if session else None
+    store = app.store()
+    search = store.secrets.find(sid)
+    found = list(search)
+    done = None if dry_run or not found else store.secrets.redact(found)
+    if as_json:
+        hidden = None if done is None else done.entries
+        emit("redact", {"found": [_secret_object(each) for each in found], "hidden": hidden, "unread": search.unread})
+    else:
+        for each in found:
+            what = f"{each.rule} ({each.count})" if each.count > 1 else each.rule
+            say(f"{each.session}@{each.node.oid[:12]}  {what}" + (f"  {each.path}" if each.path else ""))
+        if not found:
+            say("no secrets found")
+        if done is not None:
+            say(f"hidden: {count(done.entries, 'entry', 'entries')}")
+    if search.unread:
+        warn(f"{count(len(search.unread), 'entry', 'entries')} cannot be read: `gitsession verify` says why")
+    if any(each.path for each in found) and not dry_run:
+        warn("files of checkpoints are kept as they are or not at all: `gitsession purge` takes them away")
+    if any(each.node.replaces for each in found if not each.path) and tombstone_commits.is_given(store.objects):
+        warn("what was redacted before stays as it was in the history of the set: change what is secret there, too")
+    return exits.SECRETS if found and dry_run else exits.OK
+
+
+def _secret_object(found: FoundSecret) -> dict[str, Any]:
+    place = {"session": found.session, "id": found.node.oid, "path": found.path or None}
+    return {**place, "rule": found.rule, "count": found.count}

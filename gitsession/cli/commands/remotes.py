@@ -1,0 +1,450 @@
+"""Commands for other repositories: remote, sync, pull, push, clone, bundle."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gitsession.cli import exits
+from gitsession.cli.context import App, with_app
+from gitsession.cli.output import (
+    confirm,
+    count,
+    emit,
+    first,
+    json_option,
+    on_a_line,
+    paint,
+    progress,
+    say,
+    shell_words,
+    shorten,
+    warn,
+)
+from gitsession.codec.text import clean
+from gitsession.errors import NotFound, Refused
+from gitsession.sessions.active_branch import active
+from gitsession.store import create, refs
+
+if TYPE_CHECKING:
+    from gitsession.api import Store
+    from gitsession.api.remotes import PushPlan
+    from gitsession.index.catalogue import Row
+    from gitsession.sessions.reconcile import SyncedBranch
+    from gitsession.sync.remotes import Remote
+    from gitsession.sync.syncing import SyncReport
+    from gitsession.sync.transport import TransportOptions
+
+yes_option = click.option("--yes", "consent", is_flag=True, help="Do not ask before the first push to a remote.")
+
+
+@click.group(invoke_without_command=True)
+@json_option
+@with_app
+@click.pass_context
+def remote_command(ctx: click.Context, app: App, as_json: bool) -> int | None:
+    """Other repositories that sessions go to and come from. Without more: list them."""
+    return _list(app, as_json=as_json) if ctx.invoked_subcommand is None else None
+
+
+@remote_command.command("list")
+@json_option
+@with_app
+def list_(app: App, as_json: bool) -> int:
+    """List them, as `remote` alone does."""
+    return _list(app, as_json=as_json)
+
+
+def _list(app: App, *, as_json: bool) -> int:
+    found = app.store().remotes.list()
+    if as_json:
+        emit("remote", {"remotes": [_remote_object(remote) for remote in found]})
+    elif found:
+        width = max(len(remote.name) for remote in found)
+        for remote in found:
+            notes = ["home"] if remote.is_home else []
+            notes += ["beside code"] if remote.is_shared else []
+            scope = remote.scope
+            kept = (("project", scope.projects), ("agent", scope.agents), ("label", scope.labels))
+            notes += [f"{kind} {on_a_line(value)}" for kind, values in kept for value in values]
+            say(f"{remote.name:<{width}}  {_plain(remote.url)}" + (f"  ({', '.join(notes)})" if notes else ""))
+    else:
+        warn("no remote yet: `gitsession remote add origin URL` names one")
+    return exits.OK if found else exits.NOTHING
+
+
+@remote_command.command()
+@click.argument("name")
+@click.argument("url")
+@click.option("--namespace", metavar="NAME", default="", help="Beside code: sessions lie below refs/NAME/ there.")
+@click.option("--home", is_flag=True, help="Of several remotes, the one that rules names.")
+@click.option("--project", "projects", metavar="P", multiple=True, help="Send only sessions of project P.")
+@click.option("--agent", "agents", metavar="A", multiple=True, help="Send only sessions of agent A.")
+@click.option("--label", "labels", metavar="L", multiple=True, help="Send only sessions with an entry labelled L.")
+@click.option("--all", "is_all", is_flag=True, help="Send all sessions, and do not ask before the first push.")
+@json_option
+@with_app
+def add(
+    app: App,
+    name: str,
+    url: str,
+    namespace: str,
+    home: bool,
+    projects: tuple[str, ...],
+    agents: tuple[str, ...],
+    labels: tuple[str, ...],
+    is_all: bool,
+    as_json: bool,
+) -> None:
+    """Remember the repository at URL as NAME. Nothing is sent yet."""
+    store = app.store(make=True)
+    remote = store.remotes.add(
+        name, url, namespace=namespace, home=home, projects=projects, agents=agents, labels=labels, all=is_all
+    )
+    _warn_of(store, remote)
+    if as_json:
+        emit("remote-add", {"remotes": [_remote_object(remote)], "branches": []})
+    else:
+        sync = "gitsession sync" if remote.is_home else f"gitsession sync {remote.name}"
+        say(f"{remote.name} is {_plain(remote.url)}; `{sync}` sends and takes")
+
+
+@remote_command.command()
+@click.argument("name")
+@json_option
+@with_app
+def remove(app: App, name: str, as_json: bool) -> None:
+    """Forget NAME. What came from it stays."""
+    remote = app.store().remotes.remove(name)
+    if as_json:
+        emit("remote-remove", {"remotes": [_remote_object(remote)]})
+    else:
+        say(f"{remote.name} is forgotten; what came from it stays")
+
+
+def _warn_of(store: Store, remote: Remote) -> None:
+    """Warn of an address where no repository is, and of a scope that sends nothing."""
+    from gitsession.sync import remotes
+
+    if path := remotes.missing(remote.url):
+        warn(f"warning: there is no repository at {path} yet")
+        warn(f"  hint: run `git init --bare {shell_words([path])}`")
+    for kind, value in store.remotes.unmatched_scope(remote):
+        warn(f"warning: no session matches --{kind} {shell_words([value])} now")
+
+
+def _remote_object(remote: Remote) -> dict[str, Any]:
+    namespace = remote.places[0][1].split("/")[1] if remote.is_shared else None
+    scope = remote.scope
+    return {
+        "name": remote.name,
+        "url": _plain(remote.url),
+        "home": remote.is_home,
+        "namespace": namespace,
+        "scope": {
+            "projects": list(scope.projects),
+            "agents": list(scope.agents),
+            "labels": list(scope.labels),
+            "all": not scope.is_limited,
+        },
+    }
+
+
+def _plain(url: str) -> str:
+    from gitsession.sync.remotes import plain
+
+    return plain(url)
+
+
+@click.command()
+@click.argument("remote", default="")
+@click.option("--dry-run", is_flag=True, help="List the sessions that would be sent; send nothing.")
+@yes_option
+@json_option
+@with_app
+def sync_command(app: App, remote: str, dry_run: bool, consent: bool, as_json: bool) -> int:
+    """Take in what REMOTE has and send what it lacks, until both have the same. By default the home remote."""
+    if dry_run:
+        return tell_plan(app, remote, as_json=as_json)
+    ask_first(app, remote, consent=consent)
+    with progress(quiet=as_json):
+        report = app.store().remotes.sync(remote, talk=talk())
+    return tell_report(app, "sync", report, as_json=as_json)
+
+
+@click.command()
+@click.argument("remote", default="")
+@json_option
+@with_app
+def pull_command(app: App, remote: str, as_json: bool) -> int:
+    """Take in what REMOTE has, by default the home remote. Where both went on, both lines are kept."""
+    with progress(quiet=as_json):
+        report = app.store().remotes.pull(remote, talk=talk())
+    return tell_report(app, "pull", report, as_json=as_json)
+
+
+@click.command()
+@click.argument("remote", default="")
+@click.argument("sessions", metavar="[SESSION]...", nargs=-1)
+@yes_option
+@json_option
+@with_app
+def push_command(app: App, remote: str, sessions: tuple[str, ...], consent: bool, as_json: bool) -> int:
+    """Send what REMOTE lacks, of all sessions or of those named. Nothing is forced, nothing is taken in."""
+    try:
+        if not sessions:  # who names sessions has chosen what to send
+            ask_first(app, remote, consent=consent)
+        with progress(quiet=as_json):
+            report = app.store().remotes.push(remote, sessions=sessions, talk=talk())
+    except NotFound as error:
+        if not remote or sessions:
+            raise
+        raise NotFound(str(error), hint=f"{error.hint}; some sessions only: `gitsession push REMOTE SESSION`") from None
+    return tell_report(app, "push", report, as_json=as_json)
+
+
+@click.command()
+@click.argument("url")
+@click.argument("folder", metavar="[DIR]", required=False, type=click.Path(path_type=Path))
+@click.option("--filter", metavar="SPEC", default="", help="Leave out until it is read, e.g. blob:limit=64k.")
+@click.option("--namespace", metavar="NAME", default="", help="URL is shared with code: below refs/NAME/ there.")
+@json_option
+@with_app
+def clone_command(app: App, url: str, folder: Path | None, filter: str, namespace: str, as_json: bool) -> int:
+    """Make a store of what is at URL, in DIR or where your store lies. URL is its remote `origin`."""
+    from gitsession.api import Store
+
+    path = folder or app.path
+    with progress(quiet=as_json):
+        store, report = Store.clone(url, path, filter=filter, namespace=namespace, talk=talk())
+    with store:
+        refused = report.of("refused")
+        if as_json:
+            branches = [{"ref": one.ref, "outcome": one.outcome, "why": one.why or None} for one in report.branches]
+            emit("clone", {"store": str(path), "branches": branches})
+        else:
+            say(summary(report, f"made a store at {path}"))
+            for one in refused:
+                say(f"refused   {one.ref.removeprefix('refs/heads/sessions/')}", fg="red")
+                say(f"{'':10}{one.why}", dim=True)
+    return exits.REFUSED if refused else exits.OK
+
+
+@click.group()
+def bundle_command() -> None:
+    """Sessions in one file, for a stick or a mail: git's own bundle."""
+
+
+@bundle_command.command("create")
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+@click.argument("sessions", metavar="[SESSION]...", nargs=-1)
+@json_option
+@with_app
+def create_bundle(app: App, file: Path, sessions: tuple[str, ...], as_json: bool) -> None:
+    """Put sessions, by default all, into a new FILE."""
+    made = app.store().remotes.bundle(file, sessions)
+    if as_json:
+        emit("bundle", {"file": str(file), "sessions": made})
+    else:
+        say(f"{count(len(made), 'session')} in {file} ({file.stat().st_size:,} bytes)")
+
+
+@bundle_command.command("take")
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False, exists=True))
+@json_option
+@with_app
+def take_bundle(app: App, file: Path, as_json: bool) -> int:
+    """Take in what is in FILE. Where both went on, theirs comes in beside ours."""
+    with progress(quiet=as_json):
+        report = app.store(make=True).remotes.unbundle(file, talk=talk())
+    return tell_report(app, "bundle-take", report, as_json=as_json)
+
+
+_SENT = {"new": "sent", "forwarded": "sent"}
+_WORDS = {
+    "new": "new",
+    "forwarded": "moved on",
+    "ahead": "sent",
+    "forked": "beside",
+    "refused": "refused",
+    "purged": "purged",
+}
+_SHOWN = 40
+"""How many lines tell what only came or went; the first sync of a large store has thousands."""
+_ALWAYS_SHOWN = ("forked", "refused")
+_TITLE = 60
+_COLORS = {"refused": "red", "forked": "yellow", "new": "green"}
+
+
+def talk() -> TransportOptions:
+    """git's progress where somebody watches; a question for a password where somebody can answer."""
+    from gitsession.sync.transport import TransportOptions
+
+    watched = sys.stderr.isatty()
+    return TransportOptions(Progress() if watched else None, interactive=sys.stdin.isatty())
+
+
+_NO_PROGRESS = re.compile(rb"From |To |Cloning into |fatal: |error: |remote: gitsession: | [ +\-*!=t] ")
+"""What git says of each ref, and what went wrong: both are told by us, once and in our words."""
+
+
+_LINE_BYTES_MAX = 1 << 16
+
+
+class Progress:
+    """Passes on what git says of its progress, as it comes: it goes back to the start of its line, and what the other
+    side says in between drives nothing else.
+    """
+
+    def __init__(self) -> None:
+        self._rest = b""
+
+    def __call__(self, words: bytes) -> None:
+        *lines, self._rest = re.split(rb"(?<=[\r\n])", self._rest + words)
+        told = b"".join(line for line in lines if not _NO_PROGRESS.match(line))
+        self._rest = self._rest[-_LINE_BYTES_MAX:]
+        sys.stderr.write("\r".join(clean(part) for part in told.decode("utf-8", "replace").split("\r")))
+        sys.stderr.flush()
+
+
+def tell_plan(app: App, remote: str, *, as_json: bool) -> int:
+    """List the sessions that a push would send, by project; the exit code."""
+    plan = app.store().remotes.plan_push(remote)
+    if as_json:
+        sessions = [{"session": row.sid, "project": row.project, "agent": row.agent} for row in plan.sessions]
+        emit("push-plan", {"remote": plan.remote, "sessions": sessions, "archived": list(plan.archived)})
+    elif plan.sessions or plan.archived:
+        say(f"a push to {plan.remote} would send {_counted(plan)}:")
+        for line in _lines_of(plan):
+            say(line)
+    else:
+        say(f"{plan.remote}: nothing to send")
+    return exits.OK
+
+
+def ask_first(app: App, name: str, *, consent: bool) -> None:
+    """Ask before the first push to a remote, for which nobody has said that all sessions may go.
+
+    Raises ``Refused`` where nobody can be asked, and where the answer is no.
+    """
+    if consent:
+        return
+    plan = app.store().remotes.plan_push(name)
+    if not plan.is_first or not (plan.sessions or plan.archived):
+        return
+    is_alone = sys.stdin is None or not sys.stdin.isatty()
+    warn(f"The first push to {plan.remote} would send {_counted(plan)}:")
+    for line in _lines_of(plan):
+        warn(line)
+    if is_alone:
+        hint = "pass --yes; nothing was changed"
+        raise Refused("cannot ask for confirmation: standard input is not a terminal", hint=hint)
+    if not confirm("Send them?"):
+        hint = "`gitsession remote add` with --project, --agent or --label limits what is sent"
+        raise Refused("nothing was sent", hint=hint)
+
+
+def _counted(plan: PushPlan) -> str:
+    return count(len(plan.sessions) + len(plan.archived), "session")
+
+
+def _lines_of(plan: PushPlan) -> Iterator[str]:
+    """The sessions of a plan by project, then those in the archive."""
+    yield from _by_project(plan.sessions)
+    if plan.archived:
+        yield f"the archive: {count(len(plan.archived), 'session')}"
+        yield from first(plan.archived, _SHOWN, "; --json lists all", indent="  ")
+
+
+def _by_project(rows: Sequence[Row]) -> Iterator[str]:
+    """The sessions of each project, at most ``_SHOWN`` of them."""
+    projects: dict[str, list[Row]] = {}
+    for row in rows:
+        projects.setdefault(row.project or "(no project)", []).append(row)
+    for project, found in sorted(projects.items()):
+        yield f"{project}: {count(len(found), 'session')}"
+        lines = [f"{row.sid}  {row.agent:<8}  {shorten(row.name, _TITLE)}" for row in found]
+        yield from first(lines, _SHOWN, "; --json lists all", indent="  ")
+
+
+def tell_report(app: App, schema: str, report: SyncReport, *, as_json: bool) -> int:
+    """Say what became of every ref, and what it comes to; the exit code."""
+    if as_json:
+        emit(schema, {"remote": report.remote, "branches": [_branch_object(branch) for branch in report.branches]})
+    else:
+        _print_report(app, report, _WORDS | (_SENT if schema == "push" else {}))
+    if any(branch.secret for branch in report.branches):
+        return exits.SECRETS
+    return exits.REFUSED if report.of("refused") else exits.OK
+
+
+def _branch_object(branch: SyncedBranch) -> dict[str, Any]:
+    return {
+        "ref": branch.ref,
+        "outcome": branch.outcome,
+        "old": branch.old,
+        "new": branch.new,
+        "beside": branch.beside or None,
+        "why": branch.why or None,
+    }
+
+
+def _print_report(app: App, report: SyncReport, words: dict[str, str]) -> None:
+    told = [branch for branch in report.branches if branch.outcome != "same" and branch.ref != create.MAIN]
+    titles = {row.sid: row.name for row in app.catalogue().sessions()} if told else {}
+    plain = [branch for branch in told if branch.outcome not in _ALWAYS_SHOWN]
+    left_out = set(plain[_SHOWN:])
+    for branch in told:
+        if branch in left_out:
+            continue
+        say(_line(branch, words[branch.outcome], titles))
+        for line in _more(app, branch):
+            say(f"{'':10}{line}", dim=True)
+    if left_out:
+        say(f"... and {len(left_out):,} more; --json lists all", dim=True)
+    for line in report.said:
+        warn(f"{report.remote} says: {line}")
+    same = len(report.of("same"))
+    sums = Counter(words[branch.outcome] for branch in told)
+    parts = [f"{number:,} {word}" for word, number in sums.items()]
+    parts += [f"{same:,} the same"] if same else []
+    say(f"{report.remote}: {', '.join(parts) or 'nothing to do'}")
+
+
+def _line(branch: SyncedBranch, word: str, titles: dict[str, str]) -> str:
+    parsed = refs.parse(branch.ref)
+    name = "/".join(parsed) if parsed else branch.ref.removeprefix("refs/heads/")
+    word = paint(f"{word:<10}", **_style(branch.outcome))
+    title = titles.get(parsed[0], "") if parsed and parsed[1] == refs.MAIN else ""
+    return f"{word}{name}" + (f"  {shorten(title, _TITLE)}" if title else "")
+
+
+def _style(outcome: str) -> dict[str, str]:
+    return {"fg": _COLORS[outcome]} if outcome in _COLORS else {}
+
+
+def _more(app: App, branch: SyncedBranch) -> list[str]:
+    """What needs a line of its own: who stepped aside, and what it is called; why something was refused."""
+    parsed = refs.parse(branch.ref)
+    if branch.outcome == "refused":
+        beside = f"; it is {branch.beside.rpartition('/')[2]} here" if branch.beside else ""
+        return [f"{branch.why}{beside}"]
+    if branch.outcome != "forked" or parsed is None:
+        return [branch.why] if branch.why else []
+    name = branch.beside.rpartition("/")[2]
+    if branch.new == branch.old:
+        return [f"theirs went on without ours, and is {name} here"]
+    goes_on = " and stays active" if refs.is_branch(name) and active(app.objects(), parsed[0]) == name else ""
+    return [f"both went on: theirs has the name, ours is {name}{goes_on}"]
+
+
+def summary(report: SyncReport, what: str) -> str:
+    """``3 sessions``, of those that are new."""
+    sids = {refs.session_of(branch.ref) for branch in report.of("new")} - {""}
+    return f"{what}: {count(len(sids), 'session')}"

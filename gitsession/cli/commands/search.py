@@ -1,0 +1,86 @@
+"""``gitsession search``"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gitsession.cli import exits
+from gitsession.cli.context import App, Since, no_such_agent, with_app
+from gitsession.cli.output import clock, emit, json_option, paged, paint, shorten, warn, width
+from gitsession.index.search_words import ROLES
+
+if TYPE_CHECKING:
+    from gitsession.index.search import Hit
+
+OID_CHARS = 12
+
+
+@click.command()
+@click.argument("query", nargs=-1, required=True)
+@click.option("-n", "most", type=click.IntRange(1, 10_000), default=20, help="At most so many.  [20]")
+@click.option("--agent", default="", help="Only of this agent.")
+@click.option("--project", metavar="DIR", default="", help="Only of the project of this folder, or held below it.")
+@click.option("--role", type=click.Choice(ROLES), help="Only as whose words.")
+@click.option("--since", type=Since(), default=None, help="Only said since a date, or since 12h, 3d, 2w ago.")
+@json_option
+@with_app
+def search_command(
+    app: App,
+    query: tuple[str, ...],
+    most: int,
+    agent: str,
+    project: str,
+    role: str | None,
+    since: int | None,
+    as_json: bool,
+) -> int:
+    """Find words in all sessions: what users asked first, then summaries, answers, and what tools did.
+
+    All words must be there; "words in quotation marks" side by side; log* finds longer words too.
+    """
+    asked = " ".join(query)
+    if not any(char.isalnum() for char in asked):
+        raise click.UsageError("a query needs a letter or a digit")
+    app.require()
+    hits = app.store().search(asked, agent=agent, project=project, role=role or "", since_ms=since or 0, most=most)
+    if as_json:
+        emit("search", {"query": asked, "hits": [_object(hit) for hit in hits]})
+    elif hits:
+        paged([line for hit in hits for line in _lines(hit, asked)])
+    else:
+        warn(no_such_agent(agent, app.catalogue().sessions()) or "nothing found")
+    app.warn_of_damage()
+    return exits.OK if hits else exits.NOTHING
+
+
+def _object(hit: Hit) -> dict[str, Any]:
+    row = hit.session
+    return {
+        "session": row.sid,
+        "entry": hit.oid,
+        "role": hit.role,
+        "at": hit.at_ms,
+        "snippet": hit.snippet,
+        "title": row.title,
+        "agent": row.agent,
+        "project": row.project,
+    }
+
+
+def _lines(hit: Hit, asked: str) -> list[str]:
+    address = paint(f"{hit.session.sid}@{hit.oid[:OID_CHARS]}", fg="yellow")
+    about = f"{hit.role}  {clock(hit.at_ms)}  {hit.session.agent}"
+    head = f"{address}  {paint(shorten(f'{about}  {hit.session.name}', width() - 40))}"
+    return [head, f"    {_marked(shorten(hit.snippet, width() - 4), asked)}"]
+
+
+def _marked(text: str, asked: str) -> str:
+    """The words that were looked for, bold."""
+    words = "|".join(map(re.escape, sorted(re.findall(r"\w+", asked), key=len, reverse=True)))
+    if not words:
+        return paint(text)
+    pieces = re.split(rf"(?i)(\b(?:{words}))", text)
+    return "".join(paint(piece, bold=True) if at % 2 else paint(piece) for at, piece in enumerate(pieces))

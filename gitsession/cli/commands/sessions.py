@@ -1,0 +1,149 @@
+"""``gitsession ls``, and the table of sessions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gitsession.cli import exits
+from gitsession.cli.context import App, Since, here, no_such_agent, with_app
+from gitsession.cli.output import clock, columns, emit, json_option, on_a_line, pad, paged, paint, shorten, warn, width
+
+if TYPE_CHECKING:
+    from gitsession.index.catalogue import Row
+
+
+@click.command()
+@click.option("-n", "number", type=click.IntRange(1), help="At most so many.")
+@click.option("--agent", help="Only of this agent.")
+@click.option("--project", metavar="DIR", help="Only of the project of this folder, or held below it.")
+@click.option("--here", "held_here", is_flag=True, help="Only held in this folder or above it, or of its project.")
+@click.option("--since", type=Since(), help="Only with entries since a date, or since 12h, 3d, 2w ago.")
+@click.option("--trash", "in_trash", is_flag=True, help="What is in the trash.")
+@click.option("--archived", "in_archive", is_flag=True, help="What is archived.")
+@json_option
+@with_app
+def ls_command(
+    app: App,
+    number: int | None,
+    agent: str | None,
+    project: str | None,
+    held_here: bool,
+    since: int | None,
+    in_trash: bool,
+    in_archive: bool,
+    as_json: bool,
+) -> int:
+    """List sessions, the newest first."""
+    if in_trash or in_archive:
+        if agent or project or held_here or (in_trash and in_archive):
+            raise click.UsageError("--trash, or --archived, goes with -n and --since")
+        return _away(app, number, since, archive=in_archive, as_json=as_json)
+    rows = found = app.catalogue().sessions()
+    if agent:
+        rows = [row for row in rows if row.agent == agent]
+    if project:
+        from gitsession.discovery.projects import identity_of
+        from gitsession.index.current_folder import is_of
+
+        identity = identity_of(Path(project))
+        rows = [row for row in rows if is_of(row, project, identity)]
+    if held_here:
+        from gitsession.index.current_folder import of_folder
+
+        rows = of_folder(rows, here())
+    if since is not None:
+        rows = [row for row in rows if row.updated_ms >= since]
+    rows = rows[:number]
+    if as_json:
+        emit("ls", {"sessions": [as_object(row) for row in rows]})
+    elif rows:
+        paged(table(rows))
+    else:
+        warn(no_such_agent(agent or "", found) or "no sessions")
+    app.warn_of_damage()
+    return exits.OK if rows else exits.NOTHING
+
+
+def _away(app: App, number: int | None, since: int | None, *, archive: bool, as_json: bool) -> int:
+    """What is in the trash, or archived."""
+    found = app.store().archive.list(None if since is not None else number) if archive else app.store().trash.list()
+    rows = [row for row in found if since is None or row.updated_ms >= since][:number]
+    if as_json:
+        documents = [
+            {"session": row.sid, "title": row.name, "entries": row.entries, "updated": row.updated_ms} for row in rows
+        ]
+        emit("ls-archived" if archive else "ls-trash", {"sessions": documents})
+    elif rows:
+        paged([f"{row.sid}  {clock(row.updated_ms)}  {row.entries:>7,}  {shorten(row.name, 60)}" for row in rows])
+    else:
+        warn("nothing is archived" if archive else "the trash is empty")
+    return exits.OK if rows else exits.NOTHING
+
+
+_TITLE_MIN = 12
+_BEGUN = "↳ "
+"""Before the title of a session that another one began, or that continues another one."""
+
+_WIDE = 130
+"""From how many columns on there is room for the folder, too."""
+
+_NARROW = 100
+"""Below so many columns the time is a date, and the entries are left out."""
+
+
+def table(rows: Sequence[Row]) -> list[str]:
+    """One line a session, columns as wide as they need to be."""
+    wide, narrow = width() >= _WIDE, width() < _NARROW
+    names = ("AGENT", "UPDATED", *([] if narrow else ["ENTRIES"]), "TOKENS", *(["FOLDER"] if wide else []))
+    cells = [("SESSION", *names, "TITLE")]
+    for row in rows:
+        updated = clock(row.updated_ms)[: len("2026-02-01") if narrow else None]
+        sizes = [*([] if narrow else [f"{row.entries:,}"]), short(row.tokens)]
+        folder = [shorten(row.project or "-", _WIDE // 4)] if wide else []
+        title = f"{_BEGUN}{row.name}" if row.parent or row.continues else row.name
+        cells.append((row.sid, on_a_line(row.agent), updated, *sizes, *folder, title))
+    widths = [max(columns(cell[column]) for cell in cells) for column in range(len(names) + 1)]
+    room = max(width() - sum(widths) - 2 * len(widths), _TITLE_MIN)
+    lines = []
+    for number, (*row_cells, title) in enumerate(cells):
+        padded = [
+            cell.rjust(size) if name in ("ENTRIES", "TOKENS") else pad(cell, size)
+            for name, cell, size in zip(("SESSION", *names), row_cells, widths, strict=True)
+        ]
+        first = paint(padded[0], fg="yellow") if number else padded[0]
+        text = "  ".join([first, *padded[1:], shorten(title, room)])
+        lines.append(text if number else paint(text, bold=True))
+    return lines
+
+
+def short(tokens: int) -> str:
+    """``812``, ``61k``, ``1.2M``; ``-`` where nobody counted."""
+    for size, unit in ((10**6, "M"), (10**3, "k")):
+        if tokens >= size:
+            return f"{tokens / size:.1f}{unit}" if tokens < 10 * size else f"{tokens // size}{unit}"
+    return str(tokens) if tokens else "-"
+
+
+def as_object(row: Row) -> dict[str, Any]:
+    """What ``ls`` says of a session. Times in ms since 1970."""
+    return {
+        "session": row.sid,
+        "title": row.title,
+        "first_words": row.first_words,
+        "agent": row.agent,
+        "source_id": row.source_id,
+        "project": row.project,
+        "identity": row.identity,
+        "parent": f"{row.agent}:{row.parent}" if row.parent else None,
+        "continues": row.continues,
+        "created": row.created_ms,
+        "updated": row.updated_ms,
+        "entries": row.entries,
+        "branches": dict(row.branches),
+        "active": row.active,
+        "tokens": row.tokens,
+    }

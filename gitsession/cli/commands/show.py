@@ -1,0 +1,151 @@
+"""``gitsession show``"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gitsession.cli import exits
+from gitsession.cli.context import App, with_app
+from gitsession.cli.output import clock, emit, json_option, paged, paint, warn
+from gitsession.codec import holes
+from gitsession.codec.digest import digest, to_base64url
+from gitsession.codec.text import clean
+from gitsession.context.profiles import DEFAULT, profile
+from gitsession.model.blocks import OtherBlock
+from gitsession.model.entries import BranchSummary, Compaction, CustomMessage, Entry, Message, SessionHeader
+from gitsession.model.plain import plain
+from gitsession.model.results import result_in
+from gitsession.model.usage import total_tokens
+from gitsession.sessions import content
+from gitsession.sessions.gaps import DAMAGE
+from gitsession.sessions.node import Node
+
+if TYPE_CHECKING:
+    from gitsession.sessions.origin import Origin
+
+
+@click.command()
+@click.argument("entry", metavar="[SESSION[@ENTRY]]", default="@")
+@json_option
+@with_app
+def show_command(app: App, entry: str, as_json: bool) -> int:
+    """Show one entry: what it says, where it stands, what it is kept as."""
+    session, node = app.entry(entry)
+    store = app.store().objects
+    view = session.read(node)
+    try:
+        parts, problem = content.kept(store, node), ""
+        content.whole(store, node, parts)
+    except DAMAGE as error:
+        parts, problem = content.EntryTree("", b"", b"", None), str(error)
+    came_from = session.origin() if isinstance(view, SessionHeader) else None
+    document = _document(node, view, parts, problem, came_from, session.started(node))
+    if as_json:
+        emit("show", document)
+    elif problem:
+        paged([*_head(node, document), "", f"    cannot be read: {clean(problem)}"])
+    else:
+        paged([*_head(node, document), "", *_words(view, document)])
+    if problem:
+        warn(f"gitsession: what {node.oid} says cannot be read; `gitsession repair` may mend it")
+    return exits.INTEGRITY if problem else exits.OK
+
+
+def _document(
+    node: Node, view: Entry, parts: content.EntryTree, problem: str, came_from: Origin | None, started: list[str]
+) -> dict[str, Any]:
+    source = node.source
+    begun = came_from and {"session": came_from.session, "entry": came_from.entry.oid if came_from.entry else None}
+    return {
+        "id": node.oid,
+        **({"problem": problem} if problem else {}),
+        "digest": digest(parts.stored, parts.holes).hex() if parts.form else None,
+        "chain": to_base64url(node.chain),
+        "parents": [oid for oid in (node.parent, node.second_parent) if oid],
+        "kind": node.kind,
+        "role": node.role,
+        "at": view.at_ms,
+        "body": plain(view),
+        "tokens": _tokens(view),
+        **({"origin": begun} if begun else {}),
+        **({"started": started} if started else {}),
+        "source": {"agent": source.agent, "id": source.id, "line": source.line} if source else None,
+        "form": parts.form,
+        "holes": [
+            {"offset": offset, "length": length, "digest": content_digest.hex(), "encoding": encoding}
+            for offset, length, content_digest, encoding in (holes.parse(parts.holes) if parts.holes else [])
+        ],
+        "hidden": [row._asdict() for row in holes.hidden(parts.holes)],
+        "trailers": {
+            "Entry": node.kind,
+            "Chain": to_base64url(node.chain),
+            **({"Source": str(source)} if source else {}),
+            **({"Model": node.model} if node.model else {}),
+        },
+    }
+
+
+def _tokens(view: Entry) -> dict[str, int] | None:
+    """How much of a window the entry takes, and what a provider reported with it: of a whole answer, not of this."""
+    if not isinstance(view, Message | CustomMessage | Compaction | BranchSummary):
+        return None
+    usage = total_tokens(view.usage) if isinstance(view, Message) else 0
+    return {"estimate": profile(DEFAULT).estimate(view), **({"reported": usage} if usage else {})}
+
+
+def _head(node: Node, document: dict[str, Any]) -> list[str]:
+    lines = [paint(node.subject, bold=True)]
+    facts = {
+        "entry": node.oid,
+        "chain": document["chain"],
+        "parent": node.parent or "none, this is the root",
+        "time": clock(document["at"]),
+        "model": document["trailers"].get("Model", ""),
+        "tokens": ", ".join(f"{number:,} {_COUNTED[what]}" for what, number in (document["tokens"] or {}).items()),
+        "from": _source(node),
+        "origin": "@".join(filter(None, document.get("origin", {}).values())),
+        "started": ", ".join(document.get("started", [])),
+    }
+    return lines + [f"{name:>7}  {paint(value)}" for name, value in facts.items() if value]
+
+
+_COUNTED = {"estimate": "(an estimate)", "reported": "reported for the whole answer"}
+
+
+def _source(node: Node) -> str:
+    if node.source is None:
+        return ""
+    own_id = f", id {node.source.id}" if node.source.id is not None else ""
+    return f"{node.source.agent}, line {node.source.line}{own_id}"
+
+
+def _words(view: Entry, document: dict[str, Any]) -> list[str]:
+    if isinstance(view, Message) and view.role == "shell":
+        text = f"$ {view.command or ''}\n{view.output or ''}"
+    elif isinstance(view, Message | CustomMessage):
+        text = "\n".join(_block(block) for block in view.content)
+    elif isinstance(view, Compaction | BranchSummary):
+        text = view.summary
+    else:
+        import json
+
+        text = json.dumps(document["body"], indent=2, ensure_ascii=False)
+    return [f"    {line}" for line in clean(text).split("\n")]
+
+
+def _block(block: Any) -> str:
+    if block.type == "tool_call":
+        import json
+
+        return f"-> {block.name} {json.dumps(plain(block.arguments), ensure_ascii=False)}"
+    if block.type == "image":
+        return f"[image {block.mime}, {len(block.data):,} bytes]"
+    if block.type == "thinking":
+        return "\n".join(f"| {line}" for line in block.text.split("\n"))
+    if isinstance(block, OtherBlock):
+        given = result_in(block)
+        kind = block.value.get("type") if isinstance(block.value, dict) else None
+        return f"<- {given.text}" if given is not None else f"[{kind if isinstance(kind, str) else block.type}]"
+    return str(getattr(block, "text", "") or f"[{block.type}]")

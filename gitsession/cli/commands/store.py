@@ -1,0 +1,120 @@
+"""Commands for the store itself: init, maintain, git, textconv, completion."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import sys
+from pathlib import Path
+
+import click
+
+from gitsession.cli.context import App, program, with_app
+from gitsession.cli.output import count, emit, json_option, say
+from gitsession.errors import Malformed, Refused, Unavailable
+
+
+@click.command()
+@with_app
+def init_command(app: App) -> None:
+    """Make an empty store. One that is there already stays as it is."""
+    was_there = os.path.lexists(app.path) and not (app.path.is_dir() and not any(app.path.iterdir()))
+    app.store(make=True)
+    say(f"{app.path} is a store already" if was_there else f"made an empty store: {app.path}")
+
+
+@click.command()
+@json_option
+@with_app
+def maintain_command(app: App, as_json: bool) -> None:
+    """Merge packs, pack refs, clean up after processes that were killed. Safe at any time; loses nothing."""
+    done = app.store().maintain()
+    if as_json:
+        emit(
+            "maintain",
+            {
+                "packs_before": done.packs_before,
+                "packs_after": done.packs_after,
+                "dead_locks": done.dead_locks,
+                "removed": list(done.removed),
+            },
+        )
+        return
+    say(f"{count(done.packs_before, 'pack')} before, {done.packs_after:,} now")
+    if done.dead_locks or done.removed:
+        say(f"cleaned up: {count(done.dead_locks, 'dead lock')}, {count(len(done.removed), 'file')} of killed runs")
+
+
+_ELSEWHERE = (
+    "GIT_DIR",
+    "GIT_WORK_TREE",
+    "GIT_INDEX_FILE",
+    "GIT_OBJECT_DIRECTORY",
+    "GIT_ALTERNATE_OBJECT_DIRECTORIES",
+    "GIT_COMMON_DIR",
+    "GIT_NAMESPACE",
+)
+"""Variables that would lead git to another repository than the store."""
+
+
+@click.command(
+    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False, "help_option_names": []}
+)
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+@with_app
+def git_command(app: App, arguments: tuple[str, ...]) -> None:
+    """Run git on the store, everything handed over to it first: `gitsession git log --all`.
+
+    By your own configuration. If the store's may run a program, it is refused.
+    """
+    from gitsession.git import hook_files, program_settings
+
+    store = app.store()
+    store.flush()
+    path = str(store.objects.git_dir)
+    named = program_settings.named(store.objects.git_dir)
+    if named:
+        raise Refused(
+            f"cannot run git in {path}: its configuration has settings that may run programs: {', '.join(named[:5])}",
+            hint=f"remove them there, set them in your own configuration, or run `git --git-dir={path}`",
+        )
+    # Of all hooks only ours that scans a push, in whatever form the push is written.
+    hooks = hook_files.shipped("pre-push")
+    settings = ["-c", f"core.hooksPath={hooks}", "-c", f"gitsession.gate={shlex.join(program(app.path))}"]
+    app.close()
+    sys.stdout.flush()
+    environment = {name: value for name, value in os.environ.items() if name not in _ELSEWHERE}
+    try:
+        os.execvpe("git", ["git", *settings, f"--git-dir={path}", *arguments], environment)
+    except FileNotFoundError:
+        raise Unavailable("git is not on the PATH", hint="install git 2.39 or later") from None
+
+
+@click.command(hidden=True)
+@click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+def textconv_command(file: Path) -> None:
+    """Print an entry.cbor as JSON."""
+    from gitsession.codec import cbor
+
+    data = file.read_bytes()
+    try:
+        value = cbor.decode(data)
+    except Malformed as error:
+        click.echo(f"{len(data)} bytes that have holes, or are no entry: {error}")
+        return
+    click.echo(json.dumps(value, indent=2, ensure_ascii=True, default=lambda part: part.hex()))
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@click.pass_context
+def completion_command(ctx: click.Context, shell: str) -> None:
+    """Print a script for tab completion: `eval "$(gitsession completion bash)"` in your shell's start file."""
+    from click.shell_completion import get_completion_class
+
+    from gitsession.cli.app import COMPLETING, NAME
+
+    found = get_completion_class(shell)
+    assert found is not None
+    click.echo(found(ctx.find_root().command, {}, NAME, COMPLETING).source())

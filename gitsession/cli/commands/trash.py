@@ -1,0 +1,160 @@
+"""Commands for sessions that go: archive, rm, restore, retain."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import click
+
+from gitsession.cli import exits
+from gitsession.cli.context import App, Since, with_app
+from gitsession.cli.output import clock, confirm_purge, consent_option, count, emit, json_option, say, shorten
+from gitsession.errors import NotFound
+
+if TYPE_CHECKING:
+    from gitsession.archive.retention import ExpiredSession
+
+
+@click.command()
+@click.argument("sessions", nargs=-1, metavar="[SESSION]...")
+@click.option("--older-than", "before", type=Since(), help="Those not gone on with since a date, or 90d, 12w ago.")
+@click.option("--keep", type=click.IntRange(0), metavar="N", help="The newest N stay; alone: all others go.")
+@click.option("--label", default="", help="A session with an entry of this label stays.")
+@click.option("--dry-run", is_flag=True, help="Say which ones would go.")
+@json_option
+@with_app
+def archive_command(
+    app: App, sessions: tuple[str, ...], before: int | None, keep: int | None, label: str, dry_run: bool, as_json: bool
+) -> int:
+    """Archive sessions, named or by age and number: nothing of them goes, one ref keeps them all, and a push no longer
+    lists them. `restore`, or going on with one elsewhere, brings it back.
+    """
+    from gitsession.archive.retention import Retention
+
+    rules = before is not None or keep is not None
+    if bool(sessions) == rules:
+        raise click.UsageError("which? Name sessions, or give --older-than or --keep")
+    store = app.store()
+    if sessions:
+        rows = [app.row(session)[0] for session in sessions]
+    else:
+        rows = [each.row for each in store.expired(Retention(before_ms=before, keep=keep, label=label))]
+    if rows and not dry_run:
+        store.archive.put(*(row.sid for row in rows))
+    if as_json:
+        found = [{"session": row.sid, "title": row.name, "updated": row.updated_ms} for row in rows]
+        emit("archive", {"sessions": found, "dry_run": dry_run})
+        return exits.OK if rows else exits.NOTHING
+    for row in rows:
+        say(f"{row.sid}  {clock(row.updated_ms)}  {shorten(row.name, 60)}")
+    where = "would be archived" if dry_run else "archived: `gitsession sync` tells the remotes"
+    say(f"{count(len(rows), 'session')}: {where}" if rows else "nothing is to be archived")
+    return exits.OK if rows else exits.NOTHING
+
+
+@click.command()
+@click.argument("session")
+@json_option
+@with_app
+def rm_command(app: App, session: str, as_json: bool) -> None:
+    """Put a session into the trash. `restore`, or `undo`, brings it back. Remotes keep what was pushed."""
+    sid = app.session(session).id
+    app.store().trash.put(sid)
+    if as_json:
+        emit("rm", {"session": sid})
+    else:
+        say(f"{sid} is in the trash: `gitsession restore {sid}` takes it out, and remotes keep theirs")
+
+
+@click.command()
+@click.argument("session")
+@json_option
+@with_app
+def restore_command(app: App, session: str, as_json: bool) -> None:
+    """Take a session out of the trash, or out of the archive. SESSION: a unique part of its id, as `ls --trash` or
+    `ls --archived` lists it.
+    """
+    from gitsession.sessions import active_branch, graph
+
+    store = app.store()
+    try:
+        sid = store.trash.restore(session)
+    except NotFound as missing:
+        try:
+            sid = store.archive.restore(session)
+        except NotFound:
+            raise missing from None
+    chosen = active_branch.chosen(store.objects, sid)
+    if as_json:
+        emit("restore", {"session": sid})
+    elif len(graph.branches(store.objects, sid)) < 2:
+        say(f"{sid} is back")
+    else:
+        unknown = "" if chosen else f"; no choice of a branch is recorded, `gitsession switch {sid} BRANCH` makes one"
+        say(f"{sid} is back, on {chosen or active_branch.active(store.objects, sid)}{unknown}")
+
+
+_SIZE = re.compile(r"([0-9]{1,12})([kmgt]?)b?", re.IGNORECASE)
+_UNITS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
+
+
+class Size(click.ParamType[int]):
+    """Bytes, or with k, m, g or t."""
+
+    name = "size"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        found = _SIZE.fullmatch(value)
+        if not found:
+            self.fail(f"{value!r} is no size, such as 500m or 2g", param, ctx)
+        return int(found[1]) << _UNITS[found[2].lower()]
+
+
+@click.command()
+@click.option("--older-than", "before", type=Since(), help="Those not gone on with since a date, or 90d, 12w ago.")
+@click.option("--keep", type=click.IntRange(0), metavar="N", help="The newest N stay; alone: all others go.")
+@click.option("--max-bytes", type=Size(), metavar="SIZE", help="What of the newest does not fit into it on the disk.")
+@click.option("--label", default="", help="A session with an entry of this label stays.")
+@click.option("--purge", "for_good", is_flag=True, help="Not into the trash: for good, as `purge` does.")
+@click.option("--dry-run", is_flag=True, help="Say which ones would go.")
+@consent_option
+@json_option
+@with_app
+def retain_command(
+    app: App, before: int | None, keep: int | None, max_bytes: int | None, label: str, for_good: bool, dry_run: bool,
+    consent: bool, as_json: bool,
+) -> int:  # fmt: skip
+    """Let old sessions go into the trash, by age, number and size. Nothing goes unless this is run."""
+    from gitsession.archive.retention import Retention
+
+    if before is None and keep is None and max_bytes is None:
+        raise click.UsageError("by which rule? --older-than, --keep or --max-bytes")
+    store = app.store()
+    leaves = store.expired(Retention(before_ms=before, keep=keep, bytes_max=max_bytes, label=label))
+    if not as_json:
+        _print_expired(leaves)
+    if leaves and not dry_run:
+        if for_good:
+            confirm_purge(f"purge {count(len(leaves), 'session')}?", consent=consent)
+            for each in leaves:
+                store.purges.apply(store.purges.plan(each.row.sid))
+        else:
+            store.trash.put(*(each.row.sid for each in leaves))
+    if as_json:
+        emit("retain", {"sessions": [_expired_object(each) for each in leaves], "purged": for_good, "dry_run": dry_run})
+    else:
+        where = "would go" if dry_run else "purged" if for_good else "put into the trash"
+        say(f"{count(len(leaves), 'session')} {where}" if leaves else "nothing is to go")
+    return exits.OK if leaves else exits.NOTHING
+
+
+def _print_expired(leaves: list[ExpiredSession]) -> None:
+    for each in leaves:
+        size = "" if each.size_bytes is None else f"{each.size_bytes:>12,} B  "
+        say(f"{each.row.sid}  {clock(each.row.updated_ms)}  {each.why:<6}  {size}{shorten(each.row.name, 60)}")
+
+
+def _expired_object(each: ExpiredSession) -> dict[str, object]:
+    row = each.row
+    return {"session": row.sid, "title": row.name, "updated": row.updated_ms, "why": each.why, "bytes": each.size_bytes}
