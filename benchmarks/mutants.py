@@ -206,12 +206,12 @@ BREAKS = [
     # -- handing over to git
     Break(
         "refs move before their objects are there",
-        "store/flushing.py",
+        "store/writing.py",
         (
-            ("            if overlay.objects:\n                self.write_pack(overlay.objects)\n", ""),
+            ("            if overlay.objects:\n                self._write_pack(overlay.objects)\n", ""),
             (
                 "            if left and not overlay.objects",
-                "            if overlay.objects:\n                self.write_pack(overlay.objects)\n"
+                "            if overlay.objects:\n                self._write_pack(overlay.objects)\n"
                 "            if left and not overlay.objects",
             ),
         ),
@@ -219,14 +219,14 @@ BREAKS = [
     ),
     Break(
         "the journal goes before the refs have moved",
-        "store/flushing.py",
+        "store/writing.py",
         (
             (
-                "            left, self.last_error = _move_to_ends(overlay.chains,",
-                "            chains = dict(overlay.chains)\n            pending.start_afresh([])\n"
-                "            left, self.last_error = _move_to_ends(chains,",
+                "            left, self.last_error = flushing.move_to_ends(overlay.chains,",
+                "            chains = dict(overlay.chains)\n            state.start_afresh([])\n"
+                "            left, self.last_error = flushing.move_to_ends(chains,",
             ),
-            ("            self.set_aside += pending.start_afresh(left)\n", ""),
+            ("            self.set_aside += state.start_afresh(left)\n", ""),
         ),
         (STRANGER,),
     ),
@@ -290,16 +290,16 @@ BREAKS = [
     # -- reading beside writers
     one(
         "a reader asks git first and the journal second",
-        "store/reading.py",
-        "            return staging.value(name)\n        self.pending.tail()\n        return self.value(name)",
-        "            return staging.value(name)\n        seen = self.git.ref(name)\n        self.pending.tail()\n"
-        "        chain = self.pending.overlay.chains.get(name)\n        return chain[-1] if chain else seen",
+        "store/state.py",
+        "            return staging.value(name)\n        self.tail()\n        return self.value(name)",
+        "            return staging.value(name)\n        seen = self.git.ref(name)\n        self.tail()\n"
+        "        chain = self.overlay.chains.get(name)\n        return chain[-1] if chain else seen",
         "tests/store/test_store_processes.py::test_a_flush_between_the_two_looks_of_a_reader_hides_nothing",
     ),
     one(
         "an object that is missing is not looked for twice",
-        "store/reading.py",
-        "        except (MissingObject, Corrupt):\n            self.pending.tail()\n",
+        "store/state.py",
+        "        except (MissingObject, Corrupt):\n            self.tail()\n",
         "        except (MissingObject, Corrupt):\n            pass\n",
         "tests/store/test_store_processes.py::test_an_object_of_another_process_is_found_by_its_name_alone",
     ),
@@ -312,7 +312,7 @@ BREAKS = [
     ),
     one(
         "a transaction asks git twice",
-        "store/staging.py",
+        "store/state.py",
         "if name not in self._seen:",
         "if True:",
         "tests/git/test_ref_writer.py",
@@ -335,8 +335,8 @@ BREAKS = [
     one(
         "a forked child may end its parent's transaction",
         "store/writing.py",
-        "if staging is not self._reading.staging or os.getpid() != self._pid:",
-        "if staging is not self._reading.staging:",
+        "if staging is not self.state.staging or os.getpid() != self.pid:",
+        "if staging is not self.state.staging:",
         "tests/store/test_store_processes.py::test_a_child_forked_within_a_transaction_cannot_end_it",
     ),
     one(

@@ -16,8 +16,7 @@ from gitsession.sessions.gaps import DAMAGE
 from gitsession.sessions.meta import meta_of
 from gitsession.sessions.operation_log import Operation, UndoScope
 from gitsession.store import refs
-from gitsession.store.interface import ObjectStore
-from gitsession.store.proxy import StoreProxy
+from gitsession.store.interface import ObjectStore, StoreProxy
 
 
 class _Held(NamedTuple):

@@ -24,8 +24,7 @@ from gitsession.git.types import Kind, Oid, Reader, RefValue
 from gitsession.sessions import grow_only_sets, layout, session_ids
 from gitsession.sessions.grow_only_sets import GrowOnlySet, Merged
 from gitsession.store import histories, refs
-from gitsession.store.interface import ObjectStore
-from gitsession.store.proxy import StoreProxy
+from gitsession.store.interface import ObjectStore, StoreProxy
 
 AUTHOR = "archive"
 TIPS = 500

@@ -12,8 +12,7 @@ from gitsession.git.types import Oid, RefValue
 from gitsession.sessions import operation_log
 from gitsession.sessions.node import before
 from gitsession.store import refs
-from gitsession.store.interface import ObjectStore
-from gitsession.store.proxy import StoreProxy
+from gitsession.store.interface import ObjectStore, StoreProxy
 
 
 def sessions(store: ObjectStore) -> list[str]:

@@ -25,9 +25,8 @@ from gitsession.git.types import Kind, Oid, RefValue
 from gitsession.sessions import operation_log
 from gitsession.store import histories, refs
 from gitsession.store.git_store import GitStore
-from gitsession.store.journal import JournalRecord, decode_record, scan
+from gitsession.store.journal import JournalRecord, Move, decode_record, scan
 from gitsession.store.journal_scan import JournalHole, SoundRecord
-from gitsession.store.staging import Move
 
 Read = Callable[[Oid], tuple[Kind, bytes] | None]
 

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 from gitsession.errors import Ambiguous, Corrupt
 from gitsession.git.types import Oid
-from gitsession.store.interface import ObjectStore
-from gitsession.store.proxy import StoreProxy
+from gitsession.store.interface import ObjectStore, StoreProxy
 
 if TYPE_CHECKING:
     from gitsession.sessions.node import Node

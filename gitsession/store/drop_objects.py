@@ -24,8 +24,9 @@ from gitsession.git import config, pack_reader, process
 from gitsession.git.pack_index import PackIndex
 from gitsession.git.repository import VerifiedRepository
 from gitsession.git.types import Oid
-from gitsession.store import create, generation
+from gitsession.store import create
 from gitsession.store.git_store import GitStore
+from gitsession.store.state import begin_generation
 
 NOTE = f"{create.CONTROL}/dropping"
 
@@ -124,7 +125,7 @@ def finish(git_dir: Path) -> bool:
         note = json.loads((git_dir / NOTE).read_bytes())
     except FileNotFoundError:
         return False
-    generation.begin_next(git_dir)
+    begin_generation(git_dir)
     directory = git_dir / "objects/pack"
     for link in [*directory.glob("multi-pack-index*"), *(git_dir / "objects/info").glob("commit-graph*")]:
         _remove_all(link)

@@ -5,19 +5,19 @@ and a reader never meets half a transaction. From that follow the orders:
 
     append   lock; tail the journal; check; journal record; fdatasync; overlay; unlock       (``store.writing``)
     flush    lock; tail; pack (kept); refs; next journal file; what could not be moved goes
-             into it; old files; keeps                                                       (``store.flushing``)
-    read     tail the journal first, then git                                                (``store.reading``)
+             into it; old files; keeps                                                       (``store.writing``)
+    read     tail the journal first, then git                                                (``store.state``)
 
 Opening is tailing: there is no recovery.
 """
 
 from __future__ import annotations
 
+import functools
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Self, TypeAlias, get_args
 
@@ -26,17 +26,14 @@ from gitsession.git import config
 from gitsession.git.permissions import denied
 from gitsession.git.types import Kind, Oid, RefValue
 from gitsession.store import create, published, refs
-from gitsession.store.flushing import StoreFlusher
 from gitsession.store.interface import Transaction
-from gitsession.store.locked import InTransaction, Locked
-from gitsession.store.pending import Pending, unavailable
-from gitsession.store.reading import StoreReader
-from gitsession.store.secret_guard import SecretGuard
 from gitsession.store.spill import PackSpill
-from gitsession.store.writing import StoreWriter, open_lock
+from gitsession.store.state import StoreState, unavailable
+from gitsession.store.writing import InTransaction, Locked, StoreWriter
 
 if TYPE_CHECKING:
     from gitsession.redaction.guard import Guard
+    from gitsession.redaction.original import Original
     from gitsession.redaction.vault import Vault
 
 Durability: TypeAlias = Literal["entry", "turn", "none"]
@@ -46,14 +43,34 @@ PACKED_PREFIXES = ("refs/heads/", "refs/remotes/", "refs/gitsession/")
 """Where refs lead to commits: those can be packed without asking what they lead to."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Open:
-    """What is open of a store in the process ``pid``."""
+class SecretGuard:
+    """What hides the secrets of the store at ``git_dir``, loaded with the first that is written or shown.
 
-    pid: int
-    reading: StoreReader
-    flushing: StoreFlusher
-    writing: StoreWriter
+    Its own configuration says whether there is a guard, and its rules. Who only reads what has none starts without the
+    rules, and without SQLite.
+    """
+
+    def __init__(self, git_dir: Path) -> None:
+        self._git_dir = git_dir
+
+    @functools.cached_property
+    def guard(self) -> Guard | None:
+        """See ``ObjectStore``. Off where the configuration has ``gitsession.redact = false``."""
+        from gitsession.redaction.guard import Guard
+
+        said = config.redaction(self._git_dir)
+        return Guard.by(self.vault, said.rules) if said.is_on else None
+
+    @functools.cached_property
+    def vault(self) -> Vault:
+        """See ``ObjectStore``: a file of the store's that only its owner can read."""
+        from gitsession.redaction.vault import FILE, Vault
+
+        return Vault(self._git_dir / create.CONTROL / FILE)
+
+    def keep(self, originals: list[Original]) -> None:
+        """Put the originals of what was redacted into the vault."""
+        self.vault.keep(originals)
 
 
 class GitStore:
@@ -70,7 +87,7 @@ class GitStore:
         self._durability = durability
         self._flush_on_close = flush_on_close
         self._closed = False
-        self._guarding = SecretGuard(git_dir)
+        self._secrets = SecretGuard(git_dir)
         self._opened = self._open_files(read_only)
 
     @classmethod
@@ -114,7 +131,7 @@ class GitStore:
 
     @property
     def read_only(self) -> bool:
-        return self._opened.writing.lock is None
+        return self._opened.lock is None
 
     @property
     def pending(self) -> int:
@@ -124,33 +141,33 @@ class GitStore:
     @property
     def guard(self) -> Guard | None:
         """See ``ObjectStore``."""
-        return self._guarding.guard
+        return self._secrets.guard
 
     @property
     def vault(self) -> Vault:
         """See ``ObjectStore``."""
-        return self._guarding.vault
+        return self._secrets.vault
 
     # -- reading
 
     def read(self, oid: Oid) -> tuple[Kind, bytes]:
         """See ``Reader``."""
-        reading = self._files().reading
+        state = self._files().state
         try:
-            return reading.read(oid)
+            return state.read(oid)
         except MissingObject:
             if self.promised is None or getattr(self._asking, "nobody", False):
                 raise
         self.promised(oid)
-        return reading.read(oid)
+        return state.read(oid)
 
     def read_all(self, oids: Iterable[Oid]) -> Iterator[tuple[Oid, Kind, bytes]]:
         """See ``ObjectStore``."""
-        return self._files().reading.git.read_all(oids)
+        return self._files().state.git.read_all(oids)
 
     def commits(self) -> Iterator[tuple[Oid, Kind, bytes]]:
         """See ``ObjectStore``."""
-        return self._files().reading.git.commits()
+        return self._files().state.git.commits()
 
     @contextmanager
     def asking_nobody(self) -> Iterator[None]:
@@ -163,19 +180,19 @@ class GitStore:
 
     def contains(self, oid: Oid) -> bool:
         """See ``Reader``."""
-        return self._files().reading.contains(oid)
+        return self._files().state.contains(oid)
 
     def oids(self) -> Iterator[Oid]:
         """See ``ObjectStore``."""
-        return self._files().reading.oids()
+        return self._files().state.oids()
 
     def ref(self, name: str) -> RefValue | None:
         """See ``ObjectStore``."""
-        return self._files().reading.ref(name)
+        return self._files().state.ref(name)
 
     def refs(self, prefix: str) -> Mapping[str, RefValue]:
         """See ``ObjectStore``."""
-        return self._files().reading.refs(prefix)
+        return self._files().state.refs(prefix)
 
     def pending_refs(self) -> Mapping[str, RefValue | None]:
         """See ``ObjectStore``."""
@@ -196,11 +213,11 @@ class GitStore:
 
         Raises ``Unavailable`` where the store is read-only, is held by others for too long, or the disk says no.
         """
-        return InTransaction(self._files().writing)
+        return InTransaction(self._files())
 
     def locked(self) -> AbstractContextManager[None]:
         """No process appends or flushes meanwhile. Raises ``Unavailable``."""
-        return Locked(self._files().writing)
+        return Locked(self._files())
 
     def flush(self) -> None:
         """See ``ObjectStore``. Raises ``Unavailable`` where the disk says no.
@@ -212,37 +229,37 @@ class GitStore:
                 raise Unavailable(f"{self._git_dir} is read-only here", hint="a process that can write will flush it")
             return
         with self.locked():
-            self._opened.flushing.flush()
+            self._opened.flush()
 
     def close(self) -> None:
         """See ``ObjectStore``. What could not be flushed stays in the journal, the reason in ``last_flush_error``."""
         if self._closed:
             return
         opened = self._files()
-        opened.writing.stop()
+        opened.stop()
         if self._flush_on_close and not self.read_only:
-            opened.writing.quietly_flush()
-        if opened.writing.lock is not None:
-            opened.writing.lock.close()
+            opened.quietly_flush()
+        if opened.lock is not None:
+            opened.lock.close()
         self._closed = True
-        opened.reading.pending.close()
+        opened.state.close()
 
     # -- what flushes tell
 
     @property
     def last_flush_error(self) -> Exception | None:
         """What kept the last flush, or a ref in it, from being handed over to git: nothing acknowledged is lost."""
-        return self._opened.flushing.last_error
+        return self._opened.last_error
 
     @property
     def sidestepped(self) -> list[tuple[str, str]]:
         """The refs that others had moved, with the name ours has now."""
-        return self._opened.flushing.sidestepped
+        return self._opened.sidestepped
 
     @property
     def set_aside(self) -> list[str]:
         """The damaged files of the journal that a flush has put aside for ``gitsession repair``."""
-        return self._opened.flushing.set_aside
+        return self._opened.set_aside
 
     # -- for upkeep and repair
 
@@ -251,15 +268,15 @@ class GitStore:
 
         Raises ``Unavailable`` where another program keeps a ref locked, or the disk says no.
         """
-        self._opened.flushing.flush_all()
+        self._opened.flush_all()
 
     def pending_moves(self) -> int:
         """How many refs have not reached the repository yet. For a holder of the lock."""
-        return len(self._opened.reading.pending.overlay.chains)
+        return len(self._opened.state.overlay.chains)
 
     def break_dead_locks(self) -> int:
         """Remove ref locks that writers of ours left when they died; how many. For a holder of the lock."""
-        return self._opened.flushing.refs.break_dead_locks()
+        return self._opened.refs.break_dead_locks()
 
     def pack_refs(self) -> int:
         """Move refs that are files of their own into ``packed-refs``; how many. For a holder of the lock.
@@ -267,35 +284,35 @@ class GitStore:
         Raises ``Unavailable``.
         """
         try:
-            return self._opened.flushing.refs.pack(PACKED_PREFIXES)
+            return self._opened.refs.pack(PACKED_PREFIXES)
         except OSError as error:
             raise unavailable(self._git_dir, "pack refs", error) from error
 
     def rebuild_packed_refs(self, put: Mapping[str, Oid]) -> None:
         """Write ``packed-refs`` anew without its damaged lines, and with ``put``. For a holder of the lock."""
-        self._opened.flushing.refs.rebuild_packed(put)
+        self._opened.refs.rebuild_packed(put)
 
     def damaged_refs(self) -> dict[str, str]:
         """What in the files of refs is none, by file."""
-        return self._files().reading.git.ref_reader.damage()
+        return self._files().state.git.ref_reader.damage()
 
     def damage(self) -> list[str]:
         """What of the journal is damaged, not merely torn at its end: file by file, below the store's own folder."""
         if self.read_only:
-            self._tailed().look_for_damage()
+            self._tailed().journal.look_for_damage()
         else:
             with self.locked():
-                self._opened.reading.pending.look_for_damage()
-        return self._opened.reading.pending.damage()
+                self._opened.state.journal.look_for_damage()
+        return self._opened.state.journal.damage()
 
     def damaged_journal(self) -> dict[str, bytes]:
         """What is in the files that ``damage`` names, by name below the store, oldest first; no file that is gone."""
         self.damage()
-        return self._opened.reading.pending.damaged_files()
+        return self._opened.state.damaged_files()
 
     def unread_records(self) -> int:
         """How many acknowledged records cannot be read, at the least and as far as reading the journal tells."""
-        return self._tailed().unread()
+        return self._tailed().journal.unread()
 
     def __enter__(self) -> Self:
         return self
@@ -305,28 +322,26 @@ class GitStore:
 
     # -- what is open
 
-    def _tailed(self) -> Pending:
-        pending = self._files().reading.pending
-        pending.tail()
-        return pending
+    def _tailed(self) -> StoreState:
+        state = self._files().state
+        state.tail()
+        return state
 
-    def _files(self) -> _Open:
+    def _files(self) -> StoreWriter:
         """A child shares its parent's open files, and locks of threads it does not have: it begins again."""
         opened = self._opened
         if os.getpid() != opened.pid and not self._closed:
-            if opened.writing.lock is not None:
-                opened.writing.lock.close()
-            opened.reading.pending.let_go()
+            if opened.lock is not None:
+                opened.lock.close()
+            opened.state.let_go()
             self._opened = self._open_files(self.read_only)
         return self._opened
 
-    def _open_files(self, read_only: bool) -> _Open:
-        sync = self._durability != "none"
-        lock = None if read_only else open_lock(self._git_dir)
-        pending = Pending(self._git_dir, writable=lock is not None, sync=sync)
-        reading = StoreReader(self._git_dir, pending)
-        flushing = StoreFlusher(self._git_dir, reading, sync=sync)
-        writing = StoreWriter(
-            self._git_dir, reading, lock, flushing, self._guarding, sync_appends=self._durability == "entry"
+    def _open_files(self, read_only: bool) -> StoreWriter:
+        return StoreWriter(
+            self._git_dir,
+            self._secrets.keep,
+            read_only=read_only,
+            sync=self._durability != "none",
+            sync_appends=self._durability == "entry",
         )
-        return _Open(os.getpid(), reading, flushing, writing)

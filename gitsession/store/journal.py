@@ -34,10 +34,9 @@ from gitsession.durable import sync_directory, write_all
 from gitsession.errors import Corrupt, InvalidName, Malformed, NotAStore, Unavailable
 from gitsession.git.objects import oid_of
 from gitsession.git.ref_names import check_ref_name, check_value
-from gitsession.git.types import Kind
+from gitsession.git.types import Kind, RefValue
 from gitsession.store import journal_frames, journal_scan
 from gitsession.store.journal_scan import Scan
-from gitsession.store.staging import Move
 
 VERSION = 1
 PREALLOCATED_BYTES = 4 << 20
@@ -45,6 +44,9 @@ PREALLOCATED_BYTES = 4 << 20
 _NUMBER_OF: Final[dict[Kind, int]] = {"commit": 1, "tree": 2, "blob": 3}
 _KIND_OF: Final[dict[int, Kind]] = {number: kind for kind, number in _NUMBER_OF.items()}
 _LOOKS_MAX = 200
+
+Move = tuple[str, RefValue | None, RefValue | None]
+"""A ref, what it held, and what it holds from now on."""
 
 
 @dataclass(frozen=True, slots=True)

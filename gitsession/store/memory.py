@@ -17,7 +17,7 @@ from gitsession.git.types import Kind, Oid, RefValue
 from gitsession.redaction.guard import Guard
 from gitsession.redaction.scan import Scanner
 from gitsession.redaction.vault import Vault
-from gitsession.store.staging import Staging
+from gitsession.store.state import Staging
 
 _WAIT_SECONDS = 10.0
 

@@ -1,17 +1,24 @@
 """What others may have of our refs: what a remote was last seen to hold, and what was about to be pushed to it.
 
-What was published never goes back and never goes away: the next fetch would bring it again.
+What was published never goes back and never goes away: the next fetch would bring it again. What is about to be pushed
+is noted before git begins, and forgotten when the remote has said what it has: a push that is killed after the server
+took it looks unpublished here, and counts as published until the next fetch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import contextlib
+import json
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
+from gitsession.durable import make_directories, replace
 from gitsession.errors import GitSessionError
 from gitsession.git.types import Oid, RefValue
-from gitsession.store import histories, push_intents, refs
+from gitsession.store import create, histories, refs
 from gitsession.store.histories import Read
+
+PLACE = f"{create.CONTROL}/push"
 
 _HEADS = "refs/heads/"
 
@@ -36,4 +43,49 @@ def seen(git_dir: Path, tracking: Mapping[str, RefValue], ref: str) -> Iterator[
         remote, _, branch = name.removeprefix(refs.TRACKING).partition("/")
         if _HEADS + branch == ref:
             yield remote, held
-    yield from ((remote, oid) for remote, noted, oid in push_intents.noted(git_dir) if noted == ref)
+    yield from ((remote, oid) for remote, name, oid in noted(git_dir) if name == ref)
+
+
+def note(git_dir: Path, remote: str, values: Mapping[str, Oid]) -> None:
+    """Remember ``values``, beside those that are noted already. Durable when this returns. Raises ``OSError``."""
+    make_directories(git_dir / PLACE)
+    held = _read(_file(git_dir, remote))
+    for name, oid in values.items():
+        held[name] = [*dict.fromkeys([*held.get(name, []), oid])]
+    _write(git_dir, remote, held)
+
+
+def forget(git_dir: Path, remote: str, names: Iterable[str] | None = None) -> None:
+    """Of ``names``, or of all, the tracking refs say what the remote has. Raises ``OSError``."""
+    held = _read(_file(git_dir, remote))
+    known = held.keys() if names is None else set(names)
+    left = {name: oids for name, oids in held.items() if name not in known}
+    if left:
+        _write(git_dir, remote, left)
+    else:
+        _file(git_dir, remote).unlink(missing_ok=True)
+
+
+def noted(git_dir: Path) -> Iterator[tuple[str, str, Oid]]:
+    """Remote, ref and value of all that may have been pushed."""
+    with contextlib.suppress(OSError):
+        for file in sorted((git_dir / PLACE).glob("*.json")):
+            for name, oids in _read(file).items():
+                yield from ((file.stem, name, oid) for oid in oids)
+
+
+def _file(git_dir: Path, remote: str) -> Path:
+    return git_dir / PLACE / f"{remote}.json"
+
+
+def _write(git_dir: Path, remote: str, held: Mapping[str, list[Oid]]) -> None:
+    file = _file(git_dir, remote)
+    replace(file, json.dumps({"version": 1, "refs": held}).encode(), by=file.with_suffix(".tmp"))
+
+
+def _read(file: Path) -> dict[str, list[Oid]]:
+    try:
+        found = json.loads(file.read_bytes())["refs"]
+        return {str(name): [str(oid) for oid in oids] for name, oids in found.items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return {}

@@ -22,7 +22,7 @@ from gitsession.git import pack_writer
 from gitsession.git.types import Kind, Oid
 from gitsession.store import create
 from gitsession.store.lock import alone
-from gitsession.store.pending import unavailable
+from gitsession.store.state import unavailable
 
 if TYPE_CHECKING:
     from gitsession.redaction.original import Original

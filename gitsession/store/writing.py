@@ -5,6 +5,9 @@ was told as an error; so before this handle writes again, and while all refs are
 moves them back. Then whoever tries again makes no duplicate; what others went on from stays.
 
 A transaction over 1 MiB writes its own kept pack and journals only its ref moves. There is no loose object, ever.
+
+A flush makes what is pending git's: a pack, then refs (``store.flushing``), then the journal goes. Killed anywhere, the
+journal is still there, and the next flush does all of it again, to the same end.
 """
 
 from __future__ import annotations
@@ -15,21 +18,27 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING
 
 from gitsession.durable import make_directories
 from gitsession.errors import GitSessionError, RefMoved, Unavailable
+from gitsession.git import pack_writer
 from gitsession.git.objects import parse_commit
+from gitsession.git.ref_writer import RefWriter
 from gitsession.git.types import Kind, Oid, RefValue
-from gitsession.store import create, flushing, generation
-from gitsession.store.flushing import StoreFlusher
+from gitsession.store import create, flush_record, flushing, refs
+from gitsession.store.journal import Move
 from gitsession.store.lock import StoreLock
-from gitsession.store.locked import Locked
-from gitsession.store.pending import unavailable
-from gitsession.store.reading import StoreReader
-from gitsession.store.secret_guard import SecretGuard
-from gitsession.store.staging import Move, Staging
+from gitsession.store.state import Staging, StoreState, generation_of, unavailable
 
+if TYPE_CHECKING:
+    from gitsession.redaction.original import Original
+
+FLUSH_RECORDS = 256
+FLUSH_BYTES = 1 << 20
 FLUSH_SECONDS = 2.0
 FLUSH_LATEST_SECONDS = 5.0
 """After the first entry that plain git does not see yet, however many follow."""
@@ -39,7 +48,7 @@ QUIET_WAIT_SECONDS = 1.0
 _READ_ONLY = (errno.EROFS, errno.EACCES, errno.EPERM)
 
 
-def open_lock(git_dir: Path) -> StoreLock | None:
+def _open_lock(git_dir: Path) -> StoreLock | None:
     """A clone of a store, made by git, lacks our directories. ``None``: nothing here can be written.
 
     Raises ``OSError``.
@@ -55,38 +64,46 @@ def open_lock(git_dir: Path) -> StoreLock | None:
 
 
 class StoreWriter:
-    """Who writes to one store, in the process that made this object. ``lock`` is ``None`` where nobody can."""
+    """What is open of one store in the process that made this object, ``pid``; all that writes to it.
+
+    ``state``: what it reads. ``lock`` is ``None`` where nobody can write. ``last_error``: what kept the last flush, or
+    a ref in it, from being handed over to git. ``sidestepped``: the refs that others had moved, with the name ours has
+    now. ``set_aside``: the damaged files of the journal that a flush has put aside.
+    """
 
     def __init__(
         self,
         git_dir: Path,
-        reading: StoreReader,
-        lock: StoreLock | None,
-        flushing: StoreFlusher,
-        guarding: SecretGuard,
+        keep_originals: Callable[[list[Original]], object],
         *,
+        read_only: bool,
+        sync: bool,
         sync_appends: bool,
     ) -> None:
-        self.lock = lock
+        self.pid = os.getpid()
+        self.lock = None if read_only else _open_lock(git_dir)
+        self.state = StoreState(git_dir, writable=self.lock is not None, sync=sync)
+        self.refs = RefWriter(git_dir, git_dir / create.PROOFS, self.state.git.ref_reader, sync=sync)
+        self.last_error: Exception | None = None
+        self.sidestepped: list[tuple[str, str]] = []
+        self.set_aside: list[str] = []
         self._git_dir = git_dir
-        self._reading = reading
-        self._pending = reading.pending
-        self._flushing = flushing
-        self._guarding = guarding
-        self._sync_appends = sync_appends
-        self._pid = os.getpid()
+        self._keep_originals = keep_originals
+        self._sync, self._sync_appends = sync, sync_appends
         self._refused: list[Move] = []
         self._timer = IdleTimer(self.quietly_flush, FLUSH_SECONDS, FLUSH_LATEST_SECONDS)
-        self._generation, self._may_be_stale = generation.of(git_dir), False
+        self._generation, self._may_be_stale = generation_of(git_dir), False
+        self._due_at = (FLUSH_RECORDS, FLUSH_BYTES)
+        self._is_reflog_checked = False
 
     def begin(self, wait_seconds: float | None = None) -> None:
         """Take the lock, and see what others wrote. Raises ``Unavailable``."""
         if self.lock is None:
             raise Unavailable(f"{self._git_dir} is read-only here")
-        self._pending.check_open()
+        self.state.check_open()
         self.lock.acquire(wait_seconds)
         try:
-            self._pending.tail(locked=True)
+            self.state.tail(locked=True)
             self._look_for_drops()
             self._take_back_refused()
         except BaseException:
@@ -95,31 +112,31 @@ class StoreWriter:
 
     def check_not_held(self) -> None:
         """Raises ``RuntimeError`` where this thread has the lock already, or where another process began this."""
-        if os.getpid() != self._pid:
+        if os.getpid() != self.pid:
             raise RuntimeError("a transaction begins in the process that asked for it")
         if self.lock is not None and self.lock.is_mine:
             raise RuntimeError("this thread has a transaction open already")
 
     def end(self) -> None:
         """Let go of the lock, if this thread holds it, and of a transaction that nobody will finish."""
-        if self.lock is not None and os.getpid() == self._pid and self.lock.is_mine:
-            self._reading.staging = None
+        if self.lock is not None and os.getpid() == self.pid and self.lock.is_mine:
+            self.state.staging = None
             self.lock.release()
 
     def stage(self) -> Staging:
         """Begin a transaction. Raises ``Unavailable``."""
         self.begin()
-        reading = self._reading
+        state = self.state
         try:
-            reading.staging = Staging(ref=reading.value, names_below=reading.names_below, contains=reading.contains)
+            state.staging = Staging(ref=state.value, names_below=state.names_below, contains=state.contains)
         except BaseException:
             self.end()
             raise
-        return reading.staging
+        return state.staging
 
     def finish(self, staging: Staging, *, commit: bool) -> None:
         """End a transaction. Raises ``Unavailable``, and ``RefMoved`` where what it goes on from was purged."""
-        if staging is not self._reading.staging or os.getpid() != self._pid:
+        if staging is not self.state.staging or os.getpid() != self.pid:
             if commit:
                 raise RuntimeError("a transaction cannot end in a forked child: it is the parent's")
             return
@@ -135,64 +152,124 @@ class StoreWriter:
         if is_change:
             self._timer.touch()
 
-    def quietly_flush(self) -> None:
-        """Flush if there is anything. Who holds the store is a writer and flushes: it is not waited for."""
-        try:
-            self._pending.tail()
-            if self._pending.overlay.records:
-                with Locked(self, QUIET_WAIT_SECONDS):
-                    self._flushing.flush_or_remember()
-        except (GitSessionError, OSError) as error:
-            self._flushing.last_error = error
-
     def stop(self) -> None:
         """No flush of its own begins after this."""
         self._timer.stop()
 
+    # -- flushing
+
+    def quietly_flush(self) -> None:
+        """Flush if there is anything. Who holds the store is a writer and flushes: it is not waited for."""
+        try:
+            self.state.tail()
+            if self.state.overlay.records:
+                with Locked(self, QUIET_WAIT_SECONDS):
+                    self._flush_or_remember()
+        except (GitSessionError, OSError) as error:
+            self.last_error = error
+
+    def flush(self) -> None:
+        """Raises ``Unavailable``. A ref that cannot be moved for now stays pending, and is in ``last_error``."""
+        state = self.state
+        overlay = state.overlay
+        self.last_error = None
+        try:
+            state.journal.look_for_damage()
+            if not overlay.records and not state.journal.has_damage:
+                return
+            if overlay.objects:
+                self._write_pack(overlay.objects)
+            self.refs.break_dead_locks()
+            beside: list[tuple[str, str]] = []
+            left, self.last_error = flushing.move_to_ends(overlay.chains, self.refs, state.read, beside)
+            self.sidestepped += beside
+            if left and not overlay.objects and overlay.records == 1 and not state.journal.has_damage:
+                return  # nothing but what was left the last time, and none of it moved
+            moved = flushing.moved(overlay.chains, {name for name, _, _ in left}, dict(beside))
+            flush_record.append(self._git_dir, moved, journal=overlay.first)
+            values = {name: after for name, (_, after) in moved.items()}
+            with suppress(OSError):  # no entry depends on it
+                check_whole, self._is_reflog_checked = not self._is_reflog_checked, True
+                flushing.append_reflog(
+                    self._git_dir, values, lambda: state.refs(refs.SESSIONS), check_whole=check_whole
+                )
+            self.set_aside += state.start_afresh(left)
+            if not left:
+                pack_writer.release_packs(self._git_dir / "objects")
+        except OSError as error:
+            raise unavailable(self._git_dir, "flush", error) from error
+        self._due_at = (FLUSH_RECORDS, FLUSH_BYTES)
+
+    def flush_all(self) -> None:
+        """Flush, and begin a new file of the journal: nothing is left in the old ones.
+
+        Raises ``Unavailable`` where another program keeps a ref locked, or the disk says no.
+        """
+        self.flush()
+        if self.state.overlay.records:
+            raise Unavailable(f"cannot hand over to git: {self.last_error}", hint="try again")
+        self.set_aside += self.state.start_afresh([])
+
+    # -- how
+
     def _commit(self, staging: Staging) -> None:
         if staging.originals:
-            self._guarding.vault.keep(staging.originals)  # first: no entry without what it hides
+            self._keep_originals(staging.originals)  # first: no entry without what it hides
         objects = staging.objects
         if not objects and not staging.moves:
             return
         if self._may_be_stale:
             self._check_parents(objects)
         try:
-            if staging.size > flushing.FLUSH_BYTES:
-                self._flushing.write_pack(objects)
+            if staging.size > FLUSH_BYTES:
+                self._write_pack(objects)
                 objects = {}
-            self._pending.append(objects, staging.moves, sync=self._sync_appends)
+            self.state.append(objects, staging.moves, sync=self._sync_appends)
         except OSError as error:
             self._refused = _summed(staging.moves)
             raise unavailable(self._git_dir, "write", error) from error
-        if self._flushing.is_due:
-            self._reading.staging = None
-            self._flushing.flush_or_remember()
+        overlay, (records, size) = self.state.overlay, self._due_at
+        if overlay.records >= records or overlay.size >= size:
+            self.state.staging = None
+            self._flush_or_remember()
 
     def _take_back_refused(self) -> None:
         """Under the lock, with the journal tailed. Raises ``Unavailable`` where the disk still says no."""
         moves, self._refused = self._refused, []
-        if moves and all(self._reading.value(name) == new for name, _, new in moves):
+        if moves and all(self.state.value(name) == new for name, _, new in moves):
             try:
                 back = [(name, new, old) for name, old, new in moves]
-                self._pending.append({}, back, sync=self._sync_appends)
+                self.state.append({}, back, sync=self._sync_appends)
             except OSError as error:
                 self._refused = moves
                 raise unavailable(self._git_dir, "write", error) from error
 
     def _look_for_drops(self) -> None:
         """Under the lock. What was dropped is not there any more, though our open packs still have it."""
-        now = generation.of(self._git_dir)
+        now = generation_of(self._git_dir)
         if now != self._generation:
-            self._reading.git.look_again()
+            self.state.git.look_again()
             self._generation, self._may_be_stale = now, True
 
     def _check_parents(self, objects: Mapping[Oid, tuple[Kind, bytes]]) -> None:
         """Who worked something out before objects were dropped may go on from one that is gone. Raises ``RefMoved``."""
         for kind, data in objects.values():
             for parent in parse_commit(data).parents if kind == "commit" else ():
-                if parent not in objects and not self._reading.contains(parent):
+                if parent not in objects and not self.state.contains(parent):
                     raise RefMoved(f"{parent} was purged meanwhile", hint="try again: something stands there now")
+
+    def _flush_or_remember(self) -> None:
+        """The entries are durable already: a flush that fails is tried again later, and fails nobody's append."""
+        try:
+            self.flush()
+        except GitSessionError as error:
+            self.last_error = error
+            overlay = self.state.overlay
+            self._due_at = (overlay.records + FLUSH_RECORDS, overlay.size + FLUSH_BYTES)
+
+    def _write_pack(self, objects: Mapping[Oid, tuple[Kind, bytes]]) -> None:
+        """A pack of ours that is kept until refs lead to it. Raises ``OSError``."""
+        pack_writer.write_pack(self._git_dir / "objects", objects, self._git_dir / create.KEEP, sync=self._sync)
 
 
 def _summed(moves: list[Move]) -> list[Move]:
@@ -201,6 +278,79 @@ def _summed(moves: list[Move]) -> list[Move]:
     for name, old, _ in moves:
         first.setdefault(name, old)
     return [(name, first[name], new) for name, new in {name: new for name, _, new in moves}.items()]
+
+
+class _Held:
+    """What holds the lock from ``__enter__`` to ``__exit__``: a class, because a generator costs twice as much.
+
+    A Ctrl-C may come just before either of them does anything. Where the program goes on, the lock must not stay held
+    by nobody: it goes with the object.
+    """
+
+    __slots__ = ("_holder", "_is_open")
+
+    def __init__(self, holder: StoreWriter) -> None:
+        self._holder = holder
+        self._is_open = False
+
+    def _open(self) -> None:
+        """Before the lock is asked for, and not where this thread has it by another one of these."""
+        self._holder.check_not_held()
+        self._is_open = True
+
+    def _give_up(self) -> None:
+        """After a failure on the way in. An error keeps this object alive: it must not let go of a later one's lock."""
+        self._holder.end()
+        self._is_open = False
+
+    def __del__(self) -> None:
+        if self._is_open:
+            self._holder.end()
+
+
+class Locked(_Held):
+    """Nobody writes meanwhile but who is within it. ``wait_seconds``: for the lock, if not as long as ever."""
+
+    __slots__ = ("_wait_seconds",)
+
+    def __init__(self, holder: StoreWriter, wait_seconds: float | None = None) -> None:
+        super().__init__(holder)
+        self._wait_seconds = wait_seconds
+
+    def __enter__(self) -> None:
+        self._open()
+        try:
+            self._holder.begin(self._wait_seconds)
+        except BaseException:
+            self._give_up()
+            raise
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._holder.end()
+        self._is_open = False
+
+
+class InTransaction(_Held):
+    """A transaction: what is in it is kept where no error leaves it."""
+
+    __slots__ = ("_staging",)
+
+    def __enter__(self) -> Staging:
+        self._open()
+        try:
+            self._staging = self._holder.stage()
+        except BaseException:
+            self._give_up()
+            raise
+        return self._staging
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._holder.finish(self._staging, commit=error is None)
+        self._is_open = False
 
 
 class IdleTimer:

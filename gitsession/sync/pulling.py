@@ -11,7 +11,7 @@ from gitsession.git.ref_names import SYMBOLIC
 from gitsession.git.types import Oid
 from gitsession.purge import purging
 from gitsession.sessions.reconcile import SyncedBranch, reconcile
-from gitsession.store import histories, push_intents, refs
+from gitsession.store import histories, published, refs
 from gitsession.store.git_store import GitStore
 from gitsession.store.interface import Transaction
 from gitsession.sync import purged_remotes, tombstone_merge, transport
@@ -80,7 +80,7 @@ def pull_refs(store: GitStore, remote: Remote, talk: TransportOptions) -> PullRe
             ours = {ref: oid for ref, oid in ours.items() if ref not in listed and ref != refs.ARCHIVE}
             differ = {ref: oid for ref, oid in ours.items() if here.get(ref) != oid}
             done = reconcile(store, tx, differ, is_home=remote.is_home)
-    push_intents.forget(store.git_dir, remote.name)
+    published.forget(store.git_dir, remote.name)
     joined += archiving.join(store, store, theirs.get(refs.ARCHIVE))
     archiving.drop_archived_refs(store)
     flush(store)

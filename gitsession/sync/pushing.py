@@ -13,7 +13,7 @@ from gitsession.git import process
 from gitsession.git.types import Oid
 from gitsession.purge import tombstone_commits
 from gitsession.sessions.reconcile import SyncedBranch
-from gitsession.store import create, histories, push_intents, refs
+from gitsession.store import create, histories, published, refs
 from gitsession.store.git_store import GitStore
 from gitsession.sync import pushing, scoped_tombstones, secret_scan, transport
 from gitsession.sync.preconditions import HEADS, check_is_store, flush
@@ -65,7 +65,7 @@ def send(
             branches += _hold_back(store, remote, wanted, before)
             if not wanted:
                 return PushResult(sorted(branches, key=lambda one: one.ref))
-            push_intents.note(store.git_dir, remote.name, {ref: oid for ref, (oid, _) in wanted.items()})
+            published.note(store.git_dir, remote.name, {ref: oid for ref, (oid, _) in wanted.items()})
             done = transport.push(place.git_dir, remote, wanted, talk)
         took = {ref: wanted[ref] for ref, result in done.refs.items() if result.ok}
         with store.transaction() as tx:
@@ -73,7 +73,7 @@ def send(
                 name = remote.tracking(remote.near(there) or there)
                 if (seen := store.ref(name)) != oid:
                     tx.move(name, oid, expected=seen)
-        push_intents.forget(store.git_dir, remote.name, done.refs)
+        published.forget(store.git_dir, remote.name, done.refs)
     except OSError as error:
         raise Unavailable(f"cannot note what is pushed: {error.strerror}") from error
     for ref, result in done.refs.items():
@@ -252,7 +252,7 @@ def standing_of(store: GitStore, remote: Remote, among: Collection[str] | None =
     ours = store.refs(refs.SESSIONS).items()
     here = {name: oid for name, oid in ours if remote.there(name) is not None and fits(name)}
     unsent = {name: oid for name, oid in here.items() if seen.get(remote.tracking(name)) != oid}
-    noted = {name for to, name, _ in push_intents.noted(store.git_dir) if to == remote.name}
+    noted = {name for to, name, _ in published.noted(store.git_dir) if to == remote.name}
     entries = _count(store.git_dir, unsent.values(), seen.values()) if unsent else 0
     return RemoteStatus(remote, len(seen), tuple(unsent), entries, len(noted))
 

@@ -23,7 +23,7 @@ from gitsession.purge.tombstone_commits import Merged
 from gitsession.sessions import node, tombstone_set
 from gitsession.sessions.reconcile import SyncedBranch
 from gitsession.sessions.tombstone_set import Tombstones
-from gitsession.store import create, histories, push_intents, refs
+from gitsession.store import create, histories, published, refs
 from gitsession.store.git_store import GitStore
 from gitsession.sync.preconditions import flush
 from gitsession.validation.fetched_refs import FetchedReader, unfit
@@ -162,9 +162,9 @@ def _lost(store: GitStore, tombstones: Tombstones, named: Mapping[str, Oid]) -> 
             continue  # damage: `verify` names it
     if not going:
         return {}
-    seen = [*store.refs(refs.TRACKING).values(), *(oid for *_, oid in push_intents.noted(store.git_dir))]
-    published = select_objects.reached(store, [oid for oid in seen if refs.target(oid) is None])
-    return {name: left for name, gone in going.items() if (left := gone - published)}
+    seen = [*store.refs(refs.TRACKING).values(), *(oid for *_, oid in published.noted(store.git_dir))]
+    reached = select_objects.reached(store, [oid for oid in seen if refs.target(oid) is None])
+    return {name: left for name, gone in going.items() if (left := gone - reached)}
 
 
 def _going(store: GitStore, rewriter: Rewriter, name: str, oid: Oid) -> Iterator[Oid]:

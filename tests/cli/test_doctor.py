@@ -16,7 +16,7 @@ from remotes import hub
 
 from gitsession import Message, Store
 from gitsession.cli import app as command_line
-from gitsession.store import create, push_intents, refs
+from gitsession.store import create, published, refs
 from gitsession.sync import remotes
 
 Run = Callable[..., str]
@@ -103,7 +103,7 @@ def test_a_push_that_did_not_end_is_told(run: Run, path: Path, tmp_path: Path) -
     sid = talk(path, "hello")
     remotes.add(path, "origin", str(hub(tmp_path / "hub.git")), scope=remotes.Scope(is_all=True))
     run("sync")
-    push_intents.note(path, "origin", {refs.leaf(sid): "ab" * 20})
+    published.note(path, "origin", {refs.leaf(sid): "ab" * 20})
     told = line(run("doctor"), "push origin")
     assert told == "-- push origin a push did not end: 1 ref may be there; `gitsession pull origin` asks"
     run("pull", "origin")

@@ -13,7 +13,7 @@ from gitsession.errors import Unavailable
 from gitsession.model.entries import Message
 from gitsession.purge import derived_files as traces_of
 from gitsession.purge import purging
-from gitsession.store import generation, refs
+from gitsession.store import refs, state
 from gitsession.store.git_store import GitStore
 
 
@@ -144,12 +144,12 @@ def test_a_maintenance_of_ours_waits_for_a_purge_that_packs(store, monkeypatch) 
 
 
 def test_two_drops_in_one_tick_of_the_clock_are_two_generations(tmp_path):
-    (tmp_path / generation.FILE).parent.mkdir()
+    (tmp_path / state.DROPPED).parent.mkdir()
     seen = set()
     for _ in range(3):
-        generation.begin_next(tmp_path)
-        os.utime(tmp_path / generation.FILE, (1, 1))
-        now = generation.of(tmp_path)
+        state.begin_generation(tmp_path)
+        os.utime(tmp_path / state.DROPPED, (1, 1))
+        now = state.generation_of(tmp_path)
         assert now is not None
         times, _, size = now
         seen.add((times, size))

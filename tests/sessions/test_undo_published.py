@@ -10,7 +10,7 @@ from gitsession.errors import Refused
 from gitsession.model.entries import Message
 from gitsession.sessions import operation_log
 from gitsession.sessions.active_branch import active
-from gitsession.store import push_intents, refs
+from gitsession.store import published, refs
 
 CLOCK = Clock()
 
@@ -124,11 +124,11 @@ def test_a_push_that_was_killed_counts_until_the_remote_tells(store, tmp_path):
     made = logged(store)
     store.flush()
     ref = refs.leaf(made.id)
-    push_intents.note(store.git_dir, "origin", {ref: store.ref(ref)})
+    published.note(store.git_dir, "origin", {ref: store.ref(ref)})
     assert [stay.instead for stay in undo(store).stays] == ["undo-1"]
     redo(store)
     push(store)  # the remote took it, and says so
-    assert not list(push_intents.noted(store.git_dir))
+    assert not list(published.noted(store.git_dir))
     assert [stay.instead for stay in undo(store).stays] == ["undo-1"]
 
 

@@ -167,7 +167,7 @@ def test_the_log_of_leaves_does_not_grow_without_end(tmp_path: Path, monkeypatch
     monkeypatch.setattr(flushing, "_BYTES_MAX", 1000)
     names = [refs.leaf("20260101-aaaaaaaaaaaaa", f"b{number}") for number in range(3)]
     for number in range(100):
-        flushing._append_reflog(tmp_path, {names[number % 3]: f"{number:040x}"}, dict)
+        flushing.append_reflog(tmp_path, {names[number % 3]: f"{number:040x}"}, dict)
     text = (tmp_path / flushing.REFLOG).read_text()
     assert len(text) < 2000
     assert all(f"{number:040x}" in text for number in (97, 98, 99))

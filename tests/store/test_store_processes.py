@@ -17,7 +17,7 @@ from raw import LEAF, append, git
 
 from gitsession.errors import MissingObject, Unavailable
 from gitsession.git import objects, pack_writer
-from gitsession.store import flushing, lock, writing
+from gitsession.store import lock, writing
 from gitsession.store.create import JOURNAL, LOCK, MAIN, create
 from gitsession.store.git_store import GitStore
 from gitsession.store.journal import Journal
@@ -109,11 +109,11 @@ def test_an_old_failure_that_is_forgotten_during_a_transaction_does_not_let_go_o
     with GitStore.open(git_dir) as store:
         append(store, "one")
         other.acquire()
-        store._opened.writing.quietly_flush()
+        store._opened.quietly_flush()
         other.release()
         assert isinstance(store.last_flush_error, Unavailable)
         with store.transaction() as transaction:
-            store._opened.flushing.last_error = None
+            store._opened.last_error = None
             with pytest.raises(Unavailable):
                 other.acquire()
             transaction.put("blob", b"two")
@@ -133,7 +133,7 @@ def test_an_entry_of_another_process_is_seen_without_a_flush(git_dir):
 def test_a_flush_between_the_two_looks_of_a_reader_hides_nothing(git_dir, monkeypatch, faults):
     with GitStore.open(git_dir, read_only=True) as reader, GitStore.open(git_dir) as other:
         for look in ("ref", "refs"):
-            door = reader._opened.reading.git
+            door = reader._opened.state.git
             real = getattr(door, look)
             monkeypatch.setattr(door, look, lambda name, real=real: (real(name), other.flush())[0])
         oid = append(other, "one")
@@ -274,17 +274,17 @@ def test_a_process_that_appends_once_leaves_the_handing_over_to_others(git_dir):
 
 def test_many_entries_are_handed_over_without_being_asked(git_dir):
     with GitStore.open(git_dir) as store:
-        for number in range(flushing.FLUSH_RECORDS + 1):
+        for number in range(writing.FLUSH_RECORDS + 1):
             append(store, f"a.{number}")
         assert store.pending == 1
-        append(store, "x" * (flushing.FLUSH_BYTES // 2 - 5000))  # twice: blob and message
+        append(store, "x" * (writing.FLUSH_BYTES // 2 - 5000))  # twice: blob and message
         assert store.pending == 2
         append(store, "y" * 6000)
         assert store.pending == 0
 
 
 def test_a_large_transaction_is_a_pack_of_its_own_and_survives_a_repack(git_dir):
-    texts = ["large " + "z" * flushing.FLUSH_BYTES, "small"]
+    texts = ["large " + "z" * writing.FLUSH_BYTES, "small"]
     with GitStore.open(git_dir, flush_on_close=False) as store:
         for text in texts:
             append(store, text)
@@ -321,8 +321,8 @@ def test_how_often_the_disk_is_asked_to_be_sure(git_dir, monkeypatch, durability
 
 def test_a_failed_flush_fails_no_append_and_is_made_up_for(git_dir, monkeypatch):
     with GitStore.open(git_dir) as store:
-        monkeypatch.setattr(flushing, "FLUSH_RECORDS", 3)
-        store._opened.flushing._due_at = (3, flushing.FLUSH_BYTES)
+        monkeypatch.setattr(writing, "FLUSH_RECORDS", 3)
+        store._opened._due_at = (3, writing.FLUSH_BYTES)
         monkeypatch.setattr(
             pack_writer, "write_pack", lambda *_, **__: (_ for _ in ()).throw(OSError(28, "No space left"))
         )
@@ -361,7 +361,7 @@ def test_a_full_disk_refuses_the_append_and_loses_nothing_else(git_dir, monkeypa
 def test_an_interrupt_between_disk_and_memory_leaves_them_agreed(git_dir, monkeypatch):
     with GitStore.open(git_dir) as store:
         append(store, "before")
-        memory = store._opened.reading.pending.overlay
+        memory = store._opened.state.overlay
         with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
             patch.setattr(memory, "add", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
             append(store, "interrupted")

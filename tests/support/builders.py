@@ -27,9 +27,8 @@ from gitsession.sessions.node import Node
 from gitsession.store import refs
 from gitsession.store.create import create
 from gitsession.store.git_store import GitStore
-from gitsession.store.interface import ObjectStore, Transaction
+from gitsession.store.interface import ObjectStore, StoreProxy, Transaction
 from gitsession.store.memory import MemoryStore
-from gitsession.store.proxy import StoreProxy
 from gitsession.verify.session_check import verify
 
 """Session files that are not ours to give away: tests on them are skipped where they are not at hand."""

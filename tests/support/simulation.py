@@ -43,7 +43,7 @@ from gitsession.sessions.active_branch import active
 from gitsession.sessions.content import entry_of
 from gitsession.sessions.session import StoredSession
 from gitsession.sessions.tombstone_set import FILE, Tombstones
-from gitsession.store import histories, push_intents, refs
+from gitsession.store import histories, published, refs
 from gitsession.store.git_store import GitStore
 from gitsession.sync import pulling, quarantine, syncing, transport
 from gitsession.verify.session_check import verify
@@ -373,8 +373,8 @@ class Simulation:
             (quarantine.Quarantine, "move_in"),
             (pulling, "reconcile"),
             (GitStore, "flush"),
-            (push_intents, "note"),
-            (push_intents, "forget"),
+            (published, "note"),
+            (published, "forget"),
             (process, "talk"),
         ]
         kept = [(owner, name, getattr(owner, name)) for owner, name in patched]

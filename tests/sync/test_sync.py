@@ -30,7 +30,7 @@ from gitsession.git import process
 from gitsession.git.objects import encode_commit
 from gitsession.model.entries import Message, Usage
 from gitsession.sessions.active_branch import active
-from gitsession.store import create, histories, push_intents, refs
+from gitsession.store import create, histories, published, refs
 from gitsession.store.git_store import GitStore
 from gitsession.sync import cloning, remotes, syncing, transport
 
@@ -651,17 +651,17 @@ def test_what_was_about_to_go_is_noted_before_git_begins(two, monkeypatch):
     seen = []
 
     def killed(*arguments, **more):
-        seen.extend(push_intents.noted(two.a.git_dir))
+        seen.extend(published.noted(two.a.git_dir))
         raise KeyboardInterrupt
 
     monkeypatch.setattr(transport, "push", killed)
     with pytest.raises(KeyboardInterrupt):
         sync(two.a)
     assert seen == [("origin", refs.leaf(two.sid), two.a.ref(refs.leaf(two.sid)))]
-    assert list(push_intents.noted(two.a.git_dir)) == seen
+    assert list(published.noted(two.a.git_dir)) == seen
     monkeypatch.undo()
     sync(two.a)
-    assert list(push_intents.noted(two.a.git_dir)) == []
+    assert list(published.noted(two.a.git_dir)) == []
 
 
 def test_two_at_once_take_turns(two):

@@ -20,7 +20,7 @@ from remotes import shared, there
 
 from gitsession.api import Store
 from gitsession.git import process
-from gitsession.store import create, push_intents
+from gitsession.store import create, published
 from gitsession.sync import cloning
 from gitsession.sync.transport import TransportOptions
 
@@ -67,7 +67,7 @@ class Syncs(Scene):
         store, hub = self.store(work), self.place / "hub.git"
         left = store / create.INCOMING
         assert not left.exists() or not [*left.iterdir()]
-        assert [*push_intents.noted(store)] == []
+        assert [*published.noted(store)] == []
         with small(), Store.open(store, clock=lambda: 1) as opened:
             ends = shared(opened.objects), there(hub)
             assert_whole(opened.objects)

@@ -13,7 +13,7 @@ from builders import assert_clean, assert_git_agrees, begun
 from remotes import everywhere, hub, said, say, store_with, sync
 
 from gitsession.git import process
-from gitsession.store import push_intents
+from gitsession.store import published
 from gitsession.store.git_store import GitStore
 from gitsession.sync import pulling, quarantine, tombstone_merge, transport
 
@@ -24,9 +24,9 @@ STEPS = {
     "join": (tombstone_merge, "join"),
     "move in": (quarantine.Quarantine, "move_in"),
     "reconcile": (pulling, "reconcile"),
-    "note": (push_intents, "note"),
+    "note": (published, "note"),
     "push": (transport, "_push_chunk"),
-    "forget": (push_intents, "forget"),
+    "forget": (published, "forget"),
 }
 LOCKED = ("move in", "reconcile")
 """Steps at which nobody else can write: who wants to is waiting, and comes next."""
