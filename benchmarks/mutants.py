@@ -405,7 +405,7 @@ BREAKS = [
     ),
     one(
         "a direction may be turned around",
-        "codec/text.py",
+        "model/headline.py",
         "\\u2028-\\u202e",
         "\\u2028-\\u2029",
         "tests/cli/test_terminal.py",

@@ -31,7 +31,7 @@ FLOORS = [
 
 HEIGHT = {name: height for height, floor in enumerate(FLOORS) for name in floor}
 
-LENT = {"store": {"cbor", "digest", "message"}, "formats": {"headline"}}
+LENT = {"store": {"cbor", "digest", "message"}, "formats": set()}
 """What of codec/ the floor above it may use (docs/decisions/0001)."""
 
 DOORS = {

@@ -8,7 +8,7 @@ import pytest
 from places import ROOT
 from strategies import fields_of
 
-from gitsession.codec import cbor, digest, holes, lift, message, payload
+from gitsession.codec import cbor, digest, holes, message, payload
 from gitsession.formats import FORMATS
 from gitsession.formats.base import jsonl
 from gitsession.git import objects, ref_names
@@ -200,8 +200,8 @@ NUMBERS = {
     "a trailer": f"one line each, spaces folded, at most {message.TRAILER_MAX} characters with the key",
     "the id in Source": f"at most {message.SOURCE_ID_MAX} characters, cut between two of its own characters",
     "what is read of a text": f"of the first {message.CHARACTERS_MAX:,} characters",
-    "an image": f"a run of at least {lift.IMAGE_BYTES_MIN:,} bytes that is base64",
-    "a long string": f"literal of at least {lift.STRING_BYTES_MIN:,} bytes is lifted whole",
+    "an image": f"a run of at least {holes.IMAGE_BYTES_MIN:,} bytes that is base64",
+    "a long string": f"literal of at least {holes.STRING_BYTES_MIN:,} bytes is lifted whole",
     "a nonce": f"nonce: {payload.NONCE_BYTES} bytes",
     "the version of payloads": f"{{ v: {payload.VERSION}, kind: text",
     "a session's name": f"first {names.LENGTH} of base32",

@@ -13,7 +13,7 @@ from gitsession.checkpoints import history, workspace_turn
 from gitsession.checkpoints.attribution import AFTER, BEFORE, EDITED, WORKSPACE
 from gitsession.checkpoints.history import Point
 from gitsession.checkpoints.running_calls import Running
-from gitsession.codec.sayable import sayable, whole
+from gitsession.codec.cbor import sayable, whole
 from gitsession.git.objects import oid_of
 from gitsession.model.entries import Checkpoint
 from gitsession.sessions import tombstone_set

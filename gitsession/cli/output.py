@@ -14,8 +14,8 @@ from typing import Any
 import click
 
 from gitsession import progress as watched
-from gitsession.codec.text import clean
 from gitsession.errors import Refused
+from gitsession.model.headline import clean
 
 json_option = click.option("--json", "as_json", is_flag=True, help="One JSON document on standard output.")
 consent_option = click.option("--yes", "consent", is_flag=True, help="Do not ask; without a terminal it must be said.")

@@ -22,6 +22,9 @@ Plain: TypeAlias = bool | int | float | str | bytes | list["Plain"] | dict[str, 
 Way: TypeAlias = tuple[str, ...]
 """The keys that lead to a value."""
 
+_DEPTH_LEFT = 8
+"""Of ``DEPTH_MAX``, for what a foreign value is put into."""
+
 _BYTES, _TEXT, _LIST, _MAP = 2, 3, 4, 5
 _TOO_DEEP = f"arrays and maps deeper than {DEPTH_MAX} levels"
 
@@ -279,3 +282,27 @@ def _refuse_tag(*_: Any) -> NoReturn:
 # cbor2 runs its own decoders for the tags it knows before it asks ``tag_hook`` (a regular expression for tag 35, shared
 # references that print as gigabytes for 28 and 29), so every registered number it might know is refused by name.
 _NO_TAGS: Mapping[int, Callable[..., Any]] = dict.fromkeys([*range(300), 1004, 43000, 55799], _refuse_tag)
+
+
+# ---- values of other programs: what their JSON says goes beyond the profile
+
+
+def whole(text: str) -> str:
+    """``text`` as UTF-8 can say it: halves of a character that belong together are joined, lone ones are U+FFFD."""
+    return text if text.isascii() else text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
+def sayable(value: Any, *, depth: int = DEPTH_MAX - _DEPTH_LEFT) -> Any:
+    """``value`` with ``whole`` texts; numbers out of range become text, no numbers and what lies too deep ``None``."""
+    if isinstance(value, str):
+        return whole(value)
+    if isinstance(value, int) and not INT_MIN <= value <= INT_MAX:
+        return f"{value:#x}"
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, Mapping):
+        inner = depth - 1
+        return {whole(str(key)): sayable(item, depth=inner) for key, item in value.items()} if depth else None
+    if isinstance(value, list | tuple):
+        return [sayable(item, depth=depth - 1) for item in value] if depth else None
+    return value

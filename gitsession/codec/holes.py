@@ -1,10 +1,13 @@
-"""Bytes of a payload that live elsewhere: cut out, put back (docs/format.md, "Holes")."""
+"""Bytes of a payload that live elsewhere: which ones, cut out, put back (docs/format.md, "Holes").
+
+FROZEN under view 1: what is lifted, images and very long strings, is part of an entry's oid.
+"""
 
 from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -22,6 +25,13 @@ RULE_CHARS_MAX = 40
 
 WHOLE_BYTES_MAX = 1 << 30
 """Of a payload with its holes filled: a small table can name one blob any number of times."""
+
+IMAGE_BYTES_MIN = 1024
+STRING_BYTES_MIN = 65_536
+
+_DATA_URL = b"data:image/"
+_BASE64_MARK = b";base64,"
+_MAGIC = (b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff", b"GIF87a", b"GIF89a")
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,3 +172,58 @@ def decode_base64(text: bytes) -> bytes | None:
     except (binascii.Error, ValueError):
         return None
     return data if base64.b64encode(data) == text else None
+
+
+# ---- what is lifted
+
+
+def is_image(data: bytes) -> bool:
+    """Whether ``data`` begins as PNG, JPEG, GIF, WebP or BMP files do."""
+    return (
+        data.startswith(_MAGIC)
+        or (data[:4] == b"RIFF" and data[8:12] == b"WEBP")
+        or (data[:2] == b"BM" and data[6:10] == b"\0\0\0\0")
+    )
+
+
+def holds_image(data: bytes) -> bool:
+    """Whether an image could lie somewhere in ``data``: a cheap look before a dear one."""
+    return any(mark in data for mark in (*_MAGIC, b"RIFF", b"BM"))
+
+
+def spans_in_json(line: bytes) -> tuple[PayloadSpan, ...]:
+    """The spans to lift from one line of JSON; it need not parse."""
+    if len(line) < IMAGE_BYTES_MIN:
+        return ()
+    pieces = line.split(b'"')
+    if len(line) < STRING_BYTES_MIN and max(map(len, pieces)) < IMAGE_BYTES_MIN:
+        return ()
+    return tuple(span for start, end in _literals(pieces) if (span := _span(line, start, end)) is not None)
+
+
+def _literals(pieces: list[bytes]) -> Iterator[tuple[int, int]]:
+    """Where the string literals lie in bytes that were split at every quotation mark."""
+    at = 0
+    start: int | None = None
+    for piece in pieces[:-1]:
+        at += len(piece)
+        if start is None:
+            start = at + 1
+        elif (len(piece) - len(piece.rstrip(b"\\"))) % 2 == 0:
+            yield start, at
+            start = None
+        at += 1
+
+
+def _span(line: bytes, start: int, end: int) -> PayloadSpan | None:
+    if end - start < IMAGE_BYTES_MIN:
+        return None
+    image_start = start
+    if line.startswith(_DATA_URL, start):
+        mark = line.find(_BASE64_MARK, start, start + 100)
+        image_start = mark + len(_BASE64_MARK) if mark >= 0 else start
+    if end - image_start >= IMAGE_BYTES_MIN:
+        head = decode_base64(line[image_start : image_start + 24])
+        if head is not None and is_image(head) and decode_base64(line[image_start:end]) is not None:
+            return PayloadSpan(image_start, end, "base64")
+    return PayloadSpan(start, end, "raw") if end - start >= STRING_BYTES_MIN else None

@@ -13,9 +13,8 @@ from typing import NamedTuple
 from urllib.parse import quote, unquote_to_bytes
 
 from gitsession.codec.digest import HASH_BYTES, from_base64url, to_base64url
-from gitsession.codec.text import clean
 from gitsession.errors import Malformed
-from gitsession.model.headline import Headline
+from gitsession.model.headline import Headline, clean
 
 SUBJECT_MAX, LABEL_MAX, TRAILER_MAX = 72, 40, 200
 BODY_BYTES_MAX = 1024

@@ -1,18 +1,26 @@
-"""Our own payloads: entry <-> CBOR (docs/format.md, "Payloads of our own")."""
+"""Our own entries: to and from their payloads (docs/format.md, "Payloads of our own"), and to commit messages."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING
 from typing import Any, NamedTuple
 
 from gitsession.codec import cbor
-from gitsession.codec.holes import Encoding, PayloadSpan
-from gitsession.codec.lift import IMAGE_BYTES_MIN, STRING_BYTES_MIN, holds_image, is_image
+from gitsession.codec.holes import (
+    IMAGE_BYTES_MIN,
+    STRING_BYTES_MIN,
+    Encoding,
+    PayloadSpan,
+    holds_image,
+    is_image,
+)
 from gitsession.errors import Malformed
+from gitsession.model import entries as kinds
 from gitsession.model.blocks import Block, File, Image, OtherBlock, Text, Thinking, ToolCall
 from gitsession.model.entries import KINDS, ROLES, BranchSummary, Compaction, Entry, Message, UnknownEntry
+from gitsession.model.headline import Headline, first_line, lines, tokens
 
 VERSION = 1
 PAYLOAD_BYTES_MAX = 16 * 1024 * 1024
@@ -325,3 +333,95 @@ def _default(field: dataclasses.Field[Any]) -> Any:
 
 def _name_of(value: Any) -> str:
     return _TYPE_NAMES.get(type(value), type(value).__name__)
+
+
+# ---- entry -> the words of its commit message
+
+
+def headline(entry: Entry) -> Headline:
+    """The words of ``entry``'s commit message. FROZEN under view 1 (see ``codec.message``)."""
+    return _MAKERS.get(type(entry), _of_unknown)(entry)
+
+
+def _of_message(entry: kinds.Message) -> Headline:
+    text = entry.text
+    fields: dict[str, Any] = {"kind": entry.kind, "role": entry.role, "label": entry.role, "at_ms": entry.at_ms}
+    if entry.provider and entry.model:
+        fields["model"] = f"{entry.provider}/{entry.model}"
+    if entry.role == "tool":
+        words = ("error, " if entry.is_error else "") + lines(text)
+        return Headline(**fields | {"label": f"tool {entry.tool_name or ''}", "words": words})
+    if entry.role == "shell":
+        return Headline(**fields, words=first_line(entry.command or ""))
+    if entry.role in ("system", "developer"):
+        return Headline(**fields, words=first_line(text))
+    called = [block.name for block in entry.content if isinstance(block, ToolCall)]
+    return Headline(**fields, words=first_line(text) or ", ".join(called), body=text, calls=len(called))
+
+
+def _of_compaction(entry: kinds.Compaction) -> Headline:
+    before = "" if entry.tokens_before is None else tokens(entry.tokens_before)
+    after = "" if entry.tokens_after is None else f"{' -> ' if before else ''}{tokens(entry.tokens_after)}"
+    words = f"{before}{after} tokens" if before or after else ""
+    return Headline(kind=entry.kind, label="compaction", words=words, at_ms=entry.at_ms)  # `summary.md` has the rest
+
+
+def _of_branch_summary(entry: kinds.BranchSummary) -> Headline:
+    return Headline(
+        kind=entry.kind, label="branch summary", words=first_line(entry.summary), at_ms=entry.at_ms
+    )
+
+
+def _of_custom_message(entry: kinds.CustomMessage) -> Headline:
+    label, text = f"custom {entry.custom_type}", entry.text
+    return Headline(
+        kind=entry.kind, role="custom", label=label, words=first_line(text), body=text, at_ms=entry.at_ms
+    )
+
+
+def _of_tombstone(entry: kinds.Tombstone) -> Headline:
+    words = entry.was if entry.role == "session" else f"{entry.role} {entry.was}"
+    return Headline(kind=entry.kind, role=entry.kind, label="purged", words=words, at_ms=entry.at_ms)
+
+
+def _of_unknown(entry: Entry) -> Headline:
+    name = kinds.kind_of(entry)
+    return Headline(kind=name, label=name, at_ms=entry.at_ms)
+
+
+def _of_plain(label: str, words: Callable[[Any], str]) -> Callable[[Any], Headline]:
+    def make(entry: Any) -> Headline:
+        return Headline(kind=entry.kind, label=label, words=words(entry), at_ms=entry.at_ms)
+
+    return make
+
+
+_MAKERS: dict[type[Entry], Callable[[Any], Headline]] = {
+    kinds.SessionHeader: _of_plain("session", lambda entry: entry.title or entry.cwd or entry.agent),
+    kinds.Message: _of_message,
+    kinds.ModelChange: _of_plain("model", lambda entry: f"{entry.provider}/{entry.model}"),
+    kinds.ThinkingChange: _of_plain("thinking", lambda entry: entry.level),
+    kinds.ModeChange: _of_plain("mode", lambda entry: entry.mode),
+    kinds.ToolsChange: _of_plain("tools", lambda entry: ", ".join(entry.tools)),
+    kinds.Instructions: _of_plain("instructions", lambda entry: first_line(entry.task or entry.system_prompt or "")),
+    kinds.Injection: _of_plain("injection", lambda entry: ""),
+    kinds.Compaction: _of_compaction,
+    kinds.BranchSummary: _of_branch_summary,
+    kinds.ContextEdit: _of_plain("context edit", lambda entry: entry.target),
+    kinds.Prune: _of_plain("prune", lambda entry: f"{len(entry.targets)} tool results"),
+    kinds.Reset: _of_plain("reset", lambda entry: ""),
+    kinds.Label: _of_plain("label", lambda entry: entry.label or "removed"),
+    kinds.Title: _of_plain("title", lambda entry: entry.title or "removed"),
+    kinds.Custom: _of_plain("custom", lambda entry: entry.custom_type),
+    kinds.CustomMessage: _of_custom_message,
+    kinds.Usage: _of_plain("usage", lambda entry: entry.purpose),
+    kinds.Permission: _of_plain("permission", lambda entry: entry.decision),
+    kinds.Checkpoint: _of_plain("checkpoint", lambda entry: entry.reason or entry.mode),
+    kinds.Fork: _of_plain("fork", lambda entry: entry.title or entry.session),
+    kinds.SourceFile: _of_plain("source file", lambda entry: f"{len(entry.superseded)} superseded"),
+    kinds.Attachment: _of_plain("attachment", lambda entry: f"{entry.name}, {len(entry.data):,} bytes"),
+    kinds.Project: _of_plain("project", lambda entry: entry.identity),
+    kinds.Continuation: _of_plain("continuation", lambda entry: ""),  # as releases write it that do not know the kind
+    kinds.Seal: _of_plain("seal", lambda entry: entry.branch),
+    kinds.Tombstone: _of_tombstone,
+}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from gitsession.codec.sayable import whole
+from gitsession.codec.cbor import whole
 from gitsession.model.blocks import ToolCall
 from gitsession.model.entries import BranchSummary, Compaction, Entry, Message
 

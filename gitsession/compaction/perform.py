@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from gitsession.codec.cbor import sayable, whole
 from gitsession.codec.digest import to_base64url
-from gitsession.codec.sayable import sayable, whole
 from gitsession.compaction.plan import Plan
 from gitsession.compaction.summary import name_of, stop_if
 from gitsession.compaction.visible_entries import CARRIED

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from threading import Event
 
-from gitsession.codec.sayable import whole
+from gitsession.codec.cbor import whole
 from gitsession.compaction.plan import Plan
 from gitsession.compaction.prompts import with_files, without_files
 from gitsession.compaction.serialise import CHARS_PER_TOKEN, TranscriptItem, render, serialise

@@ -12,7 +12,6 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 
-from gitsession.codec.text import clean
 from gitsession.formats.base.fields import to_iso
 from gitsession.formats.base.outgoing import Outgoing, OutgoingEntry, OutgoingLine, WrittenFile, called
 from gitsession.model.blocks import Block, File, Image, OtherBlock, Text, Thinking, ToolCall
@@ -27,6 +26,7 @@ from gitsession.model.entries import (
     Reset,
     Title,
 )
+from gitsession.model.headline import clean
 from gitsession.model.plain import plain
 
 AGENT = "markdown"

@@ -17,9 +17,9 @@ from pathlib import Path
 from gitsession.checkpoints import history
 from gitsession.checkpoints.attribution import AFTER, BEFORE, EDITED
 from gitsession.checkpoints.history import Point
+from gitsession.codec.cbor import sayable
 from gitsession.codec.digest import hash_of
 from gitsession.codec.payload import NONCE_BYTES
-from gitsession.codec.sayable import sayable
 from gitsession.discovery import discover
 from gitsession.formats import Format, Remembering, Source
 from gitsession.formats.base.file_changes import (

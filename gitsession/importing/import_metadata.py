@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from gitsession.codec.cbor import sayable
 from gitsession.codec.digest import digest as digest_of
 from gitsession.codec.digest import hash_of
 from gitsession.codec.payload import NONCE_BYTES
-from gitsession.codec.sayable import sayable
 from gitsession.errors import Malformed
 from gitsession.formats import Format, Record, Source, SourceProblem
 from gitsession.formats.base.record import TAIL, WHOLE

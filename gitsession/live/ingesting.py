@@ -15,7 +15,7 @@ from typing import Protocol
 from gitsession.checkpoints import history, workspace_turn
 from gitsession.checkpoints.attribution import AFTER, BEFORE, WORKSPACE
 from gitsession.checkpoints.capturing import CaptureReason, take
-from gitsession.codec.sayable import sayable, whole
+from gitsession.codec.cbor import sayable, whole
 from gitsession.errors import Corrupt, GitSessionError, Malformed, MissingObject, NotFound, Unavailable
 from gitsession.formats import FORMATS
 from gitsession.git.types import Oid

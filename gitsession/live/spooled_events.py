@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gitsession.codec.sayable import whole
+from gitsession.codec.cbor import whole
 from gitsession.durable import read_regular
 from gitsession.errors import Malformed
 from gitsession.git.objects import SUBMODULE_MODE, oid_of

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple, TypeAlias
 
 from gitsession.codec import cbor
-from gitsession.codec.lift import is_image
+from gitsession.codec.holes import is_image
 from gitsession.errors import Malformed
 from gitsession.redaction import text_decorations
 from gitsession.redaction.heuristics import is_text

@@ -8,8 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from gitsession.codec import headline as own_headline
-from gitsession.codec import holes, lift, message, payload
+from gitsession.codec import holes, message, payload
 from gitsession.codec.digest import chain as chain_of
 from gitsession.codec.digest import digest as digest_of
 from gitsession.codec.holes import StoredPayload
@@ -72,7 +71,7 @@ def own(entry: Entry, nonce: bytes, guard: Guard | None) -> Draft:
         if rows:
             entry = payload.decode(data)[0]
     stored = holes.cut(data, payload.spans(entry, data), rows)
-    return Draft(layout.OWN, stored, own_headline.headline(entry), original=whole if rows else None)
+    return Draft(layout.OWN, stored, payload.headline(entry), original=whole if rows else None)
 
 
 def read_back(entry: Entry, guard: Guard | None) -> Entry:
@@ -98,7 +97,7 @@ def safe(format: Format, data: bytes, guard: Guard | None) -> RedactedRecord:
 
 
 def _cut(form: str, data: bytes, rows: tuple[Row, ...] = ()) -> StoredPayload:
-    return holes.cut(data, lift.spans_in_json(data) if form in ("json", "jsonl") else (), rows)
+    return holes.cut(data, holes.spans_in_json(data) if form in ("json", "jsonl") else (), rows)
 
 
 def imported(format: Format, record: Record, guard: Guard | None, made: RedactedRecord | None = None) -> Draft:

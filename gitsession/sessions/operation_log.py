@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeAlias
 
 from gitsession.codec import cbor
-from gitsession.codec.text import clean
 from gitsession.errors import Malformed, NotFound, RefMoved, Refused
 from gitsession.git.objects import SECONDS_MAX, encode_commit, encode_tree, parse_commit, parse_tree
 from gitsession.git.types import Kind, Oid, RefValue
+from gitsession.model.headline import clean
 from gitsession.sessions import layout, undo_published
 from gitsession.sessions.undo_published import PublishedRef
 from gitsession.store import refs

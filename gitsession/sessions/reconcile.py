@@ -22,7 +22,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from gitsession.codec import headline as own_headline
 from gitsession.codec import payload
 from gitsession.codec.digest import digest as digest_of
 from gitsession.codec.holes import StoredPayload
@@ -203,7 +202,7 @@ def _draft_of(store: ObjectStore, node: Node) -> Draft:
     parts = content.kept(store, node)
     data = content.whole(store, node, parts)
     if node.source is None:
-        headline = own_headline.headline(payload.decode(data)[0])
+        headline = payload.headline(payload.decode(data)[0])
     elif node.source.agent in FORMATS:
         headline = FORMATS[node.source.agent].headline(data)
     else:

@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
 from gitsession.codec.digest import to_base64url
 from gitsession.codec.payload import NONCE_BYTES
-from gitsession.codec.text import clean
 from gitsession.errors import Corrupt, InvalidName, LeafMoved, NotFound, Refused, require
 from gitsession.git.objects import oid_of
 from gitsession.git.types import Kind, Oid
 from gitsession.model import entries as kinds
 from gitsession.model.entries import Entry
-from gitsession.model.headline import VIEW
+from gitsession.model.headline import VIEW, clean
 from gitsession.redaction.original import Original
 from gitsession.sessions import (
     branch_names,

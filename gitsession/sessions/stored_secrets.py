@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
-from gitsession.codec import holes, lift, payload
+from gitsession.codec import holes, payload
 from gitsession.codec.digest import digest as digest_of
 from gitsession.codec.holes import StoredPayload
 from gitsession.git.objects import parse_tree
@@ -135,7 +135,7 @@ def _stored(form: str, redacted: Redacted, older: list[tuple[int, int, str]]) ->
     rows = sorted([*redacted.rows, *older])
     if form == layout.OWN:
         return holes.cut(data, payload.spans(payload.decode(data)[0], data), rows)
-    return holes.cut(data, lift.spans_in_json(data) if form in ("json", "jsonl") else (), rows)
+    return holes.cut(data, holes.spans_in_json(data) if form in ("json", "jsonl") else (), rows)
 
 
 def _moved(older: list[holes.PlaceholderSpan], before: bytes, redacted: Redacted) -> list[tuple[int, int, str]]:

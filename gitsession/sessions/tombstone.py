@@ -10,7 +10,6 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gitsession.codec import headline as own_headline
 from gitsession.codec import holes, message, payload
 from gitsession.codec.digest import chain as chain_of
 from gitsession.codec.holes import StoredPayload
@@ -73,7 +72,7 @@ def drafted(entry: Tombstone) -> commit_writer.Draft:
     """A tombstone about to be kept, without source and parents."""
     of = bytes.fromhex(entry.of)
     data = payload.encode(entry, of[:NONCE_BYTES])
-    return commit_writer.Draft(layout.OWN, StoredPayload(data, b"", ()), own_headline.headline(entry), of=of)
+    return commit_writer.Draft(layout.OWN, StoredPayload(data, b"", ()), payload.headline(entry), of=of)
 
 
 def replaced(node: Node, digest: str, by: Replacement, files: Oid | None, parents: Sequence[Oid]) -> SubstituteCommit:
@@ -114,7 +113,7 @@ def words_of(node: Node, by: Replacement) -> Headline:
     """The words of ``by`` in the place of ``node``. Raises as ``replaced``."""
     data = by.whole()
     if node.source is None:
-        return own_headline.headline(payload.decode(data)[0])
+        return payload.headline(payload.decode(data)[0])
     format = FORMATS.get(node.source.agent)
     if format is None:
         raise Refused(f"a redacted entry of {node.source.agent[:40]!r}, of whose files we know nothing", hint="upgrade")

@@ -11,7 +11,6 @@ from typing import Protocol
 
 from gitsession.codec import holes, payload
 from gitsession.codec.digest import digest as digest_of
-from gitsession.codec.text import clean
 from gitsession.errors import GitSessionError, Malformed, MissingObject
 from gitsession.formats import FORMATS
 from gitsession.git.cat_file import ObjectHeader
@@ -30,7 +29,7 @@ from gitsession.model.entries import (
     SourceFile,
     Tombstone,
 )
-from gitsession.model.headline import VIEW
+from gitsession.model.headline import VIEW, clean
 from gitsession.sessions import content, layout, tombstone
 from gitsession.sessions import node as nodes
 from gitsession.sessions.meta import is_of_ours

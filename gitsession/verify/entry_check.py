@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gitsession.codec import headline as own_headline
 from gitsession.codec import holes, payload
 from gitsession.codec.digest import chain as chain_of
 from gitsession.codec.digest import digest as digest_of
@@ -91,14 +90,14 @@ def _second_parent_problems(store: Reader, oid: Oid) -> Iterator[str]:
 def _headline(node: Node, form: str, data: bytes) -> Headline | None:
     """The words that the message must have; ``None`` where this release does not know the agent."""
     if node.is_tombstone:
-        return own_headline.headline(tombstone.read(node, form, data))
+        return payload.headline(tombstone.read(node, form, data))
     format = FORMATS.get(node.source.agent) if node.source else None
     if node.source is not None and format is None:
         return None
     expected = layout.OWN if format is None else format.FORM
     if form != expected:
         raise Malformed(f"kept as {layout.payload(form)}, expected {layout.payload(expected)}")
-    return own_headline.headline(payload.decode(data)[0]) if format is None else format.headline(data)
+    return payload.headline(payload.decode(data)[0]) if format is None else format.headline(data)
 
 
 def _is_placeholder(data: bytes, row: holes.PlaceholderSpan) -> bool:

@@ -23,9 +23,8 @@ from gitsession.cli import hooking, output
 from gitsession.cli.app import run
 from gitsession.cli.commands import checkpoints, remotes
 from gitsession.codec.message import render
-from gitsession.codec.text import clean
 from gitsession.formats import Resumable, all_with_capability
-from gitsession.model.headline import Headline
+from gitsession.model.headline import Headline, clean
 
 FAMILY = "\U0001f469\u200d\U0001f469\u200d\U0001f467"
 FLAG, TONE = "\U0001f1e9\U0001f1ea", "\U0001f44d\U0001f3fd"

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from strategies import ENTRIES
 
-from gitsession.codec.headline import first_line, headline, lines, tokens
 from gitsession.codec.message import render, subject_of
+from gitsession.codec.payload import headline
 from gitsession.model.blocks import Image, OtherBlock, Text, Thinking, ToolCall
 from gitsession.model.entries import (
     KINDS,
@@ -39,6 +39,7 @@ from gitsession.model.entries import (
     UnknownEntry,
     Usage,
 )
+from gitsession.model.headline import first_line, lines, tokens
 
 CALL = ToolCall("1", "bash", {"command": "ls"})
 SUBJECTS = {

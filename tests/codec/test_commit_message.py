@@ -10,9 +10,8 @@ from strategies import WILD_TEXT
 
 from gitsession.codec.digest import to_base64url
 from gitsession.codec.message import SourceRef, Trailers, kind_of, render, subject_of, trailers_of
-from gitsession.codec.text import clean
 from gitsession.errors import Malformed
-from gitsession.model.headline import Headline
+from gitsession.model.headline import Headline, clean
 
 CHAIN = bytes(range(32))
 SPACES = "\n \u00a0\u1680\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from gitsession.codec import cbor, holes
 from gitsession.codec.digest import hash_of
-from gitsession.codec.holes import PayloadSpan, cut, decode_base64, fill, parse
-from gitsession.codec.lift import is_image, spans_in_json
+from gitsession.codec.holes import PayloadSpan, cut, decode_base64, fill, is_image, parse, spans_in_json
 from gitsession.errors import Malformed
 
 MAGIC = {

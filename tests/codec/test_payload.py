@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 from strategies import BLOCK_TYPES, ENTRIES, INTEGERS, NONCES, PLAIN, TEXT, fields_of, maps_of
 
 from gitsession.codec import cbor, holes
-from gitsession.codec.headline import headline
-from gitsession.codec.payload import PAYLOAD_BYTES_MAX, decode, encode, spans
+from gitsession.codec.payload import PAYLOAD_BYTES_MAX, decode, encode, headline, spans
 from gitsession.errors import Malformed
 from gitsession.model.blocks import File, Image, OtherBlock, Text, Thinking, ToolCall, text
 from gitsession.model.entries import (

@@ -9,8 +9,7 @@ import pytest
 from builders import Clock, assert_clean, header, joined
 
 from gitsession.api import Store
-from gitsession.codec.cbor import DEPTH_MAX, decode, encode
-from gitsession.codec.sayable import sayable
+from gitsession.codec.cbor import DEPTH_MAX, decode, encode, sayable
 from gitsession.compaction.plan import CompactionRequest
 from gitsession.compaction.summarizers.extractive import Extractive
 from gitsession.compaction.summary import Summarizer, Summary

@@ -5,7 +5,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gitsession.codec.sayable import whole
+from gitsession.codec.cbor import whole
 from gitsession.context.providers.wire import CallIds, legal, sendable
 
 

@@ -27,8 +27,8 @@ from gitsession.cli.output import (
     shorten,
     warn,
 )
-from gitsession.codec.text import clean
 from gitsession.errors import NotFound, Refused
+from gitsession.model.headline import clean
 from gitsession.sessions.active_branch import active
 from gitsession.store import create, refs
 

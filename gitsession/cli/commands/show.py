@@ -11,10 +11,10 @@ from gitsession.cli.context import App, with_app
 from gitsession.cli.output import clock, emit, json_option, paged, paint, warn
 from gitsession.codec import holes
 from gitsession.codec.digest import digest, to_base64url
-from gitsession.codec.text import clean
 from gitsession.context.profiles import DEFAULT, profile
 from gitsession.model.blocks import OtherBlock
 from gitsession.model.entries import BranchSummary, Compaction, CustomMessage, Entry, Message, SessionHeader
+from gitsession.model.headline import clean
 from gitsession.model.plain import plain
 from gitsession.model.results import result_in
 from gitsession.model.usage import total_tokens

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from gitsession.codec.sayable import whole
+from gitsession.codec.cbor import whole
 from gitsession.model.blocks import Block, File, Image, OtherBlock, Text, Thinking, ToolCall
 
 PICTURES = ("image/jpeg", "image/png", "image/gif", "image/webp")

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from gitsession.codec.sayable import whole
+from gitsession.codec.cbor import whole
 from gitsession.context.profiles import profile
 from gitsession.context.providers.blocks import shown, uttered
 from gitsession.context.providers.wire import CallIds, legal

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gitsession.codec.sayable import whole
+from gitsession.codec.cbor import whole
 from gitsession.context.profiles import profile
 from gitsession.context.providers.wire import sendable
 from gitsession.context.value import Context

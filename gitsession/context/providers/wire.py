@@ -9,8 +9,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from gitsession.codec.cbor import whole
 from gitsession.codec.digest import hash_of
-from gitsession.codec.sayable import whole
 
 _ILLEGAL = re.compile(r"[^a-zA-Z0-9_-]")
 _MARK_CHARS = 8

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from gitsession.codec.headline import first_line
 from gitsession.formats.aider import parse as words
 from gitsession.formats.aider.parse import SpanKind, kind_of
 from gitsession.formats.base.fields import to_ms
-from gitsession.model.headline import Headline
+from gitsession.model.headline import Headline, first_line
 
 
 def headline_of(payload: bytes) -> Headline:

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from gitsession.codec.headline import first_line, lines, tokens
 from gitsession.formats.base.fields import count, opaque, text_of, to_ms
 from gitsession.formats.base.jsonl import LineFailure, Object, parse, spoken
 from gitsession.formats.claude.records import boundary_before, is_boundary, message_of, text
-from gitsession.model.headline import Headline
+from gitsession.model.headline import Headline, first_line, lines, tokens
 
 
 def headline_of(payload: bytes) -> Headline:

@@ -8,11 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from gitsession.codec.headline import first_line, lines
 from gitsession.formats.base.fields import opaque, plain, to_ms
 from gitsession.formats.base.jsonl import LineFailure, Object
 from gitsession.formats.codex.parse import injected
-from gitsession.model.headline import Headline
+from gitsession.model.headline import Headline, first_line, lines
 
 
 def headline_of(line: Object | LineFailure, payload: bytes) -> Headline:

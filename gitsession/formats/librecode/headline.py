@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from gitsession.codec.headline import first_line, lines, tokens
 from gitsession.formats.base.fields import to_ms
 from gitsession.formats.base.jsonl import LineFailure, Object, parse
-from gitsession.model.headline import Headline
+from gitsession.model.headline import Headline, first_line, lines, tokens
 
 _ROLES = {"user": "user", "assistant": "assistant", "toolResult": "tool", "tool_result": "tool",
           "bashExecution": "shell", "custom": "custom"}  # fmt: skip

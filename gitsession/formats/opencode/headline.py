@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from gitsession.codec.headline import first_line
 from gitsession.formats.base.fields import plain, to_ms
 from gitsession.formats.base.jsonl import LineFailure, Object, parse
-from gitsession.model.headline import Headline
+from gitsession.model.headline import Headline, first_line
 
 
 def headline_of(payload: bytes) -> Headline:

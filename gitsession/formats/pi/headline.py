@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from gitsession.codec.headline import first_line, lines, tokens
 from gitsession.formats.base.fields import count, opaque, plain, text_of, to_ms
 from gitsession.formats.base.jsonl import LineFailure, Object
-from gitsession.model.headline import Headline
+from gitsession.model.headline import Headline, first_line, lines, tokens
 
 
 def headline_of(line: Object | LineFailure, payload: bytes) -> Headline:
