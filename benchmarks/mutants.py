@@ -269,8 +269,8 @@ BREAKS = [
     one(
         "a ref that git packs while it is deleted is forgotten",
         "git/ref_writer.py",
-        "                if packed_refs.values(data).keys().isdisjoint(names):\n",
-        "                if _ or packed_refs.values(data).keys().isdisjoint(names):\n",
+        "                if ref_files.packed_values(data).keys().isdisjoint(names):\n",
+        "                if _ or ref_files.packed_values(data).keys().isdisjoint(names):\n",
         "tests/git/test_ref_writer.py",
     ),
     one(
@@ -292,7 +292,7 @@ BREAKS = [
         "a reader asks git first and the journal second",
         "store/state.py",
         "            return staging.value(name)\n        self.tail()\n        return self.value(name)",
-        "            return staging.value(name)\n        seen = self.git.ref(name)\n        self.tail()\n"
+        "            return staging.value(name)\n        seen = self.git.refs.read(name)\n        self.tail()\n"
         "        chain = self.overlay.chains.get(name)\n        return chain[-1] if chain else seen",
         "tests/store/test_store_processes.py::test_a_flush_between_the_two_looks_of_a_reader_hides_nothing",
     ),
@@ -305,7 +305,7 @@ BREAKS = [
     ),
     one(
         "packed-refs of this moment are believed",
-        "git/ref_reader.py",
+        "git/ref_files.py",
         "seen if stat.st_mtime_ns < fresh else None",
         "seen",
         "tests/git/test_ref_writer.py",
@@ -377,8 +377,8 @@ BREAKS = [
     ),
     one(
         "packed-refs are not checked",
-        "git/ref_reader.py",
-        "good = [line for line in lines if packed_refs.is_line(line)]",
+        "git/ref_files.py",
+        "good = [line for line in lines if is_packed_line(line)]",
         "good = lines",
         "tests/git/test_hostile_bytes.py",
     ),

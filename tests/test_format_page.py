@@ -11,7 +11,7 @@ from strategies import fields_of
 from gitsession.codec import cbor, digest, holes, message, payload
 from gitsession.formats import FORMATS
 from gitsession.formats.base import jsonl
-from gitsession.git import objects, ref_names
+from gitsession.git import objects, ref_files
 from gitsession.model import blocks, entries
 from gitsession.model.blocks import Text
 from gitsession.model.entries import KINDS, ROLES, Message
@@ -188,7 +188,7 @@ def test_the_limits_of_the_page_are_those_of_the_code():
     assert limit("payload of our own") == f"{payload.PAYLOAD_BYTES_MAX >> 20} MiB, {cbor.DEPTH_MAX} levels"
     assert limit("payload with its holes filled") == f"{holes.WHOLE_BYTES_MAX >> 30} GiB"
     assert limit("JSON line").startswith(f"{jsonl.DEPTH_MAX} levels")
-    assert limit("ref name").startswith(f"{ref_names.NAME_BYTES_MAX} bytes; 64 characters; ")
+    assert limit("ref name").startswith(f"{ref_files.NAME_BYTES_MAX} bytes; 64 characters; ")
     sizes = (message.SUBJECT_MAX, message.BODY_BYTES_MAX, message.TRAILER_MAX)
     assert limit("commit message") == "subject {}, body {:,} bytes, trailer {} characters".format(*sizes)
 

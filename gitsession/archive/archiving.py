@@ -26,7 +26,7 @@ from gitsession.errors import (
     Refused,
     Unavailable,
 )
-from gitsession.git.ref_names import SYMBOLIC
+from gitsession.git.ref_files import SYMBOLIC
 from gitsession.git.types import Oid, Reader, RefValue
 from gitsession.sessions import operation_log
 from gitsession.sessions.reconcile import SyncedBranch

@@ -20,7 +20,7 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
 from gitsession.errors import Corrupt, GitSessionError, Unavailable
-from gitsession.git import delta, pack_scan
+from gitsession.git import pack_scan
 from gitsession.git.objects import oid_of
 from gitsession.git.pack_index import Identity, PackIndex, RandomAccessFile, identity_of
 from gitsession.git.types import Kind, Oid
@@ -188,7 +188,7 @@ class Packs:
         number, data = base
         for place, instructions in reversed(deltas):
             try:
-                data = delta.apply(data, instructions, self._bytes_max)
+                data = pack_scan.apply_delta(data, instructions, self._bytes_max)
             except ValueError as error:
                 raise Corrupt(f"object {oid}: a delta in {_body(name)} at {place}: {error}") from None
             self._remember(name, place, (number, data))

@@ -31,10 +31,9 @@ from pathlib import Path
 
 from gitsession.durable import read_regular, sync_directory, write_all
 from gitsession.errors import GitSessionError, InvalidName, Unavailable
-from gitsession.git import packed_refs
+from gitsession.git import ref_files
+from gitsession.git.ref_files import SYMBOLIC, RefReader, check_ref_name, directories
 from gitsession.git.ref_locks import RefLocks
-from gitsession.git.ref_names import SYMBOLIC, check_ref_name, directories
-from gitsession.git.ref_reader import RefReader
 from gitsession.git.types import RefValue
 
 _BATCH = 64
@@ -101,7 +100,7 @@ class RefWriter:
             # Read under the lock: who deletes a ref wants that lock too, so none comes back to life.
             found = {name: value for prefix in prefixes for name, value in self.refs.list_loose(prefix).items()}
             loose.update({name: value for name, value in found.items() if _is_oid_of_ours(name, value)})
-            return packed_refs.changed(data, put=loose)
+            return ref_files.changed_packed(data, put=loose)
 
         self._change_packed(with_loose)
         todo = list(loose)
@@ -124,7 +123,7 @@ class RefWriter:
         done: set[str] = set()
 
         def with_new(data: bytes) -> bytes:
-            packed = packed_refs.values(data)
+            packed = ref_files.packed_values(data)
             there = _Places(self._git_dir, packed)
             for name, value in new.items():
                 held = packed.get(name)
@@ -132,10 +131,10 @@ class RefWriter:
                 if is_ours and there.is_no_file(name) and there.has_room(name, value):
                     done.add(name)
             put = {name: value for name in done if (value := new[name]) is not None}
-            return packed_refs.changed(data, put=put, drop=done - put.keys())
+            return ref_files.changed_packed(data, put=put, drop=done - put.keys())
 
         self._change_packed(with_new)
-        now = packed_refs.values(self._packed())
+        now = ref_files.packed_values(self._packed())
         return {name for name in done if not self._was_locked(name) and now.get(name) == new[name]}
 
     def _was_locked(self, name: str) -> bool:
@@ -145,7 +144,7 @@ class RefWriter:
 
     def rebuild_packed(self, put: Mapping[str, RefValue]) -> None:
         """Drop the damaged lines of ``packed-refs`` as it is by now, and put ``put`` into it."""
-        self._change_packed(lambda data: packed_refs.rebuilt(data, put))
+        self._change_packed(lambda data: ref_files.rebuilt_packed(data, put))
 
     def break_dead_locks(self) -> int:
         """Remove the locks and proofs of writers that died; how many."""
@@ -182,16 +181,16 @@ class RefWriter:
         for _ in range(_TURNS):
             with self._lock_packed() as lock:
                 data = self._packed()
-                if packed_refs.values(data).keys().isdisjoint(names):
+                if ref_files.packed_values(data).keys().isdisjoint(names):
                     self._unlink(names)
                     return
                 # The lock becomes the new file, so git may pack the files that still stand, before we look again.
-                self._replace_packed(lock, packed_refs.changed(data, drop=names))
+                self._replace_packed(lock, ref_files.changed_packed(data, drop=names))
         raise Unavailable(f"another program packs {names[0]} again and again", hint="try again when it is done")
 
     def _unlink_packed(self, held: Mapping[str, RefValue], names: list[str]) -> None:
         """Unlink the files of refs whose locks we hold, and that are packed with the values in ``held``."""
-        packed = packed_refs.values(self._packed())
+        packed = ref_files.packed_values(self._packed())
         # Another program may have deleted one there, and made it anew, before we locked it.
         self._unlink([name for name in names if packed.get(name) == held[name]])
 
@@ -210,11 +209,11 @@ class RefWriter:
     @contextmanager
     def _lock_packed(self) -> Iterator[str]:
         """Meanwhile ``packed-refs`` is locked, for as long as the lock is not renamed over it; the path of the lock."""
-        self._locks.prove({packed_refs.FILE: b""})
+        self._locks.prove({ref_files.PACKED_REFS: b""})
         try:
-            yield self._locks.take(packed_refs.FILE)
+            yield self._locks.take(ref_files.PACKED_REFS)
         finally:
-            self._locks.release([packed_refs.FILE])
+            self._locks.release([ref_files.PACKED_REFS])
 
     def _replace_packed(self, lock: str, data: bytes) -> None:
         fd = os.open(lock, os.O_WRONLY | os.O_CLOEXEC)
@@ -224,10 +223,10 @@ class RefWriter:
                 os.fsync(fd)
         finally:
             os.close(fd)
-        self._rename(lock, self._git_dir / packed_refs.FILE)
+        self._rename(lock, self._git_dir / ref_files.PACKED_REFS)
 
     def _packed(self) -> bytes:
-        return read_regular(self._git_dir / packed_refs.FILE) or b""
+        return read_regular(self._git_dir / ref_files.PACKED_REFS) or b""
 
     def _rename(self, lock: str, path: Path) -> bool:
         """``False`` where refs lie below ``path``."""

@@ -10,7 +10,7 @@ import contextlib
 import os
 import re
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -18,8 +18,8 @@ from gitsession.durable import read_regular
 from gitsession.errors import Corrupt, GitSessionError, MissingObject, Unavailable
 from gitsession.git.objects import oid_of
 from gitsession.git.pack_reader import Packs
-from gitsession.git.ref_reader import RefReader
-from gitsession.git.types import Kind, Oid, RefValue
+from gitsession.git.ref_files import RefReader
+from gitsession.git.types import Kind, Oid
 
 OBJECT_BYTES_MAX = 1 << 30
 
@@ -33,13 +33,13 @@ _FOLDER, _REST = re.compile(r"[0-9a-f]{2}"), re.compile(r"[0-9a-f]{38}")
 
 
 class VerifiedRepository:
-    """Objects and refs of the bare repository at ``git_dir``, read only. Safe to share between threads."""
+    """Objects and ``refs`` of the bare repository at ``git_dir``, read only. Safe to share between threads."""
 
     def __init__(self, git_dir: Path, *, object_bytes_max: int = OBJECT_BYTES_MAX) -> None:
         self._objects = f"{git_dir}/objects"
         self._bytes_max = object_bytes_max
         self._packs = Packs(self._objects, object_bytes_max)
-        self.ref_reader = RefReader(git_dir)
+        self.refs = RefReader(git_dir)
 
     def read(self, oid: Oid) -> tuple[Kind, bytes]:
         """Raises ``MissingObject``; ``Corrupt``; ``Unavailable`` for an object too large to be worth reading.
@@ -98,14 +98,6 @@ class VerifiedRepository:
         for folder in _names(self._objects, _FOLDER):
             for rest in _names(f"{self._objects}/{folder}", _REST):
                 yield folder + rest
-
-    def ref(self, name: str) -> RefValue | None:
-        """What ``name`` holds, not followed. Raises ``Corrupt``."""
-        return self.ref_reader.read(name)
-
-    def refs(self, prefix: str) -> Mapping[str, RefValue]:
-        """Every ref below ``prefix``, in no order."""
-        return self.ref_reader.list(prefix)
 
     def _read_afresh(self, oid: Oid) -> tuple[Kind, bytes] | None:
         """In a pack that is newer than our last look, or that `git repack` put in the place of one we knew."""

@@ -30,7 +30,7 @@ from gitsession.formats.base.file_changes import (
     RecordedReplacement,
     RecordedRun,
 )
-from gitsession.git.borrowed_objects import BorrowedObjects
+from gitsession.git.cat_file import BorrowedObjects
 from gitsession.git.types import Oid
 from gitsession.importing.recorded_paths import EXECUTABLE, PLAIN, Contents, within
 from gitsession.importing.recorded_step import RecordedStep

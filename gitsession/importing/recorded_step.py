@@ -6,7 +6,7 @@ import posixpath
 from collections.abc import Mapping
 
 from gitsession.formats.base.file_changes import RecordedRun
-from gitsession.git.borrowed_objects import BorrowedObjects
+from gitsession.git.cat_file import BorrowedObjects
 from gitsession.importing.recorded_paths import Contents
 from gitsession.importing.recorded_trees import RecordedFile, Trees
 from gitsession.store.interface import ObjectStore

@@ -1,7 +1,7 @@
 """git's trees that an agent recorded: what differs between two of them, and what a path is in one.
 
 Names are bytes, as they are on the disk. Whoever made a tree may have made any: every walk is bounded, and what is
-read is what its name says (``git.borrowed_objects``).
+read is what its name says (``git.cat_file``).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple, TypeAlias
 
 from gitsession.errors import Malformed
-from gitsession.git.borrowed_objects import BorrowedObjects
+from gitsession.git.cat_file import BorrowedObjects
 from gitsession.git.objects import SUBMODULE_MODE, TREE_MODE, parse_tree
 from gitsession.workspace.names import DEPTH_MAX
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from gitsession.errors import MissingObject, Unavailable
 from gitsession.git import config
 from gitsession.git.objects import oid_of
-from gitsession.git.ref_reader import RefReader
+from gitsession.git.ref_files import RefReader
 from gitsession.git.repository import VerifiedRepository
 from gitsession.live import spool
 from gitsession.store import refs

@@ -75,7 +75,7 @@ class Repository:
             return None
 
     def refs(self) -> Mapping[str, RefValue]:
-        held = {**self._door.refs("refs/"), **self._moved}
+        held = {**self._door.refs.list("refs/"), **self._moved}
         return {name: value for name, value in held.items() if value is not None}
 
 

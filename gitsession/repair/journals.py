@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 
 from gitsession.errors import GitSessionError
 from gitsession.git.objects import oid_of, parse_commit
-from gitsession.git.ref_names import SYMBOLIC
+from gitsession.git.ref_files import SYMBOLIC
 from gitsession.git.types import Kind, Oid, RefValue
 from gitsession.sessions import operation_log
 from gitsession.store import histories, refs

@@ -24,7 +24,7 @@ from pathlib import Path
 from gitsession.archive import archive_set
 from gitsession.durable import read_regular
 from gitsession.errors import Corrupt, GitSessionError, Malformed, MissingObject, Unavailable
-from gitsession.git import config, damage, packed_refs
+from gitsession.git import config, damage, ref_files
 from gitsession.git.damage import BadFile
 from gitsession.git.objects import SUBMODULE_MODE, oid_of, parse_commit, parse_tree
 from gitsession.git.pack_reader import Packs
@@ -159,9 +159,9 @@ def _perform(store: GitStore, plan: RepairPlan) -> RepairResult:
         lost = {name: value for name, value in plan.ref_values.items() if name not in there}
         files = {name: f"{lost[name]}\n".encode() for name in lost if name in plan.ref_files} | plan.settings
         moved += salvage.mend_refs(store.git_dir, place, files)
-        if packed_refs.FILE in plan.ref_files:
-            salvage.keep_a_copy(store.git_dir, packed_refs.FILE, place)
-            moved.append(packed_refs.FILE)
+        if ref_files.PACKED_REFS in plan.ref_files:
+            salvage.keep_a_copy(store.git_dir, ref_files.PACKED_REFS, place)
+            moved.append(ref_files.PACKED_REFS)
             store.rebuild_packed_refs({name: lost[name] for name in lost if name not in files})
         if plan.log_lost:
             salvage.note(place / refs.OPLOG, plan.log_lost)
@@ -335,8 +335,8 @@ class _Planner:
         strays = [found for found in strays if found.name not in plan.moves]  # the journal tells where those go on
         self._recorded = {found.name: found.was for found in strays if found.now is None}
         remembered = self._remembered()
-        wanted = {name: what for name, what in damaged.items() if name != packed_refs.FILE}
-        if packed_refs.FILE in damaged:
+        wanted = {name: what for name, what in damaged.items() if name != ref_files.PACKED_REFS}
+        if ref_files.PACKED_REFS in damaged:
             gone = {name for name in remembered if name not in there} - wanted.keys()
             wanted |= dict.fromkeys(gone, "was in a line of packed-refs that is damaged")
         wanted |= {found.name: found.what for found in strays if found.now is None}
@@ -350,15 +350,15 @@ class _Planner:
                 plan.copied.pop(name, None)
                 continue
             plan.ref_values[name] = value
-            if name in damaged or packed_refs.FILE not in damaged:
+            if name in damaged or ref_files.PACKED_REFS not in damaged:
                 plan.ref_files[name] = f"{value}\n".encode()
         for found in strays:
             if found.now is not None:
                 self._put_beside(found, there)
-        if packed_refs.FILE in damaged:
+        if ref_files.PACKED_REFS in damaged:
             put = {name: value for name, value in plan.ref_values.items() if name not in damaged}
-            data = read_regular(self._store.git_dir / packed_refs.FILE) or b""
-            plan.ref_files[packed_refs.FILE] = packed_refs.rebuilt(data, put)
+            data = read_regular(self._store.git_dir / ref_files.PACKED_REFS) or b""
+            plan.ref_files[ref_files.PACKED_REFS] = ref_files.rebuilt_packed(data, put)
 
     def _put_beside(self, found: LostRefFinding, there: Mapping[str, RefValue]) -> None:
         """A branch for what a ref held that was set back, if anybody has it."""

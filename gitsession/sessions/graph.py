@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from gitsession.errors import NotFound
-from gitsession.git.ref_names import NAME_BYTES_MAX
+from gitsession.git.ref_files import NAME_BYTES_MAX
 from gitsession.git.types import Oid
 from gitsession.sessions.gaps import DAMAGE, Gap
 from gitsession.sessions.node import Node, before, load

@@ -27,7 +27,7 @@ from gitsession.codec.digest import digest as digest_of
 from gitsession.codec.holes import StoredPayload
 from gitsession.errors import Corrupt, Malformed, MissingObject, NotFound
 from gitsession.formats import FORMATS
-from gitsession.git.ref_names import SYMBOLIC
+from gitsession.git.ref_files import SYMBOLIC
 from gitsession.git.types import Oid
 from gitsession.model.entries import Label, Title, Usage
 from gitsession.sessions import commit_writer, content

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from gitsession.durable import make_directories, sync_directory, write_new
 from gitsession.errors import Corrupt, Malformed, MissingObject, NotAStore, Unavailable
-from gitsession.git import config, packed_refs, permissions
+from gitsession.git import config, permissions, ref_files
 from gitsession.git.objects import encode_commit, encode_tree, oid_of, parse_commit, parse_tree
 from gitsession.git.pack_writer import KEEP_TEXT, release_packs, write_pack
 from gitsession.git.repository import VerifiedRepository
@@ -30,7 +30,7 @@ JOURNAL, PROOFS = f"{CONTROL}/journal", f"{CONTROL}/reflocks"
 LOCK, KEEP = f"{CONTROL}/lock", f"{CONTROL}/keep"
 INCOMING, SYNC_LOCK = f"{CONTROL}/incoming", f"{CONTROL}/sync.lock"
 PURGE_PENDING = f"{CONTROL}/purge-pending"
-_KEPT = (config.HEAD, config.FILE, packed_refs.FILE, "objects", "refs", JOURNAL)
+_KEPT = (config.HEAD, config.FILE, ref_files.PACKED_REFS, "objects", "refs", JOURNAL)
 
 MARKER = "gitsession.json"
 _DAMAGED = "the store is damaged: `gitsession repair` mends it, from a clone if need be"
@@ -164,7 +164,7 @@ def check_marker(path: Path) -> None:
 
 
 def _marker(git: VerifiedRepository) -> object:
-    oid = git.ref(MAIN)
+    oid = git.refs.read(MAIN)
     if oid is None:
         return None
     tree = parse_commit(git.read(oid)[1]).tree

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from gitsession.durable import read_regular, replace, write_all
 from gitsession.errors import GitSessionError, Unavailable
-from gitsession.git.ref_names import SYMBOLIC
+from gitsession.git.ref_files import SYMBOLIC
 from gitsession.git.ref_writer import RefWriter
 from gitsession.git.types import Oid, RefValue
 from gitsession.store import create, flush_record, histories, refs

@@ -294,7 +294,7 @@ class GitStore:
 
     def damaged_refs(self) -> dict[str, str]:
         """What in the files of refs is none, by file."""
-        return self._files().state.git.ref_reader.damage()
+        return self._files().state.git.refs.damage()
 
     def damage(self) -> list[str]:
         """What of the journal is damaged, not merely torn at its end: file by file, below the store's own folder."""

@@ -33,7 +33,7 @@ from gitsession.codec.digest import hash_of
 from gitsession.durable import sync_directory, write_all
 from gitsession.errors import Corrupt, InvalidName, Malformed, NotAStore, Unavailable
 from gitsession.git.objects import oid_of
-from gitsession.git.ref_names import check_ref_name, check_value
+from gitsession.git.ref_files import check_ref_name, check_value
 from gitsession.git.types import Kind, RefValue
 from gitsession.store import journal_frames, journal_scan
 from gitsession.store.journal_scan import Scan

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from gitsession.errors import InvalidName
-from gitsession.git.ref_names import check_ref_name
+from gitsession.git.ref_files import check_ref_name
 
 SESSIONS = "refs/heads/sessions/"
 OURS = "refs/heads/gitsession/"

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from gitsession.durable import read_regular, replace
 from gitsession.errors import Corrupt, InvalidName, MissingObject, RefMoved, Unavailable
 from gitsession.git.objects import oid_of
-from gitsession.git.ref_names import SYMBOLIC, check_ref_name, check_value, directories
+from gitsession.git.ref_files import SYMBOLIC, check_ref_name, check_value, directories
 from gitsession.git.repository import VerifiedRepository
 from gitsession.git.types import Kind, Oid, RefValue
 from gitsession.store import create
@@ -258,17 +258,17 @@ class StoreState:
             self.tail()
         ends: dict[str, RefValue | None] = {name: chain[-1] for name, chain in self.overlay.chains.items()}
         ends |= staging.ends() if staging else {}
-        found = {**self.git.refs(prefix), **{name: end for name, end in ends.items() if name.startswith(prefix)}}
+        found = {**self.git.refs.list(prefix), **{name: end for name, end in ends.items() if name.startswith(prefix)}}
         return {name: value for name, value in sorted(found.items()) if value is not None}
 
     def value(self, name: str) -> RefValue | None:
         """What a ref holds, with the journal tailed."""
         chain = self.overlay.chains.get(name)
-        return chain[-1] if chain else self.git.ref(name)
+        return chain[-1] if chain else self.git.refs.read(name)
 
     def names_below(self, prefix: str) -> Iterable[str]:
         """The refs whose names begin so, with the journal tailed; also those that are gone as soon as it is flushed."""
-        return {*self.git.refs(prefix), *(name for name in self.overlay.chains if name.startswith(prefix))}
+        return {*self.git.refs.list(prefix), *(name for name in self.overlay.chains if name.startswith(prefix))}
 
     def _in_memory(self, oid: Oid) -> tuple[Kind, bytes] | None:
         staging = self._own_staging()

@@ -83,7 +83,7 @@ class StoreWriter:
         self.pid = os.getpid()
         self.lock = None if read_only else _open_lock(git_dir)
         self.state = StoreState(git_dir, writable=self.lock is not None, sync=sync)
-        self.refs = RefWriter(git_dir, git_dir / create.PROOFS, self.state.git.ref_reader, sync=sync)
+        self.refs = RefWriter(git_dir, git_dir / create.PROOFS, self.state.git.refs, sync=sync)
         self.last_error: Exception | None = None
         self.sidestepped: list[tuple[str, str]] = []
         self.set_aside: list[str] = []

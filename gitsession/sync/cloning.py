@@ -20,8 +20,8 @@ from pathlib import Path
 from gitsession.archive import archive_set, archiving
 from gitsession.durable import make_directories, sync_directory, write_new
 from gitsession.errors import Refused, Unavailable
-from gitsession.git import config, packed_refs, process
-from gitsession.git.ref_names import SYMBOLIC
+from gitsession.git import config, process, ref_files
+from gitsession.git.ref_files import SYMBOLIC
 from gitsession.git.repository import VerifiedRepository
 from gitsession.git.types import Oid
 from gitsession.sessions.reconcile import SyncedBranch
@@ -112,7 +112,7 @@ def _fill(path: Path, remote: Remote, talk: TransportOptions, filter: str) -> Sy
     if answer.code:
         raise transport.failure(remote, answer)
     door = VerifiedRepository(apart)
-    found = {name: oid for name, oid in door.refs(HEADS).items() if not oid.startswith(SYMBOLIC)}
+    found = {name: oid for name, oid in door.refs.list(HEADS).items() if not oid.startswith(SYMBOLIC)}
     check_is_store(remote, found, door)
     theirs = {ref: oid for ref, oid in found.items() if remote.there(ref) is not None}
     refused = {}
@@ -167,5 +167,5 @@ def _put(path: Path, held: Mapping[str, Oid]) -> None:
     if main not in (None, create.first_commit()[0]):
         process.run(path, "update-ref", create.MAIN, main)
     packed = {ref: oid for ref, oid in held.items() if ref != create.MAIN}
-    write_new(path / packed_refs.FILE, packed_refs.changed(b"", put=packed))
+    write_new(path / ref_files.PACKED_REFS, ref_files.changed_packed(b"", put=packed))
     sync_directory(path)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from gitsession.archive import archiving
 from gitsession.errors import GitSessionError, Unavailable
-from gitsession.git.ref_names import SYMBOLIC
+from gitsession.git.ref_files import SYMBOLIC
 from gitsession.git.types import Oid
 from gitsession.purge import purging
 from gitsession.sessions.reconcile import SyncedBranch, reconcile

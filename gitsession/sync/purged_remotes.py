@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from gitsession.archive import archive_set, archiving
 from gitsession.errors import GitSessionError, Unavailable
-from gitsession.git.ref_names import SYMBOLIC
+from gitsession.git.ref_files import SYMBOLIC
 from gitsession.git.types import Oid
 from gitsession.purge.rewriting import Rewriter
 from gitsession.sessions.tombstone_set import Tombstones

@@ -16,8 +16,8 @@ from typing import Self
 
 from gitsession.durable import make_directories
 from gitsession.errors import Unavailable
-from gitsession.git import pack_writer, packed_refs, process
-from gitsession.git.ref_names import SYMBOLIC
+from gitsession.git import pack_writer, process, ref_files
+from gitsession.git.ref_files import SYMBOLIC
 from gitsession.git.repository import VerifiedRepository
 from gitsession.git.types import Kind, Oid
 from gitsession.store import create
@@ -66,7 +66,7 @@ class Quarantine:
             for name, text in {**_FILES, "config": _CONFIG + _section(self._remote)}.items():
                 (self.git_dir / name).write_bytes(text.encode("utf-8", "surrogateescape"))
             plain = {name: oid for name, oid in self._known.items() if not oid.startswith(SYMBOLIC)}
-            (self.git_dir / packed_refs.FILE).write_bytes(packed_refs.changed(b"", put=plain))
+            (self.git_dir / ref_files.PACKED_REFS).write_bytes(ref_files.changed_packed(b"", put=plain))
         except OSError as error:
             raise Unavailable(f"cannot make room for what is fetched: {error.strerror}") from error
         return self
@@ -82,7 +82,7 @@ class Quarantine:
 
     def refs(self, prefix: str) -> Mapping[str, Oid]:
         """What was fetched; no symbolic refs."""
-        found = VerifiedRepository(self.git_dir).refs(prefix)
+        found = VerifiedRepository(self.git_dir).refs.list(prefix)
         return {name: value for name, value in found.items() if not value.startswith(SYMBOLIC)}
 
     def put(self, objects: Mapping[Oid, tuple[Kind, bytes]]) -> None:

@@ -21,7 +21,7 @@ from fnmatch import fnmatchcase
 from gitsession import progress
 from gitsession.errors import GitSessionError, InvalidName, Malformed, MissingObject
 from gitsession.git.objects import parse_commit, parse_tree
-from gitsession.git.ref_names import check_ref_name
+from gitsession.git.ref_files import check_ref_name
 from gitsession.git.types import Oid
 from gitsession.sessions import content, layout, tombstone
 from gitsession.sessions.node import Node

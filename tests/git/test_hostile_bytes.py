@@ -19,7 +19,7 @@ from mutation import mutant
 from gitsession.codec import cbor, holes, message, payload
 from gitsession.errors import Corrupt, Malformed, NotAStore
 from gitsession.git import config, objects
-from gitsession.git.ref_reader import RefReader
+from gitsession.git.ref_files import RefReader
 from gitsession.model.blocks import Image, Text, Thinking, ToolCall
 from gitsession.model.entries import Fork, Message, SessionHeader
 from gitsession.model.headline import Headline

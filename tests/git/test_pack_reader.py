@@ -16,10 +16,10 @@ from promises import Faults
 from raw import git, git_bytes
 
 from gitsession.errors import Corrupt, GitSessionError, MissingObject, Unavailable
-from gitsession.git.delta import apply
 from gitsession.git.objects import oid_of
 from gitsession.git.pack_index import PackIndex, RandomAccessFile
 from gitsession.git.pack_reader import Packs
+from gitsession.git.pack_scan import apply_delta
 from gitsession.git.pack_writer import _index, write_pack
 from gitsession.git.repository import VerifiedRepository
 
@@ -158,7 +158,7 @@ DELTAS = {
 @pytest.mark.parametrize("delta", DELTAS.values(), ids=DELTAS)
 def test_a_delta_that_does_not_fit_is_refused(delta: bytes) -> None:
     with pytest.raises(ValueError):
-        apply(b"hello", delta, 1 << 20)
+        apply_delta(b"hello", delta, 1 << 20)
 
 
 # ---- what stands where packs stand

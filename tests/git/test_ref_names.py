@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gitsession.errors import InvalidName, Malformed
-from gitsession.git.ref_names import check_ref_name
+from gitsession.git.ref_files import check_ref_name
 from gitsession.sessions import layout, session_ids
 from gitsession.store import refs
 

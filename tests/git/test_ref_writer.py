@@ -12,8 +12,8 @@ from raw import git
 from ref_files import OID, OID2, child_of, first, traces
 
 from gitsession.errors import Corrupt, Unavailable
-from gitsession.git import objects, packed_refs
-from gitsession.git.ref_reader import RefReader
+from gitsession.git import objects, ref_files
+from gitsession.git.ref_files import RefReader
 from gitsession.git.ref_writer import RefWriter
 from gitsession.store.create import MAIN, PROOFS, create
 from gitsession.store.git_store import GitStore
@@ -340,13 +340,13 @@ def test_a_ref_deleted_while_it_is_packed_does_not_come_back(git_dir, writer, re
 def test_a_ref_that_moves_while_it_is_packed_keeps_its_file(git_dir, writer, refs, monkeypatch):
     writer.move(LEAF, first(git_dir), ours={None})
     newer = child_of(git_dir, first(git_dir), "newer")
-    changed = packed_refs.changed
+    changed = ref_files.changed_packed
 
     def and_then_it_moves(*given, **named):
         git(git_dir, "update-ref", LEAF, newer)
         return changed(*given, **named)
 
-    monkeypatch.setattr(packed_refs, "changed", and_then_it_moves)
+    monkeypatch.setattr(ref_files, "changed_packed", and_then_it_moves)
     writer.pack(["refs/heads/"])
     assert refs.read(LEAF) == newer
     assert (git_dir / LEAF).exists()
@@ -373,7 +373,7 @@ def test_a_damaged_line_of_packed_refs_stops_packing_and_hides_no_new_ref(git_di
     oid = first(git_dir)
     writer.move(LEAF, oid, ours={None})
     git(git_dir, "pack-refs", "--all")
-    packed = git_dir / packed_refs.FILE
+    packed = git_dir / ref_files.PACKED_REFS
     packed.write_bytes(packed.read_bytes()[:-1])
     writer.move(OTHER, oid, ours={None})
     with pytest.raises(Corrupt, match="packed-refs"):
@@ -398,7 +398,7 @@ def test_a_ref_of_a_strange_name_stays_a_file_of_its_own(git_dir, writer, refs, 
     strange.write_text(first(git_dir) + "\n")
     writer.pack(["refs/heads/"])
     assert strange.exists()
-    assert packed_refs.values((git_dir / packed_refs.FILE).read_bytes()).keys() == {LEAF, MAIN}
+    assert ref_files.packed_values((git_dir / ref_files.PACKED_REFS).read_bytes()).keys() == {LEAF, MAIN}
 
 
 def test_a_ref_that_was_deleted_and_made_anew_while_it_was_packed_is_there(git_dir, writer, refs, monkeypatch):
@@ -416,13 +416,13 @@ def test_a_ref_that_was_deleted_and_made_anew_while_it_was_packed_is_there(git_d
     assert refs.read(LEAF) == first(git_dir)
 
 
-@pytest.mark.parametrize("name", [packed_refs.FILE, LEAF])
+@pytest.mark.parametrize("name", [ref_files.PACKED_REFS, LEAF])
 def test_a_pipe_in_place_of_a_file_of_refs_holds_up_nobody(git_dir, refs, name):
     (git_dir / name).unlink(missing_ok=True)
     (git_dir / name).parent.mkdir(parents=True, exist_ok=True)
     os.mkfifo(git_dir / name)
     with pytest.raises((OSError, Corrupt)):
-        refs.read("refs/heads/sessions/s9/main" if name == packed_refs.FILE else LEAF)
+        refs.read("refs/heads/sessions/s9/main" if name == ref_files.PACKED_REFS else LEAF)
 
 
 @pytest.mark.promise("P17")
@@ -431,11 +431,11 @@ def test_a_pack_refs_that_has_read_a_ref_does_not_bring_it_back(git_dir, writer,
     oid = first(git_dir)
     writer.move(LEAF, oid, ours={None})
     lock = git_dir / "packed-refs.lock"
-    lock.write_bytes(packed_refs.changed(b"", put={LEAF: oid}))
+    lock.write_bytes(ref_files.changed_packed(b"", put={LEAF: oid}))
     with faults.one():
         _, failed = writer.delete({LEAF: {oid}})
         assert isinstance(failed[LEAF], Unavailable)
-        lock.rename(git_dir / packed_refs.FILE)
+        lock.rename(git_dir / ref_files.PACKED_REFS)
         assert writer.delete({LEAF: {oid}}) == ([], {})
         assert (refs.read(LEAF), traces(git_dir)) == (None, [])
 
@@ -449,7 +449,7 @@ def packed_again(git_dir, monkeypatch):
 
         def rename_then_pack(old: str, new: str | Path) -> None:
             real(old, new)
-            if os.path.basename(new) == packed_refs.FILE and next(count, None) is not None:
+            if os.path.basename(new) == ref_files.PACKED_REFS and next(count, None) is not None:
                 subprocess.run(["git", f"--git-dir={git_dir}", "pack-refs", "--all"], check=False, capture_output=True)
 
         monkeypatch.setattr(os, "rename", rename_then_pack)

@@ -23,7 +23,7 @@ from gitsession.api import Store
 from gitsession.checkpoints import history
 from gitsession.formats.base.file_changes import RecordedRun
 from gitsession.formats.opencode.agent import opencode
-from gitsession.git import borrowed_objects
+from gitsession.git import cat_file
 from gitsession.git.objects import encode_tree
 from gitsession.importing import recorded_trees
 from gitsession.workspace import read_file
@@ -296,7 +296,7 @@ def test_a_tree_that_is_called_otherwise_is_not_looked_for(agent, store, value):
 @pytest.mark.parametrize("damage", ["gone", "cut", "other", "huge", "pipe", "blob"])
 @pytest.mark.parametrize("of", ["tree", "file"])
 def test_an_object_that_is_not_what_it_should_be_is_left_out(agent, store, work, monkeypatch, damage, of):
-    monkeypatch.setattr(borrowed_objects, "SILENCE_SECONDS_MAX", 0.3)
+    monkeypatch.setattr(cat_file, "SILENCE_SECONDS_MAX", 0.3)
     agent.prompt("u1")
     agent.shell("m1", lambda: fill(work, {"b.txt": "b\n", "c.txt": "c\n"}))
     whole = agent.messages[-1]["parts"][-1]["snapshot"]

@@ -12,7 +12,7 @@ from ref_files import child_of
 
 from gitsession.codec.digest import hash_of, to_base32
 from gitsession.errors import MissingObject
-from gitsession.git.ref_names import check_ref_name
+from gitsession.git.ref_files import check_ref_name
 from gitsession.model.entries import Message
 from gitsession.store import histories, refs
 from gitsession.store.git_store import GitStore

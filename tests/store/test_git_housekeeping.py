@@ -17,7 +17,7 @@ from raw import LEAF, append, git
 from gitsession import Message, Store
 from gitsession.errors import GitSessionError
 from gitsession.git import objects
-from gitsession.git.ref_reader import RefReader
+from gitsession.git.ref_files import RefReader
 from gitsession.git.ref_writer import RefWriter
 from gitsession.store.create import MAIN, PROOFS, create
 from gitsession.store.git_store import GitStore

@@ -10,8 +10,8 @@ import pytest
 from raw import git
 from ref_files import OID, OID2, child_of, first, traces
 
-from gitsession.git import packed_refs
-from gitsession.git.ref_reader import RefReader
+from gitsession.git import ref_files
+from gitsession.git.ref_files import RefReader
 from gitsession.git.ref_writer import RefWriter
 from gitsession.store import refs
 from gitsession.store.create import MAIN, PROOFS, create
@@ -188,5 +188,5 @@ def test_where_others_made_one_of_many_ours_goes_on_beside(git_dir):
         store.flush()
         [(name, side)] = store.sidestepped
         assert (name, store.ref(ONE), store.ref(side)) == (ONE, theirs, ours)
-    packed = packed_refs.values((git_dir / packed_refs.FILE).read_bytes())
+    packed = ref_files.packed_values((git_dir / ref_files.PACKED_REFS).read_bytes())
     assert packed == dict.fromkeys({*MANY} - {ONE}, ours)

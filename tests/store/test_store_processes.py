@@ -132,8 +132,8 @@ def test_an_entry_of_another_process_is_seen_without_a_flush(git_dir):
 @pytest.mark.promise("P15")
 def test_a_flush_between_the_two_looks_of_a_reader_hides_nothing(git_dir, monkeypatch, faults):
     with GitStore.open(git_dir, read_only=True) as reader, GitStore.open(git_dir) as other:
-        for look in ("ref", "refs"):
-            door = reader._opened.state.git
+        for look in ("read", "list"):
+            door = reader._opened.state.git.refs
             real = getattr(door, look)
             monkeypatch.setattr(door, look, lambda name, real=real: (real(name), other.flush())[0])
         oid = append(other, "one")

@@ -1,8 +1,14 @@
-"""What refs hold, read from git's files: one file per loose ref, and ``packed-refs`` for those that have none.
+"""Refs as git keeps them: which names and values they may have, the text of ``packed-refs``, and a reader of both.
 
-Loose first, packed second, always: ``git pack-refs`` writes the second before it removes the first, so a ref that moves
-between our two looks is found at its new place. Read here and not by a library, which would load the user's
-configuration to do it.
+Names under ``refs/heads/sessions/`` are pushed to machines whose file systems fold case or reserve words, so there we
+allow only what every one of them keeps apart: lower-case letters, digits and ``._-``.
+
+A line of ``packed-refs`` is ``<oid> <name>``; below an annotated tag stands ``^<oid>``, what it leads to. What we put
+in are commits and need no such line, so the header's word that all tags have theirs stays true.
+
+A ref is read loose first, packed second, always: ``git pack-refs`` writes the second before it removes the first, so a
+ref that moves between our two looks is found at its new place. Read here and not by a library, which would load the
+user's configuration to do it.
 """
 
 from __future__ import annotations
@@ -10,18 +16,127 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
+from functools import lru_cache
 from pathlib import Path
 
 from gitsession.durable import read_regular
-from gitsession.errors import Corrupt
-from gitsession.git import packed_refs
+from gitsession.errors import Corrupt, InvalidName, Malformed
 from gitsession.git.permissions import denied
-from gitsession.git.types import RefValue
+from gitsession.git.types import Oid, RefValue
+
+NAME_BYTES_MAX = 200
+SYMBOLIC = "ref: "
+
+_SESSIONS = "refs/heads/sessions/"
+_FORBIDDEN = re.compile(r"[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|//|/\.|\.lock(/|$)|[/.]$")
+_PORTABLE = re.compile(r"[a-z0-9_][a-z0-9._-]*")
+_DEVICES = frozenset({"con", "prn", "aux", "nul", *(f"{port}{n}" for port in ("com", "lpt") for n in range(1, 10))})
+_OID = re.compile(r"[0-9a-f]{40}")
+
+PACKED_REFS = "packed-refs"
+
+_PACKED_LINE = re.compile(rb"[0-9a-f]{40} refs/[^\x00-\x20\x7f]+\n|\^[0-9a-f]{40}\n")
+_HEADER = b"# pack-refs with: peeled fully-peeled sorted \n"
+_HEADER_UNPEELED = b"# pack-refs with: sorted \n"
 
 _VALUE = re.compile(rb"([0-9a-f]{40}|ref: [^\x00-\x20\x7f]+)\s*")
 _VALUE_BYTES_MAX = 4096
 _FRESH_NS = 1_000_000_000
+
+
+# ---- names and values
+
+
+@lru_cache(maxsize=4096)
+def check_ref_name(name: str) -> None:
+    """Raises ``InvalidName`` where git, a file system or another machine could not keep ``name``."""
+    if not name.startswith("refs/") or name.count("/") < 2:
+        raise InvalidName(f"not a full ref name, such as refs/heads/main: {name[:80]!r}")
+    try:
+        length = len(name.encode())
+    except UnicodeEncodeError:
+        raise InvalidName(f"a ref name is Unicode text: {name[:80]!r}") from None
+    if length > NAME_BYTES_MAX:
+        raise InvalidName(f"a ref name has at most {NAME_BYTES_MAX} bytes, this one {length}: {name[:40]!r}...")
+    found = _FORBIDDEN.search(name)
+    if found:
+        raise InvalidName(f"git does not allow {found.group()!r} there: {name!r}")
+    if name.startswith(_SESSIONS):
+        for part in name.removeprefix(_SESSIONS).split("/"):
+            _check_portable(part, name)
+
+
+def check_value(value: str) -> None:
+    """Raises ``Malformed`` unless a ref can hold ``value``: an oid, or ``ref: <name>``."""
+    if value.startswith(SYMBOLIC):
+        check_ref_name(value.removeprefix(SYMBOLIC))
+    elif not _OID.fullmatch(value) or value == "0" * 40:
+        raise Malformed(f"a ref holds 40 lower-case hexadecimal digits or 'ref: <name>', not {value[:60]!r}")
+
+
+def directories(name: str) -> list[str]:
+    """The names that must be directories for ``name`` to be a file: ``refs/heads/a`` for ``refs/heads/a/b``."""
+    parts = name.split("/")
+    return ["/".join(parts[:length]) for length in range(3, len(parts))]
+
+
+def _check_portable(part: str, name: str) -> None:
+    if not _PORTABLE.fullmatch(part):
+        raise InvalidName(f"only a-z, 0-9 and . _ - (not first) travel safely, not {part!r}: {name!r}")
+    if part.split(".")[0] in _DEVICES:
+        raise InvalidName(f"{part!r} is the name of a device on some machines: {name!r}")
+
+
+# ---- packed-refs
+
+
+def is_packed_line(line: bytes) -> bool:
+    """Whether ``line``, with its end, is one that git could have written, the header aside."""
+    return _PACKED_LINE.fullmatch(line) is not None
+
+
+def packed_values(data: bytes) -> dict[str, Oid]:
+    """What each ref holds. Raises ``Corrupt``."""
+    return {name: lines[:40].decode() for name, lines in _packed_parts(data)[1]}
+
+
+def changed_packed(data: bytes, *, put: Mapping[str, Oid] | None = None, drop: Collection[str] = ()) -> bytes:
+    """``data`` without ``drop`` and with ``put``, sorted by name; under a header of ours where it had none.
+
+    Raises ``Corrupt`` where a line is damaged: what it says must not be lost, nor join the next one.
+    """
+    header, rows = _packed_parts(data)
+    rows = [(name, lines) for name, lines in rows if name not in drop and name not in (put or {})]
+    rows += [(name, f"{oid} {name}\n".encode()) for name, oid in (put or {}).items()]
+    rows.sort(key=lambda row: row[0].encode("utf-8", "surrogateescape"))
+    return (header or (b"" if data else _HEADER)) + b"".join(lines for _, lines in rows)
+
+
+def rebuilt_packed(data: bytes, put: Mapping[str, Oid]) -> bytes:
+    """A new file of ``put`` and of the good lines of ``data``, which is damaged; not of what its tags lead to."""
+    good = [line for line in data.splitlines(keepends=True) if is_packed_line(line) and not line.startswith(b"^")]
+    return changed_packed(_HEADER_UNPEELED + b"".join(good), put=put)
+
+
+def _packed_parts(data: bytes) -> tuple[bytes, list[tuple[str, bytes]]]:
+    """The header, and each name with its lines."""
+    header = b""
+    rows: list[tuple[str, bytes]] = []
+    for line in data.splitlines(keepends=True):
+        if line.startswith(b"#"):
+            header += line
+        elif not is_packed_line(line):
+            what = f"{PACKED_REFS} holds a line that is no ref's: {line[:60]!r}"
+            raise Corrupt(what, hint="`gitsession repair` mends it")
+        elif line.startswith(b"^") and rows:
+            rows[-1] = (rows[-1][0], rows[-1][1] + line)
+        else:
+            rows.append((line[41:].rstrip(b"\n").decode("utf-8", "surrogateescape"), line))
+    return header, rows
+
+
+# ---- reading
 
 
 class RefReader:
@@ -29,7 +144,7 @@ class RefReader:
 
     def __init__(self, git_dir: Path) -> None:
         self._root = str(git_dir)
-        self._packed_path = f"{git_dir}/{packed_refs.FILE}"
+        self._packed_path = f"{git_dir}/{PACKED_REFS}"
         self._seen: tuple[int, int, int] | None = None
         self._packed = b""
         self._bad: list[bytes] = []
@@ -88,7 +203,7 @@ class RefReader:
         self._packed_refs()
         if self._bad:
             number = f"{len(self._bad):,} lines that name" if len(self._bad) > 1 else "a line that names"
-            found[packed_refs.FILE] = f"has {number} no ref: {_shown(self._bad[0])}"
+            found[PACKED_REFS] = f"has {number} no ref: {_shown(self._bad[0])}"
         return found
 
     def _packed_refs(self) -> bytes:
@@ -129,8 +244,8 @@ def _whole_lines(data: bytes) -> tuple[bytes, list[bytes]]:
     if data.startswith(b"#"):
         data = data.partition(b"\n")[2]
     lines = data.splitlines(keepends=True)
-    good = [line for line in lines if packed_refs.is_line(line)]
-    bad = [line for line in lines if line[:1] != b"#" and not packed_refs.is_line(line)] if good != lines else []
+    good = [line for line in lines if is_packed_line(line)]
+    bad = [line for line in lines if line[:1] != b"#" and not is_packed_line(line)] if good != lines else []
     refs = [line for line in good if line[:1] != b"^"]
     refs.sort(key=_name_in)  # no work where they are in order
     return b"".join(refs), bad
