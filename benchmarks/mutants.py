@@ -341,7 +341,7 @@ BREAKS = [
     ),
     one(
         "threads share a connection to the catalogue",
-        "api/catalogues.py",
+        "api/opened.py",
         "me = (os.getpid(), threading.get_ident())",
         "me = (os.getpid(), 0)",
         "tests/store/test_concurrent_writers.py::test_threads_share_one_store_and_its_sessions",
@@ -651,14 +651,14 @@ BREAKS = [
     ),
     one(
         "a call that never ended claims what comes after another has ended",
-        "live/running_calls.py",
+        "live/spooled_events.py",
         'later in ("", name)]',
         "True]",
         "tests/live/test_ingest.py",
     ),
     one(
         "an end without a beginning is the session's",
-        "live/running_calls.py",
+        "live/spooled_events.py",
         "(AFTER, event.call) if name in running else (BEFORE, event.call)",
         "(AFTER, event.call)",
         "tests/live/test_ingest.py",

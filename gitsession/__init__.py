@@ -12,18 +12,17 @@ TYPE_CHECKING = False  # not from typing, which alone takes as long as Python it
 if TYPE_CHECKING:
     from gitsession.api import Session, Store
     from gitsession.api.agents import AgentSessions
-    from gitsession.api.archive import ArchivedSessions
     from gitsession.api.compaction import SessionCompaction
     from gitsession.api.files import SessionFiles
     from gitsession.api.purges import Purges
     from gitsession.api.remotes import PushPlan, Remotes
     from gitsession.api.secrets import Redaction, StoredSecrets
-    from gitsession.api.trash import RemovedSession, Trash
+    from gitsession.api.trash import ArchivedSessions, RemovedSession, Trash
     from gitsession.archive.retention import ExpiredSession, Retention
     from gitsession.checkpoints.lookup import FileChange, Files
     from gitsession.checkpoints.planning import RewindPlan
     from gitsession.checkpoints.rewinding import FileOutcome, RewindResult
-    from gitsession.compaction.background import BackgroundCompaction
+    from gitsession.compaction.perform import BackgroundCompaction
     from gitsession.compaction.plan import CompactionRequest, Plan
     from gitsession.compaction.provider import provider_compaction
     from gitsession.compaction.summarizers.extractive import Extractive
@@ -223,7 +222,7 @@ __all__ = [
 _NAMES = {
     "gitsession.api": ["Session", "Store"],
     "gitsession.checkpoints.lookup": ["FileChange", "Files"],
-    "gitsession.compaction.background": ["BackgroundCompaction"],
+    "gitsession.compaction.perform": ["BackgroundCompaction"],
     "gitsession.compaction.provider": ["provider_compaction"],
     "gitsession.compaction.summarizers.extractive": ["Extractive"],
     "gitsession.compaction.summary": ["Request", "Summarizer", "Summary"],
@@ -297,11 +296,10 @@ _NAMES = {
     "gitsession.store.interface": ["Transaction"],
     "gitsession.store.maintenance": ["MaintenanceResult"],
     "gitsession.api.agents": ["AgentSessions"],
-    "gitsession.api.archive": ["ArchivedSessions"],
     "gitsession.api.compaction": ["SessionCompaction"],
     "gitsession.api.files": ["SessionFiles"],
     "gitsession.api.purges": ["Purges"],
-    "gitsession.api.trash": ["Trash", "RemovedSession"],
+    "gitsession.api.trash": ["ArchivedSessions", "RemovedSession", "Trash"],
     "gitsession.purge.finding": ["PurgePlan"],
     "gitsession.purge.purging": ["PurgeResult"],
     "gitsession.sessions.reconcile": ["SyncedBranch"],

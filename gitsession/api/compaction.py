@@ -5,11 +5,10 @@ from __future__ import annotations
 import dataclasses
 import os
 
-from gitsession.api.handle import Handle
+from gitsession.api.opened import Handle
 from gitsession.codec.digest import to_base64url
 from gitsession.compaction import branch_summary, strategies, summarizers, trigger
-from gitsession.compaction.background import BackgroundCompaction
-from gitsession.compaction.perform import perform
+from gitsession.compaction.perform import BackgroundCompaction, perform
 from gitsession.compaction.plan import CompactionRequest, Plan
 from gitsession.compaction.summarizers.options import Options, from_config
 from gitsession.compaction.summary import Summarizer

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from gitsession.api import workspaces
-from gitsession.api.handle import Handle
+from gitsession.api.opened import Handle
 from gitsession.checkpoints import capturing, history, planning, rewinding
 from gitsession.checkpoints.capturing import CaptureReason, Phase
 from gitsession.checkpoints.lookup import FileChange, Files, files_at

@@ -1,18 +1,25 @@
-"""An open store, as its parts share it."""
+"""What the parts of the API share: the open store with its catalogues, and the handle of a session."""
 
 from __future__ import annotations
 
+import functools
 import os
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 
-from gitsession.api.catalogues import Catalogues
-from gitsession.context.history import HistoryCache
+from gitsession.context import profiles
+from gitsession.context.history import ContextHistory, HistoryCache
 from gitsession.discovery import projects
 from gitsession.errors import require
-from gitsession.index.catalogue import Row
+from gitsession.index import update
+from gitsession.index.catalogue import Catalogue, Row
 from gitsession.index.current_folder import CurrentFolder, everybodys
+from gitsession.index.history_states import CatalogueEntryIndex
+from gitsession.sessions import session as sessions
+from gitsession.sessions.attached_files import SessionAttachments
+from gitsession.sessions.node import Node
 from gitsession.store.git_store import GitStore
 
 
@@ -44,3 +51,53 @@ def here_of(cwd: str | None) -> CurrentFolder:
     """Return the folder ``cwd``, by default that of this process, as sessions are found by it."""
     place = os.path.abspath(cwd or ".")
     return CurrentFolder(place, everybodys(str(Path.home()), os.environ), lambda: projects.identity_of(Path(place)))
+
+
+# The catalogue of a store, one connection for each thread: a transaction of SQLite is its connection's.
+
+
+class Catalogues:
+    """The catalogues of ``objects`` that are open in this process."""
+
+    def __init__(self, objects: GitStore) -> None:
+        self._objects = objects
+        self._open: dict[tuple[int, int], Catalogue] = {}
+
+    def get(self, *, fresh: bool = True) -> Catalogue:
+        """This thread's. ``fresh``: brought up to date, which looks at the whole of each session that has changed."""
+        me = (os.getpid(), threading.get_ident())
+        found = self._open.get(me)
+        if found is None:
+            found = self._open[me] = Catalogue(self._objects.git_dir)
+        if fresh and not found.is_fresh():
+            with self._objects.asking_nobody():
+                update.refresh(found, self._objects)
+        return found
+
+    def close(self) -> None:
+        """Idempotent."""
+        for pid, thread in list(self._open):
+            if pid == os.getpid():  # a forked child leaves its parent's as they are
+                self._open.pop((pid, thread)).close()
+
+
+class Handle:
+    """A session on one of its branches, and the store that it is in: what ``Session`` and its parts share."""
+
+    def __init__(self, opened: OpenStore, session: sessions.StoredSession) -> None:
+        self.opened = opened
+        self.session = session
+
+    @functools.cached_property
+    def profile(self) -> str:
+        """The context profile of the session's agent, which never changes."""
+        catalogues = self.opened.catalogues
+        row = catalogues.get(fresh=False).session(self.session.id) or catalogues.get().session(self.session.id)
+        return profiles.of_agent(row.agent if row else "")
+
+    def context_line(self, at: str | Node = "leaf") -> ContextHistory:
+        """Return the history of an entry, as contexts are computed from it."""
+        leaf = None if at == "leaf" and self.session.leaf is None else self.session.resolve(at).oid
+        objects, catalogues = self.opened.objects, self.opened.catalogues
+        known = CatalogueEntryIndex(catalogues.get(fresh=False), self.session.id, catalogues.get)
+        return ContextHistory(objects, leaf, known, self.opened.memory, SessionAttachments(objects, self.session.id))

@@ -6,8 +6,7 @@ import functools
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from gitsession.api.handle import Handle
-from gitsession.api.opened import OpenStore
+from gitsession.api.opened import Handle, OpenStore
 from gitsession.context import build
 from gitsession.context.policies import Policy
 from gitsession.context.value import Context

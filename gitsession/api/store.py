@@ -41,11 +41,10 @@ from gitsession.store.git_store import Durability, GitStore
 from gitsession.store.maintenance import MaintenanceResult, is_due, maintain
 
 if TYPE_CHECKING:
-    from gitsession.api.archive import ArchivedSessions
     from gitsession.api.purges import Purges
     from gitsession.api.remotes import Remotes
     from gitsession.api.secrets import StoredSecrets
-    from gitsession.api.trash import Trash
+    from gitsession.api.trash import ArchivedSessions, Trash
     from gitsession.archive.retention import ExpiredSession, Retention
     from gitsession.checkpoints.rewinding import RewindResult
     from gitsession.git.engine import StoreRepository
@@ -100,7 +99,7 @@ class Store:
     @functools.cached_property
     def archive(self) -> ArchivedSessions:
         """Old sessions, kept whole behind one ref."""
-        from gitsession.api.archive import ArchivedSessions
+        from gitsession.api.trash import ArchivedSessions
 
         return ArchivedSessions(self._opened)
 
@@ -342,14 +341,14 @@ class Store:
     def _take_next(
         self, verb: Verb, workspace: str | Path | None, session: str | None, project: str | Path | None
     ) -> RewindResult:
-        from gitsession.api import scopes, workspaces
+        from gitsession.api import workspaces
         from gitsession.checkpoints import undoing
 
         scope: UndoScope = operation_log.anywhere
         if session is not None:
-            scope = scopes.of_session(session if session_ids.is_one(session) else self._opened.find(session).sid)
+            scope = workspaces.of_session(session if session_ids.is_one(session) else self._opened.find(session).sid)
         elif project is not None:
-            scope = scopes.of_folder(self.objects, self.sessions(), here_of(os.fspath(project)))
+            scope = workspaces.of_folder(self.objects, self.sessions(), here_of(os.fspath(project)))
 
         def open_root(files: WorkspaceWrite) -> WorkspaceRoot:
             return workspaces.open_root(

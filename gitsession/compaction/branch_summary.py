@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gitsession.compaction.files import NO_FILES, TouchedFiles, carried_by, touched
-from gitsession.compaction.plan import Plan
-from gitsession.compaction.planning import nothing
+from gitsession.compaction.plan import NO_FILES, Plan, TouchedFiles, carried_by, nothing, touched
 from gitsession.context.history import ContextHistory
 from gitsession.context.profiles import Profile, total
 from gitsession.context.profiles.visible_items import show

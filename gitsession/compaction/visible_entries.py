@@ -9,8 +9,7 @@ from dataclasses import dataclass
 
 from gitsession.context.history import ContextHistory
 from gitsession.context.profiles import Profile
-from gitsession.context.profiles.visible_items import changed, changes, show
-from gitsession.context.profiles.visible_range import reach
+from gitsession.context.profiles.visible_items import changed, changes, reach, show
 from gitsession.context.tokens import tokens
 from gitsession.context.value import Item
 from gitsession.git.types import Oid

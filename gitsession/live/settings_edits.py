@@ -11,17 +11,18 @@ import base64
 import hashlib
 import json
 import os
+import re
 import secrets
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from json.decoder import scanstring  # type: ignore[attr-defined]
 from pathlib import Path
 from typing import Any
 
 from gitsession.durable import make_directories, read_regular, sync_directory, write_new
 from gitsession.errors import Malformed, Refused, Unavailable
-from gitsession.live import hook_locations, json_edit
+from gitsession.live import hook_locations
 from gitsession.live.hook_locations import Extension, HookSettings
-from gitsession.live.json_edit import Part
 
 FOLDER = "gitsession/enabled"
 """Below the store."""
@@ -133,7 +134,7 @@ def _text(old: bytes | None, file: Path) -> str:
 def _hooks(text: str, file: Path) -> tuple[Part, Part | None]:
     """The whole, and what stands under ``hooks``. Raises ``Refused`` where that is nothing that we know."""
     try:
-        whole = json_edit.parse(text, str(file))
+        whole = parse(text, str(file))
     except Malformed as error:
         raise _unfit(str(error)) from None
     hooks = whole.get(HOOKS) if whole.is_object else None
@@ -187,11 +188,11 @@ def _with(text: str, told: HookSettings, file: Path, wanted: dict[str, str]) -> 
         group = {HOOKS: [hook]}
         whole, hooks = _hooks(text, file)
         if hooks is None:
-            text = json_edit.put_in(text, whole, {event: [group]}, key=HOOKS)
+            text = put_in(text, whole, {event: [group]}, key=HOOKS)
         elif (groups := hooks.get(event)) is None:
-            text = json_edit.put_in(text, hooks, [group], key=event)
+            text = put_in(text, hooks, [group], key=event)
         else:
-            text = json_edit.put_in(text, groups, group)
+            text = put_in(text, groups, group)
     return text
 
 
@@ -214,13 +215,13 @@ def _without(text: str, told: HookSettings, file: Path) -> str:
         event, group, hook = found
         inner = group.get(HOOKS)
         if inner is not None and len(inner.parts) > 1:
-            text = json_edit.take_out(text, inner, hook)
+            text = take_out(text, inner, hook)
         elif len(event.parts) > 1:
-            text = json_edit.take_out(text, event, group)
+            text = take_out(text, event, group)
         elif len(hooks.parts) > 1:
-            text = json_edit.take_out(text, hooks, event)
+            text = take_out(text, hooks, event)
         else:
-            text = json_edit.take_out(text, whole, hooks)
+            text = take_out(text, whole, hooks)
 
 
 # ---- files of our own
@@ -292,3 +293,111 @@ def _before(store: Path, agent: str, file: Path, now: bytes | None) -> tuple[byt
         return (None if told["before"] is None else base64.b64decode(told["before"]),)
     except (OSError, ValueError, KeyError, TypeError):
         return None
+
+
+# A JSON text changed in few places: all else stays byte for byte, and what comes in is laid out as the rest is.
+
+_SPACE = re.compile(r"[ \t\r\n]*")
+_PLAIN = re.compile(r"[^\s,\]}]+")
+_UNIT = "  "
+
+
+@dataclass(slots=True)
+class Part:
+    """A value where it stands. ``begin``: of its key, where it has one."""
+
+    begin: int
+    start: int
+    end: int = 0
+    key: str = ""
+    is_object: bool = False
+    parts: list[Part] = field(default_factory=list)
+    value: Any = None
+
+    def get(self, key: str) -> Part | None:
+        """The last one of that name, as every reader takes it."""
+        return next((part for part in reversed(self.parts) if self.is_object and part.key == key), None)
+
+
+def parse(text: str, where: str) -> Part:
+    """Raises ``Malformed``, which says the line and the column."""
+    try:
+        json.loads(text)
+        return _value(text, _skip(text, 0), "")
+    except (ValueError, RecursionError, IndexError) as error:
+        raise Malformed(f"not JSON: {error}", where=where) from None
+
+
+def put_in(text: str, container: Part, value: Any, *, key: str | None = None) -> str:
+    """``text`` with a value behind the last one of an object (by its ``key``) or of an array."""
+    name = "" if key is None else json.dumps(key) + ": "
+    between, inner = _layout(text, container)
+    if "\n" in between:
+        unit = _unit(text)
+        margin = between.rpartition("\n")[2]
+        told = json.dumps(value, indent=unit, ensure_ascii=False).replace("\n", "\n" + margin)
+    else:
+        told = json.dumps(value, ensure_ascii=False)
+    if not container.parts:
+        return text[: container.start + 1] + between + name + told + inner + text[container.end - 1 :]
+    at = container.parts[-1].end
+    return text[:at] + "," + (between or " ") + name + told + text[at:]
+
+
+def take_out(text: str, container: Part, part: Part) -> str:
+    """``text`` without one value of an object or an array."""
+    number = next(at for at, each in enumerate(container.parts) if each is part)
+    if len(container.parts) == 1:
+        return text[: container.start + 1] + text[container.end - 1 :]
+    if number:
+        return text[: container.parts[number - 1].end] + text[part.end :]
+    return text[: part.begin] + text[container.parts[1].begin :]
+
+
+def _layout(text: str, container: Part) -> tuple[str, str]:
+    """What stands before a value in there, and before the closing bracket of one that has had none."""
+    if container.parts:
+        return text[container.start + 1 : container.parts[0].begin], ""
+    line = text.rfind("\n", 0, container.start) + 1
+    margin = text[line : len(text) - len(text[line:].lstrip(" \t"))]
+    return f"\n{margin}{_unit(text)}", f"\n{margin}"
+
+
+def _unit(text: str) -> str:
+    """By how much a level is set in."""
+    found = re.search(r"[{\[]\r?\n([ \t]+)", text)
+    return found[1] if found else _UNIT
+
+
+def _skip(text: str, at: int) -> int:
+    found = _SPACE.match(text, at)
+    return found.end() if found else at
+
+
+def _value(text: str, at: int, key: str, begin: int | None = None) -> Part:
+    part = Part(at if begin is None else begin, at, key=key)
+    opening = text[at]
+    if opening in "{[":
+        part.is_object = opening == "{"
+        part.parts = list(_inside(text, part))
+    elif opening == '"':
+        part.value, part.end = scanstring(text, at + 1)
+    else:
+        found = _PLAIN.match(text, at)
+        part.end = found.end() if found else at
+    return part
+
+
+def _inside(text: str, part: Part) -> Iterator[Part]:
+    at = _skip(text, part.start + 1)
+    while text[at] not in "}]":
+        begin, key = at, ""
+        if part.is_object:
+            key, at = scanstring(text, at + 1)
+            at = _skip(text, _skip(text, at) + 1)
+        value = _value(text, at, key, begin)
+        yield value
+        at = _skip(text, value.end)
+        if text[at] == ",":
+            at = _skip(text, at + 1)
+    part.end = at + 1

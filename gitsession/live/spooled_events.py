@@ -1,21 +1,28 @@
-"""An event of the spool as it is read: whose, when, about what, and what was seen of the workspace."""
+"""Events of the spool as they are read: whose, about which entry, and which calls still run."""
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from gitsession.checkpoints.attribution import AFTER, BEFORE
 from gitsession.codec.cbor import whole
 from gitsession.durable import read_regular
-from gitsession.errors import Malformed
+from gitsession.errors import Corrupt, Malformed, MissingObject
 from gitsession.git.objects import SUBMODULE_MODE, oid_of
 from gitsession.git.types import Oid
-from gitsession.live import spool
+from gitsession.live import events, spool
 from gitsession.live.spool_snapshot import BYTES_MAX
+from gitsession.model.blocks import ToolCall
+from gitsession.model.entries import Message
+from gitsession.sessions import graph
+from gitsession.sessions.content import entry_of
+from gitsession.sessions.node import Node
+from gitsession.store.interface import ObjectStore
 from gitsession.workspace import names
 from gitsession.workspace.read_file import PathContent
 from gitsession.workspace.trees import TreeEntry
@@ -176,3 +183,152 @@ def _oid(value: Any) -> Oid:
     if not isinstance(value, str) or len(value) != 40 or not set(value) <= _HEX:
         raise ValueError(f"no oid: {value!r}"[:80])
     return value
+
+
+# Which entry of a session an event belongs to: by the tool call's id, by the prompt's words, by the time.
+
+ENTRIES_MAX = 20_000
+_EARLIER_SECONDS = 3600
+_WORDS = 200
+
+
+class Targets:
+    """The newest entries of a session, as they are now. ``since_ms``: the time of the first event that asks."""
+
+    def __init__(self, store: ObjectStore, sid: str, since_ms: int) -> None:
+        self._store = store
+        self._nodes: list[Node] = []
+        self._calls: dict[str, Node] = {}
+        self._prompts: list[tuple[int, str, Node]] = []
+        seen: set[Oid] = set()
+        since = since_ms // 1000 - _EARLIER_SECONDS
+        for leaf in graph.branches(store, sid).values():
+            for node in graph.line(store, leaf):
+                if node.oid in seen or len(seen) >= ENTRIES_MAX:
+                    break
+                seen.add(node.oid)
+                self._nodes.append(node)
+                if node.author_seconds < since and node.kind == Message.kind:
+                    break
+        self._nodes.sort(key=lambda node: node.author_seconds, reverse=True)
+        for node in self._nodes:
+            self._note(node)
+
+    def call(self, id: str | None) -> Node | None:
+        """The entry that makes a tool call."""
+        return self._calls.get(id or "")
+
+    def prompt(self, event: Event) -> Node | None:
+        """The entry of the user's words, the nearest in time that says them."""
+        words = event.prompt.strip()[:_WORDS]
+        found = [(abs(at - event.at_ms), node) for at, said, node in self._prompts if words and said.startswith(words)]
+        return min(found, key=lambda each: each[0])[1] if found else None
+
+    def as_of(self, at_ms: int) -> Node | None:
+        """The newest entry of that time; before the first one, the first."""
+        return next((node for node in self._nodes if self._is_by_then(node, at_ms)), None) or (
+            self._nodes[-1] if self._nodes else None
+        )
+
+    def goes_beyond(self, at_ms: int) -> bool:
+        """Whether the agent has written since: what it has not written by then does not come."""
+        return bool(self._nodes) and self._nodes[0].author_seconds * 1000 > at_ms
+
+    def of(self, event: Event) -> Node | None:
+        """The entry that an event belongs to, ``None`` where it is not there (yet)."""
+        if event.name == events.PROMPT:
+            return self.prompt(event)
+        if event.call:
+            return self.call(event.call)
+        return self.as_of(event.at_ms)
+
+    def _is_by_then(self, node: Node, at_ms: int) -> bool:
+        """A commit has its seconds only; the entry is asked where they do not tell."""
+        if node.author_seconds != at_ms // 1000:
+            return node.author_seconds * 1000 <= at_ms
+        try:
+            return entry_of(self._store, node).at_ms <= at_ms
+        except (Corrupt, Malformed, MissingObject):
+            return False
+
+    def _note(self, node: Node) -> None:
+        if node.role not in ("assistant", "user"):
+            return
+        try:
+            entry = entry_of(self._store, node)
+        except (Corrupt, Malformed, MissingObject):
+            return
+        if not isinstance(entry, Message):
+            return
+        for block in entry.content:
+            if isinstance(block, ToolCall):
+                self._calls.setdefault(block.id, node)
+        if entry.role == "user":
+            self._prompts.append((entry.at_ms, entry.text.strip()[:_WORDS], node))
+
+
+# Which calls of each session run: a `before` without its `after`. Kept beside the spool from one drain to the next.
+#
+# Some agents do not say of each call that it has ended. So what differs at the first look after a call began, when
+# another begins or the turn ends, is that call's. At later ones it is not: by then the call may have ended long
+# ago, and what the user did since would be taken for the session's. Only its own end, if it comes, still tells what
+# is its. Taking an event in twice says the same both times.
+
+FILE = "calls.json"
+SESSIONS_MAX = 200
+_UNNAMED = "?"
+
+
+class Calls:
+    """Of each session the calls that run, the last that began at the end, each with the first that began after it."""
+
+    def __init__(self, store: Path, running: Mapping[str, Mapping[str, str]]) -> None:
+        """Use ``load``."""
+        self._store = store
+        self._running = {key: dict(calls) for key, calls in running.items()}
+
+    @classmethod
+    def load(cls, store: Path) -> Calls:
+        """What the last drain knew; nothing where that cannot be read."""
+        try:
+            found = json.loads(read_regular(f"{spool.folder(str(store))}/{FILE}") or b"{}")
+            running = {
+                str(key): {str(call): str(later) for call, later in calls.items()} for key, calls in found.items()
+            }
+        except (OSError, ValueError, TypeError, AttributeError, RecursionError):
+            running = {}
+        return cls(store, running)
+
+    def judge(self, event: Event) -> tuple[str, str | None]:
+        """Of a look: its phase, and the call that what differs belongs to."""
+        running, name = self._running.get(event.key, {}), event.call or _UNNAMED
+        if event.look is None or event.look.before is None:
+            return BEFORE, event.call  # nothing to tell a difference from
+        if event.name in events.AFTER_TOOL:
+            return (AFTER, event.call) if name in running else (BEFORE, event.call)
+        if event.name in (events.BEFORE_TOOL, events.TURN_END):
+            unseen = [call for call, later in running.items() if call != name and later in ("", name)]
+            if unseen:
+                return AFTER, unseen[-1]
+        return BEFORE, event.call
+
+    def note(self, event: Event) -> None:
+        """What runs behind the event."""
+        name = event.call or _UNNAMED
+        running = {call: later for call, later in self._running.pop(event.key, {}).items() if call != name}
+        if event.name == events.BEFORE_TOOL and event.look is not None:
+            running = {call: later or name for call, later in running.items()} | {name: ""}
+        if running and event.name not in (events.PROMPT, events.TURN_END, events.SESSION_END):
+            self._running[event.key] = running  # at the end: the one that nobody heard of for longest is first
+
+    def forget(self, event: Event) -> None:
+        """Of its session nobody knows any more what runs."""
+        self._running.pop(event.key, None)
+
+    def save(self) -> None:
+        """Raises ``OSError``."""
+        kept = dict(list(self._running.items())[-SESSIONS_MAX:])
+        place = f"{spool.folder(str(self._store))}/{FILE}"
+        with open(f"{place}.new", "w") as file:
+            json.dump(kept, file)
+        os.replace(f"{place}.new", place)

@@ -14,8 +14,7 @@ from builders import SHARED, Clock, assert_clean, assert_git_agrees, pi_file, sa
 
 from gitsession.api import Session, Store
 from gitsession.codec.digest import to_base64url
-from gitsession.compaction.files import touched
-from gitsession.compaction.plan import CompactionRequest
+from gitsession.compaction.plan import CompactionRequest, touched
 from gitsession.compaction.summarizers.extractive import Extractive
 from gitsession.compaction.summary import Request, Summary
 from gitsession.compaction.write_summary import TURN, SummaryOptions

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 from builders import bring, entry, label, pi_file, said
 
-from gitsession.compaction.files import TouchedFiles, carried_by, touched
-from gitsession.compaction.plan import CompactionRequest, Plan
+from gitsession.compaction.plan import CompactionRequest, Plan, TouchedFiles, carried_by, touched
 from gitsession.compaction.strategies import STRATEGIES, plan
 from gitsession.context.history import ContextHistory
 from gitsession.context.value import Item

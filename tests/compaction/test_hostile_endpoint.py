@@ -18,7 +18,7 @@ import pytest
 from http_models import chat_answer, model_at
 from summaries import REQUEST, cancelled_after, failing
 
-from gitsession.compaction.summarizers.calls import ANSWER_BYTES_MAX
+from gitsession.compaction.summarizers.http import ANSWER_BYTES_MAX
 from gitsession.compaction.summary import summarise
 
 ENDS_S = 120.0

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gitsession.errors import Refused
-from gitsession.live import hook_locations, json_edit, settings_edits, spool, spooled_events
+from gitsession.live import hook_locations, settings_edits, spool, spooled_events
 from gitsession.live.hook_locations import AGENTS, HookSettings
 
 PROGRAM = ["/opt/with space/bin/gitsession", "--store", "/home/u/it's/store.git"]
@@ -382,9 +382,9 @@ def test_what_is_put_into_a_text_and_taken_out_again_leaves_it_as_it_was(
 ) -> None:
     whole.pop(key, None)
     text = json.dumps(whole, indent=indent)
-    more = json_edit.put_in(text, json_edit.parse(text, "x"), value, key=key)
+    more = settings_edits.put_in(text, settings_edits.parse(text, "x"), value, key=key)
     assert json.loads(more) == {**whole, key: value}
-    part = json_edit.parse(more, "x")
+    part = settings_edits.parse(more, "x")
     found = part.get(key)
     assert found is not None
-    assert json_edit.take_out(more, part, found) == text
+    assert settings_edits.take_out(more, part, found) == text

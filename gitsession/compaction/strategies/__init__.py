@@ -9,9 +9,7 @@ import dataclasses
 from importlib import import_module
 from typing import Protocol, cast
 
-from gitsession.compaction.files import touched
-from gitsession.compaction.plan import CompactionRequest, Plan
-from gitsession.compaction.planning import nothing
+from gitsession.compaction.plan import CompactionRequest, Plan, nothing, touched
 from gitsession.compaction.visible_entries import UNREADABLE, originals
 from gitsession.context import profiles
 from gitsession.context.history import ContextHistory

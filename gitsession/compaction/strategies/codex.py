@@ -10,8 +10,7 @@ import dataclasses
 import re
 
 from gitsession.compaction.pi_cuts import Cut
-from gitsession.compaction.plan import CompactionRequest, Plan
-from gitsession.compaction.planning import cut_plan
+from gitsession.compaction.plan import CompactionRequest, Plan, cut_plan
 from gitsession.compaction.visible_entries import originals, sight
 from gitsession.context.history import ContextHistory
 from gitsession.context.profiles import Profile

@@ -8,8 +8,7 @@ from __future__ import annotations
 import itertools
 
 from gitsession.compaction.branch_summary import left
-from gitsession.compaction.plan import CompactionRequest, Plan
-from gitsession.compaction.planning import nothing
+from gitsession.compaction.plan import CompactionRequest, Plan, nothing
 from gitsession.context.history import ContextHistory
 from gitsession.context.profiles import Profile
 from gitsession.errors import Refused

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 from gitsession.compaction import pi_cuts
 from gitsession.compaction.pi_cuts import Cutter
-from gitsession.compaction.plan import CompactionRequest, Plan
-from gitsession.compaction.planning import cut_plan
+from gitsession.compaction.plan import CompactionRequest, Plan, cut_plan
 from gitsession.compaction.visible_entries import CompactionView, ShownEntry, conversation, raw, sight
 from gitsession.context.history import ContextHistory
 from gitsession.context.profiles import Profile, total

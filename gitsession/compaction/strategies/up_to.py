@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from gitsession.compaction.pi_cuts import Cut
-from gitsession.compaction.plan import CompactionRequest, Plan
-from gitsession.compaction.planning import cut_plan, nothing
+from gitsession.compaction.plan import CompactionRequest, Plan, cut_plan, nothing
 from gitsession.compaction.visible_entries import sight
 from gitsession.context.history import ContextHistory
 from gitsession.context.profiles import Profile

@@ -13,9 +13,7 @@ from gitsession.context.history import ContextHistory
 from gitsession.context.profiles import CompactionSettings, Selection, pi_family
 from gitsession.context.profiles.estimates import by_bytes
 from gitsession.context.profiles.pi_family import can_cut, starts_turn
-from gitsession.context.profiles.states import state
-from gitsession.context.profiles.visible_items import changed, changes, show_sent
-from gitsession.context.profiles.visible_range import kept
+from gitsession.context.profiles.visible_items import changed, changes, kept, show_sent, state
 from gitsession.context.value import Item, Shown
 from gitsession.formats.aider.agent import aider
 from gitsession.formats.aider.parse import APPLIED, COMMITTED, OK, SUMMARY_PREFIX, UPDATED, commits

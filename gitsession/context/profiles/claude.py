@@ -14,9 +14,15 @@ from gitsession.context.history import ContextHistory
 from gitsession.context.profiles import CompactionSettings, Selection, pi_family
 from gitsession.context.profiles.estimates import by_characters
 from gitsession.context.profiles.pi_family import can_cut, starts_turn
-from gitsession.context.profiles.states import state
-from gitsession.context.profiles.visible_items import changed, changes, show_compaction, show_sent
-from gitsession.context.profiles.visible_range import VisibleRange, reach
+from gitsession.context.profiles.visible_items import (
+    VisibleRange,
+    changed,
+    changes,
+    reach,
+    show_compaction,
+    show_sent,
+    state,
+)
 from gitsession.context.value import Item, Shown
 from gitsession.formats.claude.view import keeps_before, preserved, result_in
 from gitsession.model.blocks import OtherBlock, Text, Thinking, ToolCall

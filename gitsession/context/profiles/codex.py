@@ -15,9 +15,7 @@ from typing import Any
 from gitsession.context.history import ContextHistory
 from gitsession.context.profiles import CompactionSettings, Selection, pi_family
 from gitsession.context.profiles.estimates import by_bytes, by_bytes_of
-from gitsession.context.profiles.states import state
-from gitsession.context.profiles.visible_items import changed, changes, show_compaction, show_sent
-from gitsession.context.profiles.visible_range import kept
+from gitsession.context.profiles.visible_items import changed, changes, kept, show_compaction, show_sent, state
 from gitsession.context.value import Item, Shown, State
 from gitsession.formats.base.jsonl import LineFailure, Object, parse, riding, spoken
 from gitsession.formats.codex.agent import codex

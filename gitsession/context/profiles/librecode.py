@@ -11,9 +11,7 @@ from gitsession.context.history import ContextHistory
 from gitsession.context.profiles import CompactionSettings, Selection, pi_family
 from gitsession.context.profiles.estimates import images
 from gitsession.context.profiles.pi_family import can_cut, starts_turn
-from gitsession.context.profiles.states import state
-from gitsession.context.profiles.visible_items import changed, changes, show, show_compaction
-from gitsession.context.profiles.visible_range import reach
+from gitsession.context.profiles.visible_items import changed, changes, reach, show, show_compaction, state
 from gitsession.context.value import Item, Shown
 from gitsession.model.entries import BranchSummary, Compaction, Message
 

@@ -14,9 +14,15 @@ from gitsession.context.history import ContextHistory, answers_to
 from gitsession.context.profiles import CompactionSettings, Selection, pi_family
 from gitsession.context.profiles.estimates import by_bytes, images
 from gitsession.context.profiles.pi_family import can_cut, starts_turn
-from gitsession.context.profiles.states import state
-from gitsession.context.profiles.visible_items import changed, changes, show, show_compaction
-from gitsession.context.profiles.visible_range import VisibleRange, reach
+from gitsession.context.profiles.visible_items import (
+    VisibleRange,
+    changed,
+    changes,
+    reach,
+    show,
+    show_compaction,
+    state,
+)
 from gitsession.context.replay import openai_history
 from gitsession.context.rewriting import with_blocks
 from gitsession.context.value import Item, Shown

@@ -15,8 +15,7 @@ from gitsession.context.history import ContextHistory, answers_to
 from gitsession.context.profiles import CompactionSettings, Selection, pi_family
 from gitsession.context.profiles.estimates import images, texts, units
 from gitsession.context.profiles.pi_family import can_cut, starts_turn
-from gitsession.context.profiles.states import state
-from gitsession.context.profiles.visible_items import Changes, changed, changes, part_of, show, show_compaction
+from gitsession.context.profiles.visible_items import Changes, changed, changes, part_of, show, show_compaction, state
 from gitsession.context.value import Item, Shown
 from gitsession.formats.opencode.agent import opencode
 from gitsession.formats.opencode.json_text import quoted

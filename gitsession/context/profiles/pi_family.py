@@ -6,9 +6,7 @@ from collections.abc import Callable, Sequence
 
 from gitsession.context.history import ContextHistory
 from gitsession.context.profiles import Selection
-from gitsession.context.profiles.states import state
-from gitsession.context.profiles.visible_items import changed, changes, show, show_compaction
-from gitsession.context.profiles.visible_range import reach
+from gitsession.context.profiles.visible_items import changed, changes, reach, show, show_compaction, state
 from gitsession.context.value import Item, Shown
 from gitsession.model.entries import BranchSummary, Compaction, CustomMessage, Entry, Message
 from gitsession.model.usage import total_tokens

@@ -10,10 +10,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from gitsession.context.providers.blocks import PDF, words
-from gitsession.context.providers.conversation import CallWithResult, ProviderApi, Turn, model_of, turns
-from gitsession.context.providers.system_prompt import Tool, opening, prompt, tools
-from gitsession.context.providers.wire import legal, sendable, to_base64
+from gitsession.context.providers.conversation import (
+    CallWithResult,
+    ProviderApi,
+    Tool,
+    Turn,
+    model_of,
+    opening,
+    prompt,
+    tools,
+    turns,
+)
+from gitsession.context.providers.wire import PDF, legal, sendable, to_base64, words
 from gitsession.context.value import Context
 from gitsession.model.blocks import File, Image, Text, Thinking
 

@@ -10,10 +10,18 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from gitsession.context.providers.blocks import PDF, words
-from gitsession.context.providers.conversation import CallWithResult, ProviderApi, Turn, model_of, turns
-from gitsession.context.providers.system_prompt import Tool, opening, prompt, tools
-from gitsession.context.providers.wire import data_url, legal, sendable, to_json
+from gitsession.context.providers.conversation import (
+    CallWithResult,
+    ProviderApi,
+    Tool,
+    Turn,
+    model_of,
+    opening,
+    prompt,
+    tools,
+    turns,
+)
+from gitsession.context.providers.wire import PDF, data_url, legal, sendable, to_json, words
 from gitsession.context.value import Context
 from gitsession.model.blocks import File, Image, Text, Thinking
 
