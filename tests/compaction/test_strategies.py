@@ -10,9 +10,9 @@ import pytest
 from builders import Clock, assert_clean
 
 from gitsession.api import Session, Store
+from gitsession.compaction import strategies
 from gitsession.compaction.plan import CompactionRequest, Plan
 from gitsession.compaction.prune import old_results
-from gitsession.compaction.strategies import codex, opencode
 from gitsession.compaction.summary import Request, Summary
 from gitsession.compaction.write_summary import SummaryOptions
 from gitsession.errors import Refused
@@ -97,7 +97,7 @@ def test_k2_where_not_even_the_last_answer_fits_nothing_stays(session: Session) 
     ("window", "room"), [(None, 8_000), (8_000, 2_000), (36_000, 4_000), (200_000, 8_000)], ids=str
 )
 def test_o1_and_k2_the_room_for_the_tail_follows_the_window(window: int | None, room: int) -> None:
-    assert opencode.room(CompactionRequest(window=window)) == room
+    assert strategies.room(CompactionRequest(window=window)) == room
 
 
 def test_k4_there_is_nothing_to_do_where_the_tail_is_all_there_is(session: Session) -> None:
@@ -118,9 +118,10 @@ def test_c5_codex_keeps_the_users_words_as_they_are_before_the_summary(session: 
 
 
 def test_c5_the_newest_first_and_of_the_one_that_does_not_fit_both_ends() -> None:
-    assert codex.newest(["a" * 40, "b" * 400, "c" * 40], 30) == [f"{'b' * 40}[... 80 tokens ...]{'b' * 40}", "c" * 40]
-    assert codex.newest(["a" * 40, "b" * 40], 10) == ["b" * 40]
-    assert codex.newest([], 10) == []
+    whole_and_cut = [f"{'b' * 40}[... 80 tokens ...]{'b' * 40}", "c" * 40]
+    assert strategies.newest(["a" * 40, "b" * 400, "c" * 40], 30) == whole_and_cut
+    assert strategies.newest(["a" * 40, "b" * 40], 10) == ["b" * 40]
+    assert strategies.newest([], 10) == []
 
 
 def test_c5_they_are_kept_once_more_by_the_next_one_and_the_summary_alone_is_carried_on(session: Session) -> None:

@@ -13,9 +13,9 @@ import pytest
 from builders import bring, entry, pi_file, said
 from growth import MANY, assert_in_step, calls_of
 
+from gitsession.compaction import strategies
 from gitsession.compaction.prompts import with_files, without_files
 from gitsession.compaction.serialise import TranscriptItem
-from gitsession.compaction.strategies import aider, opencode
 from gitsession.compaction.summarizers.extractive import Extractive
 from gitsession.compaction.summary import Request, summarise
 from gitsession.compaction.visible_entries import ShownEntry
@@ -55,7 +55,7 @@ def looks_of(what: Callable[[tuple[ShownEntry, ...]], object], at: Sequence[Any]
 def test_opencodes_tail_looks_at_each_entry_of_a_long_turn_but_a_few_times() -> None:
     def work(count: int) -> int:
         turn = places(Message.user("go"), *[Message.assistant("words, many of them") for _ in range(count)])
-        return looks_of(lambda at: opencode.tail(at, 0, PI), turn)
+        return looks_of(lambda at: strategies.tail(at, 0, PI), turn)
 
     assert_in_step(work)
 
@@ -63,7 +63,7 @@ def test_opencodes_tail_looks_at_each_entry_of_a_long_turn_but_a_few_times() -> 
 def test_aiders_head_looks_at_each_entry_but_a_few_times_where_nobody_answers() -> None:
     def work(count: int) -> int:
         return looks_of(
-            lambda at: aider.head(at, 10, PI), places(*[Message.user("and another thing") for _ in range(count)])
+            lambda at: strategies.head(at, 10, PI), places(*[Message.user("and another thing") for _ in range(count)])
         )
 
     assert_in_step(work)
