@@ -18,7 +18,6 @@ from gitsession.durable import write_all
 from gitsession.errors import Malformed, NotFound, Unavailable
 from gitsession.formats import FORMATS, Accompanied, Format, InProject, SearchRoot, all_with_capability, claimed
 from gitsession.formats.base.jsonl import Data, StoredFile
-from gitsession.formats.claude import parse
 
 HEAD_BYTES = 64 * 1024
 FILE_BYTES_MAX = 1 << 30
@@ -221,6 +220,8 @@ def format_of(path: Path, data: bytes) -> Format | None:
 def unrecognized(path: Path) -> NotFound:
     """Return the error for a file that the user named and no supported agent wrote. Raises ``OSError``."""
     known = f"supported agents: {', '.join(sorted(FORMATS))}"
+    from gitsession.formats.claude import parse  # most commands need none of it
+
     other = parse.agent_of(head(path))
     if other:
         return NotFound(f"{other} wrote this session, and its format is not supported ({known})", hint=known)
