@@ -136,12 +136,33 @@ def test_text_after_an_entry_on_its_line_is_reported_with_what_the_agents_do(sec
 
 
 def test_a_message_without_id_and_parent_is_reported_since_version_2():
-    source = pi.split(file(entry("a", None), line(type="message"), line(type="message", parentId="a")))
+    source = pi.split(file(entry("a", None), line(type="message"), entry("b", "a")))
     assert [record.parent for record in source.records] == [None, 2, 3]
     [problem] = source.problems
     assert (problem.line, problem.what) == (
         3, "a message without id and parentId: shown below the line before it; pi and omp start a new branch with it",
     )
+
+
+@pytest.mark.parametrize("type_", ["message", "custom"])
+@pytest.mark.parametrize("own", [{}, {"id": None}, {"id": ""}], ids=["absent", "null", "empty"])
+def test_an_entry_without_id_below_another_is_reported_since_version_2(type_, own):
+    bad = line(type=type_, parentId="a", **own)
+    source = pi.split(file(entry("a", None), bad, entry("b", "a")))
+    assert [record.parent for record in source.records] == [None, 2, 2]
+    assert [(problem.line, problem.what) for problem in source.problems] == [
+        (3, "an entry without id: no other can name it as its parent; pi shows it only while it is the last one"),
+    ]
+    assert source.records[1].problem == source.problems[0].what
+
+
+def test_an_entry_without_id_is_not_reported_in_version_1():
+    header = {"type": "session", "id": "s1"}
+    assert pi.split(file(entry("a", None), line(type="message", parentId="a"), header=header)).problems == ()
+
+
+def test_a_number_is_an_id_for_pi_and_not_reported():
+    assert pi.split(file(entry("a", None), entry(5, "a"))).problems == ()
 
 
 @pytest.mark.parametrize("blank", [b"", b"  ", b"\r"])

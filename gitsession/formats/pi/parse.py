@@ -186,8 +186,12 @@ def _unread(failure: LineFailure) -> str:
 
 
 def _unplaced(node: LineLink, entry: Object, version: int) -> str:
-    """Return what to report of a message that names neither itself nor its parent in a file whose entries do."""
-    if version < 2 or entry.get("type") != "message" or node.id is not None or node.parent is not Field.ABSENT:
+    """Return what to report of an entry without id, and of a message that names no parent either, since version 2."""
+    if version < 2 or entry.get("id"):  # pi takes a number for an id
+        return ""
+    if node.parent is not Field.ABSENT:
+        return "an entry without id: no other can name it as its parent; pi shows it only while it is the last one"
+    if entry.get("type") != "message":
         return ""
     return "a message without id and parentId: shown below the line before it; pi and omp start a new branch with it"
 
