@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from gitsession.codec.digest import to_base64url
 from gitsession.errors import Corrupt
 from gitsession.exporting.gather import gather
-from gitsession.formats import Format, Record
+from gitsession.formats import Format, Record, Resumable
 from gitsession.formats.base import jsonl
 from gitsession.formats.base.jsonl import spoken
 from gitsession.importing.equivalence import says
 from gitsession.model.entries import SessionHeader
 from gitsession.sessions import graph, session_ids
-from gitsession.sessions.content import begins_fork, entry_of
+from gitsession.sessions.content import begins_fork, entry_of, payload_of
 from gitsession.sessions.graph import Tree
 from gitsession.sessions.meta import BELOW, Meta
 from gitsession.sessions.node import Node
@@ -86,6 +86,31 @@ class ExportedLineFinder:
         place = BELOW + to_base64url(parent.chain) if key.startswith(BELOW) else key
         return ExportedLine(record, node, f"{record.line}:{place}")
 
+    def find_header(self, record: Record, parent: Node) -> ExportedLine | None:
+        """Return the entry that ``record``, the header of a later file, is in another folder; ``None`` if it is none.
+
+        Also where it is in its own folder again, and an earlier import found it in another one.
+        """
+        if record.source_id not in self._meta.segments:
+            return None
+        headers = (node for node in self._nodes.values() if node.parent == parent.oid and _is_header(node, record))
+        node = next(headers, None)
+        if node is None:
+            return None
+        key = to_base64url(node.chain)
+        if says(self._store, node, record.payload):
+            is_one = record.line in self._recorded
+        else:
+            is_one = self._is_one(record, (self._moved(node, record), key))
+        return ExportedLine(record, node, f"{record.line}:{key}") if is_one else None
+
+    def _moved(self, header: Node, record: Record) -> bytes:
+        """Return the line of ``header`` as ``resume`` writes it for the folder that ``record`` states."""
+        payload, stated = payload_of(RevealedStore(self._store), header), self._format.read(record.payload)
+        if not isinstance(self._format, Resumable) or not isinstance(stated, SessionHeader):
+            return payload
+        return self._format.moved(payload, stated.source_id or "", stated.cwd or "")
+
     def _is_one(self, record: Record, written: tuple[bytes, str | None]) -> bool:
         """Whether a record is a line of ours, in which secrets may be hidden here and not there."""
         theirs, guard = record.payload, self._store.guard
@@ -99,6 +124,11 @@ class ExportedLineFinder:
         theirs = {entry.id for entry in out.entries if entry.line is not None}
         lines = self._format.write(out).lines
         return {line.id: (line.data, line.key) for line in lines if line.id is not None and line.id not in theirs}
+
+
+def _is_header(node: Node, record: Record) -> bool:
+    is_it = node.source is not None and (node.source.line, node.source.id) == (record.line, record.source_id)
+    return is_it and node.kind == SessionHeader.kind
 
 
 def _says_the_same(theirs: bytes, ours: bytes, *, is_name: bool) -> bool:

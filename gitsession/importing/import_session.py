@@ -383,11 +383,16 @@ class _Plan:
         """The entry of every line of the file: the one that is there, or a new one."""
         known = self._known()
         alike = EquivalentEntries(self.store, known.values())
-        ours = ExportedLineFinder(self.store, self.sid, self.format, self.tree, self.seen) if self.tree else None
+        seen = self.seen.of_file(self.source.segment)
+        ours = ExportedLineFinder(self.store, self.sid, self.format, self.tree, seen) if self.tree else None
         at_line: dict[int, Node] = {}
         guard = self.store.guard
         for number, record in enumerate(self.source.records):
             parent = self.root if record.parent is None else at_line[record.parent]
+            taken = ours.find_header(record, parent) if ours is not None else None
+            if taken is not None:
+                self._take(taken, at_line)
+                continue
             if (node := alike.as_it_is(self.format, parent, record)) is not None:
                 at_line[record.line] = node
                 continue
@@ -398,15 +403,19 @@ class _Plan:
                 fill_vault(self.store, self, node, record.payload)
             taken = ours.find(record, parent) if ours is not None and node is None else None
             if taken is not None:
-                self.taken[record.line] = taken
-                at_line[record.line] = taken.node
-                self._follow(taken.node)
+                self._take(taken, at_line)
                 continue
             if node is None:
                 draft = commit_writer.imported(self.format, record, guard, safe)
                 node = self._purged(alike, parent, record, draft) or self._put(parent, draft)
             at_line[record.line] = node
         return at_line
+
+    def _take(self, line: ExportedLine, at_line: dict[int, Node]) -> None:
+        """Let a line of ours stand for its entry."""
+        self.taken[line.record.line] = line
+        at_line[line.record.line] = line.node
+        self._follow(line.node)
 
     @functools.cached_property
     def may_hold(self) -> Callable[[int], bool]:

@@ -111,8 +111,9 @@ def is_of_ours(node: Node) -> bool:
 
 
 def segment_of(node: Node) -> str | None:
-    """The segment whose tail a line on ``meta`` is; ``None`` for all others."""
-    return node.source.id if node.source is not None and node.source.line == TAIL else None
+    """The segment whose tail or header a line on ``meta`` is; ``None`` for all others."""
+    is_of_one = node.source is not None and (node.source.line == TAIL or node.kind == kinds.SessionHeader.kind)
+    return node.source.id if node.source is not None and is_of_one else None
 
 
 def meta_of(store: ObjectStore, sid: str) -> Meta:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from builders import SHARED, STORES, assert_clean, session
-from codex_files import THREAD, import_files, turn
+from codex_files import THREAD, import_files, joined, turn
 from codex_threads import FILES, FORK, SEGMENTS, TURN, begun, name
 
 from gitsession.api import Store
@@ -299,6 +299,69 @@ def test_a_new_home_gets_what_a_thread_goes_on_from(tmp_path: Path, monkeypatch:
         at = graph.tree(opened.objects, rows[THREAD]).nodes[reverted]
         [other] = resumed(opened, rows[THREAD], tmp_path, monkeypatch, at=at) - there
         assert THREAD not in other
+
+
+def continued(store: Store, sid: str, work: Path) -> Path:
+    """The newest file of a thread, with which codex went on for a turn in ``work``."""
+    work.mkdir()
+    file = store.agents.resume(sid, cwd=work).file
+    last = json.loads(file.read_bytes().splitlines()[-1])
+    with file.open("ab") as end:
+        end.write(joined(turn("t10"), first=last["ordinal"] + 1))
+    return file
+
+
+def test_a_reverted_thread_goes_on_in_another_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CODEX_HOME", str(tmp_path / "codex"))
+    folder = on_disk(tmp_path / "files", FILES)
+    newest = folder / f"{name(THREAD, SEGMENTS[2])}.jsonl"
+    with Store.create(tmp_path / "store.git") as opened:
+        import_files(opened, folder.iterdir())
+        [sid] = [row.sid for row in opened.sessions() if row.source_id == THREAD]
+        branches = graph.branches(opened.objects, sid).keys()
+        file = continued(opened, sid, tmp_path / "one")
+        [done] = opened.import_file(file)
+        assert (done.session, done.new, done.rewritten, done.problems) == (sid, 3, None, ())
+        assert graph.branches(opened.objects, sid).keys() == branches
+        assert active_context(opened.objects, sid) == "t1 t7 t8 t10"
+        assert export_session.export_original(opened.objects, sid).data == file.read_bytes()
+        assert opened.import_file(file)[0].moves == ()
+        assert opened.agents.resume(sid, cwd=tmp_path / "one").is_there
+        [older] = opened.import_file(newest)
+        assert (older.moves, [problem.what[:13] for problem in older.problems]) == ((), ["an older copy"])
+        assert opened.verify().problems == []
+
+
+def test_a_reverted_thread_goes_on_in_one_folder_after_the_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = on_disk(tmp_path / "files", FILES)
+    with Store.create(tmp_path / "store.git") as opened:
+        import_files(opened, folder.iterdir())
+        [sid] = [row.sid for row in opened.sessions() if row.source_id == THREAD]
+        for place in ("one", "two"):
+            monkeypatch.setenv("CODEX_HOME", str(tmp_path / f"codex-{place}"))
+            file = continued(opened, sid, tmp_path / place)
+            [done] = opened.import_file(file)
+            assert (done.new, done.rewritten) == (3, None)
+            assert export_session.export_original(opened.objects, sid).data == file.read_bytes()
+        assert active_context(opened.objects, sid) == "t1 t7 t8 t10 t10"
+        assert opened.verify().problems == []
+
+
+def test_the_header_of_a_segment_in_another_folder_alone_changes_no_entry(store: ObjectStore) -> None:
+    take = Importer(store)
+    sid = take.all()
+    before = graph.branches(store, sid)
+    file = name(THREAD, SEGMENTS[0])
+    moved = codex.moved(FILES[file], THREAD, "/elsewhere")
+    for data in (moved, FILES[file], moved):
+        done = take(file, data)
+        assert (done.new, done.rewritten) == (0, None)
+        assert graph.branches(store, sid) == before
+        assert export_session.segment(store, sid, SEGMENTS[0]) == data
+    other = moved.replace(b"codex_exec", b"codex_else")
+    assert take(file, other).rewritten == 1 + 2 * TURN + 1
 
 
 def test_a_fork_that_is_there_is_resumed_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
