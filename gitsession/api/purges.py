@@ -77,9 +77,10 @@ def _selected(view: ObjectStore, sid: str | None, at: Node | None, text: str) ->
         if at is None or any(hit.node.oid == at.oid for hit in found.entries):
             return found
         one = finding.entry(view, sid or "", at)
-        return PurgePlan(
-            one.more | found.more, (*one.entries, *found.entries), found.files, (), (*one.problems, *found.problems)
-        )
+        rest = tuple(hit for hit in found.redacted if hit.node.oid != at.oid)
+        problems = (*one.problems, *found.problems)
+        entries = (*one.entries, *found.entries)
+        return PurgePlan(one.more | found.more, entries, found.files, (), problems, redacted=rest)
     if sid is None:
         raise Refused("nothing to purge", hint="a session, an entry or a text says what")
     return finding.session(view, sid) if at is None else finding.entry(view, sid, at)
@@ -88,9 +89,11 @@ def _selected(view: ObjectStore, sid: str | None, at: Node | None, text: str) ->
 def _with_trash(found: PurgePlan, away: PurgePlan) -> PurgePlan:
     """Return one plan of what sessions hold and of what those in the trash hold."""
     entries, files = {hit.node.oid for hit in found.entries}, {hit.oid for hit in found.files}
+    redacted = {hit.node.oid for hit in found.redacted}
     return PurgePlan(
         found.more | away.more,
         (*found.entries, *(hit for hit in away.entries if hit.node.oid not in entries)),
         (*found.files, *(hit for hit in away.files if hit.oid not in files)),
         problems=tuple(dict.fromkeys((*found.problems, *away.problems))),
+        redacted=(*found.redacted, *(hit for hit in away.redacted if hit.node.oid not in redacted)),
     )

@@ -124,6 +124,11 @@ def hidden(holes: bytes) -> list[PlaceholderSpan]:
     return [row for row in _rows(holes) if isinstance(row, PlaceholderSpan)] if holes else []
 
 
+def holds_purged(holes: bytes) -> bool:
+    """Return whether a placeholder stands for what was purged: of such a payload no original is kept."""
+    return any(row.rule == PURGED for row in hidden(holes))
+
+
 def _rows(holes: bytes) -> list[tuple[int, int, bytes, Encoding] | PlaceholderSpan | None]:
     """``None`` for a row of what was purged: the bytes in its place stay as they are."""
     table = cbor.decode(holes)

@@ -55,7 +55,7 @@ class EquivalentEntries:
 def fill_vault(store: ObjectStore, sink: commit_writer.Entries, node: Node, payload: bytes) -> None:
     """``payload``, which ``node`` says, has what is hidden in it: this machine may not have had it before."""
     parts = kept(store, node)
-    if holes.hidden(parts.holes):
+    if holes.hidden(parts.holes) and not holes.holds_purged(parts.holes):
         sink.keep_original(commit_writer.original_of(node, parts.stored, parts.holes, payload))
 
 

@@ -78,7 +78,7 @@ def with_exports(objects: GitStore, view: ObjectStore, plan: PurgePlan, text: st
             continue
         source = _source(export, data)
         said, count = _tombstones(source, export, wanted)
-        more |= said
+        more |= Tombstones(said.removed - plan.more.replaced.keys(), sessions=said.sessions)
         hits.append(ExportHit(export, count))
         if with_capability(export.agent, Importing) is not None:
             problems.append(PurgeProblem(export.path, f"{export.agent} keeps a copy of it in its own database"))

@@ -8,16 +8,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from gitsession import progress
+from gitsession.codec import holes
 from gitsession.codec.digest import digest as digest_of
 from gitsession.errors import NotFound
+from gitsession.formats.base.record import TAIL
 from gitsession.git.types import Oid
 from gitsession.model.entries import Fork
-from gitsession.purge import tombstone_commits
+from gitsession.purge import attached_lines, tombstone_commits
 from gitsession.sessions import content, graph, operation_log, tombstone
 from gitsession.sessions.export_record import ExportHit
 from gitsession.sessions.gaps import DAMAGE
 from gitsession.sessions.node import Node, before, load
-from gitsession.sessions.tombstone_set import FILE, WITHHELD_OID, Tombstones
+from gitsession.sessions.tombstone_set import FILE, WITHHELD_OID, Replacement, Tombstones
 from gitsession.store import refs
 from gitsession.store.interface import ObjectStore
 from gitsession.workspace import trees
@@ -64,6 +66,7 @@ class AgentFileHit:
 class PurgePlan:
     """``more``: what the set grows by. ``problems``: what stays nevertheless.
 
+    ``redacted``: entries that stay without some of the lines that ride with them.
     ``exports``: files that this store wrote, and that hold it; ``agent_files``: those that agents wrote; ``texts``: by
     which they were found.
     """
@@ -76,6 +79,7 @@ class PurgePlan:
     exports: tuple[ExportHit, ...] = ()
     texts: tuple[str, ...] = ()
     agent_files: tuple[AgentFileHit, ...] = ()
+    redacted: tuple[EntryHit, ...] = ()
 
     @property
     def is_empty(self) -> bool:
@@ -111,11 +115,13 @@ def saying(store: ObjectStore, text: str, sids: Iterable[str] | None = None) -> 
     """Every entry that says ``text``, letter by letter, and every captured file; in all sessions, or in ``sids``.
 
     Found in JSON and in JSON within it, too; in summaries, titles and labels. Not found where it was changed on the
-    way: encoded otherwise, or cut in two.
+    way: encoded otherwise, or cut in two. An entry of which only riding lines say it stays, without it.
     """
     every = sorted({refs.session_of(name) for name in store.refs(refs.SESSIONS)} - {""})
     spelled = spellings(text)
     entries: dict[Oid, EntryHit] = {}
+    redacted: dict[Oid, EntryHit] = {}
+    replaced: dict[str, Replacement] = {}
     files: dict[Oid, FileHit] = {}
     problems: list[PurgeProblem] = []
     searched: dict[Oid, bool] = {}
@@ -131,7 +137,11 @@ def saying(store: ObjectStore, text: str, sids: Iterable[str] | None = None) -> 
                 if _begins(node):
                     problems.append(PurgeProblem(node.oid, f"session {sid} begins with it: purge the whole session"))
                 else:
-                    entries.setdefault(node.oid, EntryHit(sid, node, digest_of(parts.stored, parts.holes).hex()))
+                    hit = EntryHit(sid, node, digest_of(parts.stored, parts.holes).hex())
+                    by = _replacement(node, parts, data, text, spelled)
+                    if by is not None:
+                        replaced[hit.digest] = by
+                    (entries if by is None else redacted).setdefault(node.oid, hit)
             for path, oid in _files(store, parts.files):
                 if oid == WITHHELD_OID:
                     continue
@@ -140,8 +150,22 @@ def saying(store: ObjectStore, text: str, sids: Iterable[str] | None = None) -> 
                 if searched[oid]:
                     files.setdefault(oid, FileHit(sid, path, oid))
     found = _wanted(store, entries.values(), files.values())
-    told = (*found.problems, *problems, *_in_commands(store, text))
-    return PurgePlan(found.more, found.entries, found.files, (), told)
+    kept = tuple(redacted.values())
+    told = (*found.problems, *_staying(store, kept), *problems, *_in_commands(store, text))
+    more = found.more | Tombstones(replaced=replaced)
+    return PurgePlan(more, found.entries, found.files, (), tuple(dict.fromkeys(told)), redacted=kept)
+
+
+def _replacement(
+    node: Node, parts: content.EntryTree, data: bytes, text: str, spelled: tuple[bytes, ...]
+) -> Replacement | None:
+    """Return what stands for an entry that says ``text`` in riding lines alone; ``None`` for one that goes.
+
+    An entry with hidden secrets goes: their original says the text, too.
+    """
+    if node.source is None or node.source.line == TAIL or (parts.holes and holes.hidden(parts.holes)):
+        return None
+    return attached_lines.without(parts.form, data, text, lambda part: says(part, text, spelled))
 
 
 def spellings(text: str) -> tuple[bytes, ...]:

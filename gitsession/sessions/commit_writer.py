@@ -93,10 +93,11 @@ def safe(format: Format, data: bytes, guard: Guard | None) -> RedactedRecord:
     rows: tuple[Row, ...] = ()
     if guard is not None:
         data, rows = guard.redact(format.FORM, data)
-    return RedactedRecord(data, _cut(format.FORM, data, rows), bool(rows))
+    return RedactedRecord(data, cut(format.FORM, data, rows), bool(rows))
 
 
-def _cut(form: str, data: bytes, rows: tuple[Row, ...] = ()) -> StoredPayload:
+def cut(form: str, data: bytes, rows: tuple[Row, ...] = ()) -> StoredPayload:
+    """Return the payload of an agent's record as it is stored. ``rows``: the placeholders in it."""
     return holes.cut(data, holes.spans_in_json(data) if form in ("json", "jsonl") else (), rows)
 
 
@@ -115,7 +116,7 @@ def digests(draft: Draft) -> list[str]:
     """What a set of what was purged may call an entry: as it is stored; an agent's also as it was written."""
     stored = [draft.stored]
     if draft.original is not None and draft.form != layout.OWN:
-        stored.append(_cut(draft.form, draft.original))
+        stored.append(cut(draft.form, draft.original))
     return [digest_of(one.payload, one.holes).hex() for one in stored]
 
 

@@ -82,7 +82,7 @@ def whole(store: Reader, node: Node, parts: EntryTree) -> bytes:
         return parts.stored
     data = _filled(store, node, parts)
     if isinstance(store, RevealedStore):
-        placeholders = len(holes.hidden(parts.holes))
+        placeholders = sum(row.rule != holes.PURGED for row in holes.hidden(parts.holes))
         if placeholders:
             return store.payload(node, digest_of(parts.stored, parts.holes), data, placeholders)
     return data

@@ -104,7 +104,8 @@ def put_unless_purged(
     for kind, data in (*made.objects.values(), ("commit", made.commit)):
         to.put(kind, data)
     stands = parse(made.oid, made.commit)
-    if by is not None and draft.original is not None and holes.hidden(by.stored.holes):
+    table = b"" if by is None else by.stored.holes
+    if by is not None and draft.original is not None and holes.hidden(table) and not holes.holds_purged(table):
         to.keep_original(commit_writer.original_of(stands, by.stored.payload, by.stored.holes, draft.original))
     return stands
 

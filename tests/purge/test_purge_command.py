@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
+import codex_files
 import pytest
 from builders import START_MS, Clock, header, said
 from commands import Run
@@ -368,3 +369,85 @@ def test_what_the_history_of_the_set_keeps_of_a_redaction_is_told(run: Run, impo
     rules.write_text(rule.format("Fix the"))
     assert "stays as it was in the history of the set" in run("redact", err=True)
     assert "stays in the history of the set" in run("purge", "--match", "redacted:own", "--yes")
+
+
+# ---- records of several lines
+
+
+@pytest.fixture
+def thread(run: Run, here: Path) -> Path:
+    """A session of codex: a message, with the lines that show it on a screen ahead of the answer, in one record."""
+    lines = codex_files.user(f"It is {SECRET}") + codex_files.assistant("All is well") + codex_files.user("Go on")
+    file = here / f"{codex_files.NAME}.jsonl"
+    file.write_bytes(codex_files.rollout(lines))
+    run("import", str(file))
+    return file
+
+
+def subjects(run: Run, sid: str) -> list[str]:
+    return [line.split("  ")[2].strip() for line in run("log", sid).splitlines()][::-1][1:]
+
+
+def test_text_in_lines_that_ride_with_another_message_is_cut_out_and_the_message_stays(run: Run, thread: Path) -> None:
+    [sid] = ids(run)
+    told = json.loads(run("purge", "--match", SECRET, "--dry-run", "--json"))
+    assert [entry["kind"] for entry in told["entries"]] == ["message"]
+    assert [entry["kind"] for entry in told["redacted"]] == ["message"]
+    assert "redacted, its message stays" in run("purge", "--match", SECRET, "--dry-run")
+    assert "1 entry, 1 entry in part purged" in run("purge", "--match", SECRET, "--yes")
+    assert subjects(run, sid) == ["purged: user message", "assistant: All is well", "user: Go on"]
+    with Store.open() as opened:
+        assert traces(opened.objects) == []
+        assert opened.verify().problems == []
+    run("purge", "--match", SECRET, "--yes", code=exits.NOTHING)
+    run("export", sid, "-o", "out.jsonl")
+    out = Path("out.jsonl").read_text()
+    assert "[redacted:purged]" in out
+    assert [json.loads(line)["type"] for line in out.splitlines()].count("response_item") == 2
+
+
+def test_a_file_with_purged_text_in_riding_lines_goes_on_without_it(run: Run, thread: Path) -> None:
+    [sid] = ids(run)
+    run("purge", "--match", SECRET, "--yes")
+    thread.write_bytes(thread.read_bytes() + codex_files.joined(codex_files.assistant("Done")))
+    run("import", str(thread))
+    assert subjects(run, sid) == [
+        "purged: user message", "assistant: All is well", "user: Go on", "assistant: Done",
+    ]  # fmt: skip
+    with Store.open() as opened:
+        assert traces(opened.objects) == []
+        assert opened.verify().problems == []
+
+
+def test_an_import_again_finds_the_message_without_the_purged_lines(run: Run, thread: Path) -> None:
+    [sid] = ids(run)
+    run("purge", "--match", SECRET, "--yes")
+    before = run("log", sid)
+    run("import", str(thread))
+    assert run("log", sid) == before
+
+
+def test_a_message_stays_also_where_the_session_was_resumed_in_another_home(
+    run: Run, thread: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CODEX_HOME", str(tmp_path / "codex"))
+    [sid] = ids(run)
+    file = Path(json.loads(run("resume", sid, "--json"))["path"])
+    run("purge", "--match", SECRET, "--exports", "--yes")
+    assert subjects(run, sid) == ["purged: user message", "assistant: All is well", "user: Go on"]
+    assert SECRET not in file.read_text()
+    with Store.open() as opened:
+        assert traces(opened.objects) == []
+
+
+def test_text_of_the_message_itself_goes_with_the_entry(run: Run, thread: Path) -> None:
+    [sid] = ids(run)
+    run("purge", "--match", "All is well", "--yes")
+    assert subjects(run, sid) == [f"user: It is {SECRET}", "purged: assistant message", "user: Go on"]
+
+
+@pytest.mark.parametrize("text", ["user_message", '"type":"event_msg"'])
+def test_lines_that_would_be_others_without_the_text_go_with_the_entry(run: Run, thread: Path, text: str) -> None:
+    told = json.loads(run("purge", "--match", text, "--dry-run", "--json"))
+    assert told["redacted"] == []
+    assert told["entries"]

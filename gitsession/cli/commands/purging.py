@@ -16,7 +16,7 @@ from gitsession.errors import NotFound
 
 if TYPE_CHECKING:
     from gitsession.purge.exports import RedactedExport
-    from gitsession.purge.finding import PurgePlan
+    from gitsession.purge.finding import EntryHit, PurgePlan
     from gitsession.purge.purging import PurgeResult
     from gitsession.sessions.node import Node
     from gitsession.sessions.stored_secrets import FoundSecret
@@ -92,12 +92,14 @@ def _address(app: App, entry: str) -> tuple[str, Node | None]:
 def _sum(what: PurgePlan) -> str:
     parts = [count(len(what.sessions), "session")] if what.sessions else []
     parts += [count(len(what.entries), "entry", "entries")] if what.entries else []
+    parts += [f"{count(len(what.redacted), 'entry', 'entries')} in part"] if what.redacted else []
     parts += [count(len(what.files), "captured file")] if what.files else []
     return ", ".join(parts) or "what is purged already"
 
 
 def _print_plan(what: PurgePlan, *, redacts: bool) -> None:
-    lines = [f"{hit.session}  {hit.node.oid[:12]}  {hit.node.subject}" for hit in what.entries]
+    lines = [_named(hit) for hit in what.entries]
+    lines += [f"{_named(hit)} (only lines that ride with it are redacted, its message stays)" for hit in what.redacted]
     for line in first(lines, _SHOWN, " entries: --json lists them"):
         say(line)
     for file in what.files[:_SHOWN]:
@@ -115,6 +117,17 @@ def _print_plan(what: PurgePlan, *, redacts: bool) -> None:
             say(f"not reached: {words}")
 
 
+def _named(hit: EntryHit) -> str:
+    return f"{hit.session}  {hit.node.oid[:12]}  {hit.node.subject}"
+
+
+def _listed(hits: Sequence[EntryHit]) -> list[dict[str, Any]]:
+    return [
+        {"session": hit.session, "id": hit.node.oid, "kind": hit.node.kind, "digest": hit.digest or None}
+        for hit in hits
+    ]
+
+
 def _document(
     what: PurgePlan, done: PurgeResult | None, redacted: Sequence[RedactedExport], *, dry_run: bool
 ) -> dict[str, Any]:
@@ -122,10 +135,8 @@ def _document(
     return {
         "checked": len(what.entries),
         "sessions": list(what.sessions),
-        "entries": [
-            {"session": hit.session, "id": hit.node.oid, "kind": hit.node.kind, "digest": hit.digest or None}
-            for hit in what.entries
-        ],
+        "entries": _listed(what.entries),
+        "redacted": _listed(what.redacted),
         "files": [{"session": file.session, "path": file.path, "id": file.oid} for file in what.files],
         "problems": [{"where": problem.where, "what": problem.what} for problem in what.problems],
         "exports": [

@@ -1,0 +1,57 @@
+"""Cut a purged text out of the lines that ride with a message of its own (docs/decisions/0014).
+
+A record of codex or Claude Code is a line of the conversation and the lines before it that ride: what showed the
+message before it on a screen, counts, settings. If only those hold the text, the message is another one, and stays.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from gitsession.codec.holes import PURGED
+from gitsession.formats import Format
+from gitsession.formats.base import jsonl
+from gitsession.formats.base.jsonl import LF, spoken
+from gitsession.redaction.payloads import redact
+from gitsession.redaction.rule import Rule
+from gitsession.redaction.scan import Scanner
+from gitsession.sessions import commit_writer
+from gitsession.sessions.tombstone_set import Replacement
+
+
+def without(form: str, payload: bytes, text: str, says: Callable[[bytes], bool]) -> Replacement | None:
+    """Return the record ``payload`` without ``text`` in its riding lines.
+
+    ``None`` if it has none of those, if its own line ``says`` the text, and if the riding lines would not be what they
+    are without it: then the whole record is to go.
+    """
+    own = spoken(payload)
+    riding = payload[: len(payload) - len(own)]
+    if form != Format.FORM or not riding or says(own):
+        return None
+    pattern = re.escape(text.encode("utf-8", "surrogatepass"))
+    redacted = redact(form, riding, Scanner((), [Rule(PURGED, pattern, ())]))
+    if says(redacted.payload) or not _are_alike(riding, redacted.payload):
+        return None
+    return Replacement(form, commit_writer.cut(form, redacted.payload + own, redacted.rows))
+
+
+def _are_alike(before: bytes, after: bytes) -> bool:
+    """Return whether the lines of ``after`` are of the kinds of those of ``before``. A line that is no JSON is none."""
+    lines, others = before.split(LF)[:-1], after.split(LF)[:-1]
+    pairs = zip(map(jsonl.parse, lines), map(jsonl.parse, others), strict=False)
+    return len(lines) == len(others) and all(_is_alike(one, other) for one, other in pairs)
+
+
+def _is_alike(before: Any, after: Any, key: str = "") -> bool:
+    """Return whether two values of JSON differ in texts alone: not in keys, nor in the names of kinds."""
+    if isinstance(before, dict) and isinstance(after, dict):
+        same = before.keys() == after.keys()
+        return same and all(_is_alike(each, after[name], name) for name, each in before.items())
+    if isinstance(before, list) and isinstance(after, list):
+        return len(before) == len(after) and all(map(_is_alike, before, after))
+    if isinstance(before, str) and isinstance(after, str) and key != "type":
+        return True
+    return type(before) is type(after) and bool(before == after)
