@@ -95,6 +95,11 @@ def subject_of(message: bytes) -> str:
     return message.partition(b"\n")[0].decode("utf-8", "replace")
 
 
+def words_of(headline: Headline) -> str:
+    """Return the words of a subject, cut as there, without its label."""
+    return _subject(headline)[0].partition(": ")[2]
+
+
 def trailers_of(message: bytes) -> Trailers:
     """What the trailers say. Raises ``Malformed`` where an entry's are missing or not ours."""
     above = message.rfind(b"\n\n")

@@ -10,16 +10,18 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
+from gitsession.codec import message
 from gitsession.codec.digest import to_base64url
+from gitsession.codec.payload import headline
 from gitsession.errors import Corrupt, Refused
 from gitsession.exporting import json_lines, markdown
 from gitsession.exporting.gather import ExportInput, gather
 from gitsession.formats import FORMATS, Accompanied, Continuing, Document, Resumable, with_capability
 from gitsession.formats.base.fields import uuid_from
-from gitsession.formats.base.outgoing import Writer
+from gitsession.formats.base.outgoing import Outgoing, Writer
 from gitsession.formats.base.record import TAIL, WHOLE
 from gitsession.git.types import Oid
-from gitsession.model.entries import Fork, SessionHeader
+from gitsession.model.entries import Fork, Message, SessionHeader
 from gitsession.redaction.original import OPENS
 from gitsession.sessions import graph, session_facts, session_ids
 from gitsession.sessions.active_branch import active
@@ -71,7 +73,8 @@ def export(
 
     Where the agent's file says all there is, it is that file, byte for byte. ``at``: the line that ends in this entry.
     ``cwd``: the folder it is to go on in, where the agent may have a file of this session already: what is not that
-    file gets an id of its own. Only for agents that are ``Resumable``.
+    file gets an id of its own, and is called by its first prompt if the agent needs a title and there is none. Only
+    for agents that are ``Resumable``.
     Raises ``Refused`` where there is no such form, ``Corrupt`` where the file would not be whole.
     """
     tree = graph.tree(store, sid)
@@ -88,7 +91,8 @@ def export(
     out = found.out
     if cwd is not None:
         id = _id_there(sid, found, began, is_whole=at is None)
-        out = dataclasses.replace(out, session=dataclasses.replace(out.session, source_id=id, cwd=cwd))
+        header = dataclasses.replace(out.session, source_id=id, cwd=cwd, title=_first_words(out))
+        out = dataclasses.replace(out, session=header)
     if found.is_home and not found.is_news:
         came = export_original(store, sid, at)
         sent = ExportResult(agent, came.data, found.left_out, notes=found.notes, place=came.place)
@@ -108,6 +112,13 @@ def export(
     return dataclasses.replace(
         sent, data=data, session=out.session, stay=sent.data, place=sent.place if is_later else ""
     )
+
+
+def _first_words(out: Outgoing) -> str | None:
+    """Return the words of the first prompt that goes along and has any, cut to a line as lists show it."""
+    said = (each.entry for each in out.line())
+    prompts = (entry for entry in said if isinstance(entry, Message) and entry.role == "user")
+    return next(filter(None, (message.words_of(headline(entry)) for entry in prompts)), None)
 
 
 def _place(agent: str, data: bytes, segment: str | None) -> str:

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import Clock, bring, pi_file, session, talk
+from builders import Clock, begun, bring, entry, pi_file, session, talk
+from builders import said as said_by_pi
 from opencode_files import Database, Message, answer, compaction, export, info, tool, user
 
 from gitsession.discovery import databases, sources
@@ -205,3 +206,37 @@ def test_an_id_that_is_a_way_up_goes_nowhere(store: ObjectStore, where: Workspac
 @pytest.mark.parametrize("data", [b"", b"[]", b'{"info": 1}', b'{"info": {"id": 1}, "messages": [1, {"info": {}}]}'])
 def test_what_is_no_export_does_not_fail(data: bytes) -> None:
     assert isinstance(opencode.moved(data, "ses_two", "/work"), bytes)
+
+
+# ---- its title there
+
+
+@pytest.mark.parametrize(
+    ("words", "title"),
+    [
+        (["  Fix the\tparser\nand its tests", "Go on"], "Fix the parser"),
+        (["word " * 40], ("word " * 13).rstrip() + "…"),
+        (["", "Go on"], "Go on"),
+        ([""], "Untitled"),
+    ],
+    ids=["its first line", "cut", "the first with words", "no words"],
+)
+def test_a_session_without_a_title_is_called_by_its_first_prompt(
+    words: list[str], title: str, store: ObjectStore, where: Workspace
+) -> None:
+    made = begun(store, *words)
+    assert said(placed(store, made.id, where))["info"]["title"] == title
+    if words[0]:
+        assert made.line()[1].subject == f"user: {title}"  # lists call it so
+
+
+def test_a_title_counts_before_the_first_prompt(store: ObjectStore, where: Workspace) -> None:
+    made = begun(store, "Fix the parser")
+    made.rename("A title")
+    assert said(placed(store, made.id, where))["info"]["title"] == "A title"
+
+
+def test_a_prompt_that_the_model_is_not_shown_is_no_title(store: ObjectStore, where: Workspace) -> None:
+    edit = entry("context_edit", "b", "a", 3, targetId="a", replacement=None)
+    data = pi_file(said_by_pi("a", None, "HIDE"), edit, said_by_pi("c", "b", "Q2"))
+    assert said(placed(store, bring(store, data).session, where))["info"]["title"] == "Q2"
