@@ -17,21 +17,26 @@ from gitsession.workspace import names, user_repository
 from gitsession.workspace.user_repository import UserRepository
 
 
-def author(store: ObjectStore, candidates: Sequence[H], folder: Path, index_file: str = "") -> H:
+def author(store: ObjectStore, candidates: Sequence[H], folder: Path, index_file: str = "") -> H | None:
     """Return the one of ``candidates`` that changed most of the files staged in ``folder``; of equal ones, the first.
 
     A file counts first where what is staged is what the session made of it, by its checkpoints; then where the session
-    changed it at all. ``index_file``: the index that the commit is made of, if it is not the usual one.
+    changed it at all. If files are staged and no session changed any of them, return ``None``. ``index_file``: the
+    index that the commit is made of, if it is not the usual one.
     """
     found = user_repository.find(str(folder))
     staged = _staged(found, index_file)
+    if not staged:
+        return candidates[0]
 
     def share(row: H) -> tuple[int, int]:
-        made = _made(store, row.sid, found.top) if staged else {}
+        made = _made(store, row.sid, found.top)
         same = sum(oid in made.get(path, ()) for path, oid in staged.items())
         return same, len(staged.keys() & made.keys())
 
-    return max(candidates, key=share)
+    shares = [share(row) for row in candidates]
+    most = max(shares)
+    return candidates[shares.index(most)] if any(most) else None
 
 
 def _staged(found: UserRepository, index_file: str) -> dict[str, Oid | None]:

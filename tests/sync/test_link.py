@@ -100,12 +100,33 @@ def test_of_two_sessions_that_changed_a_file_the_one_whose_content_is_staged_is_
 
 
 @pytest.mark.usefixtures("store")
-def test_where_no_session_changed_what_is_staged_the_newest_is_named(project: Path) -> None:
-    edited_in(project, a="one\n")
-    newest = session_in(project, "hi")
+@pytest.mark.parametrize("others", [0, 1, 2])
+def test_a_commit_of_files_that_no_session_changed_names_none_and_the_user_is_told(project: Path, others: int) -> None:
+    if others > 1:
+        edited_in(project, a="one\n")
+    if others > 0:
+        session_in(project, "only asks")
+    session_in(project, "hi")
     (project / "mine").write_text("mine\n")
     git(project, "add", "mine")
+    done = subprocess.run(["git", "commit", "-qm", "Work"], cwd=project, capture_output=True, text=True, check=True)
+    assert done.stderr == "no session of the last hours changed a staged file: the commit names none\n"
+    assert git(project, "log", "-1", "--format=%B") == "Work"
+
+
+@pytest.mark.usefixtures("store")
+def test_a_commit_that_changes_no_file_names_the_newest_session(project: Path) -> None:
+    edited_in(project, a="one\n")
+    newest = session_in(project, "hi")
     assert commit(project) == newest
+
+
+@pytest.mark.usefixtures("store")
+def test_nothing_is_said_where_there_is_no_session(project: Path) -> None:
+    (project / "mine").write_text("mine\n")
+    git(project, "add", "mine")
+    done = subprocess.run(["git", "commit", "-qm", "Work"], cwd=project, capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("", "")
 
 
 @pytest.mark.usefixtures("store")

@@ -285,7 +285,10 @@ SECONDS_MAX = 3.0
 
 @click.group()
 def link_command() -> None:
-    """Have the commits of a project say in which session they were made (docs/server.md)."""
+    """Have the commits of a project say in which session they were made (docs/server.md).
+
+    A commit names the session that changed most of the staged files. If no session changed any of them, it names none.
+    """
 
 
 _folder = click.argument("folder", default=".", type=click.Path(exists=True, file_okay=False, path_type=Path))
@@ -319,9 +322,9 @@ def disable(folder: Path, as_json: bool) -> int:
 @click.argument("file", type=click.Path(path_type=Path))
 @with_app
 def message(app: App, file: Path) -> int:
-    """Add the session that made a commit to the commit message in FILE (run by the hook)."""
+    """Add the session that made a commit to the commit message in FILE, or say that there is none (run by the hook)."""
     from gitsession.sessions.node import load
-    from gitsession.sync import commit_trailers
+    from gitsession.sync import authorship, commit_trailers
 
     signal.signal(signal.SIGALRM, lambda *_: os._exit(exits.TRY_AGAIN))
     signal.setitimer(signal.ITIMER_REAL, SECONDS_MAX)
@@ -329,12 +332,11 @@ def message(app: App, file: Path) -> int:
     recent = commit_trailers.going_on(app.catalogue().sessions(), here, time.time_ns() // 1_000_000)
     if not recent:
         return exits.NOTHING
-    row = recent[0]
-    if len(recent) > 1:
-        from gitsession.sync import authorship
-
-        index_file = os.environ.get("GIT_INDEX_FILE", "")
-        row = authorship.author(app.objects(), recent, here, index_file and os.path.abspath(index_file))
+    index_file = os.environ.get("GIT_INDEX_FILE", "")
+    row = authorship.author(app.objects(), recent, here, index_file and os.path.abspath(index_file))
+    if row is None:
+        say("no session of the last hours changed a staged file: the commit names none")
+        return exits.NOTHING
     node = load(app.objects(), row.branches[row.active])
     return exits.OK if commit_trailers.add(file, commit_trailers.address(row.sid, node)) else exits.NOTHING
 
