@@ -53,7 +53,7 @@ def clone(url: str, path: Path, talk: TransportOptions, *, filter: str = "", nam
     try:
         create.create(aside)
         held = _hold(aside)
-        remote = remotes.add(aside, DEFAULT, url, namespace=namespace)
+        remote = dataclasses.replace(remotes.add(aside, DEFAULT, url, namespace=namespace), is_new=True)
         remotes.agree(aside, remote)
         if namespace:
             with GitStore.open(aside) as store:

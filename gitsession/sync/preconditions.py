@@ -10,7 +10,7 @@ from gitsession.git.types import Oid, Reader
 from gitsession.store import create, histories
 from gitsession.store.git_store import GitStore
 from gitsession.store.lock import alone as alone_by
-from gitsession.sync.remotes import Remote, plain
+from gitsession.sync.remotes import Remote
 
 HEADS = "refs/heads/"
 
@@ -51,7 +51,7 @@ def check_is_store(remote: Remote, there: Mapping[str, Oid], read: Reader | None
         what = others[0].removeprefix(HEADS)[:80] if others else ""
         why = f"it has a branch {what}, which no store has" if what else "its branch main is not that of a store"
         raise Refused(
-            f"the remote {remote.name} ({plain(remote.url)}) is no store of sessions: {why}",
+            remote.problem(f"is no store of sessions: {why}"),
             hint="beside code, sessions lie apart: `--namespace gitsession` of `gitsession remote add` and of `clone`",
         )
 

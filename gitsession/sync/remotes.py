@@ -57,6 +57,7 @@ class Remote:
     """``places``: which refs of ours lie where on the remote, as pairs of beginnings. ``is_home``: it rules names.
 
     ``is_named``: git's configuration knows it; a bundle is asked by its address, and remembered by nothing.
+    ``is_new``: a store is being cloned from it, and does not exist yet.
     ``settings``: of what the store's configuration says of it, what cannot name a program to run. ``is_agreed``: the
     user has agreed once to what the scope sends to it.
     """
@@ -66,6 +67,7 @@ class Remote:
     places: tuple[tuple[str, str], ...] = field(default=())
     is_home: bool = False
     is_named: bool = True
+    is_new: bool = False
     settings: tuple[tuple[str, str], ...] = ()
     scope: Scope = Scope()
     is_agreed: bool = False
@@ -74,6 +76,12 @@ class Remote:
     def address(self) -> str:
         """What git is told."""
         return self.name if self.is_named else self.url
+
+    def problem(self, what: str) -> str:
+        """Return the message for a problem with it. ``what``: a predicate ("cannot be reached")."""
+        if self.is_new:
+            return f"cannot clone {plain(self.url)!r}: it {what}"
+        return f"the remote {self.name} ({plain(self.url)}) {what}"
 
     @property
     def is_shared(self) -> bool:
@@ -231,15 +239,21 @@ def remove(git_dir: Path, name: str) -> Remote:
     return found
 
 
+_ADDRESSES = "name a folder, or a URL such as https://HOST/PATH or ssh://HOST/PATH"
+
+
 def address(url: str) -> str:
     """A URL as git is to have it: a path on this machine whole. Raises ``InvalidName``."""
     if not url or url.startswith("-") or "\n" in url or "\0" in url:
-        raise InvalidName(f"{url[:80]!r} is no address of a repository")
+        what = "it is empty" if not url else "no address begins with -" if url[0] == "-" else "it has a line end or NUL"
+        raise InvalidName(f"cannot use {url[:80]!r} as the address of a repository: {what}", hint=_ADDRESSES)
     scheme, mark, rest = url.partition("://")
     if mark and not (rest and _SCHEME.fullmatch(scheme)):
-        raise InvalidName(f"cannot use {url[:80]!r} as the address of a repository: it is no URL")
+        raise InvalidName(f"cannot use {url[:80]!r} as the address of a repository: it is no URL", hint=_ADDRESSES)
     if url.startswith("ext::"):
-        raise InvalidName(f"cannot use {url[:80]!r} as the address of a repository: it names a program to run")
+        raise InvalidName(
+            f"cannot use {url[:80]!r} as the address of a repository: it names a program to run", hint=_ADDRESSES
+        )
     if _HOST_ALONE.fullmatch(url) and not os.path.lexists(url):
         hint = f"name the repository too: {url}:PATH; for a folder here: ./{url}"
         raise InvalidName(f"cannot use {url[:80]!r} as the address of a repository: it has no path", hint=hint)

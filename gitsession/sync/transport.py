@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import random
 import re
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,7 +19,7 @@ from gitsession.git import process
 from gitsession.git.process import ProcessResult, Told
 from gitsession.git.types import Oid
 from gitsession.store import refs
-from gitsession.sync.remotes import Remote, plain
+from gitsession.sync.remotes import Remote, missing, plain
 
 FIRST_CHUNK, CHUNK_MAX = 800, 3200
 """Refs of one push: each push costs the list of all refs there, and a refusal may hit all that were pushed with it."""
@@ -48,6 +49,9 @@ _BAD_OBJECT = re.compile(r"^error: object [0-9a-f]{40}: |repository corruption o
 _NOT_THERE = re.compile(
     r"does not appear to be a git repository|repository not found|not found|does not exist|no such file", re.IGNORECASE
 )
+_NO_REPOSITORY = re.compile(r"invalid gitfile format")
+_NO_HELPER = re.compile(r"'remote-([^'\s]+)' is not a git command|remote helper for '([^'\s]+)'")
+_NAME_ONE = "name a store, or a repository that sessions were pushed to"
 _NOISE = ("fatal: ", "error: ", "remote: ", "ssh: ", "warning: ")
 _STATUS = re.compile(r"([ +\-*!=])\t([^\t:]*):([^\t]*)\t(.*)")
 _REASON = re.compile(r"\((.*)\)\s*$")
@@ -212,27 +216,40 @@ def _pushed(row: re.Match[str] | None) -> Pushed:
 def failure(remote: Remote, answer: ProcessResult) -> GitSessionError:
     """What went wrong, in one line; trying again may work."""
     lines = [line.strip() for line in plain(answer.err).replace("\r", "\n").split("\n") if line.strip()]
+    lines = [line for line in lines if not line.startswith("Cloning into ")]  # a folder that is gone by now
     fatal = [line for line in lines if line.startswith(("fatal: ", "error: ", "ssh: ", "remote: "))]
     said = " ".join(lines)
-    where = f"the remote {remote.name} ({plain(remote.url)})"
+    again = "no store was made: try again" if remote.is_new else "nothing is lost: try again"
     bad = next((line for line in lines if _BAD_OBJECT.search(line)), "")
     if bad:
-        return RejectedTransfer(f"cannot accept what {where} has: {_short(bad)}")
+        return RejectedTransfer(remote.problem(f"has an object that git does not accept: {_short(bad)}"))
     about = next((line for line in fatal if _OFFLINE.search(line) or _LOCKED_OUT.search(line)), "")
-    words = _short(about or (fatal or lines or ["no message"])[0])
+    words = _short(about or (fatal or lines or ["git was killed" if answer.code < 0 else "no message"])[0])
     if not remote.is_named and os.path.isfile(remote.url):
         return RejectedTransfer(f"{remote.url} is no bundle, or not all of one: {words}")
     if _LOCKED_OUT.search(said):
-        hint = f"`gitsession git ls-remote {remote.name}` lets git ask for a password, or tell more"
-        return Unavailable(f"{where} does not let us in: {words}", hint=hint)
+        command = f"gitsession git ls-remote {remote.name}"
+        if remote.is_new:
+            command = f"git ls-remote {shlex.quote(plain(remote.url))}"
+        hint = f"`{command}` lets git ask for a password, or tell more"
+        return Unavailable(remote.problem(f"does not let us in: {words}"), hint=hint)
     if _OFFLINE.search(said):
-        return Unavailable(f"{where} cannot be reached: {words}", hint="nothing is lost: try again when you are online")
+        return Unavailable(remote.problem(f"cannot be reached: {words}"), hint=f"{again} when you are online")
     if _OURS.search(said) or answer.code < 0:
         about = next((line for line in lines if _OURS.search(line)), words)
-        return Unavailable(f"cannot take in what {where} has: {_short(about)}", hint="nothing is lost: try again")
+        return Unavailable(remote.problem(f"has what we cannot take in now: {_short(about)}"), hint=again)
+    scheme = _NO_HELPER.search(said)
+    if scheme:
+        what = f"has a URL whose scheme git does not know: {scheme[1] or scheme[2]}"
+        return Unavailable(remote.problem(what), hint="use https, ssh or file")
     if _NOT_THERE.search(said):
-        return Unavailable(f"{where} is not there: {words}", hint="`gitsession remote` lists the addresses")
-    return RejectedTransfer(f"git could not talk to {where}: {words}")
+        path = missing(remote.url)
+        why = words if not path else "no git repository is there" if os.path.isdir(path) else "no such folder"
+        hint = _NAME_ONE if remote.is_new else "`gitsession remote` lists the addresses"
+        return Unavailable(remote.problem(f"is not there: {why}"), hint=hint)
+    if _NO_REPOSITORY.search(said):
+        return Unavailable(remote.problem("is a file, and neither a repository nor a bundle"), hint=_NAME_ONE)
+    return RejectedTransfer(remote.problem(f"cannot be used: {words}"))
 
 
 class RejectedTransfer(Unavailable):

@@ -6,6 +6,7 @@ import io
 import json
 import re
 import shlex
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -19,6 +20,7 @@ from remotes import hub
 from gitsession import Message, Store
 from gitsession.cli.commands import remotes
 from gitsession.cli.commands.remotes import Progress
+from gitsession.git import process
 from gitsession.sync.transport import TransportOptions
 
 KEY = "AKIA" + "Z3KQ7XJ2M5TB6WPL"  # joined here, so that no file of ours looks as if it held one
@@ -327,3 +329,91 @@ def test_the_hint_of_several_remotes_can_be_pasted(run: Run, here: Path) -> None
 def test_a_scope_is_either_all_or_limited(run: Run) -> None:
     run("remote", "add", "origin", "hub.git", "--all", "--agent", "pi", code=4)
     assert json.loads(run("remote", "--json", code=1))["remotes"] == []
+
+
+# ---- clones of what is no store
+
+
+def closed_port() -> int:
+    """A port of this machine at which nobody listens: it was free, and is let go of."""
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        port: int = held.getsockname()[1]
+        return port
+
+
+NAME_ONE = "name a store, or a repository that sessions were pushed to"
+NO_CLONE = {
+    "a missing path": ("missing", 75, "cannot clone '{here}/missing': it is not there: no such folder", NAME_ONE),
+    "a missing path as a URL": (
+        "file://{here}/missing", 75, "cannot clone 'file://{here}/missing': it is not there: no such folder", NAME_ONE,
+    ),
+    "an empty folder": (
+        "empty", 75, "cannot clone '{here}/empty': it is not there: no git repository is there", NAME_ONE,
+    ),
+    "a file": (
+        "a.txt", 75, "cannot clone '{here}/a.txt': it is a file, and neither a repository nor a bundle", NAME_ONE,
+    ),
+    "code": (
+        "code", 4, "cannot clone '{here}/code': it is no store of sessions: it has a branch trunk, which no store has",
+        "beside code, sessions lie apart: `--namespace gitsession` of `gitsession remote add` and of `clone`",
+    ),
+    "nothing": (
+        "", 2, "cannot use '' as the address of a repository: it is empty",
+        "name a folder, or a URL such as https://HOST/PATH or ssh://HOST/PATH",
+    ),
+    "no URL": (
+        "ht!tp://x", 2, "cannot use 'ht!tp://x' as the address of a repository: it is no URL",
+        "name a folder, or a URL such as https://HOST/PATH or ssh://HOST/PATH",
+    ),
+    "an unknown scheme": (
+        "foo://x/y", 75, "cannot clone 'foo://x/y': it has a URL whose scheme git does not know: foo",
+        "use https, ssh or file",
+    ),
+    "an address that nobody listens at": (
+        "http://user:secret@127.0.0.1:{port}/x", 75, "cannot clone 'http://127.0.0.1:{port}/x': it cannot be reached: ",
+        "no store was made: try again when you are online",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("url", "code", "says", "hint"), NO_CLONE.values(), ids=NO_CLONE)
+def test_a_clone_of_what_is_no_store_says_why_and_what_to_do(
+    url: str, code: int, says: str, hint: str, run: Run, here: Path
+) -> None:
+    (here / "empty").mkdir()
+    (here / "a.txt").write_text("words")
+    who = ("-c", "user.name=a", "-c", "user.email=a@b")
+    subprocess.run(["git", "init", "-q", "-b", "trunk", "code"], check=True)
+    subprocess.run(["git", *who, "-C", "code", "commit", "-q", "--allow-empty", "-m", "code"], check=True)
+    before = sorted(path.name for path in here.iterdir())
+    port = closed_port()
+    told = run("clone", url.format(here=here, port=port), "out.git", code=code, err=True)
+    first, second = told.splitlines()
+    assert first.startswith(f"gitsession: {says.format(here=here, port=port)}")
+    assert second == f"  {hint}"
+    assert ".tmp" not in told and "origin" not in told and "secret" not in told
+    assert sorted(path.name for path in here.iterdir()) == before
+
+
+def test_a_clone_of_an_empty_repository_says_that_it_is_a_beginning(run: Run, here: Path) -> None:
+    subprocess.run(["git", "init", "-q", "--bare", "plain.git"], check=True)
+    told = run("clone", "plain.git", "out.git").splitlines()
+    assert told == [
+        "made a store at out.git: 0 sessions",
+        "no sessions are there yet: `gitsession sync` sends yours",
+    ]
+
+
+def test_a_git_that_is_killed_while_it_clones_is_told_without_the_folder_it_wrote_to(
+    run: Run, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(*words: object, **how: object) -> process.ProcessResult:
+        return process.ProcessResult(-9, b"", f"Cloning into bare repository '{words[-1]}'...\n".encode())
+
+    monkeypatch.setattr(process, "talk", killed)
+    told = run("clone", "hub.git", "out.git", code=75, err=True)
+    assert told == (
+        f"gitsession: cannot clone '{here}/hub.git': it has what we cannot take in now: git was killed\n"
+        "  no store was made: try again\n"
+    )

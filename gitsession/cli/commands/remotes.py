@@ -217,7 +217,11 @@ def push_command(app: App, remote: str, sessions: tuple[str, ...], consent: bool
 @json_option
 @with_app
 def clone_command(app: App, url: str, folder: Path | None, filter: str, namespace: str, as_json: bool) -> int:
-    """Make a store of what is at URL, in DIR or where your store lies. URL is its remote `origin`."""
+    """Make a store of what is at URL, in DIR or where your store lies. URL is its remote `origin`.
+
+    URL is a store, or a repository that sessions were pushed to; an empty repository is a beginning. If URL is a
+    repository of code with sessions in it, --namespace says where.
+    """
     from gitsession.api import Store
 
     path = folder or app.path
@@ -230,6 +234,8 @@ def clone_command(app: App, url: str, folder: Path | None, filter: str, namespac
             emit("clone", {"store": str(path), "branches": branches})
         else:
             say(summary(report, f"made a store at {path}"))
+            if not report.branches:
+                say("no sessions are there yet: `gitsession sync` sends yours", dim=True)
             for one in refused:
                 say(f"refused   {one.ref.removeprefix('refs/heads/sessions/')}", fg="red")
                 say(f"{'':10}{one.why}", dim=True)
