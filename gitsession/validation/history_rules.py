@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import chain
 from typing import NamedTuple
 
 from gitsession.errors import GitSessionError
@@ -100,9 +101,15 @@ def refusals(
         if fault is not None:
             yield Refusal(line.ref, line.new, fault.what, fault.rule)
     by_session: dict[str, list[ProposedBranch]] = {}
+    moved: dict[str, list[ProposedBranch]] = {}
     for line in lines:
+        moved.setdefault(line.sid, []).append(line)
         if line.old is None:
             by_session.setdefault(line.sid, []).append(line)
+    for sid, together in moved.items():
+        until.check()
+        yield from _of_other_sessions(read, sid, together)
+        yield from _of_meta(read, sid, together, parents, seen)
     roots: dict[Oid, str] = {}
     # Of two names for one session that of more refs is taken: a copy under another name is mostly a branch alone.
     for sid, begun in sorted(by_session.items(), key=lambda row: (-len(row[1]), row[0])):
@@ -129,7 +136,7 @@ def _holds_what_has_no_place(
     until: Deadline,
 ) -> Fault | None:
     """``passed``: what was found to have its place on a branch; it is not looked at again."""
-    where = _BRANCH if refs.is_branch(line.branch) else _META if _is_meta(line.branch) else _FILES
+    where = _BRANCH if refs.is_branch(line.branch) else _META if refs.is_meta(line.branch) else _FILES
     at: Oid | None = line.new
     while at is not None and at in seen and (where != _BRANCH or at not in passed):
         until.check()
@@ -154,6 +161,92 @@ def _holds_what_has_no_place(
             return misfit._replace(what=f"it goes on from {at[:10]}: {misfit.what} {line.branch!r}")
         at = node.parent
     return None
+
+
+def _of_other_sessions(read: GitReader, sid: str, lines: Sequence[ProposedBranch]) -> Iterator[Refusal]:
+    """Refuse branches that hold the ``fork`` entry of a session that theirs does not begin on.
+
+    A fork's branches may begin before its own ``fork`` entry, where those of the sessions stand that it goes on from.
+    """
+
+    @cache
+    def shared() -> frozenset[str]:
+        pushed = (_forks_on(read, line) for line in lines)
+        there = (_forks_before(read, end) for ends in (read.known_of, read.archived_of) for end in ends(sid))
+        found = next((found for found in chain(pushed, there) if sid in found), [sid])
+        return frozenset(found[found.index(sid) + 1 :])
+
+    for line in lines:
+        if refs.is_branch(line.branch) or refs.is_meta(line.branch):
+            found = _forks_on(read, line)
+            foreign = found[: found.index(sid)] if sid in found else [name for name in found if name not in shared()]
+            if foreign:
+                what = f"it holds the `fork` entry that begins session {foreign[0]}: push that line as a branch of it"
+                yield Refusal(line.ref, line.new, what, "root")
+
+
+def _forks_on(read: GitReader, line: ProposedBranch) -> list[str]:
+    """Return the sessions that begin with a ``fork`` entry on what is new on a line, the newest first."""
+    found = []
+    at = line.seen.below.forks if line.seen is not None else None
+    while at is not None:
+        found.append(at.sid)
+        at = at.before
+    below = line.old_below
+    if below is None or below == line.old or below in read.known_of(line.sid):
+        return found
+    before = _forks_before(read, line.old) if line.old is not None else []
+    older = _forks_before(read, below)
+    return found + older[: len(older) - len(before)]
+
+
+def _forks_before(read: GitReader, end: Oid) -> list[str]:
+    """Return the sessions that begin with a ``fork`` entry on the line of ``end``, the newest first."""
+    nodes = (load(read, oid) for oid in read.starts(end))
+    entries = (content.entry_of(read, node) for node in nodes if node.kind == Fork.kind and node.source is None)
+    return [entry.session for entry in entries if isinstance(entry, Fork)]
+
+
+def _of_meta(
+    read: GitReader,
+    sid: str,
+    lines: Sequence[ProposedBranch],
+    parents: Mapping[Oid, tuple[Oid, ...]],
+    seen: Mapping[Oid, AcceptedEntry],
+) -> Iterator[Refusal]:
+    """Refuse new branches that hold what stands on ``meta``."""
+    begun = [line for line in lines if line.old is None and refs.is_branch(line.branch)]
+    metas = {line.new for line in lines if refs.is_meta(line.branch)} | set(read.known_meta_of(sid))
+    if not begun or not metas:
+        return
+    what = f"it holds what stands on {refs.META!r}: push that line to {refs.META!r} only"
+    first = {oid for end in metas for oid in _first_of_meta(read, end, parents, seen)}
+    for line in begun:
+        at: Oid | None = line.new
+        while at is not None and at in parents and at not in first:
+            at = next(iter(parents[at]), None)
+        if at is not None and at not in parents:
+            at = next((oid for oid in first - parents.keys() if read.is_on_line(oid, at)), None)
+        if at in first:
+            yield Refusal(line.ref, line.new, what, "place")
+
+
+def _first_of_meta(
+    read: GitReader, end: Oid, parents: Mapping[Oid, tuple[Oid, ...]], seen: Mapping[Oid, AcceptedEntry]
+) -> list[Oid]:
+    """Return the oldest entry of the line of ``meta`` that ends in ``end``; none where it holds nothing yet."""
+    above: list[Oid] = []
+    at: Oid | None = end
+    while at is not None:
+        if at in seen:
+            is_start, below = seen[at].starts, next(iter(parents[at]), None)
+        else:
+            node = load(read, at)
+            is_start, below = starts(node), node.parent
+        if is_start:
+            break
+        above, at = [at], below
+    return above
 
 
 def _beginnings(read: GitReader, sid: str, begun: Sequence[ProposedBranch], roots: dict[Oid, str]) -> Iterator[Refusal]:
@@ -255,7 +348,3 @@ def _names_of(read: Reader, root: Node) -> frozenset[str] | None:
 
 def _misfits(node: Node) -> tuple[Fault | None, ...]:
     return tuple(entry_rules.misfit(node, on) for on in ("branch", refs.META, refs.FILES))
-
-
-def _is_meta(branch: str) -> bool:
-    return branch.partition(".")[0] == refs.META

@@ -121,6 +121,10 @@ class GitReader:
         """Return what the known refs of a session hold."""
         return self._ends.get(sid, [])
 
+    def known_meta_of(self, sid: str) -> Sequence[Oid]:
+        """Return the ends of the known lines of bookkeeping of a session."""
+        return self._metas.get(sid, [])
+
     def archived_of(self, sid: str) -> Sequence[Oid]:
         """Return the known ends of an archived session. Reads all of the archive."""
         return self._archived_ends.get(sid, [])
@@ -130,6 +134,14 @@ class GitReader:
         found: dict[str, list[Oid]] = {}
         for name, oid in self.known.items():
             found.setdefault(refs.session_of(name), []).append(oid)
+        return found
+
+    @functools.cached_property
+    def _metas(self) -> Mapping[str, list[Oid]]:
+        found: dict[str, list[Oid]] = {}
+        for name, oid in self.known.items():
+            if refs.is_meta(name.rpartition("/")[2]):
+                found.setdefault(refs.session_of(name), []).append(oid)
         return found
 
     @functools.cached_property

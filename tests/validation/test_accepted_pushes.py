@@ -229,6 +229,38 @@ def test_a_fork_may_come_before_what_it_was_forked_from(tmp_path: Path, server: 
         assert done.returncode == 0, done.stderr
 
 
+def test_branches_of_a_fork_of_a_fork_may_begin_in_any_session_that_it_shares(tmp_path: Path, server: Path) -> None:
+    client = Client.begin(tmp_path / "store.git")
+    first = fork(session(client.store, client.sid))
+    first.append(Message.user("first"))
+    second = fork(first)
+    second.append(Message.user("second"))
+    client.store.flush()
+    assert push(client.path, server, SESSIONS).returncode == 0
+    second.branch("in-first", second.line()[-3])  # behind the `fork` entry of the first
+    second.branch("in-origin", "root")
+    for name in ("in-first", "in-origin"):
+        second.switch(name)
+        second.append(Message.user(name))
+    client.store.flush()
+    done = push(client.path, server, SESSIONS)
+    assert done.returncode == 0, done.stderr
+
+
+def test_titles_and_labels_on_a_branch_pass_beside_those_of_meta(tmp_path: Path, server: Path) -> None:
+    client = Client.begin(tmp_path / "store.git")
+    ours = session(client.store, client.sid)
+    ours.append(kinds.Title(title="inline"))
+    ours.branch("side", "root")
+    client.store.flush()
+    assert push(client.path, server, SESSIONS).returncode == 0
+    ours.switch("side")
+    ours.append(kinds.Title(title="on the side"))
+    client.store.flush()
+    done = push(client.path, server, SESSIONS)
+    assert done.returncode == 0, done.stderr
+
+
 def test_a_store_of_another_release_is_pushed_whole(tmp_path: Path, server: Path) -> None:
     """All agents, forked and branched, in one push."""
     client = Client.begin(tmp_path / "store.git")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from builders import assert_clean, begun, session
+from builders import assert_clean, begun, fork, session
 from promises import Faults
 from pushed import Client, bare, checkpoint, push, user
 
@@ -133,6 +133,33 @@ def test_a_session_under_a_second_name_does_not_come(
     with made:
         assert [branch.ref for branch in report.of("refused")] == [second]
         assert [row.sid for row in made.sessions()] == [client.sid]
+        assert_clean(made.objects)
+
+
+@pytest.mark.parametrize("ref", ["main", "side"])
+def test_a_fork_s_line_under_its_origin_s_name_does_not_come(
+    client: Client, remote: Path, ours: Store, ref: str
+) -> None:
+    push(client.path, remote, *EVERYTHING)
+    ours.remotes.pull("origin")
+    copy = fork(session(client.store, client.sid))
+    copy.append(Message.user("on a line of its own"))
+    client.store.flush()
+    push(client.path, remote, *EVERYTHING, f"{refs.leaf(copy.id)}:{client.ref(ref)}")
+    [refused] = ours.remotes.pull("origin").of("refused")
+    assert (refused.ref, f"begins session {copy.id}" in refused.why) == (client.ref(ref), True)
+    assert {row.sid for row in ours.sessions()} == {client.sid, copy.id}
+    assert_clean(ours.objects)
+
+
+def test_meta_as_a_branch_does_not_come(tmp_path: Path, client: Client, remote: Path, ours: Store) -> None:
+    push(client.path, remote, *EVERYTHING)
+    ours.remotes.pull("origin")
+    push(client.path, remote, f"{client.ref('meta')}:{client.ref('zzz')}")
+    made, report = Store.clone(str(remote), tmp_path / "clone.git")
+    with made:
+        for [refused] in (ours.remotes.pull("origin").of("refused"), report.of("refused")):
+            assert (refused.ref, "stands on 'meta'" in refused.why) == (client.ref("zzz"), True)
         assert_clean(made.objects)
 
 

@@ -508,6 +508,45 @@ def _(client: Client) -> str:
     return f"{client.entry(user(), root).oid}:{refs.leaf('19700102-aaaaaaaaaaaaa')}"
 
 
+FORK = "20270115-aaaaaaaaaaaaa"
+
+
+def forked(client: Client) -> Node:
+    """The ``fork`` entry of a session that goes on from ``main``."""
+    fork = kinds.Fork(session=FORK, agent="agent", view=1, at_ms=1_800_000_000_000)
+    return client.entry(fork, client.leaf)
+
+
+@bad("a fork's line on a branch of the session that it was forked from", "root", f"begins session {FORK}")
+def _(client: Client) -> str:
+    return after(client, client.entry(user(), forked(client)))
+
+
+@bad("a fork's line as a new branch of the session that it was forked from", "root", "begins session 20270115-")
+def _(client: Client) -> Refspecs:
+    fork = forked(client).oid
+    return [f"{fork}:{client.ref('side')}", f"{fork}:{refs.leaf(FORK)}"]
+
+
+@bad("a line of another fork as a branch of a fork", "root", "begins session 20270115-bbbbbbbbbbbbb")
+def _(client: Client) -> Refspecs:
+    first = forked(client)
+    other = kinds.Fork(session="20270115-bbbbbbbbbbbbb", agent="agent", view=1, at_ms=1_800_000_000_000)
+    return [f"{first.oid}:{refs.leaf(FORK)}", f"{client.entry(other, client.leaf).oid}:{refs.leaf(FORK, 'side')}"]
+
+
+bad("meta as a branch", "place", "holds what stands on 'meta'")(lambda c: f"{c.ref('meta')}:{c.ref('zzz')}")
+bad("meta, gone on with, as a branch", "place", "holds what stands on 'meta'")(
+    lambda c: f"{c.entry(user(), c.on('meta')).oid}:{c.ref('zzz')}"
+)
+
+
+@bad("new lines of meta as a branch", "place", "holds what stands on 'meta'")
+def _(client: Client) -> Refspecs:
+    end = client.entry(kinds.Title(at_ms=1_800_000_000_000, title="Another"), client.on("meta")).oid
+    return [f"{end}:{client.ref('meta')}", f"{end}:{client.ref('zzz')}"]
+
+
 @bad("a second parent that is no entry", "commit", "no entry")
 def _(client: Client) -> str:
     left = client.git("commit-tree", "-m", "work", client.git("rev-parse", f"{client.leaf.oid}^{{tree}}"))
