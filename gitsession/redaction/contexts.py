@@ -6,6 +6,8 @@ any case. Values are checked (``looks``): code is full of ``password = get_passw
 
 from __future__ import annotations
 
+import re
+
 from gitsession.redaction import heuristics
 from gitsession.redaction.rule import Check, Rule
 
@@ -21,6 +23,11 @@ def _is_chosen(value: bytes) -> bool:
     return heuristics.is_password(value) or heuristics.is_random(value)
 
 
+def _is_argument(value: bytes) -> bool:
+    """Return whether ``value`` is a password where a command takes nothing else."""
+    return _is_chosen(value) or heuristics.is_argument(value)
+
+
 _QUOTE = rb"""\\{0,7}["'`]"""
 _VALUE = rb"""(?P<secret>[^\s"'`\\<>,;]{4,1024})"""
 _ASSIGNS = rb"""(?:\\{0,7}["'`])?\]?[ \t]{0,20}(?::=|=>|==?|:)[ \t]{0,20}"""
@@ -30,10 +37,19 @@ _FLAG = rb"(?:-\w{1,8}[ ]+(?:\d{1,2}[ ]+)?)"
 _HAS = rb"(?=" + _FLAG + rb"{0,5}-\w{0,6}"
 _HAS_NO = _HAS.replace(b"?=", b"?!")
 _HTPASSWD = (
-    rb"htpasswd[ ]+" + _HAS + rb"b)"
+    rb"htpasswd[ ]+(?:[^\s-]\S{0,200}[ ]+)?" + _HAS + rb"b)"
     rb"(?:" + _HAS + rb"n)" + _FLAG + rb"{1,6}+|" + _HAS_NO + rb"n)" + _FLAG + rb"{1,6}+\S{1,200}[ ]+)\S{1,100}[ ]+"
 )
-"""Up to the password of `htpasswd -b`; with ``-n`` there is no file."""
+"""Up to the password of `htpasswd -b`; with ``-n`` there is no file. In `docker run --entrypoint` an image follows."""
+
+_NO_PROSE = (
+    rb"(?!(?:[A-Z]?[a-z]+|[A-Z]+)[.,]?[ ]+"
+    rb"(?!(?:ssh|scp|sftp|rsync|sudo|ansible|git|autossh|mosh|lftp|curl)\b)[a-z]{2,}[ ,.])"
+)
+"""Not words of a sentence about the command: behind the password stands what ``sshpass`` runs, or nothing."""
+
+_P_OPTION = re.compile(rb"(?:thread|edantic|lugin|rotocol|refix|ersist|arents|rofile|roject|rint)[a-z=-]*")
+"""The rest of an option of another command that begins with ``-p``."""
 
 _KEY_FILES = (
     Rule(
@@ -173,8 +189,13 @@ _ADDRESSES = (
         (b"mysql",),
         "mysql -h db -u app -p{an:16} main",
         "mysqldump -uroot -p'{an:12}' main > dump.sql",
-        check=_is_chosen,
-        never=("mysql -u root -p main", "mysql -u root -p$PASSWORD", "mysqladmin -port"),
+        check=lambda value: _is_argument(value) and not _P_OPTION.match(value),
+        never=(
+            "cc $(mysql_config --libs) -pthread -pedantic-errors",
+            "mysql -u root -p main",
+            "mysql -u root -p$PASSWORD",
+            "mysqladmin -port",
+        ),
     ),
     _context(
         "redis-password",
@@ -187,14 +208,26 @@ _ADDRESSES = (
     ),
     _context(
         "sshpass-password",
-        rb"(?:sshpass[ ]+-p[ ]?|" + _HTPASSWD + rb""")(?:\\{0,7}["'])?(?P<secret>[^\s"'\\]{4,1024})""",
+        rb"(?:sshpass[ ]+-p[ ]?|"
+        + _HTPASSWD
+        + rb""")(?:\\{0,7}["'])?"""
+        + _NO_PROSE
+        + rb"""(?P<secret>[^\s"'\\]{4,1024})""",
         (b"sshpass ", b"htpasswd "),
         "sshpass -p '{an:14}' ssh deploy@acme.dev",
         "htpasswd -bc .htpasswd deploy {an:14}",
         "htpasswd -nbB admin {an:14}",
         "htpasswd -n -b -C 10 admin '{an:14}' > users",
-        check=_is_chosen,
-        never=("sshpass -p $PASS ssh host", "htpasswd -b file user password", "htpasswd -nb admin $PASS >out9.txt"),
+        "docker run --rm --entrypoint htpasswd httpd:2 -Bbn admin {an:14}",
+        check=_is_argument,
+        never=(
+            "the flag of sshpass -p argument shows it",
+            "htpasswd -b mode expects arguments that anybody sees",
+            "sshpass -p YOURPASSWORD ssh host",
+            "sshpass -p $PASS ssh host",
+            "htpasswd -b file user password",
+            "htpasswd -nb admin $PASS >out9.txt",
+        ),
     ),
     _context(
         "docker-password",

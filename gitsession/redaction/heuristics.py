@@ -75,6 +75,14 @@ def is_password(value: bytes) -> bool:
     return kinds >= 2 and entropy(value) >= 2.5
 
 
+def is_argument(value: bytes) -> bool:
+    """Whether ``value``, where a command takes only a password, is one and no word that stands for one."""
+    return len(value) >= 8 and is_given(value) and _STANDS_FOR_ONE.search(value) is None
+
+
+_STANDS_FOR_ONE = re.compile(rb"(?i)pass|pwd|secret|user|value|token|argument|option|\(\)?\Z|\Aget_|\.get\(")
+
+
 def _is_lower(byte: int) -> bool:
     return 97 <= byte <= 122
 

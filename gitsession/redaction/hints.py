@@ -67,7 +67,14 @@ _STATED = (
 _TO_PASSWORD = rb"(?:[^pP]{0,1500}+[pP]){1,30}?(?i:assword)"
 
 HINTS = (
-    Hint(b"pass", _PASSWORD + rb"|(?:wd)? +-[\w]|(?<=(?i:-pass))\w{0,6}" + _OPTION + rb"{8}|(?i:\w{0,6})" + _STATED),
+    Hint(
+        b"pass",
+        _PASSWORD
+        + rb"|(?:wd)? +-[\w]|(?<=tpass)wd +[^\s-]\S{0,200} +-\w|(?<=(?i:-pass))\w{0,6}"
+        + _OPTION
+        + rb"{8}|(?i:\w{0,6})"
+        + _STATED,
+    ),
     Hint(b"pwd", _PASSWORD + rb"|(?<=(?i:-pwd))" + _OPTION + rb"{8}"),
     Hint(b"secret", _RANDOM + rb"|(?<=(?i:-secret))" + _OPTION + rb"{16}"),
     Hint(b"token", rb"(?<=(?i:-token))(?:" + _HEADER + rb"|" + _OPTION + rb"{16})|" + _RANDOM),

@@ -2,7 +2,9 @@
 
 import itertools
 import json
+import random
 import re
+import string
 import sysconfig
 from pathlib import Path
 
@@ -13,6 +15,7 @@ from secret_shapes import CONTEXTS, SHAPES, Shape, nested
 from gitsession.codec import payload
 from gitsession.model.blocks import Text, ToolCall
 from gitsession.model.entries import Message
+from gitsession.redaction.heuristics import is_placeholder
 from gitsession.redaction.payloads import placeholder, redact
 from gitsession.redaction.rules import RULES
 from gitsession.redaction.scan import Scanner
@@ -143,3 +146,59 @@ def test_ordinary_programs_and_pages_have_less_than_one_false_hit_in_a_megabyte(
         if size > 12 << 20:
             break
     assert len(found) <= size >> 20, found
+
+
+COMMANDS = {
+    "sshpass": "sshpass -p {} ssh deploy@acme.dev",
+    "sshpass, quoted": "sshpass -p '{}' scp a deploy@acme.dev:",
+    "htpasswd": "htpasswd -b .htpasswd deploy {}",
+    "mysql": "mysql -h db -u app -p{} main",
+    "docker run": "docker run --rm httpd:2.4 htpasswd -nbB admin {}",
+    "docker run --entrypoint": "docker run --entrypoint htpasswd httpd:2 -Bbn admin {} > auth/htpasswd",
+    "docker exec": "docker exec web htpasswd -b /etc/nginx/.htpasswd admin {}",
+    "docker exec mysql": "docker exec -i db mysql -uroot -p{} main",
+}
+ALPHABETS = {
+    "lower case": string.ascii_lowercase,
+    "upper case": string.ascii_uppercase,
+    "letters": string.ascii_letters,
+    "digits": string.digits,
+    "hex": "0123456789abcdef",
+    "base32": "abcdefghijklmnopqrstuvwxyz234567",
+    "letters and digits": string.ascii_letters + string.digits,
+    "base64url": string.ascii_letters + string.digits + "-_",
+    "signs": string.ascii_letters + string.digits + "!@#^*+=.:?~",
+}
+
+
+@pytest.mark.parametrize("alphabet", ALPHABETS.values(), ids=ALPHABETS)
+@pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
+def test_a_random_password_of_a_command_is_found_whatever_its_alphabet(command, alphabet):
+    draw = random.Random(1)
+    missed = []
+    for _ in range(200):
+        value = "".join(draw.choices(alphabet, k=draw.randint(8, 24)))
+        at = len(command.partition("{}")[0])
+        found = SCANNER.scan_bytes(command.replace("{}", value).encode())
+        if not any(span.start <= at and span.end >= at + len(value) for span in found):
+            missed.append(value)
+    assert [value for value in missed if not is_placeholder(value.encode())] == []
+    assert len(missed) <= 2  # such as `nIlYSeuhQY`, which begins as `nil` does
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "the flag of sshpass -p argument shows it",
+        "htpasswd -b mode expects arguments that anybody sees",
+        "With htpasswd -nb username yourpassword you print a line.",
+        "sshpass -p YOURPASSWORD ssh host",
+        "sshpass -p get_secret() ssh host",
+        "cc $(mysql_config --libs) -pthread -pedantic-errors",
+        "mysql -uroot -p<password> main",
+        'mysql -uroot -p"$MYSQL_ROOT_PASSWORD" main',
+        "docker run --entrypoint htpasswd httpd:2 -Bbn testuser testpassword",
+    ],
+)
+def test_what_stands_for_a_password_in_a_command_is_none(text):
+    assert SCANNER.scan_bytes(text.encode()) == []
