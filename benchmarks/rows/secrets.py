@@ -16,7 +16,7 @@ from benchmarks.workshop import Workshop, bring_all
 from gitsession import Message, Store
 from gitsession.codec import payload
 from gitsession.git import process
-from gitsession.redaction.payloads import redact
+from gitsession.redaction.guard import redact
 from gitsession.redaction.scan import Scanner
 
 TITLE = "Secrets"

@@ -12,7 +12,7 @@ from gitsession.codec import holes
 from gitsession.codec.message import SourceRef
 from gitsession.formats import Format, Record
 from gitsession.git.types import Oid
-from gitsession.redaction.matching import matches
+from gitsession.redaction.original import matches
 from gitsession.sessions import commit_writer
 from gitsession.sessions.content import kept, whole
 from gitsession.sessions.node import Node

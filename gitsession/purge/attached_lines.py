@@ -14,7 +14,7 @@ from gitsession.codec.holes import PURGED
 from gitsession.formats import Format
 from gitsession.formats.base import jsonl
 from gitsession.formats.base.jsonl import LF, spoken
-from gitsession.redaction.payloads import redact
+from gitsession.redaction.guard import redact
 from gitsession.redaction.rule import Rule
 from gitsession.redaction.scan import Scanner
 from gitsession.sessions import commit_writer

@@ -16,7 +16,7 @@ from gitsession.errors import GitSessionError, Malformed
 from gitsession.git.types import Kind, Oid, Reader
 from gitsession.model.entries import Fork
 from gitsession.purge.rewriting import Rewriter, session_of
-from gitsession.redaction.matching import matches
+from gitsession.redaction.original import matches
 from gitsession.sessions import content, layout, node, tombstone
 from gitsession.sessions.gaps import DAMAGE
 from gitsession.sessions.node import Node

@@ -1,17 +1,334 @@
-"""What a store asks before it keeps anything: what of it is secret, and where the original goes."""
+"""What a store asks before it keeps anything: secrets taken out of it, so that it still parses as what it was.
+
+JSON and CBOR are looked at as the strings that they hold, escapes undone, and what is replaced lies within strings: a
+line stays a line of JSON, an entry of ours an entry. Strings in which there is JSON again are looked at as deep as
+``LEVELS_MAX``.
+"""
 
 from __future__ import annotations
 
+import itertools
+import json
+import re
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from gitsession.redaction import heuristics
-from gitsession.redaction.payloads import Redacted, find, redact
+from gitsession.codec import cbor
+from gitsession.codec.holes import is_image
+from gitsession.errors import Malformed
+from gitsession.redaction import text_decorations
+from gitsession.redaction.heuristics import in_utf8, is_text
+from gitsession.redaction.lookahead import SecretLookahead
+from gitsession.redaction.original import OPENS
 from gitsession.redaction.rules import RULES
-from gitsession.redaction.scan import Scanner
+from gitsession.redaction.scan import Scanner, SecretSpan
 
 if TYPE_CHECKING:
     from gitsession.redaction.vault import Vault
+
+LEVELS_MAX = 4
+"""How often escapes are undone: JSON in a string of JSON, and so on."""
+
+Row: TypeAlias = tuple[int, int, str]
+"""A placeholder of ours: where in the redacted payload it begins, its length in bytes, its rule."""
+
+_CBOR, _JSON = "cbor", ("json", "jsonl")
+
+
+class Redacted(NamedTuple):
+    """A payload without its secrets. ``rows``: the placeholders that stand for them, in order."""
+
+    payload: bytes
+    rows: tuple[Row, ...] = ()
+
+    @property
+    def is_changed(self) -> bool:
+        return bool(self.rows)
+
+
+def placeholder(rule: str) -> bytes:
+    """What stands for a secret. It follows from the rule's name alone: anything more would tell of the secret."""
+    return f"{OPENS}{rule}]".encode()
+
+
+def redact(form: str, payload: bytes, scanner: Scanner) -> Redacted:
+    """``payload``, of an entry's ``form`` (docs/format.md), without what ``scanner`` finds.
+
+    Of any other form it is plain text. What is no JSON where JSON is expected, or no CBOR of ours, is plain text too.
+    """
+    if form == _CBOR:
+        return _in_cbor(payload, scanner) if scanner.mentions(payload) else Redacted(payload)
+    if not scanner.may_hold(payload):
+        return Redacted(payload)
+    if form in _JSON:
+        hits = find(payload, scanner, is_json=True)
+        return _replaced(payload, _within_literals(payload, hits)) if hits else Redacted(payload)
+    return _replaced(payload, find(payload, scanner))
+
+
+def suspects(payloads: Sequence[tuple[str, bytes]], scanner: Scanner) -> set[int]:
+    """The numbers of those in which ``redact`` may find something; each is form and bytes."""
+    texts = {number: payload for number, (form, payload) in enumerate(payloads) if form != _CBOR}
+    ours = [number for number, (form, _) in enumerate(payloads) if form == _CBOR]
+    mentioned = scanner.mentioning([payloads[number][1] for number in ours])
+    texts |= {ours[each]: _view_of(payloads[ours[each]][1]) for each in mentioned}
+    looked = SecretLookahead(scanner, len(texts), list(texts.values()).__getitem__)
+    return {number for place, number in enumerate(texts) if looked.may_hold(place)}
+
+
+def find(data: bytes, scanner: Scanner, *, is_json: bool = False) -> list[SecretSpan]:
+    """The hits in ``data``, in order: as it is, and with escapes undone as long as there are any."""
+    views = [data]
+    ways: list[OffsetMap] = []
+    inner = decoded(data)
+    hits = [] if is_json and inner != data else _in_view(data, scanner)  # JSON says what its strings say
+    while len(views) <= LEVELS_MAX and inner != views[-1]:
+        views.append(inner)
+        found = _in_view(inner, scanner)
+        if found:
+            ways += [way(view) for view in views[len(ways) : -1]]
+            hits += [_through(ways, hit) for hit in found]
+        inner = decoded(inner)
+    return hits if len(views) == 1 else scanner.settle(hits, data)
+
+
+def _in_view(data: bytes, scanner: Scanner) -> list[SecretSpan]:
+    """Return the hits in ``data`` as it is and, where there are marks in it, without one kind of them after another."""
+    hits = scanner.scan_bytes(data)
+    without = text_decorations.removed(data)
+    found = [
+        _through(without[:number], hit)
+        for number, view in enumerate(without, 1)
+        for hit in scanner.scan_bytes(view.data)
+    ]
+    return scanner.settle([*hits, *found], data) if found else hits
+
+
+def _through(ways: Sequence[OffsetMap | text_decorations.UnmarkedText], hit: SecretSpan) -> SecretSpan:
+    start, end = hit.start, hit.end
+    for each in reversed(ways):
+        start, end = each.back(start), each.end(end)
+    return SecretSpan(start, end, hit.rule)
+
+
+def _replaced(payload: bytes, hits: Iterable[SecretSpan]) -> Redacted:
+    parts: list[bytes] = []
+    rows: list[Row] = []
+    at = size = 0
+    for hit in hits:
+        stands = placeholder(hit.rule)
+        parts += [payload[at : hit.start], stands]
+        size += hit.start - at
+        rows.append((size, len(stands), hit.rule))
+        size += len(stands)
+        at = hit.end
+    parts.append(payload[at:])
+    return Redacted(b"".join(parts), tuple(rows))
+
+
+# ---- JSON
+
+
+_LITERAL = re.compile(rb'"((?:[^"\\]|\\.)*+)"', re.DOTALL)
+
+
+def _within_literals(payload: bytes, hits: list[SecretSpan]) -> Iterator[SecretSpan]:
+    """What of ``hits`` lies in string literals, line by line; in lines that are no JSON, all that lies in a line."""
+    spans: list[tuple[int, int]] = []
+    at = 0
+    for line in payload.split(b"\n"):
+        end = at + len(line)
+        if any(hit.start < end and hit.end > at for hit in hits):
+            if _is_json(line):
+                spans += [(at + found.start(1), at + found.end(1)) for found in _LITERAL.finditer(line)]
+            else:
+                spans.append((at, end))
+        at = end + 1
+    return _clipped(hits, spans)
+
+
+def _clipped(hits: Iterable[SecretSpan], spans: list[tuple[int, int]]) -> Iterator[SecretSpan]:
+    """The parts of ``hits`` that lie in ``spans``, which are in order."""
+    starts = [start for start, _ in spans]
+    for hit in hits:
+        number = max(bisect_right(starts, hit.start) - 1, 0)
+        for start, end in itertools.islice(spans, number, None):
+            if start >= hit.end:
+                break
+            if max(start, hit.start) < min(end, hit.end):
+                yield SecretSpan(max(start, hit.start), min(end, hit.end), hit.rule)
+
+
+def _is_json(line: bytes) -> bool:
+    try:
+        json.loads(line)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+# ---- CBOR of ours
+
+_REFERENCE = re.compile(rb"(?:\d+:)?(?:below:)?[A-Za-z0-9_-]{43}|\d{8}-[a-z2-7]{13,26}|[0-9a-f]{64}")
+_REFERENCES = frozenset(
+    [
+        "target",
+        "targets",
+        "first_kept",
+        "left",
+        "superseded",
+        "ours",
+        "leaf",
+        "session",
+        "digest",
+        "labels",
+        "parent",
+        "source_id",
+    ]
+)
+"""Fields of ours that name entries and sessions: by chance one might look like a token, and then would name nothing."""
+
+
+def _in_cbor(payload: bytes, scanner: Scanner) -> Redacted:
+    try:
+        pieces, view, starts = _strings(payload)
+    except Malformed:
+        return _replaced(payload, find(payload, scanner))
+    hits = find(view, scanner) if scanner.may_hold(view) else []
+    if not hits:
+        return Redacted(payload)
+    spans = [(start, start + piece.end - piece.start) for start, piece in zip(starts, pieces, strict=True)]
+    inside: dict[int, list[SecretSpan]] = {}
+    for hit in _clipped(hits, spans):
+        number = bisect_right(starts, hit.start) - 1
+        shift = starts[number]
+        inside.setdefault(number, []).append(SecretSpan(hit.start - shift, hit.end - shift, hit.rule))
+    return _rewritten(payload, [(pieces[number], found) for number, found in sorted(inside.items())])
+
+
+def _view_of(payload: bytes) -> bytes:
+    """The strings of a CBOR payload of ours as they are looked at; what is none is looked at as it is."""
+    try:
+        return _strings(payload)[1]
+    except Malformed:
+        return payload
+
+
+def _strings(payload: bytes) -> tuple[list[cbor.Piece], bytes, list[int]]:
+    """Those of CBOR of ours that may be secret, and ``_view`` of them. Raises ``Malformed``."""
+    pieces = [piece for piece in cbor.pieces(payload) if _may_hold(payload, piece)]
+    return pieces, *_view(payload, pieces)
+
+
+def _may_hold(payload: bytes, piece: cbor.Piece) -> bool:
+    way, start, end = piece.way, piece.start, piece.end
+    if not piece.is_text:
+        return way != ("nonce",) and not is_image(payload[start : start + 16]) and is_text(payload[start:end])
+    is_reference = len(way) >= 2 and way[0] == "body" and way[1] in _REFERENCES
+    return not is_reference or _REFERENCE.fullmatch(payload, start, end) is None
+
+
+def _view(payload: bytes, pieces: list[cbor.Piece]) -> tuple[bytes, list[int]]:
+    """The strings as JSON has them, a key before its value, and where in that each begins."""
+    parts: list[bytes] = []
+    starts: list[int] = []
+    at = 0
+    for piece in pieces:
+        parts += [b'"', payload[piece.start : piece.end], b'": ' if piece.is_key else b'"\n']
+        starts.append(at + 1)
+        at += piece.end - piece.start + (4 if piece.is_key else 3)
+    return b"".join(parts), starts
+
+
+def _rewritten(payload: bytes, changed: list[tuple[cbor.Piece, list[SecretSpan]]]) -> Redacted:
+    parts: list[bytes] = []
+    rows: list[Row] = []
+    keys: set[bytes] = set()
+    at = size = 0
+    for piece, hits in changed:
+        made = _replaced(payload[piece.start : piece.end], hits)
+        if piece.is_key:
+            made = _apart(made, keys, payload)
+        head = cbor.head_of(made.payload, is_text=piece.is_text)
+        parts += [payload[at : piece.head], head]
+        size += piece.head - at + len(head)
+        rows += [(size + offset, length, rule) for offset, length, rule in made.rows]
+        parts.append(made.payload)
+        size += len(made.payload)
+        at = piece.end
+    parts.append(payload[at:])
+    return Redacted(b"".join(parts), tuple(rows))
+
+
+def _apart(made: Redacted, keys: set[bytes], payload: bytes) -> Redacted:
+    """A key that no other key is: two secrets as keys of one map would be one key twice."""
+    name = made.payload
+    for number in itertools.count(2):
+        if name not in keys and name not in payload:
+            break
+        name = made.payload + b"~%d" % number
+    keys.add(name)
+    return Redacted(name, made.rows)
+
+
+_SHORT = {b"n": b"\n", b'"': b'"', b"t": b"\t", b"r": b"\r", b"/": b"/", b"'": b"'", b"b": b" ", b"f": b" "}
+"""What one letter behind a backslash stands for. Backspace and form feed are spaces to who looks for words."""
+
+_UNICODE = re.compile(rb"\\u([0-9a-fA-F]{4})")
+_ESCAPE = re.compile(rb"\\(?:u([0-9a-fA-F]{4})|(.))", re.DOTALL)
+
+
+def decoded(data: bytes) -> bytes:
+    """``data`` with each escape undone once. A character that is no ASCII becomes ``?``."""
+    if b"\\" not in data:
+        return data
+    pieces = data.split(b"\\\\")
+    for number, piece in enumerate(pieces):
+        if b"\\" in piece:
+            for letter, meant in _SHORT.items():
+                piece = piece.replace(b"\\" + letter, meant)
+                if b"\\" not in piece:
+                    break
+            pieces[number] = _UNICODE.sub(_character, piece) if b"\\u" in piece else piece
+    return b"\\".join(pieces)
+
+
+def _character(found: re.Match[bytes]) -> bytes:
+    code = int(found[1], 16)
+    return bytes((code,)) if code < 128 else b"?"
+
+
+class OffsetMap(NamedTuple):
+    """From places in decoded bytes to those in the bytes: ``places[i]`` is where the run from ``starts[i]`` begins."""
+
+    starts: list[int]
+    places: list[int]
+
+    def back(self, at: int) -> int:
+        """Where the decoded byte ``at`` begins; of the end, the end."""
+        number = bisect_right(self.starts, at) - 1
+        return self.places[number] + at - self.starts[number]
+
+    def end(self, at: int) -> int:
+        """Return where the byte before ``at`` ends, which is where the next one begins."""
+        return self.back(at)
+
+
+def way(data: bytes) -> OffsetMap:
+    """The way back from ``decoded(data)``."""
+    starts, places = [0], [0]
+    at = shorter = 0
+    while (found := _ESCAPE.search(data, at)) is not None:
+        at = found.end()
+        letter = found[2]
+        if letter is None or letter in _SHORT or letter == b"\\":
+            start = found.start() - shorter
+            shorter += at - found.start() - 1
+            starts += [start, start + 1] if starts[-1] != start else [start + 1]
+            places += [found.start(), at] if places[-1] != found.start() else [at]
+    return OffsetMap(starts, places)
 
 
 class Guard:
@@ -27,7 +344,7 @@ class Guard:
         return cls(scanner(rules), vault)
 
     def redact(self, form: str, payload: bytes) -> Redacted:
-        """See ``payloads.redact``."""
+        """See the function of this name."""
         return redact(form, payload, self.scanner)
 
     def words(self, text: str) -> str:
@@ -52,7 +369,7 @@ def scanner(rules: str = "") -> Scanner:
 
 def in_file(data: bytes, scanner: Scanner) -> str | None:
     """The rule by which a file holds a secret; ``None`` where it holds none, or is no text."""
-    data = heuristics.in_utf8(data)
-    if not heuristics.is_text(data) or not scanner.may_hold(data):
+    data = in_utf8(data)
+    if not is_text(data) or not scanner.may_hold(data):
         return None
     return next((hit.rule for hit in find(data, scanner)), None)

@@ -23,8 +23,7 @@ from gitsession.sessions import layout
 from gitsession.sessions.node import Node
 
 if TYPE_CHECKING:
-    from gitsession.redaction.guard import Guard
-    from gitsession.redaction.payloads import Row
+    from gitsession.redaction.guard import Guard, Row
 
 
 class ObjectSink(Protocol):

@@ -11,8 +11,7 @@ from gitsession.codec.digest import digest as digest_of
 from gitsession.codec.holes import StoredPayload
 from gitsession.git.objects import parse_tree
 from gitsession.git.types import Oid
-from gitsession.redaction.guard import Guard
-from gitsession.redaction.payloads import Redacted, find
+from gitsession.redaction.guard import Guard, Redacted, find
 from gitsession.sessions import checkpoint_refs, graph, layout
 from gitsession.sessions.content import kept, whole
 from gitsession.sessions.gaps import DAMAGE

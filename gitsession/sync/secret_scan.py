@@ -19,8 +19,7 @@ from gitsession.errors import Corrupt, Malformed, MissingObject
 from gitsession.git import config, process
 from gitsession.git.objects import parse_commit
 from gitsession.git.types import Oid
-from gitsession.redaction.guard import in_file, scanner
-from gitsession.redaction.payloads import find, redact, suspects
+from gitsession.redaction.guard import find, in_file, redact, scanner, suspects
 from gitsession.redaction.scan import Scanner
 from gitsession.sessions import content
 from gitsession.sessions.node import Node, parse

@@ -10,9 +10,8 @@ from secret_shapes import a_token
 from gitsession.codec import cbor, holes, payload
 from gitsession.errors import Malformed
 from gitsession.model.entries import Custom
-from gitsession.redaction.matching import matches
-from gitsession.redaction.original import Original
-from gitsession.redaction.payloads import decoded, placeholder, redact, way
+from gitsession.redaction.guard import decoded, placeholder, redact, way
+from gitsession.redaction.original import Original, matches
 from gitsession.redaction.scan import Scanner
 from gitsession.redaction.vault import Vault
 

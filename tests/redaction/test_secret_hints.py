@@ -15,8 +15,8 @@ from unhinted_scan import NONCE, PLAIN, SCANNER, check
 from gitsession.codec import payload
 from gitsession.model.entries import Custom
 from gitsession.redaction import hints, lookahead, scan, text_decorations
+from gitsession.redaction.guard import redact
 from gitsession.redaction.lookahead import SecretLookahead
-from gitsession.redaction.payloads import redact
 from gitsession.redaction.rule import Rule
 from gitsession.redaction.rules import RULES
 from gitsession.redaction.scan import Scanner

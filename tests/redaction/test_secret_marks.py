@@ -13,8 +13,7 @@ from unhinted_scan import check as check_first_look
 
 from gitsession import Message, Store
 from gitsession.redaction import text_decorations
-from gitsession.redaction.guard import in_file
-from gitsession.redaction.payloads import redact
+from gitsession.redaction.guard import in_file, redact
 from gitsession.redaction.scan import Scanner, _hits
 
 SCANNER = Scanner()

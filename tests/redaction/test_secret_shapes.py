@@ -15,8 +15,8 @@ from secret_shapes import CONTEXTS, SHAPES, Shape, nested
 from gitsession.codec import payload
 from gitsession.model.blocks import Text, ToolCall
 from gitsession.model.entries import Message
+from gitsession.redaction.guard import placeholder, redact
 from gitsession.redaction.heuristics import is_placeholder
-from gitsession.redaction.payloads import placeholder, redact
 from gitsession.redaction.rules import RULES
 from gitsession.redaction.scan import Scanner
 

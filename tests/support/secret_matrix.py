@@ -14,8 +14,7 @@ from secret_shapes import Shape, nested
 
 from gitsession.codec import payload
 from gitsession.model.entries import Custom
-from gitsession.redaction.guard import in_file
-from gitsession.redaction.payloads import redact
+from gitsession.redaction.guard import in_file, redact
 from gitsession.redaction.rules import RULES
 from gitsession.redaction.scan import Scanner
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from gitsession.redaction import scan
-from gitsession.redaction.payloads import redact, suspects
+from gitsession.redaction.guard import redact, suspects
 from gitsession.redaction.scan import RUN_MIN, Scanner
 
 NONCE = bytes(16)
