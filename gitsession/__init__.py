@@ -14,9 +14,8 @@ if TYPE_CHECKING:
     from gitsession.api.agents import AgentSessions
     from gitsession.api.compaction import SessionCompaction
     from gitsession.api.files import SessionFiles
-    from gitsession.api.purges import Purges
+    from gitsession.api.purges import Purges, Redaction, StoredSecrets
     from gitsession.api.remotes import PushPlan, Remotes
-    from gitsession.api.secrets import Redaction, StoredSecrets
     from gitsession.api.trash import ArchivedSessions, RemovedSession, Trash
     from gitsession.archive.retention import ExpiredSession, Retention
     from gitsession.checkpoints.lookup import FileChange, Files
@@ -298,7 +297,7 @@ _NAMES = {
     "gitsession.api.agents": ["AgentSessions"],
     "gitsession.api.compaction": ["SessionCompaction"],
     "gitsession.api.files": ["SessionFiles"],
-    "gitsession.api.purges": ["Purges"],
+    "gitsession.api.purges": ["Purges", "Redaction", "StoredSecrets"],
     "gitsession.api.trash": ["ArchivedSessions", "RemovedSession", "Trash"],
     "gitsession.purge.finding": ["PurgePlan"],
     "gitsession.purge.purging": ["PurgeResult"],
@@ -307,7 +306,6 @@ _NAMES = {
     "gitsession.archive.retention": ["ExpiredSession", "Retention"],
     "gitsession.sessions.stored_secrets": ["FoundSecret", "SecretSearch"],
     "gitsession.purge.exports": ["RedactedExport"],
-    "gitsession.api.secrets": ["Redaction", "StoredSecrets"],
     "gitsession.api.remotes": ["PushPlan", "Remotes"],
     "gitsession.sync.pushing": ["RemoteStatus"],
     "gitsession.sync.syncing": ["SyncReport"],

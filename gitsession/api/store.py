@@ -41,9 +41,8 @@ from gitsession.store.git_store import Durability, GitStore
 from gitsession.store.maintenance import MaintenanceResult, is_due, maintain
 
 if TYPE_CHECKING:
-    from gitsession.api.purges import Purges
+    from gitsession.api.purges import Purges, StoredSecrets
     from gitsession.api.remotes import Remotes
-    from gitsession.api.secrets import StoredSecrets
     from gitsession.api.trash import ArchivedSessions, Trash
     from gitsession.archive.retention import ExpiredSession, Retention
     from gitsession.checkpoints.rewinding import RewindResult
@@ -113,7 +112,7 @@ class Store:
     @functools.cached_property
     def secrets(self) -> StoredSecrets:
         """Secrets in what is stored: search and redaction."""
-        from gitsession.api.secrets import StoredSecrets
+        from gitsession.api.purges import StoredSecrets
 
         return StoredSecrets(self._opened)
 

@@ -42,6 +42,15 @@ def emit(schema: str, document: dict[str, Any]) -> None:
     click.echo(json.dumps({"schema": f"gitsession/{schema}/1", **document}, indent=2))
 
 
+def answer(schema: str, document: dict[str, Any], *lines: str, as_json: bool) -> None:
+    """Print the document of a ``--json`` command, or else the lines for people."""
+    if as_json:
+        emit(schema, document)
+        return
+    for line in lines:
+        say(line)
+
+
 def emit_line(schema: str, document: dict[str, Any]) -> None:
     """A document that is one of many: each on a line, at once."""
     click.echo(json.dumps({"schema": f"gitsession/{schema}/1", **document}))

@@ -15,9 +15,8 @@ from gitsession import Message, Session, Store
 from gitsession.api.agents import AgentSessions
 from gitsession.api.compaction import SessionCompaction
 from gitsession.api.files import SessionFiles
-from gitsession.api.purges import Purges
+from gitsession.api.purges import Purges, Redaction, StoredSecrets
 from gitsession.api.remotes import Remotes
-from gitsession.api.secrets import Redaction, StoredSecrets
 from gitsession.api.trash import ArchivedSessions, RemovedSession, Trash
 from gitsession.archive.retention import ExpiredSession, Retention
 from gitsession.checkpoints.capturing import Phase

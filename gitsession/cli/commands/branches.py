@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gitsession.cli.context import App, with_app
-from gitsession.cli.output import emit, json_option, say
+from gitsession.cli.output import answer, emit, json_option, say
 from gitsession.errors import Corrupt, Malformed, MissingObject
 
 if TYPE_CHECKING:
@@ -34,11 +34,13 @@ def branch_command(app: App, session: str, name: str | None, at: str, as_json: b
         return
     node = found.resolve(at)
     found.branch(name, node)
-    if as_json:
-        emit("branch", {"session": found.id, "branch": name, "leaf": node.oid})
-    else:
-        say(f"{name} starts at {node.oid[:8]} {node.subject}")
-        say(f"  `gitsession switch {found.id} {name}` goes on there")
+    answer(
+        "branch",
+        {"session": found.id, "branch": name, "leaf": node.oid},
+        f"{name} starts at {node.oid[:8]} {node.subject}",
+        f"  `gitsession switch {found.id} {name}` goes on there",
+        as_json=as_json,
+    )
 
 
 def _subject(session: Session, branch: str) -> str:
@@ -57,10 +59,8 @@ def switch_command(app: App, session: str, branch: str, as_json: bool) -> None:
     """Go on with another branch of a session, on this machine."""
     found = app.session(session)
     leaf = found.switch(branch)
-    if as_json:
-        emit("switch", {"session": found.id, "branch": branch, "leaf": leaf.oid})
-    else:
-        say(f"{found.id} is on {branch}: {leaf.oid[:8]} {leaf.subject}")
+    document = {"session": found.id, "branch": branch, "leaf": leaf.oid}
+    answer("switch", document, f"{found.id} is on {branch}: {leaf.oid[:8]} {leaf.subject}", as_json=as_json)
 
 
 @click.command()
@@ -72,10 +72,8 @@ def fork_command(app: App, session: str, as_json: bool) -> None:
     found, node = app.entry(session)
     forked = found.fork(node)
     leaf = forked.resolve("leaf")
-    if as_json:
-        emit("fork", {"session": forked.id, "branch": forked.branch_name, "leaf": leaf.oid})
-    else:
-        say(f"{forked.id} begins at {node.oid[:8]} {node.subject}")
+    document = {"session": forked.id, "branch": forked.branch_name, "leaf": leaf.oid}
+    answer("fork", document, f"{forked.id} begins at {node.oid[:8]} {node.subject}", as_json=as_json)
 
 
 @click.command()
@@ -89,12 +87,12 @@ def label_command(app: App, entry: str, text: str, as_json: bool) -> None:
     before = session.names().labels.get(node.oid)
     session.label(node, text)
     text = session.names().labels.get(node.oid, "")
-    if as_json:
-        place = {"session": session.id, "branch": session.branch_name, "leaf": session.resolve("leaf").oid}
-        emit("label", {**place, "id": node.oid, "label": text})
-        return
     was = f", no longer {before!r}" if before and before != text else ""
-    say(f"{node.oid[:8]} {node.subject}" + (f" is {text!r}{was}" if text.strip() else f" has no label{was}"))
+    told = f"{node.oid[:8]} {node.subject}" + (f" is {text!r}{was}" if text.strip() else f" has no label{was}")
+    if as_json:
+        emit("label", {**_place(session), "id": node.oid, "label": text})
+    else:
+        say(told)
 
 
 @click.command()
@@ -107,8 +105,12 @@ def name_command(app: App, session: str, text: str, as_json: bool) -> None:
     found = app.session(session)
     found.rename(text)
     text = found.names().title or ""
+    told = f"{found.id} is {text!r}" if text.strip() else f"{found.id} has no name"
     if as_json:
-        place = {"session": found.id, "branch": found.branch_name, "leaf": found.resolve("leaf").oid}
-        emit("name", {**place, "title": text})
+        emit("name", {**_place(found), "title": text})
     else:
-        say(f"{found.id} is {text!r}" if text.strip() else f"{found.id} has no name")
+        say(told)
+
+
+def _place(session: Session) -> dict[str, str]:
+    return {"session": session.id, "branch": session.branch_name, "leaf": session.resolve("leaf").oid}

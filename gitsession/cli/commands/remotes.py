@@ -14,6 +14,7 @@ import click
 from gitsession.cli import exits
 from gitsession.cli.context import App, with_app
 from gitsession.cli.output import (
+    answer,
     confirm,
     count,
     emit,
@@ -108,11 +109,9 @@ def add(
         name, url, namespace=namespace, home=home, projects=projects, agents=agents, labels=labels, all=is_all
     )
     _warn_of(store, remote)
-    if as_json:
-        emit("remote-add", {"remotes": [_remote_object(remote)], "branches": []})
-    else:
-        sync = "gitsession sync" if remote.is_home else f"gitsession sync {remote.name}"
-        say(f"{remote.name} is {_plain(remote.url)}; `{sync}` sends and takes")
+    sync = "gitsession sync" if remote.is_home else f"gitsession sync {remote.name}"
+    told = f"{remote.name} is {_plain(remote.url)}; `{sync}` sends and takes"
+    answer("remote-add", {"remotes": [_remote_object(remote)], "branches": []}, told, as_json=as_json)
 
 
 @remote_command.command()
@@ -122,10 +121,8 @@ def add(
 def remove(app: App, name: str, as_json: bool) -> None:
     """Forget NAME. What came from it stays."""
     remote = app.store().remotes.remove(name)
-    if as_json:
-        emit("remote-remove", {"remotes": [_remote_object(remote)]})
-    else:
-        say(f"{remote.name} is forgotten; what came from it stays")
+    told = f"{remote.name} is forgotten; what came from it stays"
+    answer("remote-remove", {"remotes": [_remote_object(remote)]}, told, as_json=as_json)
 
 
 def _warn_of(store: Store, remote: Remote) -> None:
@@ -255,10 +252,8 @@ def bundle_command() -> None:
 def create_bundle(app: App, file: Path, sessions: tuple[str, ...], as_json: bool) -> None:
     """Put sessions, by default all, into a new FILE."""
     made = app.store().remotes.bundle(file, sessions)
-    if as_json:
-        emit("bundle", {"file": str(file), "sessions": made})
-    else:
-        say(f"{count(len(made), 'session')} in {file} ({file.stat().st_size:,} bytes)")
+    told = f"{count(len(made), 'session')} in {file} ({file.stat().st_size:,} bytes)"
+    answer("bundle", {"file": str(file), "sessions": made}, told, as_json=as_json)
 
 
 @bundle_command.command("take")

@@ -16,7 +16,7 @@ import click
 
 from gitsession.cli import exits
 from gitsession.cli.context import App, program, runner, with_app
-from gitsession.cli.output import count, emit, json_option, say, warn
+from gitsession.cli.output import answer, count, emit, json_option, say, warn
 from gitsession.errors import GitSessionError
 
 if TYPE_CHECKING:
@@ -88,11 +88,8 @@ def server_status(repository: Path, as_json: bool) -> int:
 
 
 def _print_server(what: str, repository: Path, done: list[str], *, as_json: bool) -> None:
-    if as_json:
-        emit(what, {"repository": os.path.abspath(repository), "done": done})
-        return
-    for line in done or ["nothing to do"]:
-        say(line)
+    document = {"repository": os.path.abspath(repository), "done": done}
+    answer(what, document, *(done or ["nothing to do"]), as_json=as_json)
 
 
 _SHOWN = 50
@@ -273,10 +270,8 @@ def _places(app: App, key: str) -> list[tuple[str, Node]]:
 
 
 def _print_gate(verb: str, changed: bool, *, as_json: bool) -> None:
-    if as_json:
-        emit(f"gate-{verb}", {"changed": changed})
-        return
-    say("nothing to do" if not changed else f"the hook is {'written' if verb == 'install' else 'taken out'}")
+    told = f"the hook is {'written' if verb == 'install' else 'taken out'}" if changed else "nothing to do"
+    answer(f"gate-{verb}", {"changed": changed}, told, as_json=as_json)
 
 
 SECONDS_MAX = 3.0
@@ -342,9 +337,6 @@ def message(app: App, file: Path) -> int:
 
 
 def _print_link(verb: str, folder: Path, changed: bool, *, as_json: bool) -> None:
-    if as_json:
-        emit(f"link-{verb}", {"folder": os.path.abspath(folder), "changed": changed})
-    elif not changed:
-        say("nothing to do")
-    else:
-        say("commits here name their sessions" if verb == "enable" else "commits here name no sessions any more")
+    told = "commits here name their sessions" if verb == "enable" else "commits here name no sessions any more"
+    document = {"folder": os.path.abspath(folder), "changed": changed}
+    answer(f"link-{verb}", document, told if changed else "nothing to do", as_json=as_json)

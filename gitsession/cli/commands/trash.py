@@ -9,7 +9,7 @@ import click
 
 from gitsession.cli import exits
 from gitsession.cli.context import App, Since, with_app
-from gitsession.cli.output import clock, confirm_purge, consent_option, count, emit, json_option, say, shorten
+from gitsession.cli.output import answer, clock, confirm_purge, consent_option, count, emit, json_option, say, shorten
 from gitsession.errors import NotFound
 
 if TYPE_CHECKING:
@@ -61,10 +61,8 @@ def rm_command(app: App, session: str, as_json: bool) -> None:
     """Put a session into the trash. `restore`, or `undo`, brings it back. Remotes keep what was pushed."""
     sid = app.session(session).id
     app.store().trash.put(sid)
-    if as_json:
-        emit("rm", {"session": sid})
-    else:
-        say(f"{sid} is in the trash: `gitsession restore {sid}` takes it out, and remotes keep theirs")
+    told = f"{sid} is in the trash: `gitsession restore {sid}` takes it out, and remotes keep theirs"
+    answer("rm", {"session": sid}, told, as_json=as_json)
 
 
 @click.command()

@@ -11,7 +11,7 @@ from importlib import import_module
 from threading import Event
 from typing import cast
 
-from gitsession.compaction import plugins
+from gitsession.compaction import prompts
 from gitsession.compaction.summarizers.options import Options
 from gitsession.compaction.summary import Progress, Request, Summarizer, Summary
 from gitsession.errors import NotFound
@@ -36,8 +36,8 @@ def make(options: Options) -> Summarizer:
     """The summarizer that ``options`` name. Raises ``NotFound`` for an unknown name, ``SummaryFailed`` otherwise."""
     if options.name in SUMMARIZERS:
         return cast(Summarizer, import_module(f"{__name__}.{options.name}").make(options))
-    found = plugins.load(GROUP, options.name)
+    found = prompts.load_plugin(GROUP, options.name)
     if found is not None:
         return _Plugin(options.name, found(options))
-    known = ", ".join([*SUMMARIZERS, *plugins.names(GROUP)])
+    known = ", ".join([*SUMMARIZERS, *prompts.plugin_names(GROUP)])
     raise NotFound(f"no summarizer is called {options.name!r}", hint=f"known are {known}")
