@@ -75,7 +75,7 @@ BREAKS = [
     ),
     one(
         "the set of what was purged may shrink",
-        "validation/tombstone_rules.py",
+        "validation/set_rules.py",
         "if move.old is not None and not tombstone_set.at(read, move.old) <= after:",
         "if move.old is None and not after:",
         f"{SERVER}::test_the_set_of_what_was_purged_only_grows",

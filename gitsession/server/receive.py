@@ -22,9 +22,8 @@ from gitsession.server import server
 from gitsession.sessions.tombstone_set import NONE, at
 from gitsession.store import create, refs
 from gitsession.store.git_store import GitStore
-from gitsession.validation.reader import GitReader
+from gitsession.validation.proposals import GitReader, Limits, Proposed, Refusal
 from gitsession.validation.validate import judge
-from gitsession.validation.verdicts import Limits, Proposed, Refusal
 
 if TYPE_CHECKING:
     from gitsession.purge.purging import PurgeResult

@@ -33,7 +33,8 @@ from gitsession.sync.quarantine import Quarantine
 from gitsession.sync.remotes import DEFAULT, Remote
 from gitsession.sync.syncing import SyncReport
 from gitsession.sync.transport import RejectedTransfer, TransportOptions
-from gitsession.validation.fetched_refs import FetchedReader, Proposed, judge
+from gitsession.validation.proposals import Proposed
+from gitsession.validation.validate import FetchedReader, judge_fetched
 
 _YOUNG_SECONDS = 60
 
@@ -124,7 +125,7 @@ def _fill(path: Path, remote: Remote, talk: TransportOptions, filter: str) -> Sy
         said = tombstone_merge.look(store, read, theirs.get(refs.TOMBSTONES), lines).said
         left = purged_remotes.rewritten(fetched, read, said, lines, {})
         theirs |= left
-        for refusal in judge(read, [Proposed(ref, None, oid) for ref, oid in sorted(theirs.items())], {}):
+        for refusal in judge_fetched(read, [Proposed(ref, None, oid) for ref, oid in sorted(theirs.items())], {}):
             refused[refusal.ref] = SyncedBranch(refusal.ref, "refused", why=refusal.what)
     good = {ref: oid for ref, oid in theirs.items() if ref not in refused}
     if refs.ARCHIVE in good:

@@ -19,7 +19,8 @@ from gitsession.sync.preconditions import HEADS, check_is_store, flush
 from gitsession.sync.quarantine import Quarantine
 from gitsession.sync.remotes import Remote
 from gitsession.sync.transport import RejectedTransfer, TransportOptions
-from gitsession.validation.fetched_refs import FetchedReader, Proposed, judge
+from gitsession.validation.proposals import Proposed
+from gitsession.validation.validate import FetchedReader, judge_fetched
 
 _OUR_ARCHIVE = f"{refs.TRACKING}{refs.ARCHIVE.removeprefix('refs/heads')}"
 """No ref: what our archive is called while one is judged that it may be joined with."""
@@ -130,7 +131,7 @@ def _judge(
             known.get(refusal.ref),
             why=refusal.what + (f" (at {refusal.oid[:10]})" if refusal.oid else ""),
         )
-        for refusal in judge(read, moves, before)
+        for refusal in judge_fetched(read, moves, before)
     }
 
 

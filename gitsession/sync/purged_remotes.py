@@ -24,8 +24,8 @@ from gitsession.sync import transport
 from gitsession.sync.quarantine import Quarantine
 from gitsession.sync.remotes import Remote
 from gitsession.sync.transport import TransportOptions
-from gitsession.validation.fetched_refs import LIMITS, FetchedReader
-from gitsession.validation.reader import GitReader
+from gitsession.validation.proposals import GitReader
+from gitsession.validation.validate import FETCH_LIMITS, FetchedReader
 
 _STAYS = (
     "the remote still holds what was purged, and takes nothing in its place ({why}): its owner must allow one forced "
@@ -76,7 +76,7 @@ def _new(place: Quarantine, theirs: Mapping[str, Oid], known: Mapping[str, Oid])
     if not tips:
         return frozenset()
     with GitReader(place.git_dir, plain) as apart:
-        return frozenset(apart.new(tips, None, LIMITS.entries) or ())
+        return frozenset(apart.new(tips, None, FETCH_LIMITS.entries) or ())
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from gitsession.sync.preconditions import HEADS, check_is_store, flush
 from gitsession.sync.quarantine import Quarantine
 from gitsession.sync.remotes import Remote
 from gitsession.sync.transport import TransportOptions
-from gitsession.validation.fetched_refs import Proposed
+from gitsession.validation.proposals import Proposed
 
 _SETS = (refs.TOMBSTONES, refs.ARCHIVE)
 """What a server with our hooks acts on: what it has is asked for again."""

@@ -26,7 +26,7 @@ from gitsession.sessions.tombstone_set import Tombstones
 from gitsession.store import create, histories, published, refs
 from gitsession.store.git_store import GitStore
 from gitsession.sync.preconditions import flush
-from gitsession.validation.fetched_refs import FetchedReader, unfit
+from gitsession.validation.validate import FetchedReader, unfit
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,8 @@ must be is docs/format.md's, and ``verify/entry_check.py`` knows it.
     2. entries, each after its parents: form, sizes, then everything that its commit claims, derived again
     3. lines: forward, one root a session, on ``meta`` and ``files`` only what belongs there, nothing that was purged
     4. refs that are no session's
+
+What was fetched is judged so before it reaches a ref of the store's (``judge_fetched``).
 """
 
 from __future__ import annotations
@@ -15,28 +17,32 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
+from itertools import islice
+from math import inf
+from pathlib import Path
 
 from gitsession import progress
 from gitsession.errors import GitSessionError, InvalidName, Malformed, MissingObject
 from gitsession.git.objects import parse_commit, parse_tree
 from gitsession.git.ref_files import check_ref_name
-from gitsession.git.types import Oid
-from gitsession.sessions import content, layout, tombstone
+from gitsession.git.repository import VerifiedRepository
+from gitsession.git.types import Kind, Oid
+from gitsession.sessions import content, layout, tombstone, tombstone_set
 from gitsession.sessions.node import Node
 from gitsession.sessions.tombstone_set import NONE, SESSION, Tombstones
 from gitsession.store import create, refs
-from gitsession.validation import archive_rules, entry_rules, history_rules, tombstone_rules
-from gitsession.validation.entry_rules import LaterViews
-from gitsession.validation.file_trees import FileTrees
+from gitsession.store.interface import ObjectStore
+from gitsession.validation import entry_rules, history_rules, set_rules
+from gitsession.validation.entry_rules import FileTrees, LaterViews
 from gitsession.validation.history_rules import AcceptedEntry, ProposedBranch
-from gitsession.validation.reader import GitReader
-from gitsession.validation.verdicts import (
+from gitsession.validation.proposals import (
     MEBIBYTE,
     TAKE_OUT,
     Deadline,
     Fault,
+    GitReader,
     Limits,
     Proposed,
     Refusal,
@@ -77,14 +83,14 @@ def judge(
         if not is_allowed(move.ref, allowed):
             fault = _of_the_ref(read, move)
             if fault is None and move.ref == refs.TOMBSTONES:
-                fault, tombstones = tombstone_rules.judge(read, move, tombstones, limits, until)
+                fault, tombstones = set_rules.judge_tombstones(read, move, tombstones, limits, until)
             elif fault is None and move.ref == refs.ARCHIVE:
-                fault, ends = archive_rules.judge(read, move, limits)
+                fault, ends = set_rules.judge_archive(read, move, limits)
                 archive = move.new if fault is None and keeps_archived else archive
             elif fault is None and move.ref == create.MAIN:
                 fault = _main_fault(read, move)
             elif fault is None:
-                fault = None if archive is None else archive_rules.is_held(read, move, archive)
+                fault = None if archive is None else set_rules.is_held(read, move, archive)
                 rest += [move] if fault is None else []
             if fault is not None:
                 found[move.ref] = Refusal(move.ref, move.new or "", fault.what, fault.rule)
@@ -321,3 +327,79 @@ def _marker(read: GitReader, oid: Oid) -> object:
                 raise Malformed("it is gone, or too large")
             return json.loads(read.read(blob)[1])
     return None
+
+
+SESSIONS_AT_ONCE, ENTRIES_AT_ONCE = 200, 50_000
+"""Sessions that are judged together: so many, and where they are short, as many more as have together these entries."""
+
+FETCH_LIMITS = Limits(entries=10_000_000, seconds=inf)
+"""Whoever fetches has asked for it: what a server is guarded against is only much, and not wrong."""
+
+
+class FetchedReader:
+    """What was fetched, and what the store has."""
+
+    def __init__(self, git_dir: Path, store: ObjectStore) -> None:
+        self.git_dir, self.store = git_dir, store
+        self._door = VerifiedRepository(git_dir)
+
+    def read(self, oid: Oid) -> tuple[Kind, bytes]:
+        return self._door.read(oid) if self._door.contains(oid) else self.store.read(oid)
+
+    def contains(self, oid: Oid) -> bool:
+        return self._door.contains(oid) or self.store.contains(oid)
+
+
+def judge_fetched(read: FetchedReader, moves: list[Proposed], known: Mapping[str, Oid]) -> list[Refusal]:
+    """Why refs may not be moved so; none where all may. ``known``: refs whose lines were judged before.
+
+    A clone that leaves large blobs out is judged without them.
+    """
+    gone = tombstone_set.read(read.store)
+    good = dict(known)
+    found: list[Refusal] = []
+    for some in _portions(moves, _at_once(read, moves, known)):
+        with GitReader(read.git_dir, good) as apart:
+            refused = judge(apart, some, gone, FETCH_LIMITS, partial=_is_partial(read.git_dir))
+        bad = {refusal.ref for refusal in refused}
+        good |= {move.ref: move.new for move in some if move.new is not None and move.ref not in bad}
+        if refs.TOMBSTONES in {move.ref for move in some} - bad:
+            gone |= tombstone_set.at(read, good[refs.TOMBSTONES])
+        found += refused
+    return found
+
+
+def unfit(read: FetchedReader, theirs: Oid) -> str:
+    """Why a set of what was purged, as a remote has it, cannot be joined with ours; "" where it can."""
+    ours = read.store.ref(refs.TOMBSTONES)
+    with GitReader(read.git_dir, {} if ours is None else {refs.TOMBSTONES: ours}) as apart:
+        move = Proposed(refs.TOMBSTONES, None, theirs)
+        fault, _ = set_rules.judge_tombstones(apart, move, tombstone_set.NONE, FETCH_LIMITS, Deadline(inf))
+    return "" if fault is None else fault.what
+
+
+def _at_once(read: FetchedReader, moves: Sequence[Proposed], known: Mapping[str, Oid]) -> int:
+    """How many sessions are judged together."""
+    sessions = len({refs.session_of(move.ref) for move in moves})
+    if sessions <= SESSIONS_AT_ONCE:
+        return SESSIONS_AT_ONCE
+    try:
+        with GitReader(read.git_dir, known) as apart:
+            entries = apart.count_new([move.new for move in moves if move.new is not None])
+    except GitSessionError:
+        return SESSIONS_AT_ONCE  # what was fetched is not whole: the judge says which
+    return max(SESSIONS_AT_ONCE, sessions * ENTRIES_AT_ONCE // max(entries, 1))
+
+
+def _portions(moves: Iterable[Proposed], at_once: int) -> Iterator[list[Proposed]]:
+    """Sessions whole, and not all at once, for of each entry a few words are held; first what is no session's."""
+    by_session: dict[str, list[Proposed]] = {}
+    for move in moves:
+        by_session.setdefault(refs.session_of(move.ref), []).append(move)
+    sids = iter(sorted(by_session))
+    while group := list(islice(sids, at_once)):
+        yield [move for sid in group for move in by_session[sid]]
+
+
+def _is_partial(git_dir: Path) -> bool:
+    return any((git_dir / "objects" / "pack").glob("*.promisor"))

@@ -12,9 +12,8 @@ from gitsession.model.entries import Fork, SessionHeader
 from gitsession.sessions import commit_writer
 from gitsession.sessions.node import Node
 from gitsession.store import refs
-from gitsession.validation.reader import GitReader
+from gitsession.validation.proposals import GitReader, Proposed
 from gitsession.validation.validate import judge
-from gitsession.validation.verdicts import Proposed
 
 MANY = 1500
 

@@ -23,7 +23,7 @@ from gitsession.store import refs
 from gitsession.store.git_store import GitStore
 from gitsession.sync import bundles, cloning, remotes, syncing, transport
 from gitsession.sync.transport import TransportOptions
-from gitsession.validation import fetched_refs
+from gitsession.validation import validate
 
 
 @pytest.fixture
@@ -218,8 +218,8 @@ def test_a_clone_judges_every_session_by_what_was_purged(three, tmp_path, monkey
     begun(three.a, "another")
     purge(three.a, find(three.a))
     sync(three.a)
-    monkeypatch.setattr(fetched_refs, "SESSIONS_AT_ONCE", 1)
-    monkeypatch.setattr(fetched_refs, "ENTRIES_AT_ONCE", 0)
+    monkeypatch.setattr(validate, "SESSIONS_AT_ONCE", 1)
+    monkeypatch.setattr(validate, "ENTRIES_AT_ONCE", 0)
     report = cloning.clone(str(three.hub), tmp_path / "d.git", TransportOptions())
     assert report.of("refused") == []
 

@@ -14,7 +14,7 @@ from gitsession.errors import GitSessionError
 from gitsession.model.entries import Entry
 from gitsession.sessions.node import Node
 from gitsession.store import create, refs
-from gitsession.validation import fetched_refs
+from gitsession.validation import validate
 
 EVERYTHING = ("refs/heads/*:refs/heads/*",)
 
@@ -84,7 +84,7 @@ def test_lines_that_diverged_are_judged_from_where_they_parted(client: Client, r
 def test_more_sessions_than_are_judged_at_once_come(
     client: Client, remote: Path, ours: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fetched_refs, "SESSIONS_AT_ONCE", 2)
+    monkeypatch.setattr(validate, "SESSIONS_AT_ONCE", 2)
     for n in range(5):
         begun(client.store, str(n))
     client.store.flush()
