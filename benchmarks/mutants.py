@@ -90,9 +90,9 @@ BREAKS = [
     # -- purges from elsewhere
     one(
         "what a remote without hooks holds is not rewritten",
-        "sync/pulling.py",
-        "left = purged_remotes.rewritten(place, read, news.said, raw, {} if news.is_new else known)",
-        "left = dict[str, Oid]()",
+        "sync/syncing.py",
+        "rewritten = tombstone_sync.rewritten(place, read, news.said, fetched.lines, {} if news.is_new else known)",
+        "rewritten = dict[str, Oid]()",
         f"{NO_HOOKS}::test_a_purge_reaches_a_forge_and_everybody_and_takes_nothing_else",
     ),
     one(
@@ -104,14 +104,14 @@ BREAKS = [
     ),
     one(
         "what was only here goes without a word",
-        "sync/tombstone_merge.py",
+        "sync/tombstone_sync.py",
         "    if not lost:",
         "    if lost or True:",
         "tests/purge/test_unpublished_backup.py::test_what_was_imported_here_too_is_set_aside_and_both_have_the_same",
     ),
     one(
         "lines are brought together before a purge",
-        "sync/tombstone_merge.py",
+        "sync/tombstone_sync.py",
         "moved = purging.apply(store).moved",
         "moved: tuple[str, ...] = ()",
         "tests/sync/test_simulation.py::test_a_purge_forks_no_line",

@@ -83,7 +83,6 @@ def test_an_import_passes_the_modules_that_the_page_names(tmp_path: Path) -> Non
 def test_a_pull_passes_the_modules_that_the_page_names(tmp_path: Path) -> None:
     hub = tmp_path / "hub.git"
     subprocess.run(["git", "init", "-q", "--bare", hub], check=True)
-    own = ["sync/secret_scan.py", "sync/pushing.py", "sync/purged_remotes.py"]
     words = section("Pull and push").split("6. Push")[0]
     with Store.create(tmp_path / "a.git") as here:
         here.new_session(agent="x").append(Message.user("one"))
@@ -94,4 +93,4 @@ def test_a_pull_passes_the_modules_that_the_page_names(tmp_path: Path) -> None:
         here.remotes.push("origin")
         with there:
             passed = entered(there.remotes.pull)
-    assert set(modules(words)) - set(own) - {"store/histories.py"} <= passed
+    assert set(modules(words)) - {"store/histories.py"} <= passed

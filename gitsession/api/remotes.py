@@ -15,7 +15,7 @@ from gitsession.index import names
 from gitsession.index.catalogue import Row
 from gitsession.index.current_folder import is_of
 from gitsession.store import refs
-from gitsession.sync import bundles, pushing, remotes, syncing
+from gitsession.sync import cloning, pushing, remotes, syncing
 from gitsession.sync.pushing import RemoteStatus
 from gitsession.sync.remotes import Remote, Scope
 from gitsession.sync.syncing import SyncReport
@@ -128,11 +128,11 @@ class Remotes:
         Raises ``Refused``, ``NotFound`` and ``Unavailable``.
         """
         sids = [self._opened.find(session).sid for session in sessions]
-        return sorted({refs.session_of(ref) for ref in bundles.write(self._objects, Path(path), sids)})
+        return sorted({refs.session_of(ref) for ref in cloning.write_bundle(self._objects, Path(path), sids)})
 
     def unbundle(self, path: str | Path, *, talk: TransportOptions | None = None) -> SyncReport:
         """Merge what is in a bundle file. Of diverged branches, theirs is renamed. Raises as ``pull``."""
-        return bundles.take(self._objects, Path(path), talk or TransportOptions())
+        return cloning.read_bundle(self._objects, Path(path), talk or TransportOptions())
 
     def _agree(self, remote: Remote, report: SyncReport) -> None:
         """Record that what is in the scope of a remote may go there, if any of it was sent."""

@@ -74,9 +74,9 @@ class Store:
         self._opened = OpenStore(objects, clock)
         self.agents = AgentSessions(self._opened)  # not made later: it remembers what this handle imported
         if create.is_partial(objects.git_dir):
-            from gitsession.sync import missing_objects
+            from gitsession.sync import transport
 
-            missing_objects.fetch_on_demand(objects)
+            transport.fetch_on_demand(objects)
         self._tends = tends
 
     # ---- parts, each loaded when it is first used

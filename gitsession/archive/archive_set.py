@@ -13,13 +13,13 @@ its tools take thousands badly.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
 from gitsession.errors import GitSessionError, Malformed
-from gitsession.git.objects import encode_commit, encode_tree, oid_of, parse_commit, parse_tree
+from gitsession.git.objects import encode_tree, oid_of, parse_commit, parse_tree
 from gitsession.git.types import Kind, Oid, Reader, RefValue
 from gitsession.sessions import grow_only_sets, layout, session_ids
 from gitsession.sessions.grow_only_sets import GrowOnlySet, Merged
@@ -168,18 +168,6 @@ def link(data: bytes) -> ArchiveCommit | None:
     return ArchiveCommit(commit.tree, commit.parents[:count], commit.parents[count:], commit.author_seconds)
 
 
-def encode(tree: Oid, archive: Archive, before: Sequence[Oid], tips: Sequence[Oid], seconds: int) -> bytes:
-    """The bytes of a commit of the archive."""
-    return encode_commit(
-        tree=tree,
-        parents=[*before, *tips],
-        author_name=AUTHOR,
-        author_seconds=seconds,
-        committer_seconds=seconds,
-        message=f"{len(archive)} archived\n\nGoes-on-from: {len(before)}\n".encode(),
-    )
-
-
 def added(reader: Reader, tip: Oid | None, after: Archive, at_ms: int) -> Merged:
     """``after``, which says all that ``tip`` says, behind it; nothing new where that says it already.
 
@@ -191,7 +179,7 @@ def added(reader: Reader, tip: Oid | None, after: Archive, at_ms: int) -> Merged
     seconds = max(0 if tip is None else grow_only_sets.seconds_of(reader, tip) + 1, at_ms // 1000)
     objects: dict[Oid, tuple[Kind, bytes]] = {}
     for said, tips in _steps(before, after):
-        made = _committed(said, [] if tip is None else [tip], tips, seconds)
+        made = _SET.commit(said, [] if tip is None else [tip], seconds, tips)
         objects |= made.objects
         tip, seconds = made.oid, seconds + 1
     return Merged(tip, objects)
@@ -211,11 +199,6 @@ def _steps(before: Archive, after: Archive) -> Iterable[tuple[Archive, list[Oid]
     yield Archive(turns, ends), list(tips)
 
 
-def merge(reader: Reader, ours: Oid | None, theirs: Oid | None) -> Merged:
-    """One tip for two: see ``GrowOnlySet.merge``."""
-    return _SET.merge(reader, ours, theirs, lambda said, before, seconds: _committed(said, before, [], seconds))
-
-
 def _before(reader: Reader, oid: Oid) -> tuple[Oid, ...]:
     found = link(reader.read(oid)[1])
     if found is None:
@@ -223,17 +206,18 @@ def _before(reader: Reader, oid: Oid) -> tuple[Oid, ...]:
     return found.before
 
 
-def _committed(archive: Archive, before: list[Oid], tips: list[Oid], seconds: int) -> Merged:
-    tree, objects = tree_of(archive)
-    data = encode(tree, archive, before, tips, grow_only_sets.in_range(seconds))
-    oid = oid_of("commit", data)
-    return Merged(oid, {**objects, oid: ("commit", data)})
+_SET = GrowOnlySet(
+    refs.ARCHIVE,
+    NONE,
+    author=AUTHOR,
+    at=at,
+    before=_before,
+    tree_of=tree_of,
+    words=lambda said, before: f"{len(said)} archived\n\nGoes-on-from: {len(before)}\n",
+)
 
-
-_SET = GrowOnlySet(refs.ARCHIVE, NONE, at, _before)
-
-read, is_behind = _SET.read, _SET.is_behind
-"""The archive set of a store, and whether one of its commits descends from another."""
+read, is_behind, merge, encode = _SET.read, _SET.is_behind, _SET.merge, _SET.encode
+"""The archive set of a store, whether one of its commits descends from another, one tip for two, and its commits."""
 
 
 def named(archive: Archive) -> dict[str, Oid]:

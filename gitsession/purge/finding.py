@@ -14,8 +14,8 @@ from gitsession.errors import NotFound
 from gitsession.formats.base.record import TAIL
 from gitsession.git.types import Oid
 from gitsession.model.entries import Fork
-from gitsession.purge import attached_lines, tombstone_commits
-from gitsession.sessions import content, graph, operation_log, tombstone
+from gitsession.purge import attached_lines
+from gitsession.sessions import content, graph, operation_log, tombstone, tombstone_set
 from gitsession.sessions.export_record import ExportHit
 from gitsession.sessions.gaps import DAMAGE
 from gitsession.sessions.node import Node, before, load
@@ -293,7 +293,7 @@ def _files(store: ObjectStore, tree: Oid | None) -> Iterator[tuple[str, Oid]]:
 def _staying(store: ObjectStore, entries: Sequence[EntryHit]) -> tuple[PurgeProblem, ...]:
     """Where else the entries are: at remotes, and what a redaction put there in the record of that."""
     told = "was redacted before: what that left to read stays in the history of the set"
-    redacted = [hit for hit in entries if hit.node.replaces] if tombstone_commits.is_given(store) else []
+    redacted = [hit for hit in entries if hit.node.replaces] if tombstone_set.is_given(store) else []
     records = (PurgeProblem(f"{hit.session}@{hit.node.oid[:12]}", told) for hit in redacted)
     return (*_at_remotes(store, {hit.node.oid for hit in entries}), *records)
 

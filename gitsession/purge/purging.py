@@ -26,7 +26,7 @@ from gitsession.durable import sync_directory
 from gitsession.errors import Ambiguous, Corrupt, Malformed, MissingObject, RefMoved, Refused, Unavailable
 from gitsession.git import process
 from gitsession.git.types import Kind, Oid, Reader, RefValue
-from gitsession.purge import derived_files, notes, renamed, select_objects, tombstone_commits
+from gitsession.purge import derived_files, notes, renamed, select_objects
 from gitsession.purge.rewriting import Rewriter
 from gitsession.purge.rewriting_log import rewrite_log
 from gitsession.redaction.original import Original
@@ -76,7 +76,7 @@ def add(store: GitStore, more: Tombstones, at_ms: int) -> PurgeResult:
     while True:
         tip = store.ref(refs.TOMBSTONES)
         seen = {oid for _, oid in published.seen(store.git_dir, store.refs(refs.TRACKING), refs.TOMBSTONES)}
-        grown = tombstone_commits.added(store, tip, more, at_ms, seen)
+        grown = tombstone_set.added(store, tip, more, at_ms, seen)
         if grown.oid == tip:
             break
         try:
@@ -158,7 +158,7 @@ def apply(store: GitStore, found: Tombstones | None = None, *, thorough: bool = 
     """
     tip = store.ref(refs.TOMBSTONES)
     if found is None:
-        found = tombstone_commits.NONE if tip is None else tombstone_commits.at(store, tip)
+        found = tombstone_set.NONE if tip is None else tombstone_set.at(store, tip)
     if not found and not is_pending(store):
         return PurgeResult()
     done = _done(store.git_dir)

@@ -180,7 +180,7 @@ class Rewriter:
             return data
         tree, objects = archive_set.tree_of(after)
         self.objects |= {oid: made for oid, made in objects.items() if not self._reader.contains(oid)}
-        return archive_set.encode(tree, after, before, list(tips), link.seconds)
+        return archive_set.encode(after, before, link.seconds, list(tips), tree=tree)
 
     def read(self, oid: Oid) -> tuple[Kind, bytes]:
         """What is new, and what there is."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Generic, Protocol, Self, TypeVar
+from typing import Generic, Protocol, Self, TypeAlias, TypeVar
 
-from gitsession.git.objects import SECONDS_MAX, parse_commit
+from gitsession.git.objects import SECONDS_MAX, encode_commit, oid_of, parse_commit
 from gitsession.git.types import Kind, Oid, Reader
 from gitsession.store.interface import ObjectStore
 
@@ -16,6 +16,7 @@ class _Joinable(Protocol):
 
 
 Value = TypeVar("Value", bound=_Joinable)
+Objects: TypeAlias = Mapping[Oid, tuple[Kind, bytes]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,19 +24,30 @@ class Merged:
     """Where the ref of a set goes, and the objects that are new with it."""
 
     oid: Oid | None
-    objects: Mapping[Oid, tuple[Kind, bytes]] = field(default_factory=dict)
+    objects: Objects = field(default_factory=dict)
 
 
 class GrowOnlySet(Generic[Value]):
-    """The set behind ``ref``. ``at``: what a commit of it says; ``before``: the sets that a commit was made of.
+    """The set behind ``ref``, in commits by ``author``.
 
-    All of its methods raise what these two do: ``Malformed``, ``MissingObject`` or ``Corrupt``.
+    ``at``: what a commit of it says; ``before``: the sets that a commit was made of; ``tree_of``: the tree that says a
+    value, and the objects it is made of; ``words``: the message of a commit that says a value and goes on from others.
+    All of its methods raise what ``at`` and ``before`` do: ``Malformed``, ``MissingObject`` or ``Corrupt``.
     """
 
     def __init__(
-        self, ref: str, none: Value, at: Callable[[Reader, Oid], Value], before: Callable[[Reader, Oid], Sequence[Oid]]
+        self,
+        ref: str,
+        none: Value,
+        *,
+        author: str,
+        at: Callable[[Reader, Oid], Value],
+        before: Callable[[Reader, Oid], Sequence[Oid]],
+        tree_of: Callable[[Value], tuple[Oid, Objects]],
+        words: Callable[[Value, Sequence[Oid]], str],
     ) -> None:
-        self._ref, self._none, self._at, self._before = ref, none, at, before
+        self._ref, self._none, self._author = ref, none, author
+        self._at, self._before, self._tree_of, self._words = at, before, tree_of, words
         self._newest = "", none
 
     def read(self, store: ObjectStore) -> Value:
@@ -48,13 +60,33 @@ class GrowOnlySet(Generic[Value]):
             newest = self._newest = oid, self._at(store, oid)
         return newest[1]
 
-    def merge(
-        self, reader: Reader, ours: Oid | None, theirs: Oid | None, commit: Callable[[Value, list[Oid], int], Merged]
-    ) -> Merged:
-        """One tip for two: the one that has the other behind it, else the ``commit`` of their union.
+    def encode(
+        self, said: Value, before: Sequence[Oid], seconds: int, tips: Sequence[Oid] = (), *, tree: Oid = ""
+    ) -> bytes:
+        """The bytes of the commit that says ``said`` and goes on from ``before``. ``tips``: what else it leads to;
+        ``tree``: of ``tree_of``, if that was asked.
+        """
+        return encode_commit(
+            tree=tree or self._tree_of(said)[0],
+            parents=[*before, *tips],
+            author_name=self._author,
+            author_seconds=seconds,
+            committer_seconds=seconds,
+            message=self._words(said, before).encode(),
+        )
 
-        ``commit`` is given the union, its parents, in order, and its time in seconds: a second after the later of
-        them. So that commit is the same wherever it is made.
+    def commit(self, said: Value, before: Sequence[Oid], seconds: int, tips: Sequence[Oid] = ()) -> Merged:
+        """The same with its objects, at the nearest time that git can keep."""
+        tree, objects = self._tree_of(said)
+        data = self.encode(said, before, min(max(seconds, 0), SECONDS_MAX), tips, tree=tree)
+        oid = oid_of("commit", data)
+        return Merged(oid, {**objects, oid: ("commit", data)})
+
+    def merge(self, reader: Reader, ours: Oid | None, theirs: Oid | None) -> Merged:
+        """One tip for two: the one that has the other behind it, else a commit of their union.
+
+        Its parents are in order, and its time is a second after the later of them: so it is the same wherever it is
+        made.
         """
         if ours is None or theirs is None or ours == theirs:
             return Merged(theirs if ours is None else ours)
@@ -64,7 +96,7 @@ class GrowOnlySet(Generic[Value]):
             return Merged(ours)
         one, other = parents = sorted([ours, theirs])
         seconds = max(seconds_of(reader, one), seconds_of(reader, other)) + 1
-        return commit(self._at(reader, one) | self._at(reader, other), parents, seconds)
+        return self.commit(self._at(reader, one) | self._at(reader, other), parents, seconds)
 
     def is_behind(self, reader: Reader, old: Oid, new: Oid) -> bool:
         """Whether ``new`` was made of ``old``, and of what else came."""
@@ -81,8 +113,3 @@ class GrowOnlySet(Generic[Value]):
 
 def seconds_of(reader: Reader, oid: Oid) -> int:
     return parse_commit(reader.read(oid)[1]).committer_seconds
-
-
-def in_range(seconds: int) -> int:
-    """The nearest time that git can keep."""
-    return min(max(seconds, 0), SECONDS_MAX)

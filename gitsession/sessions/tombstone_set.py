@@ -1,26 +1,27 @@
 """What was purged: a set of keys that only grows, as docs/format.md, "Tombstones", has it; the same in every store.
 
 A key is the digest of an entry (64 hexadecimal digits), ``file:<oid>`` of a captured file, or ``session:<sid>``. An
-entry's record may hold a replacement, which then stands in its place.
+entry's record may hold a replacement, which then stands in its place. Each step is a commit that says the whole set.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from gitsession.codec import cbor, holes
+from gitsession.codec import cbor, holes, payload
 from gitsession.codec.digest import digest as digest_of
 from gitsession.codec.digest import hash_of
 from gitsession.codec.holes import ENCODINGS, Encoding, StoredPayload
 from gitsession.errors import Malformed, Refused
 from gitsession.git.objects import encode_tree, oid_of, parse_commit, parse_tree
 from gitsession.git.types import Kind, Oid, Reader
-from gitsession.sessions import layout, session_ids
-from gitsession.sessions.grow_only_sets import GrowOnlySet
-from gitsession.sessions.merge_replacements import joined
+from gitsession.model.entries import Fork, SessionHeader
+from gitsession.redaction.original import OPENS
+from gitsession.sessions import grow_only_sets, layout, session_ids
+from gitsession.sessions.grow_only_sets import GrowOnlySet, Merged
 from gitsession.sessions.node import Node
 from gitsession.store import refs
 from gitsession.store.interface import ObjectStore
@@ -37,6 +38,11 @@ RULE = "purged"
 
 WITHHELD_OID = oid_of("blob", WITHHELD)
 
+TWICE = "redacted-twice"
+"""The rule by which a text is hidden of which two redactions left different things."""
+
+_HIDDEN = f"{OPENS}{TWICE}]"
+_PLACEHOLDER = re.compile(rb"\[redacted:([a-z0-9-]{1,40})\]")
 _FOLDERS: Final = {
     "": layout.PURGED_ENTRIES,
     FILE: layout.PURGED_FILES,
@@ -64,7 +70,7 @@ class Replacement:
             wholes = self.whole(), other.whole()
         except Malformed:
             return None
-        stored = joined(self.form, *wholes) if self.form == other.form else None
+        stored = _joined_payload(self.form, *wholes) if self.form == other.form else None
         return Replacement(self.form, stored) if stored else None
 
     def whole(self) -> bytes:
@@ -193,12 +199,6 @@ def _parents(reader: Reader, oid: Oid) -> tuple[Oid, ...]:
     return parse_commit(reader.read(oid)[1]).parents
 
 
-SET = GrowOnlySet(refs.TOMBSTONES, NONE, at, _parents)
-
-read, is_behind = SET.read, SET.is_behind
-"""What was purged, as a store knows it; whether one commit of the set is an ancestor of another, by any parent."""
-
-
 def is_key(key: str) -> bool:
     """Whether ``key`` has one of the three forms."""
     for prefix, fits in ((FILE, _OID.fullmatch), (SESSION, session_ids.is_one)):
@@ -230,6 +230,21 @@ def tree_of(tombstones: Tombstones) -> tuple[Oid, dict[Oid, tuple[Kind, bytes]]]
         folders[layout.PURGED_SESSIONS][sid] = (layout.FILE_MODE, blob)
     rows = {name: (layout.TREE_MODE, put("tree", encode_tree(rows))) for name, rows in folders.items() if rows}
     return put("tree", encode_tree(rows)), objects
+
+
+SET = GrowOnlySet(
+    refs.TOMBSTONES,
+    NONE,
+    author="gitsession",
+    at=at,
+    before=_parents,
+    tree_of=tree_of,
+    words=lambda said, _: f"{len(said)} purged\n",
+)
+
+read, is_behind, merge = SET.read, SET.is_behind, SET.merge
+"""What was purged, as a store knows it; whether one commit of the set is an ancestor of another, by any parent; one tip
+for two."""
 
 
 def _rows(reader: Reader, oid: Oid) -> list[tuple[str, str, Oid]]:
@@ -280,3 +295,81 @@ def _replacement(record: dict[str, cbor.Plain], where: Oid) -> Replacement:
             raise Malformed("expected pairs of encoding and bytes", where=f"{where}: lifted")
         found.append((hash_of(row[1]), row[0], row[1]))
     return Replacement(form, StoredPayload(payload, table, tuple(found)))
+
+
+def added(
+    reader: Reader, tip: Oid | None, more: Tombstones, at_ms: int, seen: Collection[Oid] | None = None
+) -> Merged:
+    """``more`` behind ``tip``; nothing new where that says it already. Raises ``Malformed``.
+
+    ``seen``: what others have of the set, if that is known. Steps and records that nobody has are left out: the record
+    of a redaction says what it left to read, which the next one may hide.
+    """
+    before = NONE if tip is None else at(reader, tip)
+    after = before | more
+    if after == before:
+        return Merged(tip)
+    earliest = 0 if tip is None else grow_only_sets.seconds_of(reader, tip) + 1
+    parents = _published(reader, tip, seen)
+    given = NONE
+    for oid in parents:
+        given |= at(reader, oid)
+    return SET.commit(_straight(after, given), parents, max(earliest, at_ms // 1000))
+
+
+def _straight(tombstones: Tombstones, given: Tombstones) -> Tombstones:
+    """The same without what lies between: each entry leads to the last of its replacements, but where it was ``given``
+    to others that it leads to another.
+    """
+    ends = {
+        key: by if given.replaced.get(key) == by else tombstones.instead(key)
+        for key, by in tombstones.replaced.items()
+    }
+    removed = tombstones.removed | {key for key, by in ends.items() if by is None}
+    return Tombstones(removed, {key: by for key, by in ends.items() if by is not None}, tombstones.sessions)
+
+
+def _published(reader: Reader, tip: Oid | None, seen: Collection[Oid] | None) -> list[Oid]:
+    """The latest steps to ``tip`` that others have; ``tip`` itself where it is in doubt."""
+    if tip is None:
+        return []
+    known = {*(seen if seen is not None else [tip])}
+    if tip in known or not all(reader.contains(oid) and is_behind(reader, oid, tip) for oid in known):
+        return [tip]
+    return sorted(oid for oid in known if not any(is_behind(reader, oid, other) for other in known))
+
+
+def is_given(store: ObjectStore) -> bool:
+    """Whether a remote was seen to have a set of this store's."""
+    return any(name.endswith(refs.TOMBSTONES.removeprefix("refs/heads")) for name in store.refs(refs.TRACKING))
+
+
+def _joined_payload(form: str, one: bytes, other: bytes) -> StoredPayload | None:
+    """Two replacements of one entry, of which each hides something else: what hides all that either hides.
+
+    Nobody has the text of which both were made, so the entry goes (``None``). One at which a session begins cannot go
+    alone: of that, what both say stays, and a text of which they say different things is hidden as a whole. Any number
+    of them come to the same, in whatever order they are joined. FROZEN: every store must come to it.
+    """
+    if form != layout.OWN:
+        return None
+    try:
+        data = cbor.encode(_joined_value(cbor.decode(one), cbor.decode(other)))
+        entry = payload.decode(data)[0]
+    except Malformed:
+        return None
+    if not isinstance(entry, SessionHeader | Fork):
+        return None
+    rows = [(found.start(), len(found[0]), found[1].decode()) for found in _PLACEHOLDER.finditer(data)]
+    return holes.cut(data, payload.spans(entry, data), rows)
+
+
+def _joined_value(one: cbor.Plain, other: cbor.Plain) -> cbor.Plain:
+    """Raises ``Malformed`` where they differ in more than texts."""
+    if isinstance(one, dict) and isinstance(other, dict) and one.keys() == other.keys():
+        return {key: _joined_value(value, other[key]) for key, value in one.items()}
+    if isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
+        return [_joined_value(*pair) for pair in zip(one, other, strict=True)]
+    if type(one) is not type(other) or (one != other and not isinstance(one, str)):
+        raise Malformed("two redactions of something else")
+    return one if one == other else _HIDDEN

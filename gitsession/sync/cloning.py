@@ -2,6 +2,9 @@
 
 Refs come packed, in one file: a store of 10,000 sessions is a few files and not tens of thousands. It is made beside
 the place it is meant for, and gets its name by one rename: a kill leaves no half store.
+
+Bundles are git's own: sessions in one file, for a stick or a mail. A bundle of chosen sessions takes as much of the set
+of what was purged as a push of them to a new remote (``tombstone_sync.tombstones_for``).
 """
 
 from __future__ import annotations
@@ -13,26 +16,25 @@ import re
 import secrets
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
 from gitsession.archive import archive_set, archiving
 from gitsession.durable import make_directories, sync_directory, write_new
-from gitsession.errors import Refused, Unavailable
+from gitsession.errors import NotFound, Refused, Unavailable
 from gitsession.git import config, process, ref_files
 from gitsession.git.ref_files import SYMBOLIC
 from gitsession.git.repository import VerifiedRepository
 from gitsession.git.types import Oid
+from gitsession.sessions.grow_only_sets import Merged
 from gitsession.sessions.reconcile import SyncedBranch
 from gitsession.store import create, refs
 from gitsession.store.git_store import GitStore
-from gitsession.sync import purged_remotes, remotes, syncing, tombstone_merge, transport
-from gitsession.sync.preconditions import HEADS, check_is_store
-from gitsession.sync.quarantine import Quarantine
-from gitsession.sync.remotes import DEFAULT, Remote
+from gitsession.sync import remotes, syncing, tombstone_sync, transport
+from gitsession.sync.remotes import DEFAULT, HEADS, Remote, check_is_store
 from gitsession.sync.syncing import SyncReport
-from gitsession.sync.transport import RejectedTransfer, TransportOptions
+from gitsession.sync.transport import Quarantine, RejectedTransfer, TransportOptions, sync_lock
 from gitsession.validation.proposals import Proposed
 from gitsession.validation.validate import FetchedReader, judge_fetched
 
@@ -122,8 +124,8 @@ def _fill(path: Path, remote: Remote, talk: TransportOptions, filter: str) -> Sy
     with GitStore.open(path) as store:
         read = FetchedReader(apart, store)
         lines = {ref: oid for ref, oid in theirs.items() if ref != refs.TOMBSTONES}
-        said = tombstone_merge.look(store, read, theirs.get(refs.TOMBSTONES), lines).said
-        left = purged_remotes.rewritten(fetched, read, said, lines, {})
+        said = tombstone_sync.look(store, read, theirs.get(refs.TOMBSTONES), lines).said
+        left = tombstone_sync.rewritten(fetched, read, said, lines, {})
         theirs |= left
         for refusal in judge_fetched(read, [Proposed(ref, None, oid) for ref, oid in sorted(theirs.items())], {}):
             refused[refusal.ref] = SyncedBranch(refusal.ref, "refused", why=refusal.what)
@@ -170,3 +172,51 @@ def _put(path: Path, held: Mapping[str, Oid]) -> None:
     packed = {ref: oid for ref, oid in held.items() if ref != create.MAIN}
     write_new(path / ref_files.PACKED_REFS, ref_files.changed_packed(b"", put=packed))
     sync_directory(path)
+
+
+def write_bundle(store: GitStore, path: Path, sessions: Iterable[str] = ()) -> dict[str, Oid]:
+    """Put ``sessions``, or all, into a new file at ``path``, whole; the refs in it.
+
+    Raises ``Refused`` where there is a file, ``NotFound`` where there are no sessions, ``Unavailable``.
+    """
+    store.flush()
+    wanted = set(sessions)
+    held = {
+        ref: oid
+        for ref, oid in store.refs(refs.SESSIONS).items()
+        if refs.is_session_ref(ref) and (not wanted or refs.session_of(ref) in wanted)
+    }
+    if not held:
+        raise NotFound("there are no sessions to put into it")
+    if os.path.lexists(path):
+        raise Refused(f"{path} is there already", hint="name a new file")
+    # Without the set of what was purged nobody could tell a tombstone in it from one that somebody made.
+    ours = store.ref(refs.TOMBSTONES)
+    given = tombstone_sync.tombstones_for(store, None, wanted) if wanted else Merged(ours)
+    own = {ref: oid for ref, oid in ((create.MAIN, store.ref(create.MAIN)), (refs.TOMBSTONES, given.oid)) if oid}
+    if given.oid == ours:
+        _write_bundle(store.git_dir, path, [*own, *held])
+        return held
+    with sync_lock(store), Quarantine(store.git_dir, Remote("bundle", str(path)), {**own, **held}) as place:
+        place.put(given.objects)
+        _write_bundle(place.git_dir, path, [*own, *held])
+    return held
+
+
+def _write_bundle(git_dir: Path, path: Path, names: Iterable[str]) -> None:
+    named = "".join(f"{ref}\n" for ref in names)
+    words = ("bundle", "create", "--quiet", "--version=2", os.path.abspath(path), "--stdin")
+    process.run(git_dir, *words, stdin=named.encode(), timeout_seconds=6 * 3600)
+
+
+def read_bundle(store: GitStore, path: Path, talk: TransportOptions) -> SyncReport:
+    """Take in what is in a file, as from a remote that rules no names. Raises as ``syncing.pull``, and ``NotFound``."""
+    report = syncing.pull(store, remotes.file(path), talk)
+    return SyncReport(report.remote, tuple(_let_in(branch) for branch in report.branches))
+
+
+def _let_in(branch: SyncedBranch) -> SyncedBranch:
+    """Nobody is refused whose line has come in beside ours."""
+    if branch.outcome == "refused" and branch.beside:
+        return SyncedBranch(branch.ref, "forked", branch.old, branch.new, branch.beside)
+    return branch

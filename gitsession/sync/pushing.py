@@ -11,15 +11,13 @@ from gitsession.archive import archive_set
 from gitsession.errors import GitSessionError, Unavailable
 from gitsession.git import process
 from gitsession.git.types import Oid
-from gitsession.purge import tombstone_commits
+from gitsession.sessions import tombstone_set
 from gitsession.sessions.reconcile import SyncedBranch
 from gitsession.store import create, histories, published, refs
 from gitsession.store.git_store import GitStore
-from gitsession.sync import pushing, scoped_tombstones, secret_scan, transport
-from gitsession.sync.preconditions import HEADS, check_is_store, flush
-from gitsession.sync.quarantine import Quarantine
-from gitsession.sync.remotes import Remote
-from gitsession.sync.transport import TransportOptions
+from gitsession.sync import secret_scan, tombstone_sync, transport
+from gitsession.sync.remotes import HEADS, Remote, check_is_store
+from gitsession.sync.transport import Quarantine, TransportOptions, flush
 from gitsession.validation.proposals import Proposed
 
 _SETS = (refs.TOMBSTONES, refs.ARCHIVE)
@@ -160,7 +158,7 @@ def _sessions_at(store: GitStore, remote: Remote) -> set[str]:
 def _with_tombstones_in_scope(
     store: GitStore, remote: Remote, ours: Mapping[str, Oid], among: Collection[str]
 ) -> dict[str, Oid]:
-    made = scoped_tombstones.tombstones_for(store, remote, {*among, *_sessions_at(store, remote)})
+    made = tombstone_sync.tombstones_for(store, remote, {*among, *_sessions_at(store, remote)})
     if made.objects:
         with store.transaction() as tx:
             tx.put_all(made.objects)
@@ -217,7 +215,7 @@ def _holds(store: GitStore, ref: str, new: Oid, old: Oid) -> bool:
     if ref == refs.ARCHIVE:
         return new == old or archive_set.is_behind(store, old, new)
     if ref == refs.TOMBSTONES:
-        return new == old or tombstone_commits.is_behind(store, old, new)
+        return new == old or tombstone_set.is_behind(store, old, new)
     return histories.holds(store.read, new, old)
 
 
@@ -246,9 +244,9 @@ class RemoteStatus:
 
 
 def standing_of(store: GitStore, remote: Remote, among: Collection[str] | None = None) -> RemoteStatus:
-    """Sessions only: what the store itself notes goes along with them. ``among``: see ``outgoing.in_scope``."""
+    """Sessions only: what the store itself notes goes along with them. ``among``: see ``in_scope``."""
     seen = store.refs(remote.tracks)
-    fits = pushing.in_scope(store, remote, among)
+    fits = in_scope(store, remote, among)
     ours = store.refs(refs.SESSIONS).items()
     here = {name: oid for name, oid in ours if remote.there(name) is not None and fits(name)}
     unsent = {name: oid for name, oid in here.items() if seen.get(remote.tracking(name)) != oid}

@@ -9,15 +9,18 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from gitsession.errors import InvalidName, NotFound, Refused
+from gitsession.errors import GitSessionError, InvalidName, NotFound, Refused
 from gitsession.git import config, process
-from gitsession.store import create, refs
+from gitsession.git.types import Oid, Reader
+from gitsession.store import create, histories, refs
 
 HOME = "gitsession.home"
 NAMESPACE = "gitsession"
+HEADS = "refs/heads/"
 DEFAULT = "origin"
 
 SAFE = ("url", "pushurl", "proxy", "promisor", "partialclonefilter")
@@ -29,7 +32,6 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _NAMESPACE = re.compile(r"[a-z0-9][a-z0-9_-]{0,30}")
 _SCHEME = re.compile(r"(?:[A-Za-z0-9-]+::)?[A-Za-z][A-Za-z0-9+.-]*")
 _HOST_ALONE = re.compile(r"[^@/:\s]+@[^@/:\s]+")
-_HEADS = "refs/heads/"
 _SCOPED = "gitsession-"
 """The prefix of the settings of a scope."""
 _AGREED = f"{_SCOPED}agreed"
@@ -104,7 +106,7 @@ class Remote:
 
     def tracking(self, ref: str) -> str:
         """The ref that says what the remote was last seen to hold of ``ref``."""
-        return f"{self.tracks}{ref.removeprefix(_HEADS)}"
+        return f"{self.tracks}{ref.removeprefix(HEADS)}"
 
     @property
     def tracks(self) -> str:
@@ -113,7 +115,7 @@ class Remote:
 
     def here(self, tracking: str) -> str:
         """The ref of ours that a tracking ref speaks of."""
-        return _HEADS + tracking.removeprefix(self.tracks)
+        return HEADS + tracking.removeprefix(self.tracks)
 
     def fetched(self) -> list[str]:
         """The refspecs that bring all that is ours into the tracking refs."""
@@ -155,7 +157,7 @@ def fetched_into_branches(git_dir: Path) -> list[tuple[str, str]]:
     """Return the remotes and fetch refspecs by which a plain `git fetch` moves or deletes what is local."""
     said = _settings(git_dir)
     found = [(name, spec) for name in _names(said) for spec in said.get(f"remote.{name}.fetch", [])]
-    local = (_HEADS, "refs/gitsession/")
+    local = (HEADS, "refs/gitsession/")
     return [row for row in found if (to := row[1].partition(":")[2]).startswith(local) or to == "refs/*"]
 
 
@@ -205,7 +207,7 @@ def add(
     if scope.is_all:
         _config(git_dir, f"remote.{name}.{_SCOPED}all", "true")
     _config(git_dir, f"remote.{name}.url", where)
-    for spec in made.fetched() if made.is_shared else [f"+{_HEADS}*:{made.tracks}*"]:
+    for spec in made.fetched() if made.is_shared else [f"+{HEADS}*:{made.tracks}*"]:
         _config(git_dir, "--add", f"remote.{name}.fetch", spec)
     for near, far in made.places:
         end = "*" if near.endswith("/") else ""
@@ -258,6 +260,31 @@ def address(url: str) -> str:
         hint = f"name the repository too: {url}:PATH; for a folder here: ./{url}"
         raise InvalidName(f"cannot use {url[:80]!r} as the address of a repository: it has no path", hint=hint)
     return url if mark or ":" in url.partition("/")[0] else os.path.abspath(os.path.expanduser(url))
+
+
+def check_is_store(remote: Remote, there: Mapping[str, Oid], read: Reader | None = None) -> None:
+    """Raises ``Refused`` where a remote has other branches than a store's: sessions must not mix with code.
+
+    ``read``: reads what the refs lead to, where it was fetched.
+    """
+    main = there.get(create.MAIN)
+    others = [] if main else [ref for ref in there if ref.startswith(HEADS) and remote.there(ref) is None]
+    if others or not (main is None or _begins_a_store(main, read)):
+        what = others[0].removeprefix(HEADS)[:80] if others else ""
+        why = f"it has a branch {what}, which no store has" if what else "its branch main is not that of a store"
+        raise Refused(
+            remote.problem(f"is no store of sessions: {why}"),
+            hint="beside code, sessions lie apart: `--namespace gitsession` of `gitsession remote add` and of `clone`",
+        )
+
+
+def _begins_a_store(main: Oid, read: Reader | None) -> bool:
+    """Every store's main goes on from the commit that all of them have."""
+    first = create.first_commit()[0]
+    try:
+        return main == first or (read is not None and histories.holds(read.read, main, first))
+    except GitSessionError:
+        return False
 
 
 def missing(url: str) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from gitsession.archive import archive_set
 from gitsession.archive.archive_set import NONE, Archive
 from gitsession.errors import GitSessionError, Malformed
-from gitsession.git.objects import encode_commit, oid_of, parse_commit, parse_tree
+from gitsession.git.objects import oid_of, parse_commit, parse_tree
 from gitsession.git.types import Oid
 from gitsession.sessions import tombstone_set
 from gitsession.sessions.tombstone_set import Tombstones
@@ -111,7 +111,7 @@ class _Walk:
             if room < 0:
                 raise Malformed(f"more than {self._limits.whole_bytes:,} bytes", where=name[:80])
         said = archive_set.at_tree(read, found.tree)
-        written = archive_set.encode(archive_set.tree_of(said)[0], said, found.before, found.tips, found.seconds)
+        written = archive_set.encode(said, found.before, found.seconds, found.tips)
         if oid_of("commit", written) != oid:
             raise Malformed("not written as a commit of the archive is", where=oid)
         before = NONE
@@ -179,14 +179,7 @@ def _purged(read: GitReader, oid: Oid, limits: Limits) -> Tombstones:
     commit = parse_commit(data)
     _check_sizes(read, commit.tree, limits)
     said = tombstone_set.at(read, oid)
-    expected = encode_commit(
-        tree=tombstone_set.tree_of(said)[0],
-        parents=commit.parents,
-        author_name="gitsession",
-        author_seconds=commit.author_seconds,
-        committer_seconds=commit.author_seconds,
-        message=f"{len(said)} purged\n".encode(),
-    )
+    expected = tombstone_set.SET.encode(said, commit.parents, commit.author_seconds)
     if oid_of("commit", expected) != oid:
         raise Malformed("not written as a set of what was purged is", where=oid)
     return said

@@ -22,7 +22,7 @@ from gitsession.server import server
 from gitsession.sessions import graph
 from gitsession.store import refs
 from gitsession.store.git_store import GitStore
-from gitsession.sync import cloning, purged_remotes
+from gitsession.sync import cloning, syncing
 from gitsession.sync.transport import TransportOptions
 from gitsession.verify.session_check import verify
 
@@ -380,7 +380,7 @@ def test_a_sync_that_ends_midway_is_finished_by_the_next(tmp_path, monkeypatch, 
     archiving.archive(a, [old], 1000)
     for store in (a, b):
         with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-            patched.setattr(purged_remotes if step == "retire" else archiving, step, die)
+            patched.setattr(syncing if step == "retire" else archiving, step, die)
             sync(store)
         assert old in archive_set.read(UnarchivedStore.of(store)) or old in live(store)
     everywhere(a, b)

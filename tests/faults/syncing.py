@@ -14,7 +14,7 @@ from remotes import hub, remote, say, store_with
 from gitsession.api import Store
 from gitsession.server import server
 from gitsession.store.git_store import GitStore
-from gitsession.sync import bundles, syncing
+from gitsession.sync import cloning, syncing
 
 SYNC, PULL, PUSH, CLONE, TAKE = "sync", "pull", "push", "clone", "take"
 WORKS = (SYNC, PULL, PUSH, CLONE, TAKE)
@@ -69,7 +69,7 @@ def _prepare(place: Path, *, purged_by: str) -> None:
             say(other, sid, "from there")
             begun(other, "another, there", clock=clock)
             syncing.sync(other, remote(other))
-            bundles.write(other, place / "sessions.bundle")
+            cloning.write_bundle(other, place / "sessions.bundle")
         with (place / "store.git/config").open("a") as config:
             config.write("[gitsession]\n\tredact = false\n")
         with GitStore.open(place / "store.git", flush_on_close=False) as store:

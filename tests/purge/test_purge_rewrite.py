@@ -16,9 +16,8 @@ from gitsession.errors import Malformed
 from gitsession.git.objects import encode_tree
 from gitsession.git.types import Oid
 from gitsession.model.entries import Checkpoint, Message, SessionHeader
-from gitsession.purge import tombstone_commits
 from gitsession.purge.rewriting import rewrite
-from gitsession.sessions import commit_writer, content, graph
+from gitsession.sessions import commit_writer, content, graph, tombstone_set
 from gitsession.sessions import tombstone_set as purged
 from gitsession.sessions.node import Node, load
 from gitsession.sessions.tombstone_set import WITHHELD_OID, Replacement, Tombstones
@@ -163,31 +162,31 @@ def test_a_set_comes_back_from_its_tree(chosen, with_session) -> None:
     if with_session:
         said |= Tombstones(sessions={SID: frozenset({"cd" * 32})})
     store = MemoryStore()
-    made = tombstone_commits.added(store, None, said, 5000)
+    made = tombstone_set.added(store, None, said, 5000)
     put(store, made)
-    assert tombstone_commits.at(store, made.oid) == said
+    assert tombstone_set.at(store, made.oid) == said
 
 
-def put(store: ObjectStore, made: tombstone_commits.Merged) -> None:
+def put(store: ObjectStore, made: tombstone_set.Merged) -> None:
     with store.transaction() as tx:
         tx.put_all(made.objects)
 
 
 def test_two_stores_make_the_same_commit_of_two_sets() -> None:
     store = MemoryStore()
-    first = tombstone_commits.added(store, None, Tombstones(frozenset({"aa" * 32})), 1000)
+    first = tombstone_set.added(store, None, Tombstones(frozenset({"aa" * 32})), 1000)
     put(store, first)
-    one = tombstone_commits.added(store, first.oid, Tombstones(frozenset({"bb" * 32})), 9000)
-    other = tombstone_commits.added(store, first.oid, Tombstones(frozenset({"cc" * 32})), 7000)
+    one = tombstone_set.added(store, first.oid, Tombstones(frozenset({"bb" * 32})), 9000)
+    other = tombstone_set.added(store, first.oid, Tombstones(frozenset({"cc" * 32})), 7000)
     put(store, one)
     put(store, other)
-    merged = tombstone_commits.merge(store, one.oid, other.oid)
-    assert merged == tombstone_commits.merge(store, other.oid, one.oid)
+    merged = tombstone_set.merge(store, one.oid, other.oid)
+    assert merged == tombstone_set.merge(store, other.oid, one.oid)
     put(store, merged)
-    assert len(tombstone_commits.at(store, merged.oid)) == 3
-    assert tombstone_commits.merge(store, merged.oid, one.oid).oid == merged.oid
-    assert tombstone_commits.merge(store, first.oid, merged.oid).oid == merged.oid
-    assert tombstone_commits.merge(store, None, one.oid).oid == one.oid
+    assert len(tombstone_set.at(store, merged.oid)) == 3
+    assert tombstone_set.merge(store, merged.oid, one.oid).oid == merged.oid
+    assert tombstone_set.merge(store, first.oid, merged.oid).oid == merged.oid
+    assert tombstone_set.merge(store, None, one.oid).oid == one.oid
 
 
 def test_replacements_that_lead_in_a_circle_are_removals() -> None:
@@ -248,7 +247,7 @@ def test_a_set_that_is_none_is_refused(tree) -> None:
         commit = f"tree {top}\nauthor a <a@b> 1 +0000\ncommitter a <a@b> 1 +0000\n\nx\n".encode()
         oid = tx.put("commit", commit)
     with pytest.raises(Malformed):
-        tombstone_commits.at(store, oid)
+        tombstone_set.at(store, oid)
 
 
 # ---- redacted twice

@@ -14,9 +14,9 @@ from remotes import everywhere, hub, push, say, shared, store_with, sync, there
 
 from gitsession.api import Store
 from gitsession.model.entries import BranchSummary, Message
-from gitsession.purge import purging, tombstone_commits
+from gitsession.purge import purging
 from gitsession.server import server
-from gitsession.sessions import graph
+from gitsession.sessions import graph, tombstone_set
 from gitsession.sessions import session as sessions
 from gitsession.store import create, refs
 from gitsession.store.git_store import GitStore
@@ -122,7 +122,7 @@ def test_two_stores_that_purge_two_things_end_alike(tmp_path: Path, place: Path,
         more = keys(b, next(node for node in line if node.subject.endswith(SECRET)))
         other = a.ref(refs.TOMBSTONES) or ""
         times = (n * 1000 for n in range(1000))
-        at_ms = next(at for at in times if ((tombstone_commits.added(b, None, more, at).oid or "") < other) == first)
+        at_ms = next(at for at in times if ((tombstone_set.added(b, None, more, at).oid or "") < other) == first)
         purging.add(b, more, at_ms)
         for store in (a, b, a, b):
             sync(store)
@@ -148,7 +148,7 @@ def test_who_is_killed_once_the_set_has_come_goes_on_when_it_is_opened(
         sync(a)
         real = purging.apply
 
-        def killed(store: GitStore, *more: tombstone_commits.Tombstones) -> object:
+        def killed(store: GitStore, *more: tombstone_set.Tombstones) -> object:
             if store.ref(refs.TOMBSTONES) is not None:
                 raise KeyboardInterrupt
             return real(store, *more)

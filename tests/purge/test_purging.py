@@ -31,7 +31,7 @@ from gitsession.codec import holes, payload
 from gitsession.errors import LeafMoved, NotFound, RefMoved, Refused
 from gitsession.git.objects import parse_commit
 from gitsession.model.entries import BranchSummary, Message
-from gitsession.purge import purging, renamed, tombstone_commits
+from gitsession.purge import purging, renamed
 from gitsession.sessions import graph, operation_log, tombstone, tombstone_set
 from gitsession.sessions.commit_writer import own
 from gitsession.store import create, drop_objects, journal_frames, refs
@@ -594,7 +594,7 @@ def test_verify_names_an_entry_that_came_back_and_a_tombstone_that_nobody_made(s
     shutil.copytree(store.git_dir, tmp_path / "other.git")
     key = key_of(store, secret)
     with store.transaction() as tx:
-        grown = tombstone_commits.added(store, None, tombstone_set.Tombstones(frozenset({key})), 1)
+        grown = tombstone_set.added(store, None, tombstone_set.Tombstones(frozenset({key})), 1)
         tx.put_all(grown.objects)
         tx.move(refs.TOMBSTONES, grown.oid, expected=None)
     assert [f"the entry {key} was purged"] == [found.what for found in verifying.verify(store).problems]

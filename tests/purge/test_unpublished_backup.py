@@ -11,7 +11,7 @@ from remotes import forge, remote, said, say, shared, store_with, sync, there
 from gitsession.api import Store
 from gitsession.purge import purging
 from gitsession.store import refs
-from gitsession.sync import syncing, tombstone_merge
+from gitsession.sync import syncing, tombstone_sync
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def two(tmp_path):
 
 
 def set_aside(store):
-    return sorted((store.git_dir / tombstone_merge.PLACE).glob("*"))
+    return sorted((store.git_dir / tombstone_sync.PLACE).glob("*"))
 
 
 def why(report):
@@ -107,7 +107,7 @@ def test_who_is_killed_in_between_sets_it_aside_once(two, monkeypatch):
     a, b = two
     imported_by_both(a, b)
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(tombstone_merge.purging, "begin", interrupted)
+        patch.setattr(tombstone_sync.purging, "begin", interrupted)
         sync(b)
     assert b.ref(refs.TOMBSTONES) is None
     before = set_aside(b)
@@ -126,7 +126,7 @@ def test_what_is_said_while_it_is_set_aside_is_set_aside_too(two, monkeypatch, t
     purging.add(a, whole(a, sid), 1000)
     sync(a)
     late = iter(["and this"])
-    put = tombstone_merge.set_aside
+    put = tombstone_sync.set_aside
 
     def while_somebody_writes(*arguments):
         words = put(*arguments)
@@ -134,7 +134,7 @@ def test_what_is_said_while_it_is_set_aside_is_set_aside_too(two, monkeypatch, t
             say(b, sid, text)
         return words
 
-    monkeypatch.setattr(tombstone_merge, "set_aside", while_somebody_writes)
+    monkeypatch.setattr(tombstone_sync, "set_aside", while_somebody_writes)
     told = why(syncing.sync(b, remote(b)))
     assert "2 entries" in told
     with Store.create(tmp_path / "c.git") as other:

@@ -18,8 +18,9 @@ from gitsession.cli.context import runner
 from gitsession.errors import NotAStore, Refused
 from gitsession.git import hook_files
 from gitsession.model.entries import Message, SessionHeader
-from gitsession.purge import purging, tombstone_commits
+from gitsession.purge import purging
 from gitsession.server import receive, server
+from gitsession.sessions import tombstone_set
 from gitsession.store import create, refs
 from gitsession.store.git_store import GitStore
 from gitsession.validation.validate import is_allowed
@@ -383,7 +384,7 @@ def test_the_set_of_what_was_purged_only_grows(shared) -> None:
     assert push(one.git_dir, place, GONE).returncode == 0
     tip = one.ref(refs.TOMBSTONES)
     assert tip is not None
-    empty = tombstone_commits.added(one, None, keys(one, find(one, "after")), 1000)
+    empty = tombstone_set.added(one, None, keys(one, find(one, "after")), 1000)
     shrunk = put(one, empty, parent=tip)
     for value, rule in ((shrunk, "tombstones"), (put(one, empty), "rewind")):
         done = push(one.git_dir, place, f"+{value}:{refs.TOMBSTONES}")
@@ -395,7 +396,7 @@ def test_the_set_of_what_was_purged_only_grows(shared) -> None:
     assert said
 
 
-def put(store: GitStore, made: tombstone_commits.Merged, parent: str = "") -> str:
+def put(store: GitStore, made: tombstone_set.Merged, parent: str = "") -> str:
     """The commit of a set, behind ``parent`` where one is given, whatever that says."""
     client = Client(store, "")
     for kind, data in made.objects.values():

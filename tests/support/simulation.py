@@ -45,7 +45,7 @@ from gitsession.sessions.session import StoredSession
 from gitsession.sessions.tombstone_set import FILE, Tombstones
 from gitsession.store import histories, published, refs
 from gitsession.store.git_store import GitStore
-from gitsession.sync import pulling, quarantine, syncing, transport
+from gitsession.sync import syncing, transport
 from gitsession.verify.session_check import verify
 
 ROUNDS = 4
@@ -370,8 +370,8 @@ class Simulation:
         patched = [
             (transport, "fetch"),
             (transport, "_push_chunk"),
-            (quarantine.Quarantine, "move_in"),
-            (pulling, "reconcile"),
+            (transport.Quarantine, "move_in"),
+            (syncing, "reconcile"),
             (GitStore, "flush"),
             (published, "note"),
             (published, "forget"),

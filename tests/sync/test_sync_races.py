@@ -15,15 +15,15 @@ from remotes import everywhere, hub, said, say, store_with, sync
 from gitsession.git import process
 from gitsession.store import published
 from gitsession.store.git_store import GitStore
-from gitsession.sync import pulling, quarantine, tombstone_merge, transport
+from gitsession.sync import syncing, tombstone_sync, transport
 
 STEPS = {
     "flush": (GitStore, "flush"),
     "fetch": (transport, "fetch"),
-    "judge": (pulling, "judge"),
-    "join": (tombstone_merge, "join"),
-    "move in": (quarantine.Quarantine, "move_in"),
-    "reconcile": (pulling, "reconcile"),
+    "judge": (syncing, "judge_fetched"),
+    "join": (tombstone_sync, "join"),
+    "move in": (transport.Quarantine, "move_in"),
+    "reconcile": (syncing, "reconcile"),
     "note": (published, "note"),
     "push": (transport, "_push_chunk"),
     "forget": (published, "forget"),

@@ -21,7 +21,7 @@ from gitsession.purge import purging
 from gitsession.sessions import tombstone_set as sets
 from gitsession.store import refs
 from gitsession.store.git_store import GitStore
-from gitsession.sync import bundles, cloning, remotes, syncing, transport
+from gitsession.sync import cloning, remotes, syncing, transport
 from gitsession.sync.transport import TransportOptions
 from gitsession.validation import validate
 
@@ -196,7 +196,7 @@ def test_a_captured_file_goes_from_a_forge(three):
 def test_a_clone_of_a_forge_and_a_bundle_bring_nothing_of_it(three, tmp_path):
     session(three.b, three.sid).branch("cut", at=find(three.b))
     three.b.flush()
-    bundles.write(three.b, tmp_path / "old.bundle")
+    cloning.write_bundle(three.b, tmp_path / "old.bundle")
     purge(three.a, find(three.a))
     sync(three.a)
     plain_git(three.b, "push", "origin")
@@ -209,7 +209,7 @@ def test_a_clone_of_a_forge_and_a_bundle_bring_nothing_of_it(three, tmp_path):
         sync(made)
         assert there(three.hub) == shared(made)
     assert SECRET.encode() not in swept(three.hub)
-    bundles.take(three.a, tmp_path / "old.bundle", TransportOptions())
+    cloning.read_bundle(three.a, tmp_path / "old.bundle", TransportOptions())
     assert traces(three.a) == []
     assert said(three.a, three.sid) == {"main": ["first", "user message", "last"], "cut": ["first", "user message"]}
 

@@ -19,7 +19,7 @@ from gitsession import Message, Store
 from gitsession.codec.holes import StoredPayload
 from gitsession.model.blocks import Text, ToolCall
 from gitsession.model.entries import Entry
-from gitsession.purge import tombstone_commits
+from gitsession.sessions import tombstone_set
 from gitsession.sessions.commit_writer import own
 from gitsession.sessions.tombstone_set import WITHHELD_OID, Replacement, Tombstones
 from gitsession.store import refs
@@ -65,7 +65,7 @@ def client(tmp_path: Path) -> Client:
 
 
 def pushed(client: Client, to: Path, said: Tombstones) -> subprocess.CompletedProcess[str]:
-    made = tombstone_commits.added(client.store, None, said, 1000)
+    made = tombstone_set.added(client.store, None, said, 1000)
     for kind, data in made.objects.values():
         client.put(kind, data)
     return push(client.path, to, f"{made.oid}:{refs.TOMBSTONES}")
@@ -216,10 +216,10 @@ def test_an_entry_that_was_redacted_can_only_be_hidden_more(tmp_path: Path) -> N
         with Store.open(path) as store:
             store.remotes.sync("origin")
     with GitStore.open(paths[0]) as forger, GitStore.open(paths[1]) as ours:
-        [by] = tombstone_commits.read(forger).replaced.values()
+        [by] = tombstone_set.read(forger).replaced.values()
         draft = own(Message.user("I never said that", at_ms=1000), bytes(16), None)
         words = Replacement(draft.form, draft.stored)
-        made = tombstone_commits.added(
+        made = tombstone_set.added(
             forger, forger.ref(refs.TOMBSTONES), Tombstones(replaced={by.digest: words}), 2000
         )
         with forger.transaction() as tx:
@@ -241,7 +241,7 @@ def ticking(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_time_for_judging_counts_for_sets_too(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     tip = None
     for number in range(4):
-        made = tombstone_commits.added(client.store, tip, Tombstones(frozenset({f"{number:064x}"})), 1000)
+        made = tombstone_set.added(client.store, tip, Tombstones(frozenset({f"{number:064x}"})), 1000)
         for kind, data in made.objects.values():
             client.put(kind, data)
         tip = made.oid

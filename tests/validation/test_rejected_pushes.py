@@ -584,7 +584,7 @@ def filed(
     made, objects = archive_set.tree_of(said)
     for kind, data in objects.values():
         client.put(kind, data)
-    data = archive_set.encode(tree or made, said, before, tips, 1_800_000_000)
+    data = archive_set.encode(said, before, 1_800_000_000, tips, tree=tree or made)
     assert old in data
     return client.put("commit", data.replace(old, new, 1) if old else data)
 

@@ -164,7 +164,7 @@ def _document(
 @with_app
 def redact_command(app: App, session: str | None, dry_run: bool, as_json: bool) -> int:
     """Find secrets in what was stored before there was a rule for them, and hide them: in all, or in one session."""
-    from gitsession.purge import tombstone_commits
+    from gitsession.sessions import tombstone_set
 
     sid = app.session(session).id if session else None
     store = app.store()
@@ -186,7 +186,7 @@ def redact_command(app: App, session: str | None, dry_run: bool, as_json: bool) 
         warn(f"{count(len(search.unread), 'entry', 'entries')} cannot be read: `gitsession verify` says why")
     if any(each.path for each in found) and not dry_run:
         warn("files of checkpoints are kept as they are or not at all: `gitsession purge` takes them away")
-    if any(each.node.replaces for each in found if not each.path) and tombstone_commits.is_given(store.objects):
+    if any(each.node.replaces for each in found if not each.path) and tombstone_set.is_given(store.objects):
         warn("what was redacted before stays as it was in the history of the set: change what is secret there, too")
     return exits.SECRETS if found and dry_run else exits.OK
 

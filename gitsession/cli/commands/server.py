@@ -319,7 +319,7 @@ def disable(folder: Path, as_json: bool) -> int:
 def message(app: App, file: Path) -> int:
     """Add the session that made a commit to the commit message in FILE, or say that there is none (run by the hook)."""
     from gitsession.sessions.node import load
-    from gitsession.sync import authorship, commit_trailers
+    from gitsession.sync import commit_trailers
 
     signal.signal(signal.SIGALRM, lambda *_: os._exit(exits.TRY_AGAIN))
     signal.setitimer(signal.ITIMER_REAL, SECONDS_MAX)
@@ -328,7 +328,7 @@ def message(app: App, file: Path) -> int:
     if not recent:
         return exits.NOTHING
     index_file = os.environ.get("GIT_INDEX_FILE", "")
-    row = authorship.author(app.objects(), recent, here, index_file and os.path.abspath(index_file))
+    row = commit_trailers.author(app.objects(), recent, here, index_file and os.path.abspath(index_file))
     if row is None:
         say("no session of the last hours changed a staged file: the commit names none")
         return exits.NOTHING
