@@ -681,9 +681,9 @@ BREAKS = [
         "a rewind writes without a note of it",
         "checkpoints/rewinding.py",
         "        intents.write(store, root.path, intent)\n"
-        "        done = _carry_out(store, session, root, intent, None, levels)\n"
+        "        done = run.carry_out(intent)\n"
         "    return dataclasses.replace(done, outcomes=_all(plan.changes",
-        "        done = _carry_out(store, session, root, intent, None, levels)\n"
+        "        done = run.carry_out(intent)\n"
         "    return dataclasses.replace(done, outcomes=_all(plan.changes",
         "tests/checkpoints/test_rewind.py::test_while_one_has_not_ended_another_is_refused_and_names_it",
     ),
