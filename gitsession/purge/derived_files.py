@@ -18,7 +18,7 @@ from gitsession.git import pack_writer
 from gitsession.index import derived
 from gitsession.store import create, journal_frames, salvage, spill
 from gitsession.store.lock import alone
-from gitsession.verify.last_clean import FILE as VERIFIED
+from gitsession.verify.lost_refs import FILE as VERIFIED
 from gitsession.workspace.private_repository import PrivateRepository
 from gitsession.workspace.workspace_lock import WORKSPACES
 

@@ -40,7 +40,7 @@ from gitsession.sessions.unreachable import Unassigned
 from gitsession.store import create, histories, refs, salvage
 from gitsession.store.git_store import GitStore
 from gitsession.store.journal_frames import ASIDE
-from gitsession.verify import last_clean, lost_refs
+from gitsession.verify import lost_refs
 from gitsession.verify.lost_refs import LostRefFinding
 
 _NO_COPY = "; nobody has the entry that it was at"
@@ -174,7 +174,7 @@ def _perform(store: GitStore, plan: RepairPlan) -> RepairResult:
                 tx.move(name, new, expected=held)
         store.flush()
     if plan.log_lost:
-        last_clean.forget(store.git_dir, refs.OPLOG)
+        lost_refs.forget(store.git_dir, refs.OPLOG)
     with _writing(store), store.locked():
         # Only now is all that was in them elsewhere. From the journal itself none but a flush may take a file.
         leaving = [bad for bad in plan.bad if _of_journal(bad) and Path(bad.path).name.startswith(ASIDE)]
@@ -330,7 +330,7 @@ class _Planner:
     def _refs(self) -> None:
         plan, damaged = self._plan, self._store.damaged_refs()
         there = self._store.refs("refs/")
-        mark = last_clean.read(self._store.git_dir)
+        mark = lost_refs.read(self._store.git_dir)
         strays = lost_refs.find(self._store, mark, seen=self._seen, unreadable=damaged)
         strays = [found for found in strays if found.name not in plan.moves]  # the journal tells where those go on
         self._recorded = {found.name: found.was for found in strays if found.now is None}

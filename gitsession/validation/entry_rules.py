@@ -47,8 +47,7 @@ from gitsession.validation.proposals import (
     GitReader,
     Limits,
 )
-from gitsession.verify.entry_check import check, purge_problems
-from gitsession.verify.session_check import ON_FILES, ON_META, stands_for_a_part, starts
+from gitsession.verify.entry_check import ON_FILES, ON_META, check, purge_problems, stands_for_a_part, starts
 from gitsession.workspace import names
 
 HOLES_BYTES_MAX = 4 * MEBIBYTE

@@ -2,7 +2,7 @@
 
 A ref's file that is gone looks like no ref, and one that was set back looks like any other: only a record tells. What
 is known of a ref is what the last flush gave it (store/flush_record.py), what the last clean check saw
-(verify/last_clean.py) and what operations after them say; without such a mark, the whole operation log; and of
+(verify/lost_refs.py) and what operations after them say; without such a mark, the whole operation log; and of
 refs in none of these, that the catalogue saw them.
 
 A ref that others moved while our line went on beside it (store/flushing.py) has lost nothing: what it held is still
@@ -12,20 +12,80 @@ on a line of its session. Nor has one whose entries were said again behind what 
 
 from __future__ import annotations
 
+import json
+import os
 import time
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from pathlib import Path
 
 from gitsession.archive import archive_set
+from gitsession.durable import replace
 from gitsession.errors import GitSessionError
+from gitsession.git import pack_reader as packs
 from gitsession.git.objects import parse_commit
+from gitsession.git.repository import VerifiedRepository
 from gitsession.git.types import Oid, RefValue
 from gitsession.sessions import operation_log
-from gitsession.store import flush_record, refs
+from gitsession.store import create, flush_record, refs
 from gitsession.store.flush_record import FlushedRefs
 from gitsession.store.git_store import GitStore
 from gitsession.store.interface import ObjectStore
-from gitsession.verify.last_clean import VerifiedState
+
+FILE = f"{create.CONTROL}/verified"
+VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class VerifiedState:
+    """``packs``: size, time of change in ns and inode of each pack and index, by name. ``loose``: oids."""
+
+    refs: dict[str, str]
+    packs: dict[str, list[int]]
+    loose: list[str]
+
+    def covers(self, now: VerifiedState) -> bool:
+        """Whether all that it names is still there as it was; refs may have moved."""
+        return all(now.packs.get(name) == seen for name, seen in self.packs.items())
+
+    def new_packs(self, now: VerifiedState) -> list[str]:
+        """The packs and indexes in ``now`` that it does not name."""
+        return sorted(now.packs.keys() - self.packs.keys())
+
+    def new_loose(self, now: VerifiedState) -> list[str]:
+        return sorted(set(now.loose) - set(self.loose))
+
+
+def present(git_dir: Path, refs: dict[str, str]) -> VerifiedState:
+    """What there is now; ``refs``: what they hold."""
+    found = packs.files(f"{git_dir}/objects/pack")
+    return VerifiedState(
+        refs, {name: list(identity) for name, identity in found.items()}, list(VerifiedRepository(git_dir).loose())
+    )
+
+
+def read(git_dir: Path) -> VerifiedState | None:
+    """The mark; ``None`` where there is none that can be read."""
+    try:
+        value = json.loads((git_dir / FILE).read_bytes())
+        if value.pop("version") == VERSION:
+            return VerifiedState(dict(value["refs"]), dict(value["packs"]), list(value["loose"]))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        pass
+    return None
+
+
+def write(git_dir: Path, mark: VerifiedState) -> None:
+    """Keep ``mark``. Raises ``OSError``."""
+    data = json.dumps({"version": VERSION, **asdict(mark)}).encode()
+    replace(git_dir / FILE, data, by=git_dir / f"{FILE}.{os.getpid()}.tmp")
+
+
+def forget(git_dir: Path, ref: str) -> None:
+    """Take out of the mark a ref that went on purpose. Raises ``OSError``."""
+    mark = read(git_dir)
+    if mark is not None and mark.refs.pop(ref, None) is not None:
+        write(git_dir, mark)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,8 +19,8 @@ from gitsession.model.blocks import OtherBlock, ToolCall
 from gitsession.model.entries import KINDS, Entry
 from gitsession.sessions.node import Node, position, short_id
 from gitsession.store import refs
+from gitsession.verify.entry_check import Manifests
 from gitsession.verify.findings import Finding
-from gitsession.verify.manifests import Manifests
 
 
 @dataclass

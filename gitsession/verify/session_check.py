@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import random
+import sys
+import threading
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
+from typing import TYPE_CHECKING, TypeVar
 
 from gitsession import progress
 from gitsession.archive import archive_set
 from gitsession.errors import GitSessionError, NotFound, Unavailable
-from gitsession.formats import Document, with_capability
-from gitsession.formats.base.record import TAIL
 from gitsession.git.types import Oid, RefValue
 from gitsession.model.entries import KINDS, Fork, SessionHeader
 from gitsession.model.headline import VIEW
@@ -22,24 +24,17 @@ from gitsession.sessions.read_ahead import ReadAheadReader
 from gitsession.sessions.tombstone_set import Tombstones
 from gitsession.store import refs
 from gitsession.store.interface import ObjectStore
-from gitsession.verify import semantics, signatures, workers
-from gitsession.verify.entry_check import check
+from gitsession.verify import semantics, signatures
+from gitsession.verify.entry_check import ON_FILES, ON_META, Manifests, Refuse, check, stands_for_a_part, starts
 from gitsession.verify.findings import Finding, Report
-from gitsession.verify.manifests import Manifests, Refuse
 from gitsession.verify.semantics import Sessions
+
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
+
 
 AT_ONCE = 128
 """Entries that are read together."""
-
-ON_META = frozenset(
-    {"session", "title", "label", "source_file", "attachment", "project", "continuation", "seal", "tombstone"}
-)
-"""The kinds that ``meta`` may hold: what may change about a session."""
-
-
-ON_FILES = frozenset({"checkpoint", "tombstone"})
-"""The kinds that ``files`` may hold."""
-
 
 def verify(
     store: ObjectStore,
@@ -139,7 +134,7 @@ class Walk:
 
     def check_all(self, oids: Sequence[Oid]) -> None:
         """Each of ``oids`` by itself; in several processes, where that is worth it."""
-        for checked, problems in workers.share(oids, self._found):
+        for checked, problems in share(oids, self._found):
             self._report.checked += checked
             self._report.problems += problems
 
@@ -255,18 +250,6 @@ def _is_astray(node: Node, places: Collection[str]) -> bool:
     return node.kind not in places and (node.source is not None or node.kind in KINDS)
 
 
-def stands_for_a_part(node: Node) -> bool:
-    """On ``meta``: whether it is what waits in a file, or a part of a document as it stands there."""
-    if node.source is None:
-        return False
-    return node.source.line == TAIL or with_capability(node.source.agent, Document) is not None
-
-
-def starts(node: Node) -> bool:
-    """Whether a session begins there: a root, or a fork."""
-    return node.source is None and (node.parent is None or node.kind == Fork.kind)
-
-
 def _branches(sessions: Sessions, sid: str) -> list[Oid]:
     """The leaves of a session's conversation."""
     return [oid for name, oid in sessions.of(sid).items() if refs.is_branch(name.rpartition("/")[2])]
@@ -321,3 +304,68 @@ def _of_a_later_view(store: ObjectStore, nodes: Mapping[Oid, Node], report: Repo
 def _view_stated(store: ObjectStore, node: Node) -> int | None:
     entry = content.entry_of(store, node) if starts(node) else None
     return entry.view if isinstance(entry, SessionHeader | Fork) else None
+
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+THINGS_MIN = 2_000
+"""For each process: making one takes 10 ms or more."""
+
+PROCESSES_MAX = 4
+
+_AT_ONCE = 256
+"""Things in a row go to one process: they lie near each other in a pack."""
+
+
+def share(things: Sequence[T], work: Callable[[Sequence[T]], R]) -> list[R]:
+    """What ``work`` makes of ``things``, in as many parts as there were processes."""
+    count = min(len(things) // THINGS_MIN, PROCESSES_MAX, _processors())
+    if count < 2 or sys.platform != "linux" or threading.active_count() > 1:
+        return [work(things)]
+    return _in_processes(things, work, count)
+
+
+def _in_processes(things: Sequence[T], work: Callable[[Sequence[T]], R], count: int) -> list[R]:
+    from multiprocessing import get_context
+
+    context = get_context("fork")
+    parts: list[list[T]] = [[] for _ in range(count)]
+    for number, start in enumerate(range(0, len(things), _AT_ONCE)):
+        parts[number % count] += things[start : start + _AT_ONCE]
+    children = []
+    for part in parts[1:]:
+        ours, theirs = context.Pipe(duplex=False)
+        child = context.Process(target=_answer, args=(part, work, theirs), daemon=True)
+        child.start()
+        theirs.close()
+        children.append((part, ours, child))
+    try:
+        found = [work(parts[0])]
+        for part, ours, _ in children:
+            try:
+                found.append(ours.recv())
+            except EOFError:  # it was killed, or failed: what it would have said comes from here
+                found.append(work(part))
+        return found
+    finally:
+        for _, ours, child in children:
+            child.terminate()  # whoever has said its part has ended, or is about to
+            child.join()
+            ours.close()
+
+
+def _answer(things: Sequence[T], work: Callable[[Sequence[T]], R], to: Connection) -> None:
+    import signal
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the one who asked is told, and takes us along
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # who has said its part is ended without a word
+    with progress.by(None):
+        to.send(work(things))
+
+
+def _processors() -> int:
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:
+        return 1

@@ -1,6 +1,6 @@
 """The check of a whole store on disk: its journal and refs, git's own check, every entry; or only what is new.
 
-Quick is: packs and loose objects that the mark of the last clean check (verify/last_clean.py) does not name are read
+Quick is: packs and loose objects that the mark of the last clean check (verify/lost_refs.py) does not name are read
 and their checksums compared, and of each line only the entries after the refs of the mark are checked. A pack that
 is gone or is another file, or no mark, is a doubt, and then everything is checked.
 """
@@ -8,19 +8,185 @@ is gone or is another file, or no mark, is a doubt, and then everything is check
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+import json
+import os
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 
+from gitsession.archive import archive_set
+from gitsession.durable import replace as replace_file
 from gitsession.errors import GitSessionError, Unavailable
 from gitsession.git import config, damage, process
 from gitsession.git.repository import VerifiedRepository
-from gitsession.git.types import RefValue
+from gitsession.git.types import Oid, RefValue
 from gitsession.store import create, flush_record, refs
 from gitsession.store.git_store import GitStore
-from gitsession.verify import incremental, last_clean, lost_refs
+from gitsession.verify import lost_refs
 from gitsession.verify import session_check as entries
-from gitsession.verify.findings import Finding, Report
-from gitsession.verify.last_clean import VerifiedState
-from gitsession.verify.manifests import Refuse
+from gitsession.verify.entry_check import Refuse
+from gitsession.verify.findings import CheckCoverage, Finding, Report
+from gitsession.verify.lost_refs import VerifiedState
+from gitsession.verify.session_check import EntryChecks, Walk, check_log
+
+FILE = f"{create.CONTROL}/round"
+VERSION = 1
+
+ENTRIES_AT_ONCE = 64
+"""How many entries are checked between two looks at the clock."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckPosition:
+    """How far a round has come. ``session``: the one that was checked last, as far as the entry ``entry`` if that is
+    stated; ``file``: the file that was, once all sessions were. ``since_ms``: 0 before it begins. ``before_ms``: when
+    the round before it ended.
+    """
+
+    since_ms: int = 0
+    session: str = ""
+    entry: Oid = ""
+    file: str = ""
+    entries: int = 0
+    before_ms: int | None = None
+
+
+def go_on(
+    store: GitStore,
+    *,
+    seen: Mapping[str, RefValue],
+    sample: int | None,
+    max_seconds: float | None,
+    refuse: Refuse | None = None,
+    now_ms: int,
+    clock: Callable[[], float] = time.monotonic,
+) -> Report:
+    """Check the next part of the round: ``sample`` entries at most, for ``max_seconds`` at most, to its end at most."""
+    until = None if max_seconds is None else clock() + max_seconds
+    report = Report()
+    place = read(store.git_dir)
+    begins = not place.since_ms
+    if begins:
+        place = replace(place, since_ms=now_ms)
+    part = _Part(
+        store, report, EntryChecks(store, report, refuse), sample, lambda: until is not None and clock() > until
+    )
+    if begins:
+        part.refs(seen)
+    place = part.sessions(place)
+    ended = False
+    if not part.is_over:
+        place, ended = part.files(place)
+    report.whole = ended and begins
+    report.covered = _covered(store, place, ended)
+    if not store.read_only:
+        with contextlib.suppress(OSError):  # then the next part does this one again
+            write(store.git_dir, CheckPosition(before_ms=now_ms) if ended else place)
+    return report
+
+
+class _Part:
+    def __init__(
+        self, store: GitStore, report: Report, judges: EntryChecks, sample: int | None, is_late: Callable[[], bool]
+    ) -> None:
+        self._store, self._report, self._judges = store, report, judges
+        self._sample, self._is_late = sample, is_late
+        self.is_over = False
+        """Whether this part holds what it was to hold."""
+
+    def refs(self, seen: Mapping[str, RefValue]) -> None:
+        store = self._store
+        mark = lost_refs.read(store.git_dir)
+        gone = lost_refs.find(store, mark, seen=seen, unreadable=store.damaged_refs())
+        self._report.problems += [Finding(found.name, found.what, found.name) for found in gone]
+        for name in store.refs(refs.SESSIONS):
+            if not refs.session_of(name):
+                self._report.add(name, "not the name of a session's branch")
+        check_log(store, self._report)
+
+    def sessions(self, place: CheckPosition) -> CheckPosition:
+        """The sessions from ``place`` on; where this part ends."""
+        for sid in _sids(self._store):
+            if _order(sid) < _order(place.session) or (sid == place.session and not place.entry):
+                continue
+            place = self._session(sid, replace(place, session=sid, entry=place.entry if sid == place.session else ""))
+            if self.is_over:
+                return place
+        return replace(place, entry="")
+
+    def _session(self, sid: str, place: CheckPosition) -> CheckPosition:
+        walk = Walk(self._store, sid, self._report, self._judges)
+        left = sorted(oid for oid in walk.nodes if oid > place.entry)
+        room = len(left) if self._sample is None else self._sample - self._report.checked
+        chosen = left[:room]
+        done = 0
+        for start in range(0, len(chosen), ENTRIES_AT_ONCE):
+            row = chosen[start : start + ENTRIES_AT_ONCE]
+            walk.check_row(row)
+            done += len(row)
+            if self._is_late():
+                self.is_over = True
+                break
+        place = replace(place, entry=chosen[done - 1] if done else place.entry, entries=place.entries + done)
+        if self._sample is not None and self._report.checked >= self._sample:
+            self.is_over = True
+        if done < len(left):
+            self.is_over = True
+            return place
+        walk.judge()
+        self.is_over = self.is_over or self._is_late()
+        return replace(place, entry="")
+
+    def files(self, place: CheckPosition) -> tuple[CheckPosition, bool]:
+        """The files after ``place``; where this part ends, and whether it ends the round."""
+        for name in damage.named(self._store.git_dir):
+            if name <= place.file:
+                continue
+            what = damage.problem(self._store.git_dir, name)
+            if what:
+                self._report.add(name, what)
+            place = replace(place, file=name)
+            if self._is_late():
+                return place, False
+        return place, True
+
+
+def _order(sid: str) -> tuple[str, str]:
+    return sid.partition("-")[2], sid
+
+
+def _sids(store: GitStore) -> list[str]:
+    return sorted(
+        {refs.session_of(name) for name in archive_set.UnarchivedStore.of(store).refs(refs.SESSIONS)} - {""}, key=_order
+    )
+
+
+def _covered(store: GitStore, place: CheckPosition, ended: bool) -> CheckCoverage:
+    sids = _sids(store)
+    passed = sum(_order(sid) <= _order(place.session) for sid in sids) - bool(place.entry)
+    return CheckCoverage(place.since_ms, max(passed, 0), len(sids), place.entries, ended, place.before_ms)
+
+
+def read(git_dir: Path) -> CheckPosition:
+    """Where the last part ended; before the beginning of a round where that cannot be told."""
+    try:
+        value = json.loads((git_dir / FILE).read_bytes())
+        if value.pop("version") != VERSION:
+            return CheckPosition()
+        place = CheckPosition(**value)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return CheckPosition()
+    texts = (place.session, place.entry, place.file)
+    numbers = (place.since_ms, place.entries, place.before_ms or 0)
+    is_sound = all(type(text) is str for text in texts) and all(type(number) is int for number in numbers)
+    return place if is_sound else CheckPosition()
+
+
+def write(git_dir: Path, place: CheckPosition) -> None:
+    """Raises ``OSError``."""
+    data = json.dumps({"version": VERSION, **asdict(place)}).encode()
+    replace_file(git_dir / FILE, data, by=git_dir / f"{FILE}.{os.getpid()}.tmp")
 
 
 def verify(
@@ -36,7 +202,7 @@ def verify(
 ) -> Report:
     """Check the whole store. ``seen``: what the refs of sessions held when the catalogue last looked.
 
-    With ``sample`` or ``max_seconds`` it is the next part of a round (``verify/incremental.py``), but for what is new,
+    With ``sample`` or ``max_seconds`` it is the next part of a round (``verify/store_check.py``), but for what is new,
     if ``quick``. ``refuse`` and ``notices`` as ``verify.session_check`` says.
 
     Raises ``Unavailable`` where a file may not be read, or git is wanted and not there.
@@ -45,11 +211,11 @@ def verify(
     problems = files_of_refs(store)
     with contextlib.suppress(Unavailable):  # a full disk: what waits in the journal is checked from there
         store.flush()
-    now = last_clean.present(store.git_dir, dict(store.refs("refs/")))
-    mark = last_clean.read(store.git_dir)
+    now = lost_refs.present(store.git_dir, dict(store.refs("refs/")))
+    mark = lost_refs.read(store.git_dir)
     is_quick = quick and mark is not None and mark.covers(now)
     if not is_quick and (sample is not None or max_seconds is not None):
-        report = incremental.go_on(
+        report = go_on(
             store, seen=seen, sample=sample, max_seconds=max_seconds, refuse=refuse, now_ms=now_ms
         )
         report.problems[:0] = problems
@@ -71,7 +237,7 @@ def verify(
     report.problems[:0] = problems
     if report.whole and not report.problems and not store.read_only:
         with contextlib.suppress(OSError, Unavailable):  # then the next one looks at everything again
-            last_clean.write(store.git_dir, now)
+            lost_refs.write(store.git_dir, now)
             with store.locked():
                 flush_record.mark_checked(store.git_dir)
     return report

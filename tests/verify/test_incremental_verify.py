@@ -24,7 +24,7 @@ from gitsession.model.entries import Message
 from gitsession.sessions.graph import line
 from gitsession.store import refs
 from gitsession.store.git_store import GitStore
-from gitsession.verify import incremental, last_clean
+from gitsession.verify import lost_refs, store_check
 from gitsession.verify.findings import Report
 from gitsession.verify.session_check import Walk
 from gitsession.workspace.names import tree_refusal
@@ -56,7 +56,7 @@ def checked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def part(store: GitStore, sample: int | None = None, **how: object) -> Report:
     said = {"max_seconds": None, "refuse": tree_refusal, "now_ms": 1000, **how}
-    report = incremental.go_on(store, seen={}, sample=sample, **said)  # type: ignore[arg-type]
+    report = store_check.go_on(store, seen={}, sample=sample, **said)  # type: ignore[arg-type]
     assert report.problems == []
     return report
 
@@ -111,13 +111,13 @@ def test_when_time_ends_the_next_part_goes_on_from_there(tmp_path: Path, checked
             assert len(reports) < 50
     assert len(reports) > 3
     assert {report.whole for report in reports} == {False}
-    assert max(report.checked for report in reports) == incremental.ENTRIES_AT_ONCE
+    assert max(report.checked for report in reports) == store_check.ENTRIES_AT_ONCE
     assert len(checked) == len(set(checked)) == 203 - 1
 
 
 def test_sessions_that_come_and_go_meanwhile_do_not_hold_up_a_round(store: GitStore) -> None:
     part(store, 2)
-    place = incremental.read(store.git_dir)
+    place = store_check.read(store.git_dir)
     assert place.entry
     with store.transaction() as tx:
         for name, value in store.refs(refs.session(place.session)).items():
@@ -140,7 +140,7 @@ BROKEN = {
 @pytest.mark.parametrize("data", BROKEN.values(), ids=BROKEN)
 def test_a_place_that_cannot_be_read_begins_a_round(store: GitStore, data: bytes) -> None:
     part(store, 3)
-    (store.git_dir / incremental.FILE).write_bytes(data)
+    (store.git_dir / store_check.FILE).write_bytes(data)
     report = part(store, 3, now_ms=5000)
     assert report.covered is not None
     assert (report.covered.since_ms, report.covered.entries) == (5000, 3)
@@ -150,7 +150,7 @@ def test_a_store_that_cannot_be_written_is_checked_from_the_beginning_each_time(
     store.flush()
     with GitStore.open(store.git_dir, read_only=True) as held:
         assert [part(held, 3).covered, part(held, 3).covered][0] == part(held, 3).covered
-    assert not (store.git_dir / incremental.FILE).exists()
+    assert not (store.git_dir / store_check.FILE).exists()
 
 
 # ---- damage
@@ -178,7 +178,7 @@ def test_a_bit_flipped_anywhere_is_found_within_a_round(
             hurt = bool(process.fsck(path)) or here.read_all() > 0
             assert in_a_round(path) or not hurt, (file, at)
         replace_file(file, data)
-        (path / incremental.FILE).unlink(missing_ok=True)
+        (path / store_check.FILE).unlink(missing_ok=True)
 
 
 def in_a_round(path: Path) -> list[str]:
@@ -212,7 +212,7 @@ def test_the_command_says_how_far_it_is(
     assert (told["checked"], told["whole"], told["covered"]["entries"], told["notices"]) == (4, False, 8, None)
     assert run(["verify", "--max-seconds", "600"]) == exits.OK
     assert "All of the store since" in capfd.readouterr().out
-    assert not (store.git_dir / last_clean.FILE).exists()  # what git itself would say is not known
+    assert not (store.git_dir / lost_refs.FILE).exists()  # what git itself would say is not known
     assert run(["verify", "--json"]) == exits.OK
     assert json.loads(capfd.readouterr().out)["covered"] is None
 

@@ -20,7 +20,7 @@ from gitsession.formats import FORMATS
 from gitsession.model.entries import Message
 from gitsession.sessions import graph
 from gitsession.store import refs
-from gitsession.verify import last_clean
+from gitsession.verify import lost_refs
 
 
 class Case:
@@ -115,9 +115,9 @@ def test_an_operation_log_that_is_gone_is_told_and_comes_back(tmp_path: Path, fa
 def test_an_operation_log_that_began_anew_is_not_missed(tmp_path: Path) -> None:
     case = Case(tmp_path / "store.git", checked=True)
     with Store.open(case.path) as store:
-        mark = last_clean.read(case.path)
+        mark = lost_refs.read(case.path)
         assert mark is not None
-        last_clean.forget(case.path, refs.OPLOG)
+        lost_refs.forget(case.path, refs.OPLOG)
         with store.objects.transaction() as tx:
             tx.move(refs.OPLOG, None, expected=mark.refs[refs.OPLOG])
     assert case.told() == {}

@@ -20,7 +20,7 @@ from gitsession.errors import GitSessionError
 from gitsession.git import process
 from gitsession.sessions import graph
 from gitsession.store import refs
-from gitsession.verify import last_clean
+from gitsession.verify import lost_refs
 
 
 @pytest.mark.promise("P23")
@@ -119,16 +119,16 @@ def test_damage_in_what_is_new_is_found_quickly_and_stays_found(checked: Path) -
 
 
 def test_a_pack_that_git_takes_away_while_it_is_looked_at_is_no_pack(checked: Path) -> None:
-    before = last_clean.present(checked, {})
+    before = lost_refs.present(checked, {})
     (checked / "objects/pack/pack-gone.pack").symlink_to("nowhere")  # listed, and not there when it is asked for
-    assert last_clean.present(checked, {}) == before
+    assert lost_refs.present(checked, {}) == before
 
 
 @pytest.mark.parametrize("data", [None, b"", b"{}", b'{"version": 2}', b'{"version": 1, "refs": 3}'], ids=str)
 def test_without_a_mark_all_is_checked(checked: Path, data: bytes | None) -> None:
-    (checked / last_clean.FILE).unlink()
+    (checked / lost_refs.FILE).unlink()
     if data is not None:
-        (checked / last_clean.FILE).write_bytes(data)
+        (checked / lost_refs.FILE).write_bytes(data)
     with Store.open(checked) as store:
         assert store.verify(quick=True).checked == 6
         assert store.verify(quick=True).checked == 0
@@ -143,16 +143,16 @@ def test_where_a_pack_is_another_file_all_is_checked(checked: Path) -> None:
 
 @pytest.mark.parametrize("how", [{"sample": 1}, {"max_seconds": -1.0}], ids=str)
 def test_a_part_that_is_clean_leaves_no_mark(checked: Path, how: dict[str, float]) -> None:
-    (checked / last_clean.FILE).unlink()
+    (checked / lost_refs.FILE).unlink()
     with Store.open(checked) as store:
         assert store.verify(**how).problems == []  # type: ignore[arg-type]
-        assert not (checked / last_clean.FILE).exists()
+        assert not (checked / lost_refs.FILE).exists()
 
 
 def test_a_damaged_store_leaves_no_mark_and_the_command_says_what_mends_it(
     checked: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    (checked / last_clean.FILE).unlink()
+    (checked / lost_refs.FILE).unlink()
     [name] = [str(file.relative_to(checked)) for file in checked.glob("refs/heads/sessions/*/main")]
     replace_file(checked / name, b"")
     monkeypatch.setenv("GITSESSION_DIR", str(checked))
@@ -162,7 +162,7 @@ def test_a_damaged_store_leaves_no_mark_and_the_command_says_what_mends_it(
     assert parsed is not None
     assert f"session {parsed[0]}, {name}: is empty" in out
     assert "`gitsession repair`" in out
-    assert not (checked / last_clean.FILE).exists()
+    assert not (checked / lost_refs.FILE).exists()
 
 
 def test_a_git_that_crashes_on_a_damaged_file_is_a_finding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
