@@ -55,7 +55,7 @@ _RUN = """
 ip link set lo up
 git init -q .
 python3 "{model}" --script "{base}/script.json" --log "{base}/log" --portfile "{base}/port" \
-    --max-seconds {seconds} > /dev/null &
+    --max-seconds {lifetime} > /dev/null &
 model=$!
 for i in $(seq 1200); do [ -s "{base}/port" ] && break; sleep 0.1; done
 port=$(cat "{base}/port")
@@ -90,7 +90,8 @@ def asked(found: Resumption, home: Path) -> Told:
         path.unlink(missing_ok=True)
     *first, last = found.commands
     before = "".join(f"timeout {SECONDS} {shlex.join([*start, *words[1:]])} < /dev/null\n" for words in first)
-    run = _RUN.format(model=MODEL, base=base, peers=PEERS, seconds=SECONDS, before=before)
+    lifetime = SECONDS * (len(found.commands) + 1)  # the last command asks the model, after SECONDS for each before it
+    run = _RUN.format(model=MODEL, base=base, peers=PEERS, seconds=SECONDS, lifetime=lifetime, before=before)
     quiet = ["TELEMETRY", "ERROR_REPORTING", "AUTOUPDATER", "BUG_COMMAND"]
     env = {
         "HOME": str(home), "PATH": os.environ["PATH"], "ANTHROPIC_API_KEY": "mock-not-a-key", "IS_SANDBOX": "1",
@@ -99,7 +100,7 @@ def asked(found: Resumption, home: Path) -> Told:
     }  # fmt: skip
     program = [*start, *_BEFORE.get(agent, []), *last[1:], *_BEHIND[agent]]
     words = ["unshare", "-n", "bash", "-c", run, "bash", *program]
-    done = subprocess.run(words, cwd=found.cwd, env=env, capture_output=True, timeout=2 * SECONDS)
+    done = subprocess.run(words, cwd=found.cwd, env=env, capture_output=True, timeout=lifetime)
     lines = log.read_bytes().splitlines() if log.exists() else []
     requests = [json.loads(line).get("body") or {} for line in lines]
     posted = [request for request in requests if NEXT in json.dumps(request)]
