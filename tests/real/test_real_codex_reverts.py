@@ -29,7 +29,7 @@ home.mkdir(parents=True); work.mkdir()
 subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
 (folder / "script.json").write_text(json.dumps([{"text": f"A{n}"} for n in range(1, 40)]))
 model = subprocess.Popen([sys.executable, f"{peers}/mock_llm.py", "--script", folder / "script.json", "--log",
-                          folder / "requests.jsonl", "--portfile", port, "--max-seconds", "60"])
+                          folder / "requests.jsonl", "--portfile", port, "--max-seconds", "120"])
 while not (port.exists() and port.read_text()): time.sleep(0.05)
 config = Path(peers, "codex_config.toml.tmpl").read_text()
 (home / "config.toml").write_text(config.replace("@PORT@", port.read_text()).replace("@WORK@", str(work)))
