@@ -13,8 +13,7 @@ from gitsession.errors import Malformed
 from gitsession.formats import Format, Record, Source, SourceProblem
 from gitsession.formats.base.record import TAIL, WHOLE
 from gitsession.git.types import Oid
-from gitsession.importing.equivalence import fill_vault, says
-from gitsession.importing.exported_lines import ExportedLine
+from gitsession.importing.known_entries import ExportedLine, fill_vault, says
 from gitsession.model import entries as kinds
 from gitsession.model.entries import Entry
 from gitsession.sessions import commit_writer, graph, session_facts, tombstone, tombstone_set

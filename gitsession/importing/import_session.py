@@ -18,10 +18,17 @@ from gitsession.errors import Corrupt, GitSessionError, Malformed, NoBase, NotFo
 from gitsession.formats import Format, Record, Source, SourceProblem
 from gitsession.git.objects import oid_of
 from gitsession.git.types import Kind, Oid
-from gitsession.importing.equivalence import EquivalentEntries, fill_vault
-from gitsession.importing.exported_lines import ExportedLine, ExportedLineFinder, tree_of_ours
-from gitsession.importing.fork_base import WAIT, Find, shared
 from gitsession.importing.import_metadata import ImportedSource, MetadataImport
+from gitsession.importing.known_entries import (
+    WAIT,
+    EquivalentEntries,
+    ExportedLine,
+    ExportedLineFinder,
+    Find,
+    fill_vault,
+    shared,
+    tree_of_ours,
+)
 from gitsession.model import entries as kinds
 from gitsession.model.entries import Entry
 from gitsession.model.headline import VIEW

@@ -1,4 +1,11 @@
-"""Lines of an agent's file that we wrote into it: known again, they are the entries they were made of, not new ones.
+"""Where a file hangs that goes on from another one: below the last shared entry of that session.
+
+Entries that are the same but for what rules hide: rules differ between releases, machines and users.
+
+A record that was stored by other rules, or by none, is the same entry, and stays as it is stored: new rules open no
+branches. ``gitsession redact`` finds what older ones have left.
+
+Lines of an agent's file that we wrote into it: known again, they are the entries they were made of, not new ones.
 
 A line of ours is known by its id, which follows from its entry, and by saying what we would write there today. What an
 earlier import has found is on ``meta``, so it stays known whatever a later release would write.
@@ -7,23 +14,117 @@ earlier import has found is on ``meta``, so it stays known whatever a later rele
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import TypeAlias
 
+from gitsession.codec import holes
 from gitsession.codec.digest import to_base64url
-from gitsession.errors import Corrupt
+from gitsession.codec.message import SourceRef
+from gitsession.errors import Corrupt, NoBase
 from gitsession.exporting.gather import gather
 from gitsession.formats import Format, Record, Resumable
 from gitsession.formats.base import jsonl
 from gitsession.formats.base.jsonl import spoken
-from gitsession.importing.equivalence import says
+from gitsession.formats.base.record import TAIL, Base
+from gitsession.git.types import Oid
 from gitsession.model.entries import SessionHeader
-from gitsession.sessions import graph, session_ids
-from gitsession.sessions.content import begins_fork, entry_of, payload_of
+from gitsession.redaction.original import matches
+from gitsession.sessions import commit_writer, graph, session_facts, session_ids
+from gitsession.sessions.content import begins_fork, entry_of, kept, payload_of, whole
 from gitsession.sessions.graph import Tree
-from gitsession.sessions.meta import BELOW, Meta
+from gitsession.sessions.meta import BELOW, Meta, meta_of
 from gitsession.sessions.node import Node
 from gitsession.sessions.revealed_store import RevealedStore
 from gitsession.store.interface import ObjectStore
+
+Find: TypeAlias = Callable[[str], str | None]
+"""The name of the session that goes by an agent's id in this store."""
+
+WAIT = "import the file that it goes on from, then this one again"
+
+
+def shared(store: ObjectStore, base: Base, find: Find | None) -> Node:
+    """The last entry of ``base`` that the fork shares; its root, if the fork begins before its first entry.
+
+    Raises ``NoBase``: an entry that depends on what comes later would be another one in the next store.
+    """
+    sid = find(base.source_id) if find is not None else None
+    if sid is None:
+        raise NoBase(f"it goes on from session {base.source_id}, which is not here", base.source_id, hint=WAIT)
+    tree = graph.tree(store, sid)
+    if tree.damage:
+        raise Corrupt(f"session {sid} is damaged here", hint="`gitsession repair` mends it")
+    start, _ = session_facts.file_start(store, tree, sid)
+    whole = meta_of(store, sid)
+    segment = base.source_id if base.source_id in whole.segments else None
+    meta = whole.of_file(segment)
+    part = session_facts.file_part(tree, session_facts.segment_starts(tree, whole.segments), start, segment)
+    own = session_facts.imported_now(part, meta.source_file.superseded)
+    own.sort(key=lambda node: node.source.line if node.source else 0, reverse=True)
+    tail = meta.newest_lines().get(TAIL)
+    _check_reaches(store, base, [*([tail] if tail is not None else []), *own[:1]])
+    first = own[-1] if segment is not None and own else tree.nodes[start]
+    above = list(graph.line(store, first.parent)) if first.parent is not None else []
+    for node in (*own, *above):
+        if node.source is not None:
+            number = base.number(payload_of(store, node))
+            if number is not None and number < base.end:
+                return node
+    return above[-1] if above else first
+
+
+def _check_reaches(store: ObjectStore, base: Base, last: list[Node]) -> None:
+    numbers = [number for node in last if (number := base.number(payload_of(store, node))) is not None]
+    if max(numbers, default=-1) < base.end - 1:
+        what = f"it goes on from session {base.source_id}, which is not here as far as that"
+        raise NoBase(what, base.source_id, hint=WAIT)
+
+
+class EquivalentEntries:
+    """What ``nodes``, imported entries of one session, say."""
+
+    def __init__(self, store: ObjectStore, nodes: Iterable[Node]) -> None:
+        self._store = store
+        self._at: dict[tuple[Oid | None, int], list[Node]] = {}
+        for node in nodes:
+            if node.source is not None:
+                self._at.setdefault((node.parent, node.source.line), []).append(node)
+
+    def as_it_is(self, format: Format, parent: Node, record: Record) -> Node | None:
+        """The one entry below ``parent`` from the record's line, where it is ``record`` to the byte: nothing is hidden.
+
+        It needs no look for secrets. Where there are several, that look tells which of them it is.
+        """
+        nodes = self._at.get((parent.oid, record.line), ())
+        if len(nodes) != 1:
+            return None
+        tree = commit_writer.tree_of(format.FORM, commit_writer.safe(format, record.payload, None).stored)
+        return nodes[0] if nodes[0].tree == tree else None
+
+    def find(self, parent: Node, record: Record) -> Node | None:
+        """The entry below ``parent`` that ``record`` is, whatever of it was hidden."""
+        nodes = self._at.get((parent.oid, record.line), ())
+        return next((node for node in nodes if says(self._store, node, record.payload)), None)
+
+    def tombstone(self, format: Format, parent: Node, record: Record) -> Node | None:
+        """What stands where an entry of this record's place and id was purged, of which nothing is left to compare."""
+        source = SourceRef.of(format.AGENT, record.source_id, record.line)
+        nodes = self._at.get((parent.oid, record.line), ())
+        return next((node for node in nodes if node.is_tombstone and node.source == source), None)
+
+
+def fill_vault(store: ObjectStore, sink: commit_writer.Entries, node: Node, payload: bytes) -> None:
+    """``payload``, which ``node`` says, has what is hidden in it: this machine may not have had it before."""
+    parts = kept(store, node)
+    if holes.hidden(parts.holes) and not holes.holds_purged(parts.holes):
+        sink.keep_original(commit_writer.original_of(node, parts.stored, parts.holes, payload))
+
+
+def says(store: ObjectStore, node: Node, payload: bytes) -> bool:
+    """Whether an entry is ``payload``, but for what of it was hidden. Raises ``Malformed``, ``Corrupt`` ..."""
+    parts = kept(store, node)
+    return matches(whole(store, node, parts), holes.hidden(parts.holes), payload)
 
 
 def tree_of_ours(store: ObjectStore, sid: str) -> Tree | None:
