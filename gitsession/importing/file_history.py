@@ -2,8 +2,6 @@
 
 What was recorded is replayed in the order of the agent's file: what files were before is nobody's, what a call is said
 to have made of one is the session's, and only where both ends are known whole. Nothing here looks at the workspace.
-
-What an agent recorded, in our words: the paths that a checkpoint has, and bytes on their way into the store.
 """
 
 from __future__ import annotations
@@ -33,16 +31,17 @@ from gitsession.formats.base.file_changes import (
     RecordedRun,
 )
 from gitsession.git.cat_file import BorrowedObjects
-from gitsession.git.objects import oid_of
 from gitsession.git.types import Oid
-from gitsession.importing.recorded_trees import RecordedStep, Trees
+from gitsession.importing.recorded_paths import EXECUTABLE, PLAIN, Contents, within
+from gitsession.importing.recorded_step import RecordedStep
+from gitsession.importing.recorded_trees import Trees
 from gitsession.model.entries import Checkpoint, SessionHeader
-from gitsession.sessions import graph, tombstone_set
+from gitsession.sessions import graph
 from gitsession.sessions.node import Node
 from gitsession.sessions.root import beginning
 from gitsession.store.interface import ObjectStore
-from gitsession.workspace import names, trees
-from gitsession.workspace.read_file import USUAL, named, withheld
+from gitsession.workspace import trees
+from gitsession.workspace.read_file import USUAL
 from gitsession.workspace.trees import State, TreeEntry
 
 
@@ -257,53 +256,3 @@ def contents(edited: RecordedEdit, held: bytes | None) -> tuple[bytes | None, by
     if edited.rewrites or not held.count(b"\r") == held.count(b"\n") == held.count(b"\r\n"):
         return None
     return held, became.replace(b"\n", b"\r\n")
-
-
-PLAIN, EXECUTABLE = "100644", "100755"
-
-
-@dataclass
-class Contents:
-    """Bytes on their way into the store: they go with the checkpoint that needs them first."""
-
-    store: ObjectStore
-    waiting: dict[Oid, bytes] = field(default_factory=dict)
-
-    def withheld(self, data: bytes) -> str | None:
-        """Why a file is left out that was this; ``None`` where nothing is in the way."""
-        if tombstone_set.read(self.store).has_file(oid_of("blob", data)):
-            return withheld(tombstone_set.RULE)
-        rule = self.store.guard.in_file(data) if self.store.guard is not None else None
-        return None if rule is None else withheld(rule)
-
-    def named(self, path: str) -> tuple[str, str | None]:
-        """How a path is told, and why it is left out that has such a name, likewise."""
-        guard = self.store.guard
-        name, rule = named(names.unescape_path(path), guard.in_file if guard is not None else None)
-        return name, withheld(rule) if rule else None
-
-    def file(self, data: bytes, mode: str) -> TreeEntry:
-        oid = oid_of("blob", data)
-        if not self.store.contains(oid):
-            self.waiting[oid] = data
-        return TreeEntry(mode, oid)
-
-    def put(self, to: trees.TreeSink, states: Iterable[State]) -> None:
-        for state in states:
-            if state is not None and state.oid in self.waiting:
-                to.put("blob", self.waiting.pop(state.oid))
-
-
-def within(cwd: str, said: str) -> str | None:
-    """A path as trees have it; ``None`` for one outside of the folder ``cwd``, and for what no checkpoint holds."""
-    if not said or "\0" in said or ".." in said.split("/"):
-        return None
-    whole = posixpath.normpath(posixpath.join(cwd, said))
-    above = cwd.rstrip("/") + "/"
-    if not whole.startswith(above):
-        return None
-    try:
-        path = names.escape_path(whole[len(above) :].encode())
-    except UnicodeEncodeError:
-        return None
-    return path if names.path_refusal(path) is None else None

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Collection, Container, Iterable, Mapping
 from contextlib import AbstractContextManager, ExitStack, closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from gitsession.codec.digest import hash_of, to_base32, to_base64url
@@ -51,6 +51,7 @@ from gitsession.sessions.meta import Meta, meta_of
 from gitsession.sessions.node import Node, position
 from gitsession.sessions.operation_log import Move
 from gitsession.sessions.tombstone import put_unless_purged
+from gitsession.sessions.tombstone_set import Tombstones
 from gitsession.store import refs
 from gitsession.store.interface import ObjectStore, Spill
 
@@ -143,138 +144,142 @@ def import_source(
     ``dry_run``: work it all out and write nothing. Raises ``Unavailable`` where other writers moved the session's refs
     at every try.
     """
+    request = _Request(
+        store=store,
+        format=format,
+        source=source,
+        attachments=attachments or {},
+        find=find,
+        project=project,
+        continuation=continuation,
+        purged_keys=purged_keys,
+        may_hold=_lookahead(store, source),
+    )
     for _ in range(TRIES):
         gone = _purged(store, source)
         if gone is not None:
             return gone
         with ExitStack() as held:
-            spill = None if dry_run else store.spill()
-            plan = held.enter_context(
-                closing(_Plan(store, format, source, find, project, continuation, spill, purged_keys))
-            )
-            plan.run(attachments or {})
-            second = plan.second_file(is_elsewhere)
+            draft = _draft(request, held, dry_run=dry_run)
+            second = draft.second_file(is_elsewhere)
             if second is not None:
                 gone = _purged(store, second.source)
                 if gone is not None:
                     return gone
-                plan = held.enter_context(closing(second))
-                plan.run(attachments or {})
-            if plan.copied:
-                raise PurgedCopies(plan.copied)
+                draft = _draft(second, held, dry_run=dry_run)
+            if draft.entries.copied:
+                raise PurgedCopies(draft.entries.copied)
             if dry_run:
-                return plan.outcome()
+                return draft.outcome()
             try:
-                return plan.carry_out(command)
+                return draft.carry_out(command)
             except RefMoved:
                 continue
     raise Unavailable("another process keeps writing to this session", hint="try again when it is done")
 
 
-@dataclass
-class _Plan:
-    """Objects and ref moves of one import, and how they come about.
-
-    ``objects``, ``originals``: those that are not in ``spill``. ``continued``: the entries of the store that new ones
-    follow. ``copied``: digests of new entries that are copies of purged ones, by ``purged_keys``.
-    """
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Request:
+    """What ``import_source`` was asked for. ``may_hold``: whether the record of a number may hold a secret."""
 
     store: ObjectStore
     format: Format
     source: Source
-    find: Find | None = None
-    project: str | None = None
-    continuation: kinds.Continuation | None = None
-    spill: Spill | None = None
-    purged_keys: Container[str] = frozenset()
-    copied: set[str] = field(default_factory=set)
-    continued: set[Oid] = field(default_factory=set)
-    size: int = 0
-    objects: dict[Oid, tuple[Kind, bytes]] = field(default_factory=dict)
-    originals: list[Original] = field(default_factory=list)
-    new: int = 0
+    attachments: Mapping[str, bytes]
+    find: Find | None
+    project: str | None
+    continuation: kinds.Continuation | None
+    purged_keys: Container[str]
+    may_hold: Callable[[int], bool]
 
-    def put(self, kind: Kind, data: bytes) -> Oid:
-        oid = oid_of(kind, data)
-        if oid not in self.objects:
-            self.objects[oid] = (kind, data)
-            self.size += len(data)
-            if self.spill is not None and self.size > SPILL_BYTES:
-                self.spill.put(self.objects, self.originals)
-                self.objects, self.originals, self.size = {}, [], 0
-        return oid
 
-    def close(self) -> None:
-        if self.spill is not None:
-            self.spill.close()
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """The session that a file is of: its name, its tree if it is there, and the entry below which the file begins.
 
-    def keep_original(self, original: Original) -> None:
-        self.originals.append(original)
-        self.size += len(original.payload)
+    ``base``: the entry of another file that it goes on from.
+    """
 
-    def run(self, attachments: Mapping[str, bytes]) -> None:
-        self.purged = tombstone_set.read(self.store)
-        base = self.source.base
-        self.base = shared(self.store, base, self.find) if base is not None else None
-        if self.base is not None:
-            self.continued.add(self.base.oid)
-        self.sid, self.tree = self._session() if self.source.segment is None else self._thread()
-        self.before = dict(self.tree.branches) if self.tree else {}
-        self.tips: dict[str, Oid] = dict(self.before) or {refs.MAIN: self.root.oid}
-        self.names = branch_names.BranchNamer(self.tips.__contains__)
-        self.seen = meta_of(self.store, self.sid) if self.tree else Meta()
-        if self.seen.gaps:
-            raise _damaged(self.sid)
-        self.goes_on = self._agents_leaves()
-        self.taken: dict[int, ExportedLine] = {}
-        self.at_line = self._entries()
-        self._make_last_a_leaf()
-        placed = ImportedSource(
-            source=self.source, tree=self._part(), root=self.root, at_line=self.at_line, taken=self.taken, new=self.new
-        )
-        self.meta = MetadataImport(self.store, self, self.format, self.sid, self.seen, placed)
-        continuation = self.continuation
-        is_other = continuation is not None and continuation.session != self.sid
-        self.meta.keep_file(self.project, continuation if is_other else None)
-        self.meta.attach(attachments)
+    sid: str
+    tree: graph.Tree | None
+    root: Node
+    base: Node | None
 
-    def second_file(self, is_elsewhere: Callable[[str, Collection[bytes]], bool] | None) -> _Plan | None:
-        """The plan of importing the file as a session of its own, if it is a second one with the id of this session.
+
+def _draft(request: _Request, held: ExitStack, *, dry_run: bool) -> _Draft:
+    """Work out an import against what the store holds: locate the session, align the records, draft what is new."""
+    store, source = request.store, request.source
+    objects = held.enter_context(closing(_Objects(None if dry_run else store.spill())))
+    purged = tombstone_set.read(store)
+    base = shared(store, source.base, request.find) if source.base is not None else None
+    place = _session(request, objects, base) if source.segment is None else _thread(request, base)
+    seen = meta_of(store, place.sid) if place.tree else Meta()
+    if seen.gaps:
+        raise _damaged(place.sid)
+    entries = _Entries(request, objects, place, seen, purged)
+    entries.align()
+    placed = ImportedSource(
+        source=source,
+        tree=_part(source, place, seen),
+        root=place.root,
+        at_line=entries.at_line,
+        taken=entries.taken,
+        new=entries.new,
+    )
+    meta = MetadataImport(store, objects, request.format, place.sid, seen, placed)
+    continuation = request.continuation
+    is_other = continuation is not None and continuation.session != place.sid
+    meta.keep_file(request.project, continuation if is_other else None)
+    meta.attach(request.attachments)
+    return _Draft(request, objects, place, seen, entries, meta)
+
+
+@dataclass(frozen=True, slots=True)
+class _Draft:
+    """An import that is worked out: objects and ref moves, to be carried out in one transaction."""
+
+    request: _Request
+    objects: _Objects
+    place: _Place
+    seen: Meta
+    entries: _Entries
+    meta: MetadataImport
+
+    def second_file(self, is_elsewhere: Callable[[str, Collection[bytes]], bool] | None) -> _Request | None:
+        """The request to import the file as a session of its own, if it is a second one with the id of this session.
 
         It is if it lacks entries that another file still has, or if it was imported so before. The id of the session
         follows from the agent's id and the first entry that the file does not share.
         """
-        if self.tree is None or not self.meta.lost or self.source.segment is not None:
+        request, place, at_line = self.request, self.place, self.entries.at_line
+        if place.tree is None or not self.meta.lost or request.source.segment is not None:
             return None
-        known = {node.oid for node in session_facts.imported_now(self.tree, self.seen.source_file.superseded)}
-        known |= {node.oid for node in self.at_line.values() if node.source is None}
-        own = next((record for record in self.source.records if self.at_line[record.line].oid not in known), None)
+        known = {node.oid for node in session_facts.imported_now(place.tree, self.seen.source_file.superseded)}
+        known |= {node.oid for node in at_line.values() if node.source is None}
+        own = next((record for record in request.source.records if at_line[record.line].oid not in known), None)
         if own is None:
             return None
-        shared = self.root if own.parent is None else self.at_line[own.parent]
-        suffix = to_base32(self.at_line[own.line].chain, names.LENGTH)
-        source = replace(self.source, source_id=f"{self.source.source_id}~{suffix}")
+        shared = place.root if own.parent is None else at_line[own.parent]
+        suffix = to_base32(at_line[own.line].chain, names.LENGTH)
+        source = replace(request.source, source_id=f"{request.source.source_id}~{suffix}")
         sid = names.derived(source.agent, source.source_id, source.started_ms)
-        if not graph.branches(self.store, sid):
+        if not graph.branches(request.store, sid):
             lost = set(self.meta.lost)
-            nodes = [node for node in self.tree.nodes.values() if node.source is not None and position(node) in lost]
-            payloads = {payload_of(self.store, node) for node in nodes if not node.is_tombstone}
-            if is_elsewhere is None or not is_elsewhere(self.sid, payloads):
+            nodes = [node for node in place.tree.nodes.values() if node.source is not None and position(node) in lost]
+            payloads = {payload_of(request.store, node) for node in nodes if not node.is_tombstone}
+            if is_elsewhere is None or not is_elsewhere(place.sid, payloads):
                 return None
-        line = own.line - 1 if self.base is None else 0
-        continuation = kinds.Continuation(session=self.sid, entry=to_base64url(shared.chain), line=max(line, 0))
-        spill = None if self.spill is None else self.store.spill()
-        plan = _Plan(self.store, self.format, source, self.find, self.project, continuation, spill, self.purged_keys)
-        plan.may_hold = self.may_hold  # the records are the same
-        return plan
+        line = own.line - 1 if place.base is None else 0
+        continuation = kinds.Continuation(session=place.sid, entry=to_base64url(shared.chain), line=max(line, 0))
+        return replace(request, source=source, continuation=continuation)
 
     def carry_out(self, command: ImportOperation | None) -> ImportResult:
-        outcome = self.outcome()
-        if outcome.moves or self.originals:
-            with self.store.transaction() if command is None else command.recording(self.store) as tx:
+        outcome, store = self.outcome(), self.request.store
+        if outcome.moves or self.objects.originals:
+            with store.transaction() if command is None else command.recording(store) as tx:
                 self._move_in(outcome.moves)
-                tx.put_all(self.objects)
-                for original in self.originals:
+                tx.put_all(self.objects.objects)
+                for original in self.objects.originals:
                     tx.keep_original(original)
                 for move in outcome.moves:
                     tx.move(move.ref, move.new, expected=move.old)
@@ -282,225 +287,281 @@ class _Plan:
 
     def _move_in(self, moves: Iterable[Move]) -> None:
         """Within the transaction, before all else. Raises ``RefMoved`` where what was worked out does not hold."""
-        if self.spill is None:
+        store, spill = self.request.store, self.objects.spill
+        if spill is None:
             return
-        if any(self.store.ref(move.ref) != move.old for move in moves):
+        if any(store.ref(move.ref) != move.old for move in moves):
             raise RefMoved("another writer was faster")
-        if not all(self.store.contains(oid) for oid in self.continued):
+        if not all(store.contains(oid) for oid in self.entries.continued):
             raise RefMoved("what it goes on from was purged meanwhile")
-        self.spill.move_in(self.store.vault)
+        spill.move_in(store.vault)
 
     def outcome(self) -> ImportResult:
+        sid, before, tips, meta = self.place.sid, self.entries.before, self.entries.tips, self.meta
         moves = [
-            Move(refs.leaf(self.sid, name), self.before.get(name), oid)
-            for name, oid in self.tips.items()
-            if self.before.get(name) != oid
+            Move(refs.leaf(sid, name), before.get(name), oid) for name, oid in tips.items() if before.get(name) != oid
         ]
-        if self.meta.tip is not None and self.meta.tip != self.meta.before:
-            moves.append(Move(refs.meta(self.sid), self.meta.before, self.meta.tip))
-        last = self._last_node()
+        if meta.tip is not None and meta.tip != meta.before:
+            moves.append(Move(refs.meta(sid), meta.before, meta.tip))
+        last = self.entries.last_node()
         return ImportResult(
-            session=self.sid,
-            entries=len(self.source.records),
-            new=self.new,
-            rewritten=self.meta.rewritten,
-            branch=next((name for name, oid in self.tips.items() if last is not None and oid == last.oid), ""),
+            session=sid,
+            entries=len(self.request.source.records),
+            new=self.entries.new,
+            rewritten=meta.rewritten,
+            branch=next((name for name, oid in tips.items() if last is not None and oid == last.oid), ""),
             moves=tuple(moves),
-            problems=(*self.source.problems, *self.meta.problems),
+            problems=(*self.request.source.problems, *meta.problems),
         )
 
-    # ---- where the session is
 
-    def _root(self, sid: str, guard: Guard | None) -> Node:
-        """Where the session begins: a root, or the fork of one that goes on from another file."""
-        return commit_writer.put(self, self.base, _root_draft(self.source, "" if self.base is None else sid, guard))
+class _Objects:
+    """The objects and originals of one import: ``objects`` and ``originals`` are those that are not in ``spill``."""
 
-    def _session(self) -> tuple[str, graph.Tree | None]:
-        """The session's name, and its tree if it is there; a longer name if another session has the short one."""
-        source = self.source
-        begun_here = tree_of_ours(self.store, source.source_id)
-        if begun_here is not None:
-            self.root = begun_here.nodes[begun_here.children[None][0]]
-            self._refuse_later_view(source.source_id, begun_here)
-            return source.source_id, begun_here
-        for length in (names.LENGTH, names.LENGTH_TAKEN):
-            sid = names.derived(source.agent, source.source_id, source.started_ms, length=length)
-            self.root = self._root(sid, self.store.guard)
-            try:
-                tree = graph.tree(self.store, sid)
-            except NotFound:
-                return sid, None
-            if tree.damage:
-                raise _damaged(sid)
-            for root in (self.root, self._root(sid, None)):  # it may be older than the rules
-                if root.oid in tree.nodes:
-                    self.root = root
-                    return sid, graph.below(tree, root.oid)
-            self._refuse_later_view(sid, tree)
-        raise Malformed("two other sessions have the names this one could have", where=source.source_id)
+    def __init__(self, spill: Spill | None) -> None:
+        self.spill = spill
+        self.objects: dict[Oid, tuple[Kind, bytes]] = {}
+        self.originals: list[Original] = []
+        self._size = 0
 
-    def _thread(self) -> tuple[str, graph.Tree]:
-        """The session of which the file is a segment, and its tree. Raises ``NoBase``."""
-        thread = self.source.source_id
-        sid = self.find(thread) if self.find is not None else None
-        if sid is None:
-            raise NoBase(f"it goes on from session {thread}, which is not here", thread, hint=WAIT)
-        tree = graph.tree(self.store, sid)
+    def put(self, kind: Kind, data: bytes) -> Oid:
+        oid = oid_of(kind, data)
+        if oid not in self.objects:
+            self.objects[oid] = (kind, data)
+            self._size += len(data)
+            if self.spill is not None and self._size > SPILL_BYTES:
+                self.spill.put(self.objects, self.originals)
+                self.objects, self.originals, self._size = {}, [], 0
+        return oid
+
+    def keep_original(self, original: Original) -> None:
+        self.originals.append(original)
+        self._size += len(original.payload)
+
+    def close(self) -> None:
+        if self.spill is not None:
+            self.spill.close()
+
+
+# Where the session is
+
+
+def _session(request: _Request, sink: _Objects, base: Node | None) -> _Place:
+    """The session of the file; by a longer name if another session has the short one."""
+    store, source = request.store, request.source
+    begun_here = tree_of_ours(store, source.source_id)
+    if begun_here is not None:
+        root = begun_here.nodes[begun_here.children[None][0]]
+        _refuse_later_view(request, source.source_id, begun_here, root)
+        return _Place(source.source_id, begun_here, root, base)
+    for length in (names.LENGTH, names.LENGTH_TAKEN):
+        sid = names.derived(source.agent, source.source_id, source.started_ms, length=length)
+        fork = "" if base is None else sid
+        root = commit_writer.put(sink, base, _root_draft(source, fork, store.guard))
+        try:
+            tree = graph.tree(store, sid)
+        except NotFound:
+            return _Place(sid, None, root, base)
         if tree.damage:
             raise _damaged(sid)
-        self.root = self.base or tree.nodes[session_facts.file_start(self.store, tree, sid)[0]]
-        self._refuse_later_view(sid, tree)
-        if self.root.oid not in tree.nodes:
-            raise Malformed("it goes on from a file of another session", where=thread)
-        return sid, tree
+        older = commit_writer.put(sink, base, _root_draft(source, fork, None))  # it may be older than the rules
+        for each in (root, older):
+            if each.oid in tree.nodes:
+                return _Place(sid, graph.below(tree, each.oid), each, base)
+        _refuse_later_view(request, sid, tree, root)
+    raise Malformed("two other sessions have the names this one could have", where=source.source_id)
 
-    def _part(self) -> graph.Tree | None:
-        """Return the part of the session's tree that comes from this file, and from no other file of its agent."""
-        if self.tree is None:
-            return None
-        starts = session_facts.segment_starts(self.tree, self.seen.segments)
-        start = self.root.oid if self.source.segment is None else ""
-        return session_facts.file_part(self.tree, starts, start, self.source.segment)
 
-    def _refuse_later_view(self, sid: str, tree: graph.Tree) -> None:
-        """The same session, begun by a later release: its entries are written in a way that we do not know."""
-        for oid in tree.children.get(None, []):
-            root = entry_of(self.store, tree.nodes[oid])
-            same = oid == self.root.oid or getattr(root, "source_id", None) == self.source.source_id
-            if same and isinstance(root, kinds.SessionHeader) and (root.view or 0) > VIEW:
-                raise Refused(f"session {sid} was begun by a later release (view {root.view})", hint=UPGRADE)
+def _thread(request: _Request, base: Node | None) -> _Place:
+    """The session of which the file is a segment. Raises ``NoBase``."""
+    store, thread = request.store, request.source.source_id
+    sid = request.find(thread) if request.find is not None else None
+    if sid is None:
+        raise NoBase(f"it goes on from session {thread}, which is not here", thread, hint=WAIT)
+    tree = graph.tree(store, sid)
+    if tree.damage:
+        raise _damaged(sid)
+    root = base or tree.nodes[session_facts.file_start(store, tree, sid)[0]]
+    _refuse_later_view(request, sid, tree, root)
+    if root.oid not in tree.nodes:
+        raise Malformed("it goes on from a file of another session", where=thread)
+    return _Place(sid, tree, root, base)
+
+
+def _part(source: Source, place: _Place, seen: Meta) -> graph.Tree | None:
+    """Return the part of the session's tree that comes from this file, and from no other file of its agent."""
+    if place.tree is None:
+        return None
+    starts = session_facts.segment_starts(place.tree, seen.segments)
+    start = place.root.oid if source.segment is None else ""
+    return session_facts.file_part(place.tree, starts, start, source.segment)
+
+
+def _refuse_later_view(request: _Request, sid: str, tree: graph.Tree, root: Node) -> None:
+    """The same session, begun by a later release: its entries are written in a way that we do not know."""
+    for oid in tree.children.get(None, []):
+        begun = entry_of(request.store, tree.nodes[oid])
+        same = oid == root.oid or getattr(begun, "source_id", None) == request.source.source_id
+        if same and isinstance(begun, kinds.SessionHeader) and (begun.view or 0) > VIEW:
+            raise Refused(f"session {sid} was begun by a later release (view {begun.view})", hint=UPGRADE)
+
+
+def _lookahead(store: ObjectStore, source: Source) -> Callable[[int], bool]:
+    """Return whether the record of a number may hold a secret that the store's guard takes out."""
+    guard, records = store.guard, source.records
+    if guard is None:
+        return lambda number: False
+    return functools.cache(SecretLookahead(guard.scanner, len(records), lambda at: records[at].payload).may_hold)
+
+
+# Entries
+
+
+class _Entries:
+    """The entry of every line of the file, and the branches that they are on: what is there, and what is drafted.
+
+    ``at_line``: by line; ``taken``: lines of ours among them; ``before``, ``tips``: leaves. ``continued``: the
+    entries of the store that new ones follow. ``copied``: digests of new entries that are copies of purged ones, by
+    ``purged_keys``.
+    """
+
+    def __init__(self, request: _Request, sink: _Objects, place: _Place, seen: Meta, purged: Tombstones) -> None:
+        self._store, self._format, self._source = request.store, request.format, request.source
+        self._may_hold, self._purged_keys = request.may_hold, request.purged_keys
+        self._sink, self._purged = sink, purged
+        self._sid, self._tree, self._root = place.sid, place.tree, place.root
+        self._seen = seen
+        self.before: dict[str, Oid] = dict(place.tree.branches) if place.tree else {}
+        self.tips: dict[str, Oid] = dict(self.before) or {refs.MAIN: place.root.oid}
+        self._names = branch_names.BranchNamer(self.tips.__contains__)
+        self._goes_on = self._agents_leaves()
+        self.at_line: dict[int, Node] = {}
+        self.taken: dict[int, ExportedLine] = {}
+        self.continued: set[Oid] = {place.base.oid} if place.base is not None else set()
+        self.copied: set[str] = set()
+        self.new = 0
 
     def _agents_leaves(self) -> dict[Oid, str]:
         """The branches that go on where the file does, by their leaf: ``main``, and those named after an entry of it.
 
         What we opened stays where it is; where we went on from the agent's leaf, the agent's next line branches off.
         """
-        if self.tree is None:
-            return {self.root.oid: refs.MAIN}
+        if self._tree is None:
+            return {self._root.oid: refs.MAIN}
         others = self.before.keys() - {refs.MAIN}
-        imported = [node for node in self.tree.nodes.values() if node.source is not None] if others else []
+        imported = [node for node in self._tree.nodes.values() if node.source is not None] if others else []
         derived = {stem for node in imported for stem in branch_names.stems(node.chain)}
         return {
             oid: name for name, oid in self.before.items() if name == refs.MAIN or branch_names.stem(name) in derived
         }
 
-    # ---- entries
-
-    def _entries(self) -> dict[int, Node]:
-        """The entry of every line of the file: the one that is there, or a new one."""
+    def align(self) -> None:
+        """Match the record of every line with the entry that is there, or draft a new one."""
         known = self._known()
-        alike = EquivalentEntries(self.store, known.values())
-        seen = self.seen.of_file(self.source.segment)
-        ours = ExportedLineFinder(self.store, self.sid, self.format, self.tree, seen) if self.tree else None
-        at_line: dict[int, Node] = {}
-        guard = self.store.guard
-        for number, record in enumerate(self.source.records):
-            parent = self.root if record.parent is None else at_line[record.parent]
+        alike = EquivalentEntries(self._store, known.values())
+        seen = self._seen.of_file(self._source.segment)
+        ours = ExportedLineFinder(self._store, self._sid, self._format, self._tree, seen) if self._tree else None
+        at_line = self.at_line
+        guard = self._store.guard
+        for number, record in enumerate(self._source.records):
+            parent = self._root if record.parent is None else at_line[record.parent]
             taken = ours.find_header(record, parent) if ours is not None else None
             if taken is not None:
-                self._take(taken, at_line)
+                self._take(taken)
                 continue
-            if (node := alike.as_it_is(self.format, parent, record)) is not None:
+            if (node := alike.as_it_is(self._format, parent, record)) is not None:
                 at_line[record.line] = node
                 continue
-            safe = commit_writer.safe(self.format, record.payload, guard if self.may_hold(number) else None)
-            tree = commit_writer.tree_of(self.format.FORM, safe.stored) if known else ""
+            safe = commit_writer.safe(self._format, record.payload, guard if self._may_hold(number) else None)
+            tree = commit_writer.tree_of(self._format.FORM, safe.stored) if known else ""
             node = known.get((parent.oid, record.line, tree)) or alike.find(parent, record)
             if node is not None and safe.is_redacted:
-                fill_vault(self.store, self, node, record.payload)
+                fill_vault(self._store, self._sink, node, record.payload)
             taken = ours.find(record, parent) if ours is not None and node is None else None
             if taken is not None:
-                self._take(taken, at_line)
+                self._take(taken)
                 continue
             if node is None:
-                draft = commit_writer.imported(self.format, record, guard, safe)
-                node = self._purged(alike, parent, record, draft) or self._put(parent, draft)
+                draft = commit_writer.imported(self._format, record, guard, safe)
+                node = self._stands_for(alike, parent, record, draft) or self._put(parent, draft)
             at_line[record.line] = node
-        return at_line
+        self._make_last_a_leaf()
 
-    def _take(self, line: ExportedLine, at_line: dict[int, Node]) -> None:
+    def _take(self, line: ExportedLine) -> None:
         """Let a line of ours stand for its entry."""
         self.taken[line.record.line] = line
-        at_line[line.record.line] = line.node
+        self.at_line[line.record.line] = line.node
         self._follow(line.node)
 
-    @functools.cached_property
-    def may_hold(self) -> Callable[[int], bool]:
-        """Return whether the record of a number may hold a secret that the store's guard takes out."""
-        guard, records = self.store.guard, self.source.records
-        if guard is None:
-            return lambda number: False
-        return functools.cache(SecretLookahead(guard.scanner, len(records), lambda at: records[at].payload).may_hold)
-
-    def _purged(
+    def _stands_for(
         self, alike: EquivalentEntries, parent: Node, record: Record, draft: commit_writer.Draft
     ) -> Node | None:
         """What stands for a record with a secret that was purged: the rules may be others than when it was stored."""
-        if not self.purged:
+        if not self._purged:
             return None
-        if draft.original is None and self.store.guard is None:
+        if draft.original is None and self._store.guard is None:
             from gitsession.redaction.guard import Guard  # who opens a store does not wait for the rules
 
-            draft = commit_writer.imported(self.format, record, Guard.by(self.store.vault))
+            draft = commit_writer.imported(self._format, record, Guard.by(self._store.vault))
         if draft.original is None:
             return None
-        if any(self.purged.has_entry(digest) for digest in commit_writer.digests(draft)):
+        if any(self._purged.has_entry(digest) for digest in commit_writer.digests(draft)):
             return self._put(parent, draft)
-        return alike.tombstone(self.format, parent, record)
+        return alike.tombstone(self._format, parent, record)
 
     def _put(self, parent: Node, draft: commit_writer.Draft) -> Node:
         """A new entry; where it was purged, what stands in its place, which may be there already."""
-        node = put_unless_purged(self, parent, draft, self.purged)
-        if self.tree is None or node.oid not in self.tree.nodes:
+        node = put_unless_purged(self._sink, parent, draft, self._purged)
+        if self._tree is None or node.oid not in self._tree.nodes:
             self.new += 1
-            if not node.is_tombstone and purged_ids.key(node) in self.purged_keys:
+            if not node.is_tombstone and purged_ids.key(node) in self._purged_keys:
                 self.copied.add(commit_writer.digests(draft)[0])
-            if self.tree is not None and parent.oid in self.tree.nodes:
+            if self._tree is not None and parent.oid in self._tree.nodes:
                 self.continued.add(parent.oid)
             self._grow(parent, node)
         return node
 
     def _known(self) -> dict[tuple[Oid, int, Oid], Node]:
         """The session's imported entries by what makes them the same: parent, line and tree."""
-        if self.tree is None:
+        if self._tree is None:
             return {}
         return {
             (node.parent, node.source.line, node.tree): node
-            for node in self.tree.nodes.values()
+            for node in self._tree.nodes.values()
             if node.source is not None and node.parent is not None
         }
 
     def _grow(self, parent: Node, node: Node) -> None:
         """A first child goes on with its parent's branch; each later one, and a segment, opens one named after it."""
-        is_segment = self.source.segment is not None and parent is self.root
-        name = None if is_segment else self.goes_on.pop(parent.oid, None)
+        is_segment = self._source.segment is not None and parent is self._root
+        name = None if is_segment else self._goes_on.pop(parent.oid, None)
         name = name or self._free(node)
-        self.goes_on[node.oid] = name
+        self._goes_on[node.oid] = name
         self.tips[name] = node.oid
 
     def _follow(self, node: Node) -> None:
         """Where the agent has the leaf of the active branch in its file, it goes on there, whoever named the branch."""
-        if node.oid == self.before.get(self.active) and node.oid not in self.goes_on:
-            self.goes_on[node.oid] = self.active
+        if node.oid == self.before.get(self._active) and node.oid not in self._goes_on:
+            self._goes_on[node.oid] = self._active
 
     @functools.cached_property
-    def active(self) -> str:
-        return active(self.store, self.sid)
+    def _active(self) -> str:
+        return active(self._store, self._sid)
 
     def _free(self, node: Node) -> str:
-        return self.names.free(node.chain)
+        return self._names.free(node.chain)
 
     def _make_last_a_leaf(self) -> None:
         """Where the agent goes on, a ref must say so: in a file cut short by a rewrite, and behind the user's undo."""
-        last = self._last_node()
-        news = self.new or self.source.leaf is not None
+        last = self.last_node()
+        news = self.new or self._source.leaf is not None
         if news and last is not None and last.oid not in self.tips.values():
             self.tips[self._free(last)] = last.oid
 
-    def _last_node(self) -> Node | None:
+    def last_node(self) -> Node | None:
         """The entry that the agent goes on from: that of the file's last line, if the file names no other."""
-        if self.source.leaf is not None:
-            return self.at_line[self.source.leaf]
+        if self._source.leaf is not None:
+            return self.at_line[self._source.leaf]
         return self.at_line[max(self.at_line)] if self.at_line else None
 
 

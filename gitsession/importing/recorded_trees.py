@@ -2,27 +2,18 @@
 
 Names are bytes, as they are on the disk. Whoever made a tree may have made any: every walk is bounded, and what is
 read is what its name says (``git.cat_file``).
-
-One step of an agent's between two trees of the whole project: what of it goes into checkpoints, and as what.
 """
 
 from __future__ import annotations
 
-import posixpath
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple, TypeAlias
 
 from gitsession.errors import Malformed
-from gitsession.formats.base.file_changes import RecordedRun
 from gitsession.git.cat_file import BorrowedObjects
 from gitsession.git.objects import SUBMODULE_MODE, TREE_MODE, parse_tree
-from gitsession.importing.file_history import Contents
-from gitsession.store.interface import ObjectStore
-from gitsession.workspace import names
 from gitsession.workspace.names import DEPTH_MAX
-from gitsession.workspace.read_file import USUAL
-from gitsession.workspace.trees import State, TreeEntry
 
 NAMES_MAX = 4_000_000
 """That are compared for one session."""
@@ -195,91 +186,3 @@ def _folder(held: RecordedFile | None) -> str | None:
 
 def _file(held: RecordedFile | None) -> RecordedFile | None:
     return held if held is not None and held.mode not in (TREE_MODE, SUBMODULE_MODE) else None
-
-
-BYTES_MAX = 256 << 20
-"""That are taken in with one step."""
-
-
-class RecordedStep:
-    """``cwd``: the session's folder; nothing outside of it counts. ``skipped``: what is left out, with the reason."""
-
-    def __init__(self, store: ObjectStore, lent: BorrowedObjects, trees: Trees, cwd: str, ran: RecordedRun) -> None:
-        self._store, self._lent, self._trees, self._ran = store, lent, trees, ran
-        self._base = _below(posixpath.normpath(ran.root), cwd)
-        self._room = BYTES_MAX
-        self.contents = Contents(store)
-        self.skipped: list[tuple[str, str]] = []
-
-    def changed(self) -> tuple[dict[str, State], dict[str, State]]:
-        """What the calls may have changed: what it was, and what it became. Nothing where that cannot be told."""
-        was: dict[str, State] = {}
-        became: dict[str, State] = {}
-        found = self._trees.diff(self._ran.before.name, self._ran.after.name) if self._base is not None else None
-        only = None if self._ran.paths is None else {_raw(path, self._ran.root) for path in self._ran.paths}
-        for raw, ends in sorted((found or {}).items()):
-            path = self._path(raw) if only is None or raw in only else None
-            if path is None:
-                continue
-            before, after = (self._state(raw, held) for held in ends)
-            why = next((each for each in (before, after) if isinstance(each, str)), None)
-            path, unnamed = self.contents.named(path)
-            why = unnamed or why
-            if len(became) >= USUAL.files:
-                why = f"more than {USUAL.files:,} files"
-            if before is None and self._trees.may_have_been_there(self._ran.before.name, self._ran.after.name, raw):
-                why = "git may have ignored it before"
-            if why is None and not isinstance(before, str) and not isinstance(after, str):
-                was[path], became[path] = before, after
-            elif why is not None:
-                self.skipped.append((path, why))
-        return was, became
-
-    def moved_on(self, known: Mapping[str, State]) -> dict[str, State]:
-        """Of the files that are ``known``, those that were another when the step began: what they were."""
-        found: dict[str, State] = {}
-        for path, last in known.items():
-            raw = (self._base or b"") + names.unescape_path(path)
-            held = self._trees.look_up(self._ran.before.name, raw)
-            if isinstance(held, str) or (held and TreeEntry(*held)) == last:
-                continue
-            state = self._state(raw, held)
-            if not isinstance(state, str):
-                found[path] = state
-        return found
-
-    def _path(self, raw: bytes) -> str | None:
-        """As a checkpoint has it; ``None`` for one outside of the session's folder, and for what none holds."""
-        base = self._base or b""
-        if not raw.startswith(base):
-            return None
-        path = names.escape_path(raw[len(base) :])
-        return path if names.path_refusal(path) is None else None
-
-    def _state(self, raw: bytes, held: RecordedFile | None) -> State | str:
-        """What a file is; in plain words why that cannot be told."""
-        if held is None:
-            return None
-        if any(self._trees.is_converted(tree.name, raw) for tree in (self._ran.before, self._ran.after)):
-            return "git's attributes change its bytes"
-        if self._store.contains(held.oid):
-            return TreeEntry(*held)
-        data = self._lent.read("blob", held.oid, min(USUAL.file_bytes, self._room))
-        if isinstance(data, str):
-            return data
-        self._room -= len(data)
-        return self.contents.withheld(data) or self.contents.file(data, held.mode)
-
-
-def _below(root: str, cwd: str) -> bytes | None:
-    """What stands before the names of the folder ``cwd`` in a tree of ``root``; ``None`` where it is not in there."""
-    above = root.rstrip("/") + "/"
-    try:
-        return (cwd.rstrip("/") + "/").encode()[len(above.encode()) :] if f"{cwd}/".startswith(above) else None
-    except UnicodeEncodeError:
-        return None
-
-
-def _raw(path: str, root: str) -> bytes:
-    """A path as a tree of ``root`` has it; nothing in there has the name of one that leads elsewhere."""
-    return posixpath.relpath(posixpath.normpath(posixpath.join(root, path)), root).encode("utf-8", "backslashreplace")

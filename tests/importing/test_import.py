@@ -6,6 +6,7 @@ import hashlib
 import json
 from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -722,11 +723,16 @@ def test_a_third_session_of_the_same_names_is_refused(store: ObjectStore, monkey
 
 def test_an_import_that_another_writer_overtook_is_worked_out_again(store: ObjectStore) -> None:
     sid = bring(store, pi_file(*LONG[:2])).session
-    plan = importing._Plan(store, pi, pi.split(pi_file(*LONG)))
-    plan.run({})
-    session(store, sid).append(Message.user("faster"))
-    with pytest.raises(Refused):
-        plan.carry_out(None)
+    source = pi.split(pi_file(*LONG))
+    request = importing._Request(
+        store=store, format=pi, source=source, attachments={}, find=None, project=None, continuation=None,
+        purged_keys=frozenset(), may_hold=importing._lookahead(store, source),
+    )  # fmt: skip
+    with ExitStack() as held:
+        draft = importing._draft(request, held, dry_run=True)
+        session(store, sid).append(Message.user("faster"))
+        with pytest.raises(Refused):
+            draft.carry_out(None)
     bring(store, pi_file(*LONG))
     assert sorted(leaves(store, sid).values()) == ["assistant: words of f", "user: faster"]
 
@@ -884,15 +890,16 @@ def test_a_large_import_that_another_writer_overtakes_is_worked_out_again(
     lines = talk("a", "b", "c", "d")
     with on_disk(tmp_path / "store.git") as store:
         bring(store, pi_file(*lines[:2]))
-        run = importing._Plan.run
+        drafted = importing._draft
         overtaking = [pi_file(*lines[:3])]
 
-        def overtaken(plan: object, attachments: object) -> None:
-            run(plan, attachments)  # type: ignore[arg-type]
+        def overtaken(request: importing._Request, held: ExitStack, *, dry_run: bool) -> importing._Draft:
+            draft = drafted(request, held, dry_run=dry_run)
             if overtaking:
                 bring(store, overtaking.pop())
+            return draft
 
-        monkeypatch.setattr(importing._Plan, "run", overtaken)
+        monkeypatch.setattr(importing, "_draft", overtaken)
         done = bring(store, pi_file(*lines))
         assert (done.entries, done.new) == (4, 1)
         assert exported(store, done.session) == pi_file(*lines)

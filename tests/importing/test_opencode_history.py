@@ -331,7 +331,7 @@ def test_a_tree_that_holds_itself_often_is_given_up_and_named(agent, store, monk
 
 
 def test_a_file_that_is_too_large_is_named_and_left_out(agent, store, work, monkeypatch):
-    monkeypatch.setattr("gitsession.importing.recorded_trees.USUAL", read_file.Caps(file_bytes=10))
+    monkeypatch.setattr("gitsession.importing.recorded_step.USUAL", read_file.Caps(file_bytes=10))
     agent.prompt("u1")
     agent.shell("m1", lambda: fill(work, {"big": "x" * 11, "b.txt": "b\n"}))
     session = brought(store, agent)

@@ -451,7 +451,7 @@ def test_an_import_that_was_worked_out_before_begins_again(store, monkeypatch) -
     lines = talk("a", "b", "c")
     bring(store, pi_file(*lines))
     store.flush()
-    carried_out = import_session._Plan.carry_out
+    carried_out = import_session._Draft.carry_out
     count = 0
 
     def purged_meanwhile(plan, command):
@@ -462,7 +462,7 @@ def test_an_import_that_was_worked_out_before_begins_again(store, monkeypatch) -
                 purge(other, find(other, "words of b"))
         return carried_out(plan, command)
 
-    monkeypatch.setattr(import_session._Plan, "carry_out", purged_meanwhile)
+    monkeypatch.setattr(import_session._Draft, "carry_out", purged_meanwhile)
     bring(store, pi_file(*lines, *talk("d", after="b")))
     assert count == 2
     assert traces(store, "words of b") == []

@@ -24,7 +24,7 @@ def test_a_line_of_forks_of_forks_costs_what_any_line_costs(tmp_path: Path, faul
         with store.transaction() as tx:
             leaf: Node | None = None
             for number in range(MANY):
-                sid = f"19700101-{number:013d}".translate(str.maketrans("0123456789", "abcdefghij"))
+                sid = "19700101-" + f"{number:013d}".translate(str.maketrans("0123456789", "abcdefghij"))
                 entry = Fork(at_ms=0, session=sid, agent="a") if number else SessionHeader(at_ms=0, agent="a", view=1)
                 leaf = commit_writer.put(tx, leaf, commit_writer.own(entry, number.to_bytes(16, "big"), None))
             assert leaf is not None
@@ -32,7 +32,7 @@ def test_a_line_of_forks_of_forks_costs_what_any_line_costs(tmp_path: Path, faul
         with GitReader(store.git_dir, {}) as read, faults.one():
             tracemalloc.start()
             try:
-                assert judge(read, [Proposed(refs.leaf("19700101-aaaaaaaaaaaaa"), None, leaf.oid)]) == []
+                assert judge(read, [Proposed(refs.leaf(sid), None, leaf.oid)]) == []
                 most = tracemalloc.get_traced_memory()[1]
             finally:
                 tracemalloc.stop()

@@ -1,0 +1,64 @@
+"""What an agent recorded, in our words: the paths that a checkpoint has, and bytes on their way into the store."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from gitsession.git.objects import oid_of
+from gitsession.git.types import Oid
+from gitsession.sessions import tombstone_set
+from gitsession.store.interface import ObjectStore
+from gitsession.workspace import names, trees
+from gitsession.workspace.read_file import named, withheld
+from gitsession.workspace.trees import State, TreeEntry
+
+PLAIN, EXECUTABLE = "100644", "100755"
+
+
+@dataclass
+class Contents:
+    """Bytes on their way into the store: they go with the checkpoint that needs them first."""
+
+    store: ObjectStore
+    waiting: dict[Oid, bytes] = field(default_factory=dict)
+
+    def withheld(self, data: bytes) -> str | None:
+        """Why a file is left out that was this; ``None`` where nothing is in the way."""
+        if tombstone_set.read(self.store).has_file(oid_of("blob", data)):
+            return withheld(tombstone_set.RULE)
+        rule = self.store.guard.in_file(data) if self.store.guard is not None else None
+        return None if rule is None else withheld(rule)
+
+    def named(self, path: str) -> tuple[str, str | None]:
+        """How a path is told, and why it is left out that has such a name, likewise."""
+        guard = self.store.guard
+        name, rule = named(names.unescape_path(path), guard.in_file if guard is not None else None)
+        return name, withheld(rule) if rule else None
+
+    def file(self, data: bytes, mode: str) -> TreeEntry:
+        oid = oid_of("blob", data)
+        if not self.store.contains(oid):
+            self.waiting[oid] = data
+        return TreeEntry(mode, oid)
+
+    def put(self, to: trees.TreeSink, states: Iterable[State]) -> None:
+        for state in states:
+            if state is not None and state.oid in self.waiting:
+                to.put("blob", self.waiting.pop(state.oid))
+
+
+def within(cwd: str, said: str) -> str | None:
+    """A path as trees have it; ``None`` for one outside of the folder ``cwd``, and for what no checkpoint holds."""
+    if not said or "\0" in said or ".." in said.split("/"):
+        return None
+    whole = posixpath.normpath(posixpath.join(cwd, said))
+    above = cwd.rstrip("/") + "/"
+    if not whole.startswith(above):
+        return None
+    try:
+        path = names.escape_path(whole[len(above) :].encode())
+    except UnicodeEncodeError:
+        return None
+    return path if names.path_refusal(path) is None else None
