@@ -73,6 +73,11 @@ class SecretGuard:
         self.vault.keep(originals)
 
 
+_beginning_again = threading.Lock()
+"""One thread of a forked child closes what its parent had open: a descriptor closed twice may be another file's."""
+os.register_at_fork(after_in_child=_beginning_again._at_fork_reinit)  # type: ignore[attr-defined]
+
+
 class GitStore:
     """An ``ObjectStore`` in a bare git repository. Safe to share between threads; a forked child opens it anew.
 
@@ -329,12 +334,14 @@ class GitStore:
 
     def _files(self) -> StoreWriter:
         """A child shares its parent's open files, and locks of threads it does not have: it begins again."""
-        opened = self._opened
-        if os.getpid() != opened.pid and not self._closed:
-            if opened.lock is not None:
-                opened.lock.close()
-            opened.state.let_go()
-            self._opened = self._open_files(self.read_only)
+        if os.getpid() != self._opened.pid and not self._closed:
+            with _beginning_again:
+                opened = self._opened
+                if os.getpid() != opened.pid:
+                    if opened.lock is not None:
+                        opened.lock.close()
+                    opened.state.let_go()
+                    self._opened = self._open_files(self.read_only)
         return self._opened
 
     def _open_files(self, read_only: bool) -> StoreWriter:

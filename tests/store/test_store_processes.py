@@ -203,6 +203,34 @@ def test_a_forked_child_and_its_parent_go_on_as_two_processes(git_dir):
     sound(git_dir)
 
 
+def test_threads_of_a_forked_child_close_what_it_inherited_once(git_dir, monkeypatch):
+    closed: list[int] = []
+    real = lock.StoreLock.close
+
+    def slow(held):
+        closed.append(1)
+        time.sleep(0.1)
+        real(held)
+
+    with GitStore.open(git_dir) as store:
+        append(store, "one")
+
+        def child() -> None:
+            monkeypatch.setattr(lock.StoreLock, "close", slow)
+            found: list[object] = []
+            threads = [threading.Thread(target=lambda: found.append(store.ref(LEAF))) for _ in range(4)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join(30)
+            assert (len(closed), len(found), None in found) == (1, 4, False)
+
+        process = fork.Process(target=child)
+        process.start()
+        process.join()
+        assert process.exitcode == 0
+
+
 @pytest.mark.promise("P13")
 def test_a_child_forked_within_a_transaction_cannot_end_it(git_dir):
     with GitStore.open(git_dir) as store:
