@@ -1,4 +1,4 @@
-"""What the parts of the API share: the open store with its catalogues, and the handle of a session."""
+"""Parts that the API shares: the open store with its catalogues, and the handle of a session."""
 
 from __future__ import annotations
 

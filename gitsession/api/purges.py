@@ -1,4 +1,4 @@
-"""What is taken out of a store: purges, and the secrets in it."""
+"""Removal from a store: purges, and the secrets in it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a compaction is going to do, before it does anything; every strategy ends with such a plan."""
+"""The plan of a compaction, before it does anything; every strategy ends with one."""
 
 from __future__ import annotations
 

@@ -137,7 +137,7 @@ def _tagged(tag: str, text: str) -> str:
 
 
 def load_plugin(group: str, name: str) -> Any:
-    """What packages of others offer as ``name`` under an entry-point group; ``None`` where nothing is."""
+    """Return the plugin of another package called ``name`` under an entry-point group; ``None`` if there is none."""
     from importlib.metadata import entry_points  # a fifth of the start of a command that needs none of them
 
     found = next(iter(entry_points(group=group, name=name)), None)

@@ -1,4 +1,4 @@
-"""What is summarised and what stays: one function for each agent's way, one table. Each only reads."""
+"""Strategies that choose what is summarised and what stays: a function for each agent's way, one table. Read only."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ NO_WISHES = CompactionRequest()
 
 
 Strategy: TypeAlias = Callable[[ContextHistory, Profile, CompactionRequest], Plan]
-"""What would be done at the end of a history. Raises what a context raises where the history is damaged."""
+"""A function that plans at the end of a history. Raises what a context raises where the history is damaged."""
 
 
 def plan(
@@ -318,4 +318,4 @@ STRATEGIES: dict[str, Strategy] = {
     "from": plan_from,
     "up-to": plan_up_to,
 }
-"""What ``--strategy`` takes, and the function that plans so. The first is the default."""
+"""The values of ``--strategy``, and the function that plans each. The first is the default."""

@@ -109,7 +109,7 @@ def read(
 
 
 def apply_delta(base: bytes, delta: bytes, bytes_max: int) -> bytes:
-    """What ``delta``, instructions that copy from ``base`` or insert, makes of it.
+    """Apply ``delta``, instructions that copy from ``base`` or insert.
 
     Raises ``ValueError`` where they do not fit, before more than that is made.
     """

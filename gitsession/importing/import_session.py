@@ -180,7 +180,7 @@ def import_source(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Request:
-    """What ``import_source`` was asked for. ``may_hold``: whether the record of a number may hold a secret."""
+    """The arguments of ``import_source``. ``may_hold``: whether the record of a number may hold a secret."""
 
     store: ObjectStore
     format: Format

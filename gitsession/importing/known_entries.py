@@ -1,4 +1,4 @@
-"""Where a file hangs that goes on from another one: below the last shared entry of that session.
+"""The entries of the store that an import looks up: those that records match, and where a file continues another.
 
 Entries that are the same but for what rules hide: rules differ between releases, machines and users.
 

@@ -1,4 +1,4 @@
-"""What a store asks before it keeps anything: secrets taken out of it, so that it still parses as what it was.
+"""The guard that a store asks before it keeps anything: it takes secrets out, and what is left still parses.
 
 JSON and CBOR are looked at as the strings that they hold, escapes undone, and what is replaced lies within strings: a
 line stays a line of JSON, an entry of ours an entry. Strings in which there is JSON again are looked at as deep as

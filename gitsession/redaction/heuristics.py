@@ -76,7 +76,7 @@ def is_password(value: bytes) -> bool:
 
 
 def is_argument(value: bytes) -> bool:
-    """Whether ``value``, where a command takes only a password, is one and no word that stands for one."""
+    """Return whether ``value``, where a command takes only a password, is one and no word that stands for one."""
     return len(value) >= 8 and is_given(value) and _STANDS_FOR_ONE.search(value) is None
 
 

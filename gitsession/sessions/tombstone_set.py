@@ -243,8 +243,7 @@ SET = GrowOnlySet(
 )
 
 read, is_behind, merge = SET.read, SET.is_behind, SET.merge
-"""What was purged, as a store knows it; whether one commit of the set is an ancestor of another, by any parent; one tip
-for two."""
+"""The set of a store; whether one commit of the set is an ancestor of another, by any parent; one tip for two."""
 
 
 def _rows(reader: Reader, oid: Oid) -> list[tuple[str, str, Oid]]:

@@ -44,7 +44,7 @@ PACKED_PREFIXES = ("refs/heads/", "refs/remotes/", "refs/gitsession/")
 
 
 class SecretGuard:
-    """What hides the secrets of the store at ``git_dir``, loaded with the first that is written or shown.
+    """The guard that hides the secrets of the store at ``git_dir``, loaded with the first that is written or shown.
 
     Its own configuration says whether there is a guard, and its rules. Who only reads what has none starts without the
     rules, and without SQLite.

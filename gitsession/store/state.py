@@ -1,4 +1,4 @@
-"""What a store holds at this moment: staged by a thread, acknowledged in the journal, or git's.
+"""The content of a store at this moment: staged by a thread, acknowledged in the journal, or git's.
 
 ``StoreState`` owns all of it. The journal and ``Overlay``, the sum of its records in memory, change together: where one
 of them has changed and the other has not, nobody knows which, so the next look reads the journal from its beginning.
@@ -41,7 +41,7 @@ Generation = tuple[int, int, int]
 
 
 def generation_of(git_dir: Path) -> Generation | None:
-    """How often objects were dropped from a store, to compare; ``None`` where nothing ever was."""
+    """The count of times that objects were dropped from a store, to compare; ``None`` if none ever was."""
     try:
         stat = os.stat(git_dir / DROPPED)
     except FileNotFoundError:
@@ -347,7 +347,7 @@ class StoreState:
         self.journal.close()
 
     def damaged_files(self) -> dict[str, bytes]:
-        """What is in the damaged files of the last look, by name below the store, oldest first; none that is gone."""
+        """Return the content of the damaged files of the last look, by name, oldest first; none that is gone."""
         found = {}
         for name in self.journal.damage():
             path = f"{create.CONTROL}/{name}"

@@ -64,7 +64,7 @@ def _open_lock(git_dir: Path) -> StoreLock | None:
 
 
 class StoreWriter:
-    """What is open of one store in the process that made this object, ``pid``; all that writes to it.
+    """The open files of one store in the process that made this object, ``pid``; all that writes to it.
 
     ``state``: what it reads. ``lock`` is ``None`` where nobody can write. ``last_error``: what kept the last flush, or
     a ref in it, from being handed over to git. ``sidestepped``: the refs that others had moved, with the name ours has
@@ -281,7 +281,7 @@ def _summed(moves: list[Move]) -> list[Move]:
 
 
 class _Held:
-    """What holds the lock from ``__enter__`` to ``__exit__``: a class, because a generator costs twice as much.
+    """Holder of the lock from ``__enter__`` to ``__exit__``: a class, because a generator costs twice as much.
 
     A Ctrl-C may come just before either of them does anything. Where the program goes on, the lock must not stay held
     by nobody: it goes with the object.

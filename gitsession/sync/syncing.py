@@ -122,7 +122,7 @@ def _summary(
     pushed: Collection[str],
     stays: Mapping[str, str],
 ) -> tuple[SyncedBranch, ...]:
-    """What became of each ref over all turns. ``pushed``: in any of them; ``stays``: why the remote keeps it."""
+    """The outcome of each ref over all turns. ``pushed``: in any of them; ``stays``: why the remote keeps it."""
     found = dict(pulled)
     for branch in sent.branches:
         found[branch.ref] = _with_push(pulled.get(branch.ref), branch)
@@ -176,7 +176,7 @@ class PullResult:
 
 @dataclass(frozen=True, slots=True)
 class _Fetched:
-    """What lies in the quarantine, by our names for the refs.
+    """Return the refs in the quarantine, by our names.
 
     ``listed``: the tracking refs of all that the remote has; ``lines``: what leads to entries; ``tombstones``: the set
     of what was purged; ``refused``: what git did not take.
@@ -190,7 +190,7 @@ class _Fetched:
 
 @dataclass(frozen=True, slots=True)
 class _Accepted:
-    """What of it comes into the store: ``lines`` without what was purged, and ``tombstones``.
+    """The part that comes into the store: ``lines`` without what was purged, and ``tombstones``.
 
     ``rewritten``: the lines that the remote holds with it; ``joined``: what became of our set, and of the refs that it
     moved; ``refused``: what git, the tombstones or the rules do not let in.

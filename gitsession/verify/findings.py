@@ -28,7 +28,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class CheckCoverage:
-    """How far the round has come that checks of parts go on with (``verify/store_check.py``).
+    """Progress of the round that checks of parts go on with (``verify/store_check.py``).
 
     ``sessions`` of ``of`` and ``entries`` were checked since ``since_ms``. ``ended``: with this part, so that the next
     one begins anew. ``before_ms``: when the round before it ended, ``None`` where none did.

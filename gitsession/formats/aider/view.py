@@ -1,4 +1,4 @@
-"""What a span of Aider's history means. A view, and of a file without a grammar: a good guess.
+"""The meaning of a span of Aider's history. A view, and of a file without a grammar: a good guess.
 
 ``reread`` is what Aider itself makes of its history where it is told to restore it. It loses much, and so do we there:
 every line that begins with ``# `` is dropped, wherever it stands; ``> `` is Aider's own, ``#### `` the user's, all else

@@ -1,4 +1,4 @@
-"""Where Claude Code keeps a session, and what its lines say of files that it changed. Nothing here raises.
+"""Paths of Claude Code's sessions, and what their lines say of files that it changed. Nothing here raises.
 
 A ``file-history-snapshot`` lists every file that the session has touched so far with the newest copy of what it was;
 one is made at each prompt, and one more, with the whole list again, at the first touch of a file. The results of Write

@@ -1,4 +1,4 @@
-"""What a record of Claude Code's means, in the blocks of Anthropic's Messages API. A view: free to get better.
+"""The meaning of a record of Claude Code's, in the blocks of Anthropic's Messages API. A view: free to get better.
 
 A type we do not know, and one without the field that makes it what it is, is ``UnknownEntry`` under its literal name.
 """

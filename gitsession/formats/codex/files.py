@@ -1,4 +1,4 @@
-"""Where codex keeps the rollout of a thread, and what its lines say of files. Nothing here raises.
+"""Paths of codex's rollouts, and what their lines say of files. Nothing here raises.
 
 The ends of its patches are ``patch_apply_end`` or, in paginated files, ``FileChange``. Of a file that a patch adds they
 tell the text, and not what it took the place of: codex writes over what is there and says nothing of it. So that only

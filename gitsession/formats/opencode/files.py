@@ -1,4 +1,4 @@
-"""What opencode's messages say of files, and where an export waits on its way into opencode's database.
+"""File changes in opencode's messages, and the place where an export waits on its way into opencode's database.
 
 The messages name the trees of the whole project that opencode takes as a step begins and ends. A step is one answer of
 the model's and the calls in it. opencode's own ``patch`` parts name the paths that differ, for its revert; the trees

@@ -1,4 +1,4 @@
-"""Where pi and omp keep the session files of a folder, and the images that omp keeps in a folder of blobs.
+"""Paths of the session files of pi and omp, and the images that omp keeps in a folder of blobs.
 
 omp's session files hold ``blob:sha256:<hex>`` in their place. The positions are those that omp resolves when it loads a
 session: image blocks of a ``content``, ``images`` and ``frames``, results of image generation, and ``image_url``, whose
