@@ -328,7 +328,7 @@ BREAKS = [
     one(
         "a forked child goes on with its parent's files",
         "store/git_store.py",
-        "if os.getpid() != opened.pid and not self._closed:",
+        "if os.getpid() != self._opened.pid and not self._closed:",
         "if False:",
         "tests/store/test_store_processes.py::test_a_forked_child_and_its_parent_go_on_as_two_processes",
     ),
