@@ -195,7 +195,7 @@ def carry_out(app: App, verb: str, edit: Edit, then: str, *, yes: bool, dry_run:
 
 
 def _is_wanted(question: str) -> bool:
-    """Who says nothing, because nobody is there to be asked, says no."""
+    """Ask, and return the answer: no, if nobody is there to be asked."""
     try:
         return confirm(question)
     except click.Abort:

@@ -206,7 +206,7 @@ def _tell_rewound(
 
 
 def _tell_of_no_files(session: Session, plan: RewindPlan | None) -> None:
-    """Who asks for both must not take it for done."""
+    """Say that there are no files, so that a rewind of both is not taken for done."""
     if plan is not None and plan.what == "both" and session.files.at().checkpoint is None:
         say("no files were ever kept of this session (no checkpoints): they stay as they are")
 
@@ -294,7 +294,7 @@ def _is_below(path: str, paths: tuple[str, ...]) -> bool:
 
 
 def _show_diff(app: App, old: Files, new: Files, paths: tuple[str, ...]) -> None:
-    """As git writes it: what it can apply where another program reads, what cannot drive a terminal where one does."""
+    """Print it as git does: what git can apply where a program reads, what cannot drive a terminal where one does."""
     from gitsession.git import process
 
     store = app.store()
@@ -331,7 +331,7 @@ def outcome_lines(outcomes: Sequence[FileOutcome]) -> list[str]:
 
 
 def tell_files(done: RewindResult) -> None:
-    """What became of the files of a workspace."""
+    """Tell what became of the files of a workspace."""
     lines = outcome_lines(done.outcomes)
     say(f"in {done.workspace}, {summary(done.outcomes)}{':' if lines else ''}")
     for line in lines:

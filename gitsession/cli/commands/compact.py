@@ -190,7 +190,7 @@ class CompactionOutcome:
 
 
 def as_document(done: CompactionOutcome) -> dict[str, Any]:
-    """What ``compact`` says, for programs."""
+    """Return the output of ``compact`` for programs."""
     plan, after = done.plan, done.after
     taken = (*plan.history, *plan.prefix)
     return {

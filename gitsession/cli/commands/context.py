@@ -144,7 +144,7 @@ def role(entry: Shown) -> str:
 
 
 def words(entry: Shown) -> str:
-    """What an entry says, in a form for one line: calls by name, and why there is nothing where there is nothing."""
+    """Return the text of an entry for one line: calls by name, and the reason if there is nothing."""
     if isinstance(entry, Compaction | BranchSummary):
         return entry.summary
     if isinstance(entry, Message) and entry.role == "shell":

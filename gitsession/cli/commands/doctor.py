@@ -131,7 +131,7 @@ def _store_checks(app: App) -> Iterator[Check]:
 
 
 def _live(app: App) -> Iterator[Check]:
-    """What agents' hooks have left, and what went wrong there."""
+    """Check what agents' hooks have left, and what went wrong there."""
     from gitsession.live import hook_locations, settings_edits
 
     for agent, told in hook_locations.AGENTS.items():

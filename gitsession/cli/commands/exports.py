@@ -81,7 +81,7 @@ def _write(output: Path, data: bytes) -> None:
 
 
 def _tell_what_waits(files: Iterable[Path], data: bytes) -> None:
-    """Where a file that the session came from goes on behind what was taken in: the export is that much shorter."""
+    """Tell where a file of the session goes on behind what was taken in: the export is that much shorter."""
     from gitsession.discovery import discover
 
     for path in files:

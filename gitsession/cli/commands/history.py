@@ -208,12 +208,12 @@ def gap_line(gap: Gap, *, indent: str = "") -> str:
 
 
 def gap_object(gap: Gap) -> dict[str, Any]:
-    """What ``log`` and ``tree`` say of a gap. ``before``: what stands before it, where that is known."""
+    """Return the output of ``log`` and ``tree`` for a gap. ``before``: what stands before it, where that is known."""
     return {"id": gap.oid, "what": gap.problem, "before": gap.before}
 
 
 def as_object(node: Node, at_ms: int, branch: str | None) -> dict[str, Any]:
-    """What ``log`` and ``tree`` say of an entry. ``at_ms``: ms since 1970."""
+    """Return the output of ``log`` and ``tree`` for an entry. ``at_ms``: ms since 1970."""
     found = {
         "id": node.oid,
         "chain": to_base64url(node.chain),
@@ -228,7 +228,7 @@ def as_object(node: Node, at_ms: int, branch: str | None) -> dict[str, Any]:
 
 
 def as_document(store: ObjectStore, row: Row, names: Names, nodes: Iterable[Node], leaf: str) -> dict[str, Any]:
-    """What ``log`` and ``tree`` say of a session and of some of its entries."""
+    """Return the output of ``log`` and ``tree`` for a session and some of its entries."""
     from gitsession.sessions.content import entry_of  # a list for people has the seconds of the commit
 
     branch_of = {oid: name for name, oid in reversed(list(row.branches.items()))}
