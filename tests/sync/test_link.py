@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -15,6 +17,14 @@ from gitsession.errors import Refused
 from gitsession.sync import commit_trailers
 
 HOUR_MS = 3_600_000
+PATIENT = """
+import sys
+from gitsession.cli import app
+from gitsession.cli.commands import server
+server.SECONDS_MAX = 60
+sys.exit(app.run(sys.argv[1:]))
+"""
+"""The command line with a longer limit of its hook: a busy machine must not decide what a test sees."""
 
 
 @pytest.fixture
@@ -28,6 +38,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     place.mkdir()
     git(place, "init", "-q", "-b", "main")
     assert command_line.run(["link", "enable", str(place)]) == 0
+    git(place, "config", commit_trailers.PROGRAM, shlex.join([sys.executable, "-c", PATIENT]))
     return place
 
 
