@@ -20,15 +20,14 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from hashlib import sha1
-from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
+from typing import Any, Literal, NamedTuple, Protocol
 
 import pygit2
 from pygit2.enums import BlameFlag, ConfigLevel, DiffFind, FileMode
 from pygit2.repository import BaseRepository
 
 from gitsession.errors import GitSessionError, Malformed, MissingObject, Refused
-
-Kind: TypeAlias = Literal["commit", "tree", "blob"]
+from gitsession.git.types import Kind, ObjectSink, Reader
 
 BYTES_MAX = 4 << 20
 LINES_MAX = 50_000
@@ -53,13 +52,8 @@ _USER_LEVELS = (ConfigLevel.PROGRAMDATA, ConfigLevel.SYSTEM, ConfigLevel.XDG, Co
 _READ_ONLY = "this repository is read-only"
 
 
-class ObjectReader(Protocol):
+class ObjectReader(Reader, Protocol):
     """Verified objects by name."""
-
-    def read(self, oid: str) -> tuple[str, bytes]:
-        """Return the kind and the bytes of an object. Raises ``MissingObject`` or ``Corrupt``."""
-
-    def contains(self, oid: str) -> bool: ...
 
     def oids(self) -> Iterator[str]: ...
 
@@ -76,16 +70,10 @@ class Readable(ObjectReader, RefSource, Protocol):
     """Objects and refs."""
 
 
-class ObjectWriter(Protocol):
-    """An open transaction."""
-
-    def put(self, kind: Kind, data: bytes) -> str: ...
-
-
 class _ObjectBackend(pygit2.OdbBackend):
     """Objects of a reader; new ones go to ``writer``, or are refused."""
 
-    def __init__(self, reader: ObjectReader, writer: ObjectWriter | None) -> None:
+    def __init__(self, reader: ObjectReader, writer: ObjectSink | None) -> None:
         super().__init__()
         self.error: GitSessionError | None = None
         self._reader, self._writer = reader, writer
@@ -230,7 +218,7 @@ class UnsafeMethod(Refused, AttributeError):
 class StoreRepository(pygit2.Repository):
     """A ``pygit2.Repository`` over a store, for the thread that made it."""
 
-    def __init__(self, reader: ObjectReader, writer: ObjectWriter | None = None) -> None:
+    def __init__(self, reader: ObjectReader, writer: ObjectSink | None = None) -> None:
         super().__init__()
         self._thread = threading.get_ident()
         odb, self._objects = pygit2.Odb(), _ObjectBackend(reader, writer)
@@ -297,7 +285,7 @@ for _name in _CALLS:
     setattr(StoreRepository, _name, _with_our_errors(getattr(StoreRepository, _name)))
 
 
-def repository(store: Readable, writer: ObjectWriter | None = None, *, head: str) -> StoreRepository:
+def repository(store: Readable, writer: ObjectSink | None = None, *, head: str) -> StoreRepository:
     """Return a repository of ``store`` for the thread that asks, with everything that is acknowledged.
 
     Args:
@@ -434,7 +422,7 @@ class _BlobsInMemory:
         self.order = [sha1(b"blob %d\0%b" % (len(blob), blob), usedforsecurity=False).hexdigest() for blob in blobs]
         self._blobs = dict(zip(self.order, blobs, strict=True))
 
-    def read(self, oid: str) -> tuple[str, bytes]:
+    def read(self, oid: str) -> tuple[Kind, bytes]:
         if oid not in self._blobs:
             raise MissingObject(f"no object {oid}")
         return "blob", self._blobs[oid]

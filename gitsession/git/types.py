@@ -1,4 +1,4 @@
-"""Types of git's object model: ids, kinds, ref values, and a reader of objects."""
+"""Types of git's object model: ids, kinds, ref values, and the readers and sinks of objects."""
 
 from __future__ import annotations
 
@@ -19,3 +19,9 @@ class Reader(Protocol):
         """The object whose bytes have the name ``oid``. Raises ``MissingObject`` or ``Corrupt``."""
 
     def contains(self, oid: Oid) -> bool: ...
+
+
+class ObjectSink(Protocol):
+    """A place to put objects: a transaction, or a list that becomes one."""
+
+    def put(self, kind: Kind, data: bytes) -> Oid: ...

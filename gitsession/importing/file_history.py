@@ -31,7 +31,7 @@ from gitsession.formats.base.file_changes import (
     RecordedRun,
 )
 from gitsession.git.cat_file import BorrowedObjects
-from gitsession.git.types import Oid
+from gitsession.git.types import ObjectSink, Oid
 from gitsession.importing.recorded_paths import EXECUTABLE, PLAIN, Contents, within
 from gitsession.importing.recorded_step import RecordedStep
 from gitsession.importing.recorded_trees import Trees
@@ -215,7 +215,7 @@ class _Replay:
             at_ms=self._at_ms if phase == BEFORE else self._at_ms + 1,
         )
 
-        def files(tx: trees.TreeSink, before: Point | None) -> Oid | None:
+        def files(tx: ObjectSink, before: Point | None) -> Oid | None:
             (contents or self._contents).put(tx, states.values())
             return trees.patch(self._store, tx, before.files if before else None, states)
 

@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from gitsession.git.objects import oid_of
-from gitsession.git.types import Oid
+from gitsession.git.types import ObjectSink, Oid
 from gitsession.sessions import tombstone_set
 from gitsession.store.interface import ObjectStore
-from gitsession.workspace import names, trees
+from gitsession.workspace import names
 from gitsession.workspace.read_file import named, withheld
 from gitsession.workspace.trees import State, TreeEntry
 
@@ -43,7 +43,7 @@ class Contents:
             self.waiting[oid] = data
         return TreeEntry(mode, oid)
 
-    def put(self, to: trees.TreeSink, states: Iterable[State]) -> None:
+    def put(self, to: ObjectSink, states: Iterable[State]) -> None:
         for state in states:
             if state is not None and state.oid in self.waiting:
                 to.put("blob", self.waiting.pop(state.oid))

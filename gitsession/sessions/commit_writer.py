@@ -15,7 +15,7 @@ from gitsession.codec.holes import StoredPayload
 from gitsession.codec.message import SourceRef
 from gitsession.formats import Format, Record
 from gitsession.git.objects import SECONDS_MAX, encode_commit, encode_tree, oid_of
-from gitsession.git.types import Kind, Oid
+from gitsession.git.types import Kind, ObjectSink, Oid
 from gitsession.model.entries import Entry, Tombstone
 from gitsession.model.headline import Headline
 from gitsession.redaction.original import Original
@@ -24,12 +24,6 @@ from gitsession.sessions.node import Node
 
 if TYPE_CHECKING:
     from gitsession.redaction.guard import Guard, Row
-
-
-class ObjectSink(Protocol):
-    """Where objects are put: a transaction, or a list that becomes one."""
-
-    def put(self, kind: Kind, data: bytes) -> Oid: ...
 
 
 class Entries(ObjectSink, Protocol):

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from gitsession.codec import cbor
 from gitsession.errors import Malformed, NotFound, RefMoved, Refused
 from gitsession.git.objects import SECONDS_MAX, encode_commit, encode_tree, parse_commit, parse_tree
-from gitsession.git.types import Kind, Oid, RefValue
+from gitsession.git.types import Kind, ObjectSink, Oid, RefValue
 from gitsession.model.headline import clean
 from gitsession.sessions import layout, undo_published
 from gitsession.sessions.undo_published import PublishedRef
@@ -82,12 +82,6 @@ class Operation:
         return found - {""}
 
 
-class OperationSink(Protocol):
-    """Where objects are put: a transaction, or a list that becomes one."""
-
-    def put(self, kind: Kind, data: bytes) -> Oid: ...
-
-
 class RecordingTransaction:
     """A transaction that remembers which refs it moved. ``files``: what else the operation is to tell, if set."""
 
@@ -149,7 +143,7 @@ def record(
     tx.move(refs.OPLOG, keep(tx, operation), expected=parent)
 
 
-def keep(to: OperationSink, operation: Operation) -> Oid:
+def keep(to: ObjectSink, operation: Operation) -> Oid:
     """Put the commit of an operation, whose own ``id`` follows from the rest; that id."""
     moves, parent, files = operation.moves, operation.parent, operation.files
     body = cbor.encode(

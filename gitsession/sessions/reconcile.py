@@ -28,11 +28,11 @@ from gitsession.codec.holes import StoredPayload
 from gitsession.errors import Corrupt, Malformed, MissingObject, NotFound
 from gitsession.formats import FORMATS
 from gitsession.git.ref_files import SYMBOLIC
-from gitsession.git.types import Oid
+from gitsession.git.types import ObjectSink, Oid
 from gitsession.model.entries import Label, Title, Usage
 from gitsession.sessions import commit_writer, content
 from gitsession.sessions.active_branch import active
-from gitsession.sessions.commit_writer import Draft, ObjectSink
+from gitsession.sessions.commit_writer import Draft
 from gitsession.sessions.graph import branches
 from gitsession.sessions.node import Node, load
 from gitsession.store import create, histories, refs

@@ -9,13 +9,13 @@ from typing import NamedTuple
 
 from gitsession.errors import Corrupt, MissingObject
 from gitsession.git.objects import SUBMODULE_MODE
-from gitsession.git.types import Kind, Oid
+from gitsession.git.types import Kind, ObjectSink, Oid
 from gitsession.store.interface import ObjectStore
 from gitsession.workspace import names, trees
 from gitsession.workspace.read_file import USUAL, Caps, PathContent, Skipped, take
 from gitsession.workspace.root import WorkspaceRoot
 from gitsession.workspace.snapshot import look
-from gitsession.workspace.trees import State, TreeCache, TreeSink
+from gitsession.workspace.trees import State, TreeCache
 
 PIECE_BYTES = 32 << 20
 """What is held in memory, and handed to the store, at a time. One file may be more."""
@@ -80,7 +80,12 @@ def put(store: ObjectStore, changes: Iterable[PathContent]) -> dict[str, State]:
 
 
 def tree_with(
-    store: ObjectStore, to: TreeSink, base: Oid | None, changes: Mapping[str, State], *, levels: TreeCache | None = None
+    store: ObjectStore,
+    to: ObjectSink,
+    base: Oid | None,
+    changes: Mapping[str, State],
+    *,
+    levels: TreeCache | None = None,
 ) -> Oid | None:
     """``base`` with ``changes``, whose contents are in the store. Raises ``MissingObject`` where they no longer are.
 

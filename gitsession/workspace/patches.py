@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from gitsession.errors import Unavailable
 from gitsession.git import process
 from gitsession.git.objects import SUBMODULE_MODE, oid_of
-from gitsession.git.types import Kind, Oid
+from gitsession.git.types import Kind, ObjectSink, Oid
 from gitsession.store.interface import ObjectStore
 from gitsession.workspace import trees
 from gitsession.workspace.trees import State, TreeEntry
@@ -121,7 +121,7 @@ def _counted(text: bytes | None) -> tuple[int | None, int | None]:
     return sum(line.startswith(b"+") for line in lines), sum(line.startswith(b"-") for line in lines)
 
 
-def _tree(store: ObjectStore, to: trees.TreeSink, states: Mapping[str, State]) -> Oid:
+def _tree(store: ObjectStore, to: ObjectSink, states: Mapping[str, State]) -> Oid:
     """Make the tree of ``states``."""
     return trees.patch(store, to, None, states) or to.put("tree", b"")
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from gitsession.errors import Malformed
 from gitsession.git.objects import TREE_MODE, encode_tree, parse_tree
-from gitsession.git.types import Kind, Oid
+from gitsession.git.types import ObjectSink, Oid
 from gitsession.store.interface import ObjectStore
 from gitsession.workspace import names
 
@@ -56,12 +56,6 @@ class TreeCache:
             self._names = 0
         self._known[tree] = level
         self._names += len(level)
-
-
-class TreeSink(Protocol):
-    """Where objects are put: a transaction."""
-
-    def put(self, kind: Kind, data: bytes) -> Oid: ...
 
 
 def walk(store: ObjectStore, tree: Oid | None) -> Iterator[tuple[str, TreeEntry]]:
@@ -120,7 +114,12 @@ def folders(
 
 
 def patch(
-    store: ObjectStore, to: TreeSink, tree: Oid | None, changes: Mapping[str, State], *, levels: TreeCache | None = None
+    store: ObjectStore,
+    to: ObjectSink,
+    tree: Oid | None,
+    changes: Mapping[str, State],
+    *,
+    levels: TreeCache | None = None,
 ) -> Oid | None:
     """``tree`` with ``changes`` in it; ``None`` where nothing is left.
 
@@ -192,7 +191,7 @@ def _file(row: tuple[str, Oid] | None) -> State:
     return TreeEntry(*row) if row and row[0] != TREE_MODE else None
 
 
-def _patched(levels: TreeCache, to: TreeSink, tree: Oid | None, changes: _Changes) -> Oid | None:
+def _patched(levels: TreeCache, to: ObjectSink, tree: Oid | None, changes: _Changes) -> Oid | None:
     before = levels.read(tree)
     level = dict(before)
     for name, change in changes.items():
