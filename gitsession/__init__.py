@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from gitsession.checkpoints.rewinding import FileOutcome, RewindResult
     from gitsession.compaction.perform import BackgroundCompaction
     from gitsession.compaction.plan import CompactionRequest, Plan
-    from gitsession.compaction.provider import provider_compaction
+    from gitsession.compaction.provider_compaction import provider_compaction
     from gitsession.compaction.summarizers.extractive import Extractive
     from gitsession.compaction.summary import Request, Summarizer, Summary
     from gitsession.compaction.write_summary import SummaryOptions
@@ -83,16 +83,16 @@ if TYPE_CHECKING:
         ToolsChange,
         UnknownEntry,
     )
-    from gitsession.purge.exports import RedactedExport
     from gitsession.purge.finding import PurgePlan
     from gitsession.purge.purging import PurgeResult
+    from gitsession.purge.redact_exports import RedactedExport
     from gitsession.repair.repair import RepairResult
     from gitsession.sessions.gaps import Gap
     from gitsession.sessions.graph import Tree
+    from gitsession.sessions.merge_remote_branches import SyncedBranch
     from gitsession.sessions.node import Node
     from gitsession.sessions.operation_log import Operation
     from gitsession.sessions.origin import Origin
-    from gitsession.sessions.reconcile import SyncedBranch
     from gitsession.sessions.stored_secrets import FoundSecret, SecretSearch
     from gitsession.store.interface import Transaction
     from gitsession.store.maintenance import MaintenanceResult
@@ -222,7 +222,7 @@ _NAMES = {
     "gitsession.api": ["Session", "Store"],
     "gitsession.checkpoints.lookup": ["FileChange", "Files"],
     "gitsession.compaction.perform": ["BackgroundCompaction"],
-    "gitsession.compaction.provider": ["provider_compaction"],
+    "gitsession.compaction.provider_compaction": ["provider_compaction"],
     "gitsession.compaction.summarizers.extractive": ["Extractive"],
     "gitsession.compaction.summary": ["Request", "Summarizer", "Summary"],
     "gitsession.compaction.plan": ["CompactionRequest", "Plan"],
@@ -301,11 +301,11 @@ _NAMES = {
     "gitsession.api.trash": ["ArchivedSessions", "RemovedSession", "Trash"],
     "gitsession.purge.finding": ["PurgePlan"],
     "gitsession.purge.purging": ["PurgeResult"],
-    "gitsession.sessions.reconcile": ["SyncedBranch"],
+    "gitsession.sessions.merge_remote_branches": ["SyncedBranch"],
     "gitsession.sync.remotes": ["Remote"],
     "gitsession.archive.retention": ["ExpiredSession", "Retention"],
     "gitsession.sessions.stored_secrets": ["FoundSecret", "SecretSearch"],
-    "gitsession.purge.exports": ["RedactedExport"],
+    "gitsession.purge.redact_exports": ["RedactedExport"],
     "gitsession.api.remotes": ["PushPlan", "Remotes"],
     "gitsession.sync.pushing": ["RemoteStatus"],
     "gitsession.sync.syncing": ["SyncReport"],

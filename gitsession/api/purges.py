@@ -10,10 +10,10 @@ from gitsession.archive import archive_set
 from gitsession.archive.trash import TrashView
 from gitsession.errors import Refused, require
 from gitsession.git import config
-from gitsession.purge import agent_files, exports, finding, purging
-from gitsession.purge.exports import RedactedExport
+from gitsession.purge import agent_files, finding, purging, redact_exports
 from gitsession.purge.finding import PurgePlan
 from gitsession.purge.purging import PurgeResult
+from gitsession.purge.redact_exports import RedactedExport
 from gitsession.redaction.guard import Guard
 from gitsession.redaction.original import Original
 from gitsession.sessions import graph, stored_secrets
@@ -37,7 +37,7 @@ class Purges:
         view: ObjectStore = archive_set.UnarchivedStore.of(self._objects)
         if sid is not None and not graph.branches(view, sid):
             view = TrashView(self._objects)
-        plan = exports.with_exports(self._objects, view, _selected(view, sid, at, text), text)
+        plan = redact_exports.with_exports(self._objects, view, _selected(view, sid, at, text), text)
         return agent_files.with_agent_files(plan, self._opened.catalogues.get(fresh=False).files())
 
     def apply(self, plan: PurgePlan) -> PurgeResult:
@@ -54,7 +54,7 @@ class Purges:
             raise Refused(f"{begun[0].words} has not ended", hint="`gitsession rewind --continue` or `--abort` first")
         self._opened.catalogues.close()
         try:
-            exports.forget_digests(self._objects, plan)  # first: nobody does it for a purge that is killed after this
+            redact_exports.forget_digests(self._objects, plan)  # first: nobody does it if this is killed
             return purging.add(self._objects, plan.more, self._opened.clock()) if plan.more else PurgeResult()
         finally:
             self._opened.forget()
@@ -64,7 +64,7 @@ class Purges:
 
         A file that its agent could not read then stays as it is, and its ``problem`` says so.
         """
-        return exports.redact(self._objects, plan)
+        return redact_exports.redact(self._objects, plan)
 
     def settle(self, *, thorough: bool = False) -> PurgeResult:
         """Purge again what came back from a remote, or by plain git. Cheap where nothing did.

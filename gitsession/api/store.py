@@ -398,12 +398,12 @@ class Store:
             raise ValueError("notices are of all there is: neither quick, nor of a sample or a limit of time")
         if create.is_purge_pending(self.objects.git_dir):
             self._settle()  # what a killed purge has left is no damage
-        from gitsession.verify import session_check, store_check
+        from gitsession.verify import entry_walk, store_check
         from gitsession.workspace.names import tree_refusal
 
         if sid is not None:
             create.check_readable(self.objects.git_dir)
-            report = session_check.verify(
+            report = entry_walk.verify(
                 self.objects, sid, sample=sample, max_seconds=max_seconds, refuse=tree_refusal, notices=notices
             )
             report.problems[:0] = store_check.files_of_refs(self.objects)

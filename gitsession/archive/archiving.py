@@ -29,7 +29,7 @@ from gitsession.errors import (
 from gitsession.git.ref_files import SYMBOLIC
 from gitsession.git.types import Oid, Reader, RefValue
 from gitsession.sessions import operation_log
-from gitsession.sessions.reconcile import SyncedBranch
+from gitsession.sessions.merge_remote_branches import SyncedBranch
 from gitsession.store import histories, refs
 from gitsession.store.interface import ObjectStore, Transaction
 

@@ -11,9 +11,9 @@ from gitsession.checkpoints import lookup as places
 from gitsession.checkpoints.attribution import WORKSPACE, touches
 from gitsession.checkpoints.capturing import place_of
 from gitsession.checkpoints.history import Point
-from gitsession.checkpoints.merging import Merges
 from gitsession.checkpoints.other_sessions import claims
 from gitsession.checkpoints.rewind_decisions import PathDecision, decide, writes
+from gitsession.checkpoints.rewind_merges import Merges
 from gitsession.errors import GitSessionError, InvalidName, NotFound
 from gitsession.git.types import Oid
 from gitsession.model.entries import Message

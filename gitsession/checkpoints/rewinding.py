@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from gitsession.checkpoints import capturing, history, intents, merging, workspace_turn
+from gitsession.checkpoints import capturing, history, intents, rewind_merges, workspace_turn
 from gitsession.checkpoints.attribution import BEFORE, EDITED, REWIND
 from gitsession.checkpoints.capturing import CaptureReason
 from gitsession.checkpoints.intents import Intent
@@ -185,7 +185,7 @@ class RewindRun:
         held = trees.look_up(self.store, safety.files, [change.path for change in wanted], levels=self.levels)
         safe = [change for change in wanted if held[change.path] == change.now]
         unsafe = (FileOutcome(change.path, "left", UNSAFE) for change in wanted if held[change.path] != change.now)
-        merging.keep(self.store, merged, safe)
+        rewind_merges.keep(self.store, merged, safe)
         intent = Intent(
             verb=verb,
             session=self.session.id,

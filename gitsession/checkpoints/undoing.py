@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from gitsession.checkpoints.merging import Merges
 from gitsession.checkpoints.planning import folders_above, now_of
 from gitsession.checkpoints.rewind_decisions import Merge, PathDecision, revert
+from gitsession.checkpoints.rewind_merges import Merges
 from gitsession.checkpoints.rewinding import RewindResult, RewindRun, take_step
 from gitsession.errors import Corrupt
 from gitsession.model.entries import Checkpoint

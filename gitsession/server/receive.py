@@ -22,7 +22,7 @@ from gitsession.server import server
 from gitsession.sessions.tombstone_set import NONE, at
 from gitsession.store import create, refs
 from gitsession.store.git_store import GitStore
-from gitsession.validation.proposals import GitReader, Limits, Proposed, Refusal
+from gitsession.validation.quarantine_reader import GitReader, Limits, Proposed, Refusal
 from gitsession.validation.validate import judge
 
 if TYPE_CHECKING:

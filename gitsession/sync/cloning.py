@@ -28,14 +28,14 @@ from gitsession.git.ref_files import SYMBOLIC
 from gitsession.git.repository import VerifiedRepository
 from gitsession.git.types import Oid
 from gitsession.sessions.grow_only_sets import Merged
-from gitsession.sessions.reconcile import SyncedBranch
+from gitsession.sessions.merge_remote_branches import SyncedBranch
 from gitsession.store import create, refs
 from gitsession.store.git_store import GitStore
 from gitsession.sync import remotes, syncing, tombstone_sync, transport
 from gitsession.sync.remotes import DEFAULT, HEADS, Remote, check_is_store
 from gitsession.sync.syncing import SyncReport
 from gitsession.sync.transport import Quarantine, RejectedTransfer, TransportOptions, sync_lock
-from gitsession.validation.proposals import Proposed
+from gitsession.validation.quarantine_reader import Proposed
 from gitsession.validation.validate import FetchedReader, judge_fetched
 
 _YOUNG_SECONDS = 60

@@ -12,13 +12,13 @@ from gitsession.errors import GitSessionError, Unavailable
 from gitsession.git import process
 from gitsession.git.types import Oid
 from gitsession.sessions import tombstone_set
-from gitsession.sessions.reconcile import SyncedBranch
+from gitsession.sessions.merge_remote_branches import SyncedBranch
 from gitsession.store import create, histories, published, refs
 from gitsession.store.git_store import GitStore
 from gitsession.sync import secret_scan, tombstone_sync, transport
 from gitsession.sync.remotes import HEADS, Remote, check_is_store
 from gitsession.sync.transport import Quarantine, TransportOptions, flush
-from gitsession.validation.proposals import Proposed
+from gitsession.validation.quarantine_reader import Proposed
 
 _SETS = (refs.TOMBSTONES, refs.ARCHIVE)
 """What a server with our hooks acts on: what it has is asked for again."""

@@ -27,7 +27,7 @@ from gitsession.sessions.read_ahead import ReadAheadReader
 from gitsession.store import histories, refs
 from gitsession.store.git_store import GitStore
 from gitsession.store.interface import ObjectStore
-from gitsession.validation.proposals import Proposed
+from gitsession.validation.quarantine_reader import Proposed
 from gitsession.workspace import names, read_file, trees
 
 ALLOWED = "gitsession.allowSecret"

@@ -19,7 +19,7 @@ from gitsession.errors import GitSessionError, Refused, Unavailable
 from gitsession.git.ref_files import SYMBOLIC
 from gitsession.git.types import Oid
 from gitsession.purge import purging
-from gitsession.sessions.reconcile import SyncedBranch, reconcile
+from gitsession.sessions.merge_remote_branches import SyncedBranch, reconcile
 from gitsession.store import histories, published, refs
 from gitsession.store.git_store import GitStore
 from gitsession.store.interface import Transaction
@@ -27,7 +27,7 @@ from gitsession.sync import tombstone_sync, transport
 from gitsession.sync.pushing import PushResult, in_scope, send
 from gitsession.sync.remotes import HEADS, Remote, check_is_store, plain
 from gitsession.sync.transport import Quarantine, RejectedTransfer, TransportOptions, flush, sync_lock
-from gitsession.validation.proposals import Proposed
+from gitsession.validation.quarantine_reader import Proposed
 from gitsession.validation.validate import FetchedReader, judge_fetched
 
 ATTEMPTS = 6

@@ -33,14 +33,14 @@ from gitsession.purge.rewriting import Rewriter
 from gitsession.sessions import grow_only_sets, node, tombstone_set
 from gitsession.sessions.gaps import DAMAGE
 from gitsession.sessions.grow_only_sets import Merged
-from gitsession.sessions.reconcile import SyncedBranch
+from gitsession.sessions.merge_remote_branches import SyncedBranch
 from gitsession.sessions.tombstone_set import Tombstones
 from gitsession.store import create, histories, published, refs
 from gitsession.store.git_store import GitStore
 from gitsession.sync import transport
 from gitsession.sync.remotes import Remote
 from gitsession.sync.transport import Quarantine, TransportOptions, flush
-from gitsession.validation.proposals import GitReader
+from gitsession.validation.quarantine_reader import GitReader
 from gitsession.validation.validate import FETCH_LIMITS, FetchedReader, unfit
 
 PLACE = f"{create.CONTROL}/set-aside"

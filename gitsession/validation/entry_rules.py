@@ -38,7 +38,7 @@ from gitsession.sessions.meta import is_of_ours
 from gitsession.sessions.node import Node, load
 from gitsession.sessions.tombstone_set import NONE, Tombstones
 from gitsession.store import refs
-from gitsession.validation.proposals import (
+from gitsession.validation.quarantine_reader import (
     COMMIT_BYTES_MAX,
     MEBIBYTE,
     TAKE_OUT,

@@ -15,7 +15,7 @@ from gitsession.sessions import content, session_ids
 from gitsession.sessions.node import Node, load
 from gitsession.store import refs
 from gitsession.validation import entry_rules
-from gitsession.validation.proposals import Deadline, Fault, GitReader, Refusal
+from gitsession.validation.quarantine_reader import Deadline, Fault, GitReader, Refusal
 from gitsession.verify.entry_check import starts
 
 _BRANCH, _META, _FILES = range(3)

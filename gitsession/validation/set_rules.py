@@ -15,7 +15,7 @@ from gitsession.git.types import Oid
 from gitsession.sessions import tombstone_set
 from gitsession.sessions.tombstone_set import Tombstones
 from gitsession.store import refs
-from gitsession.validation.proposals import (
+from gitsession.validation.quarantine_reader import (
     COMMIT_BYTES_MAX,
     MEBIBYTE,
     Deadline,

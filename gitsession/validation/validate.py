@@ -37,7 +37,7 @@ from gitsession.store.interface import ObjectStore
 from gitsession.validation import entry_rules, history_rules, set_rules
 from gitsession.validation.entry_rules import FileTrees, LaterViews
 from gitsession.validation.history_rules import AcceptedEntry, ProposedBranch
-from gitsession.validation.proposals import (
+from gitsession.validation.quarantine_reader import (
     MEBIBYTE,
     TAKE_OUT,
     Deadline,

@@ -7,7 +7,7 @@ refs in none of these, that the catalogue saw them.
 
 A ref that others moved while our line went on beside it (store/flushing.py) has lost nothing: what it held is still
 on a line of its session. Nor has one whose entries were said again behind what others had said there
-(sessions/reconcile.py): their commits are others, what they hold is the same.
+(sessions/merge_remote_branches.py): their commits are others, what they hold is the same.
 """
 
 from __future__ import annotations

@@ -23,12 +23,12 @@ from gitsession.git.repository import VerifiedRepository
 from gitsession.git.types import Oid, RefValue
 from gitsession.store import create, flush_record, refs
 from gitsession.store.git_store import GitStore
+from gitsession.verify import entry_walk as entries
 from gitsession.verify import lost_refs
-from gitsession.verify import session_check as entries
 from gitsession.verify.entry_check import Refuse
+from gitsession.verify.entry_walk import EntryChecks, Walk, check_log
 from gitsession.verify.findings import CheckCoverage, Finding, Report
 from gitsession.verify.lost_refs import VerifiedState
-from gitsession.verify.session_check import EntryChecks, Walk, check_log
 
 FILE = f"{create.CONTROL}/round"
 VERSION = 1
@@ -203,7 +203,7 @@ def verify(
     """Check the whole store. ``seen``: what the refs of sessions held when the catalogue last looked.
 
     With ``sample`` or ``max_seconds`` it is the next part of a round (``verify/store_check.py``), but for what is new,
-    if ``quick``. ``refuse`` and ``notices`` as ``verify.session_check`` says.
+    if ``quick``. ``refuse`` and ``notices`` as ``verify.entry_walk`` says.
 
     Raises ``Unavailable`` where a file may not be read, or git is wanted and not there.
     """

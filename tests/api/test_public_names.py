@@ -29,9 +29,9 @@ from gitsession.compaction.write_summary import SummaryOptions
 from gitsession.git.engine import StoreRepository
 from gitsession.index.catalogue import Catalogue, Stat
 from gitsession.live.ingesting import IngestResult
-from gitsession.purge.exports import RedactedExport
 from gitsession.purge.finding import PurgePlan
 from gitsession.purge.purging import PurgeResult
+from gitsession.purge.redact_exports import RedactedExport
 from gitsession.repair.repair import RepairResult
 from gitsession.sessions.stored_secrets import FoundSecret, SecretSearch
 from gitsession.store.interface import Transaction

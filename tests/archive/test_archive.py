@@ -24,7 +24,7 @@ from gitsession.store import refs
 from gitsession.store.git_store import GitStore
 from gitsession.sync import cloning, syncing
 from gitsession.sync.transport import TransportOptions
-from gitsession.verify.session_check import verify
+from gitsession.verify.entry_walk import verify
 
 A, B = "20260101-aaaaaaaaaaaaa", "20260201-bbbbbbbbbbbbb"
 KEY = "AKIA" + "Q3EGRWHFTZ5XMPLB"

@@ -12,7 +12,7 @@ from builders import Clock
 from rewound import Held, fill, put, snapshot, take_away, talk
 
 from gitsession.api import Session, Store
-from gitsession.checkpoints import merging, rewinding
+from gitsession.checkpoints import rewind_merges, rewinding
 from gitsession.checkpoints.rewind_decisions import CHANGED_SINCE, CONFLICT, MERGED, TAKEN_BACK, PathDecision
 from gitsession.errors import MissingObject
 from gitsession.git.objects import oid_of
@@ -215,7 +215,7 @@ def test_a_content_that_a_rule_withholds_is_not_made(store, folder, monkeypatch)
     session = talk(store, folder)
     call(session, folder, {"a": THE_SESSIONS})
     write(folder, "a", BOTH)
-    monkeypatch.setattr(merging, "withheld_by", lambda _: lambda data: "rule" if data == THE_USERS else None)
+    monkeypatch.setattr(rewind_merges, "withheld_by", lambda _: lambda data: "rule" if data == THE_USERS else None)
     assert changes(session, folder)["a"].why == CHANGED_SINCE
 
 
@@ -226,7 +226,7 @@ def test_a_plan_holds_so_many_bytes_of_merged_files(store, folder, monkeypatch):
     call(session, folder, {name: lines(l1=name, l4="session") for name in ("a", "b")})
     for name in ("a", "b"):
         write(folder, name, lines(l1=name, l4="session", l9="user"))
-    monkeypatch.setattr(merging, "BYTES_MAX_IN_ALL", len(lines()) + 10)
+    monkeypatch.setattr(rewind_merges, "BYTES_MAX_IN_ALL", len(lines()) + 10)
     assert {change.action for change in changes(session, folder).values()} == {"merge", "leave"}
 
 

@@ -12,7 +12,7 @@ import pytest
 from builders import bring, entry, pi_file, said
 
 from gitsession import Compaction, Message, Store, Text, Thinking
-from gitsession.compaction.provider import provider_compaction
+from gitsession.compaction.provider_compaction import provider_compaction
 from gitsession.context import build
 from gitsession.context.history import ContextHistory
 from gitsession.context.providers import provider

@@ -17,7 +17,7 @@ from purged import SECRET
 from gitsession import Message, Store, text
 from gitsession.cli import exits
 from gitsession.formats import FORMATS, Importing, Resumable, all_with_capability
-from gitsession.purge.exports import MARK, redacted
+from gitsession.purge.redact_exports import MARK, redacted
 from gitsession.sessions import export_record
 from gitsession.sessions.export_record import ExportedFile
 

@@ -37,7 +37,7 @@ from gitsession.sessions.commit_writer import own
 from gitsession.store import create, drop_objects, journal_frames, refs
 from gitsession.store.git_store import GitStore
 from gitsession.store.lock import alone
-from gitsession.verify import session_check as verifying
+from gitsession.verify import entry_walk as verifying
 
 
 @pytest.fixture

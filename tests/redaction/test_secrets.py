@@ -29,7 +29,7 @@ from gitsession.redaction.own_rules import may_take_for_ever
 from gitsession.redaction.vault import Vault
 from gitsession.sessions.content import kept, payload_of
 from gitsession.sessions.node import Node
-from gitsession.verify.session_check import verify
+from gitsession.verify.entry_walk import verify
 from gitsession.workspace.names import tree_refusal
 from gitsession.workspace.root import WorkspaceRoot
 

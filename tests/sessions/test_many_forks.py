@@ -12,7 +12,7 @@ from gitsession.model.entries import Fork, SessionHeader
 from gitsession.sessions import commit_writer
 from gitsession.sessions.node import Node
 from gitsession.store import refs
-from gitsession.validation.proposals import GitReader, Proposed
+from gitsession.validation.quarantine_reader import GitReader, Proposed
 from gitsession.validation.validate import judge
 
 MANY = 1500

@@ -29,7 +29,7 @@ from gitsession.store.create import create
 from gitsession.store.git_store import GitStore
 from gitsession.store.interface import ObjectStore, StoreProxy, Transaction
 from gitsession.store.memory import MemoryStore
-from gitsession.verify.session_check import verify
+from gitsession.verify.entry_walk import verify
 
 """Session files that are not ours to give away: tests on them are skipped where they are not at hand."""
 

@@ -46,7 +46,7 @@ from gitsession.sessions.tombstone_set import FILE, Tombstones
 from gitsession.store import histories, published, refs
 from gitsession.store.git_store import GitStore
 from gitsession.sync import syncing, transport
-from gitsession.verify.session_check import verify
+from gitsession.verify.entry_walk import verify
 
 ROUNDS = 4
 PLACES = 12

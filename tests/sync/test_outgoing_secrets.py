@@ -21,7 +21,7 @@ from gitsession.sessions.node import load
 from gitsession.store import create, refs
 from gitsession.store.git_store import GitStore
 from gitsession.sync import secret_scan
-from gitsession.validation.proposals import Proposed
+from gitsession.validation.quarantine_reader import Proposed
 
 KEY = "AKIA" + "Z3KQ7XJ2M5TB6WPL"  # joined here, so that no file of ours looks as if it held one
 OTHER = "AKIA" + "Q5NV2RC7D3HY4SGF"

@@ -18,7 +18,7 @@ from remotes import begun, forge, shared, store_with, sync
 from simulation import simulate
 
 from gitsession.purge import purging
-from gitsession.sessions import reconcile, tombstone
+from gitsession.sessions import merge_remote_branches, tombstone
 from gitsession.store import histories, refs
 from gitsession.sync import syncing
 
@@ -78,7 +78,7 @@ def test_names_by_writer_that_overwrite_are_caught(folder, monkeypatch):
         tx.move(ref, end, expected=store.ref(ref))
 
     monkeypatch.setattr(histories, "aside", by_writer)
-    monkeypatch.setattr(reconcile, "_bring_to", overwriting)
+    monkeypatch.setattr(merge_remote_branches, "_bring_to", overwriting)
     assert caught(folder)
 
 
@@ -92,9 +92,9 @@ def test_names_by_the_end_of_a_line_are_caught(folder, monkeypatch):
 def test_to_take_the_name_without_stepping_aside_is_caught(folder, monkeypatch):
     def taken(store, tx, ref, mine, there):
         tx.move(ref, there, expected=mine)
-        return reconcile.SyncedBranch(ref, "forwarded", mine, there)
+        return merge_remote_branches.SyncedBranch(ref, "forwarded", mine, there)
 
-    monkeypatch.setattr(reconcile, "_step_aside", taken)
+    monkeypatch.setattr(merge_remote_branches, "_step_aside", taken)
     assert caught(folder)
 
 

@@ -24,8 +24,8 @@ from gitsession.sessions.commit_writer import own
 from gitsession.sessions.tombstone_set import WITHHELD_OID, Replacement, Tombstones
 from gitsession.store import refs
 from gitsession.store.git_store import GitStore
-from gitsession.validation import proposals, validate
-from gitsession.validation.proposals import GitReader, Limits, Proposed
+from gitsession.validation import quarantine_reader, validate
+from gitsession.validation.quarantine_reader import GitReader, Limits, Proposed
 
 ALL = "refs/heads/*:refs/heads/*"
 TOKEN = a_token()
@@ -235,7 +235,7 @@ def test_an_entry_that_was_redacted_can_only_be_hidden_more(tmp_path: Path) -> N
 
 def ticking(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each look at the clock takes a second."""
-    monkeypatch.setattr(proposals.time, "monotonic", itertools.count().__next__)
+    monkeypatch.setattr(quarantine_reader.time, "monotonic", itertools.count().__next__)
 
 
 def test_the_time_for_judging_counts_for_sets_too(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:

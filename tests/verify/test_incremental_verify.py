@@ -25,8 +25,8 @@ from gitsession.sessions.graph import line
 from gitsession.store import refs
 from gitsession.store.git_store import GitStore
 from gitsession.verify import lost_refs, store_check
+from gitsession.verify.entry_walk import Walk
 from gitsession.verify.findings import Report
-from gitsession.verify.session_check import Walk
 from gitsession.workspace.names import tree_refusal
 
 

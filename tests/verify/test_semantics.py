@@ -41,7 +41,7 @@ from gitsession.sessions.session import StoredSession
 from gitsession.store import refs
 from gitsession.store.interface import ObjectStore
 from gitsession.store.memory import MemoryStore
-from gitsession.verify import session_check
+from gitsession.verify import entry_walk
 from gitsession.workspace.names import tree_refusal
 
 
@@ -73,7 +73,7 @@ def tree(store: ObjectStore, rows: dict[str, tuple[str, Oid]]) -> Oid:
 
 
 def told(store: ObjectStore, sid: str | None = None) -> str:
-    found = session_check.verify(store, sid, refuse=tree_refusal).problems
+    found = entry_walk.verify(store, sid, refuse=tree_refusal).problems
     return "\n".join(f"{each.where} {each.session}: {each.what}" for each in found)
 
 
@@ -276,7 +276,7 @@ def test_what_a_lost_entry_hides_is_not_judged() -> None:
     first, lost = session.line()[1], session.line()[2]
     session.append(Compaction(summary="s", first_kept=to_base64url(first.chain)))
     del store._objects[lost.oid]
-    for where in (found.where for found in session_check.verify(store).problems):
+    for where in (found.where for found in entry_walk.verify(store).problems):
         assert where in (lost.oid, session.line_with_gaps()[3].oid)
 
 
@@ -294,7 +294,7 @@ def test_later_kinds_may_stand_where_no_kind_of_ours_may(store: ObjectStore) -> 
 
 
 def odd(store: ObjectStore, sid: str) -> list[str]:
-    report = session_check.verify(store, sid, notices=True)
+    report = entry_walk.verify(store, sid, notices=True)
     assert report.problems == []
     assert report.notices is not None
     assert {found.session for found in report.notices} <= {sid}
@@ -347,7 +347,7 @@ def test_what_stands_on_several_branches_and_in_several_sessions_is_told_once(st
     lines += [label("e", "d", "gone", "x")]
     sid = bring(store, pi_file(*lines)).session
     fork(session(store, sid))
-    report = session_check.verify(store, notices=True)
+    report = entry_walk.verify(store, notices=True)
     assert sorted(found.what for found in report.notices or ()) == [
         "label names 'gone', which is not there", "the call 'c1' has no result"
     ]  # fmt: skip
@@ -364,7 +364,7 @@ def test_calls_of_our_own_are_told_too(store: ObjectStore) -> None:
 
 
 def test_nobody_asked_for_notices_gets_none(store: ObjectStore) -> None:
-    assert session_check.verify(store).notices is None
+    assert entry_walk.verify(store).notices is None
 
 
 # ---- what agents wrote
@@ -384,7 +384,7 @@ def test_what_real_agents_wrote_is_clean(path: Path) -> None:
     tree = graph.tree(store, sid)
     meta = store.ref(refs.meta(sid))
     on_meta = {node.oid for node in graph.line(store, meta)} if meta else set()
-    notices = session_check.verify(store, sid, notices=True).notices or []
+    notices = entry_walk.verify(store, sid, notices=True).notices or []
     assert {found.where for found in notices} <= tree.nodes.keys() | on_meta
 
 

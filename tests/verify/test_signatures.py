@@ -33,7 +33,7 @@ from gitsession.store import refs
 from gitsession.store.git_store import GitStore
 from gitsession.store.interface import ObjectStore
 from gitsession.store.memory import MemoryStore
-from gitsession.verify import session_check, signatures
+from gitsession.verify import entry_walk, signatures
 from gitsession.verify.findings import SealCheck
 from gitsession.verify.semantics import Sessions
 
@@ -87,7 +87,7 @@ def states(held: StoredSession) -> list[str]:
 
 
 def problems(store: ObjectStore) -> list[str]:
-    return [found.what for found in session_check.verify(store).problems]
+    return [found.what for found in entry_walk.verify(store).problems]
 
 
 # ---- what is signed
@@ -125,7 +125,7 @@ def test_a_seal_is_good_and_the_talk_goes_on_behind_it(talk: StoredSession, keys
     assert [sealed.after for sealed in looked_at(talk)] == [1]
     seal(talk)
     assert [(sealed.state, sealed.after) for sealed in looked_at(talk)] == [("good", 0), ("good", 1)]
-    report = session_check.verify(talk._store)
+    report = entry_walk.verify(talk._store)
     assert report.problems == []
     assert [sealed.state for sealed in report.seals] == ["good", "good"]
 
@@ -351,7 +351,7 @@ def test_a_purge_under_a_seal_is_told_and_breaks_nothing(talk: StoredSession, ke
     purge(store, find(store, "one"))
     [found] = looked_at(talk)
     assert (found.state, found.purged, found.after) == ("good", 1, 1)
-    report = session_check.verify(store)
+    report = entry_walk.verify(store)
     assert report.problems == []
     assert [(sealed.state, sealed.purged) for sealed in report.seals] == [("good", 1)]
 
@@ -382,7 +382,7 @@ def test_a_seal_that_a_sync_says_again_behind_another_is_as_good(keys: Path, tmp
     for store in (here, there):
         assert sorted(store.refs(refs.session(sid))) == [refs.leaf(sid), refs.meta(sid)]
         assert [(found.state, found.purged) for found in looked_at(session(store, sid))] == [("good", 0)] * 2
-        assert session_check.verify(store).problems == []
+        assert entry_walk.verify(store).problems == []
 
 
 def test_undo_takes_a_seal_away(talk: StoredSession, keys: Path) -> None:

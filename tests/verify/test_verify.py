@@ -17,8 +17,8 @@ from gitsession.sessions import graph
 from gitsession.store import refs
 from gitsession.store.interface import ObjectStore
 from gitsession.store.memory import MemoryStore
+from gitsession.verify.entry_walk import EntryChecks, Walk, verify
 from gitsession.verify.findings import Report
-from gitsession.verify.session_check import EntryChecks, Walk, verify
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 20
 

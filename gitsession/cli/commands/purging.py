@@ -15,9 +15,9 @@ from gitsession.cli.output import confirm_purge, consent_option, count, emit, fi
 from gitsession.errors import NotFound
 
 if TYPE_CHECKING:
-    from gitsession.purge.exports import RedactedExport
     from gitsession.purge.finding import EntryHit, PurgePlan
     from gitsession.purge.purging import PurgeResult
+    from gitsession.purge.redact_exports import RedactedExport
     from gitsession.sessions.node import Node
     from gitsession.sessions.stored_secrets import FoundSecret
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from gitsession.api import Store
     from gitsession.api.remotes import PushPlan
     from gitsession.index.catalogue import Row
-    from gitsession.sessions.reconcile import SyncedBranch
+    from gitsession.sessions.merge_remote_branches import SyncedBranch
     from gitsession.sync.remotes import Remote
     from gitsession.sync.syncing import SyncReport
     from gitsession.sync.transport import TransportOptions

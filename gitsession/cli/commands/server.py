@@ -163,7 +163,7 @@ def gate_uninstall(app: App, as_json: bool) -> int:
 def check(app: App, remote: str) -> int:
     """What the hook runs: reads what git tells `pre-push` of a push to REMOTE."""
     from gitsession.sync import secret_scan
-    from gitsession.validation.proposals import Proposed
+    from gitsession.validation.quarantine_reader import Proposed
 
     moves = []
     for line in sys.stdin:
