@@ -220,9 +220,9 @@ def format_of(path: Path, data: bytes) -> Format | None:
 def unrecognized(path: Path) -> NotFound:
     """Return the error for a file that the user named and no supported agent wrote. Raises ``OSError``."""
     known = f"supported agents: {', '.join(sorted(FORMATS))}"
-    from gitsession.formats.claude import parse  # most commands need none of it
+    from gitsession.formats.claude import split_file  # most commands need none of it
 
-    other = parse.agent_of(head(path))
+    other = split_file.agent_of(head(path))
     if other:
         return NotFound(f"{other} wrote this session, and its format is not supported ({known})", hint=known)
     return NotFound(f"no agent wrote this that gitsession knows ({known}); --from FORMAT takes it as one's", hint=known)

@@ -11,7 +11,7 @@ from gitsession.context.history import ContextHistory
 from gitsession.exporting.export_session import export
 from gitsession.formats import Workspace
 from gitsession.formats.aider.agent import aider
-from gitsession.formats.aider.view import reread
+from gitsession.formats.aider.read_entry import reread
 from gitsession.importing.import_session import import_source
 from gitsession.model.blocks import Image, Text, ToolCall
 from gitsession.model.entries import Compaction, Message, Reset

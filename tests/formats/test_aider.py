@@ -17,7 +17,7 @@ from gitsession.discovery import discover
 from gitsession.errors import Malformed
 from gitsession.formats import FORMATS, claimed
 from gitsession.formats.aider.agent import aider
-from gitsession.formats.aider.view import reread
+from gitsession.formats.aider.read_entry import reread
 from gitsession.importing.import_session import ImportResult, import_source
 from gitsession.model.entries import Custom, Message, Reset
 from gitsession.sessions.meta import meta_of

@@ -47,7 +47,7 @@ from gitsession.discovery import discover
 from gitsession.errors import Malformed
 from gitsession.formats import Source, claimed
 from gitsession.formats.base.format import Workspace
-from gitsession.formats.claude import view as claude_view
+from gitsession.formats.claude import read_entry
 from gitsession.formats.claude.agent import claude
 from gitsession.importing import import_session as importing
 from gitsession.model import entries
@@ -522,7 +522,7 @@ def around(values: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
 
 ANY = around(around(around(SCALARS)))
 ODD = st.fixed_dictionaries(
-    {"type": st.sampled_from([*claude_view._BY_TYPE, "last-prompt", "x"]) | ANY},
+    {"type": st.sampled_from([*read_entry._BY_TYPE, "last-prompt", "x"]) | ANY},
     optional={
         **dict.fromkeys(["uuid", "parentUuid", "logicalParentUuid"], st.sampled_from("abc") | ANY),
         **dict.fromkeys(["message", "attachment", "compactMetadata", "data", "content", "subtype", "timestamp"], ANY),

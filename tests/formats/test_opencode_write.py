@@ -15,7 +15,7 @@ from opencode_files import Database, answer, export, user
 
 from gitsession.discovery import sources
 from gitsession.exporting import export_session
-from gitsession.formats.aider import view
+from gitsession.formats.aider import read_entry
 from gitsession.formats.base import outgoing
 from gitsession.formats.opencode.agent import opencode
 from gitsession.importing.import_session import import_source
@@ -180,4 +180,4 @@ def test_what_aider_printed_is_told_in_words_of_people() -> None:
     notes = export_session.export(store, sid, "opencode").notes
     assert notes["lines that Aider printed, which are left out"] == 1
     assert notes["commands to Aider, which are left out"] == 1
-    assert outgoing._RECORDS.keys() == {view.OUTPUT, view.RESTORED, view.COMMAND}
+    assert outgoing._RECORDS.keys() == {read_entry.OUTPUT, read_entry.RESTORED, read_entry.COMMAND}

@@ -15,7 +15,7 @@ from commands import Run
 from gitsession import Malformed, NotFound, Store
 from gitsession.cli import app as command_line
 from gitsession.formats import claimed
-from gitsession.formats.claude import parse
+from gitsession.formats.claude import split_file
 from gitsession.formats.claude.agent import claude
 
 WHERE = {"sessionId": "0199a213-81c0-4800-8aa1-bbab2a035b01", "cwd": "/work", "version": "0.2.1"}
@@ -39,7 +39,7 @@ COMMAND = qwen({"type": "system", "subtype": "slash_command", "systemPayload": {
 
 @pytest.mark.parametrize("data", [CHAT, COMMAND])
 def test_a_chat_of_qwen_code_is_no_session_of_claude_code(data: bytes) -> None:
-    assert parse.agent_of(data) == "Qwen Code"
+    assert split_file.agent_of(data) == "Qwen Code"
     assert claimed(data) is None
     with pytest.raises(Malformed, match="a session of Qwen Code"):
         claude.split(data, name="x")
@@ -47,7 +47,7 @@ def test_a_chat_of_qwen_code_is_no_session_of_claude_code(data: bytes) -> None:
 
 @pytest.mark.parametrize("data", [b"", b"{}\n", b'{"sessionId": 1}\n', b'{"sessionId":"a","uuid":"b","message":[]}\n'])
 def test_other_files_are_not_recognized(data: bytes) -> None:
-    assert parse.agent_of(data) == ""
+    assert split_file.agent_of(data) == ""
 
 
 def test_an_import_names_the_agent_and_writes_nothing(here: Path, run: Run, isolated_home: Path) -> None:

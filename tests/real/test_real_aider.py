@@ -17,7 +17,7 @@ from gitsession.context import build
 from gitsession.context.history import ContextHistory
 from gitsession.exporting.export_session import export
 from gitsession.formats.aider.agent import aider
-from gitsession.formats.aider.view import reread
+from gitsession.formats.aider.read_entry import reread
 from gitsession.importing.import_session import import_source
 from gitsession.model.entries import Message
 from gitsession.sessions import graph

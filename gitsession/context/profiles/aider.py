@@ -16,8 +16,8 @@ from gitsession.context.profiles.pi_family import can_cut, starts_turn
 from gitsession.context.profiles.visible_items import changed, changes, kept, show_sent, state
 from gitsession.context.value import Item, Shown
 from gitsession.formats.aider.agent import aider
-from gitsession.formats.aider.parse import APPLIED, COMMITTED, OK, SUMMARY_PREFIX, UPDATED, commits
-from gitsession.formats.aider.view import OUTPUT, RESTORED, reread
+from gitsession.formats.aider.read_entry import OUTPUT, RESTORED, reread
+from gitsession.formats.aider.split_file import APPLIED, COMMITTED, OK, SUMMARY_PREFIX, UPDATED, commits
 from gitsession.model.entries import Compaction, Custom, Message, Reset
 from gitsession.sessions.node import Node
 

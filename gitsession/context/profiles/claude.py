@@ -24,7 +24,7 @@ from gitsession.context.profiles.visible_items import (
     state,
 )
 from gitsession.context.value import Item, Shown
-from gitsession.formats.claude.view import keeps_before, preserved, result_in
+from gitsession.formats.claude.read_entry import keeps_before, preserved, result_in
 from gitsession.model.blocks import OtherBlock, Text, Thinking, ToolCall
 from gitsession.model.entries import Compaction, Message
 from gitsession.model.usage import answer_of

@@ -1,5 +1,5 @@
 """codex 0.169: rules C1 and C5 to C8 of semantics.md. Roll-backs (R1) are where the lines hang
-(``formats.codex.parse``).
+(``formats.codex.split_file``).
 
 Seen with the real program on rollouts of our own and of others. Not reproduced: what codex tells the model anew when
 it starts (permissions, environment, skills), and that it cuts results of tools again for a model with a smaller limit.
@@ -19,8 +19,8 @@ from gitsession.context.profiles.visible_items import changed, changes, kept, sh
 from gitsession.context.value import Item, Shown, State
 from gitsession.formats.base.jsonl import LineFailure, Object, parse, riding, spoken
 from gitsession.formats.codex.agent import codex
-from gitsession.formats.codex.parse import starts_turn as is_users
-from gitsession.formats.codex.view import REPLACEMENT, tokens_in
+from gitsession.formats.codex.read_entry import REPLACEMENT, tokens_in
+from gitsession.formats.codex.split_file import starts_turn as is_users
 from gitsession.formats.codex.write import SUMMARY_PREFIX
 from gitsession.model.blocks import Text, ToolCall
 from gitsession.model.entries import Compaction, CustomMessage, Entry, Message, ModelChange, Reset

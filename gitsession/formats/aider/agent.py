@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gitsession.formats.aider import parse
+from gitsession.formats.aider import split_file
 from gitsession.formats.aider.headline import headline_of
-from gitsession.formats.aider.parse import begins_run
-from gitsession.formats.aider.view import entry_of
+from gitsession.formats.aider.read_entry import entry_of
+from gitsession.formats.aider.split_file import begins_run
 from gitsession.formats.aider.write import write
 from gitsession.formats.base.format import Accompanied, InProject, Resumable, Sidecar, Workspace
 from gitsession.formats.base.jsonl import Data
@@ -22,7 +22,7 @@ class Aider(Accompanied, InProject, Resumable):
     FORM = "md"
     BETWEEN = b""
     FILES = ("*aider.chat.history.md",)
-    IN_PROJECT = f"{parse.NAME}.md"
+    IN_PROJECT = f"{split_file.NAME}.md"
 
     claims = staticmethod(begins_run)
     headline = staticmethod(headline_of)
@@ -30,10 +30,10 @@ class Aider(Accompanied, InProject, Resumable):
     write = staticmethod(write)
 
     def split(self, data: bytes, *, name: str = "", final: bool = False) -> Source:
-        return parse.split(data, agent=self.AGENT, name=name, final=final)
+        return split_file.split(data, agent=self.AGENT, name=name, final=final)
 
     def beside(self, data: Data, name: str) -> Sequence[Sidecar]:
-        return parse.beside(name)
+        return split_file.beside(name)
 
     def place(self, header: SessionHeader, at: Workspace) -> str:
         """Return a name below the folder itself that is never the one of the history that Aider writes there."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gitsession.formats.aider import parse as words
-from gitsession.formats.aider.parse import SpanKind, kind_of
+from gitsession.formats.aider import split_file
+from gitsession.formats.aider.split_file import SpanKind, kind_of
 from gitsession.formats.base.fields import to_ms
 from gitsession.model.headline import Headline, first_line
 
@@ -14,18 +14,18 @@ def headline_of(payload: bytes) -> Headline:
         case SpanKind.RUN:
             return _run(payload)
         case SpanKind.USER:
-            return _prompt(words.prompt(payload))
+            return _prompt(split_file.prompt(payload))
         case SpanKind.TOOL:
-            return _output(words.output(payload))
+            return _output(split_file.output(payload))
         case SpanKind.ANSWER:
-            text = words.answer(payload)
+            text = split_file.answer(payload)
             return Headline(kind="message", role="assistant", label="assistant", words=first_line(text), body=text)
         case SpanKind.BLANK:
             return Headline(kind="opaque", label="opaque", words="blank lines")
 
 
 def _run(payload: bytes) -> Headline:
-    run = words.run(payload)
+    run = split_file.run(payload)
     how = ", ".join(filter(None, (f"Aider {run.version}" if run.version else "", run.model)))
     return Headline(
         kind="custom" if run.restored else "reset",
@@ -37,15 +37,15 @@ def _run(payload: bytes) -> Headline:
 
 
 def _prompt(text: str) -> Headline:
-    if words.is_command(text):
+    if split_file.is_command(text):
         return Headline(kind="custom", label="command", words=first_line(text))
     return Headline(kind="message", role="user", label="user", words=first_line(text), body=text)
 
 
 def _output(lines: list[str]) -> Headline:
-    if any(line in words.CLEARED for line in lines):
+    if any(line in split_file.CLEARED for line in lines):
         return Headline(kind="reset", label="cleared")
-    made = words.commits(lines)
+    made = split_file.commits(lines)
     if made:
         return Headline(kind="custom", label="commit", words=f"{made[-1].hash} {made[-1].message}")
     return Headline(kind="custom", label="output", words=next(filter(None, lines), ""))

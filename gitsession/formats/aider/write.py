@@ -1,7 +1,8 @@
 """A session into a history that ``aider --restore-chat-history`` reads again: the way from the root to the leaf.
 
-That reader (``view.reread``) knows two speakers and no structure, so what is written here is made for it. Aider's own
-spans are kept as they are. Of a line with a summary of ours on it, what the summary stands for is not written.
+That reader (``read_entry.reread``) knows two speakers and no structure, so what is written here is made for it.
+Aider's own spans are kept as they are. Of a line with a summary of ours on it, what the summary stands for is not
+written.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from gitsession.formats.aider.parse import OK, RAN, SUMMARY_PREFIX
+from gitsession.formats.aider.split_file import OK, RAN, SUMMARY_PREFIX
 from gitsession.formats.base.fields import to_iso
 from gitsession.formats.base.outgoing import Outgoing, OutgoingEntry, OutgoingLine, WrittenFile
 from gitsession.model.blocks import Block, File, Image, Text, ToolCall

@@ -20,10 +20,10 @@ from gitsession.formats.base.format import (
 from gitsession.formats.base.jsonl import Data, LineFailure, spoken
 from gitsession.formats.base.jsonl import parse as parse_line
 from gitsession.formats.base.record import Source
-from gitsession.formats.claude import files, parse
+from gitsession.formats.claude import files, split_file
 from gitsession.formats.claude.headline import headline_of
+from gitsession.formats.claude.read_entry import entry_of
 from gitsession.formats.claude.records import calls_in, results_in, text
-from gitsession.formats.claude.view import entry_of
 from gitsession.formats.claude.write import of_its_own, write
 from gitsession.model.entries import SessionHeader
 
@@ -31,14 +31,14 @@ from gitsession.model.entries import SessionHeader
 class Claude(Accompanied, Delegating, Remembering, Resumable, Streamed):
     """The transcripts of Claude Code, and those of its sub-agents."""
 
-    AGENT = parse.AGENT
+    AGENT = split_file.AGENT
     ROOTS = (
         SearchRoot(".claude", "projects/*/*.jsonl", "CLAUDE_CONFIG_DIR"),
         SearchRoot(".claude", "projects/*/*/subagents/**/agent-*.jsonl", "CLAUDE_CONFIG_DIR"),
     )
     RECORDED = "recorded by Claude Code"
 
-    claims = staticmethod(parse.is_ours)
+    claims = staticmethod(split_file.is_ours)
     headline = staticmethod(headline_of)
     read = staticmethod(entry_of)
     write = staticmethod(write)
@@ -48,7 +48,7 @@ class Claude(Accompanied, Delegating, Remembering, Resumable, Streamed):
     resume_command = staticmethod(files.resume_command)
 
     def split(self, data: Data, *, name: str = "", final: bool = False) -> Source:
-        return parse.split(data, name=name, final=final)
+        return split_file.split(data, name=name, final=final)
 
     def beside(self, data: Data, name: str) -> Sequence[Sidecar]:
         return files.beside(name)

@@ -21,8 +21,8 @@ from gitsession.formats.base.fields import to_iso, uuid_from
 from gitsession.formats.base.jsonl import LF, LineFailure, spoken
 from gitsession.formats.base.outgoing import PDF, PICTURES, Outgoing, OutgoingEntry, OutgoingLine, WrittenFile, called
 from gitsession.formats.claude.files import session_uuid
+from gitsession.formats.claude.read_entry import PROVIDER
 from gitsession.formats.claude.records import is_sidechain
-from gitsession.formats.claude.view import PROVIDER
 from gitsession.formats.pi.messages import dumps
 from gitsession.model import entries as kinds
 from gitsession.model.blocks import Block, File, Image, OtherBlock, Text, Thinking, ToolCall

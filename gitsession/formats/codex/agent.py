@@ -17,9 +17,8 @@ from gitsession.formats.base.format import (
 )
 from gitsession.formats.base.jsonl import Data, LineFailure, Object, parse, spoken
 from gitsession.formats.base.record import Source
-from gitsession.formats.codex import files, view
+from gitsession.formats.codex import files, read_entry, split_file
 from gitsession.formats.codex import headline as codex_headline
-from gitsession.formats.codex import parse as codex_file
 from gitsession.formats.codex import write as codex_write
 from gitsession.model.entries import Entry, SessionHeader
 from gitsession.model.headline import Headline
@@ -36,23 +35,23 @@ class Codex(Continuing, Counting, Delegating, Remembering, Resumable, Streamed):
     FILES = ("rollout-*.jsonl", "rollout-*.jsonl.zst")
     RECORDED = "recorded by codex"
 
-    claims = staticmethod(codex_file.claims)
+    claims = staticmethod(split_file.claims)
     write = staticmethod(codex_write.write)
     called = staticmethod(files.thread_id)
     base_of = staticmethod(files.base_of)
     place_of = staticmethod(files.place_of)
-    counts = staticmethod(view.counts_in)
+    counts = staticmethod(read_entry.counts_in)
     noted = staticmethod(files.noted)
 
     def split(self, data: Data, *, name: str = "", final: bool = False) -> Source:
-        return codex_file.split(data, agent=self.AGENT, name=name, final=final)
+        return split_file.split(data, agent=self.AGENT, name=name, final=final)
 
     def headline(self, payload: bytes) -> Headline:
         line = spoken(payload)
         return codex_headline.headline_of(parse(line), line)
 
     def read(self, payload: bytes) -> Entry:
-        return view.entry_of(parse(spoken(payload)), payload)
+        return read_entry.entry_of(parse(spoken(payload)), payload)
 
     def copies(self, name: str, source: Source) -> Sequence[str]:
         """Return the file's own folder: codex keeps no copies, its lines hold what it states of files."""

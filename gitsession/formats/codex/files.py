@@ -16,7 +16,7 @@ from gitsession.formats.base.fields import to_iso, to_ms
 from gitsession.formats.base.file_changes import RecordedReplacement, patched
 from gitsession.formats.base.jsonl import LF, LineFailure, Object, parse
 from gitsession.formats.base.record import TAIL, Source
-from gitsession.formats.codex.parse import is_header, is_thread_id
+from gitsession.formats.codex.split_file import is_header, is_thread_id
 from gitsession.model.entries import SessionHeader
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from gitsession.formats.base.fields import opaque, plain, to_ms
 from gitsession.formats.base.jsonl import LineFailure, Object
-from gitsession.formats.codex.parse import injected
+from gitsession.formats.codex.split_file import injected
 from gitsession.model.headline import Headline, first_line, lines
 
 

@@ -19,8 +19,8 @@ from gitsession.formats.base.fields import to_iso
 from gitsession.formats.base.jsonl import LF, LineFailure, Object, parse, spoken
 from gitsession.formats.base.outgoing import Outgoing, OutgoingEntry, OutgoingLine, WrittenFile, called, file_words
 from gitsession.formats.codex.files import thread_id
-from gitsession.formats.codex.parse import EVENT, ITEM, META, ROLLED_BACK, is_header, item_in
-from gitsession.formats.codex.view import PASSED_THROUGH, REPLACEMENT
+from gitsession.formats.codex.read_entry import PASSED_THROUGH, REPLACEMENT
+from gitsession.formats.codex.split_file import EVENT, ITEM, META, ROLLED_BACK, is_header, item_in
 from gitsession.model.blocks import Block, File, Image, OtherBlock, Text, Thinking, ToolCall
 from gitsession.model.entries import BranchSummary, Compaction, Custom, CustomMessage, Entry, Message, Reset, Title
 

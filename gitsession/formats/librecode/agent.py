@@ -9,23 +9,23 @@ from gitsession.formats.base import jsonl
 from gitsession.formats.base.format import Database, SearchRoot
 from gitsession.formats.base.jsonl import LineFailure
 from gitsession.formats.base.record import Source
-from gitsession.formats.librecode import parse
+from gitsession.formats.librecode import split_file
 from gitsession.formats.librecode.headline import headline_of
-from gitsession.formats.librecode.view import entry_of
+from gitsession.formats.librecode.read_entry import entry_of
 from gitsession.formats.librecode.write import write
 
 
 class Librecode(Database):
     """The database of librecode, and exports of it."""
 
-    AGENT = parse.AGENT
+    AGENT = split_file.AGENT
     ROOTS = (SearchRoot(".librecode", "librecode.db", "LIBRECODE_HOME"),)
     FILES = ("*.db", "*.jsonl")
-    TABLES = parse.TABLES
+    TABLES = split_file.TABLES
 
-    holds = staticmethod(parse.holds)
-    listed = staticmethod(parse.listed)
-    session = staticmethod(parse.session)
+    holds = staticmethod(split_file.holds)
+    listed = staticmethod(split_file.listed)
+    session = staticmethod(split_file.session)
     headline = staticmethod(headline_of)
     read = staticmethod(entry_of)
     write = staticmethod(write)
@@ -39,7 +39,7 @@ class Librecode(Database):
         return not isinstance(line, LineFailure) and line.get("type") == "session" and "timestamp" not in line
 
     def split(self, data: bytes, *, name: str = "", final: bool = False) -> Source:
-        return parse.split(data, final=final)
+        return split_file.split(data, final=final)
 
 
 librecode = Librecode()

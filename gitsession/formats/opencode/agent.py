@@ -19,10 +19,10 @@ from gitsession.formats.base.format import (
 )
 from gitsession.formats.base.jsonl import parse as parse_record
 from gitsession.formats.base.record import Source
-from gitsession.formats.opencode import files, parse, rows
+from gitsession.formats.opencode import files, rows, split_file
 from gitsession.formats.opencode.headline import headline_of
+from gitsession.formats.opencode.read_entry import entry_of
 from gitsession.formats.opencode.records import AGENT
-from gitsession.formats.opencode.view import entry_of
 from gitsession.formats.opencode.write import write
 from gitsession.model.entries import SessionHeader
 
@@ -41,9 +41,9 @@ class Opencode(Database, Delegating, Document, Importing, Remembering, Scattered
     TABLES = rows.TABLES
     RECORDED = "recorded by opencode"
 
-    is_info = staticmethod(parse.is_info)
-    join = staticmethod(parse.join)
-    from_folders = staticmethod(parse.from_folders)
+    is_info = staticmethod(split_file.is_info)
+    join = staticmethod(split_file.join)
+    from_folders = staticmethod(split_file.from_folders)
     holds = staticmethod(rows.holds)
     listed = staticmethod(rows.listed)
     session = staticmethod(rows.session)
@@ -56,10 +56,10 @@ class Opencode(Database, Delegating, Document, Importing, Remembering, Scattered
 
     def claims(self, head: bytes) -> bool:
         """Return whether it is an export, or the description of a session in the old folders."""
-        return parse.is_document(head) or parse.is_info(head)
+        return split_file.is_document(head) or split_file.is_info(head)
 
     def split(self, data: bytes, *, name: str = "", final: bool = False) -> Source:
-        return parse.split(data, final=final)
+        return split_file.split(data, final=final)
 
     def began(self, payload: bytes, id: str, beside: Mapping[str, bytes]) -> str:
         """Return the call whose state names the session."""

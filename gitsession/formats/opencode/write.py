@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 from gitsession.formats.base.jsonl import LineFailure, parse
 from gitsession.formats.base.outgoing import Outgoing, OutgoingEntry, OutgoingLine, WrittenFile, called
-from gitsession.formats.opencode import parse as opencode_file
+from gitsession.formats.opencode import split_file
 from gitsession.formats.opencode.files import session_id
 from gitsession.formats.opencode.json_text import quoted
-from gitsession.formats.opencode.view import Words, id_in, in_full, made_id, marked, part_of, whole
+from gitsession.formats.opencode.read_entry import Words, id_in, in_full, made_id, marked, part_of, whole
 from gitsession.model.blocks import Block, Text
 from gitsession.model.entries import (
     BranchSummary,
@@ -47,7 +47,7 @@ class Export(WrittenFile):
 
     @property
     def data(self) -> bytes:
-        return opencode_file.join(self.header, [line.data for line in self.lines], b"")
+        return split_file.join(self.header, [line.data for line in self.lines], b"")
 
 
 def write(out: Outgoing) -> Export:

@@ -11,9 +11,8 @@ from gitsession.formats.base.format import Referring, Resumable, SearchRoot, Sid
 from gitsession.formats.base.jsonl import Data, parse
 from gitsession.formats.base.outgoing import Outgoing, WrittenFile
 from gitsession.formats.base.record import Source
-from gitsession.formats.pi import files, view
+from gitsession.formats.pi import files, read_entry, split_file
 from gitsession.formats.pi import headline as pi_headline
-from gitsession.formats.pi import parse as pi_file
 from gitsession.formats.pi import write as pi_write
 from gitsession.formats.pi.files import resolve
 from gitsession.model.entries import Entry, SessionHeader
@@ -26,25 +25,25 @@ class Pi(Referring, Resumable, Streamed):
     AGENT = "pi"
     ROOTS: Sequence[SearchRoot] = (SearchRoot(".pi/agent", "sessions/**/*.jsonl", "PI_CODING_AGENT_DIR"),)
 
-    moved = staticmethod(pi_file.moved)
+    moved = staticmethod(split_file.moved)
     resolve = staticmethod(resolve)
 
     def claims(self, head: bytes) -> bool:
         """Return whether a header is among the first lines, after any garbage. Not the experimental version 4."""
-        return pi_file.header_in(head) is not None
+        return split_file.header_in(head) is not None
 
     def split(self, data: Data, *, name: str = "", final: bool = False) -> Source:
-        return pi_file.split(data, agent=self.AGENT, name=name, final=final)
+        return split_file.split(data, agent=self.AGENT, name=name, final=final)
 
     def beside(self, data: Data, name: str) -> Sequence[Sidecar]:
         """Return omp's blobs: files of both agents can name them, since early files of omp look like pi's."""
-        return pi_file.beside(data)
+        return split_file.beside(data)
 
     def headline(self, payload: bytes) -> Headline:
         return pi_headline.headline_of(parse(payload), payload)
 
     def read(self, payload: bytes) -> Entry:
-        return view.entry_of(parse(payload), payload, agent=self.AGENT)
+        return read_entry.entry_of(parse(payload), payload, agent=self.AGENT)
 
     def write(self, out: Outgoing) -> WrittenFile:
         return pi_write.write(out, omp=False)
@@ -77,7 +76,7 @@ class Omp(Pi):
 
     def claims(self, head: bytes) -> bool:
         """Return whether there is a header with a mark of omp's, or with a title slot before it."""
-        found = pi_file.header_in(head)
+        found = split_file.header_in(head)
         if found is None:
             return False
         header, slot = found

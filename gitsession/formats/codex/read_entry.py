@@ -15,7 +15,7 @@ from typing import Any
 
 from gitsession.formats.base.fields import Fields, to_ms
 from gitsession.formats.base.jsonl import LineFailure, Object, parse
-from gitsession.formats.codex.parse import injected
+from gitsession.formats.codex.split_file import injected
 from gitsession.model import entries
 from gitsession.model.blocks import Block, File, Image, OtherBlock, Text, Thinking, ToolCall
 from gitsession.model.entries import Custom, CustomMessage, Entry, Message, Opaque, UnknownEntry

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from itertools import groupby
 
-from gitsession.formats.aider import parse as words
-from gitsession.formats.aider.parse import SpanKind, kind_of
+from gitsession.formats.aider import split_file
+from gitsession.formats.aider.split_file import SpanKind, kind_of
 from gitsession.formats.base.fields import to_ms
 from gitsession.model.entries import Custom, Entry, Message, Opaque, Reset
 
@@ -47,22 +47,22 @@ def entry_of(payload: bytes) -> Entry:
         case SpanKind.RUN:
             return _run(payload)
         case SpanKind.USER:
-            text = words.prompt(payload)
-            return Custom(custom_type=COMMAND, data=text) if words.is_command(text) else Message.user(text)
+            text = split_file.prompt(payload)
+            return Custom(custom_type=COMMAND, data=text) if split_file.is_command(text) else Message.user(text)
         case SpanKind.TOOL:
-            lines = words.output(payload)
-            if any(line in words.CLEARED for line in lines):
+            lines = split_file.output(payload)
+            if any(line in split_file.CLEARED for line in lines):
                 return Reset(extra={"output": lines})
             return Custom(custom_type=OUTPUT, data=lines)
         case SpanKind.ANSWER:
-            return Message.assistant(words.answer(payload))
+            return Message.assistant(split_file.answer(payload))
         case SpanKind.BLANK:
             return Opaque(payload=payload, problem="")
 
 
 def _run(payload: bytes) -> Entry:
     """A run begins with an empty context, unless it was told to read its history again."""
-    run = words.run(payload)
+    run = split_file.run(payload)
     at_ms, lines = to_ms(run.started) or 0, list(run.words)
     if run.restored:
         return Custom(at_ms=at_ms, custom_type=RESTORED, data=lines)

@@ -13,7 +13,7 @@ from typing import Any
 
 from gitsession.formats.base.fields import Fields, to_ms
 from gitsession.formats.base.jsonl import LineFailure, Object, parse
-from gitsession.formats.librecode.parse import AGENT
+from gitsession.formats.librecode.split_file import AGENT
 from gitsession.model import entries
 from gitsession.model.blocks import Block, Image, OtherBlock, Text
 from gitsession.model.entries import Entry, Opaque, UnknownEntry
