@@ -38,7 +38,7 @@ from gitsession.compaction.summarizers.extractive import Extractive
 from gitsession.compaction.write_summary import SummaryOptions
 from gitsession.context import build
 from gitsession.context.history import ContextHistory
-from gitsession.context.profiles import codex as profile
+from gitsession.context.profiles import profile as profile_of
 from gitsession.context.providers import anthropic, openai_responses
 from gitsession.context.providers import codex as as_codex
 from gitsession.context.value import Context
@@ -346,8 +346,8 @@ def test_other_providers_take_a_line_of_codex() -> None:
 
 def test_no_cut_is_made_between_a_call_and_its_result() -> None:
     asked = Message.assistant([ToolCall("c1", "ls", {})])
-    assert not profile.can_cut(asked)
-    assert not profile.can_cut(Message(role="tool"))
-    assert profile.can_cut(Message.assistant("done"))
-    assert profile.starts_turn(Message.user("hi"))
-    assert not profile.starts_turn(CustomMessage(custom_type="environment_context"))
+    assert not profile_of("codex").can_cut(asked)
+    assert not profile_of("codex").can_cut(Message(role="tool"))
+    assert profile_of("codex").can_cut(Message.assistant("done"))
+    assert profile_of("codex").starts_turn(Message.user("hi"))
+    assert not profile_of("codex").starts_turn(CustomMessage(custom_type="environment_context"))

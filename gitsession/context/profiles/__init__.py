@@ -1,25 +1,35 @@
-"""How each agent makes its context: one module each, one protocol, one table. The rules are numbered in semantics.md.
+"""How each agent makes its context: a subclass of ``Profile`` each, one table. The rules are numbered in semantics.md.
 
 A module is loaded when it is asked for.
 """
 
 from __future__ import annotations
 
+import functools
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Protocol, cast
+from typing import cast
 
 from gitsession.context.history import ContextHistory
+from gitsession.context.profiles.estimates import by_characters
 from gitsession.context.value import Item, Shown, State
 from gitsession.errors import NotFound
-from gitsession.model.entries import Entry
+from gitsession.model.entries import BranchSummary, Compaction, CustomMessage, Entry, Message
+from gitsession.model.usage import total_tokens
 
 PROFILES = {
-    "pi": "pi", "pi-0.73": "pi_073", "omp": "omp", "claude": "claude", "codex": "codex", "librecode": "librecode",
-    "opencode": "opencode", "aider": "aider",
-}  # fmt: skip
-"""What ``--profile`` takes, and the module of this folder that knows its rules. The first is the default."""
+    "pi": "pi.PiProfile",
+    "pi-0.73": "pi.Pi073Profile",
+    "omp": "omp.OmpProfile",
+    "claude": "claude.ClaudeProfile",
+    "codex": "codex.CodexProfile",
+    "librecode": "librecode.LibrecodeProfile",
+    "opencode": "opencode.OpencodeProfile",
+    "aider": "aider.AiderProfile",
+}
+"""What ``--profile`` takes, and the class below this folder that has its rules. The first is the default."""
 
 DEFAULT = "pi"
 
@@ -51,31 +61,67 @@ class CompactionSettings:
     keep_recent: int = 20_000
 
 
-class Profile(Protocol):
-    """What a module of this folder offers."""
+class Profile(ABC):
+    """The rules of one agent, in a module of this folder. Those that it does not state are pi's."""
 
     NAME: str
-    SETTINGS: CompactionSettings
-    OWN_COUNT: bool
+    SETTINGS = CompactionSettings()
+    OWN_COUNT = False
     """Whether ``estimate`` is to be used even where an exact tokenizer is installed: the agent's figures are wanted."""
 
+    COUNT_MIN = 1
+    """How many tokens an answer must say that it took, for its count to be trusted."""
+
+    EXTENSION_ROLE = "user"
+    """As whose words those of an extension go to the model."""
+
+    SENDS_SYSTEM = False
+    """Whether system messages of the session go to the model."""
+
+    @abstractmethod
     def select(self, line: ContextHistory) -> Selection:
-        """What the model sees of a line, in the order in which it sees it. Walks no further back than it must."""
+        """Return what the model sees of a line, in its order. Walk no further back than needed."""
 
     def estimate(self, entry: Shown) -> int:
-        """How many tokens the agent thinks one shown entry takes."""
+        """Return how many tokens the agent thinks one shown entry takes."""
+        return by_characters(entry, images_of_users=True)
 
     def usage(self, items: Sequence[Item], fresh: int) -> tuple[int, int] | None:
-        """What the last provider's count that can be trusted says: tokens, and how many items it covers (rule 15)."""
+        """Return the last provider's count that can be trusted: tokens, and how many items it covers (rule 15)."""
+        for at in range(len(items) - 1, fresh - 1, -1):
+            entry = items[at].entry
+            if isinstance(entry, Message) and entry.role == "assistant" and not entry.failed:
+                total = total_tokens(entry.usage)
+                if entry.usage is not None and total >= self.COUNT_MIN:
+                    return total, at + 1
+        return None
 
     def llm_role(self, entry: Shown) -> str | None:
-        """As whose words an entry goes to the model, in our roles; ``None`` if it does not go there (rule 12)."""
+        """Return as whose words an entry goes to the model, in our roles; ``None`` if it does not (rule 12)."""
+        if isinstance(entry, Compaction | BranchSummary):
+            return "user"
+        if isinstance(entry, CustomMessage):
+            return self.EXTENSION_ROLE
+        if entry.role == "shell":
+            return None if entry.is_excluded else "user"
+        if entry.role == "custom":
+            return self.EXTENSION_ROLE if "role" not in entry.extra else None
+        return entry.role if entry.role != "system" or self.SENDS_SYSTEM else None
 
     def can_cut(self, entry: Entry) -> bool:
-        """Whether a compaction may keep from this entry on (rule 18)."""
+        """Return whether a compaction may keep from this entry on (rule 18)."""
+        return _is_message_of(entry, "user", "assistant", "shell", "custom")
 
     def starts_turn(self, entry: Entry) -> bool:
-        """Whether a turn begins here, so that a cut at it splits none (rule 21)."""
+        """Return whether a turn begins here, so that a cut at it splits none (rule 21)."""
+        return _is_message_of(entry, "user", "shell", "custom")
+
+
+def _is_message_of(entry: Entry, *roles: str) -> bool:
+    """Return whether an entry is a message of one of ``roles``, or words that go as such."""
+    if isinstance(entry, Message):
+        return entry.role in roles and "role" not in entry.extra
+    return isinstance(entry, BranchSummary | CustomMessage)
 
 
 def of_agent(agent: str) -> str:
@@ -83,11 +129,13 @@ def of_agent(agent: str) -> str:
     return agent if agent in PROFILES else DEFAULT
 
 
+@functools.cache
 def profile(name: str) -> Profile:
-    """The module of one of ``PROFILES``. Raises ``NotFound`` for another name."""
+    """Return one of ``PROFILES``. Raises ``NotFound`` for another name."""
     if name not in PROFILES:
         raise NotFound(f"there is no profile {name!r}", hint=f"known are {', '.join(PROFILES)}")
-    return cast(Profile, import_module(f"{__name__}.{PROFILES[name]}"))
+    module, _, kind = PROFILES[name].partition(".")
+    return cast(Profile, getattr(import_module(f"{__name__}.{module}"), kind)())
 
 
 def total(profile: Profile, items: Iterable[Item]) -> int:

@@ -10,9 +10,8 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from gitsession.context.history import ContextHistory
-from gitsession.context.profiles import CompactionSettings, Selection, pi_family
+from gitsession.context.profiles import CompactionSettings, Profile, Selection
 from gitsession.context.profiles.estimates import by_bytes
-from gitsession.context.profiles.pi_family import can_cut, starts_turn
 from gitsession.context.profiles.visible_items import changed, changes, kept, show_sent, state
 from gitsession.context.value import Item, Shown
 from gitsession.formats.aider.agent import aider
@@ -21,43 +20,34 @@ from gitsession.formats.aider.split_file import APPLIED, COMMITTED, OK, SUMMARY_
 from gitsession.model.entries import Compaction, Custom, Message, Reset
 from gitsession.sessions.node import Node
 
-__all__ = ["NAME", "OWN_COUNT", "SETTINGS", "can_cut", "estimate", "llm_role", "select", "starts_turn", "usage"]
 
-NAME = "aider"
-SETTINGS = CompactionSettings(reserve=0, reserve_share=15 / 16, keep_recent=4_096)
-"""A sixteenth of the window is for what is done, of which half is kept (S1, S2)."""
+class AiderProfile(Profile):
+    NAME = "aider"
+    SETTINGS = CompactionSettings(reserve=0, reserve_share=15 / 16, keep_recent=4_096)
+    """A sixteenth of the window is for what is done, of which half is kept (S1, S2)."""
 
-OWN_COUNT = False
+    def select(self, line: ContextHistory) -> Selection:
+        """What was said in this run: every line of it, for what Aider printed says what it told the model."""
+        run = _run(line)
+        how = changes(line, [*run.kept, *run.since], edits=True)
 
+        def shown(nodes: Sequence[Node]) -> Iterator[Item]:
+            for node in nodes:
+                items = _show(line, node)
+                yield from changed(items, node, how) if how.newest else items
 
-def select(line: ContextHistory) -> Selection:
-    """What was said in this run: every line of it, for what Aider printed says what it told the model."""
-    run = _run(line)
-    how = changes(line, [*run.kept, *run.since], edits=True)
+        items = [*run.before, *shown(run.kept)]
+        if run.summary is not None and self.llm_role(items[-1].entry) != "assistant":
+            items.append(_said(run.summary.oid, "assistant", OK))
+        items += shown(run.since)
+        return Selection(tuple(items), state(line, model=line.anchors.model))
 
-    def shown(nodes: Sequence[Node]) -> Iterator[Item]:
-        for node in nodes:
-            items = _show(line, node)
-            yield from changed(items, node, how) if how.newest else items
+    def estimate(self, entry: Shown) -> int:
+        return by_bytes(entry)
 
-    items = [*run.before, *shown(run.kept)]
-    if run.summary is not None and llm_role(items[-1].entry) != "assistant":
-        items.append(_said(run.summary.oid, "assistant", OK))
-    items += shown(run.since)
-    return Selection(tuple(items), state(line, model=line.anchors.model))
-
-
-def estimate(entry: Shown) -> int:
-    return by_bytes(entry)
-
-
-def usage(items: Sequence[Item], fresh: int) -> tuple[int, int] | None:
-    """Its file has counts in words ("1.9k sent"), too rough to go by."""
-    return None
-
-
-def llm_role(entry: Shown) -> str | None:
-    return pi_family.llm_role(entry, custom="user", system=False)
+    def usage(self, items: Sequence[Item], fresh: int) -> tuple[int, int] | None:
+        """Its file has counts in words ("1.9k sent"), too rough to go by."""
+        return None
 
 
 class _Run(NamedTuple):

@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Sequence
-from typing import TypeGuard
 
 from gitsession.context.history import ContextHistory
-from gitsession.context.profiles import CompactionSettings, Selection, pi_family
-from gitsession.context.profiles.estimates import by_characters
-from gitsession.context.profiles.pi_family import can_cut, starts_turn
+from gitsession.context.profiles import CompactionSettings, Profile, Selection
 from gitsession.context.profiles.visible_items import (
     VisibleRange,
     changed,
     changes,
+    is_message,
     reach,
     show_compaction,
     show_sent,
@@ -30,53 +28,38 @@ from gitsession.model.entries import Compaction, Message
 from gitsession.model.usage import answer_of
 from gitsession.sessions.indexed_entry import Spot
 
-__all__ = ["NAME", "OWN_COUNT", "SETTINGS", "can_cut", "estimate", "llm_role", "select", "starts_turn", "usage"]
-
-NAME = "claude"
-SETTINGS = CompactionSettings(reserve=33_000)
-"""20,000 tokens for the summary, and 13,000 below that it begins: the released program's own figures."""
-
-OWN_COUNT = False
-
 NO_CONTENT = "(no content)"
 """What stands between two answers where a result stood that answers no call."""
 
 
-def select(line: ContextHistory) -> Selection:
-    seen = reach(line)
-    kept = _kept(line, seen)
-    nodes = [*kept, *seen.after]
-    how = changes(line, nodes, edits=True)
-    items: list[Item] = []
-    if seen.compaction is not None:
-        nodes.insert(len(kept) if _keeps_before(line, seen.compaction) else 0, seen.compaction)
-    changed_since = {seen.compaction.oid, *(node.oid for node in kept)} if seen.compaction is not None else set()
-    for node in nodes:
-        if node is seen.compaction:
-            items += _summary(line, node)
-            continue
-        told = _summary(line, node) if node.kind == Compaction.kind else show_sent(line, node)
-        shown = [part for item in told for part in _parts(Item(item.oid, item.entry))]
-        items += changed(shown, node, how) if how.newest else shown
-        if node is how.newest:
-            changed_since |= {item.oid for item in items}
-    items = _with_answers_whole([item for item in items if not _is_failure(item.entry)])
-    items = _that_say_something(_answered(items))
-    # The program itself forgets what was counted for messages that a compaction kept.
-    current = sum(item.oid in changed_since for item in items)
-    return Selection(tuple(items), state(line, model=line.anchors.model), current, current)
+class ClaudeProfile(Profile):
+    NAME = "claude"
+    SETTINGS = CompactionSettings(reserve=33_000)
+    """20,000 tokens for the summary, and 13,000 below that it begins: the released program's own figures."""
 
-
-def estimate(entry: Shown) -> int:
-    return by_characters(entry, images_of_users=True)
-
-
-def usage(items: Sequence[Item], fresh: int) -> tuple[int, int] | None:
-    return pi_family.usage(items, fresh, least=1)
-
-
-def llm_role(entry: Shown) -> str | None:
-    return pi_family.llm_role(entry, custom="user", system=False)
+    def select(self, line: ContextHistory) -> Selection:
+        seen = reach(line)
+        kept = _kept(line, seen)
+        nodes = [*kept, *seen.after]
+        how = changes(line, nodes, edits=True)
+        items: list[Item] = []
+        if seen.compaction is not None:
+            nodes.insert(len(kept) if _keeps_before(line, seen.compaction) else 0, seen.compaction)
+        changed_since = {seen.compaction.oid, *(node.oid for node in kept)} if seen.compaction is not None else set()
+        for node in nodes:
+            if node is seen.compaction:
+                items += _summary(line, node)
+                continue
+            told = _summary(line, node) if node.kind == Compaction.kind else show_sent(line, node)
+            shown = [part for item in told for part in _parts(Item(item.oid, item.entry))]
+            items += changed(shown, node, how) if how.newest else shown
+            if node is how.newest:
+                changed_since |= {item.oid for item in items}
+        items = _with_answers_whole([item for item in items if not _is_failure(item.entry)])
+        items = _that_say_something(_answered(items))
+        # The program itself forgets what was counted for messages that a compaction kept.
+        current = sum(item.oid in changed_since for item in items)
+        return Selection(tuple(items), state(line, model=line.anchors.model), current, current)
 
 
 def _kept(line: ContextHistory, seen: VisibleRange) -> list[Spot]:
@@ -126,12 +109,7 @@ def _parts(item: Item) -> list[Item]:
 
 def _is_failure(entry: Shown) -> bool:
     """Whether the program says here that the model could not be asked (L8)."""
-    return _is(entry, "assistant") and entry.extra.get("isApiErrorMessage") is True and not entry.model
-
-
-def _is(entry: Shown, role: str) -> TypeGuard[Message]:
-    return isinstance(entry, Message) and entry.role == role
-
+    return is_message(entry, "assistant") and entry.extra.get("isApiErrorMessage") is True and not entry.model
 
 def _with_answers_whole(items: Iterable[Item]) -> list[Item]:
     """Blocks of one answer in one message, where only results stand between them (L5)."""
@@ -139,8 +117,8 @@ def _with_answers_whole(items: Iterable[Item]) -> list[Item]:
     at: dict[str, int] = {}
     for item in items:
         entry = item.entry
-        answer = answer_of(entry.extra) if _is(entry, "assistant") else ""
-        if _is(entry, "assistant") and answer:
+        answer = answer_of(entry.extra) if is_message(entry, "assistant") else ""
+        if is_message(entry, "assistant") and answer:
             if answer in at:
                 first = found[at[answer]].entry
                 assert isinstance(first, Message)
@@ -148,7 +126,7 @@ def _with_answers_whole(items: Iterable[Item]) -> list[Item]:
                 found[at[answer]] = Item(found[at[answer]].oid, whole)
                 continue
             at = {answer: len(found)}
-        elif not _is(entry, "tool"):
+        elif not is_message(entry, "tool"):
             at = {}
         found.append(item)
     return found
@@ -156,17 +134,17 @@ def _with_answers_whole(items: Iterable[Item]) -> list[Item]:
 
 def _answered(items: Sequence[Item]) -> list[Item]:
     """Calls that have a result, and the first result of each (L6)."""
-    results = {item.entry.tool_call_id for item in items if _is(item.entry, "tool")}
+    results = {item.entry.tool_call_id for item in items if is_message(item.entry, "tool")}
     called: set[str | None] = set()
     found: list[Item] = []
     for item in items:
         entry = item.entry
-        if _is(entry, "assistant"):
+        if is_message(entry, "assistant"):
             said = [block for block in entry.content if not isinstance(block, ToolCall) or block.id in results]
             called |= {block.id for block in said if isinstance(block, ToolCall)}
             if len(said) != len(entry.content):
                 item = Item(item.oid, dataclasses.replace(entry, content=tuple(said)))
-        elif _is(entry, "tool"):
+        elif is_message(entry, "tool"):
             if entry.tool_call_id not in called:
                 item = Item(item.oid, Message(role="user", content=(Text(NO_CONTENT),), at_ms=entry.at_ms))
             called.discard(entry.tool_call_id)
@@ -176,7 +154,7 @@ def _answered(items: Sequence[Item]) -> list[Item]:
 
 def _that_say_something(items: Sequence[Item]) -> list[Item]:
     """No answer that is blank or that only thinks (L7); and no stand-in but where two answers would meet."""
-    left = [item for item in items if not _is(item.entry, "assistant") or _says_something(item)]
+    left = [item for item in items if not is_message(item.entry, "assistant") or _says_something(item)]
     return [item for at, item in enumerate(left) if not _is_stand_in(item) or _is_between_answers(left, at)]
 
 
@@ -188,8 +166,8 @@ def _says_something(item: Item) -> bool:
 
 
 def _is_stand_in(item: Item) -> bool:
-    return _is(item.entry, "user") and item.content == (Text(NO_CONTENT),)
+    return is_message(item.entry, "user") and item.content == (Text(NO_CONTENT),)
 
 
 def _is_between_answers(items: Sequence[Item], at: int) -> bool:
-    return 0 < at < len(items) - 1 and all(_is(items[beside].entry, "assistant") for beside in (at - 1, at + 1))
+    return 0 < at < len(items) - 1 and all(is_message(items[beside].entry, "assistant") for beside in (at - 1, at + 1))

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from gitsession.context.history import ContextHistory
-from gitsession.context.profiles import CompactionSettings, Selection, pi_family
+from gitsession.context.profiles import CompactionSettings, Profile, Selection
 from gitsession.context.profiles.estimates import by_bytes, by_bytes_of
 from gitsession.context.profiles.visible_items import changed, changes, kept, show_compaction, show_sent, state
 from gitsession.context.value import Item, Shown, State
@@ -26,67 +26,56 @@ from gitsession.model.blocks import Text, ToolCall
 from gitsession.model.entries import Compaction, CustomMessage, Entry, Message, ModelChange, Reset
 from gitsession.sessions.indexed_entry import Spot
 
-__all__ = ["NAME", "OWN_COUNT", "SETTINGS", "can_cut", "estimate", "llm_role", "select", "starts_turn", "usage"]
-
-NAME = "codex"
-SETTINGS = CompactionSettings(reserve=0, reserve_share=0.1)
-"""Nine tenths of the window may be full (C1)."""
-
-OWN_COUNT = False
-
 USER_TOKENS_MAX = 20_000
 """How much of the user's words an old compaction keeps (C5)."""
 
 NO_SUMMARY = "(no summary available)"
 
 
-def select(line: ContextHistory) -> Selection:
-    """Newest list of a compaction first, then every line behind it (C8)."""
-    nodes = _since_base(line)
-    how = changes(line, nodes, edits=False)
-    items: list[Item] = []
-    fresh = current = 0
-    for node in nodes:
-        entry = line.entry(node) if node.kind == Compaction.kind else None
-        if isinstance(entry, Compaction):
-            items = list(_compacted(line, node, entry, items))
-            fresh = current = len(items)
-        else:
-            shown = show_sent(line, node)
-            items += changed(shown, node, how) if how.newest else shown
-            if node is how.newest:
-                current = len(items)
-    return Selection(tuple(items), _state(line), fresh, current)
+class CodexProfile(Profile):
+    NAME = "codex"
+    SETTINGS = CompactionSettings(reserve=0, reserve_share=0.1)
+    """Nine tenths of the window may be full (C1)."""
 
+    def select(self, line: ContextHistory) -> Selection:
+        """Newest list of a compaction first, then every line behind it (C8)."""
+        nodes = _since_base(line)
+        how = changes(line, nodes, edits=False)
+        items: list[Item] = []
+        fresh = current = 0
+        for node in nodes:
+            entry = line.entry(node) if node.kind == Compaction.kind else None
+            if isinstance(entry, Compaction):
+                items = list(_compacted(line, node, entry, items))
+                fresh = current = len(items)
+            else:
+                shown = show_sent(line, node)
+                items += changed(shown, node, how) if how.newest else shown
+                if node is how.newest:
+                    current = len(items)
+        return Selection(tuple(items), _state(line), fresh, current)
 
-def estimate(entry: Shown) -> int:
-    return by_bytes(entry)
+    def estimate(self, entry: Shown) -> int:
+        return by_bytes(entry)
 
+    def usage(self, items: Sequence[Item], fresh: int) -> tuple[int, int] | None:
+        """The newest ``token_count``: it rides with the item behind the answer that it counts."""
+        for at in range(len(items) - 1, fresh - 1, -1):
+            for line in reversed(riding(items[at].payload)) if items[at].agent == codex.AGENT else ():
+                total = tokens_in(line)
+                if total is not None:
+                    return total, at
+        return None
 
-def usage(items: Sequence[Item], fresh: int) -> tuple[int, int] | None:
-    """The newest ``token_count``: it rides with the item behind the answer that it counts."""
-    for at in range(len(items) - 1, fresh - 1, -1):
-        for line in reversed(riding(items[at].payload)) if items[at].agent == codex.AGENT else ():
-            total = tokens_in(line)
-            if total is not None:
-                return total, at
-    return None
+    def can_cut(self, entry: Entry) -> bool:
+        """Not between calls of one answer, nor before a result."""
+        if isinstance(entry, Message) and any(isinstance(block, ToolCall) for block in entry.content):
+            return False
+        return super().can_cut(entry)
 
-
-def llm_role(entry: Shown) -> str | None:
-    return pi_family.llm_role(entry, custom="user", system=False)
-
-
-def can_cut(entry: Entry) -> bool:
-    """Not between calls of one answer, nor before a result."""
-    if isinstance(entry, Message) and any(isinstance(block, ToolCall) for block in entry.content):
-        return False
-    return pi_family.can_cut(entry)
-
-
-def starts_turn(entry: Entry) -> bool:
-    """What codex put in as the user's words begins none."""
-    return not isinstance(entry, CustomMessage) and pi_family.starts_turn(entry)
+    def starts_turn(self, entry: Entry) -> bool:
+        """What codex put in as the user's words begins none."""
+        return not isinstance(entry, CustomMessage) and super().starts_turn(entry)
 
 
 def _since_base(line: ContextHistory) -> list[Spot]:

@@ -8,18 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gitsession.context.history import ContextHistory
-from gitsession.context.profiles import CompactionSettings, Selection, pi_family
+from gitsession.context.profiles import CompactionSettings, Profile, Selection
 from gitsession.context.profiles.estimates import images
-from gitsession.context.profiles.pi_family import can_cut, starts_turn
 from gitsession.context.profiles.visible_items import changed, changes, reach, show, show_compaction, state
 from gitsession.context.value import Item, Shown
 from gitsession.model.entries import BranchSummary, Compaction, Message
-
-__all__ = ["NAME", "OWN_COUNT", "SETTINGS", "can_cut", "estimate", "llm_role", "select", "starts_turn", "usage"]
-
-NAME = "librecode"
-SETTINGS = CompactionSettings(reserve=2_048)
-OWN_COUNT = False
 
 SHOWN = ("user", "assistant")
 """The roles of messages that the model sees, where an entry does not say otherwise."""
@@ -28,20 +21,37 @@ NEVER = ("tool",)
 """Those that it does not see, whatever an entry says."""
 
 
-def select(line: ContextHistory) -> Selection:
-    seen = reach(line)
-    nodes = [*seen.kept, *seen.after]
-    how = changes(line, nodes, edits=True)
-    items = [] if seen.compaction is None else show_compaction(line, seen.compaction, system=False)
-    fresh = current = len(items)
-    for at, node in enumerate(nodes, 1):
-        shown = [item for item in show(line, node) if _faces_model(item.entry)]
-        items += changed(shown, node, how) if how.newest else shown
-        if at == len(seen.kept):
-            fresh = current = len(items)
-        if node is how.newest:
-            current = len(items)
-    return Selection(tuple(items), state(line, model=line.anchors.model), fresh, current)
+class LibrecodeProfile(Profile):
+    NAME = "librecode"
+    SETTINGS = CompactionSettings(reserve=2_048)
+
+    def select(self, line: ContextHistory) -> Selection:
+        seen = reach(line)
+        nodes = [*seen.kept, *seen.after]
+        how = changes(line, nodes, edits=True)
+        items = [] if seen.compaction is None else show_compaction(line, seen.compaction, system=False)
+        fresh = current = len(items)
+        for at, node in enumerate(nodes, 1):
+            shown = [item for item in show(line, node) if _faces_model(item.entry)]
+            items += changed(shown, node, how) if how.newest else shown
+            if at == len(seen.kept):
+                fresh = current = len(items)
+            if node is how.newest:
+                current = len(items)
+        return Selection(tuple(items), state(line, model=line.anchors.model), fresh, current)
+
+    def estimate(self, entry: Shown) -> int:
+        return -(-len(_words(entry)) // 4)
+
+    def usage(self, items: Sequence[Item], fresh: int) -> tuple[int, int] | None:
+        """What the last request took, which librecode keeps beside the answer."""
+        for at in range(len(items) - 1, fresh - 1, -1):
+            entry = items[at].entry
+            if isinstance(entry, Message) and entry.role == "assistant" and entry.usage is not None:
+                taken = entry.usage.get("contextTokens")
+                if type(taken) is int and taken > 0:
+                    return taken, at
+        return None
 
 
 def _faces_model(entry: Shown) -> bool:
@@ -62,22 +72,3 @@ def _words(entry: Shown) -> str:
     if isinstance(entry, Message) and entry.role == "shell":
         return (entry.output or "").strip()
     return entry.text.strip()
-
-
-def estimate(entry: Shown) -> int:
-    return -(-len(_words(entry)) // 4)
-
-
-def usage(items: Sequence[Item], fresh: int) -> tuple[int, int] | None:
-    """What the last request took, which librecode keeps beside the answer."""
-    for at in range(len(items) - 1, fresh - 1, -1):
-        entry = items[at].entry
-        if isinstance(entry, Message) and entry.role == "assistant" and entry.usage is not None:
-            taken = entry.usage.get("contextTokens")
-            if type(taken) is int and taken > 0:
-                return taken, at
-    return None
-
-
-def llm_role(entry: Shown) -> str | None:
-    return pi_family.llm_role(entry, custom="user", system=False)

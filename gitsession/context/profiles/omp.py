@@ -8,16 +8,15 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Sequence
-from typing import TypeGuard
 
 from gitsession.context.history import ContextHistory, answers_to
-from gitsession.context.profiles import CompactionSettings, Selection, pi_family
+from gitsession.context.profiles import CompactionSettings, Profile, Selection
 from gitsession.context.profiles.estimates import by_bytes, images
-from gitsession.context.profiles.pi_family import can_cut, starts_turn
 from gitsession.context.profiles.visible_items import (
     VisibleRange,
     changed,
     changes,
+    is_message,
     reach,
     show,
     show_compaction,
@@ -31,12 +30,6 @@ from gitsession.model.blocks import Block, OtherBlock, Text, Thinking, ToolCall
 from gitsession.model.entries import Compaction, CustomMessage, Message
 from gitsession.sessions.node import Node
 
-__all__ = ["NAME", "OWN_COUNT", "SETTINGS", "can_cut", "estimate", "llm_role", "select", "starts_turn", "usage"]
-
-NAME = "omp"
-SETTINGS = CompactionSettings(reserve_share=0.15)
-OWN_COUNT = False
-
 UNSEEN = ("prewalk-plan", "vibe-mode-context")
 """Custom messages that only its own screen shows."""
 
@@ -44,40 +37,39 @@ INTERRUPTED = "interrupted-thinking"
 """A custom message that goes on from the broken-off answer before it, which therefore stays."""
 
 
-def select(line: ContextHistory) -> Selection:
-    seen = reach(line)
-    kept = _kept(line, seen)
-    how = changes(line, [*kept, *seen.after], edits=False)
-    items: list[Item] = []
-    changed_since: set[Oid] = set()
-    if seen.compaction is not None:
-        items += show_compaction(line, seen.compaction, system=False)
-    for at, node in enumerate([*kept, *seen.after], 1):
-        shown = [item for item in show(line, node) if _is_seen(item.entry)]
-        items += changed(shown, node, how) if how.newest else shown
-        if node is how.newest or at == len(kept):
-            changed_since = {item.oid for item in items}
-    items = _without_failed(_without_dangling(items))
-    said = line.anchors
-    current = sum(item.oid in changed_since for item in items)
-    return Selection(tuple(items), state(line, model=said.models.get("default") or said.assistant), current=current)
+class OmpProfile(Profile):
+    NAME = "omp"
+    SETTINGS = CompactionSettings(reserve_share=0.15)
+    EXTENSION_ROLE = "developer"
 
+    def select(self, line: ContextHistory) -> Selection:
+        seen = reach(line)
+        kept = _kept(line, seen)
+        how = changes(line, [*kept, *seen.after], edits=False)
+        items: list[Item] = []
+        changed_since: set[Oid] = set()
+        if seen.compaction is not None:
+            items += show_compaction(line, seen.compaction, system=False)
+        for at, node in enumerate([*kept, *seen.after], 1):
+            shown = [item for item in show(line, node) if _is_seen(item.entry)]
+            items += changed(shown, node, how) if how.newest else shown
+            if node is how.newest or at == len(kept):
+                changed_since = {item.oid for item in items}
+        items = _without_failed(_without_dangling(items))
+        said = line.anchors
+        current = sum(item.oid in changed_since for item in items)
+        return Selection(tuple(items), state(line, model=said.models.get("default") or said.assistant), current=current)
 
-def estimate(entry: Shown) -> int:
-    return 0 if _is(entry, "system") else by_bytes(entry)
+    def estimate(self, entry: Shown) -> int:
+        return 0 if is_message(entry, "system") else by_bytes(entry)
 
-
-def usage(items: Sequence[Item], fresh: int) -> tuple[int, int] | None:
-    return pi_family.usage(items, fresh, least=1)
-
-
-def llm_role(entry: Shown) -> str | None:
-    """An extension's words are the developer's here, unless there is a picture; so is a file that is only mentioned."""
-    if isinstance(entry, Message) and entry.extra.get("role") in ("fileMention", "hookMessage"):
-        return "developer"
-    if isinstance(entry, CustomMessage) and images(entry.content):
-        return "user"
-    return pi_family.llm_role(entry, custom="developer", system=False)
+    def llm_role(self, entry: Shown) -> str | None:
+        """An extension's words are the developer's here, unless there is a picture; so is a file only mentioned."""
+        if isinstance(entry, Message) and entry.extra.get("role") in ("fileMention", "hookMessage"):
+            return "developer"
+        if isinstance(entry, CustomMessage) and images(entry.content):
+            return "user"
+        return super().llm_role(entry)
 
 
 def _kept(line: ContextHistory, seen: VisibleRange) -> list[Node]:
@@ -118,11 +110,11 @@ def _without_dangling(items: Sequence[Item]) -> list[Item]:
     What stays of such a turn is no longer what the model signed, so its signatures go too, and a turn of which nothing
     stays.
     """
-    answered = {item.entry.tool_call_id for item in items if _is(item.entry, "tool")}
+    answered = {item.entry.tool_call_id for item in items if is_message(item.entry, "tool")}
     found: list[Item] = []
     for item in items:
         calls = {block.id for block in item.content if isinstance(block, ToolCall)}
-        if not _is(item.entry, "assistant") or calls <= answered:
+        if not is_message(item.entry, "assistant") or calls <= answered:
             found.append(item)
             continue
         left = with_blocks(item, [_unsigned(block, answered) for block in item.content])
@@ -155,10 +147,6 @@ def _without_failed(items: Sequence[Item]) -> list[Item]:
             gone.update(itertools.chain.from_iterable(results.pop(id_, ()) for id_ in called))
             continue
         behind.append(at)
-        if _is(entry, "tool"):
+        if is_message(entry, "tool"):
             results.setdefault(entry.tool_call_id, []).append(at)
     return [items[at] for at in reversed(behind) if at not in gone]
-
-
-def _is(entry: Shown, role: str) -> TypeGuard[Message]:
-    return isinstance(entry, Message) and entry.role == role

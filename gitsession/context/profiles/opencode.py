@@ -12,9 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Any
 
 from gitsession.context.history import ContextHistory, answers_to
-from gitsession.context.profiles import CompactionSettings, Selection, pi_family
+from gitsession.context.profiles import CompactionSettings, Profile, Selection
 from gitsession.context.profiles.estimates import images, texts, units
-from gitsession.context.profiles.pi_family import can_cut, starts_turn
 from gitsession.context.profiles.visible_items import Changes, changed, changes, part_of, show, show_compaction, state
 from gitsession.context.value import Item, Shown
 from gitsession.formats.opencode.agent import opencode
@@ -23,12 +22,6 @@ from gitsession.model.blocks import Block, File, OtherBlock, Text, Thinking, Too
 from gitsession.model.entries import BranchSummary, Compaction, Custom, Message, Reset
 from gitsession.model.results import result, result_in, unfold
 from gitsession.sessions.node import Node
-
-__all__ = ["NAME", "OWN_COUNT", "SETTINGS", "can_cut", "estimate", "llm_role", "select", "starts_turn", "usage"]
-
-NAME = "opencode"
-SETTINGS = CompactionSettings(reserve=20_000)
-OWN_COUNT = False
 
 ASKED = "What did we do so far?"
 """How the request to compact reads."""
@@ -40,19 +33,31 @@ NOT_SENT = ("text/plain", "application/x-directory")
 """Files of the user's that do not go along: what is in them stands in a text beside them."""
 
 
-def select(line: ContextHistory) -> Selection:
-    nodes, kept, compaction = _in_sight(line)
-    how = changes(line, nodes, edits=True)
-    answered = _answered(line, nodes)
-    items: list[Item] = []
-    fresh = current = 0
-    for at, node in enumerate(nodes):
-        items += _shown(line, node, how, answered)
-        if compaction is not None and at == kept:
-            fresh = current = len(items)
-        if node is how.newest:
-            current = len(items)
-    return Selection(tuple(items), state(line, model=line.anchors.model), fresh, current)
+class OpencodeProfile(Profile):
+    NAME = "opencode"
+    SETTINGS = CompactionSettings(reserve=20_000)
+
+    def select(self, line: ContextHistory) -> Selection:
+        nodes, kept, compaction = _in_sight(line)
+        how = changes(line, nodes, edits=True)
+        answered = _answered(line, nodes)
+        items: list[Item] = []
+        fresh = current = 0
+        for at, node in enumerate(nodes):
+            items += _shown(line, node, how, answered)
+            if compaction is not None and at == kept:
+                fresh = current = len(items)
+            if node is how.newest:
+                current = len(items)
+        return Selection(tuple(items), state(line, model=line.anchors.model), fresh, current)
+
+    def estimate(self, entry: Shown) -> int:
+        """Characters by four, to the nearest."""
+        if isinstance(entry, Compaction | BranchSummary):
+            return (units(entry.summary) + 2) // 4
+        assistant = isinstance(entry, Message) and entry.role == "assistant"
+        count = sum(units(text) for text in texts(entry.content, calls=assistant))
+        return (count + 2) // 4 + 1_200 * images(entry.content)
 
 
 def _in_sight(line: ContextHistory) -> tuple[list[Node], int, Node | None]:
@@ -180,20 +185,3 @@ def _cleared(item: Item) -> Item:
     """A result whose content was marked as old (P2), in opencode's own words."""
     assert isinstance(item.entry, Message)
     return Item(item.oid, dataclasses.replace(item.entry, content=(Text(CLEARED),), details=None))
-
-
-def estimate(entry: Shown) -> int:
-    """Characters by four, to the nearest."""
-    if isinstance(entry, Compaction | BranchSummary):
-        return (units(entry.summary) + 2) // 4
-    assistant = isinstance(entry, Message) and entry.role == "assistant"
-    count = sum(units(text) for text in texts(entry.content, calls=assistant))
-    return (count + 2) // 4 + 1_200 * images(entry.content)
-
-
-def usage(items: Sequence[Item], fresh: int) -> tuple[int, int] | None:
-    return pi_family.usage(items, fresh, least=1)
-
-
-def llm_role(entry: Shown) -> str | None:
-    return pi_family.llm_role(entry, custom="user", system=False)

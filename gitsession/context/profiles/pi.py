@@ -1,33 +1,67 @@
-"""pi 1.5, the default profile: rules 6 to 12, 14 to 16, 18 and 21, all of which 0.87 follows too."""
+"""pi 1.5, the default profile: rules 6 to 12, 14 to 16, 18 and 21, all of which 0.87 follows too; and pi 0.73."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from gitsession.context.history import ContextHistory
-from gitsession.context.profiles import CompactionSettings, Selection, pi_family
+from gitsession.context.profiles import Profile, Selection
 from gitsession.context.profiles.estimates import by_characters
-from gitsession.context.profiles.pi_family import can_cut, starts_turn
+from gitsession.context.profiles.visible_items import (
+    changed,
+    changes,
+    is_message,
+    reach,
+    show,
+    show_compaction,
+    state,
+)
 from gitsession.context.value import Item, Shown
-
-__all__ = ["NAME", "OWN_COUNT", "SETTINGS", "can_cut", "estimate", "llm_role", "select", "starts_turn", "usage"]
-
-NAME = "pi"
-SETTINGS = CompactionSettings()
-OWN_COUNT = True
+from gitsession.model.entries import Message
+from gitsession.sessions.indexed_entry import Spot
 
 
-def select(line: ContextHistory) -> Selection:
-    return pi_family.select(line, since_087=True)
+class PiProfile(Profile):
+    NAME = "pi"
+    OWN_COUNT = True
+    SENDS_SYSTEM = True
+
+    def select(self, line: ContextHistory) -> Selection:
+        return _select(line, since_087=True)
 
 
-def estimate(entry: Shown) -> int:
-    return by_characters(entry, images_of_users=True)
+class Pi073Profile(Profile):
+    """The rules as they were then; of system messages and edits it knows nothing."""
+
+    NAME = "pi-0.73"
+    OWN_COUNT = True
+    COUNT_MIN = 0
+
+    def select(self, line: ContextHistory) -> Selection:
+        return _select(line, since_087=False)
+
+    def estimate(self, entry: Shown) -> int:
+        return 0 if is_message(entry, "system") else by_characters(entry, images_of_users=False)
 
 
-def usage(items: Sequence[Item], fresh: int) -> tuple[int, int] | None:
-    return pi_family.usage(items, fresh, least=1)
+def _select(line: ContextHistory, *, since_087: bool) -> Selection:
+    """``since_087``: system messages, context edits, and no trust in a count older than a change."""
+    seen = reach(line)
+    nodes = [*seen.kept, *seen.after]
+    how = changes(line, nodes, edits=since_087)
+    items: list[Item] = []
+    current = 0
 
+    def add(node: Spot, shown: list[Item]) -> None:
+        items.extend(changed(shown, node, how) if how.newest else shown)
 
-def llm_role(entry: Shown) -> str | None:
-    return pi_family.llm_role(entry, custom="user", system=True)
+    if seen.compaction is not None:
+        add(seen.compaction, show_compaction(line, seen.compaction, system=since_087))
+    for node in seen.kept:
+        if not (since_087 and node.kind == Message.kind and is_message(line.entry(node), "system")):
+            add(node, show(line, node))
+    if seen.compaction is not None:
+        current = len(items)
+    for spot in seen.after:
+        add(spot, show(line, spot))
+        if spot is how.newest:
+            current = len(items)
+    return Selection(tuple(items), state(line, model=line.anchors.model), current if since_087 else 0, current)

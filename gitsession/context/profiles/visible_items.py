@@ -6,7 +6,7 @@ import dataclasses
 import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 
 from gitsession.context.history import ContextHistory, answers_to, names_of
 from gitsession.context.rewriting import cleared, edited
@@ -58,6 +58,10 @@ def show_compaction(line: ContextHistory, node: Spot, *, system: bool) -> list[I
         if isinstance(said, Message):
             items.insert(0, Item(node.oid, said, node.source.agent, payload))
     return items
+
+
+def is_message(entry: Entry, role: str) -> TypeGuard[Message]:
+    return isinstance(entry, Message) and entry.role == role
 
 
 def keep_system(said: Iterable[Message]) -> list[dict[str, Any]]:
