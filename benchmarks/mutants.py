@@ -398,7 +398,7 @@ BREAKS = [
     ),
     one(
         "words are printed as they are",
-        "cli/output.py",
+        "cli/text.py",
         "    safe = clean(text)\n    return click",
         "    safe = text\n    return click",
         "tests/cli/test_terminal.py",

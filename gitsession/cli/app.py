@@ -12,7 +12,8 @@ import click
 
 from gitsession.cli import exits
 from gitsession.cli.context import App, here
-from gitsession.cli.output import complain, count, paged, say
+from gitsession.cli.output import complain, paged, say
+from gitsession.cli.text import count
 from gitsession.errors import (
     Corrupt,
     GitSessionError,
@@ -81,8 +82,8 @@ COMMANDS = {
     "doctor": ("doctor", "say what is wrong, and what mends it"),
     "server": ("server", "check what is pushed to a repository"),
     "receive": ("server", "what the hooks of a server run"),
-    "gate": ("server", "look through what is pushed for secrets"),
-    "link": ("server", "have commits say in which session they were made"),
+    "gate": ("gate", "look through what is pushed for secrets"),
+    "link": ("link", "have commits say in which session they were made"),
     "git": ("store", "run git on the store"),
     "demo": ("demo", "build a small session and show it"),
     "completion": ("store", "tab completion for your shell"),
@@ -143,12 +144,12 @@ def _show_status(app: App) -> None:
         say("  gitsession import --all    imports the sessions that your agents keep")
         say("  gitsession demo            shows what it is, in a folder of its own")
         say("  gitsession --help          lists the commands")
-        from gitsession.cli.commands import imports
+        from gitsession.cli.expiry import expiry_words, look_at_expiry
 
-        sweep = imports.look_at_expiry(None)
+        sweep = look_at_expiry(None)
         if sweep.soon:
             say()
-            say(imports.expiry_words(sweep))
+            say(expiry_words(sweep))
         return
     from gitsession.cli.commands.sessions import table
     from gitsession.index.current_folder import of_folder

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gitsession.cli.output import count, current_folder, warn
+from gitsession.cli.output import current_folder, warn
+from gitsession.cli.text import count
 from gitsession.errors import NotAStore, NotFound
 from gitsession.live import spool
 

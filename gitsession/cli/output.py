@@ -1,78 +1,92 @@
-"""How words reach the terminal: clean, plain where nobody watches, paged by git's rules; or one JSON document."""
+"""Output of a command: lines for people, paged by git's rules, or with ``--json`` one document instead of them.
+
+Warnings and questions go to standard error, with ``--json`` too.
+"""
 
 from __future__ import annotations
 
 import json
 import os
-import shlex
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import click
 
 from gitsession import progress as watched
+from gitsession.cli import exits
+from gitsession.cli.text import count, on_a_line, paint, terminal_size, wants_color
 from gitsession.errors import Refused
-from gitsession.model.headline import clean
 
-json_option = click.option("--json", "as_json", is_flag=True, help="One JSON document on standard output.")
+_JSON = f"{__name__}.json"
+
+
+def _choose_json(context: click.Context, _: click.Parameter, is_chosen: bool) -> None:
+    context.meta[_JSON] = is_chosen
+
+
+json_option = click.option(
+    "--json", is_flag=True, expose_value=False, callback=_choose_json, help="One JSON document on standard output."
+)
 consent_option = click.option("--yes", "consent", is_flag=True, help="Do not ask; without a terminal it must be said.")
 
-_FLAG_LETTERS = "".join(map(chr, range(0x1F1E6, 0x1F200)))
 
-_COLUMNS, _LINES = 100, 24
-"""Where nobody says how large the terminal is."""
+def wants_json() -> bool:
+    """Return whether the command that runs was given ``--json``."""
+    context = click.get_current_context(silent=True)
+    return context is not None and context.meta.get(_JSON, False)
 
 
 def say(text: str = "", **style: Any) -> None:
-    """Print one line. What an agent or a file said goes through here; it cannot drive the terminal or add a line."""
-    click.echo(paint(on_a_line(text), **style), color=_color())
+    """Print one line for people. What an agent or a file said cannot drive the terminal here, or add a line."""
+    if not wants_json():
+        click.echo(paint(on_a_line(text), **style), color=_color())
 
 
-def paint(text: str, **style: Any) -> str:
-    """``text``, safe, and in colour where colour is wanted."""
-    safe = clean(text)
-    return click.style(safe, **style) if style and _wants_color() else safe
+def say_painted(lines: Iterable[str]) -> None:
+    """Print lines for people, already painted, each at once."""
+    for line in () if wants_json() else lines:
+        click.echo(line, color=_color())
+        sys.stdout.flush()
 
 
 def emit(schema: str, document: dict[str, Any]) -> None:
-    """Print the one document of a ``--json`` command. Escaped to ASCII, so that any text can stand in it."""
-    click.echo(json.dumps({"schema": f"gitsession/{schema}/1", **document}, indent=2))
-
-
-def answer(schema: str, document: dict[str, Any], *lines: str, as_json: bool) -> None:
-    """Print the document of a ``--json`` command, or else the lines for people."""
-    if as_json:
-        emit(schema, document)
-        return
-    for line in lines:
-        say(line)
+    """Print the document of a command that was given ``--json``."""
+    if wants_json():
+        emit_bare(titled(schema, document))
 
 
 def emit_line(schema: str, document: dict[str, Any]) -> None:
-    """A document that is one of many: each on a line, at once."""
-    click.echo(json.dumps({"schema": f"gitsession/{schema}/1", **document}))
-    sys.stdout.flush()
-
-
-def first(lines: Sequence[str], most: int, rest: str, *, indent: str = "") -> Iterator[str]:
-    """The first of ``lines``, each indented, and how many more there are; ``rest`` ends that sentence."""
-    yield from (indent + line for line in lines[:most])
-    if len(lines) > most:
-        yield f"{indent}... and {len(lines) - most:,} more{rest}"
-
-
-def say_line(line: str) -> None:
-    """Print a line, already painted, at once."""
-    click.echo(line, color=_color())
+    """Print a document that is one of many: each on a line, at once."""
+    click.echo(json.dumps(titled(schema, document)))
     sys.stdout.flush()
 
 
 def emit_bare(value: Any) -> None:
-    """Print JSON that somebody else's program takes as it is."""
+    """Print JSON, escaped to ASCII, so that any text can stand in it."""
     click.echo(json.dumps(value, indent=2))
+
+
+def titled(schema: str, document: dict[str, Any]) -> dict[str, Any]:
+    """Return a document with the name and the version of its schema."""
+    return {"schema": f"gitsession/{schema}/1", **document}
+
+
+def tell_list(
+    schema: str, key: str, objects: Iterable[Any], lines: Iterable[str], *, nothing: str, **more: Any
+) -> int:
+    """Print a list, and return the exit code: of its ``objects`` a document, or its painted ``lines``.
+
+    Of the two, only one is iterated over. If it is empty, ``nothing`` says so on standard error, without ``--json``.
+    """
+    found = list(objects if wants_json() else lines)
+    emit(schema, {**more, key: found})
+    paged(found)
+    if not found and not wants_json():
+        warn(nothing)
+    return exits.OK if found else exits.NOTHING
 
 
 def complain(text: str, *, hint: str = "", candidates: Iterable[str] = ()) -> None:
@@ -94,6 +108,11 @@ def confirm(question: str) -> bool:
     return click.confirm(on_a_line(question), default=False, err=True)
 
 
+def is_attended() -> bool:
+    """Return whether somebody can be asked."""
+    return sys.stdin is not None and sys.stdin.isatty()
+
+
 def confirm_purge(question: str, *, consent: bool) -> None:
     """Ask before something goes for good.
 
@@ -101,7 +120,7 @@ def confirm_purge(question: str, *, consent: bool) -> None:
     """
     if consent:
         return
-    if sys.stdin is None or not sys.stdin.isatty():
+    if not is_attended():
         raise click.UsageError(f"{question} nobody can be asked here: say --yes")
     if not confirm(question):
         raise Refused("nothing is purged")
@@ -116,12 +135,13 @@ def warn_of_hidden(hidden: int, problems: Iterable[str] = (), what_to_do: str = 
         warn(problem)
 
 
-def paged(lines: Sequence[str]) -> None:
-    """Print lines, already painted, through the pager if a person watches and they do not fit."""
-    text = "\n".join(lines)
+def paged(lines: Iterable[str]) -> None:
+    """Print lines for people, already painted, through the pager if a person watches and they do not fit."""
+    shown = [] if wants_json() else list(lines)
+    text = "\n".join(shown)
     if not text:
         return
-    fits = len(lines) < _terminal()[1]
+    fits = len(shown) < terminal_size()[1]
     if not sys.stdout.isatty() or fits:
         click.echo(text, color=_color())
         return
@@ -130,95 +150,8 @@ def paged(lines: Sequence[str]) -> None:
     click.echo_via_pager(text + "\n", color=_color())
 
 
-def clock(at_ms: int) -> str:
-    """A time as people read it: local, to the minute."""
-    if at_ms <= 0:
-        return "-"
-    try:
-        return time.strftime("%Y-%m-%d %H:%M", time.localtime(at_ms / 1000))
-    except (OverflowError, ValueError, OSError):
-        return "-"
-
-
-def on_a_line(text: str) -> str:
-    """Return ``text``, safe and without line ends, with which a name could pass for a line of ours."""
-    return clean(text).replace("\n", " ")
-
-
-def shell_words(words: Iterable[str]) -> str:
-    """Return a command line that a shell reads back as ``words``, and that cannot drive a terminal.
-
-    A word with characters that would not be printed is quoted as ``$'...'`` (bash, ksh, zsh).
-    """
-    return " ".join(shlex.quote(word) if on_a_line(word) == word else _escaped(word) for word in words)
-
-
-def _escaped(word: str) -> str:
-    try:
-        data = os.fsencode(word)
-    except UnicodeEncodeError:
-        data = word.encode("utf-8", "replace")  # half a character, which no file name and no argument can hold
-    safe = (chr(byte) if 0x20 <= byte < 0x7F and byte not in b"'\\" else f"\\x{byte:02x}" for byte in data)
-    return f"$'{''.join(safe)}'"
-
-
-def shorten(text: str, width: int) -> str:
-    """Return ``text`` on one line of at most ``width`` columns, with no joined characters cut apart."""
-    safe = " ".join(clean(text).split())
-    if columns(safe) <= width:
-        return safe
-    if safe.isascii():
-        return safe[: max(width - 1, 0)] + "…"
-    from rich.cells import set_cell_size
-
-    cut = set_cell_size(safe, max(width - 1, 0)).rstrip()
-    letters = len(cut) - len(cut.rstrip(_FLAG_LETTERS))  # two make a flag, and rich cuts between them
-    return cut[: len(cut) - letters % 2] + "…"
-
-
-def columns(text: str) -> int:
-    """Return how many columns ``text`` takes: one of Chinese takes two, as do a flag and emoji that are joined."""
-    if text.isascii():
-        return len(text)
-    from rich.cells import cell_len  # only here: a list of plain titles must start fast
-
-    return cell_len(text)
-
-
-def pad(text: str, width: int) -> str:
-    """Return ``text`` with spaces behind it, ``width`` columns in all."""
-    return text + " " * (width - columns(text))
-
-
-def width() -> int:
-    """How many columns there are: the terminal's, or what ``$COLUMNS`` says."""
-    return _terminal()[0]
-
-
-def _terminal() -> tuple[int, int]:
-    columns, lines = os.environ.get("COLUMNS", ""), os.environ.get("LINES", "")
-    try:
-        size = os.get_terminal_size(sys.__stdout__.fileno() if sys.__stdout__ else 1)
-    except (OSError, ValueError):
-        size = os.terminal_size((_COLUMNS, _LINES))
-    # A terminal whose size nobody set says 0: as `script` and other programs make them.
-    return (
-        int(columns) if columns.isdigit() else size.columns or _COLUMNS,
-        int(lines) if lines.isdigit() else size.lines or _LINES,
-    )
-
-
-def count(number: int, one: str, many: str = "") -> str:
-    """``1 entry``, ``1,018 entries``."""
-    return f"{number:,} {one if number == 1 else many or one + 's'}"
-
-
-def _wants_color() -> bool:
-    return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
-
-
 def _color() -> bool | None:
-    return None if _wants_color() else False
+    return None if wants_color() else False
 
 
 def current_folder() -> str:
@@ -236,9 +169,9 @@ _PAUSE_SECONDS = 0.1
 
 
 @contextmanager
-def progress(*, quiet: bool = False) -> Iterator[None]:
-    """Tells of what is done within. ``quiet``: it does not."""
-    if quiet or sys.stderr is None or not sys.stderr.isatty():
+def progress() -> Iterator[None]:
+    """Tell a person who watches of what is done within."""
+    if wants_json() or sys.stderr is None or not sys.stderr.isatty():
         yield
         return
     line = _Line()

@@ -22,6 +22,7 @@ from gitsession.checkpoints.rewinding import FileOutcome
 from gitsession.cli import hooking, output
 from gitsession.cli.app import run
 from gitsession.cli.commands import checkpoints, remotes
+from gitsession.cli.text import columns, pad, paint, shell_words, shorten, width
 from gitsession.codec.message import render
 from gitsession.formats import Resumable, all_with_capability
 from gitsession.model.headline import Headline, clean
@@ -34,11 +35,11 @@ JOINED = [each * 6 for each in (FAMILY, FLAG, TONE, "\u2764\ufe0f", "1\ufe0f\u20
 
 @pytest.mark.parametrize("text", JOINED)
 def test_joined_characters_take_two_columns_and_are_not_cut_apart(text: str) -> None:
-    assert output.columns(text) == 12
-    assert output.shorten(text, 12) == text
-    assert output.shorten(text, 11) == text[: len(text) // 6 * 5] + "…"
-    assert output.shorten(text, 10) == text[: len(text) // 6 * 4] + "…"
-    assert output.pad(text, 14) == f"{text}  "
+    assert columns(text) == 12
+    assert shorten(text, 12) == text
+    assert shorten(text, 11) == text[: len(text) // 6 * 5] + "…"
+    assert shorten(text, 10) == text[: len(text) // 6 * 4] + "…"
+    assert pad(text, 14) == f"{text}  "
 
 
 def test_no_line_of_a_list_is_wider_than_the_terminal_whatever_is_joined(tmp_path, monkeypatch, capfd) -> None:
@@ -61,7 +62,7 @@ def test_no_line_of_a_list_is_wider_than_the_terminal_whatever_is_joined(tmp_pat
 )
 @pytest.mark.parametrize("columns", [1, 4, 5, 10])
 def test_a_shortened_text_counts_columns(text: str, columns: int) -> None:
-    shown = output.shorten(text, columns)
+    shown = shorten(text, columns)
     assert cell_len(shown) <= columns
     assert shown == text if cell_len(text) <= columns else shown.endswith("…")
 
@@ -115,8 +116,8 @@ EVERY = "".join(map(chr, range(0x110000)))
 def test_of_all_code_points_none_that_drives_a_terminal_gets_through(faults):
     cleaned = clean(EVERY)
     assert left(cleaned) == []
-    assert left(output.shorten(EVERY, 1 << 21)) == []
-    assert left(output.paint(EVERY)) == []
+    assert left(shorten(EVERY, 1 << 21)) == []
+    assert left(paint(EVERY)) == []
     assert len(cleaned) > 1_100_000, "and the rest stays"
     for code in range(0, 0x110000, 3):  # one alone, where nothing beside it gives it away
         assert not left(clean(chr(code)))
@@ -142,8 +143,8 @@ def test_whatever_prints_prints_clean(attack, capfd, faults):
     output.say(attack, fg="red")
     output.complain(attack, hint=attack, candidates=[attack])
     output.warn(attack)
-    output.emit("x", {"text": attack, attack: [attack]})
-    output.paged([output.paint(attack)])
+    output.emit_bare(output.titled("x", {"text": attack, attack: [attack]}))
+    output.paged([paint(attack)])
     out, err = capfd.readouterr()
     assert left(out + err) == []
     faults.many(1)
@@ -178,7 +179,7 @@ def test_a_terminal_of_no_size_is_one_whose_size_nobody_set(monkeypatch: pytest.
     for name in ("COLUMNS", "LINES"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(os, "get_terminal_size", lambda _: os.terminal_size((0, 0)))
-    assert output.width() >= 80
+    assert width() >= 80
 
 
 @pytest.mark.promise("P32")
@@ -346,7 +347,7 @@ def test_nor_from_a_question_or_a_diff_of_settings(tmp_path, monkeypatch, capfd,
 @pytest.mark.parametrize("word", [*ATTACKS.values(), "it's", "a b", "", "back\\slash", "two\nlines", "é"])
 def test_a_shell_reads_a_printed_command_as_it_was_meant(word):
     word = word.replace("\0", "").encode("utf-8", "replace").decode()
-    printed = output.shell_words(["printf", "%s", word])
+    printed = shell_words(["printf", "%s", word])
     assert left(printed) == [] and "\n" not in printed
     assert subprocess.run(["bash", "-c", printed], capture_output=True, check=True).stdout == word.encode()
 

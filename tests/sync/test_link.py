@@ -20,8 +20,8 @@ HOUR_MS = 3_600_000
 PATIENT = """
 import sys
 from gitsession.cli import app
-from gitsession.cli.commands import server
-server.SECONDS_MAX = 60
+from gitsession.cli.commands import link
+link.SECONDS_MAX = 60
 sys.exit(app.run(sys.argv[1:]))
 """
 """The command line with a longer limit of its hook: a busy machine must not decide what a test sees."""

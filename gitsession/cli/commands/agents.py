@@ -9,19 +9,19 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
+from gitsession.api import Store
+from gitsession.api.imports import Imports
 from gitsession.cli import exits, hooking
 from gitsession.cli.context import DRAIN_WAIT_SECONDS, App, program, with_app
-from gitsession.cli.output import confirm, count, current_folder, emit, json_option, on_a_line, say, say_line, warn
-from gitsession.live import spool
-
-if TYPE_CHECKING:
-    from gitsession.api import Store
-    from gitsession.live.settings_edits import Edit
-    from gitsession.live.watch import Found
+from gitsession.cli.output import confirm, current_folder, emit, json_option, say, say_painted, wants_json, warn
+from gitsession.cli.text import count, on_a_line
+from gitsession.discovery import discover
+from gitsession.live import hook_locations, settings_edits, spool
+from gitsession.live.settings_edits import Edit
+from gitsession.live.watch import EVERY_SECONDS, Found, Watch
 
 yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 force_option = click.option(
@@ -37,17 +37,15 @@ dry_run_option = click.option("--dry-run", is_flag=True, help="Show what would b
 @dry_run_option
 @json_option
 @with_app
-def enable_command(app: App, agent: str, yes: bool, force: bool, dry_run: bool, as_json: bool) -> int:
+def enable_command(app: App, agent: str, yes: bool, force: bool, dry_run: bool) -> int:
     """Have AGENT (claude, codex, omp, opencode, pi) tell what it does, so that sessions and files are kept as it works.
 
     Its settings are changed in few places, which are shown first. `gitsession disable AGENT` takes that back.
     """
-    from gitsession.live import hook_locations, settings_edits
-
     told = hook_locations.find(agent)
     file = hook_locations.file_of(told, Path.home(), os.environ)
     edit = settings_edits.plan_enable(app.path, told, file, program(app.path), force=force)
-    return carry_out(app, "enable", edit, told.then, yes=yes, dry_run=dry_run, as_json=as_json)
+    return carry_out(app, "enable", edit, told.then, yes=yes, dry_run=dry_run)
 
 
 @click.command()
@@ -57,14 +55,12 @@ def enable_command(app: App, agent: str, yes: bool, force: bool, dry_run: bool, 
 @dry_run_option
 @json_option
 @with_app
-def disable_command(app: App, agent: str, yes: bool, force: bool, dry_run: bool, as_json: bool) -> int:
+def disable_command(app: App, agent: str, yes: bool, force: bool, dry_run: bool) -> int:
     """Have AGENT tell nothing any more: its settings are as they were, or at least without what `enable` wrote."""
-    from gitsession.live import hook_locations, settings_edits
-
     told = hook_locations.find(agent)
     file = hook_locations.file_of(told, Path.home(), os.environ)
     edit = settings_edits.plan_disable(app.path, told, file, force=force)
-    return carry_out(app, "disable", edit, "", yes=yes, dry_run=dry_run, as_json=as_json)
+    return carry_out(app, "disable", edit, "", yes=yes, dry_run=dry_run)
 
 
 @click.command()
@@ -72,15 +68,14 @@ def disable_command(app: App, agent: str, yes: bool, force: bool, dry_run: bool,
 @click.option("--forget-failures", is_flag=True, help="What went wrong was read: `doctor` need not tell it again.")
 @json_option
 @with_app
-def drain_command(app: App, quiet: bool, forget_failures: bool, as_json: bool) -> int:
+def drain_command(app: App, quiet: bool, forget_failures: bool) -> int:
     """Take in what agents' hooks have left. Every other command does so too, before its own work."""
     store = app.store(make=True, drained=False)
     if forget_failures:
         spool.forget_failures(os.fspath(app.path))
     done = store.drain(wait_seconds=DRAIN_WAIT_SECONDS)
-    if as_json:
-        emit("drain", dataclasses.asdict(done))
-    elif not quiet:
+    emit("drain", dataclasses.asdict(done))
+    if not (quiet or wants_json()):
         for what in done.failed:
             warn(f"gitsession: {what}")
         words = [count(done.taken, "event") + " taken in", count(done.checkpoints, "checkpoint")]
@@ -100,9 +95,6 @@ def watch_command(app: App, paths: tuple[Path, ...], once: bool, every: float | 
 
     PATHS: only these files and folders, not all that agents keep.
     """
-    from gitsession.api.imports import Imports
-    from gitsession.live.watch import EVERY_SECONDS, Watch
-
     store = app.store(make=True)
     watch = Watch(lambda: _files(store, paths))
     failed: set[tuple[str, str]] = set()
@@ -120,7 +112,7 @@ def watch_command(app: App, paths: tuple[Path, ...], once: bool, every: float | 
             for path, agent, done in imports.done:
                 if done.new:
                     news = count(done.new, "new entry", "new entries")
-                    say_line(on_a_line(f"{done.session}  {agent}  {news}  {path.name}"))
+                    say_painted([on_a_line(f"{done.session}  {agent}  {news}  {path.name}")])
             for failure in imports.failed:
                 if (failure.path, failure.what) not in failed:
                     failed.add((failure.path, failure.what))
@@ -131,8 +123,6 @@ def watch_command(app: App, paths: tuple[Path, ...], once: bool, every: float | 
 
 
 def _files(store: Store, paths: tuple[Path, ...]) -> Iterator[Found]:
-    from gitsession.discovery import discover
-
     if paths:
         yield from ((path, None) for path in discover.under(paths))
         return
@@ -157,15 +147,15 @@ def hook_command(app: App, event: str, agent: str | None) -> int:
 _COLORS = {"+": "green", "-": "red", "@": "cyan"}
 
 
-def carry_out(app: App, verb: str, edit: Edit, then: str, *, yes: bool, dry_run: bool, as_json: bool) -> int:
+def carry_out(app: App, verb: str, edit: Edit, then: str, *, yes: bool, dry_run: bool) -> int:
     """Say what would change, ask, and write; with ``dry_run``, show the change line by line and write nothing."""
     diff = _diff(edit)
-    if as_json and not (yes or dry_run):
+    if wants_json() and not (yes or dry_run):
         raise click.UsageError("--json asks nothing: say --yes or --dry-run")
-    if dry_run and not as_json:
+    if dry_run:
         for line in diff:
             say(line, fg=_COLORS.get(line[:1]))
-    elif diff and not as_json:
+    elif diff:
         added, removed = (sum(line.startswith(sign) for line in diff[2:]) for sign in "+-")
         say(f"{edit.file}: {count(added, 'line')} added, {removed} removed; --dry-run shows them")
     goes = not edit.is_empty and not dry_run
@@ -174,16 +164,13 @@ def carry_out(app: App, verb: str, edit: Edit, then: str, *, yes: bool, dry_run:
         return exits.NOTHING
     copy = None
     if goes:
-        from gitsession.live import settings_edits
-
         copy = settings_edits.copy_of(app.path, edit) if edit.keeps else None
         if verb == "enable":
             app.store(make=True)
         settings_edits.perform(app.path, edit, enable=verb == "enable")
-    if as_json:
-        told = {"agent": edit.agent, "file": os.fspath(edit.file), "changed": goes, "diff": diff, "then": then}
-        emit(verb, told | ({} if copy is None else {"copy": os.fspath(copy)}))
-    elif edit.is_empty:
+    told = {"agent": edit.agent, "file": os.fspath(edit.file), "changed": goes, "diff": diff, "then": then}
+    emit(verb, told | ({} if copy is None else {"copy": os.fspath(copy)}))
+    if edit.is_empty:
         is_so = "tells what it does already" if verb == "enable" else "is not enabled"
         say(f"{edit.agent} {is_so}: nothing to do in {edit.file}")
     elif goes:

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
+from gitsession.api import Session
 from gitsession.cli.context import App, with_app
-from gitsession.cli.output import answer, emit, json_option, say
+from gitsession.cli.output import emit, json_option, say
 from gitsession.errors import Corrupt, Malformed, MissingObject
-
-if TYPE_CHECKING:
-    from gitsession.api import Session
 
 
 @click.command()
@@ -20,27 +16,21 @@ if TYPE_CHECKING:
 @click.option("--at", metavar="ENTRY", default="leaf", help="Where it starts; the leaf by default.")
 @json_option
 @with_app
-def branch_command(app: App, session: str, name: str | None, at: str, as_json: bool) -> None:
+def branch_command(app: App, session: str, name: str | None, at: str) -> None:
     """Start branch NAME at an entry; without NAME, list the branches."""
     found = app.session(session)
     if name is None:
         leaves = found.branches()
-        if as_json:
-            emit("branch", {"session": found.id, "branch": found.branch_name, "branches": leaves})
-            return
+        emit("branch", {"session": found.id, "branch": found.branch_name, "branches": leaves})
         for branch, oid in leaves.items():
             star = "*" if branch == found.branch_name else " "
             say(f"{star} {branch:<16}  {oid[:8]}  {_subject(found, branch)}")
         return
     node = found.resolve(at)
     found.branch(name, node)
-    answer(
-        "branch",
-        {"session": found.id, "branch": name, "leaf": node.oid},
-        f"{name} starts at {node.oid[:8]} {node.subject}",
-        f"  `gitsession switch {found.id} {name}` goes on there",
-        as_json=as_json,
-    )
+    emit("branch", {"session": found.id, "branch": name, "leaf": node.oid})
+    say(f"{name} starts at {node.oid[:8]} {node.subject}")
+    say(f"  `gitsession switch {found.id} {name}` goes on there")
 
 
 def _subject(session: Session, branch: str) -> str:
@@ -55,25 +45,25 @@ def _subject(session: Session, branch: str) -> str:
 @click.argument("branch")
 @json_option
 @with_app
-def switch_command(app: App, session: str, branch: str, as_json: bool) -> None:
+def switch_command(app: App, session: str, branch: str) -> None:
     """Go on with another branch of a session, on this machine."""
     found = app.session(session)
     leaf = found.switch(branch)
-    document = {"session": found.id, "branch": branch, "leaf": leaf.oid}
-    answer("switch", document, f"{found.id} is on {branch}: {leaf.oid[:8]} {leaf.subject}", as_json=as_json)
+    emit("switch", {"session": found.id, "branch": branch, "leaf": leaf.oid})
+    say(f"{found.id} is on {branch}: {leaf.oid[:8]} {leaf.subject}")
 
 
 @click.command()
 @click.argument("session", metavar="SESSION[@ENTRY]")
 @json_option
 @with_app
-def fork_command(app: App, session: str, as_json: bool) -> None:
+def fork_command(app: App, session: str) -> None:
     """Begin a session of its own on the line of another. What came before is shared, not copied."""
     found, node = app.entry(session)
     forked = found.fork(node)
     leaf = forked.resolve("leaf")
-    document = {"session": forked.id, "branch": forked.branch_name, "leaf": leaf.oid}
-    answer("fork", document, f"{forked.id} begins at {node.oid[:8]} {node.subject}", as_json=as_json)
+    emit("fork", {"session": forked.id, "branch": forked.branch_name, "leaf": leaf.oid})
+    say(f"{forked.id} begins at {node.oid[:8]} {node.subject}")
 
 
 @click.command()
@@ -81,18 +71,15 @@ def fork_command(app: App, session: str, as_json: bool) -> None:
 @click.argument("text")
 @json_option
 @with_app
-def label_command(app: App, entry: str, text: str, as_json: bool) -> None:
+def label_command(app: App, entry: str, text: str) -> None:
     """Name an entry. An empty TEXT takes the name away."""
     session, node = app.entry(entry)
     before = session.names().labels.get(node.oid)
     session.label(node, text)
     text = session.names().labels.get(node.oid, "")
     was = f", no longer {before!r}" if before and before != text else ""
-    told = f"{node.oid[:8]} {node.subject}" + (f" is {text!r}{was}" if text.strip() else f" has no label{was}")
-    if as_json:
-        emit("label", {**_place(session), "id": node.oid, "label": text})
-    else:
-        say(told)
+    emit("label", {**_place(session), "id": node.oid, "label": text})
+    say(f"{node.oid[:8]} {node.subject}" + (f" is {text!r}{was}" if text.strip() else f" has no label{was}"))
 
 
 @click.command()
@@ -100,16 +87,13 @@ def label_command(app: App, entry: str, text: str, as_json: bool) -> None:
 @click.argument("text")
 @json_option
 @with_app
-def name_command(app: App, session: str, text: str, as_json: bool) -> None:
+def name_command(app: App, session: str, text: str) -> None:
     """Name a session. An empty TEXT takes the name away."""
     found = app.session(session)
     found.rename(text)
     text = found.names().title or ""
-    told = f"{found.id} is {text!r}" if text.strip() else f"{found.id} has no name"
-    if as_json:
-        emit("name", {**_place(found), "title": text})
-    else:
-        say(told)
+    emit("name", {**_place(found), "title": text})
+    say(f"{found.id} is {text!r}" if text.strip() else f"{found.id} has no name")
 
 
 def _place(session: Session) -> dict[str, str]:

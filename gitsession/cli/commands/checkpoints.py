@@ -6,33 +6,23 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from gitsession.api import Session
+from gitsession.checkpoints.lookup import Files
+from gitsession.checkpoints.planning import RewindPlan, What
 from gitsession.checkpoints.rewind_decisions import AS_IT_WAS, PathDecision
+from gitsession.checkpoints.rewinding import FileOutcome, RewindResult
 from gitsession.cli import exits
 from gitsession.cli.context import App, split, with_app
-from gitsession.cli.output import (
-    columns,
-    count,
-    emit,
-    json_option,
-    on_a_line,
-    pad,
-    paged,
-    paint,
-    say,
-    shorten,
-    warn,
-    width,
-)
-
-if TYPE_CHECKING:
-    from gitsession.api import Session
-    from gitsession.checkpoints.lookup import Files
-    from gitsession.checkpoints.planning import RewindPlan, What
-    from gitsession.checkpoints.rewinding import FileOutcome, RewindResult
+from gitsession.cli.output import emit, json_option, paged, say, say_painted, wants_json, warn
+from gitsession.cli.text import columns, count, on_a_line, pad, paint, shorten, width
+from gitsession.formats import Resumable, with_capability
+from gitsession.git import process
+from gitsession.model.entries import Checkpoint
+from gitsession.sessions.gaps import DAMAGE
 
 _SHOWN_MAX = 10
 
@@ -49,14 +39,11 @@ workspace_option = click.option(
 @workspace_option
 @json_option
 @with_app
-def checkpoint_command(app: App, session: str, message: str | None, workspace: Path | None, as_json: bool) -> int:
+def checkpoint_command(app: App, session: str, message: str | None, workspace: Path | None) -> int:
     """Keep the files of a session's folder as they are now, beside the entry that the talk is at.
 
     What is ignored there, too large, or a repository of its own is left out, and named.
     """
-    from gitsession.model.entries import Checkpoint
-    from gitsession.sessions.gaps import DAMAGE
-
     found = app.session(session)
     try:
         before: Files | None = found.files.at()
@@ -70,7 +57,7 @@ def checkpoint_command(app: App, session: str, message: str | None, workspace: P
     assert isinstance(entry, Checkpoint)
     files = found.files.at()
     changes = before.diff(files) if is_new and before else []
-    if as_json:
+    if wants_json():
         document = {
             "session": found.id,
             "id": node.oid,
@@ -109,7 +96,7 @@ def checkpoint_command(app: App, session: str, message: str | None, workspace: P
 @with_app
 def rewind_command(
     app: App, entry: str | None, only_files: bool, only_talk: bool, dry_run: bool, force: bool, finish: bool,
-    abort: bool, workspace: Path | None, as_json: bool,
+    abort: bool, workspace: Path | None,
 ) -> int:  # fmt: skip
     """Go back to an entry: the files that the session changed since, and the conversation. `undo` takes it back.
 
@@ -122,16 +109,16 @@ def rewind_command(
         session = app.session(split(entry)[0] if entry else "@")
         with told_if_stopped(app):
             done = session.files.finish_rewind(workspace) if finish else session.files.abort_rewind(workspace)
-        return _tell_rewound(app, session, None, done, as_json=as_json, verb="finished" if finish else "aborted")
+        return _tell_rewound(app, session, None, done, verb="finished" if finish else "aborted")
     if entry is None:
         raise click.UsageError("an entry is wanted: [SESSION@]ENTRY")
     session, at = _address(app, entry)
     plan = session.files.plan_rewind(at, _what(only_files, only_talk), workspace=workspace, force=force)
     if dry_run:
-        return _show_plan(session, plan, as_json=as_json)
+        return _show_plan(session, plan)
     with told_if_stopped(app):
         done = session.files.rewind(plan)
-    return _tell_rewound(app, session, plan, done, as_json=as_json, verb="rewound")
+    return _tell_rewound(app, session, plan, done, verb="rewound")
 
 
 def _what(only_files: bool, only_talk: bool) -> What:
@@ -149,9 +136,9 @@ def _address(app: App, entry: str) -> tuple[Session, Any]:
     return app.entry(entry)
 
 
-def _show_plan(session: Session, plan: RewindPlan, *, as_json: bool) -> int:
+def _show_plan(session: Session, plan: RewindPlan) -> int:
     nothing = exits.NOTHING if plan.is_empty else exits.OK
-    if as_json:
+    if wants_json():
         emit("rewind", {**_document(session, plan), "branch": plan.onto or None, "dry_run": True,
                         "files": planned_objects(plan)})  # fmt: skip
         return nothing
@@ -161,20 +148,17 @@ def _show_plan(session: Session, plan: RewindPlan, *, as_json: bool) -> int:
     if plan.workspace:
         lines = planned_lines(plan.changes)
         say(f"in {plan.workspace}, {'these files:' if lines else 'no file would change'}")
-        for line in lines:
-            click.echo(line)
+        say_painted(lines)
     _tell_of_no_files(session, plan)
     if plan.is_empty:
         say("nothing would change")
     return nothing
 
 
-def _tell_rewound(
-    app: App, session: Session, plan: RewindPlan | None, done: RewindResult, *, as_json: bool, verb: str
-) -> int:
+def _tell_rewound(app: App, session: Session, plan: RewindPlan | None, done: RewindResult, *, verb: str) -> int:
     wrote = any(one.did != "left" for one in done.outcomes)
     code = exits.OK if wrote or done.moved or plan is None else exits.NOTHING
-    if as_json:
+    if wants_json():
         document = {**_document(session, plan), "branch": done.branch, "dry_run": False, "moved": done.moved,
                     "workspace": done.workspace, "files": outcome_objects(done)}  # fmt: skip
         emit("rewind", document)
@@ -213,8 +197,6 @@ def _tell_of_no_files(session: Session, plan: RewindPlan | None) -> None:
 
 def _tell_how_to_go_on(app: App, session: Session) -> None:
     """The agent's own file says nothing of a rewind: whoever went on there would be where the talk was."""
-    from gitsession.formats import Resumable, with_capability
-
     row = app.store().catalogue().session(session.id)
     if row is None or not row.source_id or with_capability(row.agent, Resumable) is None:
         return
@@ -246,7 +228,7 @@ _COLORS = {"+": "green", "-": "red", "@": "cyan"}
 @click.argument("words", metavar="A [B] [-- PATHS]", nargs=-1, required=True, type=click.UNPROCESSED)
 @json_option
 @with_app
-def diff_command(app: App, words: tuple[str, ...], as_json: bool) -> int:
+def diff_command(app: App, words: tuple[str, ...]) -> int:
     """What became of the files between two entries, A and B; without B, up to the newest checkpoint.
 
     A is SESSION[@ENTRY], B too, or an entry of the same session. Options stand before them; PATHS are from the top of
@@ -264,7 +246,7 @@ def diff_command(app: App, words: tuple[str, ...], as_json: bool) -> int:
         other, to = app.entry(ends[1]) if "@" in ends[1] else (session, session.resolve(ends[1]))
         new = other.files.at(to)
     changes = [change for change in old.diff(new) if not paths or _is_below(change.path, paths)]
-    if as_json:
+    if wants_json():
         files = [change._asdict() for change in changes]
         emit("diff", {"session": session.id, "from": _id(old), "to": _id(new), "files": files})
     elif changes:
@@ -295,8 +277,6 @@ def _is_below(path: str, paths: tuple[str, ...]) -> bool:
 
 def _show_diff(app: App, old: Files, new: Files, paths: tuple[str, ...]) -> None:
     """Print it as git does: what git can apply where a program reads, what cannot drive a terminal where one does."""
-    from gitsession.git import process
-
     store = app.store()
     store.flush()  # git reads its own files, not our journal
     trees = (old.tree or _EMPTY, new.tree or _EMPTY)
@@ -334,8 +314,7 @@ def tell_files(done: RewindResult) -> None:
     """Tell what became of the files of a workspace."""
     lines = outcome_lines(done.outcomes)
     say(f"in {done.workspace}, {summary(done.outcomes)}{':' if lines else ''}")
-    for line in lines:
-        click.echo(line)
+    say_painted(lines)
 
 
 def summary(outcomes: Iterable[FileOutcome]) -> str:

@@ -7,27 +7,28 @@ import shlex
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from gitsession.api import Session
+from gitsession.api.compaction import users_options
 from gitsession.cli import exits
 from gitsession.cli.commands.context import as_lines
 from gitsession.cli.context import App, with_app
-from gitsession.cli.output import complain, count, emit, json_option, paint, say_line, shorten, warn, width
+from gitsession.cli.output import complain, emit, json_option, say_painted, warn
+from gitsession.cli.text import count, paint, shorten, width
 from gitsession.compaction.perform import tokens_after
 from gitsession.compaction.plan import CompactionRequest, Plan
 from gitsession.compaction.strategies import BY_ENTRY, DEFAULT, STRATEGIES
 from gitsession.compaction.summarizers import make
 from gitsession.compaction.summarizers.options import APIS, Options
+from gitsession.compaction.write_summary import SummaryOptions
 from gitsession.context import profiles
 from gitsession.context.value import Context, Tokens
 from gitsession.errors import SummaryFailed
 from gitsession.model.entries import Compaction
 from gitsession.sessions.node import Node
-
-if TYPE_CHECKING:
-    from gitsession.api import Session
 
 
 @click.command(
@@ -83,7 +84,6 @@ def compact_command(
     model: str | None,
     focus: str,
     dry_run: bool,
-    as_json: bool,
 ) -> int:
     """Let a summary stand for older entries from here on. Nothing is removed."""
     if (at is None) == (strategy in BY_ENTRY):
@@ -96,8 +96,7 @@ def compact_command(
     before = found.context(profile=profile)
     done = CompactionOutcome(session=found.id, branch=found.branch_name, plan=plan, before=before)
     if plan.nothing:
-        if as_json:
-            emit("compact", as_document(done))
+        emit("compact", as_document(done))
         complain(f"nothing to summarise: {plan.nothing}", hint=_why_nothing(found, before.tokens.used, strategy))
         return exits.NOTHING
     flags = {"name": summarizer, "api": summarizer_api, "url": summarizer_url, "model": model}
@@ -112,11 +111,8 @@ def compact_command(
             if found.leaf is not None and found.leaf.oid == plan.leaf:
                 warn("gitsession: interrupted; nothing was written")
             return exits.INTERRUPTED
-    if as_json:
-        emit("compact", as_document(done))
-    else:
-        for line in as_text(done):
-            say_line(line)
+    emit("compact", as_document(done))
+    say_painted(as_text(done))
     return exits.OK
 
 
@@ -130,8 +126,6 @@ def _why_nothing(session: Session, tokens: int, strategy: str) -> str:
 
 
 def _perform(session: Session, planned: CompactionOutcome, options: Options, focus: str) -> CompactionOutcome:
-    from gitsession.compaction.write_summary import SummaryOptions
-
     def progress(words: str) -> None:
         if sys.stderr.isatty():
             warn(words)
@@ -153,8 +147,6 @@ def _perform(session: Session, planned: CompactionOutcome, options: Options, foc
 
 def _options(flags: dict[str, str | None], command: str | None) -> Options:
     """Flags come before the user's configuration. A command or an address alone says which summarizer is meant."""
-    from gitsession.api.compaction import users_options
-
     said: dict[str, Any] = {name: value for name, value in flags.items() if value is not None}
     if command is not None:
         try:

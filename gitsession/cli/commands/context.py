@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from gitsession.api import Session
 from gitsession.cli.context import App, with_app
-from gitsession.cli.output import emit, emit_bare, json_option, paged, paint, shorten, warn_of_hidden, width
+from gitsession.cli.output import emit_bare, json_option, paged, titled, wants_json, warn_of_hidden
+from gitsession.cli.text import paint, shorten, width
 from gitsession.context.policies import Policy, clear_thinking, clear_tool_uses, drop_images, model_facing
 from gitsession.context.profiles import PROFILES
 from gitsession.context.profiles import profile as rules_of
 from gitsession.context.providers import PROVIDERS
-from gitsession.context.value import Context
+from gitsession.context.value import Context, Item, Shown
 from gitsession.model.blocks import Image, ToolCall
 from gitsession.model.entries import BranchSummary, Compaction, Message
 from gitsession.model.plain import plain
 from gitsession.sessions.node import Node
-
-if TYPE_CHECKING:
-    from gitsession.api import Session
-    from gitsession.context.value import Item, Shown
 
 POLICIES: dict[str, Callable[[], Policy]] = {
     "clear-tool-uses": clear_tool_uses,
@@ -55,7 +53,6 @@ def context_command(
     raw: bool,
     policies: tuple[str, ...],
     window: int | None,
-    as_json: bool,
 ) -> None:
     """Show what the model sees at an entry, and how many tokens that is."""
     if raw and form is None:
@@ -67,8 +64,8 @@ def context_command(
     request = context.request(form) if form else {}
     if raw:
         emit_bare(request)
-    elif as_json or form is not None:
-        emit("context", {**_document(session, node, context), **request})
+    elif wants_json() or form is not None:
+        emit_bare(titled("context", {**_document(session, node, context), **request}))
     else:
         shown = as_lines(context.items, rules_of(context.profile).estimate) or ["nothing was said yet"]
         paged([*_head(session, node, context), "", *shown])

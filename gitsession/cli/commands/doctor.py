@@ -8,6 +8,7 @@ import shlex
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib import metadata
 from pathlib import Path
 
 import click
@@ -16,17 +17,21 @@ from gitsession import __version__
 from gitsession.api.store import Store
 from gitsession.archive import trash
 from gitsession.cli import exits
-from gitsession.cli.commands import imports
 from gitsession.cli.context import App, with_app
-from gitsession.cli.output import clock, count, emit, json_option, say
+from gitsession.cli.expiry import expiry_words, look_at_expiry
+from gitsession.cli.output import emit, json_option, say
+from gitsession.cli.text import clock, count
 from gitsession.errors import GitSessionError
-from gitsession.git import config, damage, process
+from gitsession.git import config, damage, hook_files, process
 from gitsession.git.ref_locks import RefLocks
-from gitsession.live import spool
+from gitsession.live import hook_locations, settings_edits, spool
+from gitsession.redaction import own_rules, vault
+from gitsession.server import server
 from gitsession.sessions import checkpoint_refs, operation_log
 from gitsession.store import create, flushing, refs
 from gitsession.store.git_store import GitStore
 from gitsession.store.maintenance import PACKS_MAX, count_packs
+from gitsession.sync import remotes
 
 GIT_MIN = (2, 39)
 
@@ -36,21 +41,19 @@ _REPAIR = "`gitsession repair` puts it right"
 @click.command()
 @json_option
 @with_app
-def doctor_command(app: App, as_json: bool) -> int:
+def doctor_command(app: App) -> int:
     """Say what is installed, what state the store is in, and what would mend what is wrong."""
     parts = {"programs": _programs(), "store": _store_checks(app), "hooks": _live(app), "sweep": _sweep(app)}
     checks = [check for what, found in parts.items() for check in _as_far_as_possible(what, found)]
     wrong = [check for check in checks if check.mend]
-    if as_json:
-        problems = [{"where": check.what, "what": check.found, "mend": check.mend} for check in wrong]
-        facts = {check.what: check.found for check in checks}
-        notes = [check.what for check in checks if check.is_note]
-        emit("doctor", {"checked": len(checks), "facts": facts, "notes": notes, "problems": problems})
-    else:
-        for check in checks:
-            say(f"{check.mark}  {check.what:<12}  {check.found}")
-            if check.mend:
-                say(f"                  {check.mend}")
+    problems = [{"where": check.what, "what": check.found, "mend": check.mend} for check in wrong]
+    facts = {check.what: check.found for check in checks}
+    notes = [check.what for check in checks if check.is_note]
+    emit("doctor", {"checked": len(checks), "facts": facts, "notes": notes, "problems": problems})
+    for check in checks:
+        say(f"{check.mark}  {check.what:<12}  {check.found}")
+        if check.mend:
+            say(f"                  {check.mend}")
     if not os.path.lexists(app.path):
         return exits.NOT_FOUND
     app.warn_of_damage()
@@ -69,8 +72,6 @@ def _as_far_as_possible(what: str, checks: Iterator[Check]) -> Iterator[Check]:
 
 
 def _programs() -> Iterator[Check]:
-    from importlib import metadata
-
     yield Check("gitsession", __version__)
     yield Check("python", f"{platform.python_version()} on {platform.system()} {platform.machine()}")
     yield Check("cbor2", metadata.version("cbor2"))
@@ -132,8 +133,6 @@ def _store_checks(app: App) -> Iterator[Check]:
 
 def _live(app: App) -> Iterator[Check]:
     """Check what agents' hooks have left, and what went wrong there."""
-    from gitsession.live import hook_locations, settings_edits
-
     for agent, told in hook_locations.AGENTS.items():
         file = hook_locations.file_of(told, Path.home(), os.environ)
         try:
@@ -160,9 +159,9 @@ def _sweep(app: App) -> Iterator[Check]:
         catalogue = app.store().catalogue()
     except GitSessionError:
         catalogue = None  # no store yet, or one that says above what is wrong with it
-    found = imports.look_at_expiry(catalogue)
+    found = look_at_expiry(catalogue)
     if found.files:
-        yield Check("sweep", imports.expiry_words(found), is_note=found.not_imported > 0)
+        yield Check("sweep", expiry_words(found), is_note=found.not_imported > 0)
 
 
 def _size(path: Path) -> int:
@@ -230,8 +229,6 @@ def reflog(git_dir: Path) -> Iterator[Check]:
 
 
 def _remotes(store: Store) -> Iterator[Check]:
-    from gitsession.sync import remotes
-
     git_dir = store.objects.git_dir
     try:
         known = remotes.listed(git_dir)
@@ -300,9 +297,7 @@ def _only_in_trash(store: GitStore) -> int | None:
 
 
 def _vault(store: GitStore) -> Iterator[Check]:
-    from gitsession.redaction.vault import FILE
-
-    file = store.git_dir / create.CONTROL / FILE
+    file = store.git_dir / create.CONTROL / vault.FILE
     try:
         found = file.lstat()
     except OSError:
@@ -330,8 +325,6 @@ def _rules(git_dir: Path) -> Iterator[Check]:
     if not said.rules:
         yield Check("secrets", kept)
         return
-    from gitsession.redaction import own_rules
-
     try:
         own = own_rules.read(Path(said.rules))
         less = f", by all of ours but {', '.join(sorted(own.off))}" if own.off else ""
@@ -342,9 +335,6 @@ def _rules(git_dir: Path) -> Iterator[Check]:
 
 
 def _hooks(git_dir: Path) -> Iterator[Check]:
-    from gitsession.git import hook_files
-    from gitsession.server import server
-
     folder = git_dir / "hooks"
     states = {name: hook_files.state(folder, name) for name in server.HOOKS}
     if {hook_files.CURRENT, hook_files.OLDER} & set(states.values()):

@@ -9,16 +9,17 @@ import subprocess
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING
 
 import click
 
 from gitsession.cli.context import App, split, with_app
-from gitsession.cli.output import count, current_folder, emit, json_option, say, shell_words, warn, warn_of_hidden
+from gitsession.cli.output import current_folder, emit, json_option, say, wants_json, warn, warn_of_hidden
+from gitsession.cli.text import count, shell_words
+from gitsession.discovery import discover
 from gitsession.errors import Malformed, Refused, Unavailable
-
-if TYPE_CHECKING:
-    from gitsession.exporting.resume import Resumption
+from gitsession.exporting.export_session import TO_READ
+from gitsession.exporting.resume import Resumption
+from gitsession.formats import FORMATS, Resumable, all_with_capability, with_capability
 
 
 @click.command()
@@ -36,9 +37,6 @@ def export_command(
 
     The agent's own lines are as it wrote them; what was made here follows. With an entry: only its line.
     """
-    from gitsession.exporting.export_session import TO_READ
-    from gitsession.formats import FORMATS
-
     if agent is not None and agent not in {**FORMATS, **TO_READ}:
         raise click.UsageError(f"no format {agent!r}; there are {', '.join(FORMATS)}; to read: {', '.join(TO_READ)}")
     found, entry = app.entry(session)
@@ -82,8 +80,6 @@ def _write(output: Path, data: bytes) -> None:
 
 def _tell_what_waits(files: Iterable[Path], data: bytes) -> None:
     """Tell where a file of the session goes on behind what was taken in: the export is that much shorter."""
-    from gitsession.discovery import discover
-
     for path in files:
         try:
             _, held = discover.read(path)
@@ -106,18 +102,14 @@ def _tell_what_waits(files: Iterable[Path], data: bytes) -> None:
 @click.option("--dry-run", is_flag=True, help="Say what would be written; write nothing.")
 @json_option
 @with_app
-def resume_command(
-    app: App, session: str, agent: str | None, cwd: Path, run: bool, dry_run: bool, as_json: bool
-) -> None:
+def resume_command(app: App, session: str, agent: str | None, cwd: Path, run: bool, dry_run: bool) -> None:
     """Put a session where an agent looks for it, and print the command that goes on with it there.
 
     With an entry, it goes on from there. Nothing is overwritten.
     """
-    from gitsession.formats import Resumable, all_with_capability, with_capability
-
     if agent is not None and with_capability(agent, Resumable) is None:
         raise click.UsageError(f"no agent {agent!r} to go on in; there are {', '.join(all_with_capability(Resumable))}")
-    if run and (dry_run or as_json):
+    if run and (dry_run or wants_json()):
         raise click.UsageError("--run starts the agent: it goes neither with --dry-run nor with --json")
     found, entry = app.entry(session)
     at = entry if split(session)[1] else None
@@ -126,7 +118,7 @@ def resume_command(
     if run and shutil.which(program) is None:
         raise Unavailable(f"{program} is not on the PATH", hint="without --run, the command is printed")
     done = planned if dry_run else app.store().agents.resume(found.id, at, agent=agent, cwd=cwd)
-    if as_json:
+    if wants_json():
         emit("resume", _document(found.id, done, dry_run=dry_run))
         return
     _print_resumption(done, dry_run=dry_run)

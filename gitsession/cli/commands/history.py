@@ -10,20 +10,8 @@ import click
 
 from gitsession.cli import exits
 from gitsession.cli.context import App, with_app
-from gitsession.cli.output import (
-    clock,
-    columns,
-    emit,
-    emit_line,
-    json_option,
-    on_a_line,
-    paged,
-    paint,
-    say_line,
-    shorten,
-    warn,
-    width,
-)
+from gitsession.cli.output import emit, emit_line, json_option, paged, say_painted, wants_json, warn
+from gitsession.cli.text import clock, columns, on_a_line, paint, shorten, width
 from gitsession.codec.digest import to_base64url
 from gitsession.errors import GitSessionError
 from gitsession.index import names
@@ -48,13 +36,13 @@ FOLLOWED = 10
 @click.option("--follow", "-f", is_flag=True, help="The newest entries, oldest first, and then each that comes.")
 @json_option
 @with_app
-def log_command(app: App, session: str, number: int | None, follow: bool, as_json: bool) -> int:
+def log_command(app: App, session: str, number: int | None, follow: bool) -> int:
     """Show the entries of one line, leaf first: the active branch's, or the one that ends in ENTRY.
 
     With --follow and --json, each entry is a document of one line.
     """
     if follow:
-        return _follow(app, session, number, as_json=as_json)
+        return _follow(app, session, number)
     row, entry = app.row(session)
     catalogue, store = app.catalogue(), app.objects()
     tip = row.branches[row.active]
@@ -62,13 +50,13 @@ def log_command(app: App, session: str, number: int | None, follow: bool, as_jso
     found = list(itertools.islice(graph.line_with_gaps(store, row.sid, start), number))
     gaps = [it for it in found if isinstance(it, Gap)]
     called = names.names(catalogue, row.sid)
-    if as_json:
+    if wants_json():
         nodes = [it for it in found if isinstance(it, Node)]
         leaf = start if entry else _leaf(store, row.sid, row.active, tip)
         emit("log", {**as_document(store, row, called, nodes, leaf), "gaps": [gap_object(gap) for gap in gaps]})
     else:
         behind = names_of(row.branches, called.labels, active=row.active)
-        paged([gap_line(it) if isinstance(it, Gap) else as_line(it, behind.get(it.oid, [])) for it in found])
+        paged(gap_line(it) if isinstance(it, Gap) else as_line(it, behind.get(it.oid, [])) for it in found)
     if gaps and found[-1] is gaps[-1] and gaps[-1].is_open:
         warn("gitsession: what stands before the gap is not known; `gitsession tree` shows all that is left")
     damaged = app.warn_of_damage()
@@ -83,28 +71,28 @@ def _leaf(store: ObjectStore, sid: str, active: str, tip: str) -> str:
         return tip
 
 
-def _follow(app: App, address: str, number: int | None, *, as_json: bool) -> int:
+def _follow(app: App, address: str, number: int | None) -> int:
     """Until somebody ends it."""
     session, store = app.session(address), app.objects()
     news = session.follow(idle=True)  # from here on nothing is missed
     shown = list(itertools.islice(graph.line(store, session.leaf.oid), number or FOLLOWED)) if session.leaf else []
     for node in reversed(shown):
-        _print_entry(store, node, session.branch_name, as_json=as_json)
+        _print_entry(store, node, session.branch_name)
     for one in news:
         if one is None:
             app.drain()
         elif one.node.oid not in {node.oid for node in shown}:
-            _print_entry(store, one.node, one.branch, as_json=as_json)
+            _print_entry(store, one.node, one.branch)
     return exits.OK
 
 
-def _print_entry(store: ObjectStore, node: Node, branch: str, *, as_json: bool) -> None:
-    if as_json:
+def _print_entry(store: ObjectStore, node: Node, branch: str) -> None:
+    if wants_json():
         from gitsession.sessions.content import entry_of  # a list for people has the seconds of the commit
 
         emit_line("entry", as_object(node, entry_of(store, node).at_ms, branch))
     else:
-        say_line(as_line(node, []))
+        say_painted([as_line(node, [])])
 
 
 _LEVELS_MAX = 12
@@ -115,22 +103,20 @@ _LEVELS_MAX = 12
 @click.argument("session", metavar="[SESSION]", default="@")
 @json_option
 @with_app
-def tree_command(app: App, session: str, as_json: bool) -> int:
+def tree_command(app: App, session: str) -> int:
     """Show every entry of a session, parents before children, one branch after the other."""
     found = app.session(session)
     tree = found.tree()
     row, _ = app.row(session)
-    if as_json:
+    if wants_json():
         leaf = found.resolve("leaf").oid if not tree.gaps else tree.branches[row.active]
         document = as_document(app.objects(), row, found.names(), (node for node, _ in tree.walk()), leaf)
         emit("tree", {**document, "gaps": [gap_object(gap) for gap in tree.gaps]})
     else:
         behind = names_of(tree.branches, found.names().labels, active=row.active)
         paged(
-            [
-                gap_line(it, indent=at) if isinstance(it, Gap) else as_line(it, behind.get(it.oid, []), indent=at)
-                for it, at in _drawn(tree)
-            ]
+            gap_line(it, indent=at) if isinstance(it, Gap) else as_line(it, behind.get(it.oid, []), indent=at)
+            for it, at in _drawn(tree)
         )
     for gap in tree.gaps:
         told = "is no entry" if gap.foreign else "cannot be read"

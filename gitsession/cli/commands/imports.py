@@ -1,33 +1,30 @@
-"""``gitsession import``, and the forecast of what agents will delete."""
+"""``gitsession import``"""
 
 from __future__ import annotations
 
 import dataclasses
 import os
 import sys
-import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from gitsession.api import Store
+from gitsession.api.imports import ImportFailure, Imports, known, spelled
 from gitsession.cli import exits
 from gitsession.cli.context import App, with_app
-from gitsession.cli.output import count, current_folder, emit, json_option, say, shorten, warn, width
+from gitsession.cli.expiry import expiry_words, look_at_expiry
+from gitsession.cli.output import current_folder, emit, json_option, say, wants_json, warn
+from gitsession.cli.text import count, shorten, width
+from gitsession.discovery import discover
 from gitsession.errors import Corrupt, Unavailable
+from gitsession.formats import FORMATS, Format, SourceProblem
 from gitsession.git import config
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from gitsession.api import Store
-    from gitsession.api.imports import ImportFailure, Imports
-    from gitsession.discovery.expiry import ExpiryForecast
-    from gitsession.formats import Format, SourceProblem
-    from gitsession.importing.import_session import ImportResult
-    from gitsession.index.catalogue import Catalogue
+from gitsession.importing.import_session import ImportResult
+from gitsession.sessions import addresses
 
 PROBLEMS_SHOWN = 3
 
@@ -41,15 +38,12 @@ PROBLEMS_SHOWN = 3
 @json_option
 @with_app
 def import_command(
-    app: App, paths: tuple[Path, ...], everything: bool, agent: str | None, final: bool, dry_run: bool, as_json: bool
+    app: App, paths: tuple[Path, ...], everything: bool, agent: str | None, final: bool, dry_run: bool
 ) -> int:
     """Take in session files, or the folders they lie in.
 
     A file that was taken in before is brought up to date: nothing is done twice, nothing is overwritten.
     """
-    from gitsession.api.imports import Imports
-    from gitsession.discovery import discover
-
     if not paths and not everything:
         raise click.UsageError("name a file or a folder, or say --all")
     files = list(_files(paths, everything, agent))
@@ -59,7 +53,7 @@ def import_command(
     is_first = not store.sessions()
     work = Imports(store.agents, final=final, dry_run=dry_run)
     try:
-        with _progress(len(files), quiet=as_json) as advance:
+        with _progress(len(files)) as advance:
             for path, format in files:
                 work.take(path, format, named=path in paths)
                 advance()
@@ -71,7 +65,7 @@ def import_command(
     finally:
         work.finish()
     sweep = look_at_expiry(store.catalogue()) if everything else None
-    if as_json:
+    if wants_json():
         sessions = [_object(store, *done) for done in work.done]
         told: dict[str, Any] = {"sweep": dataclasses.asdict(sweep)} if sweep is not None else {}
         told |= {"behind": work.behind} if dry_run else {}
@@ -87,9 +81,6 @@ def import_command(
 
 
 def _files(paths: tuple[Path, ...], everything: bool, agent: str | None) -> Iterator[tuple[Path, Format | None]]:
-    from gitsession.discovery import discover
-    from gitsession.formats import FORMATS
-
     if agent is not None and agent not in FORMATS:
         raise click.UsageError(f"no format {agent!r}; there are {', '.join(FORMATS)}")
     if everything:
@@ -115,9 +106,6 @@ def _projects(store: Store) -> list[Path]:
 
 
 def _object(store: Store, path: Path, agent: str, done: ImportResult) -> dict[str, Any]:
-    from gitsession.api.imports import spelled
-    from gitsession.sessions import addresses
-
     row = store.catalogue().session(done.session)
     branches = dict(row.branches) if row else {}
     return {
@@ -138,8 +126,6 @@ def _object(store: Store, path: Path, agent: str, done: ImportResult) -> dict[st
 
 
 def _tell(store: Store, work: Imports) -> None:
-    from gitsession.api.imports import known
-
     for path, _, done in work.done:
         if not (done.moves or path in work.named):
             continue  # it is counted below; its problems were told when the file became as it is
@@ -182,9 +168,9 @@ def _shown(problems: Sequence[SourceProblem], most: int) -> list[SourceProblem]:
 
 
 @contextmanager
-def _progress(total: int, *, quiet: bool) -> Iterator[Callable[[], None]]:
+def _progress(total: int) -> Iterator[Callable[[], None]]:
     """A bar on standard error, where a person watches and there is something to wait for."""
-    if quiet or total < 2 or not sys.stderr.isatty():
+    if wants_json() or total < 2 or not sys.stderr.isatty():
         yield lambda: None
         return
     from rich.console import Console
@@ -193,26 +179,3 @@ def _progress(total: int, *, quiet: bool) -> Iterator[Callable[[], None]]:
     with Progress(console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task("importing", total=total)
         yield lambda: progress.advance(task)
-
-
-def look_at_expiry(catalogue: Catalogue | None) -> ExpiryForecast:
-    """``catalogue``: of the store; ``None`` where there is none."""
-    from gitsession.discovery import expiry as sweep
-
-    def is_imported(path: Path, stat: os.stat_result) -> bool:
-        return catalogue is not None and catalogue.seen(path, stat) is not None
-
-    return sweep.look(Path.home(), os.environ, time.time_ns() // 1_000_000, is_imported)
-
-
-def expiry_words(sweep: ExpiryForecast) -> str:
-    from gitsession.discovery.expiry import SOON_DAYS
-
-    after = f"Claude Code deletes sessions that nobody wrote to for {count(sweep.days, 'day')}"
-    if not sweep.soon:
-        return f"{after}: none of {sweep.files:,} within {SOON_DAYS} days"
-    told = f"{after}: {sweep.soon:,} of {sweep.files:,} within {SOON_DAYS} days"
-    told += f", {sweep.overdue:,} of them when it next starts" if sweep.overdue else ""
-    if not sweep.not_imported:
-        return f"{told}; all of them are kept here"
-    return f"{told}; {sweep.not_imported:,} not imported as they are now: `gitsession import --all` keeps them"

@@ -6,20 +6,21 @@ import contextlib
 import sys
 from collections import Counter
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from gitsession.cli import exits
 from gitsession.cli.context import App, with_app
-from gitsession.cli.output import clock, count, emit, first, json_option, progress, say, warn
+from gitsession.cli.output import emit, json_option, progress, say, wants_json, warn
+from gitsession.cli.text import clock, count, first
 from gitsession.errors import GitSessionError
+from gitsession.repair.journals import LostRecords
+from gitsession.repair.repair import Lost, RepairResult
+from gitsession.sessions.node import load
 from gitsession.store import refs
-
-if TYPE_CHECKING:
-    from gitsession.repair.journals import LostRecords
-    from gitsession.repair.repair import Lost, RepairResult
-    from gitsession.verify.findings import CheckCoverage, Finding, Report, SealCheck
+from gitsession.sync.commit_trailers import address
+from gitsession.verify.findings import CheckCoverage, Finding, Report, SealCheck
 
 _SHOWN = 20
 
@@ -41,29 +42,30 @@ def verify_command(
     quick: bool,
     notices: bool,
     everything: bool,
-    as_json: bool,
 ) -> int:
     """Check what is kept: every entry against docs/format.md, then git's own check."""
     if notices and (quick or sample is not None or max_seconds is not None):
         raise click.UsageError("--notices needs all there is: not --quick, --sample or --max-seconds")
     sid = app.session(session).id if session else None
-    with progress(quiet=as_json):
-        report = app.store(damaged=True).verify(
-            sid, sample=sample, max_seconds=max_seconds, quick=quick, notices=notices
-        )
-    if as_json:
-        told = {
-            "checked": report.checked,
-            "whole": report.whole,
-            "covered": _covered(report.covered),
-            "problems": [_finding_object(found) for found in report.problems],
-            "seals": [_seal_object(sealed) for sealed in report.seals],
-            "notices": None if report.notices is None else [_finding_object(found) for found in report.notices],
-        }
-        emit("verify", told)
+    store = app.store(damaged=True)
+    with progress():
+        report = store.verify(sid, sample=sample, max_seconds=max_seconds, quick=quick, notices=notices)
+    if wants_json():
+        emit("verify", _report_object(report))
     else:
         _print_verified(app, report, most=sys.maxsize if everything else _SHOWN)
     return exits.INTEGRITY if report.problems else exits.OK
+
+
+def _report_object(report: Report) -> dict[str, Any]:
+    return {
+        "checked": report.checked,
+        "whole": report.whole,
+        "covered": _covered(report.covered),
+        "problems": [_finding_object(found) for found in report.problems],
+        "seals": [_seal_object(sealed) for sealed in report.seals],
+        "notices": None if report.notices is None else [_finding_object(found) for found in report.notices],
+    }
 
 
 def _finding_object(found: Finding) -> dict[str, str | None]:
@@ -84,10 +86,11 @@ def _covered(covered: CheckCoverage | None) -> dict[str, int | bool | None] | No
 
 
 def _print_verified(app: App, report: Report, *, most: int) -> None:
-    for found in (report.notices or [])[:most]:
+    notices = report.notices or []
+    for found in notices[:most]:
         say(f"notice: {_address(app, found)}: {found.what}")
-    if len(report.notices or []) > most:
-        say(f"... and {len(report.notices or []) - most:,} more notices: --all shows them")
+    if len(notices) > most:
+        say(f"... and {len(notices) - most:,} more notices: --all shows them")
     groups: dict[str, list[Finding]] = {}
     for found in report.problems:
         groups.setdefault(found.session or found.where, []).append(found)
@@ -96,10 +99,9 @@ def _print_verified(app: App, report: Report, *, most: int) -> None:
         damaged = {found.where for found in found_together if not found.where.startswith("refs/")}
         if sid and len(damaged) > 1:
             say(f"session {sid}: about {len(damaged):,} {_of(app, sid)} are damaged")
-        for found in found_together[:most]:
-            say(f"{f'session {sid}, ' if sid else ''}{found.where}: {found.what}")
-        if len(found_together) > most:
-            say(f"... and {len(found_together) - most:,} more like these: --all shows them")
+        lines = [f"{f'session {sid}, ' if sid else ''}{found.where}: {found.what}" for found in found_together]
+        for line in first(lines, most, " like these: --all shows them"):
+            say(line)
     part = "" if report.whole else ", not all there are"
     odd = "" if report.notices is None else f", {count(len(report.notices), 'notice')}"
     say(f"{count(report.checked, 'entry', 'entries')} checked{part}, {count(len(report.problems), 'problem')}{odd}")
@@ -115,9 +117,6 @@ def _print_verified(app: App, report: Report, *, most: int) -> None:
 
 def _address(app: App, found: Finding) -> str:
     """Where it is, as other commands take it."""
-    from gitsession.sessions.node import load
-    from gitsession.sync.commit_trailers import address
-
     with contextlib.suppress(GitSessionError):
         return address(found.session, load(app.store().objects, found.where)) if found.session else found.where
     return f"session {found.session}, {found.where}"
@@ -149,7 +148,7 @@ def _of(app: App, sid: str) -> str:
 @click.option("--dry-run", is_flag=True, help="Say what would be done; change nothing.")
 @json_option
 @with_app
-def repair_command(app: App, sources: tuple[str, ...], dry_run: bool, as_json: bool) -> int:
+def repair_command(app: App, sources: tuple[str, ...], dry_run: bool) -> int:
     """Heal what is damaged: lost objects are taken from copies, damaged files are set aside, nothing is deleted.
 
     Without --from it looks in git's alternates, the agents' own files that were imported, and the store's remotes; with
@@ -157,10 +156,8 @@ def repair_command(app: App, sources: tuple[str, ...], dry_run: bool, as_json: b
     changed.
     """
     done = app.store(damaged=True).repair(sources, dry_run=dry_run)
-    if as_json:
-        emit("repair", _document(done))
-    else:
-        _print_repaired(done, dry_run)
+    emit("repair", _document(done))
+    _print_repaired(done, dry_run)
     for name in done.plan.unheard:
         warn(f"gitsession: nothing could be had from {name}")
     return exits.OK if done.is_whole else exits.INTEGRITY
@@ -180,13 +177,7 @@ def _document(done: RepairResult) -> dict[str, Any]:
         "quarantine": str(done.quarantine) if done.quarantine else None,
         "set_aside": list(done.set_aside),
         "missing": [
-            {
-                "id": lost.oid,
-                "session": _session(lost.ref),
-                "entry": lost.entry,
-                "ref": lost.ref,
-                "what": lost.what,
-            }
+            {"id": lost.oid, "session": _session(lost.ref), "entry": lost.entry, "ref": lost.ref, "what": lost.what}
             for lost in plan.lost
         ],
         "missing_refs": [{"ref": lost.name, "what": lost.what} for lost in plan.lost_refs],
@@ -316,24 +307,18 @@ _SEAL_WORDS = {
 @click.option("--check", is_flag=True, help="Sign nothing; say what the seals are worth.")
 @json_option
 @with_app
-def seal_command(app: App, session: str, branch: str | None, key: str, check: bool, as_json: bool) -> int:
+def seal_command(app: App, session: str, branch: str | None, key: str, check: bool) -> int:
     """Sign a branch as it is, with your key of git's; or check what was signed."""
     found = app.session(session)
     if not check:
         made = found.seal(branch, key=key)
-        if as_json:
-            emit("seal", {"session": found.id, "branch": made.branch, "leaf": made.leaf, "entries": made.entries})
-        else:
-            say(f"{found.id} {made.branch}: {count(made.entries, 'entry', 'entries')} sealed, to {made.leaf[:12]}")
+        emit("seal", {"session": found.id, "branch": made.branch, "leaf": made.leaf, "entries": made.entries})
+        say(f"{found.id} {made.branch}: {count(made.entries, 'entry', 'entries')} sealed, to {made.leaf[:12]}")
         return exits.OK
     seals = [sealed for sealed in found.seals() if branch in (None, sealed.entry.branch)]
-    if as_json:
-        emit("seal", {"session": found.id, "seals": [_seal_object(sealed) for sealed in seals]})
-    elif not seals:
-        say(f"{found.id} has no seal")
-    else:
-        for sealed in seals:
-            say(_seal_words(sealed))
+    emit("seal", {"session": found.id, "seals": [_seal_object(sealed) for sealed in seals]})
+    for words in map(_seal_words, seals) if seals else [f"{found.id} has no seal"]:
+        say(words)
     if any(sealed.is_wrong for sealed in seals):
         return exits.INTEGRITY
     return exits.OK if seals else exits.NOTHING

@@ -5,33 +5,20 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from gitsession.cli import exits
+from gitsession.checkpoints import intents
+from gitsession.checkpoints.rewinding import RewindResult
 from gitsession.cli.commands import checkpoints
 from gitsession.cli.commands.checkpoints import HALF_DONE, told_if_stopped, workspace_option
 from gitsession.cli.context import App, with_app
-from gitsession.cli.output import (
-    clock,
-    count,
-    current_folder,
-    emit,
-    json_option,
-    paged,
-    paint,
-    say,
-    shorten,
-    warn,
-    width,
-)
+from gitsession.cli.output import current_folder, emit, json_option, say, tell_list
+from gitsession.cli.text import clock, count, paint, shorten, width
 from gitsession.errors import Refused
+from gitsession.sessions.operation_log import Operation
 from gitsession.store import refs
-
-if TYPE_CHECKING:
-    from gitsession.checkpoints.rewinding import RewindResult
-    from gitsession.sessions.operation_log import Operation
 
 
 def scope_arguments(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -45,7 +32,7 @@ def scope_arguments(command: Callable[..., Any]) -> Callable[..., Any]:
 @workspace_option
 @json_option
 @with_app
-def undo_command(app: App, session: str | None, everywhere: bool, workspace: Path | None, as_json: bool) -> None:
+def undo_command(app: App, session: str | None, everywhere: bool, workspace: Path | None) -> None:
     """Take back the last command that moved branches or wrote files. Nothing is lost: `redo` does it again.
 
     The last one on a session of this folder or its project, or on SESSION.
@@ -55,7 +42,7 @@ def undo_command(app: App, session: str | None, everywhere: bool, workspace: Pat
     refuse_unfinished(app, workspace)
     with told_if_stopped(app):
         done = app.store().undo(workspace, **scope_of(session, everywhere))
-    tell_done("undo", "undone", done, as_json=as_json)
+    tell_done("undo", "undone", done)
 
 
 @click.command()
@@ -63,12 +50,12 @@ def undo_command(app: App, session: str | None, everywhere: bool, workspace: Pat
 @workspace_option
 @json_option
 @with_app
-def redo_command(app: App, session: str | None, everywhere: bool, workspace: Path | None, as_json: bool) -> None:
+def redo_command(app: App, session: str | None, everywhere: bool, workspace: Path | None) -> None:
     """Do again what `undo` took back last, on a session of this folder or its project, or on SESSION."""
     refuse_unfinished(app, workspace)
     with told_if_stopped(app):
         done = app.store().redo(workspace, **scope_of(session, everywhere))
-    tell_done("redo", "done again", done, as_json=as_json)
+    tell_done("redo", "done again", done)
 
 
 @click.group(invoke_without_command=True)
@@ -82,16 +69,11 @@ def op_command(ctx: click.Context) -> int | None:
 @click.option("-n", "number", type=click.IntRange(1), help="At most so many.")
 @json_option
 @with_app
-def log(app: App, number: int | None, as_json: bool) -> int:
+def log(app: App, number: int | None) -> int:
     """List the commands that moved branches, the newest first."""
     operations = app.store().operations()[:number]
-    if as_json:
-        emit("op-log", {"operations": [as_object(operation) for operation in operations]})
-    elif operations:
-        paged([as_line(operation) for operation in operations])
-    else:
-        warn("no operations yet")
-    return exits.OK if operations else exits.NOTHING
+    objects, lines = map(as_object, operations), map(as_line, operations)
+    return tell_list("op-log", "operations", objects, lines, nothing="no operations yet")
 
 
 def scope_of(session: str | None, everywhere: bool) -> dict[str, str]:
@@ -106,8 +88,6 @@ def scope_of(session: str | None, everywhere: bool) -> dict[str, str]:
 
 def refuse_unfinished(app: App, workspace: Path | None) -> None:
     """Raises ``Refused`` where a rewind of the folder we stand in has not ended: the last command is one before it."""
-    from gitsession.checkpoints import intents
-
     here = Path(os.path.realpath(workspace or current_folder() or "/"))
     for one in intents.pending(app.store().objects):
         if here.is_relative_to(one.workspace):
@@ -132,15 +112,13 @@ def as_line(operation: Operation) -> str:
     return paint(f"{first}{shorten(operation.command, width() - len(first) - len(last))}{last}")
 
 
-def tell_done(schema: str, what: str, done: RewindResult, *, as_json: bool) -> None:
+def tell_done(schema: str, what: str, done: RewindResult) -> None:
     """What undo or redo did."""
     operation = done.operation
     assert operation is not None
-    if as_json:
-        stays = [stay._asdict() for stay in operation.stays]
-        document = {"operations": [as_object(operation)], "stays": stays, "workspace": done.workspace}
-        emit(schema, {**document, "files": checkpoints.outcome_objects(done)})
-        return
+    stays = [stay._asdict() for stay in operation.stays]
+    document = {"operations": [as_object(operation)], "stays": stays, "workspace": done.workspace}
+    emit(schema, {**document, "files": checkpoints.outcome_objects(done)})
     say(f"{what}: {operation.command} ({clock(operation.at_ms)}, {count(len(operation.moves), 'ref')})")
     for stay in operation.stays:
         instead = f"; where it was is {stay.instead}, which is active now" if stay.instead else ""

@@ -4,22 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from gitsession.api.imports import spelled
+from gitsession.archive import archive_set
 from gitsession.cli import exits
 from gitsession.cli.context import App, split, with_app
-from gitsession.cli.output import confirm_purge, consent_option, count, emit, first, json_option, progress, say, warn
+from gitsession.cli.output import confirm_purge, consent_option, emit, json_option, progress, say, wants_json, warn
+from gitsession.cli.text import count, first
 from gitsession.errors import NotFound
-
-if TYPE_CHECKING:
-    from gitsession.purge.finding import EntryHit, PurgePlan
-    from gitsession.purge.purging import PurgeResult
-    from gitsession.purge.redact_exports import RedactedExport
-    from gitsession.sessions.node import Node
-    from gitsession.sessions.stored_secrets import FoundSecret
+from gitsession.purge.finding import EntryHit, PurgePlan
+from gitsession.purge.purging import PurgeResult
+from gitsession.purge.redact_exports import RedactedExport
+from gitsession.sessions import tombstone_set
+from gitsession.sessions.node import Node
+from gitsession.sessions.stored_secrets import FoundSecret
 
 _SHOWN = 20
 _ALWAYS = (
@@ -38,9 +39,7 @@ _ALWAYS = (
 @consent_option
 @json_option
 @with_app
-def purge_command(
-    app: App, entry: str | None, text: str, dry_run: bool, redacts: bool, consent: bool, as_json: bool
-) -> int:
+def purge_command(app: App, entry: str | None, text: str, dry_run: bool, redacts: bool, consent: bool) -> int:
     """Take an entry, a session, or all that says a text away for good: from this store, and by `sync` from others.
 
     A tombstone stays in its place, so that all else still verifies. There is no `undo`. `rm` is the trash.
@@ -49,18 +48,17 @@ def purge_command(
         raise click.UsageError("what? [SESSION[@ENTRY]] or --match TEXT")
     store = app.store()
     sid, at = _address(app, entry) if entry else (None, None)
-    with progress(quiet=as_json):
+    with progress():
         what = store.purges.plan(sid, at, text=text)
-    if not as_json:
-        _print_plan(what, redacts=redacts)
+    _print_plan(what, redacts=redacts)
     done: PurgeResult | None = None
     redacted: list[RedactedExport] = []
     if not what.is_empty and not dry_run:
         confirm_purge(f"purge {_sum(what)} for good?", consent=consent)
-        with progress(quiet=as_json):
+        with progress():
             done = store.purges.apply(what)
             redacted = store.purges.redact_exports(what) if redacts else []
-    if as_json:
+    if wants_json():
         emit("purge", _document(what, done, redacted, dry_run=dry_run))
     elif what.is_empty:
         warn("nothing says that" if text else "nothing to purge")
@@ -76,8 +74,6 @@ def purge_command(
 def _address(app: App, entry: str) -> tuple[str, Node | None]:
     """A session, here, in the trash or archived, and an entry of one that is here."""
     name, at = split(entry)
-    from gitsession.archive import archive_set
-
     try:
         session, found = app.entry(entry) if at else (app.session(entry), None)
     except NotFound:
@@ -162,26 +158,22 @@ def _document(
 @click.option("--dry-run", is_flag=True, help="Only list what holds secrets; exit code 6 where anything does.")
 @json_option
 @with_app
-def redact_command(app: App, session: str | None, dry_run: bool, as_json: bool) -> int:
+def redact_command(app: App, session: str | None, dry_run: bool) -> int:
     """Find secrets in what was stored before there was a rule for them, and hide them: in all, or in one session."""
-    from gitsession.sessions import tombstone_set
-
     sid = app.session(session).id if session else None
     store = app.store()
     search = store.secrets.find(sid)
     found = list(search)
     done = None if dry_run or not found else store.secrets.redact(found)
-    if as_json:
-        hidden = None if done is None else done.entries
-        emit("redact", {"found": [_secret_object(each) for each in found], "hidden": hidden, "unread": search.unread})
-    else:
-        for each in found:
-            what = f"{each.rule} ({each.count})" if each.count > 1 else each.rule
-            say(f"{each.session}@{each.node.oid[:12]}  {what}" + (f"  {each.path}" if each.path else ""))
-        if not found:
-            say("no secrets found")
-        if done is not None:
-            say(f"hidden: {count(done.entries, 'entry', 'entries')}")
+    hidden = None if done is None else done.entries
+    emit("redact", {"found": [_secret_object(each) for each in found], "hidden": hidden, "unread": search.unread})
+    for each in found:
+        what = f"{each.rule} ({each.count})" if each.count > 1 else each.rule
+        say(f"{each.session}@{each.node.oid[:12]}  {what}" + (f"  {each.path}" if each.path else ""))
+    if not found:
+        say("no secrets found")
+    if hidden is not None:
+        say(f"hidden: {count(hidden, 'entry', 'entries')}")
     if search.unread:
         warn(f"{count(len(search.unread), 'entry', 'entries')} cannot be read: `gitsession verify` says why")
     if any(each.path for each in found) and not dry_run:

@@ -7,40 +7,25 @@ import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from gitsession.api import Store
+from gitsession.api.remotes import PushPlan
 from gitsession.cli import exits
 from gitsession.cli.context import App, with_app
-from gitsession.cli.output import (
-    answer,
-    confirm,
-    count,
-    emit,
-    first,
-    json_option,
-    on_a_line,
-    paint,
-    progress,
-    say,
-    shell_words,
-    shorten,
-    warn,
-)
+from gitsession.cli.output import confirm, emit, is_attended, json_option, progress, say, tell_list, wants_json, warn
+from gitsession.cli.text import count, first, on_a_line, paint, shell_words, shorten
 from gitsession.errors import NotFound, Refused
+from gitsession.index.catalogue import Row
 from gitsession.model.headline import clean
 from gitsession.sessions.active_branch import active
+from gitsession.sessions.merge_remote_branches import SyncedBranch
 from gitsession.store import create, refs
-
-if TYPE_CHECKING:
-    from gitsession.api import Store
-    from gitsession.api.remotes import PushPlan
-    from gitsession.index.catalogue import Row
-    from gitsession.sessions.merge_remote_branches import SyncedBranch
-    from gitsession.sync.remotes import Remote
-    from gitsession.sync.syncing import SyncReport
-    from gitsession.sync.transport import TransportOptions
+from gitsession.sync.remotes import Remote, missing, plain
+from gitsession.sync.syncing import SyncReport
+from gitsession.sync.transport import TransportOptions
 
 yes_option = click.option("--yes", "consent", is_flag=True, help="Do not ask before the first push to a remote.")
 
@@ -49,35 +34,35 @@ yes_option = click.option("--yes", "consent", is_flag=True, help="Do not ask bef
 @json_option
 @with_app
 @click.pass_context
-def remote_command(ctx: click.Context, app: App, as_json: bool) -> int | None:
+def remote_command(ctx: click.Context, app: App) -> int | None:
     """Other repositories that sessions go to and come from. Without more: list them."""
-    return _list(app, as_json=as_json) if ctx.invoked_subcommand is None else None
+    return _list(app) if ctx.invoked_subcommand is None else None
 
 
 @remote_command.command("list")
 @json_option
 @with_app
-def list_(app: App, as_json: bool) -> int:
+def list_(app: App) -> int:
     """List them, as `remote` alone does."""
-    return _list(app, as_json=as_json)
+    return _list(app)
 
 
-def _list(app: App, *, as_json: bool) -> int:
+def _list(app: App) -> int:
     found = app.store().remotes.list()
-    if as_json:
-        emit("remote", {"remotes": [_remote_object(remote) for remote in found]})
-    elif found:
-        width = max(len(remote.name) for remote in found)
-        for remote in found:
-            notes = ["home"] if remote.is_home else []
-            notes += ["beside code"] if remote.is_shared else []
-            scope = remote.scope
-            kept = (("project", scope.projects), ("agent", scope.agents), ("label", scope.labels))
-            notes += [f"{kind} {on_a_line(value)}" for kind, values in kept for value in values]
-            say(f"{remote.name:<{width}}  {_plain(remote.url)}" + (f"  ({', '.join(notes)})" if notes else ""))
-    else:
-        warn("no remote yet: `gitsession remote add origin URL` names one")
-    return exits.OK if found else exits.NOTHING
+    nothing = "no remote yet: `gitsession remote add origin URL` names one"
+    return tell_list("remote", "remotes", map(_remote_object, found), _remote_lines(found), nothing=nothing)
+
+
+def _remote_lines(remotes: Sequence[Remote]) -> Iterator[str]:
+    width = max((len(remote.name) for remote in remotes), default=0)
+    for remote in remotes:
+        notes = ["home"] if remote.is_home else []
+        notes += ["beside code"] if remote.is_shared else []
+        scope = remote.scope
+        kept = (("project", scope.projects), ("agent", scope.agents), ("label", scope.labels))
+        notes += [f"{kind} {on_a_line(value)}" for kind, values in kept for value in values]
+        told = f"{remote.name:<{width}}  {plain(remote.url)}" + (f"  ({', '.join(notes)})" if notes else "")
+        yield paint(on_a_line(told))
 
 
 @remote_command.command()
@@ -101,7 +86,6 @@ def add(
     agents: tuple[str, ...],
     labels: tuple[str, ...],
     is_all: bool,
-    as_json: bool,
 ) -> None:
     """Remember the repository at URL as NAME. Nothing is sent yet."""
     store = app.store(make=True)
@@ -110,26 +94,24 @@ def add(
     )
     _warn_of(store, remote)
     sync = "gitsession sync" if remote.is_home else f"gitsession sync {remote.name}"
-    told = f"{remote.name} is {_plain(remote.url)}; `{sync}` sends and takes"
-    answer("remote-add", {"remotes": [_remote_object(remote)], "branches": []}, told, as_json=as_json)
+    emit("remote-add", {"remotes": [_remote_object(remote)], "branches": []})
+    say(f"{remote.name} is {plain(remote.url)}; `{sync}` sends and takes")
 
 
 @remote_command.command()
 @click.argument("name")
 @json_option
 @with_app
-def remove(app: App, name: str, as_json: bool) -> None:
+def remove(app: App, name: str) -> None:
     """Forget NAME. What came from it stays."""
     remote = app.store().remotes.remove(name)
-    told = f"{remote.name} is forgotten; what came from it stays"
-    answer("remote-remove", {"remotes": [_remote_object(remote)]}, told, as_json=as_json)
+    emit("remote-remove", {"remotes": [_remote_object(remote)]})
+    say(f"{remote.name} is forgotten; what came from it stays")
 
 
 def _warn_of(store: Store, remote: Remote) -> None:
     """Warn of an address where no repository is, and of a scope that sends nothing."""
-    from gitsession.sync import remotes
-
-    if path := remotes.missing(remote.url):
+    if path := missing(remote.url):
         warn(f"warning: there is no repository at {path} yet")
         warn(f"  hint: run `git init --bare {shell_words([path])}`")
     for kind, value in store.remotes.unmatched_scope(remote):
@@ -141,7 +123,7 @@ def _remote_object(remote: Remote) -> dict[str, Any]:
     scope = remote.scope
     return {
         "name": remote.name,
-        "url": _plain(remote.url),
+        "url": plain(remote.url),
         "home": remote.is_home,
         "namespace": namespace,
         "scope": {
@@ -153,37 +135,31 @@ def _remote_object(remote: Remote) -> dict[str, Any]:
     }
 
 
-def _plain(url: str) -> str:
-    from gitsession.sync.remotes import plain
-
-    return plain(url)
-
-
 @click.command()
 @click.argument("remote", default="")
 @click.option("--dry-run", is_flag=True, help="List the sessions that would be sent; send nothing.")
 @yes_option
 @json_option
 @with_app
-def sync_command(app: App, remote: str, dry_run: bool, consent: bool, as_json: bool) -> int:
+def sync_command(app: App, remote: str, dry_run: bool, consent: bool) -> int:
     """Take in what REMOTE has and send what it lacks, until both have the same. By default the home remote."""
     if dry_run:
-        return tell_plan(app, remote, as_json=as_json)
+        return tell_plan(app, remote)
     ask_first(app, remote, consent=consent)
-    with progress(quiet=as_json):
+    with progress():
         report = app.store().remotes.sync(remote, talk=talk())
-    return tell_report(app, "sync", report, as_json=as_json)
+    return tell_report(app, "sync", report)
 
 
 @click.command()
 @click.argument("remote", default="")
 @json_option
 @with_app
-def pull_command(app: App, remote: str, as_json: bool) -> int:
+def pull_command(app: App, remote: str) -> int:
     """Take in what REMOTE has, by default the home remote. Where both went on, both lines are kept."""
-    with progress(quiet=as_json):
+    with progress():
         report = app.store().remotes.pull(remote, talk=talk())
-    return tell_report(app, "pull", report, as_json=as_json)
+    return tell_report(app, "pull", report)
 
 
 @click.command()
@@ -192,18 +168,18 @@ def pull_command(app: App, remote: str, as_json: bool) -> int:
 @yes_option
 @json_option
 @with_app
-def push_command(app: App, remote: str, sessions: tuple[str, ...], consent: bool, as_json: bool) -> int:
+def push_command(app: App, remote: str, sessions: tuple[str, ...], consent: bool) -> int:
     """Send what REMOTE lacks, of all sessions or of those named. Nothing is forced, nothing is taken in."""
     try:
         if not sessions:  # who names sessions has chosen what to send
             ask_first(app, remote, consent=consent)
-        with progress(quiet=as_json):
+        with progress():
             report = app.store().remotes.push(remote, sessions=sessions, talk=talk())
     except NotFound as error:
         if not remote or sessions:
             raise
         raise NotFound(str(error), hint=f"{error.hint}; some sessions only: `gitsession push REMOTE SESSION`") from None
-    return tell_report(app, "push", report, as_json=as_json)
+    return tell_report(app, "push", report)
 
 
 @click.command()
@@ -213,29 +189,25 @@ def push_command(app: App, remote: str, sessions: tuple[str, ...], consent: bool
 @click.option("--namespace", metavar="NAME", default="", help="URL is shared with code: below refs/NAME/ there.")
 @json_option
 @with_app
-def clone_command(app: App, url: str, folder: Path | None, filter: str, namespace: str, as_json: bool) -> int:
+def clone_command(app: App, url: str, folder: Path | None, filter: str, namespace: str) -> int:
     """Make a store of what is at URL, in DIR or where your store lies. URL is its remote `origin`.
 
     URL is a store, or a repository that sessions were pushed to; an empty repository is a beginning. If URL is a
     repository of code with sessions in it, --namespace says where.
     """
-    from gitsession.api import Store
-
     path = folder or app.path
-    with progress(quiet=as_json):
+    with progress():
         store, report = Store.clone(url, path, filter=filter, namespace=namespace, talk=talk())
     with store:
         refused = report.of("refused")
-        if as_json:
-            branches = [{"ref": one.ref, "outcome": one.outcome, "why": one.why or None} for one in report.branches]
-            emit("clone", {"store": str(path), "branches": branches})
-        else:
-            say(summary(report, f"made a store at {path}"))
-            if not report.branches:
-                say("no sessions are there yet: `gitsession sync` sends yours", dim=True)
-            for one in refused:
-                say(f"refused   {one.ref.removeprefix('refs/heads/sessions/')}", fg="red")
-                say(f"{'':10}{one.why}", dim=True)
+        branches = [{"ref": one.ref, "outcome": one.outcome, "why": one.why or None} for one in report.branches]
+        emit("clone", {"store": str(path), "branches": branches})
+        say(summary(report, f"made a store at {path}"))
+        if not report.branches:
+            say("no sessions are there yet: `gitsession sync` sends yours", dim=True)
+        for one in refused:
+            say(f"refused   {one.ref.removeprefix('refs/heads/sessions/')}", fg="red")
+            say(f"{'':10}{one.why}", dim=True)
     return exits.REFUSED if refused else exits.OK
 
 
@@ -249,22 +221,22 @@ def bundle_command() -> None:
 @click.argument("sessions", metavar="[SESSION]...", nargs=-1)
 @json_option
 @with_app
-def create_bundle(app: App, file: Path, sessions: tuple[str, ...], as_json: bool) -> None:
+def create_bundle(app: App, file: Path, sessions: tuple[str, ...]) -> None:
     """Put sessions, by default all, into a new FILE."""
     made = app.store().remotes.bundle(file, sessions)
-    told = f"{count(len(made), 'session')} in {file} ({file.stat().st_size:,} bytes)"
-    answer("bundle", {"file": str(file), "sessions": made}, told, as_json=as_json)
+    emit("bundle", {"file": str(file), "sessions": made})
+    say(f"{count(len(made), 'session')} in {file} ({file.stat().st_size:,} bytes)")
 
 
 @bundle_command.command("take")
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False, exists=True))
 @json_option
 @with_app
-def take_bundle(app: App, file: Path, as_json: bool) -> int:
+def take_bundle(app: App, file: Path) -> int:
     """Take in what is in FILE. Where both went on, theirs comes in beside ours."""
-    with progress(quiet=as_json):
+    with progress():
         report = app.store(make=True).remotes.unbundle(file, talk=talk())
-    return tell_report(app, "bundle-take", report, as_json=as_json)
+    return tell_report(app, "bundle-take", report)
 
 
 _SENT = {"new": "sent", "forwarded": "sent"}
@@ -285,8 +257,6 @@ _COLORS = {"refused": "red", "forked": "yellow", "new": "green"}
 
 def talk() -> TransportOptions:
     """git's progress where somebody watches; a question for a password where somebody can answer."""
-    from gitsession.sync.transport import TransportOptions
-
     watched = sys.stderr.isatty()
     return TransportOptions(Progress() if watched else None, interactive=sys.stdin.isatty())
 
@@ -314,13 +284,12 @@ class Progress:
         sys.stderr.flush()
 
 
-def tell_plan(app: App, remote: str, *, as_json: bool) -> int:
+def tell_plan(app: App, remote: str) -> int:
     """List the sessions that a push would send, by project; the exit code."""
     plan = app.store().remotes.plan_push(remote)
-    if as_json:
-        sessions = [{"session": row.sid, "project": row.project, "agent": row.agent} for row in plan.sessions]
-        emit("push-plan", {"remote": plan.remote, "sessions": sessions, "archived": list(plan.archived)})
-    elif plan.sessions or plan.archived:
+    sessions = [{"session": row.sid, "project": row.project, "agent": row.agent} for row in plan.sessions]
+    emit("push-plan", {"remote": plan.remote, "sessions": sessions, "archived": list(plan.archived)})
+    if plan.sessions or plan.archived:
         say(f"a push to {plan.remote} would send {_counted(plan)}:")
         for line in _lines_of(plan):
             say(line)
@@ -339,11 +308,10 @@ def ask_first(app: App, name: str, *, consent: bool) -> None:
     plan = app.store().remotes.plan_push(name)
     if not plan.is_first or not (plan.sessions or plan.archived):
         return
-    is_alone = sys.stdin is None or not sys.stdin.isatty()
     warn(f"The first push to {plan.remote} would send {_counted(plan)}:")
     for line in _lines_of(plan):
         warn(line)
-    if is_alone:
+    if not is_attended():
         hint = "pass --yes; nothing was changed"
         raise Refused("cannot ask for confirmation: standard input is not a terminal", hint=hint)
     if not confirm("Send them?"):
@@ -374,9 +342,9 @@ def _by_project(rows: Sequence[Row]) -> Iterator[str]:
         yield from first(lines, _SHOWN, "; --json lists all", indent="  ")
 
 
-def tell_report(app: App, schema: str, report: SyncReport, *, as_json: bool) -> int:
+def tell_report(app: App, schema: str, report: SyncReport) -> int:
     """Say what became of every ref, and what it comes to; the exit code."""
-    if as_json:
+    if wants_json():
         emit(schema, {"remote": report.remote, "branches": [_branch_object(branch) for branch in report.branches]})
     else:
         _print_report(app, report, _WORDS | (_SENT if schema == "push" else {}))
@@ -399,8 +367,7 @@ def _branch_object(branch: SyncedBranch) -> dict[str, Any]:
 def _print_report(app: App, report: SyncReport, words: dict[str, str]) -> None:
     told = [branch for branch in report.branches if branch.outcome != "same" and branch.ref != create.MAIN]
     titles = {row.sid: row.name for row in app.catalogue().sessions()} if told else {}
-    plain = [branch for branch in told if branch.outcome not in _ALWAYS_SHOWN]
-    left_out = set(plain[_SHOWN:])
+    left_out = set([branch for branch in told if branch.outcome not in _ALWAYS_SHOWN][_SHOWN:])
     for branch in told:
         if branch in left_out:
             continue

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from gitsession.cli import exits
 from gitsession.cli.context import App, Since, no_such_agent, with_app
-from gitsession.cli.output import clock, emit, json_option, paged, paint, shorten, warn, width
+from gitsession.cli.output import json_option, tell_list
+from gitsession.cli.text import clock, paint, shorten, width
+from gitsession.index.search import Hit
 from gitsession.index.search_words import ROLES
-
-if TYPE_CHECKING:
-    from gitsession.index.search import Hit
 
 OID_CHARS = 12
 
@@ -35,7 +33,6 @@ def search_command(
     project: str,
     role: str | None,
     since: int | None,
-    as_json: bool,
 ) -> int:
     """Find words in all sessions: what users asked first, then summaries, answers, and what tools did.
 
@@ -46,14 +43,11 @@ def search_command(
         raise click.UsageError("a query needs a letter or a digit")
     app.require()
     hits = app.store().search(asked, agent=agent, project=project, role=role or "", since_ms=since or 0, most=most)
-    if as_json:
-        emit("search", {"query": asked, "hits": [_object(hit) for hit in hits]})
-    elif hits:
-        paged([line for hit in hits for line in _lines(hit, asked)])
-    else:
-        warn(no_such_agent(agent, app.catalogue().sessions()) or "nothing found")
+    nothing = "" if hits else no_such_agent(agent, app.catalogue().sessions()) or "nothing found"
+    lines = (line for hit in hits for line in _lines(hit, asked))
+    code = tell_list("search", "hits", map(_object, hits), lines, nothing=nothing, query=asked)
     app.warn_of_damage()
-    return exits.OK if hits else exits.NOTHING
+    return code
 
 
 def _object(hit: Hit) -> dict[str, Any]:

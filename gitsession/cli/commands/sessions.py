@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from gitsession.cli import exits
 from gitsession.cli.context import App, Since, here, no_such_agent, with_app
-from gitsession.cli.output import clock, columns, emit, json_option, on_a_line, pad, paged, paint, shorten, warn, width
+from gitsession.cli.output import json_option, tell_list
+from gitsession.cli.text import clock, columns, on_a_line, pad, paint, shorten, width
 
 if TYPE_CHECKING:
     from gitsession.index.catalogue import Row
@@ -35,13 +35,12 @@ def ls_command(
     since: int | None,
     in_trash: bool,
     in_archive: bool,
-    as_json: bool,
 ) -> int:
     """List sessions, the newest first."""
     if in_trash or in_archive:
         if agent or project or held_here or (in_trash and in_archive):
             raise click.UsageError("--trash, or --archived, goes with -n and --since")
-        return _away(app, number, since, archive=in_archive, as_json=as_json)
+        return _away(app, number, since, archive=in_archive)
     rows = found = app.catalogue().sessions()
     if agent:
         rows = [row for row in rows if row.agent == agent]
@@ -58,30 +57,22 @@ def ls_command(
     if since is not None:
         rows = [row for row in rows if row.updated_ms >= since]
     rows = rows[:number]
-    if as_json:
-        emit("ls", {"sessions": [as_object(row) for row in rows]})
-    elif rows:
-        paged(table(rows))
-    else:
-        warn(no_such_agent(agent or "", found) or "no sessions")
+    nothing = no_such_agent(agent or "", found) or "no sessions"
+    code = tell_list("ls", "sessions", map(as_object, rows), table(rows), nothing=nothing)
     app.warn_of_damage()
-    return exits.OK if rows else exits.NOTHING
+    return code
 
 
-def _away(app: App, number: int | None, since: int | None, *, archive: bool, as_json: bool) -> int:
+def _away(app: App, number: int | None, since: int | None, *, archive: bool) -> int:
     """What is in the trash, or archived."""
     found = app.store().archive.list(None if since is not None else number) if archive else app.store().trash.list()
     rows = [row for row in found if since is None or row.updated_ms >= since][:number]
-    if as_json:
-        documents = [
-            {"session": row.sid, "title": row.name, "entries": row.entries, "updated": row.updated_ms} for row in rows
-        ]
-        emit("ls-archived" if archive else "ls-trash", {"sessions": documents})
-    elif rows:
-        paged([f"{row.sid}  {clock(row.updated_ms)}  {row.entries:>7,}  {shorten(row.name, 60)}" for row in rows])
-    else:
-        warn("nothing is archived" if archive else "the trash is empty")
-    return exits.OK if rows else exits.NOTHING
+    schema, nothing = ("ls-archived", "nothing is archived") if archive else ("ls-trash", "the trash is empty")
+    objects = [
+        {"session": row.sid, "title": row.name, "entries": row.entries, "updated": row.updated_ms} for row in rows
+    ]
+    lines = [f"{row.sid}  {clock(row.updated_ms)}  {row.entries:>7,}  {shorten(row.name, 60)}" for row in rows]
+    return tell_list(schema, "sessions", objects, lines, nothing=nothing)
 
 
 _TITLE_MIN = 12
@@ -95,8 +86,10 @@ _NARROW = 100
 """Below so many columns the time is a date, and the entries are left out."""
 
 
-def table(rows: Sequence[Row]) -> list[str]:
-    """One line a session, columns as wide as they need to be."""
+def table(rows: Sequence[Row]) -> Iterator[str]:
+    """Yield the names of the columns, as wide as they need to be, and one line a session; nothing if there is none."""
+    if not rows:
+        return
     wide, narrow = width() >= _WIDE, width() < _NARROW
     names = ("AGENT", "UPDATED", *([] if narrow else ["ENTRIES"]), "TOKENS", *(["FOLDER"] if wide else []))
     cells = [("SESSION", *names, "TITLE")]
@@ -108,7 +101,6 @@ def table(rows: Sequence[Row]) -> list[str]:
         cells.append((row.sid, on_a_line(row.agent), updated, *sizes, *folder, title))
     widths = [max(columns(cell[column]) for cell in cells) for column in range(len(names) + 1)]
     room = max(width() - sum(widths) - 2 * len(widths), _TITLE_MIN)
-    lines = []
     for number, (*row_cells, title) in enumerate(cells):
         padded = [
             cell.rjust(size) if name in ("ENTRIES", "TOKENS") else pad(cell, size)
@@ -116,8 +108,7 @@ def table(rows: Sequence[Row]) -> list[str]:
         ]
         first = paint(padded[0], fg="yellow") if number else padded[0]
         text = "  ".join([first, *padded[1:], shorten(title, room)])
-        lines.append(text if number else paint(text, bold=True))
-    return lines
+        yield text if number else paint(text, bold=True)
 
 
 def short(tokens: int) -> str:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import json
+from typing import Any
 
 import click
 
 from gitsession.cli import exits
 from gitsession.cli.context import App, with_app
-from gitsession.cli.output import clock, emit, json_option, paged, paint, warn
+from gitsession.cli.output import emit, json_option, paged, warn
+from gitsession.cli.text import clock, paint
 from gitsession.codec import holes
 from gitsession.codec.digest import digest, to_base64url
 from gitsession.context.profiles import DEFAULT, profile
@@ -21,16 +23,14 @@ from gitsession.model.usage import total_tokens
 from gitsession.sessions import content
 from gitsession.sessions.gaps import DAMAGE
 from gitsession.sessions.node import Node
-
-if TYPE_CHECKING:
-    from gitsession.sessions.origin import Origin
+from gitsession.sessions.origin import Origin
 
 
 @click.command()
 @click.argument("entry", metavar="[SESSION[@ENTRY]]", default="@")
 @json_option
 @with_app
-def show_command(app: App, entry: str, as_json: bool) -> int:
+def show_command(app: App, entry: str) -> int:
     """Show one entry: what it says, where it stands, what it is kept as."""
     session, node = app.entry(entry)
     store = app.store().objects
@@ -42,12 +42,9 @@ def show_command(app: App, entry: str, as_json: bool) -> int:
         parts, problem = content.EntryTree("", b"", b"", None), str(error)
     came_from = session.origin() if isinstance(view, SessionHeader) else None
     document = _document(node, view, parts, problem, came_from, session.started(node))
-    if as_json:
-        emit("show", document)
-    elif problem:
-        paged([*_head(node, document), "", f"    cannot be read: {clean(problem)}"])
-    else:
-        paged([*_head(node, document), "", *_words(view, document)])
+    emit("show", document)
+    words = [f"    cannot be read: {clean(problem)}"] if problem else _words(view, document)
+    paged([*_head(node, document), "", *words])
     if problem:
         warn(f"gitsession: what {node.oid} says cannot be read; `gitsession repair` may mend it")
     return exits.INTEGRITY if problem else exits.OK
@@ -129,16 +126,12 @@ def _words(view: Entry, document: dict[str, Any]) -> list[str]:
     elif isinstance(view, Compaction | BranchSummary):
         text = view.summary
     else:
-        import json
-
         text = json.dumps(document["body"], indent=2, ensure_ascii=False)
     return [f"    {line}" for line in clean(text).split("\n")]
 
 
 def _block(block: Any) -> str:
     if block.type == "tool_call":
-        import json
-
         return f"-> {block.name} {json.dumps(plain(block.arguments), ensure_ascii=False)}"
     if block.type == "image":
         return f"[image {block.mime}, {len(block.data):,} bytes]"

@@ -11,7 +11,8 @@ from pathlib import Path
 import click
 
 from gitsession.cli.context import App, program, with_app
-from gitsession.cli.output import count, emit, json_option, say
+from gitsession.cli.output import emit, json_option, say
+from gitsession.cli.text import count
 from gitsession.errors import Malformed, Refused, Unavailable
 
 
@@ -27,20 +28,16 @@ def init_command(app: App) -> None:
 @click.command()
 @json_option
 @with_app
-def maintain_command(app: App, as_json: bool) -> None:
+def maintain_command(app: App) -> None:
     """Merge packs, pack refs, clean up after processes that were killed. Safe at any time; loses nothing."""
     done = app.store().maintain()
-    if as_json:
-        emit(
-            "maintain",
-            {
-                "packs_before": done.packs_before,
-                "packs_after": done.packs_after,
-                "dead_locks": done.dead_locks,
-                "removed": list(done.removed),
-            },
-        )
-        return
+    document = {
+        "packs_before": done.packs_before,
+        "packs_after": done.packs_after,
+        "dead_locks": done.dead_locks,
+        "removed": list(done.removed),
+    }
+    emit("maintain", document)
     say(f"{count(done.packs_before, 'pack')} before, {done.packs_after:,} now")
     if done.dead_locks or done.removed:
         say(f"cleaned up: {count(done.dead_locks, 'dead lock')}, {count(len(done.removed), 'file')} of killed runs")

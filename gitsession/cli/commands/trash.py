@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 import click
 
+from gitsession.archive.retention import ExpiredSession, Retention
 from gitsession.cli import exits
 from gitsession.cli.context import App, Since, with_app
-from gitsession.cli.output import answer, clock, confirm_purge, consent_option, count, emit, json_option, say, shorten
+from gitsession.cli.output import confirm_purge, consent_option, emit, json_option, say
+from gitsession.cli.text import clock, count, shorten
 from gitsession.errors import NotFound
-
-if TYPE_CHECKING:
-    from gitsession.archive.retention import ExpiredSession
+from gitsession.sessions import active_branch, graph
 
 
 @click.command()
@@ -25,13 +24,11 @@ if TYPE_CHECKING:
 @json_option
 @with_app
 def archive_command(
-    app: App, sessions: tuple[str, ...], before: int | None, keep: int | None, label: str, dry_run: bool, as_json: bool
+    app: App, sessions: tuple[str, ...], before: int | None, keep: int | None, label: str, dry_run: bool
 ) -> int:
     """Archive sessions, named or by age and number: nothing of them goes, one ref keeps them all, and a push no longer
     lists them. `restore`, or going on with one elsewhere, brings it back.
     """
-    from gitsession.archive.retention import Retention
-
     rules = before is not None or keep is not None
     if bool(sessions) == rules:
         raise click.UsageError("which? Name sessions, or give --older-than or --keep")
@@ -42,10 +39,8 @@ def archive_command(
         rows = [each.row for each in store.expired(Retention(before_ms=before, keep=keep, label=label))]
     if rows and not dry_run:
         store.archive.put(*(row.sid for row in rows))
-    if as_json:
-        found = [{"session": row.sid, "title": row.name, "updated": row.updated_ms} for row in rows]
-        emit("archive", {"sessions": found, "dry_run": dry_run})
-        return exits.OK if rows else exits.NOTHING
+    found = [{"session": row.sid, "title": row.name, "updated": row.updated_ms} for row in rows]
+    emit("archive", {"sessions": found, "dry_run": dry_run})
     for row in rows:
         say(f"{row.sid}  {clock(row.updated_ms)}  {shorten(row.name, 60)}")
     where = "would be archived" if dry_run else "archived: `gitsession sync` tells the remotes"
@@ -57,24 +52,22 @@ def archive_command(
 @click.argument("session")
 @json_option
 @with_app
-def rm_command(app: App, session: str, as_json: bool) -> None:
+def rm_command(app: App, session: str) -> None:
     """Put a session into the trash. `restore`, or `undo`, brings it back. Remotes keep what was pushed."""
     sid = app.session(session).id
     app.store().trash.put(sid)
-    told = f"{sid} is in the trash: `gitsession restore {sid}` takes it out, and remotes keep theirs"
-    answer("rm", {"session": sid}, told, as_json=as_json)
+    emit("rm", {"session": sid})
+    say(f"{sid} is in the trash: `gitsession restore {sid}` takes it out, and remotes keep theirs")
 
 
 @click.command()
 @click.argument("session")
 @json_option
 @with_app
-def restore_command(app: App, session: str, as_json: bool) -> None:
+def restore_command(app: App, session: str) -> None:
     """Take a session out of the trash, or out of the archive. SESSION: a unique part of its id, as `ls --trash` or
     `ls --archived` lists it.
     """
-    from gitsession.sessions import active_branch, graph
-
     store = app.store()
     try:
         sid = store.trash.restore(session)
@@ -84,9 +77,8 @@ def restore_command(app: App, session: str, as_json: bool) -> None:
         except NotFound:
             raise missing from None
     chosen = active_branch.chosen(store.objects, sid)
-    if as_json:
-        emit("restore", {"session": sid})
-    elif len(graph.branches(store.objects, sid)) < 2:
+    emit("restore", {"session": sid})
+    if len(graph.branches(store.objects, sid)) < 2:
         say(f"{sid} is back")
     else:
         unknown = "" if chosen else f"; no choice of a branch is recorded, `gitsession switch {sid} BRANCH` makes one"
@@ -121,17 +113,15 @@ class Size(click.ParamType[int]):
 @with_app
 def retain_command(
     app: App, before: int | None, keep: int | None, max_bytes: int | None, label: str, for_good: bool, dry_run: bool,
-    consent: bool, as_json: bool,
+    consent: bool,
 ) -> int:  # fmt: skip
     """Let old sessions go into the trash, by age, number and size. Nothing goes unless this is run."""
-    from gitsession.archive.retention import Retention
-
     if before is None and keep is None and max_bytes is None:
         raise click.UsageError("by which rule? --older-than, --keep or --max-bytes")
     store = app.store()
     leaves = store.expired(Retention(before_ms=before, keep=keep, bytes_max=max_bytes, label=label))
-    if not as_json:
-        _print_expired(leaves)
+    for each in leaves:
+        say(_expired_line(each))
     if leaves and not dry_run:
         if for_good:
             confirm_purge(f"purge {count(len(leaves), 'session')}?", consent=consent)
@@ -139,18 +129,15 @@ def retain_command(
                 store.purges.apply(store.purges.plan(each.row.sid))
         else:
             store.trash.put(*(each.row.sid for each in leaves))
-    if as_json:
-        emit("retain", {"sessions": [_expired_object(each) for each in leaves], "purged": for_good, "dry_run": dry_run})
-    else:
-        where = "would go" if dry_run else "purged" if for_good else "put into the trash"
-        say(f"{count(len(leaves), 'session')} {where}" if leaves else "nothing is to go")
+    emit("retain", {"sessions": [_expired_object(each) for each in leaves], "purged": for_good, "dry_run": dry_run})
+    where = "would go" if dry_run else "purged" if for_good else "put into the trash"
+    say(f"{count(len(leaves), 'session')} {where}" if leaves else "nothing is to go")
     return exits.OK if leaves else exits.NOTHING
 
 
-def _print_expired(leaves: list[ExpiredSession]) -> None:
-    for each in leaves:
-        size = "" if each.size_bytes is None else f"{each.size_bytes:>12,} B  "
-        say(f"{each.row.sid}  {clock(each.row.updated_ms)}  {each.why:<6}  {size}{shorten(each.row.name, 60)}")
+def _expired_line(each: ExpiredSession) -> str:
+    size = "" if each.size_bytes is None else f"{each.size_bytes:>12,} B  "
+    return f"{each.row.sid}  {clock(each.row.updated_ms)}  {each.why:<6}  {size}{shorten(each.row.name, 60)}"
 
 
 def _expired_object(each: ExpiredSession) -> dict[str, object]:

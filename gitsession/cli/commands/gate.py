@@ -1,0 +1,149 @@
+"""``gitsession gate``"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import shlex
+import sys
+
+import click
+
+from gitsession.cli import exits
+from gitsession.cli.context import App, program, with_app
+from gitsession.cli.output import emit, json_option, say, warn
+from gitsession.cli.text import count
+from gitsession.errors import GitSessionError
+from gitsession.git import hook_files, process
+from gitsession.git.types import Oid
+from gitsession.index import names
+from gitsession.sessions.node import Node, load
+from gitsession.sync import commit_trailers, secret_scan
+from gitsession.validation.quarantine_reader import Proposed
+
+_SHOWN = 50
+_NONE = "0" * 40
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+
+
+@click.group()
+def gate_command() -> None:
+    """Look through what is about to be pushed for secrets (docs/server.md). `push` and `sync` do so anyway."""
+
+
+@gate_command.command("install", short_help="Have plain `git push` look too, by a hook.")
+@json_option
+@with_app
+def gate_install(app: App) -> int:
+    """Have plain `git push` from the store look too, by a hook in front of one that is there."""
+    git_dir = app.store().objects.git_dir
+    process.run(git_dir, "config", "--local", "gitsession.gate", shlex.join(program(app.path)))
+    _print_gate("install", hook_files.put(git_dir / "hooks", "pre-push"))
+    return exits.OK
+
+
+@gate_command.command("uninstall")
+@json_option
+@with_app
+def gate_uninstall(app: App) -> int:
+    """Take the hook out again."""
+    git_dir = app.store().objects.git_dir
+    process.run(git_dir, "config", "--local", "--unset-all", "gitsession.gate", accept=(0, 5))
+    _print_gate("uninstall", hook_files.take_out(git_dir / "hooks", "pre-push"))
+    return exits.OK
+
+
+@gate_command.command(hidden=True)
+@click.argument("remote", default="")
+@with_app
+def check(app: App, remote: str) -> int:
+    """What the hook runs: reads what git tells `pre-push` of a push to REMOTE."""
+    moves = []
+    for line in sys.stdin:
+        words = line.split()
+        if len(words) == 4:
+            _, new, ref, old = words
+            moves.append(Proposed(ref, None if old == _NONE else old, None if new == _NONE else new))
+    objects = app.store(drained=False).objects
+    known = objects.refs(f"refs/remotes/{remote}/").values() if remote else ()
+    found = secret_scan.scan_new(objects, moves, known)
+    for hit in found[:_SHOWN]:
+        warn(f"gitsession: a secret in {hit}")
+    if len(found) > _SHOWN:
+        warn(f"gitsession: and {len(found) - _SHOWN:,} more")
+    if found:
+        warn(
+            "gitsession: nothing is pushed: `gitsession redact` hides them, "
+            "`gitsession gate allow SESSION@ENTRY` lets one go"
+        )
+    return exits.SECRETS if found else exits.OK
+
+
+@gate_command.command(short_help="Let what is found in an entry go.")
+@click.argument("address", metavar="SESSION@ENTRY")
+@click.argument("rule", required=False, default="")
+@json_option
+@with_app
+def allow(app: App, address: str, rule: str) -> int:
+    """Let what RULE finds in an entry go, or all that is found there: it is no secret, or may be known."""
+    session, node = app.entry(address)
+    objects = app.store().objects
+    found = secret_scan.at(objects, session.id, node, rule)
+    new = secret_scan.allow(objects, found)
+    emit("gate-allow", {"session": session.id, "id": node.oid, "rules": sorted({hit.rule for hit in found})})
+    say(f"{count(new, 'finding')} may go now" if found else "nothing is found there")
+    return exits.OK if found else exits.NOTHING
+
+
+@gate_command.command("list", short_help="What may go.")
+@json_option
+@with_app
+def list_(app: App) -> int:
+    """What was let go: SESSION@ENTRY and RULE. A file, and an entry that is gone, by what `gate forget` takes too."""
+    rows = [(key, _places(app, key)) for key in secret_scan.allowances(app.store().objects)]
+    allowed = []
+    for key, places in rows:
+        what, _, rule = key.rpartition(":")
+        allowed.append(
+            {"what": what, "rule": rule, "entries": [{"session": sid, "id": node.oid} for sid, node in places]}
+        )
+        for where in [commit_trailers.address(sid, node) for sid, node in places] or [what]:
+            say(f"{where}  {rule}")
+    emit("gate-list", {"allowed": allowed})
+    if not rows:
+        say("nothing was let go")
+    return exits.OK if rows else exits.NOTHING
+
+
+@gate_command.command(short_help="Take back what was let go.")
+@click.argument("what", metavar="SESSION@ENTRY")
+@click.argument("rule", required=False, default="")
+@json_option
+@with_app
+def forget(app: App, what: str, rule: str) -> int:
+    """Hold back again what RULE finds in an entry, or all that is found there. Or of a file, as `gate list` has it."""
+    objects = app.store().objects
+    keys = [key for key in secret_scan.allowances(objects) if key.rpartition(":")[0] == what]
+    keys = keys or secret_scan.of_entry(objects, app.entry(what)[1])
+    keys = [key for key in keys if rule in ("", key.rpartition(":")[2])]
+    changed = secret_scan.forget(objects, keys)
+    emit("gate-forget", {"rules": sorted({key.rpartition(":")[2] for key in keys})})
+    say(f"{count(changed, 'finding')} may go no longer" if changed else "nothing was let go there")
+    return exits.OK if changed else exits.NOTHING
+
+
+def _places(app: App, key: str) -> list[tuple[str, Node]]:
+    """The entries that an allowance is about, with a session of each; none for a file."""
+    if not _DIGEST.fullmatch(key.partition(":")[0]):
+        return []
+    store = app.objects()
+    found: dict[Oid, tuple[str, Node]] = {}
+    for sid, oid in names.by_digest(app.catalogue(), bytes.fromhex(key.partition(":")[0])):
+        with contextlib.suppress(GitSessionError):
+            found.setdefault(oid, (sid, load(store, oid)))
+    return list(found.values())
+
+
+def _print_gate(verb: str, changed: bool) -> None:
+    emit(f"gate-{verb}", {"changed": changed})
+    say(f"the hook is {'written' if verb == 'install' else 'taken out'}" if changed else "nothing to do")

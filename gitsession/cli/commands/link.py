@@ -1,0 +1,76 @@
+"""``gitsession link``"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import click
+
+from gitsession.cli import exits
+from gitsession.cli.context import App, program, with_app
+from gitsession.cli.output import emit, json_option, say
+from gitsession.sessions.node import load
+from gitsession.sync import commit_trailers
+
+SECONDS_MAX = 3.0
+"""How long a commit waits for us at most."""
+
+
+@click.group()
+def link_command() -> None:
+    """Have the commits of a project say in which session they were made (docs/server.md).
+
+    A commit names the session that changed most of the staged files. If no session changed any of them, it names none.
+    """
+
+
+_folder = click.argument("folder", default=".", type=click.Path(exists=True, file_okay=False, path_type=Path))
+
+
+@link_command.command(short_help="Put a hook into the repository of FOLDER.")
+@_folder
+@click.option("--hours", type=click.FloatRange(0, min_open=True), help="How long a session counts as going on: 4.")
+@json_option
+@with_app
+def enable(app: App, folder: Path, hours: float | None) -> int:
+    """Put a hook into the repository of FOLDER, in front of one that is there."""
+    _print_link("enable", folder, commit_trailers.enable(folder, program(app.path), hours))
+    return exits.OK
+
+
+@link_command.command()
+@_folder
+@json_option
+def disable(folder: Path) -> int:
+    """Take the hook out again. What commits say already stays."""
+    _print_link("disable", folder, commit_trailers.disable(folder))
+    return exits.OK
+
+
+@link_command.command(hidden=True)
+@click.argument("file", type=click.Path(path_type=Path))
+@with_app
+def message(app: App, file: Path) -> int:
+    """Add the session that made a commit to the commit message in FILE, or say that there is none (run by the hook)."""
+    signal.signal(signal.SIGALRM, lambda *_: os._exit(exits.TRY_AGAIN))
+    signal.setitimer(signal.ITIMER_REAL, SECONDS_MAX)
+    here = Path.cwd()
+    recent = commit_trailers.going_on(app.catalogue().sessions(), here, time.time_ns() // 1_000_000)
+    if not recent:
+        return exits.NOTHING
+    index_file = os.environ.get("GIT_INDEX_FILE", "")
+    row = commit_trailers.author(app.objects(), recent, here, index_file and os.path.abspath(index_file))
+    if row is None:
+        say("no session of the last hours changed a staged file: the commit names none")
+        return exits.NOTHING
+    node = load(app.objects(), row.branches[row.active])
+    return exits.OK if commit_trailers.add(file, commit_trailers.address(row.sid, node)) else exits.NOTHING
+
+
+def _print_link(verb: str, folder: Path, changed: bool) -> None:
+    told = "commits here name their sessions" if verb == "enable" else "commits here name no sessions any more"
+    emit(f"link-{verb}", {"folder": os.path.abspath(folder), "changed": changed})
+    say(told if changed else "nothing to do")

@@ -1,0 +1,31 @@
+"""The forecast of what agents will delete, for several commands."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+from gitsession.cli.text import count
+from gitsession.discovery import expiry
+from gitsession.discovery.expiry import SOON_DAYS, ExpiryForecast
+from gitsession.index.catalogue import Catalogue
+
+
+def look_at_expiry(catalogue: Catalogue | None) -> ExpiryForecast:
+    """Forecast what agents will delete. ``catalogue``: of the store; ``None`` where there is none."""
+    def is_imported(path: Path, stat: os.stat_result) -> bool:
+        return catalogue is not None and catalogue.seen(path, stat) is not None
+
+    return expiry.look(Path.home(), os.environ, time.time_ns() // 1_000_000, is_imported)
+
+
+def expiry_words(sweep: ExpiryForecast) -> str:
+    after = f"Claude Code deletes sessions that nobody wrote to for {count(sweep.days, 'day')}"
+    if not sweep.soon:
+        return f"{after}: none of {sweep.files:,} within {SOON_DAYS} days"
+    told = f"{after}: {sweep.soon:,} of {sweep.files:,} within {SOON_DAYS} days"
+    told += f", {sweep.overdue:,} of them when it next starts" if sweep.overdue else ""
+    if not sweep.not_imported:
+        return f"{told}; all of them are kept here"
+    return f"{told}; {sweep.not_imported:,} not imported as they are now: `gitsession import --all` keeps them"
