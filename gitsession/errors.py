@@ -17,7 +17,7 @@ class GitSessionError(Exception):
 
 
 class Malformed(GitSessionError):
-    """Bytes that do not follow docs/format.md; ``where`` is the object and the way to the field."""
+    """Bytes that do not follow docs/reference/format.md; ``where`` is the object and the way to the field."""
 
     def __init__(self, message: str, *, where: str = "", hint: str = "") -> None:
         super().__init__(f"{where}: {message}" if where else message, hint=hint)

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import click
 import pytest
-from builders import header, said
+from builders import header, said, talk
+from commands import Run
 from places import ROOT
 
-from gitsession.cli.app import COMMANDS
+from gitsession.cli.app import gitsession
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 WITH_COMMANDS = [page for page in PAGES if "```console" in page.read_text()]
@@ -66,7 +71,7 @@ def test_the_program_of_the_readme_runs_as_it_stands(folder: Path) -> None:
 
 
 def test_the_programs_of_the_page_on_compaction_run_as_they_stand(folder: Path) -> None:
-    first, second = blocks(ROOT / "docs/compaction.md", "python")
+    first, second = blocks(ROOT / "docs/reference/compaction.md", "python")
     for program, begins in ((first, "2953 tokens now, 6640 before"), (second, "Fix the login redirect")):
         done = subprocess.run([sys.executable, "-c", program], cwd=folder, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
@@ -74,7 +79,7 @@ def test_the_programs_of_the_page_on_compaction_run_as_they_stand(folder: Path) 
 
 
 def test_the_program_of_the_page_on_contexts_runs_as_it_stands(folder: Path) -> None:
-    [program] = blocks(ROOT / "docs/context.md", "python")
+    [program] = blocks(ROOT / "docs/reference/context.md", "python")
     done = subprocess.run([sys.executable, "-c", program], cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "Fix the login redirect" in done.stdout
@@ -97,7 +102,7 @@ def test_the_program_of_the_page_on_sync_runs_as_it_stands(folder: Path) -> None
 
 
 def test_the_program_of_the_page_on_git_runs_as_it_stands(folder: Path) -> None:
-    [program] = blocks(ROOT / "docs/git.md", "python")
+    [program] = blocks(ROOT / "docs/reference/git.md", "python")
     done = subprocess.run([sys.executable, "-c", program], cwd=folder, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     walked, changed, *blamed, counted = done.stdout.splitlines()
@@ -115,7 +120,8 @@ def test_the_program_of_the_page_on_the_archive_runs_as_it_stands(folder: Path) 
 
 
 def test_every_setting_of_a_summarizer_is_on_the_page() -> None:
-    told = re.findall(r"^\| `gitsession\.summarizer(\w*)`", (ROOT / "docs/compaction.md").read_text(), re.MULTILINE)
+    page = (ROOT / "docs/reference/compaction.md").read_text()
+    told = re.findall(r"^\| `gitsession\.summarizer(\w*)`", page, re.MULTILINE)
     source = (ROOT / "gitsession/compaction/summarizers/options.py").read_text()
     assert {name.lower() for name in told} == set(re.findall(r'said\("(\w*)"', source))
 
@@ -134,12 +140,167 @@ def test_a_contributor_sets_up_as_ci_does() -> None:
     assert [line for line in commands.splitlines() if line not in run] == [". .venv/bin/activate"]
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_every_command_is_in_the_manual(name: str) -> None:
-    assert re.search(rf"^## gitsession {name}( log)?$", (ROOT / "docs/commands.md").read_text(), re.MULTILINE)
+def command_tree(command: click.Command, path: str = "gitsession") -> Iterator[tuple[str, click.Command]]:
+    """Every command that the help lists, with the words that run it."""
+    yield path, command
+    if isinstance(command, click.Group):
+        with click.Context(command) as ctx:
+            for name in command.list_commands(ctx):
+                found = command.get_command(ctx, name)
+                assert found is not None
+                if not found.hidden:
+                    yield from command_tree(found, f"{path} {name}")
+
+
+COMMAND_TREE = dict(command_tree(gitsession))
+
+
+def sections(page: Path) -> dict[str, str]:
+    """The text below each heading of a page, up to the next heading."""
+    parts = re.split(r"^#{1,6} (.*)\n", page.read_text(), flags=re.MULTILINE)
+    return dict(zip(parts[1::2], parts[2::2], strict=True))
+
+
+@pytest.mark.parametrize("path", COMMAND_TREE)
+def test_a_command_has_a_section_with_all_its_options_in_the_manual(path: str) -> None:
+    text = sections(ROOT / "docs/reference/commands.md")["Options for all commands" if path == "gitsession" else path]
+    rows = re.findall(r"^\| (`-.*?) \|", text, re.MULTILINE)
+    told = [option for row in rows for option in re.findall(r"`(--?[a-zA-Z][\w-]*)", row)]
+    options = [param for param in COMMAND_TREE[path].params if isinstance(param, click.Option)]
+    known = {name for option in options for name in option.opts}
+    assert sorted(told) == sorted(known | ({"-h", "--help"} if path == "gitsession" else set()))
+
+
+def test_the_manual_has_no_section_for_a_command_that_is_not_there() -> None:
+    headings = sections(ROOT / "docs/reference/commands.md")
+    assert {heading for heading in headings if heading.startswith("gitsession")} == set(COMMAND_TREE)
+
+
+def anchors(page: Path) -> set[str]:
+    """The names of the headings of a page in links."""
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in sections(page)}
 
 
 def test_every_link_between_pages_leads_somewhere() -> None:
     for page in PAGES:
-        for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
-            assert (page.parent / target).exists(), f"{page.name}: {target}"
+        for name, anchor in re.findall(r"\]\(([^)#:]*)(?:#([^)]*))?\)", page.read_text()):
+            target = page.parent / name if name else page
+            assert target.exists(), f"{page.name}: {name}"
+            assert not anchor or anchor in anchors(target), f"{page.name}: {name}#{anchor}"
+
+
+JSON_PAGE = ROOT / "docs/reference/json.md"
+Fields = dict[str, str]
+
+
+def fields_of_schemas() -> dict[str, Fields]:
+    """The type of each field, by its path, of each schema on the page."""
+    found = {}
+    for heading, text in sections(JSON_PAGE).items():
+        fields = dict(re.findall(r"^\| `([^`]+)` \| ([^|]+) \|", text, re.MULTILINE))
+        if fields and heading != "Export as JSON lines":
+            found |= dict.fromkeys(re.split(", | and ", heading), fields)
+    return found
+
+
+def undescribed(value: Any, fields: Fields, path: str = "") -> Iterator[str]:
+    """The paths in a document that a table does not have."""
+    kind = fields.get(path, fields.get(f"{path}{{}}", ""))
+    inner_fields = [name for name in fields if name.startswith(f"{path}.")]
+    if f"{path}{{}}" in fields or (kind.startswith(("object", "array", "any")) and not inner_fields):
+        return
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            if f"{path}.*" not in fields:
+                yield from undescribed(inner, fields, f"{path}.{key}" if path else key)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from undescribed(inner, fields, f"{path}[]")
+    elif not kind and not (value is None and any(name.startswith(path) for name in fields)):
+        yield path
+
+
+def test_every_document_has_the_fields_of_its_table(run: Run, here: Path) -> None:
+    described, seen = fields_of_schemas(), {"entry"}
+
+    def check(*words: str, code: int = 0) -> None:
+        options = ["--json", *words[1:]] if words[0] == "diff" else [*words[1:], "--json"]
+        found = json.loads(run(words[0], *options, code=code))
+        name = found.pop("schema").split("/")[1]
+        seen.add(name)
+        fields = described[name]
+        always = {re.split(r"\W", path)[0] for path, kind in fields.items() if "optional" not in kind}
+        assert (name, sorted(undescribed(found, fields)), always - found.keys()) == (name, [], set())
+        for entry in found.get("entries", []) if name in ("log", "tree") else []:
+            assert list(undescribed(entry, described["entry"])) == []
+
+    lines = [header("docs", cwd=str(here)), *talk("a0000001", "a0000002", "a0000003", "a0000004")]
+    (here / "session.jsonl").write_bytes(b"\n".join(lines) + b"\n")
+    subprocess.run(["git", "config", "--global", "gpg.format", "ssh"], check=True)
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", "key"], check=True)
+    for name in ("hub.git", "checked.git"):
+        subprocess.run(["git", "init", "-q", "--bare", "-b", "main", name], check=True)
+    subprocess.run(["git", "init", "-q", "code"], check=True)
+    check("import", "session.jsonl", "--dry-run")
+    check("import", "session.jsonl")
+    check("import", "--all", code=1)
+    for words in ("ls", "log @", "tree @", "show @@leaf", "show @@root", "context @", "search words", "drain"):
+        check(*words.split())
+    check("resume", "@", "--in", "claude", "--dry-run")
+    check("enable", "claude", "--yes")
+    check("disable", "claude", "--yes")
+    check("branch", "@", "side", "--at", "leaf~1")
+    for words in ("branch @", "switch @ side", "switch @ main", "fork @@leaf~1", "undo", "redo", "undo", "op log"):
+        check(*words.split())
+    check("label", "@@leaf", "good")
+    check("name", "@", "A title")
+    check("checkpoint", "@")
+    (here / "notes.txt").write_text("a note\n")
+    check("checkpoint", "@")
+    check("diff", "@@root")
+    check("compact", "@", "--keep-tokens", "1", "--dry-run")
+    check("rewind", "leaf~1", "--dry-run")
+    check("rewind", "leaf~1")
+    check("undo")
+    check("remote", "add", "origin", "hub.git")
+    for words in ("remote", "sync --dry-run", "sync --yes", "pull", "push --yes", "clone hub.git other.git"):
+        check(*words.split())
+    check("bundle", "create", "sessions.bundle")
+    check("bundle", "take", "sessions.bundle")
+    check("remote", "remove", "origin")
+    check("seal", "@", "--key", "key")
+    check("seal", "@", "--check")
+    for words in ("server install checked.git", "server status checked.git", "server uninstall checked.git"):
+        check(*words.split())
+    for words in ("link enable code", "link disable code", "gate install", "gate uninstall"):
+        check(*words.split())
+    for words in ("gate allow @@leaf", "gate list", "gate forget @@leaf"):
+        check(*words.split(), code=1)
+    for words in ("archive --keep 0 --dry-run", "retain --keep 0 --max-bytes 1 --dry-run", "redact", "maintain"):
+        check(*words.split())
+    check("verify", "--notices")
+    check("verify", "--max-seconds", "60")
+    for words in ("repair", "doctor", "purge @ --dry-run", "purge @@leaf --yes", "rm @", "ls --trash"):
+        check(*words.split())
+    check("restore", "2026")
+    check("archive", "@")
+    check("ls", "--archived")
+    assert seen == described.keys()
+
+
+NOT_SETTINGS = {"gitsession.checkpointfile", "gitsession.json"}
+"""The beginning of two names, and a file."""
+
+
+def test_every_setting_and_variable_that_the_program_reads_is_on_the_page() -> None:
+    page = (ROOT / "docs/reference/configuration.md").read_text()
+    top = ROOT / "gitsession/__init__.py"  # its names are those of modules
+    sources = [file.read_text() for file in (ROOT / "gitsession").rglob("*.py") if file != top]
+    read = {name.lower() for text in sources for name in re.findall(r'"(gitsession\.[a-zA-Z]+)"', text)}
+    told = {name.lower() for name in re.findall(r"`(gitsession\.[a-zA-Z]+)`", page)}
+    summarizer = (ROOT / "gitsession/compaction/summarizers/options.py").read_text()
+    read |= {f"gitsession.summarizer{name}" for name in re.findall(r'said\("(\w*)"', summarizer)}
+    assert read - NOT_SETTINGS == told
+    asked = r'environ(?:ment)?(?:\.get\(|\[)"([A-Z_]+)"|SearchRoot\([^)]*"([A-Z_]+)"\)|_VARIABLE = "([A-Z_]+)"'
+    variables = {name for text in sources for found in re.findall(asked, text) for name in found if name}
+    assert {name for name in variables if f"`{name}`" not in page} == set()

@@ -1,4 +1,4 @@
-"""docs/format.md is what the bytes obey: its example, its kinds and its limits are those of the code, and of git."""
+"""docs/reference/format.md is what the bytes obey: its example, kinds and limits are those of the code, and of git."""
 
 import ast
 import re
@@ -20,7 +20,7 @@ from gitsession.sessions import session_ids as names
 from gitsession.store import refs
 from gitsession.workspace import names as file_names
 
-PAGE = (ROOT / "docs" / "format.md").read_text("utf-8")
+PAGE = (ROOT / "docs" / "reference" / "format.md").read_text("utf-8")
 ENTRY = Message(at_ms=1_000, role="user", content=(Text("hi"),))
 NONCE = bytes(16)
 

@@ -23,7 +23,7 @@ PLAINLY = SummaryOptions()
 
 
 class SessionCompaction:
-    """The compaction of a session's context: ``session.compaction`` (docs/compaction.md)."""
+    """The compaction of a session's context: ``session.compaction`` (docs/reference/compaction.md)."""
 
     def __init__(self, handle: Handle) -> None:
         self._handle = handle
@@ -32,7 +32,7 @@ class SessionCompaction:
         self, strategy: str = strategies.DEFAULT, *, profile: str | None = None,
         ask: CompactionRequest = strategies.NO_WISHES
     ) -> Plan:
-        """Plan what ``Session.compact`` replaces, by one of ``STRATEGIES`` (docs/compaction.md). Reads only."""
+        """Plan what ``Session.compact`` replaces, by one of ``STRATEGIES``; docs/reference/compaction.md. Read only."""
         profile = profile or self._handle.profile
         return strategies.plan(self._handle.context_line(), strategy, profile=profile, ask=ask)
 
@@ -77,5 +77,5 @@ def summarizer(wanted: str | Summarizer) -> Summarizer:
 
 
 def users_options() -> Options:
-    """Return the settings in ``git config --global`` (docs/compaction.md); a store's own configuration is not read."""
+    """Return the settings in ``git config --global`` (docs/reference/compaction.md), not those of a store."""
     return from_config(process.user_settings("gitsession.summarizer"), os.environ)

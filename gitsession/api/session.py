@@ -114,7 +114,7 @@ class Session:
         policies: Sequence[Policy] = (),
         window: int | None = None,
     ) -> Context:
-        """Return what the model receives at an entry, by the rules of an agent (docs/context.md): one of ``PROFILES``.
+        """Return what the model receives at an entry, by one of ``PROFILES`` (docs/reference/context.md).
 
         ``policies``: what to leave out, as a view. ``window``: how many tokens the model takes.
         Raises ``NotFound``, and ``Corrupt``, ``MissingObject`` or ``Malformed`` where damage would leave something out.

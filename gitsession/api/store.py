@@ -362,7 +362,7 @@ class Store:
         )
 
     def repository(self, transaction: Transaction | None = None) -> StoreRepository:
-        """Return a ``pygit2.Repository`` of this store for the thread that asks: one per thread (docs/git.md).
+        """Return a ``pygit2.Repository`` of this store for the calling thread (docs/reference/git.md).
 
         It has everything that was appended, flushed or not, and is read-only. With ``transaction``, which
         ``objects.transaction()`` opens, the objects that it makes are written by that transaction. It moves no refs.
@@ -386,7 +386,7 @@ class Store:
         quick: bool = False,
         notices: bool = False,
     ) -> Report:
-        """Check what is kept: the journal, git's own `fsck --strict`, every entry against docs/format.md.
+        """Check what is kept: the journal, git's own `fsck --strict`, every entry against docs/reference/format.md.
 
         ``sid``: only the entries of one session. ``sample`` and ``max_seconds``: only so many entries, and for so long;
         of the whole store, the next part of a round that goes on from call to call (``covered``). ``quick``: only what

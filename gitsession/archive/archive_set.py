@@ -2,7 +2,7 @@
 
 What is archived is a set, the same in every store that has heard of it: of each session how often it was archived and
 taken out again, and every end that a branch of it had when it was archived. Both only grow, so two sets are joined by
-taking all of both, and the order does not matter. docs/format.md, "The archive", has the bytes.
+taking all of both, and the order does not matter. docs/reference/format.md, "The archive", has the bytes.
 
 A commit of it says the whole set, and leads to the lines that are new in it. Its first parents are the commits of the
 archive that it goes on from (none, one, or two that were joined), which its message counts; the others are the ends of

@@ -1,4 +1,4 @@
-"""The command line as a whole: which commands there are, and what an error is to a shell (docs/commands.md)."""
+"""The command line: its commands, and the exit code of each error (docs/reference/commands.md)."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ def _show_status(app: App) -> None:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run the command line; the exit code, as docs/commands.md lists them."""
+    """Run the command line; the exit code, as docs/reference/commands.md lists them."""
     _prepare_streams()
     try:
         if COMPLETING in os.environ:

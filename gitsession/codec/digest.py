@@ -1,4 +1,4 @@
-"""The hash recipe: digest of a payload, chain of a position (docs/format.md, "Digest and chain").
+"""The hash recipe: digest of a payload, chain of a position (docs/reference/format.md, "Digest and chain").
 
 The only module that knows which hash function we use.
 """

@@ -1,4 +1,4 @@
-"""Bytes of a payload that live elsewhere: which ones, cut out, put back (docs/format.md, "Holes").
+"""Bytes of a payload that live elsewhere: which ones, cut out, put back (docs/reference/format.md, "Holes").
 
 FROZEN under view 1: what is lifted, images and very long strings, is part of an entry's oid.
 """

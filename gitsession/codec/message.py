@@ -1,7 +1,7 @@
 """The commit message of an entry, view 1. FROZEN: a message is part of an oid; other words need another view number.
 
-The rules stand in docs/format.md, "The commit message". No table of Unicode properties is consulted: those change with
-the release of Python.
+The rules stand in docs/reference/format.md, "The commit message". No table of Unicode properties is consulted: those
+change with the release of Python.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Our own entries: to and from their payloads (docs/format.md, "Payloads of our own"), and to commit messages."""
+"""Our own entries: payloads (docs/reference/format.md, "Payloads of our own"), and commit messages."""
 
 from __future__ import annotations
 

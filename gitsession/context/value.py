@@ -135,7 +135,7 @@ class Context:
         return self.state.rules
 
     def request(self, provider: str, *, system: str | None = None) -> dict[str, Any]:
-        """As it is sent to one of ``PROVIDERS`` (docs/context.md): what JSON can hold, for the caller to add to.
+        """As it is sent to one of ``PROVIDERS`` (docs/reference/context.md), as JSON that the caller can add to.
 
         ``system``: put in place of the system prompt that the session states. Raises ``NotFound`` for another name.
         """
@@ -143,7 +143,7 @@ class Context:
 
     @functools.cached_property
     def digest(self) -> bytes:
-        """32 bytes over profile, state and items (docs/context.md, "The digest"): the same on any clone."""
+        """32 bytes over profile, state and items (docs/reference/context.md, "The digest"): the same on any clone."""
         if self.redacted is not None:
             return self.redacted.digest
         parts = [_canonical([self.profile, _plain(self.state)])]

@@ -1,6 +1,6 @@
 """A session out of the store: as its agent's file has it, or with what was made here in the agent's own words.
 
-docs/decisions/0013 says what goes where; docs/format.md, "The agent's file", what that is.
+docs/decisions/0013 says what goes where; docs/reference/format.md, "The agent's file", what that is.
 """
 
 from __future__ import annotations

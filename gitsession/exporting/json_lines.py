@@ -1,6 +1,6 @@
 """A session as plain lines of JSON, for programs that know no agent: what each entry means, none of its agent's words.
 
-docs/commands.md, "gitsession export", says what a line holds. Nothing takes such a file in again.
+docs/reference/json.md, "Export as JSON lines", describes the lines. Nothing takes such a file in again.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ _HARMLESS = re.compile(
 )
 """Settings that name no program, and lead git to none. All others are refused, so a release of git may add some."""
 _TEXTCONV = ("diff.gitsession.textconv", "gitsession textconv")
-"""A command that docs/git.md tells users to configure."""
+"""A command that docs/reference/git.md tells users to configure."""
 _TRANSPORT = re.compile(r"[A-Za-z0-9+.-]+::|-")
 """The beginning of an address that names a program."""
 

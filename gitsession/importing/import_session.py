@@ -1,4 +1,4 @@
-"""A session file into the store: idempotent, incremental, never overwriting (docs/format.md, "Imported sessions").
+"""A session file into the store: idempotent, incremental, never overwriting (docs/reference/format.md).
 
 Everything is worked out against what the store holds, without the lock; then one transaction writes the objects and
 moves each ref from the value that was seen. Where another writer was faster, it is worked out again.

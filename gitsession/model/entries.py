@@ -1,4 +1,4 @@
-"""What can happen in a session: one frozen value for each kind of entry (docs/format.md, "Kinds").
+"""What can happen in a session: one frozen value for each kind of entry (docs/reference/format.md, "Kinds").
 
 An entry knows what it is, not where it is kept: no id, no parent, no ``save()``. Times arrive as ``at_ms``
 (milliseconds since 1970, UTC); this floor never asks a clock. Where a field refers to another entry it holds the text
@@ -308,7 +308,7 @@ class Fork(Entry):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SourceFile(Entry):
-    """On ``meta``: how the agent's file stands to what we keep (docs/format.md, "Rewritten files")."""
+    """On ``meta``: how the agent's file stands to what we keep (docs/reference/format.md, "Rewritten files")."""
 
     kind: ClassVar[str] = "source_file"
     superseded: tuple[str, ...] = ()

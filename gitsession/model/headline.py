@@ -1,6 +1,6 @@
 """The headline of a commit message: a few words, taken from the payload once and for ever. FROZEN under view 1.
 
-A message is part of a commit's id, so how it is made is frozen under a number (docs/format.md, "The commit message").
+A message is part of a commit's id, so how it is made is frozen under a number (docs/reference/format.md).
 ``Headline`` is what the makers of views (``codec`` for our payloads, ``formats`` for agents') hand to the writer of
 messages: it says which words, the writer says how they are cleaned, cut and laid out.
 """

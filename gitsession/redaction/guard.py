@@ -54,7 +54,7 @@ def placeholder(rule: str) -> bytes:
 
 
 def redact(form: str, payload: bytes, scanner: Scanner) -> Redacted:
-    """``payload``, of an entry's ``form`` (docs/format.md), without what ``scanner`` finds.
+    """``payload``, of an entry's ``form`` (docs/reference/format.md), without what ``scanner`` finds.
 
     Of any other form it is plain text. What is no JSON where JSON is expected, or no CBOR of ours, is plain text too.
     """

@@ -1,4 +1,4 @@
-"""Which branch of a session is the one to go on with (docs/format.md, "What is derived")."""
+"""Which branch of a session is the one to go on with (docs/reference/format.md, "What is derived")."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The name of a branch that nobody named: it follows from the chain of its first entry (docs/format.md, "Branches")."""
+"""The name of a branch that nobody named: it follows from the chain of its first entry (docs/reference/format.md)."""
 
 from __future__ import annotations
 

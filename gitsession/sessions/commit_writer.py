@@ -1,6 +1,7 @@
 """Entries into commits: the one place where an entry gets its tree, its chain, its message and its oid.
 
-The order of writing is docs/format.md's: blobs, tree, commit; the caller moves the ref last, in the same transaction.
+The order of writing is docs/reference/format.md's: blobs, tree, commit; the caller moves the ref last, in the same
+transaction.
 """
 
 from __future__ import annotations
@@ -82,7 +83,7 @@ class RedactedRecord(NamedTuple):
 
 
 def safe(format: Format, data: bytes, guard: Guard | None) -> RedactedRecord:
-    """A payload as it is stored: what is lifted depends on its form (docs/format.md, "Holes")."""
+    """A payload as it is stored: what is lifted depends on its form (docs/reference/format.md, "Holes")."""
     rows: tuple[Row, ...] = ()
     if guard is not None:
         data, rows = guard.redact(format.FORM, data)

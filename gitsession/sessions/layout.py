@@ -1,4 +1,4 @@
-"""The names inside an entry's tree (docs/format.md, "An entry is a commit")."""
+"""The names inside an entry's tree (docs/reference/format.md, "An entry is a commit")."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SUMMARY = "summary.md"
 FILES = "files"
 OPERATION = "op.cbor"
 PURGED_ENTRIES, PURGED_FILES, PURGED_SESSIONS = "entries", "files", "sessions"
-"""The folders of the tree of tombstones (docs/format.md, "Tombstones")."""
+"""The folders of the tree of tombstones (docs/reference/format.md, "Tombstones")."""
 
 FILE_MODE = "100644"
 TREE_MODE = "40000"

@@ -1,4 +1,4 @@
-"""The operation log: one commit per command that moved refs, and undo and redo by it (docs/format.md)."""
+"""The operation log: one commit per command that moved refs, and undo and redo by it (docs/reference/format.md)."""
 
 from __future__ import annotations
 

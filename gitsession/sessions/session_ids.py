@@ -1,4 +1,4 @@
-"""The names of sessions: a date, and characters that are random or follow from the source (docs/format.md)."""
+"""Session ids: a date, and characters that are random or follow from the source (docs/reference/format.md)."""
 
 from __future__ import annotations
 

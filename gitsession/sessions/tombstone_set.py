@@ -1,4 +1,4 @@
-"""What was purged: a set of keys that only grows, as docs/format.md, "Tombstones", has it; the same in every store.
+"""What was purged: a set of keys that only grows, the same in every store (docs/reference/format.md, "Tombstones").
 
 A key is the digest of an entry (64 hexadecimal digits), ``file:<oid>`` of a captured file, or ``session:<sid>``. An
 entry's record may hold a replacement, which then stands in its place. Each step is a commit that says the whole set.

@@ -1,4 +1,4 @@
-"""The names of refs: every one we read or write (docs/format.md, "The repository")."""
+"""The names of refs: every one we read or write (docs/reference/format.md, "The repository")."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def session_at(name: str) -> str:
 
 
 def is_session_ref(name: str) -> bool:
-    """Whether ``name`` is a session's branch as docs/format.md writes them."""
+    """Whether ``name`` is a session's branch as docs/reference/format.md writes them."""
     parsed = parse(name)
     if parsed is None or not _SID.fullmatch(parsed[0]):
         return False

@@ -309,7 +309,7 @@ def _remember(store: GitStore, tx: Transaction, remote: Remote, fetched: _Fetche
 def _judge(
     store: GitStore, place: Quarantine, theirs: Mapping[str, Oid], known: Mapping[str, Oid]
 ) -> dict[str, SyncedBranch]:
-    """What of ``theirs`` is not what docs/format.md says, ref by ref. What both hold of a line was judged before."""
+    """What of ``theirs`` does not follow docs/reference/format.md, ref by ref. What both hold was judged before."""
     read = FetchedReader(place.git_dir, store)
     differ = {ref: oid for ref, oid in theirs.items() if known.get(ref) != oid}
     ours = {ref: known.get(ref) for ref in differ if ref != refs.ARCHIVE}  # which is no line

@@ -1,4 +1,4 @@
-"""One entry that somebody proposes: is it what docs/format.md says, and small enough to be looked at?
+"""One entry that somebody proposes: is it what docs/reference/format.md says, and small enough to be looked at?
 
 Sizes come first, from the heads of objects: nothing is unpacked that nobody honest would have written.
 

@@ -39,7 +39,7 @@ class Proposed(NamedTuple):
 
 
 class Refusal(NamedTuple):
-    """``oid``: the object that is at fault, "" where the ref itself is. ``rule``: its name in docs/server.md."""
+    """``oid``: the object that is at fault, "" where the ref itself is. ``rule``: see docs/reference/server.md."""
 
     ref: str
     oid: Oid

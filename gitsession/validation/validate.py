@@ -1,8 +1,8 @@
 """May these refs be moved so? One pass over what is new, before anything of it is taken in.
 
 The same judge stands in a server's `pre-receive` and behind our own fetch: what it reads lies in a quarantine, and only
-what the refs that are there lead to counts as judged. The rules are named and told in docs/server.md; what an entry
-must be is docs/format.md's, and ``verify/entry_check.py`` knows it.
+what the refs that are there lead to counts as judged. The rules are named and told in docs/reference/server.md;
+what an entry must be is docs/reference/format.md's, and ``verify/entry_check.py`` knows it.
 
     1. refs: a name of ours, not deleted, a commit at its end
     2. entries, each after its parents: form, sizes, then everything that its commit claims, derived again

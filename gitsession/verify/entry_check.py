@@ -1,4 +1,4 @@
-"""Is one entry what docs/format.md says? Everything that its commit, its tree and its payload claim, derived again."""
+"""Check one entry against docs/reference/format.md: what its commit, tree and payload claim, derived again."""
 
 from __future__ import annotations
 

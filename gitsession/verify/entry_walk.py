@@ -1,4 +1,4 @@
-"""Does the store hold what it says? Every entry that a session ref reaches, checked against docs/format.md."""
+"""Check every entry that a session ref reaches against docs/reference/format.md."""
 
 from __future__ import annotations
 

@@ -175,7 +175,7 @@ def _second_beginnings(sessions: Sessions) -> Iterator[Finding]:
 
 
 def _same_places(sessions: Sessions) -> Iterator[Finding]:
-    """One entry at one place is one commit, in every store (docs/format.md, "Invariants")."""
+    """One entry at one place is one commit, in every store (docs/reference/format.md, "Invariants")."""
     places: dict[tuple[Oid | None, int | None, bytes], Oid] = {}
     for node in sessions.nodes.values():
         if node.kind == kinds.Checkpoint.kind or node.is_tombstone or node.replaces:

@@ -1,4 +1,4 @@
-"""What Claude Code's model sees, rule by rule (docs/context.md). The program itself judges in test_real_claude.py."""
+"""What Claude Code's model sees, rule by rule (docs/reference/context.md). test_real_claude.py asks the program."""
 
 from __future__ import annotations
 

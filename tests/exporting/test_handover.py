@@ -67,7 +67,7 @@ def test_the_rule_notices_what_is_lost_shown_or_moved() -> None:
 
 
 def test_the_matrix_in_the_page_was_written_by_the_run() -> None:
-    page = (ROOT / "docs/agents.md").read_text()
+    page = (ROOT / "docs/reference/agents.md").read_text()
     text, _, signature = conversations.between_marks(page).rpartition(f"\n\n{conversations.SIGNED}")
     assert signature == f"{conversations.sha256(text.encode()).hexdigest()[:16]} -->"
     assert re.search(r"broken in 0 hand-overs", text)

@@ -43,7 +43,7 @@ def assert_sees(answer: Fields, session: Session, release: str) -> None:
     theirs = answer["context"]
     assert theirs["messages"] == ours["messages"]
     assert theirs["thinkingLevel"] == ours["thinkingLevel"]
-    if release != "omp":  # of omp's a change of model in pi's words is a known difference (docs/context.md)
+    if release != "omp":  # of omp's a change of model in pi's words is a known difference (docs/reference/context.md)
         assert theirs["model"] == ours["model"]
     assert answer["name"] == session.names().title
 

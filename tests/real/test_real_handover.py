@@ -1,6 +1,6 @@
 """Any agent's session goes on in any other: the real programs resume it, and their model is told what was said.
 
-Runs where ``$LAB`` holds the programs and a network of one's own is allowed. docs/agents.md has the table.
+Runs where ``$LAB`` holds the programs and a network of one's own is allowed. docs/reference/agents.md has the table.
 """
 
 from __future__ import annotations

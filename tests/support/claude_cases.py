@@ -1,4 +1,4 @@
-"""Sessions of Claude Code written by hand, by the rule of docs/context.md that each shows, and what the model gets.
+"""Sessions of Claude Code by the rule of docs/reference/context.md that each shows, and what the model gets.
 
 ``tests/context/test_claude_context.py`` asks our profile, ``tests/real/test_real_claude.py`` the program itself.
 """

@@ -5,7 +5,7 @@ call, result, picture and file has a mark of its own, so that two contexts are c
 order. The target's file is read back by the target's own rules (``context/profiles``), which other tests hold against
 the real programs.
 
-``python tests/support/conversations.py [COUNT]`` runs the matrix, and writes it into docs/agents.md.
+``python tests/support/conversations.py [COUNT]`` runs the matrix, and writes it into docs/reference/agents.md.
 """
 
 from __future__ import annotations
@@ -656,7 +656,7 @@ BEGIN, END = "<!-- hand-over -->", "<!-- /hand-over -->"
 
 
 def table(cells: Mapping[tuple[str, str], Cell]) -> str:
-    """The matrix as docs/agents.md has it, with a digest by which a test knows it."""
+    """The matrix as docs/reference/agents.md has it, with a digest by which a test knows it."""
     [count] = {cell.conversations for cell in cells.values()}
     shown = sum(cell.marks for cell in cells.values())
     broken = sum(cell.broken for cell in cells.values())
@@ -690,7 +690,7 @@ def between_marks(page: str) -> str:
 if __name__ == "__main__":
     count = int(sys.argv[1]) if len(sys.argv) > 1 else 1_000
     cells = matrix(range(count))
-    page = ROOT / "docs/agents.md"
+    page = ROOT / "docs/reference/agents.md"
     before, _, rest = page.read_text().partition(BEGIN)
     page.write_text(f"{before}{BEGIN}\n{table(cells)}\n{END}{rest.partition(END)[2]}")
     print(table(cells))

@@ -94,7 +94,7 @@ def problems(store: ObjectStore) -> list[str]:
 
 
 def test_the_statement_is_that_of_the_format_page() -> None:
-    page = (ROOT / "docs/format.md").read_text()
+    page = (ROOT / "docs/reference/format.md").read_text()
     entry = Seal(
         session="20260201-abcdefghijklm", branch="main", leaf="9meXE0bMlDfBVnHCz1KINZUJ1K3mPtXi8DVpgugAtOo", entries=2,
         at_ms=1769904000000, format=SSH, signature=b"",

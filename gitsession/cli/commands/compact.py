@@ -42,7 +42,7 @@ Examples:
 
 \b
 Settings for every time: git config --global gitsession.summarizer, and more;
-docs/compaction.md lists them."""
+docs/reference/compaction.md lists them."""
 )
 @click.argument("session", metavar="[SESSION]", default="@")
 @click.option(

@@ -43,7 +43,7 @@ def verify_command(
     notices: bool,
     everything: bool,
 ) -> int:
-    """Check what is kept: every entry against docs/format.md, then git's own check."""
+    """Check what is kept: every entry against docs/reference/format.md, then git's own check."""
     if notices and (quick or sample is not None or max_seconds is not None):
         raise click.UsageError("--notices needs all there is: not --quick, --sample or --max-seconds")
     sid = app.session(session).id if session else None

@@ -1,4 +1,4 @@
-"""Claude Code 2.1: what the model gets of a session that is resumed. Its rules are L1 to L9 in docs/context.md.
+"""Claude Code 2.1: what the model gets of a session that is resumed. Rules L1 to L9 in docs/reference/context.md.
 
 Seen by resuming hand-written and real sessions with the released program. What it says anew at each start (the date,
 its reminders of files, skills and agents) is not here: attachments are told in few words of our own.

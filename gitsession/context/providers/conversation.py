@@ -2,7 +2,7 @@
 
 What the three APIs have in common is decided here; how each spells it, in the module of its name. An orphaned result
 is left out, a call without a result gets one that says so, a failed or aborted answer is not replayed (the model is to
-answer again), and what belongs to another model's hidden state stays behind (docs/context.md, "Providers").
+answer again), and what belongs to another model's hidden state stays behind (docs/reference/context.md, "Providers").
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Claude Code's session file taken apart: which lines speak, what they hang below, and which one it goes on from.
 
-Which lines ride and where a record hangs is FROZEN with view 1 (docs/format.md, "Claude Code"). Lines with a ``uuid``
-are a tree; most others only log. A compaction is two lines, a boundary and the summary: they are one record.
+Which lines ride and where a record hangs is FROZEN with view 1 (docs/reference/format.md, "Claude Code"). Lines with a
+``uuid`` are a tree; most others only log. A compaction is two lines, a boundary and the summary: they are one record.
 
 Claude Code writes a line for each block of an answer, and hangs each result below the line of its call: calls that are
 made together fork the tree, and a walk from the end back meets one of them. It puts the others in again by the id of
@@ -302,7 +302,7 @@ class _Parts:
             self.forked_from = text(forked.get("sessionId"))
 
     def _link(self) -> None:
-        """What each record hangs below, by the ids that lines state (docs/format.md, "Claude Code")."""
+        """What each record hangs below, by the ids that lines state (docs/reference/format.md, "Claude Code")."""
         turns = ParallelCalls()
         stated = {uuid for group in self.groups for uuid in self._ids(group)}
         seen: set[str] = set()

@@ -1,7 +1,8 @@
 """A rollout of codex taken apart: one line below the other, but for what a roll-back leaves behind.
 
-FROZEN under view 1: which lines ride, where each record hangs, what its number is (docs/format.md, "codex"). The first
-``session_meta`` is the header; the lines before it (there should be none) all speak, those behind it by ``rides``.
+FROZEN under view 1: which lines ride, where each record hangs, what its number is (docs/reference/format.md,
+"codex"). The first ``session_meta`` is the header; the lines before it (there should be none) all speak, those behind
+it by ``rides``.
 
 A roll-back drops turns, so where the lines behind it hang follows from what a turn is, and from what codex itself puts
 between the words of user and model (``injected``): the words are those by which codex 0.169 tells its own insertions
