@@ -30,7 +30,7 @@ def blocks(page: Path, language: str) -> list[str]:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with a session file, with ``gitsession`` and ``python`` on the PATH: what the pages assume."""
+    """A folder with a session file and the examples, with ``gitsession`` and ``python`` on the PATH: what the pages assume."""
     place = tmp_path / "work"
     place.mkdir()
     lines = [
@@ -39,6 +39,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         said("a0000002", "a0000001", "hello, world", role="assistant", at=2),
     ]
     (place / "session.jsonl").write_bytes(b"\n".join(lines) + b"\n")
+    shutil.copytree(ROOT / "docs/examples", place / "docs/examples")
     agents = Path.home() / ".pi/agent/sessions/--work--"
     agents.mkdir(parents=True)
     shutil.copy(place / "session.jsonl", agents / "2026-02-01T00-00-00-000Z_docs.jsonl")
