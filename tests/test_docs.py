@@ -30,7 +30,7 @@ def blocks(page: Path, language: str) -> list[str]:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with a session file and the examples, with ``gitsession`` and ``python`` on the PATH: what the pages assume."""
+    """A folder as the pages assume it: a session file, the examples, ``gitsession`` and ``python`` on the PATH."""
     place = tmp_path / "work"
     place.mkdir()
     lines = [

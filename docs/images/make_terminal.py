@@ -1,0 +1,99 @@
+"""Write terminal.svg, the picture of the README, from real output: ``python docs/images/make_terminal.py``.
+
+The commands run in a new store with the sample session of docs/examples. Ids of entries follow from the path of the
+project, so the project is always at ``/tmp/shop``, which must not exist.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from html import escape
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+EXAMPLES = HERE.parent / "examples"
+SHOP = Path("/tmp/shop")
+SHOWN = (("ls",), ("tree", "@"), ("rewind", "leaf~9", "--dry-run"))
+
+COLUMNS = 80
+CHAR_WIDTH, LINE_HEIGHT, MARGIN, BAR_HEIGHT = 8.4, 19, 16, 32
+STYLE = """
+  text { font: 14px ui-monospace, SFMono-Regular, Menlo, Consolas, "DejaVu Sans Mono", monospace; fill: #d8dee9 }
+  .prompt { fill: #a3be8c }
+  .command { fill: #eceff4; font-weight: bold }
+"""
+
+
+def main() -> None:
+    SHOP.mkdir()
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            lines = transcript(Path(folder))
+    finally:
+        shutil.rmtree(SHOP)
+    (HERE / "terminal.svg").write_text(svg(lines), encoding="utf-8")
+
+
+def transcript(folder: Path) -> list[str]:
+    """Return the lines of a terminal after the commands of ``SHOWN``."""
+    shutil.copytree(EXAMPLES / "shop", SHOP, dirs_exist_ok=True)
+    shutil.copytree(EXAMPLES / "claude", folder / "claude")
+    for file in folder.glob("claude/projects/*/*.jsonl"):
+        file.write_text(file.read_text().replace("/home/ada/shop", str(SHOP)))
+    settings = {"HOME": str(folder), "GITSESSION_DIR": str(folder / "store.git"), "TZ": "UTC", "COLUMNS": str(COLUMNS)}
+    environment = {**os.environ, **settings}
+
+    def run(*words: str) -> str:
+        command = [sys.executable, "-m", "gitsession", *words]
+        return subprocess.run(command, cwd=SHOP, env=environment, stdout=subprocess.PIPE, text=True, check=True).stdout
+
+    run("import", str(folder / "claude"))
+    run("name", "@", "Fix the login redirect")
+    lines: list[str] = []
+    for words in SHOWN:
+        lines += [f"$ gitsession {' '.join(words)}", *run(*words).splitlines(), ""]
+    return [part for line in lines[:-1] for part in wrapped(line)]
+
+
+def wrapped(line: str) -> list[str]:
+    """Return ``line`` as a terminal breaks it."""
+    return [line[at : at + COLUMNS] for at in range(0, len(line), COLUMNS)] or [""]
+
+
+def svg(lines: list[str]) -> str:
+    """Return the picture of a terminal that shows ``lines``."""
+    width = COLUMNS * CHAR_WIDTH + 2 * MARGIN
+    height = BAR_HEIGHT + len(lines) * LINE_HEIGHT + MARGIN
+    rows = [row(line, BAR_HEIGHT + (number + 1) * LINE_HEIGHT - 5) for number, line in enumerate(lines) if line]
+    dots = [
+        f'<circle cx="{MARGIN + 5 + 20 * number}" cy="16" r="6" fill="{colour}"/>'
+        for number, colour in enumerate(("#bf616a", "#ebcb8b", "#a3be8c"))
+    ]
+    return "\n".join(
+        [
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height}" width="{width:.0f}" role="img">',
+            "<title>gitsession lists a session, shows its branches, and plans a rewind</title>",
+            f"<style>{STYLE}</style>",
+            f'<rect width="{width:.0f}" height="{height}" rx="8" fill="#2e3440"/>',
+            *dots,
+            *rows,
+            "</svg>\n",
+        ]
+    )
+
+
+def row(line: str, y: int) -> str:
+    """Return a line of the terminal; ``textLength`` puts each character into its column in any font."""
+    text = escape(line, quote=False)
+    if line.startswith("$ "):
+        text = f'<tspan class="prompt">$</tspan><tspan class="command">{text[1:]}</tspan>'
+    length = f'textLength="{len(line) * CHAR_WIDTH:.1f}" lengthAdjust="spacingAndGlyphs"'
+    return f'<text x="{MARGIN}" y="{y}" xml:space="preserve" {length}>{text}</text>'
+
+
+if __name__ == "__main__":
+    main()
