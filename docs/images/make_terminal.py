@@ -66,7 +66,7 @@ def wrapped(line: str) -> list[str]:
 
 def svg(lines: list[str]) -> str:
     """Return the picture of a terminal that shows ``lines``."""
-    width = COLUMNS * CHAR_WIDTH + 2 * MARGIN
+    width = round(COLUMNS * CHAR_WIDTH + 2 * MARGIN)
     height = BAR_HEIGHT + len(lines) * LINE_HEIGHT + MARGIN
     rows = [row(line, BAR_HEIGHT + (number + 1) * LINE_HEIGHT - 5) for number, line in enumerate(lines) if line]
     dots = [
@@ -75,10 +75,10 @@ def svg(lines: list[str]) -> str:
     ]
     return "\n".join(
         [
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height}" width="{width:.0f}" role="img">',
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" role="img">',
             "<title>gitsession lists a session, shows its branches, and plans a rewind</title>",
             f"<style>{STYLE}</style>",
-            f'<rect width="{width:.0f}" height="{height}" rx="8" fill="#2e3440"/>',
+            f'<rect width="{width}" height="{height}" rx="8" fill="#2e3440"/>',
             *dots,
             *rows,
             "</svg>\n",
