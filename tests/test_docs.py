@@ -52,12 +52,23 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return place
 
 
+def prepared(folder: Path) -> Path:
+    """The project of the sample session, which is imported: what the how-to guides assume."""
+    examples = folder / "docs/examples"
+    [session] = examples.glob("claude/projects/*/*.jsonl")
+    session.write_text(session.read_text().replace("/home/ada/shop", str(examples / "shop")))
+    subprocess.run(["gitsession", "import", str(examples / "claude")], check=True, capture_output=True)
+    return examples / "shop"
+
+
 @pytest.mark.parametrize("page", WITH_COMMANDS, ids=lambda page: page.name)
 def test_every_command_of_a_page_runs_as_it_stands(page: Path, folder: Path) -> None:
     lines = [line for block in blocks(page, "console") for line in block.splitlines()]
     assert all(line.startswith("$ ") for line in lines), "a console block holds commands only"
     script = "\n".join(line.removeprefix("$ ") for line in lines)
     place = ROOT if page.name == "contributing.md" else folder
+    if page.parent.name == "how-to":
+        place = prepared(folder)
     done = subprocess.run(
         ["bash", "-xeuo", "pipefail", "-c", script], cwd=place, capture_output=True, text=True, check=False
     )
@@ -69,6 +80,13 @@ def test_the_program_of_the_readme_runs_as_it_stands(folder: Path) -> None:
     done = subprocess.run([sys.executable, "-c", program], cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "user: Fix the login redirect" in done.stdout
+
+
+def test_the_program_of_the_guide_to_the_library_runs_as_it_stands(folder: Path) -> None:
+    program = "\n".join(blocks(ROOT / "docs/how-to/write-an-agent.md", "python"))
+    done = subprocess.run([sys.executable, "-c", program], cwd=folder, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "Create hello.txt try-again\n", "")
+    assert (folder / "project/hello.txt").read_text() == "hello\n"
 
 
 def test_the_programs_of_the_page_on_compaction_run_as_they_stand(folder: Path) -> None:
