@@ -114,7 +114,7 @@ def test_the_programs_of_the_page_on_live_run_as_they_stand(folder: Path) -> Non
 
 def test_the_program_of_the_page_on_sync_runs_as_it_stands(folder: Path) -> None:
     subprocess.run(["git", "init", "-q", "--bare", "-b", "main", "hub.git"], cwd=folder, check=True)
-    [program] = blocks(ROOT / "docs/sync.md", "python")
+    [program] = blocks(ROOT / "docs/explanation/sync.md", "python")
     done = subprocess.run([sys.executable, "-c", program], cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout == "[('refs/heads/main', 'ahead')]\n"
