@@ -132,7 +132,7 @@ def test_the_program_of_the_page_on_git_runs_as_it_stands(folder: Path) -> None:
 
 
 def test_the_program_of_the_page_on_the_archive_runs_as_it_stands(folder: Path) -> None:
-    [program] = blocks(ROOT / "docs/archive.md", "python")
+    [program] = blocks(ROOT / "docs/explanation/archive.md", "python")
     done = subprocess.run([sys.executable, "-c", program], cwd=folder, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert re.fullmatch(r"\['[0-9]{8}-[a-z2-7]{13}'\]\n", done.stdout)
