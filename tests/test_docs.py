@@ -105,7 +105,7 @@ def test_the_program_of_the_page_on_contexts_runs_as_it_stands(folder: Path) -> 
 
 
 def test_the_programs_of_the_page_on_live_run_as_they_stand(folder: Path) -> None:
-    programs = blocks(ROOT / "docs/live.md", "python")
+    programs = blocks(ROOT / "docs/explanation/live.md", "python")
     assert len(programs) == 2
     for program in programs:
         done = subprocess.run([sys.executable, "-c", program], cwd=folder, capture_output=True, text=True, check=False)
