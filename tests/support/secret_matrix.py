@@ -1,6 +1,6 @@
 """Shapes of secrets against the contexts in which they stand in a session.
 
-``python tests/support/secret_matrix.py --write`` puts the table into docs/secrets.md.
+``python tests/support/secret_matrix.py --write`` puts the table into docs/explanation/secrets.md.
 """
 
 import argparse
@@ -18,7 +18,7 @@ from gitsession.redaction.guard import in_file, redact
 from gitsession.redaction.rules import RULES
 from gitsession.redaction.scan import Scanner
 
-PAGE = ROOT / "docs/secrets.md"
+PAGE = ROOT / "docs/explanation/secrets.md"
 BEGIN, END = "<!-- begin: tests/support/secret_matrix.py -->\n", "<!-- end: tests/support/secret_matrix.py -->\n"
 
 _TOKENS = re.findall(r"\S+", """
@@ -185,7 +185,7 @@ def table(found):
 def main():
     """Print the table, or write it into the page."""
     parser = argparse.ArgumentParser(description=main.__doc__)
-    parser.add_argument("--write", action="store_true", help="write the table into docs/secrets.md")
+    parser.add_argument("--write", action="store_true", help="write the table into docs/explanation/secrets.md")
     asked = parser.parse_args()
     made = table(missed(Scanner()))
     if not asked.write:
