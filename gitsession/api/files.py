@@ -21,7 +21,7 @@ from gitsession.workspace.root import WorkspaceRoot
 
 
 class SessionFiles:
-    """The files of a session's workspace: ``session.files`` (docs/checkpoints.md)."""
+    """The files of a session's workspace: ``session.files`` (docs/explanation/checkpoints.md)."""
 
     def __init__(self, handle: Handle) -> None:
         self._opened = handle.opened
@@ -42,7 +42,7 @@ class SessionFiles:
         """Record what a tool changes in a folder, and what not: ``with session.files.checkpoint("."): run()``.
 
         ``paths``: the only ones that it can change; else all of the folder is looked at, by the rules of its
-        ``.gitignore``. ``call``: the tool call's id; ``target``: the entry that called it. docs/checkpoints.md.
+        ``.gitignore``. ``call``: the tool call's id; ``target``: the entry that called it.
         Raises ``NotFound`` where nobody has spoken in the session yet, ``Refused`` for a folder that is no workspace.
         """
         self._session.check_view()
@@ -101,7 +101,7 @@ class SessionFiles:
     def plan_rewind(
         self, at: str | Node, what: What = "both", *, workspace: str | Path | None = None, force: bool = False
     ) -> RewindPlan:
-        """Plan a rewind, without doing it: which files it writes, and why it leaves others (docs/checkpoints.md).
+        """Plan a rewind without doing it: the files that it writes, and the reasons why it leaves others.
 
         ``at``: an entry; of one in which the user spoke, the conversation goes on before it. ``force``: what
         others than the session changed goes too. Raises ``NotFound`` where the workspace is not here, or has no

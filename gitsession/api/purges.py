@@ -24,7 +24,7 @@ from gitsession.sync import secret_scan
 
 
 class Purges:
-    """Purges of a store: ``store.purges`` (docs/purge.md)."""
+    """Purges of a store: ``store.purges`` (docs/explanation/purge.md)."""
 
     def __init__(self, opened: OpenStore) -> None:
         self._opened = opened
@@ -60,7 +60,7 @@ class Purges:
             self._opened.forget()
 
     def redact_exports(self, plan: PurgePlan) -> list[RedactedExport]:
-        """Redact what ``plan`` removes in the files that this store wrote for agents, in place (docs/purge.md).
+        """Redact in place what ``plan`` removes in the files that this store wrote for agents.
 
         A file that its agent could not read then stays as it is, and its ``problem`` says so.
         """
@@ -116,7 +116,7 @@ class Redaction:
 
 
 class StoredSecrets:
-    """The secrets in the sessions of a store: ``store.secrets`` (docs/secrets.md)."""
+    """The secrets in the sessions of a store: ``store.secrets`` (docs/explanation/secrets.md)."""
 
     def __init__(self, opened: OpenStore) -> None:
         self._opened = opened

@@ -62,7 +62,7 @@ class Remotes:
         """Add a remote. ``namespace``: it is shared with code, sessions lie below ``refs/<namespace>/``.
 
         ``home``: of several, it rules names. ``projects`` (folders or identities), ``agents``, ``labels``: its scope;
-        other sessions are not sent to it (docs/sync.md). ``all``: all sessions, and the commands do not ask before the
+        other sessions are not sent to it. ``all``: all sessions, and the commands do not ask before the
         first push. Raises ``InvalidName``, ``Refused``, and ``NotFound`` for an agent that does not exist.
         """
         agents = tuple(agents)
@@ -112,7 +112,7 @@ class Remotes:
         return report
 
     def pull(self, remote: str = "", *, talk: TransportOptions | None = None) -> SyncReport:
-        """Fetch what a remote has and merge it (docs/sync.md). Raises ``NotFound``, ``Refused``, ``Unavailable``."""
+        """Fetch what a remote has and merge it. Raises ``NotFound``, ``Refused``, ``Unavailable``."""
         return syncing.pull(self._objects, self._remote(remote), talk or TransportOptions())
 
     def sync(self, remote: str = "", *, talk: TransportOptions | None = None) -> SyncReport:

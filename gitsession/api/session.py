@@ -244,7 +244,7 @@ class Session:
         self._session.rename(title)
 
     def seal(self, branch: str | None = None, *, key: str = "") -> Seal:
-        """Sign a branch as it is, by default the one this handle is on, and keep that (docs/verify.md, "Seals").
+        """Sign a branch as it is, by default the one this handle is on, and keep that.
 
         ``key``: another than git's ``user.signingKey``. Raises ``NotFound``, ``Unavailable`` where nobody signs, and
         what reading raises where an entry is lost.

@@ -293,7 +293,7 @@ class Store:
         return replace(sent, beside=tuple(sorted(beside.items()))).from_store(shown)
 
     def drain(self, *, wait_seconds: float = 0.0) -> IngestResult:
-        """Import what agents' hooks have spooled: sessions as far as their files go, and checkpoints (docs/live.md).
+        """Import what agents' hooks have spooled: sessions as far as their files go, and checkpoints.
 
         ``wait_seconds``: how long to wait for another process that does it. Raises ``Unavailable``.
         """

@@ -67,7 +67,7 @@ def described(view: ObjectStore, sids: Iterable[str]) -> list[RemovedSession]:
 
 
 class ArchivedSessions:
-    """The archive of a store: ``store.archive``. Its sessions are kept whole behind one ref (docs/archive.md)."""
+    """The archive of a store: ``store.archive``. Its sessions are kept whole behind one ref."""
 
     def __init__(self, opened: OpenStore) -> None:
         self._opened = opened

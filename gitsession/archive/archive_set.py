@@ -1,4 +1,4 @@
-"""Sessions that are archived: kept whole behind one ref, and listed by none of their own (docs/archive.md).
+"""Sessions that are archived: kept whole behind one ref, and listed by none of their own (docs/explanation/archive.md).
 
 What is archived is a set, the same in every store that has heard of it: of each session how often it was archived and
 taken out again, and every end that a branch of it had when it was archived. Both only grow, so two sets are joined by

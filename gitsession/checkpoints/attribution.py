@@ -1,4 +1,4 @@
-"""Whose change was whose: the rules of docs/checkpoints.md, "Attribution". Pure: a line of steps in, paths out.
+"""Attribution of changes: the rules of docs/explanation/checkpoints.md. Pure: a line of steps in, paths out.
 
 What is taken for the session's may be undone by a rewind, so whatever is in doubt is not the session's.
 """

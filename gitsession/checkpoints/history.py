@@ -1,4 +1,4 @@
-"""The line of a session's checkpoints: ``refs/heads/sessions/<sid>/files`` (docs/checkpoints.md).
+"""The line of a session's checkpoints: ``refs/heads/sessions/<sid>/files`` (docs/explanation/checkpoints.md).
 
 In the order of time, whatever branch the talk was on: a workspace is one physical thing. Each is kept below the one
 before it, the first below the entry at which the session begins. One parent each: of a merge `git log -p` shows none.

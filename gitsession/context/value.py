@@ -89,7 +89,7 @@ class State:
 class Context:
     """What the model sees: the items in the order in which it sees them, and the state. ``profile``: by whose rules.
 
-    ``hidden``: how many secrets stand there as placeholders, because this machine does not have them (docs/secrets.md).
+    ``hidden``: how many secrets stand there as placeholders, because this machine does not have them.
     ``redacted``: the same with all of them hidden, where this one shows any.
     """
 

@@ -1,4 +1,4 @@
-"""How each agent is told to run `gitsession hook`: where that stands, and in which words (docs/live.md, "Agents")."""
+"""Hooks in the settings of each agent: the file, and the words that run `gitsession hook`."""
 
 from __future__ import annotations
 

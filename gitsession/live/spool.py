@@ -1,4 +1,4 @@
-"""The spool: a file for each event that waits until somebody opens the store (docs/live.md, "The spool").
+"""The spool: a file for each event that waits until somebody opens the store (docs/explanation/live.md, "The spool").
 
 Whoever writes here runs inside an agent that waits: nothing is loaded that is slow to load, and nothing is synced. What
 a power cut takes is found out by the one who reads.

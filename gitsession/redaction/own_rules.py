@@ -1,4 +1,4 @@
-"""Rules of the user's own: a TOML file of tables ``rule`` (docs/secrets.md, "Rules of your own"), and what of ours is
+"""Rules of the user's own: a TOML file of tables ``rule`` (docs/explanation/secrets.md), and what of ours is
 not to be hidden.
 
 A rule says what it must find, and is tried on it before it is used: one that finds nothing protects nobody.

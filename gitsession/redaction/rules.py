@@ -1,4 +1,4 @@
-"""The rules that every store goes by (docs/secrets.md lists them). Of two that find the same, the first names it."""
+"""The rules that every store goes by (docs/explanation/secrets.md). Of two that find the same, the first names it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The vault: the originals of payloads that were redacted, on this machine and nowhere else (docs/secrets.md).
+"""The vault: the originals of payloads that were redacted, on this machine and nowhere else.
 
 One SQLite file that only its owner can read. A row is the whole payload, so nothing has to be put together again. What
 is kept is on the disk when ``keep`` returns; the entry is written after it, so there is none without its original.

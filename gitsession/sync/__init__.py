@@ -1,3 +1,3 @@
 """Other repositories: remotes, what is fetched and pushed, and how lines that went on without each other come together.
 
-docs/sync.md has the rules."""
+docs/explanation/sync.md has the rules."""

@@ -5,7 +5,7 @@
     sync   pull, push; again where somebody published in between
 
 Each step can be killed and done again: what a transaction holds is there or not, and the next run comes to the same.
-Appends go on meanwhile. docs/sync.md has the rules.
+Appends go on meanwhile. docs/explanation/sync.md has the rules.
 """
 
 from __future__ import annotations

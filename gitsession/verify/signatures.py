@@ -1,4 +1,4 @@
-"""Seals: signed statements of how far a branch went, kept as entries on ``meta`` (docs/verify.md, decision 0026).
+"""Seals: signed statements of how far a branch went, kept as entries on ``meta`` (decision 0026).
 
 What is signed names the chain of the branch's leaf. A chain is the hash of every payload up to it, so it vouches for
 all of them; it is the same in every store, under every object format of git and after a purge, which no oid is.

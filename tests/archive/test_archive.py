@@ -1,4 +1,4 @@
-"""The archive: a set of sessions that one ref keeps, the same in every store (docs/archive.md)."""
+"""The archive: a set of sessions that one ref keeps, the same in every store (docs/explanation/archive.md)."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 @click.group()
 def gate_command() -> None:
-    """Look through what is about to be pushed for secrets (docs/server.md). `push` and `sync` do so anyway."""
+    """Look through what is about to be pushed for secrets (docs/reference/server.md). `push` and `sync` do so, too."""
 
 
 @gate_command.command("install", short_help="Have plain `git push` look too, by a hook.")

@@ -21,7 +21,7 @@ SECONDS_MAX = 3.0
 
 @click.group()
 def link_command() -> None:
-    """Have the commits of a project say in which session they were made (docs/server.md).
+    """Have the commits of a project say in which session they were made (docs/reference/server.md).
 
     A commit names the session that changed most of the staged files. If no session changed any of them, it names none.
     """

@@ -17,7 +17,7 @@ from gitsession.server import receive, server
 
 @click.group()
 def server_command() -> None:
-    """Make a bare repository check the sessions that are pushed to it (docs/server.md)."""
+    """Make a bare repository check the sessions that are pushed to it (docs/reference/server.md)."""
 
 
 @server_command.command("install", short_help="Put our hooks into REPOSITORY.")
@@ -82,7 +82,7 @@ _SHOWN = 50
 @click.command()
 @click.argument("when", type=click.Choice(["pre", "post"]))
 def receive_command(when: str) -> int:
-    """What the hooks of a server run (docs/server.md): judge what is pushed, and take out what was purged.
+    """What the hooks of a server run (docs/reference/server.md): judge what is pushed, and take out what was purged.
 
     Reads what git tells its hooks `pre-receive` and `post-receive`, in a repository that is being pushed to.
     """
