@@ -10,7 +10,7 @@ from gitsession.archive import archive_set
 from gitsession.archive.trash import TrashView
 from gitsession.errors import Refused, require
 from gitsession.git import config
-from gitsession.purge import agent_files, finding, purging, redact_exports
+from gitsession.purge import finding, purging, redact_exports
 from gitsession.purge.finding import PurgePlan
 from gitsession.purge.purging import PurgeResult
 from gitsession.purge.redact_exports import RedactedExport
@@ -38,7 +38,7 @@ class Purges:
         if sid is not None and not graph.branches(view, sid):
             view = TrashView(self._objects)
         plan = redact_exports.with_exports(self._objects, view, _selected(view, sid, at, text), text)
-        return agent_files.with_agent_files(plan, self._opened.catalogues.get(fresh=False).files())
+        return finding.with_agent_files(plan, self._opened.catalogues.get(fresh=False).files())
 
     def apply(self, plan: PurgePlan) -> PurgeResult:
         """Remove what was planned from this store for good: nothing of it is left, and no ``undo`` brings it back.

@@ -161,9 +161,9 @@ class App:
 
     def _renamed(self, entry: str) -> str | None:
         """What an entry is called by now that had a name that began so before a purge. Said, where it is used."""
-        from gitsession.purge import renamed
+        from gitsession.sessions import purged_ids
 
-        found = renamed.look_up(self.path, entry.lower())
+        found = purged_ids.find_renamed(self.path, entry.lower())
         if len(found) != 1:
             return None
         old, new = found[0]

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
+import stat
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from gitsession import progress
 from gitsession.codec import holes
-from gitsession.codec.digest import digest as digest_of
 from gitsession.errors import NotFound
 from gitsession.formats.base.record import TAIL
 from gitsession.git.types import Oid
-from gitsession.model.entries import Fork
 from gitsession.purge import attached_lines
 from gitsession.sessions import content, graph, operation_log, tombstone, tombstone_set
 from gitsession.sessions.export_record import ExportHit
@@ -26,6 +26,8 @@ from gitsession.workspace import trees
 
 NESTED_MAX = 3
 """So often a text may be JSON within JSON, and is found."""
+
+CHUNK_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +90,7 @@ class PurgePlan:
 
 def entry(store: ObjectStore, sid: str, found: Node) -> PurgePlan:
     """One entry. Raises ``NotFound`` for one at which a session begins: that goes with the session."""
-    if _begins(found):
+    if found.starts_session:
         raise NotFound(
             f"{found.oid[:12]} is where session {sid} begins: it goes with the whole session",
             hint="`gitsession purge SESSION`, without an entry",
@@ -134,10 +136,10 @@ def saying(store: ObjectStore, text: str, sids: Iterable[str] | None = None) -> 
                 problems.append(PurgeProblem(node.oid, f"cannot be read, so it was not searched: {error}"))
                 continue
             if says(data, text, spelled):
-                if _begins(node):
+                if node.starts_session:
                     problems.append(PurgeProblem(node.oid, f"session {sid} begins with it: purge the whole session"))
                 else:
-                    hit = EntryHit(sid, node, digest_of(parts.stored, parts.holes).hex())
+                    hit = EntryHit(sid, node, parts.digest.hex())
                     by = _replacement(node, parts, data, text, spelled)
                     if by is not None:
                         replaced[hit.digest] = by
@@ -278,11 +280,7 @@ def _line(store: ObjectStore, leaf: Oid) -> Iterator[Node]:
 
 def _digest(store: ObjectStore, node: Node) -> str:
     parts = content.kept(store, node)
-    return (tombstone.stands_for(node, parts) or digest_of(parts.stored, parts.holes)).hex()
-
-
-def _begins(node: Node) -> bool:
-    return node.source is None and (node.parent is None or node.kind == Fork.kind)
+    return (tombstone.stands_for(node, parts) or parts.digest).hex()
 
 
 def _files(store: ObjectStore, tree: Oid | None) -> Iterator[tuple[str, Oid]]:
@@ -312,3 +310,41 @@ def _in_commands(store: ObjectStore, text: str) -> Iterator[PurgeProblem]:
     for operation in operation_log.history(store):
         if text in operation.command and operation.command.split(" ")[0] not in ("label", "name"):
             yield PurgeProblem(operation.id, f"the operation log says it: {operation.command[:80]}")
+
+
+def with_agent_files(plan: PurgePlan, imported: Iterable[tuple[Path, str]]) -> PurgePlan:
+    """Return ``plan`` with the files of ``imported`` that hold what it removes, but those that this store wrote.
+
+    ``imported``: each file and the session that it was imported as.
+    """
+    exported = {hit.export.path for hit in plan.exports}
+    spelled = [spelling for text in plan.texts for spelling in spellings(text)]
+    found = [
+        AgentFileHit(path, sid)
+        for path, sid in imported
+        if os.fspath(path) not in exported
+        and (path.is_file() if sid in plan.sessions else bool(spelled) and _holds(path, spelled))
+    ]
+    return replace(plan, agent_files=tuple(found))
+
+
+def _holds(path: Path, spellings: Sequence[bytes]) -> bool:
+    """Return whether the regular file ``path`` holds one of ``spellings``; ``False`` if it cannot be read."""
+    overlap = max(map(len, spellings), default=1) - 1
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError:
+        return False
+    with os.fdopen(fd, "rb") as file:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            return False
+        held = b""
+        try:
+            while chunk := file.read(CHUNK_BYTES):
+                held += chunk
+                if any(spelling in held for spelling in spellings):
+                    return True
+                held = held[len(held) - overlap :] if overlap < len(held) else held
+        except OSError:
+            return False
+    return False

@@ -11,11 +11,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 
 from gitsession.codec.message import trailers_of
-from gitsession.errors import Corrupt, Malformed, MissingObject
-from gitsession.git.objects import encode_tree, oid_of, parse_commit, parse_tree
+from gitsession.errors import Malformed
+from gitsession.git.objects import encode_tree, parse_commit, parse_tree
 from gitsession.git.types import Oid, Reader
 from gitsession.purge import select_objects
 from gitsession.purge.rewriting import Rewriter
+from gitsession.sessions.gaps import DAMAGE
 from gitsession.sessions.layout import FILE_MODE, TREE_MODE
 from gitsession.sessions.tombstone_set import Tombstones
 
@@ -23,7 +24,6 @@ REFS = "refs/notes/"
 
 _OID = re.compile(r"[0-9a-f]{40}")
 _DEPTH_MAX = 20
-_DAMAGE = (Malformed, Corrupt, MissingObject)
 
 
 def moved(reader: Reader, found: Tombstones, rewriter: Rewriter, new: Mapping[str, Oid]) -> dict[str, Oid]:
@@ -82,17 +82,15 @@ def _rewritten(reader: Reader, tip: Oid, rewriter: Rewriter, out: AbstractSet[Oi
     new = encode_tree({**others, **{on: (FILE_MODE, note) for on, note in left.items()}})
     head, _, message = data.partition(b"\n\n")
     people = [line for line in head.split(b"\n") if line.startswith((b"author ", b"committer "))]
-    made = b"\n".join([b"tree " + oid_of("tree", new).encode(), *people]) + b"\n\n" + message
-    rewriter.objects[oid_of("tree", new)] = ("tree", new)
-    rewriter.objects[oid_of("commit", made)] = ("commit", made)
-    return oid_of("commit", made)
+    made = b"\n".join([b"tree " + rewriter.put("tree", new).encode(), *people]) + b"\n\n" + message
+    return rewriter.put("commit", made)
 
 
 def _mapped(rewriter: Rewriter, on: Oid) -> Oid | None:
     """What the commit ``on`` is called now; ``None`` for what is none, or is not here."""
     try:
         return rewriter.commit(on)
-    except _DAMAGE:
+    except DAMAGE:
         return None
 
 
@@ -100,7 +98,7 @@ def _held(reader: Reader, oid: Oid) -> set[Oid]:
     """What the notes are on that a commit holds; an entry holds none."""
     try:
         commit = parse_commit(reader.read(oid)[1])
-    except _DAMAGE:
+    except DAMAGE:
         return set()
     try:
         trailers_of(commit.message)
@@ -109,7 +107,7 @@ def _held(reader: Reader, oid: Oid) -> set[Oid]:
         pass
     try:
         return {on for on, _ in _notes(reader, commit.tree)}
-    except _DAMAGE:
+    except DAMAGE:
         return set()
 
 

@@ -19,18 +19,17 @@ from pathlib import Path
 
 from gitsession import progress
 from gitsession.codec import message
-from gitsession.codec.digest import digest as digest_of
 from gitsession.codec.holes import StoredPayload
 from gitsession.durable import replace as replace_file
 from gitsession.durable import sync_directory
-from gitsession.errors import Ambiguous, Corrupt, Malformed, MissingObject, RefMoved, Refused, Unavailable
+from gitsession.errors import Ambiguous, Corrupt, MissingObject, RefMoved, Refused, Unavailable
 from gitsession.git import process
 from gitsession.git.types import Kind, Oid, Reader, RefValue
-from gitsession.purge import derived_files, notes, renamed, select_objects
-from gitsession.purge.rewriting import Rewriter
-from gitsession.purge.rewriting_log import rewrite_log
+from gitsession.purge import derived_files, notes, select_objects
+from gitsession.purge.rewriting import Rewriter, rewrite_log
 from gitsession.redaction.original import Original
 from gitsession.sessions import content, graph, node, operation_log, purged_ids, tombstone, tombstone_set
+from gitsession.sessions.gaps import DAMAGE
 from gitsession.sessions.node import Node
 from gitsession.sessions.tombstone_set import Replacement, Tombstones
 from gitsession.store import change_stamp, create, flush_record, published, refs
@@ -99,16 +98,11 @@ def replace(store: GitStore, replacements: Mapping[str, tuple[str, StoredPayload
     same = {digest for digest, by in found.items() if by.digest == digest}
     kept = {digest: by for digest, by in found.items() if digest not in same}
     for one in preview(store, Tombstones(frozenset(kept))).gone:
-        by = kept.get(one.replaces.hex()) or kept.get(_digest_of(store, one))
+        by = kept.get(one.replaces.hex()) or kept.get(content.kept(store, one).digest.hex())
         words = tombstone.words_of(one, by) if by is not None else None
         if words is not None and (message.kind_of(words), words.role) != (one.kind, one.role):
             raise Refused(f"what is to replace {one.oid[:12]} is no {one.role} {one.kind}: {words.role} {words.kind}")
     return add(store, Tombstones(replaced=kept), at_ms) if kept else PurgeResult()
-
-
-def _digest_of(store: GitStore, one: Node) -> str:
-    parts = content.kept(store, one)
-    return digest_of(parts.stored, parts.holes).hex()
 
 
 def begin(store: GitStore) -> None:
@@ -253,12 +247,11 @@ def _originals(store: GitStore, rewriter: Rewriter, hidden: set[bytes]) -> Itera
         try:
             before, after = node.load(store, oid), node.load(rewriter, rewriter.mapped[oid])
             old, new = content.kept(store, before), content.kept(rewriter, after)
-            digest = digest_of(old.stored, old.holes)
-            original = store.vault.original(digest, before.chain) if digest in hidden else None
-        except (Malformed, Corrupt, MissingObject, Ambiguous):
+            original = store.vault.original(old.digest, before.chain) if old.digest in hidden else None
+        except (*DAMAGE, Ambiguous):
             continue
         if original is not None and not after.is_tombstone:
-            yield Original(digest_of(new.stored, new.holes), after.chain, original)
+            yield Original(new.digest, after.chain, original)
 
 
 def _move_refs(store: GitStore, found: Tombstones) -> tuple[Rewriter, set[str]]:
@@ -276,7 +269,7 @@ def _move_refs(store: GitStore, found: Tombstones) -> tuple[Rewriter, set[str]]:
     gone = {name for name in moved if name.startswith(refs.TRASH) and rewriter.is_purged(name)}
     if moved:
         purged_ids.add(store.git_dir, _removed(store, rewriter, {name: named[name] for name in moved}))
-        renamed.add(store.git_dir, rewriter.mapped)
+        purged_ids.add_renamed(store.git_dir, rewriter.mapped)
         with store.transaction() as tx:
             tx.put_all(rewriter.objects)
             for name in sorted(moved):
@@ -309,7 +302,7 @@ def _removed(store: GitStore, rewriter: Rewriter, moved: Mapping[str, Oid]) -> I
 
 
 def _line(store: GitStore, leaf: Oid) -> Iterator[Node]:
-    with suppress(Malformed, Corrupt, MissingObject):  # no entry, or damaged: what is not read has no id
+    with suppress(*DAMAGE):  # no entry, or damaged: what is not read has no id
         yield from graph.line(store, leaf)
 
 

@@ -14,51 +14,36 @@ Rewriting twice is rewriting once, and for two sets the order does not matter: R
 from __future__ import annotations
 
 from collections.abc import Container, Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 
 from gitsession.archive import archive_set
 from gitsession.archive.archive_set import Archive
 from gitsession.codec.digest import chain as chain_of
-from gitsession.codec.digest import digest as digest_of
 from gitsession.errors import Corrupt, Malformed, MissingObject
 from gitsession.git.objects import SUBMODULE_MODE, encode_tree, oid_of, parse_commit, parse_tree
-from gitsession.git.types import Kind, Oid, Reader
+from gitsession.git.types import Kind, Oid, Reader, RefValue
 from gitsession.model.entries import Fork, SessionHeader
-from gitsession.sessions import content, layout, node, tombstone
+from gitsession.sessions import content, layout, node, operation_log, tombstone
 from gitsession.sessions.content import EntryTree
+from gitsession.sessions.gaps import DAMAGE
 from gitsession.sessions.node import Node
+from gitsession.sessions.operation_log import Move, Operation, WorkspaceWrite
 from gitsession.sessions.tombstone_set import WITHHELD, Tombstones
 from gitsession.store import refs
+from gitsession.store.interface import ObjectStore
 
 _TREE_BYTES = len("tree ") + 40
 
-_UNREADABLE = (Malformed, MissingObject, Corrupt)
-
-
-@dataclass(frozen=True, slots=True)
-class Rewritten:
-    """``refs``: where each leads now. ``objects``: what is new. ``mapped``: commits that are others now, old to new."""
-
-    refs: Mapping[str, Oid]
-    objects: Mapping[Oid, tuple[Kind, bytes]]
-    mapped: Mapping[Oid, Oid]
-
-
-def rewrite(
-    reader: Reader, tombstones: Tombstones, named: Mapping[str, Oid], *, clean: Container[Oid] = ()
-) -> Rewritten:
-    """``named``: refs that lead to commits. ``clean``: commits of which nothing was purged, nor before them.
-
-    Raises ``MissingObject`` or ``Corrupt`` where a commit cannot be read, ``Refused`` for a redacted entry of an agent
-    that this release does not know.
-    """
-    rewriter = Rewriter(reader, tombstones, clean)
-    found = {name: rewriter.ref(name, oid) for name, oid in named.items()}
-    return Rewritten(found, rewriter.objects, rewriter.mapped)
+_COMMAND_WORDS = 2
+"""Of a command that was about what is gone: its name, and what it was done to."""
 
 
 class Rewriter:
-    """Remembers what each commit became. ``objects``: what is new; ``mapped``: commits that are others now."""
+    """The mapping of commits to what they become. ``objects``: new ones; ``mapped``: commits that differ, old to new.
+
+    ``clean``: commits of which nothing was purged, nor before them. Its methods raise ``MissingObject`` or ``Corrupt``
+    for a commit that cannot be read, ``Refused`` for a redacted entry of an agent that this release does not know.
+    """
 
     def __init__(self, reader: Reader, tombstones: Tombstones, clean: Container[Oid] = ()) -> None:
         self.objects: dict[Oid, tuple[Kind, bytes]] = {}
@@ -189,6 +174,13 @@ class Rewriter:
     def contains(self, oid: Oid) -> bool:
         return oid in self.objects or self._reader.contains(oid)
 
+    def put(self, kind: Kind, data: bytes) -> Oid:
+        """Add an object to the new ones, unless it is there already."""
+        oid = oid_of(kind, data)
+        if oid not in self.objects and not self._reader.contains(oid):
+            self.objects[oid] = (kind, data)
+        return oid
+
     def _instead(self, found: Node, parents: list[Oid]) -> tombstone.SubstituteCommit | None:
         """What stands in the place of an entry that was purged; ``None`` for one that stays."""
         if found.is_tombstone:
@@ -211,7 +203,7 @@ class Rewriter:
         """The digest of an entry; where its payload is not here, the one of the set that its chain is made of."""
         parts = parts or self._kept(found)
         if parts is not None:
-            return digest_of(parts.stored, parts.holes).hex()
+            return parts.digest.hex()
         above = self._node(found.parent) if found.parent is not None else None
         for key in (*self._tombstones.removed, *self._tombstones.replaced):
             if len(key) == 64 and chain_of(above.chain if above else None, bytes.fromhex(key)) == found.chain:
@@ -241,7 +233,7 @@ class Rewriter:
             return None
         before = rows[layout.FILES]
         rows[layout.FILES] = (layout.TREE_MODE, self._folder(before[1]))
-        return None if rows[layout.FILES] == before else self._put("tree", encode_tree(rows))
+        return None if rows[layout.FILES] == before else self.put("tree", encode_tree(rows))
 
     def _folder(self, oid: Oid) -> Oid:
         """A folder of captured files, those that were purged withheld."""
@@ -251,10 +243,10 @@ class Rewriter:
                 if mode == layout.TREE_MODE:
                     rows[name] = (mode, self._folder(child))
                 elif mode != SUBMODULE_MODE and self._tombstones.has_file(child):
-                    rows[name] = (layout.FILE_MODE, self._put("blob", WITHHELD))
+                    rows[name] = (layout.FILE_MODE, self.put("blob", WITHHELD))
                 else:
                     rows[name] = (mode, child)
-            self._folders[oid] = self._put("tree", encode_tree(rows))
+            self._folders[oid] = self.put("tree", encode_tree(rows))
         return self._folders[oid]
 
     # -- reading and keeping
@@ -268,12 +260,6 @@ class Rewriter:
         self.objects |= made.objects
         self.objects[made.oid] = ("commit", made.commit)
         self._same.add(made.oid)
-
-    def _put(self, kind: Kind, data: bytes) -> Oid:
-        oid = oid_of(kind, data)
-        if oid not in self.objects and not self._reader.contains(oid):
-            self.objects[oid] = (kind, data)
-        return oid
 
     def _read(self, oid: Oid, expected: str) -> bytes:
         kind, data = self.read(oid)
@@ -294,7 +280,7 @@ class Rewriter:
     def _kept(self, found: Node) -> EntryTree | None:
         try:
             return content.kept(self._reader, found)
-        except _UNREADABLE:
+        except DAMAGE:
             return None
 
 
@@ -314,3 +300,50 @@ def session_of(name: str) -> str:
         _, found, rest = name.partition("/sessions/")
         name = refs.SESSIONS + rest if found else ""
     return refs.session_of(name)
+
+
+def rewrite_log(store: ObjectStore, tip: Oid, rewriter: Rewriter) -> Oid:
+    """Map every commit that the operation log names, so that older commands can still be undone; the new tip.
+
+    The log is this store's own, so its bytes need be the same nowhere else. Of a command that wrote or removed a
+    purged entry only the name and what it was done to are kept: a label's text stands in both. Raises ``Malformed``.
+    """
+    mapped: dict[Oid, Oid] = {}
+    for operation in reversed(list(operation_log.back(store, tip))):
+        mapped[operation.id] = _mapped_operation(operation, mapped, rewriter)
+    return mapped[tip]
+
+
+def _mapped_operation(operation: Operation, before: Mapping[Oid, Oid], rewriter: Rewriter) -> Oid:
+    def at(oid: Oid | None) -> Oid | None:
+        return None if oid is None else before.get(oid, oid)
+
+    found = replace(
+        operation,
+        parent=at(operation.parent),
+        undoes=at(operation.undoes),
+        redoes=at(operation.redoes),
+        moves=tuple(
+            Move(move.ref, _mapped_value(rewriter, move.ref, move.old), _mapped_value(rewriter, move.ref, move.new))
+            for move in operation.moves
+        ),
+        files=operation.files and _mapped_files(rewriter, operation.files),
+    )
+    if any(map(rewriter.is_gone, operation.named)) or any(rewriter.is_purged(move.ref) for move in operation.moves):
+        found = replace(found, command=" ".join(operation.command.split(" ")[:_COMMAND_WORDS]))
+    return operation.id if found == operation else operation_log.keep(rewriter, found)
+
+
+def _mapped_value(rewriter: Rewriter, name: str, value: RefValue | None) -> RefValue | None:
+    if value is None or refs.target(value) is not None:
+        return value
+    try:
+        return rewriter.ref(name, value)
+    except DAMAGE:
+        return value  # `verify` names it
+
+
+def _mapped_files(rewriter: Rewriter, files: WorkspaceWrite) -> WorkspaceWrite:
+    name = refs.files(files.session)
+    safety, result = (_mapped_value(rewriter, name, oid) or oid for oid in (files.safety, files.result))
+    return files._replace(safety=safety, result=result)

@@ -8,16 +8,15 @@ from collections.abc import Set as AbstractSet
 from gitsession import progress
 from gitsession.codec import cbor
 from gitsession.codec.digest import digest as digest_of
-from gitsession.errors import Corrupt, Malformed, MissingObject
+from gitsession.errors import Malformed
 from gitsession.git.objects import SUBMODULE_MODE, parse_commit, parse_tree
 from gitsession.git.types import Oid, Reader
 from gitsession.model.entries import Fork
 from gitsession.purge.rewriting import Rewriter
 from gitsession.sessions import content, layout, node, tombstone_set
+from gitsession.sessions.gaps import DAMAGE
 from gitsession.sessions.node import Node
 from gitsession.sessions.tombstone_set import Tombstones
-
-_DAMAGE = (Malformed, Corrupt, MissingObject)
 
 
 def find(
@@ -58,7 +57,7 @@ def _is_set(reader: Reader, oid: Oid) -> bool:
         return False
     try:
         tombstone_set.at(reader, oid)
-    except _DAMAGE:
+    except DAMAGE:
         return False
     return True
 
@@ -71,8 +70,8 @@ def digests(reader: Reader, victims: AbstractSet[Oid], kinds: Mapping[Oid, str])
                 tree = parse_commit(reader.read(oid)[1]).tree
                 if tree in victims:
                     parts = content.kept_in(reader, tree)
-                    yield digest_of(parts.stored, parts.holes)
-            except _DAMAGE:
+                    yield parts.digest
+            except DAMAGE:
                 continue
 
 
@@ -82,7 +81,7 @@ def below(reader: Reader, commits: Iterable[Oid], *, without: AbstractSet[Oid] =
     for commit in commits:
         try:
             todo = [parse_commit(reader.read(commit)[1]).tree]
-        except _DAMAGE:
+        except DAMAGE:
             continue
         while todo:
             tree = todo.pop()
@@ -150,7 +149,7 @@ def _above(reader: Reader, oid: Oid, begun: AbstractSet[str]) -> tuple[Oid | Non
     try:
         data = reader.read(oid)[1]
         parents = parse_commit(data).parents
-    except _DAMAGE:
+    except DAMAGE:
         return None, False
     try:
         found: Node | None = node.parse(oid, data)
@@ -164,15 +163,15 @@ def _above(reader: Reader, oid: Oid, begun: AbstractSet[str]) -> tuple[Oid | Non
 def _digest(reader: Reader, found: Node) -> str:
     try:
         parts = content.kept(reader, found)
-    except _DAMAGE:
+    except DAMAGE:
         return ""
-    return found.replaces.hex() or digest_of(parts.stored, parts.holes).hex()
+    return found.replaces.hex() or parts.digest.hex()
 
 
 def _parents(reader: Reader, commit: Oid) -> tuple[Oid, ...]:
     try:
         return parse_commit(reader.read(commit)[1]).parents
-    except _DAMAGE:
+    except DAMAGE:
         return ()
 
 
@@ -180,7 +179,7 @@ def _rows(reader: Reader, tree: Oid) -> list[tuple[str, str, Oid]]:
     try:
         kind, data = reader.read(tree)
         return parse_tree(data) if kind == "tree" else []
-    except _DAMAGE:
+    except DAMAGE:
         return []
 
 
@@ -198,5 +197,5 @@ def texts(reader: Reader, gone: Iterable[Oid]) -> Iterator[bytes]:
                 continue
             data = content.payload_of(reader, node.load(reader, oid))
             yield from (data[start:end] for _, is_text, start, end in cbor.strings(data) if is_text)
-        except _DAMAGE:
+        except DAMAGE:
             continue

@@ -11,10 +11,8 @@ import re
 from collections.abc import Mapping
 
 from gitsession.codec import cbor, holes, message, payload
-from gitsession.codec.digest import digest as digest_of
 from gitsession.errors import GitSessionError, Malformed
-from gitsession.git.types import Kind, Oid, Reader
-from gitsession.model.entries import Fork
+from gitsession.git.types import Oid, Reader
 from gitsession.purge.rewriting import Rewriter, session_of
 from gitsession.redaction.original import matches
 from gitsession.sessions import content, layout, node, tombstone
@@ -40,7 +38,7 @@ def problem(reader: Reader, named: Mapping[str, Oid], known: Tombstones, said: T
             what = _of_entry(reader, node.load(reader, oid), known, said)
             if what:
                 return what
-        return _of_sessions(reader, rewriter, after, known, said)
+        return _of_sessions(rewriter, after, known, said)
     except GitSessionError as error:
         return str(error)
 
@@ -61,15 +59,15 @@ def _of_entry(reader: Reader, found: Node, known: Tombstones, said: Tombstones) 
         before = content.whole(reader, found, parts)
     except DAMAGE:
         return ""  # what is not here cannot be compared
-    digest = digest_of(parts.stored, parts.holes).hex()
+    digest = parts.digest.hex()
     first = found.replaces.hex() or digest
     key = first if said.has_entry(first) else digest
     by = said.instead(key)
     if known.has_entry(key) and known.instead(key) == by:
         return ""
     if by is None:
-        begins = found.source is None and (found.parent is None or found.kind == Fork.kind)
-        return f"a session begins with the entry {key}, which can go with the whole session only" if begins else ""
+        what = f"a session begins with the entry {key}, which can go with the whole session only"
+        return what if found.starts_session else ""
     words = tombstone.words_of(found, by)
     if (message.kind_of(words), words.role) != (found.kind, found.role):
         return f"what is to replace the {found.role} {found.kind} {key} is none"
@@ -89,39 +87,23 @@ def _ways(digest: str, said: Tombstones) -> set[str]:
     return {*found, digest}
 
 
-def _of_sessions(
-    reader: Reader, rewriter: Rewriter, after: Mapping[str, Oid], known: Tombstones, said: Tombstones
-) -> str:
+def _of_sessions(rewriter: Rewriter, after: Mapping[str, Oid], known: Tombstones, said: Tombstones) -> str:
     """A whole session goes by naming where it began, which only those know who have it."""
     ends: dict[str, list[str]] = {}
     for name, oid in after.items():
         sid = session_of(name)
         if sid in said.sessions and said.began(sid) != known.sessions.get(sid):
-            ends.setdefault(sid, []).append(_stands_for(reader, rewriter, oid))
+            ends.setdefault(sid, []).append(_stands_for(rewriter, oid))
     for sid, digests in ends.items():
         if not said.began(sid) & set(digests):
             return f"session {sid} begins with another entry than what was purged"
     return ""
 
 
-class _With:
-    """A reader, and objects that are made and not kept."""
-
-    def __init__(self, reader: Reader, made: Mapping[Oid, tuple[Kind, bytes]]) -> None:
-        self._reader, self._made = reader, made
-
-    def read(self, oid: Oid) -> tuple[Kind, bytes]:
-        return self._made.get(oid) or self._reader.read(oid)
-
-    def contains(self, oid: Oid) -> bool:
-        return oid in self._made or self._reader.contains(oid)
-
-
-def _stands_for(reader: Reader, rewriter: Rewriter, oid: Oid) -> str:
-    """The digest of the entry whose tombstone ``oid`` is; "" for what is none."""
-    made = _With(reader, rewriter.objects)
-    found = node.load(made, oid)
-    return tombstone.of_node(made, found).of if found.is_tombstone else ""
+def _stands_for(rewriter: Rewriter, oid: Oid) -> str:
+    """Return the digest of the entry whose tombstone ``oid`` is; "" if it is none."""
+    found = node.load(rewriter, oid)
+    return tombstone.of_node(rewriter, found).of if found.is_tombstone else ""
 
 
 def _hides(form: str, redacted: bytes, original: bytes) -> bool:

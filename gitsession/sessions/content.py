@@ -31,6 +31,11 @@ class EntryTree:
     files: Oid | None
     blob: Oid = ""
 
+    @property
+    def digest(self) -> bytes:
+        """The digest of the payload as it is stored."""
+        return digest_of(self.stored, self.holes)
+
 
 def kept(store: Reader, node: Node) -> EntryTree:
     """The parts of a node's tree. Raises ``Malformed`` for a tree that is no entry's."""
@@ -84,7 +89,7 @@ def whole(store: Reader, node: Node, parts: EntryTree) -> bytes:
     if isinstance(store, RevealedStore):
         placeholders = sum(row.rule != holes.PURGED for row in holes.hidden(parts.holes))
         if placeholders:
-            return store.payload(node, digest_of(parts.stored, parts.holes), data, placeholders)
+            return store.payload(node, parts.digest, data, placeholders)
     return data
 
 
@@ -128,7 +133,7 @@ def look(store: Reader, node: Node) -> DecodedEntry:
     digest = b""
     try:
         parts = kept(store, node)
-        digest = digest_of(parts.stored, parts.holes)
+        digest = parts.digest
         data = whole(store, node, parts)
         entry = view(node, parts.form, data)
     except (Malformed, Corrupt, MissingObject) as error:

@@ -23,7 +23,6 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from gitsession.codec import payload
-from gitsession.codec.digest import digest as digest_of
 from gitsession.codec.holes import StoredPayload
 from gitsession.errors import Corrupt, Malformed, MissingObject, NotFound
 from gitsession.formats import FORMATS
@@ -214,4 +213,4 @@ def _draft_of(store: ObjectStore, node: Node) -> Draft:
 def _digest_of(store: ObjectStore, node: Node) -> bytes:
     """The digest of what ``node`` holds, as it is stored."""
     parts = content.kept(store, node)
-    return digest_of(parts.stored, parts.holes)
+    return parts.digest

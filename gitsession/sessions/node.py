@@ -10,6 +10,7 @@ from gitsession.codec.message import SourceRef
 from gitsession.errors import Corrupt, Malformed, MissingObject
 from gitsession.git.objects import parse_commit
 from gitsession.git.types import Oid, Reader
+from gitsession.model.entries import Fork
 from gitsession.model.headline import TOMBSTONE
 
 
@@ -37,6 +38,11 @@ class Node(NamedTuple):
     def is_tombstone(self) -> bool:
         """Whether it stands for a purged entry. Its author tells: an agent may call a kind of its own so, too."""
         return self.role == TOMBSTONE
+
+    @property
+    def starts_session(self) -> bool:
+        """Whether a session begins there: at a root of ours, or at a fork."""
+        return self.source is None and (self.parent is None or self.kind == Fork.kind)
 
 
 _NO_ENTRY = "`gitsession tree SESSION` shows the entries; `gitsession branch SESSION NAME --at ENTRY` goes on from one"

@@ -1,25 +1,33 @@
-"""The agents' ids of purged entries, by which an import knows a copy that an agent makes of one.
+"""The ids of what a purge removed or renamed: agents' ids of purged entries, and old names of commits.
 
-An agent that forks a session writes its entries again, with other bytes: the id of the session differs. The id of the
-entry and its time stay. ``<store>/gitsession/purged-ids`` holds a digest of each such pair, a line each, and no text.
-It is on this machine only: every store that carries out a purge makes its own.
+By the former an import knows a copy that an agent makes of a purged entry. An agent that forks a session writes its
+entries again, with other bytes: the id of the session differs. The id of the entry and its time stay.
+``<store>/gitsession/purged-ids`` holds a digest of each such pair, a line each, and no text.
+
+``<store>/gitsession/renamed`` holds the old and the new name of each commit that a purge changed, a line each, so that
+an old address still leads somewhere. Both are on this machine only: every store that carries out a purge makes its own.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from gitsession.codec.digest import hash_of
 from gitsession.durable import read_regular, sync_directory
+from gitsession.git.types import Oid
 from gitsession.sessions.node import Node
 from gitsession.store import create
 
 FILE = f"{create.CONTROL}/purged-ids"
 _KEY_BYTES = 16
 _LINE = re.compile(rb"^[0-9a-f]{32}$", re.M)
+
+RENAMED = f"{create.CONTROL}/renamed"
+_RENAMED_LINE = re.compile(rb"([0-9a-f]{40}) ([0-9a-f]{40})\n")
+_PREFIX = re.compile(r"[0-9a-f]{4,40}")
 
 
 def key(node: Node) -> str:
@@ -38,11 +46,44 @@ def read(git_dir: Path) -> frozenset[str]:
 def add(git_dir: Path, nodes: Iterable[Node]) -> None:
     """Append the keys of ``nodes``, durably. Raises ``OSError``."""
     new = sorted({key(node) for node in nodes} - read(git_dir) - {""})
-    if not new:
-        return
-    fd = os.open(git_dir / FILE, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    if new:
+        _append(git_dir / FILE, b"".join(b"\n" + line.encode() + b"\n" for line in new))
+
+
+def add_renamed(git_dir: Path, mapped: Mapping[Oid, Oid]) -> None:
+    """Append what commits are called since a purge, old to new, each once. Raises ``OSError``."""
+    known = _renamed(git_dir)
+    lines = "".join(f"{old} {new}\n" for old, new in sorted(mapped.items()) if known.get(old) != new)
+    if lines:
+        _append(git_dir / RENAMED, b"\n" + lines.encode())
+
+
+def find_renamed(git_dir: Path, prefix: str) -> list[tuple[Oid, Oid]]:
+    """Return the commits that began with ``prefix`` (4 digits or more), and what each is called now."""
+    if not _PREFIX.fullmatch(prefix):
+        return []
+    known = _renamed(git_dir)
+    return [(old, _newest(known, old)) for old in sorted(known) if old.startswith(prefix)]
+
+
+def _newest(known: Mapping[Oid, Oid], oid: Oid) -> Oid:
+    seen = {oid}
+    while (new := known.get(oid)) is not None and new not in seen:
+        seen.add(new)
+        oid = new
+    return oid
+
+
+def _renamed(git_dir: Path) -> dict[Oid, Oid]:
+    found = _RENAMED_LINE.findall(read_regular(git_dir / RENAMED) or b"")
+    return {old.decode(): new.decode() for old, new in found}
+
+
+def _append(path: Path, lines: bytes) -> None:
+    """Append ``lines``, which begin with a line end: a line that a full disk or a power cut has torn ends there."""
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     with os.fdopen(fd, "ab") as file:
-        file.write(b"".join(b"\n" + line.encode() + b"\n" for line in new))  # a line cut off by a full disk ends here
+        file.write(lines)
         file.flush()
         os.fsync(file.fileno())
-    sync_directory((git_dir / FILE).parent)
+    sync_directory(path.parent)

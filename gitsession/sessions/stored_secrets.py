@@ -77,7 +77,7 @@ class SecretSearch:
     def _entry(self, sid: str, node: Node) -> Iterator[FoundSecret]:
         parts = kept(self._store, node)
         redacted = self._guard.redact(parts.form, whole(self._store, node, parts))
-        digest = digest_of(parts.stored, parts.holes).hex() if self._known and redacted.rows else ""
+        digest = parts.digest.hex() if self._known and redacted.rows else ""
         for rule, count in sorted(Counter(rule for _, _, rule in redacted.rows).items()):
             if f"{digest}:{rule}" not in self._known:
                 yield FoundSecret(sid, node, rule, count)
@@ -123,7 +123,7 @@ def replacement(store: ObjectStore, node: Node, guard: Guard) -> RedactedEntry |
     redacted = guard.redact(parts.form, data)
     if not redacted.is_changed:
         return None
-    digest = digest_of(parts.stored, parts.holes)
+    digest = parts.digest
     stored = _stored(parts.form, redacted, _moved(holes.hidden(parts.holes), data, redacted))
     original = store.vault.original(digest, node.chain) if holes.hidden(parts.holes) else data
     return RedactedEntry(digest, parts.form, stored, digest_of(stored.payload, stored.holes), original or data)

@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from gitsession.codec.digest import chain as chain_of
-from gitsession.codec.digest import digest as digest_of
 from gitsession.errors import Unavailable
 from gitsession.git.objects import parse_tree
 from gitsession.git.types import Oid
@@ -264,7 +263,7 @@ def _digest(store: ObjectStore, tree: Oid) -> bytes:
         parts = content.kept_in(store, tree)
     except (*DAMAGE, Unavailable):
         return b""
-    return digest_of(parts.stored, parts.holes)
+    return parts.digest
 
 
 def _problem(store: ObjectStore, oid: Oid) -> str:

@@ -13,7 +13,6 @@ from typing import NamedTuple
 
 from gitsession import progress
 from gitsession.archive import archive_set
-from gitsession.codec.digest import digest as digest_of
 from gitsession.codec.digest import to_base64url
 from gitsession.errors import Corrupt, Malformed, MissingObject
 from gitsession.git import config, process
@@ -172,7 +171,7 @@ def of_entry(store: GitStore, node: Node) -> list[str]:
     """Those of ``allowances`` that are about an entry: what it says, and the files in which something is found."""
     parts = content.kept(store, node)
     found = at(store, "", node)
-    about = {digest_of(parts.stored, parts.holes).hex(), *(hit.key.rpartition(":")[0] for hit in found)}
+    about = {parts.digest.hex(), *(hit.key.rpartition(":")[0] for hit in found)}
     return [key for key in allowances(store) if key.rpartition(":")[0] in about]
 
 
@@ -232,7 +231,7 @@ def _in_row(
 
 
 def _digest(parts: content.EntryTree) -> str:
-    return digest_of(parts.stored, parts.holes).hex()
+    return parts.digest.hex()
 
 
 def _in_files(

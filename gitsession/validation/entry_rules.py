@@ -13,7 +13,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from gitsession.codec import holes, payload
-from gitsession.codec.digest import digest as digest_of
 from gitsession.errors import GitSessionError, Malformed, MissingObject
 from gitsession.formats import FORMATS
 from gitsession.git.objects import SUBMODULE_MODE, TREE_MODE, parse_tree
@@ -47,7 +46,7 @@ from gitsession.validation.quarantine_reader import (
     GitReader,
     Limits,
 )
-from gitsession.verify.entry_check import ON_FILES, ON_META, check, purge_problems, stands_for_a_part, starts
+from gitsession.verify.entry_check import ON_FILES, ON_META, check, purge_problems, stands_for_a_part
 from gitsession.workspace import names
 
 HOLES_BYTES_MAX = 4 * MEBIBYTE
@@ -109,7 +108,7 @@ def faults(
 def purged(reader: Reader, node: Node, tombstones: Tombstones) -> Fault | None:
     """That an entry was purged, or stands for one that was not. Raises ``GitSessionError``."""
     parts = content.kept_in(reader, node.tree)
-    digest = digest_of(parts.stored, parts.holes)
+    digest = parts.digest
     of = tombstone.stands_for(node, parts) or digest
     for what in purge_problems(node, digest.hex(), of.hex(), tombstones):
         return Fault("purged", f"{what}: {TAKE_OUT}")
@@ -211,7 +210,7 @@ class LaterViews:
 
     def is_known_later(self, node: Node) -> bool:
         """Whether that was found out for the entry before it, and it begins no session."""
-        found = node.parent in self._later and not starts(node)
+        found = node.parent in self._later and not node.starts_session
         if found:
             self._later.add(node.oid)
         return found
@@ -219,10 +218,10 @@ class LaterViews:
     def is_later(self, node: Node, new: Mapping[Oid, tuple[Oid, ...]]) -> bool:
         """``new``: entries that are judged, with their parents."""
         at = node
-        while not starts(at) and at.parent is not None and at.parent in new:
+        while not at.starts_session and at.parent is not None and at.parent in new:
             at = load(self._read, at.parent)
-        above = [at.oid] if starts(at) else self._read.starts(at.parent or at.oid)
-        start = next((found for found in (load(self._read, oid) for oid in above) if starts(found)), None)
+        above = [at.oid] if at.starts_session else self._read.starts(at.parent or at.oid)
+        start = next((found for found in (load(self._read, oid) for oid in above) if found.starts_session), None)
         entry = content.entry_of(self._read, start) if start is not None else None
         stated = entry.view if isinstance(entry, kinds.SessionHeader | kinds.Fork) else None
         is_later = stated is not None and stated > VIEW

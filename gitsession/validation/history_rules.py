@@ -16,7 +16,6 @@ from gitsession.sessions.node import Node, load
 from gitsession.store import refs
 from gitsession.validation import entry_rules
 from gitsession.validation.quarantine_reader import Deadline, Fault, GitReader, Refusal
-from gitsession.verify.entry_check import starts
 
 _BRANCH, _META, _FILES = range(3)
 
@@ -83,7 +82,7 @@ def see(read: Reader, node: Node, before: AcceptedEntry | None) -> AcceptedEntry
     if node.kind == Fork.kind and node.source is None:
         entry = content.entry_of(read, node)
         below = below._replace(forks=Forked(entry.session, below.forks)) if isinstance(entry, Fork) else below
-    return AcceptedEntry(below, starts(node), _misfits(node))
+    return AcceptedEntry(below, node.starts_session, _misfits(node))
 
 
 def refusals(
@@ -153,7 +152,7 @@ def _holds_what_has_no_place(
     while at is not None:  # a line of bookkeeping that begins in what was there: down to where its session begins
         until.check()
         node = load(read, at)
-        if starts(node):
+        if node.starts_session:
             return None
         misfit = _misfits(node)[where]
         if misfit is not None:
@@ -241,7 +240,7 @@ def _first_of_meta(
             is_start, below = seen[at].starts, next(iter(parents[at]), None)
         else:
             node = load(read, at)
-            is_start, below = starts(node), node.parent
+            is_start, below = node.starts_session, node.parent
         if is_start:
             break
         above, at = [at], below

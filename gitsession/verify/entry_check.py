@@ -7,13 +7,12 @@ from typing import TypeAlias
 
 from gitsession.codec import holes, payload
 from gitsession.codec.digest import chain as chain_of
-from gitsession.codec.digest import digest as digest_of
 from gitsession.errors import GitSessionError, Malformed
 from gitsession.formats import FORMATS, Document, with_capability
 from gitsession.formats.base.record import TAIL
 from gitsession.git.objects import SUBMODULE_MODE, TREE_MODE, oid_of, parse_commit
 from gitsession.git.types import Oid, Reader
-from gitsession.model.entries import Checkpoint, Fork
+from gitsession.model.entries import Checkpoint
 from gitsession.model.headline import Headline
 from gitsession.redaction.original import OPENS
 from gitsession.sessions import commit_writer, content, layout, tombstone
@@ -154,7 +153,7 @@ def check(
     tree = content.tree_of(store, node.tree)
     yield from _tree_problems(store, node.tree, tree)
     parts = content.kept_of(store, node.tree, tree)
-    digest = digest_of(parts.stored, parts.holes)
+    digest = parts.digest
     of = tombstone.stands_for(node, parts) or digest
     chain = chain_of(None if parent is None else parent.chain, of)
     if chain != node.chain:
@@ -265,8 +264,3 @@ def stands_for_a_part(node: Node) -> bool:
     if node.source is None:
         return False
     return node.source.line == TAIL or with_capability(node.source.agent, Document) is not None
-
-
-def starts(node: Node) -> bool:
-    """Whether a session begins there: a root, or a fork."""
-    return node.source is None and (node.parent is None or node.kind == Fork.kind)

@@ -25,7 +25,7 @@ from gitsession.sessions.tombstone_set import Tombstones
 from gitsession.store import refs
 from gitsession.store.interface import ObjectStore
 from gitsession.verify import semantics, signatures
-from gitsession.verify.entry_check import ON_FILES, ON_META, Manifests, Refuse, check, stands_for_a_part, starts
+from gitsession.verify.entry_check import ON_FILES, ON_META, Manifests, Refuse, check, stands_for_a_part
 from gitsession.verify.findings import Finding, Report
 from gitsession.verify.semantics import Sessions
 
@@ -222,12 +222,12 @@ def _check_meta(sessions: Sessions, report: Report) -> None:
         if parsed is None or not refs.is_meta(parsed[1]):
             continue
         node = nodes.get(value)
-        while node is not None and not starts(node):
+        while node is not None and not node.starts_session:
             if _is_astray(node, ON_META) and not stands_for_a_part(node) and not is_of_ours(node):
                 report.add(node.oid, f"{node.kind[:40]!r} has no place on {name}")
                 break
             node = nodes.get(node.parent or "")
-        if node is not None and starts(node) and _reaches(nodes, _branches(sessions, parsed[0]), node.oid) is False:
+        if node is not None and _reaches(nodes, _branches(sessions, parsed[0]), node.oid) is False:
             report.add(name, "begins in another session")
 
 
@@ -238,7 +238,7 @@ def _check_files(ends: Mapping[str, Oid], nodes: Mapping[Oid, Node], report: Rep
         if parsed is None or not refs.is_files(parsed[1]):
             continue
         node = nodes.get(value)
-        while node is not None and not starts(node):
+        while node is not None and not node.starts_session:
             if _is_astray(node, ON_FILES):
                 report.add(node.oid, f"{node.kind[:40]!r} has no place on {name}", name)
                 break
@@ -302,7 +302,7 @@ def _of_a_later_view(store: ObjectStore, nodes: Mapping[Oid, Node], report: Repo
 
 
 def _view_stated(store: ObjectStore, node: Node) -> int | None:
-    entry = content.entry_of(store, node) if starts(node) else None
+    entry = content.entry_of(store, node) if node.starts_session else None
     return entry.view if isinstance(entry, SessionHeader | Fork) else None
 
 

@@ -74,7 +74,7 @@ class Sessions:
         for name, leaf in self.of(sid).items():
             if refs.is_meta(name.rpartition("/")[2]):
                 for node in self.line(leaf):
-                    if node.source is None and (node.parent is None or node.kind == kinds.Fork.kind):
+                    if node.starts_session:
                         break
                     yield node
 

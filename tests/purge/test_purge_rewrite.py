@@ -16,7 +16,7 @@ from gitsession.errors import Malformed
 from gitsession.git.objects import encode_tree
 from gitsession.git.types import Oid
 from gitsession.model.entries import Checkpoint, Message, SessionHeader
-from gitsession.purge.rewriting import rewrite
+from gitsession.purge.rewriting import Rewriter
 from gitsession.sessions import commit_writer, content, graph, tombstone_set
 from gitsession.sessions import tombstone_set as purged
 from gitsession.sessions.node import Node, load
@@ -66,10 +66,11 @@ class Histories:
 
 
 def rewritten(store: MemoryStore, purged: Tombstones, named: dict[str, Oid]) -> dict[str, Oid]:
-    done = rewrite(store, purged, named)
+    rewriter = Rewriter(store, purged)
+    after = {name: rewriter.ref(name, oid) for name, oid in named.items()}
     with store.transaction() as tx:
-        tx.put_all(done.objects)
-    return dict(done.refs)
+        tx.put_all(rewriter.objects)
+    return after
 
 
 def history() -> st.SearchStrategy[Histories]:

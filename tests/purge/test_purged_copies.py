@@ -13,7 +13,7 @@ from remotes import forge
 
 from gitsession import Store
 from gitsession.cli import exits
-from gitsession.purge import agent_files
+from gitsession.purge import finding
 from gitsession.sessions import purged_ids
 
 OTHER = "99999999-2222-4333-8444-555555555555"
@@ -142,9 +142,9 @@ def test_the_files_of_agents_that_still_hold_it_are_named(run: Run, here: Path, 
 
 
 def test_a_text_that_lies_across_two_reads_of_a_file_is_found(run: Run, here: Path, session: str) -> None:
-    big = code.user("u9", None, "x" * (agent_files.CHUNK_BYTES - 100) + SECRET, at=1) + b"\n"
+    big = code.user("u9", None, "x" * (finding.CHUNK_BYTES - 100) + SECRET, at=1) + b"\n"
     at = big.index(SECRET.encode())
-    assert at < agent_files.CHUNK_BYTES < at + len(SECRET)
+    assert at < finding.CHUNK_BYTES < at + len(SECRET)
     (here / f"{code.SESSION}.jsonl").write_bytes(big)
     told = json.loads(run("purge", "--match", SECRET, "--dry-run", "--json"))
     assert [each["path"] for each in told["agent_files"]] == [str(here / f"{code.SESSION}.jsonl")]

@@ -31,8 +31,8 @@ from gitsession.codec import holes, payload
 from gitsession.errors import LeafMoved, NotFound, RefMoved, Refused
 from gitsession.git.objects import parse_commit
 from gitsession.model.entries import BranchSummary, Message
-from gitsession.purge import purging, renamed
-from gitsession.sessions import graph, operation_log, tombstone, tombstone_set
+from gitsession.purge import purging
+from gitsession.sessions import graph, operation_log, purged_ids, tombstone, tombstone_set
 from gitsession.sessions.commit_writer import own
 from gitsession.store import create, drop_objects, journal_frames, refs
 from gitsession.store.git_store import GitStore
@@ -475,7 +475,7 @@ def test_an_old_address_is_known_by_its_new_name(store) -> None:
     old = said.leaf
     assert old is not None
     purge(store, find(store))
-    assert renamed.look_up(store.git_dir, old.oid[:8]) == [(old.oid, store.ref(refs.leaf(said.id)))]
+    assert purged_ids.find_renamed(store.git_dir, old.oid[:8]) == [(old.oid, store.ref(refs.leaf(said.id)))]
 
 
 def test_a_fetch_that_brings_it_back_is_undone_by_the_next_look(store, tmp_path) -> None:
