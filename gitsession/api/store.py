@@ -399,13 +399,10 @@ class Store:
         if create.is_purge_pending(self.objects.git_dir):
             self._settle()  # what a killed purge has left is no damage
         from gitsession.verify import entry_walk, store_check
-        from gitsession.workspace.names import tree_refusal
 
         if sid is not None:
             create.check_readable(self.objects.git_dir)
-            report = entry_walk.verify(
-                self.objects, sid, sample=sample, max_seconds=max_seconds, refuse=tree_refusal, notices=notices
-            )
+            report = entry_walk.verify(self.objects, sid, sample=sample, max_seconds=max_seconds, notices=notices)
             report.problems[:0] = store_check.files_of_refs(self.objects)
             return report
         # A catalogue of its own, as it was left: bringing it up to date would read what is to be checked.
@@ -417,7 +414,6 @@ class Store:
             sample=sample,
             max_seconds=max_seconds,
             quick=quick,
-            refuse=tree_refusal,
             notices=notices,
             now_ms=self._opened.clock(),
         )

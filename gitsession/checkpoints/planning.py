@@ -15,6 +15,7 @@ from gitsession.checkpoints.other_sessions import claims
 from gitsession.checkpoints.rewind_decisions import PathDecision, decide, writes
 from gitsession.checkpoints.rewind_merges import Merges
 from gitsession.errors import GitSessionError, InvalidName, NotFound
+from gitsession.git.objects import LINK_MODE
 from gitsession.git.types import Oid
 from gitsession.model.entries import Message
 from gitsession.sessions.content import entry_of
@@ -23,7 +24,7 @@ from gitsession.sessions.session import StoredSession
 from gitsession.store.git_store import GitStore
 from gitsession.store.interface import ObjectStore
 from gitsession.workspace import trees
-from gitsession.workspace.inspect import LINK_MODE, Now
+from gitsession.workspace.inspect import Now
 from gitsession.workspace.path_rules import folders_of, target_refusal
 from gitsession.workspace.root import WorkspaceRoot
 

@@ -15,11 +15,13 @@ from gitsession.errors import Malformed
 from gitsession.git.types import Kind, Oid
 
 TREE_MODE = "40000"
+LINK_MODE = "120000"
+FILE_MODES = ("100644", "100755", LINK_MODE)
+SUBMODULE_MODE = "160000"
 SECONDS_MAX = 2**32 - 1
 
-SUBMODULE_MODE = "160000"
 _FOLDER = TREE_MODE.encode()
-_MODES = frozenset({TREE_MODE, "100644", "100755", "120000", SUBMODULE_MODE})
+_MODES = frozenset({TREE_MODE, *FILE_MODES, SUBMODULE_MODE})
 _ROW = re.compile(rb"([1-7][0-7]{4,5}) ([^/\0]+)\0(.{20})", re.DOTALL)
 """One entry of a tree: what is all of it leaves no byte between two."""
 _OID = re.compile(rb"[0-9a-f]{40}")

@@ -13,7 +13,7 @@ from gitsession.checkpoints.attribution import AFTER, BEFORE
 from gitsession.codec.cbor import whole
 from gitsession.durable import read_regular
 from gitsession.errors import Corrupt, Malformed, MissingObject
-from gitsession.git.objects import SUBMODULE_MODE, oid_of
+from gitsession.git.objects import FILE_MODES, SUBMODULE_MODE, oid_of
 from gitsession.git.types import Oid
 from gitsession.live import events, spool
 from gitsession.live.spool_snapshot import BYTES_MAX
@@ -28,7 +28,7 @@ from gitsession.workspace.read_file import PathContent
 from gitsession.workspace.trees import TreeEntry
 
 _HEAD_BYTES_MAX = 64 << 20
-_MODES = ("100644", "100755", "120000", SUBMODULE_MODE)
+_MODES = (*FILE_MODES, SUBMODULE_MODE)
 _HEX = frozenset("0123456789abcdef")
 
 

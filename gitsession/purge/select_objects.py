@@ -9,7 +9,7 @@ from gitsession import progress
 from gitsession.codec import cbor
 from gitsession.codec.digest import digest as digest_of
 from gitsession.errors import Malformed
-from gitsession.git.objects import SUBMODULE_MODE, parse_commit, parse_tree
+from gitsession.git.objects import SUBMODULE_MODE, TREE_MODE, parse_commit, parse_tree
 from gitsession.git.types import Oid, Reader
 from gitsession.model.entries import Fork
 from gitsession.purge.rewriting import Rewriter
@@ -89,7 +89,7 @@ def below(reader: Reader, commits: Iterable[Oid], *, without: AbstractSet[Oid] =
                 continue
             found.add(tree)
             for mode, _, oid in _rows(reader, tree):
-                if mode == "40000":
+                if mode == TREE_MODE:
                     todo.append(oid)
                 elif mode != SUBMODULE_MODE and oid not in without:
                     found.add(oid)

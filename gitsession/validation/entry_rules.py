@@ -9,34 +9,22 @@ with that one. A tree that holds itself many times over, in effect, is counted, 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from gitsession.codec import holes, payload
 from gitsession.errors import GitSessionError, Malformed, MissingObject
 from gitsession.formats import FORMATS
-from gitsession.git.objects import SUBMODULE_MODE, TREE_MODE, parse_tree
+from gitsession.git.objects import FILE_MODES, LINK_MODE, SUBMODULE_MODE, TREE_MODE, parse_tree
 from gitsession.git.types import Kind, Oid, Reader
 from gitsession.model import entries as kinds
-from gitsession.model.entries import (
-    KINDS,
-    Attachment,
-    BranchSummary,
-    Checkpoint,
-    Continuation,
-    Project,
-    Seal,
-    SessionHeader,
-    SourceFile,
-    Tombstone,
-)
+from gitsession.model.entries import KINDS, BranchSummary, SessionHeader, Tombstone
 from gitsession.model.headline import VIEW, clean
 from gitsession.sessions import content, layout, tombstone
 from gitsession.sessions import node as nodes
-from gitsession.sessions.meta import is_of_ours
+from gitsession.sessions.content import Rows
 from gitsession.sessions.node import Node, load
 from gitsession.sessions.tombstone_set import NONE, Tombstones
-from gitsession.store import refs
 from gitsession.validation.quarantine_reader import (
     COMMIT_BYTES_MAX,
     MEBIBYTE,
@@ -46,7 +34,7 @@ from gitsession.validation.quarantine_reader import (
     GitReader,
     Limits,
 )
-from gitsession.verify.entry_check import ON_FILES, ON_META, check, purge_problems, stands_for_a_part
+from gitsession.verify.entry_check import check, has_place, purge_problems
 from gitsession.workspace import names
 
 HOLES_BYTES_MAX = 4 * MEBIBYTE
@@ -61,7 +49,6 @@ _FORM = re.compile(
     rb"committer gitsession <gitsession@gitsession> (?:0|[1-9][0-9]{0,9}) \+0000\n\n.*",
     re.DOTALL,
 )
-_NOT_ON_A_BRANCH = {kind.kind for kind in (Attachment, Checkpoint, Continuation, Project, Seal, SourceFile)}
 
 
 def read(reader: GitReader, oid: Oid) -> Node | Fault:
@@ -116,19 +103,8 @@ def purged(reader: Reader, node: Node, tombstones: Tombstones) -> Fault | None:
 
 
 def misfit(node: Node, on: str) -> Fault | None:
-    """That an entry has no place on a ref of that sort (``meta``, ``files``, or a branch); whose name is to follow.
-
-    A kind from a later version may stand anywhere.
-    """
-    if node.kind not in KINDS and node.source is None:
-        return None
-    if on == refs.META:
-        fits = node.kind in ON_META or node.kind == Tombstone.kind or stands_for_a_part(node) or is_of_ours(node)
-    elif on == refs.FILES:
-        fits = node.kind in ON_FILES
-    else:
-        fits = node.source is not None or node.kind not in _NOT_ON_A_BRANCH
-    return None if fits else Fault("place", f"{node.kind[:40]!r} has no place on")
+    """That an entry has no place on a ref of that sort (``meta``, ``files``, or a branch); whose name is to follow."""
+    return None if has_place(node, on) else Fault("place", f"{node.kind[:40]!r} has no place on")
 
 
 def _too_large(reader: GitReader, node: Node, limits: Limits) -> Fault | None:
@@ -230,14 +206,10 @@ class LaterViews:
         return is_later
 
 
-LINK_MODE = "120000"
 LINK_BYTES_MAX = 4096
 FOLDER_BYTES_MAX = 64 * MEBIBYTE
 
-_FILES = ("100644", "100755", LINK_MODE)
 _REMEMBERED_MAX = 50_000
-
-_Rows = Sequence[tuple[str, str, Oid]]
 
 
 class _Below(NamedTuple):
@@ -307,7 +279,7 @@ class FileTrees:
             below, count = max(below, found.depth), count + found.names
         return _Below(below + 1, count)
 
-    def _rows(self, tree: Oid, path: str) -> _Rows:
+    def _rows(self, tree: Oid, path: str) -> Rows:
         head = self._reader.head(tree)
         if head is None or head.kind != "tree":
             raise _Wrong("missing" if head is None else "files", f"{_shown(path)} is no folder that is here: {tree}")
@@ -318,7 +290,7 @@ class FileTrees:
         except Malformed as error:
             raise _Wrong("files", f"{_shown(path)}: {error}") from None
 
-    def _check(self, rows: _Rows, olds: Mapping[str, tuple[str, Oid]], path: str) -> None:
+    def _check(self, rows: Rows, olds: Mapping[str, tuple[str, Oid]], path: str) -> None:
         """Names and modes, and of what is new the sizes. An empty folder is none: git keeps no such thing."""
         new = [row for row in rows if olds.get(row[1]) != (row[0], row[2])]
         if not rows and path:
@@ -327,11 +299,11 @@ class FileTrees:
             reason = names.tree_refusal(name)
             if reason:
                 raise _Wrong("files", f"{_shown(path + name)}: {reason}")
-            if mode not in (*_FILES, TREE_MODE, SUBMODULE_MODE):
+            if mode not in (*FILE_MODES, TREE_MODE, SUBMODULE_MODE):
                 raise _Wrong("files", f"{_shown(path + name)} has mode {mode}, which no file has")
             if self._tombstones.has_file(oid):
                 raise _Wrong("purged", f"{_shown(path + name)} was purged: {TAKE_OUT}")
-        blobs = [(mode, name, oid) for mode, name, oid in new if mode in _FILES]
+        blobs = [(mode, name, oid) for mode, name, oid in new if mode in FILE_MODES]
         for (mode, name, oid), head in zip(blobs, self._reader.heads([oid for *_, oid in blobs]), strict=True):
             if head is None and self._partial:
                 continue

@@ -2,46 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import TypeAlias
+from collections.abc import Iterator
 
 from gitsession.codec import holes, payload
 from gitsession.codec.digest import chain as chain_of
 from gitsession.errors import GitSessionError, Malformed
 from gitsession.formats import FORMATS, Document, with_capability
 from gitsession.formats.base.record import TAIL
-from gitsession.git.objects import SUBMODULE_MODE, TREE_MODE, oid_of, parse_commit
+from gitsession.git.objects import FILE_MODES, SUBMODULE_MODE, TREE_MODE, oid_of, parse_commit
 from gitsession.git.types import Oid, Reader
-from gitsession.model.entries import Checkpoint
+from gitsession.model.entries import (
+    KINDS,
+    Attachment,
+    Checkpoint,
+    Continuation,
+    Label,
+    Project,
+    Seal,
+    SessionHeader,
+    SourceFile,
+    Title,
+    Tombstone,
+)
 from gitsession.model.headline import Headline
 from gitsession.redaction.original import OPENS
 from gitsession.sessions import commit_writer, content, layout, tombstone
 from gitsession.sessions.content import Rows, tree_of
+from gitsession.sessions.meta import is_of_ours
 from gitsession.sessions.node import Node, load
 from gitsession.sessions.tombstone_set import Tombstones
-
-DEPTH_MAX = 64
-NAMES_MAX = 1_000_000
-"""Of one tree: a few hundred bytes can hold themselves, in effect, more often than there is time to say so."""
-
-_FILE_MODES = ("100644", "100755", "120000")
-
-Refuse: TypeAlias = Callable[[str], "str | None"]
-"""Why one name of a tree is never written (``workspace/names.py``, a floor that this one does not know)."""
+from gitsession.store import refs
+from gitsession.workspace import trees
+from gitsession.workspace.names import DEPTH_MAX, tree_refusal
+from gitsession.workspace.trees import NAMES_MAX
 
 
 class Manifests:
-    """Looks into trees of files, into each once."""
+    """A check of trees of files that looks into each tree once.
 
-    def __init__(self, store: Reader, refuse: Refuse | None = None, *, is_partial: bool = False) -> None:
-        """``is_partial``: of a clone that left contents out, of which git tells what it lacks."""
+    ``is_partial``: of a clone that left contents out, of which git tells what it lacks.
+    """
+
+    def __init__(self, store: Reader, *, is_partial: bool = False) -> None:
         self._store = store
         self._is_partial = is_partial
-        self._refuse = refuse
         self._good: dict[Oid, int] = {}
 
     def problems(self, tree: Oid) -> Iterator[str]:
-        """What is wrong with the files in ``tree``."""
+        """Yield what is wrong with the files in ``tree``."""
         stack: list[tuple[str, Oid, int]] = [("", tree, 1)]
         names = 0
         while stack:
@@ -67,68 +75,63 @@ class Manifests:
             stack += [(f"{base}{name}/", child, depth + 1) for mode, name, child in rows if mode == TREE_MODE]
 
     def named(self, entry: Checkpoint) -> Iterator[str]:
-        """What is wrong with the paths that a checkpoint lists. A name may be hidden there: nothing is written so."""
-        if self._refuse is None:
-            return
+        """Yield what is wrong with the paths that a checkpoint lists. A name with a placeholder is never written."""
         for path in {*entry.paths, *entry.appeared, *(path for path, _ in entry.skipped)}:
             components = path.split("/")
-            why = next((why for name in components if OPENS not in name and (why := self._refuse(name))), None)
+            why = next((why for name in components if OPENS not in name and (why := tree_refusal(name))), None)
             if len(components) > DEPTH_MAX:
                 why = f"more than {DEPTH_MAX} folders deep"
             if why:
                 yield f"it lists {_shown(path)}: {why}"
 
-    def between(self, before: Oid | None, after: Oid | None) -> Iterator[str]:
-        """The paths of the files that differ; equal folders are not read. Raises where one cannot be read."""
-        stack = [("", before, after)]
-        names = 0
-        while stack:
-            base, *ends = stack.pop()
-            old, new = ({name: (mode, oid) for mode, name, oid in self._rows(tree)} for tree in ends)
-            names += len(old) + len(new)
-            if base.count("/") > DEPTH_MAX or names > NAMES_MAX:
-                return  # ``problems`` says so
-            for name in sorted(old.keys() | new.keys()):
-                was, now = old.get(name), new.get(name)
-                if was == now:
-                    continue
-                if any(row and row[0] != TREE_MODE for row in (was, now)):
-                    yield base + name
-                if any(row and row[0] == TREE_MODE for row in (was, now)):
-                    stack.append((f"{base}{name}/", _folder(was), _folder(now)))
-
-    def _rows(self, tree: Oid | None) -> Rows:
-        return [] if tree is None else tree_of(self._store, tree)
+    def changed(self, before: Oid | None, after: Oid | None) -> set[str]:
+        """Return the paths of the files that differ between two trees. Raises as ``trees.walk``."""
+        return set(trees.diff(self._store, before, after))
 
     def _in_folder(self, base: str, rows: Rows) -> Iterator[str]:
         for mode, name, oid in rows:
-            why = self._refuse(name) if self._refuse is not None else None
+            why = tree_refusal(name)
             if why:
                 yield f"files/{_shown(base + name)}: {why}"
             if mode in (TREE_MODE, SUBMODULE_MODE):
                 continue
-            if mode not in _FILE_MODES:
+            if mode not in FILE_MODES:
                 yield f"files/{_shown(base + name)} has mode {mode}"
             elif not self._is_partial and not self._store.contains(oid):
                 yield f"files/{_shown(base + name)}: its content, {oid}, is not there"
-
-
-def _folder(row: tuple[str, Oid] | None) -> Oid | None:
-    return row[1] if row and row[0] == TREE_MODE else None
 
 
 def _shown(path: str) -> str:
     return ascii(path[:80])[1:-1]
 
 
-ON_META = frozenset(
-    {"session", "title", "label", "source_file", "attachment", "project", "continuation", "seal", "tombstone"}
-)
-"""The kinds that ``meta`` may hold: what may change about a session."""
+_ON_META = {
+    kind.kind
+    for kind in (Attachment, Continuation, Label, Project, Seal, SessionHeader, SourceFile, Title, Tombstone)
+}
+_ON_FILES = {Checkpoint.kind, Tombstone.kind}
+_NOT_ON_A_BRANCH = {kind.kind for kind in (Attachment, Checkpoint, Continuation, Project, Seal, SourceFile)}
 
 
-ON_FILES = frozenset({"checkpoint", "tombstone"})
-"""The kinds that ``files`` may hold."""
+def has_place(node: Node, on: str) -> bool:
+    """Whether an entry may stand on a ref of that sort: ``meta``, ``files``, or a branch.
+
+    ``meta`` holds what may change about a session. A kind from a later version may stand anywhere.
+    """
+    if node.kind not in KINDS and node.source is None:
+        return True
+    if on == refs.META:
+        return node.kind in _ON_META or _stands_for_a_part(node) or is_of_ours(node)
+    if on == refs.FILES:
+        return node.kind in _ON_FILES
+    return node.source is not None or node.kind not in _NOT_ON_A_BRANCH
+
+
+def _stands_for_a_part(node: Node) -> bool:
+    """Whether an entry on ``meta`` is what waits in a file, or a part of a document as it stands there."""
+    if node.source is None:
+        return False
+    return node.source.line == TAIL or with_capability(node.source.agent, Document) is not None
 
 
 def check(
@@ -257,10 +260,3 @@ def _commit_problems(expected: bytes, found: bytes) -> Iterator[str]:
         yield "the commit's times are not those of its payload and its parent"
     if ours == theirs:
         yield "the commit has headers that no entry has"
-
-
-def stands_for_a_part(node: Node) -> bool:
-    """On ``meta``: whether it is what waits in a file, or a part of a document as it stands there."""
-    if node.source is None:
-        return False
-    return node.source.line == TAIL or with_capability(node.source.agent, Document) is not None

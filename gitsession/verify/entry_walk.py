@@ -15,17 +15,16 @@ from gitsession import progress
 from gitsession.archive import archive_set
 from gitsession.errors import GitSessionError, NotFound, Unavailable
 from gitsession.git.types import Oid, RefValue
-from gitsession.model.entries import KINDS, Fork, SessionHeader
+from gitsession.model.entries import Fork, SessionHeader
 from gitsession.model.headline import VIEW
 from gitsession.sessions import content, graph, operation_log, read_ahead, tombstone_set
-from gitsession.sessions.meta import is_of_ours
 from gitsession.sessions.node import Node, load
 from gitsession.sessions.read_ahead import ReadAheadReader
 from gitsession.sessions.tombstone_set import Tombstones
 from gitsession.store import refs
 from gitsession.store.interface import ObjectStore
 from gitsession.verify import semantics, signatures
-from gitsession.verify.entry_check import ON_FILES, ON_META, Manifests, Refuse, check, stands_for_a_part
+from gitsession.verify.entry_check import Manifests, check, has_place
 from gitsession.verify.findings import Finding, Report
 from gitsession.verify.semantics import Sessions
 
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
 AT_ONCE = 128
 """Entries that are read together."""
 
+
 def verify(
     store: ObjectStore,
     sid: str | None = None,
@@ -43,17 +43,16 @@ def verify(
     sample: int | None = None,
     max_seconds: float | None = None,
     known: Collection[Oid] = (),
-    refuse: Refuse | None = None,
     notices: bool = False,
 ) -> Report:
     """Check every entry of a session, or of all. ``sample``: only so many entries, drawn at random.
 
     ``known``: entries that were found good with all that is before them; only what came after them is checked.
-    ``refuse``: why a name in a tree of files is none that is ever written. ``notices``: also what is only odd.
+    ``notices``: also what is only odd.
     """
     report = Report()
     until = None if max_seconds is None else time.monotonic() + max_seconds
-    walk = Walk(store, sid, report, EntryChecks(store, report, refuse), known)
+    walk = Walk(store, sid, report, EntryChecks(store, report), known)
     if sid is None:
         check_log(store, report)
     chosen = [oid for oid in walk.nodes if oid not in known]
@@ -75,8 +74,8 @@ def verify(
 class EntryChecks:
     """What all entries of a store are held against: what was purged, and which files may be where."""
 
-    def __init__(self, store: ObjectStore, report: Report, refuse: Refuse | None) -> None:
-        self.manifests = Manifests(store, refuse, is_partial=getattr(store, "promised", None) is not None)
+    def __init__(self, store: ObjectStore, report: Report) -> None:
+        self.manifests = Manifests(store, is_partial=getattr(store, "promised", None) is not None)
         self.tombstones: Tombstones | None = None
         try:
             self.tombstones = tombstone_set.read(store)
@@ -152,8 +151,7 @@ class Walk:
         store, report, judges = self._store, self._report, self._judges
         leaves = {name: value for name, value in self._ends.items() if not judges.is_purged(refs.session_of(name))}
         sessions = Sessions(leaves, self.nodes, partial(content.entry_of, store))
-        _check_meta(sessions, report)
-        _check_files(leaves, self.nodes, report)
+        _check_places(sessions, report)
         for found in semantics.problems(sessions, self._active, partial(content.files_of, store), judges.manifests):
             report.add(found.where, found.what, found.ref or self._leads.get(found.where, ""))
         for sealed in signatures.look(sessions, tombstones=judges.tombstones):
@@ -214,40 +212,22 @@ def _add_unreached(store: ObjectStore, sid: str, ref: str, nodes: dict[Oid, Node
         leads.setdefault(oid, ref)
 
 
-def _check_meta(sessions: Sessions, report: Report) -> None:
-    """``meta`` stands below the entry at which its session begins, and holds nothing but what belongs there."""
-    nodes = sessions.nodes
-    for name, value in sessions.leaves.items():
-        parsed = refs.parse(name)
-        if parsed is None or not refs.is_meta(parsed[1]):
-            continue
-        node = nodes.get(value)
-        while node is not None and not node.starts_session:
-            if _is_astray(node, ON_META) and not stands_for_a_part(node) and not is_of_ours(node):
-                report.add(node.oid, f"{node.kind[:40]!r} has no place on {name}")
+def _check_places(sessions: Sessions, report: Report) -> None:
+    """Check that ``meta`` and ``files`` hold what belongs there, down to where their session, or one before it, begins.
+
+    The former stands below the entry at which its own session begins.
+    """
+    for name, leaf in sessions.leaves.items():
+        sid, branch = refs.parse(name) or ("", "")
+        on = refs.META if refs.is_meta(branch) else refs.FILES if refs.is_files(branch) else ""
+        for node in sessions.line(leaf) if on else ():
+            if node.starts_session:
+                if on == refs.META and _reaches(sessions.nodes, _branches(sessions, sid), node.oid) is False:
+                    report.add(name, "begins in another session")
                 break
-            node = nodes.get(node.parent or "")
-        if node is not None and _reaches(nodes, _branches(sessions, parsed[0]), node.oid) is False:
-            report.add(name, "begins in another session")
-
-
-def _check_files(ends: Mapping[str, Oid], nodes: Mapping[Oid, Node], report: Report) -> None:
-    """The line of checkpoints holds nothing else, down to where its session, or the one it was forked from, begins."""
-    for name, value in ends.items():
-        parsed = refs.parse(name)
-        if parsed is None or not refs.is_files(parsed[1]):
-            continue
-        node = nodes.get(value)
-        while node is not None and not node.starts_session:
-            if _is_astray(node, ON_FILES):
-                report.add(node.oid, f"{node.kind[:40]!r} has no place on {name}", name)
+            if not has_place(node, on):
+                report.add(node.oid, f"{node.kind[:40]!r} has no place on {name}", name if on == refs.FILES else "")
                 break
-            node = nodes.get(node.parent or "")
-
-
-def _is_astray(node: Node, places: Collection[str]) -> bool:
-    """Whether it has no place where only ``places`` have one. What a later version puts there is not ours to judge."""
-    return node.kind not in places and (node.source is not None or node.kind in KINDS)
 
 
 def _branches(sessions: Sessions, sid: str) -> list[Oid]:

@@ -212,7 +212,7 @@ def _checkpoint(
         return
     base = files(before.oid) if before.kind == kinds.Checkpoint.kind else None
     try:
-        moved = set(manifests.between(base, files(node.oid)))
+        moved = manifests.changed(base, files(node.oid))
     except GitSessionError:
         return  # each tree is looked into by itself
     unsaid = sorted(moved - set(entry.paths))

@@ -25,7 +25,6 @@ from gitsession.store import create, flush_record, refs
 from gitsession.store.git_store import GitStore
 from gitsession.verify import entry_walk as entries
 from gitsession.verify import lost_refs
-from gitsession.verify.entry_check import Refuse
 from gitsession.verify.entry_walk import EntryChecks, Walk, check_log
 from gitsession.verify.findings import CheckCoverage, Finding, Report
 from gitsession.verify.lost_refs import VerifiedState
@@ -58,7 +57,6 @@ def go_on(
     seen: Mapping[str, RefValue],
     sample: int | None,
     max_seconds: float | None,
-    refuse: Refuse | None = None,
     now_ms: int,
     clock: Callable[[], float] = time.monotonic,
 ) -> Report:
@@ -70,7 +68,7 @@ def go_on(
     if begins:
         place = replace(place, since_ms=now_ms)
     part = _Part(
-        store, report, EntryChecks(store, report, refuse), sample, lambda: until is not None and clock() > until
+        store, report, EntryChecks(store, report), sample, lambda: until is not None and clock() > until
     )
     if begins:
         part.refs(seen)
@@ -196,14 +194,13 @@ def verify(
     sample: int | None = None,
     max_seconds: float | None = None,
     quick: bool = False,
-    refuse: Refuse | None = None,
     notices: bool = False,
     now_ms: int = 0,
 ) -> Report:
     """Check the whole store. ``seen``: what the refs of sessions held when the catalogue last looked.
 
     With ``sample`` or ``max_seconds`` it is the next part of a round (``verify/store_check.py``), but for what is new,
-    if ``quick``. ``refuse`` and ``notices`` as ``verify.entry_walk`` says.
+    if ``quick``. ``notices``: also what is only odd.
 
     Raises ``Unavailable`` where a file may not be read, or git is wanted and not there.
     """
@@ -215,9 +212,7 @@ def verify(
     mark = lost_refs.read(store.git_dir)
     is_quick = quick and mark is not None and mark.covers(now)
     if not is_quick and (sample is not None or max_seconds is not None):
-        report = go_on(
-            store, seen=seen, sample=sample, max_seconds=max_seconds, refuse=refuse, now_ms=now_ms
-        )
+        report = go_on(store, seen=seen, sample=sample, max_seconds=max_seconds, now_ms=now_ms)
         report.problems[:0] = problems
         return report
     gone = lost_refs.find(store, mark, seen=seen, unreadable=store.damaged_refs())
@@ -225,11 +220,11 @@ def verify(
     if is_quick and mark is not None:
         problems += _new_files(store, mark, now)
         known = frozenset(value for name, value in mark.refs.items() if refs.parse(name))
-        report = entries.verify(store, sample=sample, max_seconds=max_seconds, known=known, refuse=refuse)
+        report = entries.verify(store, sample=sample, max_seconds=max_seconds, known=known)
     else:
         told = process.begin_fsck(store.git_dir)  # another process: it runs beside ours
         try:
-            report = entries.verify(store, refuse=refuse, notices=notices)
+            report = entries.verify(store, notices=notices)
         finally:
             lines = told()
         # After ours, which say which entries are hit; git says some things once for each way that it found there.

@@ -14,10 +14,9 @@ from hashlib import sha1
 from typing import Literal, NamedTuple, TypeAlias
 
 from gitsession.errors import NotFound, Refused, Unavailable
+from gitsession.git.objects import LINK_MODE
 from gitsession.git.types import Oid
 from gitsession.workspace.trees import TreeEntry
-
-LINK_MODE = "120000"
 
 NOT_THERE = (errno.ENOENT, errno.ENAMETOOLONG, errno.EILSEQ)
 """What the system says of a name that nothing has, or can have."""

@@ -7,16 +7,14 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from gitsession.git.objects import SUBMODULE_MODE
+from gitsession.git.objects import FILE_MODES, SUBMODULE_MODE
 from gitsession.workspace import names
-from gitsession.workspace.inspect import LINK_MODE
 from gitsession.workspace.trees import State
 
 CHANGES_MAX = 100_000
 TARGET_BYTES_MAX = 4095
 """Of a link; no system follows a longer one."""
 
-_MODES = ("100644", "100755", LINK_MODE)
 
 
 class PlannedChange(NamedTuple):
@@ -48,7 +46,7 @@ def refusals(changes: Sequence[PlannedChange]) -> dict[str, str]:
     seen: set[str] = set()
     for change in changes:
         reason = names.path_refusal(change.path)
-        if not reason and change.new is not None and change.new.mode not in (*_MODES, SUBMODULE_MODE):
+        if not reason and change.new is not None and change.new.mode not in (*FILE_MODES, SUBMODULE_MODE):
             reason = f"a mode that no file of ours has: {change.new.mode[:8]}"
         if not reason and change.path in seen:
             reason = "twice in one checkpoint"

@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 from gitsession.errors import GitSessionError, Malformed, NotFound, Refused, Unavailable
 from gitsession.git import process
-from gitsession.git.objects import oid_of
+from gitsession.git.objects import LINK_MODE, oid_of
 from gitsession.redaction.original import OPENS
 from gitsession.workspace import names
-from gitsession.workspace.inspect import LINK_MODE, Status
+from gitsession.workspace.inspect import Status
 from gitsession.workspace.root import WorkspaceRoot
 from gitsession.workspace.trees import TreeEntry
 

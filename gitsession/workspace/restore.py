@@ -22,10 +22,10 @@ from functools import partial
 from typing import Literal, NamedTuple
 
 from gitsession.errors import GitSessionError, Malformed, NotFound, Refused, Unavailable
-from gitsession.git.objects import SUBMODULE_MODE, oid_of
+from gitsession.git.objects import LINK_MODE, SUBMODULE_MODE, oid_of
 from gitsession.git.types import Oid
 from gitsession.workspace import inspect, path_rules, place_file, write_batch
-from gitsession.workspace.inspect import LINK_MODE, Now, SpecialFile, Status
+from gitsession.workspace.inspect import Now, SpecialFile, Status
 from gitsession.workspace.path_rules import NameFolding, PlannedChange
 from gitsession.workspace.root import NoFolder, WorkspaceRoot, on_disk
 from gitsession.workspace.trees import TreeEntry

@@ -17,11 +17,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from gitsession.errors import GitSessionError, Unavailable
-from gitsession.git.objects import SUBMODULE_MODE
+from gitsession.git.objects import LINK_MODE, SUBMODULE_MODE
 from gitsession.git.types import Oid
 from gitsession.workspace import names, user_repository
 from gitsession.workspace.changed_paths import ChangedPaths, find
-from gitsession.workspace.inspect import LINK_MODE, Status
+from gitsession.workspace.inspect import Status
 from gitsession.workspace.private_repository import IndexedPath, PrivateRepository, new_name
 from gitsession.workspace.read_file import USUAL, Caps, PathContent, PathReading, Skipped, named, take
 from gitsession.workspace.root import WorkspaceRoot

@@ -7,8 +7,7 @@ from typing import NamedTuple, TypeAlias
 
 from gitsession.errors import Malformed
 from gitsession.git.objects import TREE_MODE, encode_tree, parse_tree
-from gitsession.git.types import ObjectSink, Oid
-from gitsession.store.interface import ObjectStore
+from gitsession.git.types import ObjectSink, Oid, Reader
 from gitsession.workspace import names
 
 NAMES_MAX = 1_000_000
@@ -35,7 +34,7 @@ _Changes: TypeAlias = "dict[str, State | _Changes]"
 class TreeCache:
     """Folders of trees as they were read or made: for whoever works on many trees that have most of it in common."""
 
-    def __init__(self, store: ObjectStore) -> None:
+    def __init__(self, store: Reader) -> None:
         self._store = store
         self._known: dict[Oid, _Level] = {}
         self._names = 0
@@ -58,7 +57,7 @@ class TreeCache:
         self._names += len(level)
 
 
-def walk(store: ObjectStore, tree: Oid | None) -> Iterator[tuple[str, TreeEntry]]:
+def walk(store: Reader, tree: Oid | None) -> Iterator[tuple[str, TreeEntry]]:
     """Every file below ``tree``, in git's order. Raises ``Malformed``, ``MissingObject`` or ``Corrupt``."""
     stack = [("", tree)]
     count = 0
@@ -76,7 +75,7 @@ def walk(store: ObjectStore, tree: Oid | None) -> Iterator[tuple[str, TreeEntry]
 
 
 def look_up(
-    store: ObjectStore, tree: Oid | None, paths: Collection[str], *, levels: TreeCache | None = None
+    store: Reader, tree: Oid | None, paths: Collection[str], *, levels: TreeCache | None = None
 ) -> dict[str, State]:
     """What each of ``paths`` is in ``tree``; a folder is no file."""
     levels = levels or TreeCache(store)
@@ -98,7 +97,7 @@ def look_up(
 
 
 def folders(
-    store: ObjectStore, tree: Oid | None, paths: Collection[str], *, levels: TreeCache | None = None
+    store: Reader, tree: Oid | None, paths: Collection[str], *, levels: TreeCache | None = None
 ) -> set[str]:
     """Which of ``paths`` are folders in ``tree``."""
     levels = levels or TreeCache(store)
@@ -114,7 +113,7 @@ def folders(
 
 
 def patch(
-    store: ObjectStore,
+    store: Reader,
     to: ObjectSink,
     tree: Oid | None,
     changes: Mapping[str, State],
@@ -144,7 +143,7 @@ def patch(
 
 
 def diff(
-    store: ObjectStore, old: Oid | None, new: Oid | None, *, levels: TreeCache | None = None
+    store: Reader, old: Oid | None, new: Oid | None, *, levels: TreeCache | None = None
 ) -> dict[str, tuple[State, State]]:
     """The files that differ, each with what it was and what it is. Equal folders are not read. Raises as ``walk``."""
     levels = levels or TreeCache(store)
@@ -177,7 +176,7 @@ def _bounded(base: str, found: int, before: int) -> int:
     return found
 
 
-def _level(store: ObjectStore, tree: Oid | None) -> _Level:
+def _level(store: Reader, tree: Oid | None) -> _Level:
     if tree is None:
         return {}
     return {name: (mode, oid) for mode, name, oid in parse_tree(store.read(tree)[1])}

@@ -30,7 +30,6 @@ from gitsession.redaction.vault import Vault
 from gitsession.sessions.content import kept, payload_of
 from gitsession.sessions.node import Node
 from gitsession.verify.entry_walk import verify
-from gitsession.workspace.names import tree_refusal
 from gitsession.workspace.root import WorkspaceRoot
 
 TOKEN, PASSWORD = a_token(), a_password()
@@ -516,7 +515,7 @@ def test_a_file_whose_name_is_a_secret_is_not_kept_and_its_name_not_told(store: 
         assert {"[redacted:github-token]", "[redacted:github-token]/deep/a.txt"} <= left.keys()
         assert left["[redacted:github-token]"] == "secret: github-token"
         assert set(session.files.at()) == {"plain.txt"}
-    assert verify(store.objects, refuse=tree_refusal).problems == []
+    assert verify(store.objects).problems == []
     assert traces(store, TOKEN) == []
     with WorkspaceRoot.open(work, home=tmp_path / "home", store=place_of(store)) as root:
         event = spool_snapshot.spool_snapshot(place_of(store), root, {"event": "x", "agent": "y"}, wait_seconds=5)

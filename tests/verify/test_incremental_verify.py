@@ -27,7 +27,6 @@ from gitsession.store.git_store import GitStore
 from gitsession.verify import lost_refs, store_check
 from gitsession.verify.entry_walk import Walk
 from gitsession.verify.findings import Report
-from gitsession.workspace.names import tree_refusal
 
 
 @pytest.fixture
@@ -55,7 +54,7 @@ def checked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def part(store: GitStore, sample: int | None = None, **how: object) -> Report:
-    said = {"max_seconds": None, "refuse": tree_refusal, "now_ms": 1000, **how}
+    said = {"max_seconds": None, "now_ms": 1000, **how}
     report = store_check.go_on(store, seen={}, sample=sample, **said)  # type: ignore[arg-type]
     assert report.problems == []
     return report

@@ -42,7 +42,6 @@ from gitsession.store import refs
 from gitsession.store.interface import ObjectStore
 from gitsession.store.memory import MemoryStore
 from gitsession.verify import entry_walk
-from gitsession.workspace.names import tree_refusal
 
 
 @pytest.fixture(params=STORES.values(), ids=STORES)
@@ -73,7 +72,7 @@ def tree(store: ObjectStore, rows: dict[str, tuple[str, Oid]]) -> Oid:
 
 
 def told(store: ObjectStore, sid: str | None = None) -> str:
-    found = entry_walk.verify(store, sid, refuse=tree_refusal).problems
+    found = entry_walk.verify(store, sid).problems
     return "\n".join(f"{each.where} {each.session}: {each.what}" for each in found)
 
 

@@ -310,7 +310,7 @@ def test_what_is_written_beside_a_check_is_not_compared_with_what_it_read(store:
     """A fork whose line the check has not walked looked like a session that begins in the middle of a line."""
     made = begun(store, "one", "two", "three")
     report = Report()
-    walk = Walk(store, None, report, EntryChecks(store, report, None))
+    walk = Walk(store, None, report, EntryChecks(store, report))
     beside = fork(made)
     beside.append(Message.user("beside"))
     beside.branch("side", beside.line()[1])
