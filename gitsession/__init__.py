@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from gitsession.api.purges import Purges, Redaction, StoredSecrets
     from gitsession.api.remotes import PushPlan, Remotes
     from gitsession.api.trash import ArchivedSessions, RemovedSession, Trash
-    from gitsession.archive.retention import ExpiredSession, Retention
+    from gitsession.archive.trash import ExpiredSession, Retention
     from gitsession.checkpoints.lookup import FileChange, Files
     from gitsession.checkpoints.planning import RewindPlan
     from gitsession.checkpoints.rewinding import FileOutcome, RewindResult
@@ -303,7 +303,7 @@ _NAMES = {
     "gitsession.purge.purging": ["PurgeResult"],
     "gitsession.sessions.merge_remote_branches": ["SyncedBranch"],
     "gitsession.sync.remotes": ["Remote"],
-    "gitsession.archive.retention": ["ExpiredSession", "Retention"],
+    "gitsession.archive.trash": ["ExpiredSession", "Retention"],
     "gitsession.sessions.stored_secrets": ["FoundSecret", "SecretSearch"],
     "gitsession.purge.redact_exports": ["RedactedExport"],
     "gitsession.api.remotes": ["PushPlan", "Remotes"],

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from gitsession.api.purges import Purges, StoredSecrets
     from gitsession.api.remotes import Remotes
     from gitsession.api.trash import ArchivedSessions, Trash
-    from gitsession.archive.retention import ExpiredSession, Retention
+    from gitsession.archive.trash import ExpiredSession, Retention
     from gitsession.checkpoints.rewinding import RewindResult
     from gitsession.git.engine import StoreRepository
     from gitsession.live.ingesting import IngestResult
@@ -206,7 +206,7 @@ class Store:
 
     def expired(self, rules: Retention) -> list[ExpiredSession]:
         """Select sessions to put into the trash or the archive, by rules, the newest first."""
-        from gitsession.archive import retention
+        from gitsession.archive import trash
 
         catalogue = self.catalogue()
 
@@ -214,7 +214,7 @@ class Store:
             return {mark.value for mark in marks_of(catalogue.db, sid) if mark.what == "label" and mark.value}
 
         rows = catalogue.sessions()
-        return retention.chosen(rows, rules, labels=labels, size=lambda sid: retention.size_of(self.objects, sid))
+        return trash.select_expired(rows, rules, labels=labels, size=lambda sid: trash.size_of(self.objects, sid))
 
     def search(
         self, query: str, *, agent: str = "", project: str = "", role: str = "", since_ms: int = 0, most: int = 20

@@ -22,8 +22,7 @@ from gitsession.index.derived import PATIENCE_SECONDS, begin_log, is_damage, rem
 from gitsession.index.entry_rows import EntryRow as RowOfEntry
 from gitsession.index.entry_rows import run_of
 from gitsession.index.names import storable
-from gitsession.index.search_query import apart, expression, parts, snippet
-from gitsession.index.search_words import KINDS, SearchableText, words_of
+from gitsession.index.search_words import KINDS, SearchableText, apart, expression, parts, snippet, words_of
 from gitsession.model.entries import Entry, Opaque
 from gitsession.sessions import content
 from gitsession.sessions.gaps import DAMAGE

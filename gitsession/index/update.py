@@ -9,11 +9,12 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from gitsession.git.types import Oid, RefValue
-from gitsession.index import branches, counts, names, session_marks
+from gitsession.index import names, session_rows
 from gitsession.index.catalogue import Catalogue
 from gitsession.index.derived import is_damage
 from gitsession.index.history_states import StateRecorder
 from gitsession.index.names import TIME_MIN, clamped, storable
+from gitsession.index.session_rows import AddedTokens
 from gitsession.model import entries as kinds
 from gitsession.model.entries import Entry
 from gitsession.model.headline import VIEW
@@ -157,8 +158,8 @@ def _grow(db: sqlite3.Connection, store: ObjectStore, sid: str, moves: Sequence[
     if known is None:
         return False
     tip = store.ref(refs.meta(sid))
-    changed = session_marks.between(store, known.meta, tip) if known.meta is not None and tip is not None else None
-    meta = meta_of(store, sid) if changed is None or known.waiting else None
+    is_moved = known.meta is not None and tip is not None and session_rows.move_marks(db, store, sid, known.meta, tip)
+    meta = None if is_moved and not known.waiting else meta_of(store, sid)
     if meta is not None and (_superseded(meta), *_continues(meta)) != (known.superseded, known.continues, known.copied):
         return False
     superseded = frozenset(json.loads(known.superseded))
@@ -166,14 +167,12 @@ def _grow(db: sqlite3.Connection, store: ObjectStore, sid: str, moves: Sequence[
     new, start = _new_nodes(db, store, sid, [move.new for move in leaves.values() if move.new is not None])
     added = _insert_entries(db, store, sid, new, superseded, known.copied)
     for name, move in leaves.items():
-        branches.put(db, store, sid, name, move.new, superseded)
+        session_rows.put_branch(db, store, sid, name, move.new, superseded)
     left = {move.old for move in leaves.values() if move.old is not None}
-    if not all(_is_inner(db, sid, oid) or branches.ends_at(db, sid, oid) for oid in left):
+    if not all(_is_inner(db, sid, oid) or _is_branch_end(db, sid, oid) for oid in left):
         return False
     if meta is not None:
-        session_marks.replace(db, sid, meta.marks)
-    elif changed is not None:
-        session_marks.change(db, sid, changed)
+        session_rows.replace_marks(db, sid, meta.marks)
     return _summarise(db, store, sid, known._replace(start=start or known.start, meta=tip), added, meta)
 
 
@@ -184,8 +183,8 @@ def _take_in(db: sqlite3.Connection, store: ObjectStore, sid: str, leaves: Mappi
     new, start = _new_nodes(db, store, sid, leaves.values())
     added = _insert_entries(db, store, sid, new, superseded, _continues(meta)[1])
     for name, oid in leaves.items():
-        branches.put(db, store, sid, name, oid, superseded)
-    session_marks.replace(db, sid, meta.marks)
+        session_rows.put_branch(db, store, sid, name, oid, superseded)
+    session_rows.replace_marks(db, sid, meta.marks)
     start = start or (new[0].oid if new else None)
     known = _Summary(start=start, meta=store.ref(refs.meta(sid))) if start is not None else None
     if known is None or not _summarise(db, store, sid, known, added, meta):
@@ -296,7 +295,7 @@ def _insert_entries(
         _put(db, "entries", values)
         begins = isinstance(found.entry, kinds.Fork) and found.entry.session == sid
         if (begins or node.kind in session_facts.MARKING) and (in_file or node.source is None):
-            session_marks.insert(db, sid, marks_made_by(node, found.entry, on_meta=False), on_meta=False)
+            session_rows.insert_marks(db, sid, marks_made_by(node, found.entry, on_meta=False), on_meta=False)
     known = [(sid, oid) for oid in inner if oid is not None and oid not in at]
     db.executemany("UPDATE entries SET inner = 1 WHERE sid = ? AND oid = ?", known)
     return _Added(len(new), newest_ms, tokens)
@@ -318,11 +317,16 @@ def _is_inner(db: sqlite3.Connection, sid: str, oid: Oid) -> bool:
     return db.execute("SELECT 1 FROM entries WHERE sid = ? AND oid = ? AND inner", (sid, oid)).fetchone() is not None
 
 
+def _is_branch_end(db: sqlite3.Connection, sid: str, oid: Oid) -> bool:
+    """Return whether a branch of the session ends at an entry."""
+    return db.execute("SELECT 1 FROM branches WHERE sid = ? AND oid = ?", (sid, oid)).fetchone() is not None
+
+
 def _summarise(
     db: sqlite3.Connection, store: ObjectStore, sid: str, known: _Summary, added: _Added, meta: Meta | None
 ) -> bool:
     """Write the session's row. ``meta``: where it was folded anew. ``False`` where there is no session to describe."""
-    name = branches.active(db, store, sid, known.leaf if meta is None else meta.source_file.leaf)
+    name = session_rows.active_branch(db, store, sid, known.leaf if meta is None else meta.source_file.leaf)
     if name is None or not _is_known(db, sid, known.start):
         return False
     first = content.entry_of(store, load(store, known.start))
@@ -337,7 +341,7 @@ def _summarise(
         cwd = meta.header.cwd if meta.header else first.cwd if isinstance(first, kinds.Fork) else None
         parent = parent_of(meta.header)
         known = known._replace(
-            waiting=counts.waiting(db, store, sid, meta),
+            waiting=session_rows.waiting_tokens(db, store, sid, meta),
             project=None if cwd is None else storable(cwd),
             identity=None if meta.project is None else storable(meta.project),
             parent=None if parent is None else storable(parent),
@@ -366,11 +370,11 @@ def _summarise(
     return True
 
 
-def _own(db: sqlite3.Connection, sid: str, node: Node, found: content.DecodedEntry, copied: int) -> counts.AddedTokens:
+def _own(db: sqlite3.Connection, sid: str, node: Node, found: content.DecodedEntry, copied: int) -> AddedTokens:
     """The tokens that an entry adds to its session."""
     if node.source is not None and node.source.line <= copied:
-        return counts.AddedTokens(0, 0)
-    return counts.record(db, sid, node, found)
+        return AddedTokens(0, 0)
+    return session_rows.add_answers(db, sid, node, found)
 
 
 def _continues(meta: Meta) -> tuple[str | None, int]:

@@ -18,7 +18,7 @@ from gitsession.api.files import SessionFiles
 from gitsession.api.purges import Purges, Redaction, StoredSecrets
 from gitsession.api.remotes import Remotes
 from gitsession.api.trash import ArchivedSessions, RemovedSession, Trash
-from gitsession.archive.retention import ExpiredSession, Retention
+from gitsession.archive.trash import ExpiredSession, Retention
 from gitsession.checkpoints.capturing import Phase
 from gitsession.checkpoints.lookup import FileChange, Files
 from gitsession.checkpoints.planning import RewindPlan, What

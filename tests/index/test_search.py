@@ -19,9 +19,8 @@ from gitsession.formats.opencode.agent import opencode
 from gitsession.formats.pi.agent import pi
 from gitsession.index import search
 from gitsession.index.search import Hit
-from gitsession.index.search_query import expression, snippet
 from gitsession.index.search_words import KINDS as SEARCHED
-from gitsession.index.search_words import ROLES
+from gitsession.index.search_words import ROLES, expression, snippet
 from gitsession.model.blocks import Text, ToolCall
 from gitsession.model.entries import KINDS, Compaction, Message
 

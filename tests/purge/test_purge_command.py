@@ -16,7 +16,7 @@ from raw import git
 
 from gitsession import Message, Store, text
 from gitsession.archive import trash
-from gitsession.archive.retention import Retention
+from gitsession.archive.trash import Retention
 from gitsession.cli import exits
 from gitsession.errors import NotFound, Refused
 from gitsession.model.blocks import ToolCall

@@ -6,7 +6,7 @@ import re
 
 import click
 
-from gitsession.archive.retention import ExpiredSession, Retention
+from gitsession.archive.trash import ExpiredSession, Retention
 from gitsession.cli import exits
 from gitsession.cli.context import App, Since, with_app
 from gitsession.cli.output import confirm_purge, consent_option, emit, json_option, say

@@ -1,0 +1,203 @@
+"""The rows of one session in the catalogue, beside those of its entries: branches, tokens of answers, and marks."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Iterator, Set
+from typing import NamedTuple
+
+from gitsession.codec.digest import from_base64url
+from gitsession.formats import Counting, with_capability
+from gitsession.formats.base.record import TAIL
+from gitsession.git.types import Oid
+from gitsession.index.names import clamped, storable
+from gitsession.model import entries as kinds
+from gitsession.model.usage import AnswerUsage, answer_of, total_tokens
+from gitsession.sessions.active_branch import chosen, is_superseded
+from gitsession.sessions.content import DecodedEntry, entry_of, look
+from gitsession.sessions.gaps import DAMAGE
+from gitsession.sessions.marks import SessionMark
+from gitsession.sessions.meta import Meta, marks_of
+from gitsession.sessions.node import Node, line_of, load
+from gitsession.store import refs
+from gitsession.store.interface import ObjectStore
+
+_ALONE = frozenset({kinds.Label.kind, kinds.Title.kind, kinds.Seal.kind})
+"""The kinds of our own entries on ``meta`` whose meaning depends on no other entry there."""
+
+
+# ---- branches, with what decides which is active (``sessions.active_branch``)
+
+
+def put_branch(
+    db: sqlite3.Connection, store: ObjectStore, sid: str, name: str, oid: Oid | None, superseded: Set[str]
+) -> None:
+    """Store where a branch ends; ``None`` removes it. The entries of the session are in the catalogue by then."""
+    if oid is None:
+        db.execute("DELETE FROM branches WHERE sid = ? AND later = ? AND name = ?", (sid, name != refs.MAIN, name))
+        return
+    ours, at_ms, chain, line, in_file = False, 0, b"", None, False
+    try:
+        node = load(store, oid)
+    except DAMAGE:
+        pass  # it is not the one to go on with
+    else:
+        found = db.execute("SELECT at_ms, in_file FROM entries WHERE sid = ? AND oid = ?", (sid, oid)).fetchone()
+        ours, chain = node.source is None and node.parent is not None, node.chain
+        line = node.source.line if node.source is not None else None
+        if found is not None:
+            at_ms, in_file = found
+        else:  # an entry of the session that this one was forked off
+            at_ms = clamped(entry_of(store, node).at_ms)
+            in_file = not is_superseded(store, node, superseded)
+    row = (sid, name != refs.MAIN, name, oid, ours, at_ms, chain, line, in_file)
+    db.execute("INSERT OR REPLACE INTO branches VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
+
+
+def active_branch(db: sqlite3.Connection, store: ObjectStore, sid: str, leaf: str | None) -> str | None:
+    """Return the active branch, as ``sessions.active_branch`` determines it; ``None`` where the session has no branch.
+
+    ``leaf``: the position of the entry that the agent's file names as its leaf.
+    """
+    by_hand = chosen(store, sid)
+    if by_hand is not None:
+        return by_hand
+    place, chain = (line_of(leaf), _chain(leaf)) if leaf is not None else (None, b"")
+    for where, order, values in (
+        ("ours", "at_ms DESC, chain DESC, later, name", ()),
+        ("line = ? AND chain = ?", "later, name", (place, chain)),
+        ("line IS NOT NULL", "in_file DESC, line DESC, name DESC", ()),
+        ("1", "later, name", ()),
+    ):
+        query = f"SELECT name FROM branches WHERE sid = ? AND {where} ORDER BY {order} LIMIT 1"
+        found = db.execute(query, (sid, *values)).fetchone()
+        if found is not None:
+            return str(found[0])
+    return None
+
+
+def _chain(position: str) -> bytes:
+    try:
+        return from_base64url(position.partition(":")[2])
+    except ValueError:
+        return b""
+
+
+# ---- what providers counted for answers: each answer once, however many entries tell of it
+
+
+class AddedTokens(NamedTuple):
+    """Tokens that an entry adds to those of its session: of answers by name, and of its own alone."""
+
+    named: int
+    alone: int
+
+
+def add_answers(db: sqlite3.Connection, sid: str, node: Node, found: DecodedEntry) -> AddedTokens:
+    """Keep what an entry says of answers that have a name: of each answer the most that was said counts."""
+    named = alone = 0
+    for count in _counts(node, found):
+        if not count.answer:
+            alone += count.tokens
+            continue
+        key = sid, storable(count.answer)
+        known = db.execute("SELECT tokens FROM answers WHERE sid = ? AND answer = ?", key).fetchone()
+        if known is None or known[0] < count.tokens:
+            db.execute("INSERT OR REPLACE INTO answers VALUES (?, ?, ?)", (*key, count.tokens))
+            named += count.tokens - (known[0] if known else 0)
+    return AddedTokens(named, alone)
+
+
+def waiting_tokens(db: sqlite3.Connection, store: ObjectStore, sid: str, meta: Meta) -> int:
+    """What lines say of answers that no entry tells of yet, because they wait for the next that speaks."""
+    tails = [meta.of_file(segment).headers().get(TAIL) for segment in (None, *meta.segments)]
+    counts = [count for tail in tails if tail is not None for count in _counts(tail, look(store, tail))]
+    named = {count.answer: count.tokens for count in counts if count.answer and not _is_known(db, sid, count.answer)}
+    return sum(named.values()) + sum(count.tokens for count in counts if not count.answer)
+
+
+def _counts(node: Node, found: DecodedEntry) -> Iterable[AnswerUsage]:
+    counting = with_capability(node.source.agent, Counting) if node.source is not None else None
+    if counting is not None:
+        return counting.counts(found.data)
+    entry = found.entry
+    return [AnswerUsage(total_tokens(entry.usage), answer_of(entry.extra))] if isinstance(entry, kinds.Message) else []
+
+
+def _is_known(db: sqlite3.Connection, sid: str, answer: str) -> bool:
+    found = db.execute("SELECT 1 FROM answers WHERE sid = ? AND answer = ?", (sid, storable(answer)))
+    return found.fetchone() is not None
+
+
+# ---- marks (``sessions.marks``), kept up to date by what is new on ``meta``
+
+
+def move_marks(db: sqlite3.Connection, store: ObjectStore, sid: str, old: Oid, new: Oid) -> bool:
+    """Apply to the marks what changed where one tip of ``meta`` is an ancestor of the other.
+
+    ``False`` where ``meta`` must be folded anew. Both histories are walked in step, so that the cost is the distance
+    between the tips, whichever is the older one.
+    """
+    if old == new:
+        return True
+    gained, lost = _Walk(store, new, old), _Walk(store, old, new)
+    while gained.step() | lost.step():
+        if gained.has_arrived:
+            insert_marks(db, sid, gained.marks(), on_meta=True)
+            return True
+        if lost.has_arrived:
+            db.executemany(
+                "DELETE FROM marks WHERE sid = ? AND what = ? AND target = ? AND on_meta = 1 AND chain = ?",
+                [(sid, mark.what, storable(mark.target), mark.chain) for mark in lost.marks()],
+            )
+            return True
+    return False
+
+
+class _Walk:
+    """A walk from one tip back to another, over entries that each stand alone."""
+
+    def __init__(self, store: ObjectStore, start: Oid, end: Oid) -> None:
+        self._store, self._end = store, end
+        self._found: list[Node] = []
+        self._nodes = self._back(start)
+        self.has_arrived = False
+
+    def step(self) -> bool:
+        """Take one step; whether there was one to take."""
+        node = next(self._nodes, None)
+        if node is None:
+            return False
+        self._found.append(node)
+        self.has_arrived = node.parent == self._end
+        return True
+
+    def marks(self) -> list[SessionMark]:
+        """Return the marks that the entries passed so far have made."""
+        return [mark for node in self._found for mark in marks_of(node, entry_of(self._store, node), on_meta=True)]
+
+    def _back(self, oid: Oid | None) -> Iterator[Node]:
+        while oid is not None:
+            try:
+                node = load(self._store, oid)
+            except DAMAGE:
+                return
+            if node.source is not None or node.kind not in _ALONE:
+                return
+            yield node
+            oid = node.parent
+
+
+def replace_marks(db: sqlite3.Connection, sid: str, marks: Iterable[SessionMark]) -> None:
+    """Replace all marks of a session's ``meta``."""
+    db.execute("DELETE FROM marks WHERE sid = ? AND on_meta = 1", (sid,))
+    insert_marks(db, sid, marks, on_meta=True)
+
+
+def insert_marks(db: sqlite3.Connection, sid: str, marks: Iterable[SessionMark], *, on_meta: bool) -> None:
+    """Add marks of a session."""
+    rows = []
+    for mark in marks:
+        texts = storable(mark.target), storable(mark.value)
+        rows.append((sid, on_meta, mark.what, clamped(mark.at_ms), mark.line, mark.chain, *texts))
+    db.executemany("INSERT INTO marks VALUES (?, ?, ?, ?, ?, ?, ?, ?)", rows)
