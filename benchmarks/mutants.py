@@ -637,7 +637,7 @@ BREAKS = [
     ),
     one(
         "what another session made of it within our call, and we wrote over, is taken back",
-        "checkpoints/other_sessions.py",
+        "checkpoints/planning.py",
         "        if touch.ours and within and within[-1] != touch.was:\n",
         "        if False:\n",
         "tests/checkpoints/test_two_agents.py::test_what_the_other_wrote_within_a_call_that_then_wrote_over_it_is_not_taken_back",

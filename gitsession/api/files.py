@@ -9,11 +9,10 @@ from pathlib import Path
 from gitsession.api import workspaces
 from gitsession.api.opened import Handle
 from gitsession.checkpoints import capturing, history, planning, rewinding
-from gitsession.checkpoints.capturing import CaptureReason, Phase
+from gitsession.checkpoints.capturing import CaptureReason, Phase, Running
 from gitsession.checkpoints.lookup import FileChange, Files, files_at
 from gitsession.checkpoints.planning import RewindPlan, What
 from gitsession.checkpoints.rewinding import RewindResult
-from gitsession.checkpoints.running_calls import Running
 from gitsession.errors import require
 from gitsession.sessions.node import Node
 from gitsession.workspace.patches import FilePatch

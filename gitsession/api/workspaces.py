@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from gitsession.api.opened import OpenStore
-from gitsession.checkpoints import history, workspace_turn
+from gitsession.checkpoints import history
 from gitsession.discovery import discover, projects
 from gitsession.errors import NotFound
 from gitsession.git.types import Oid, RefValue
@@ -23,6 +23,7 @@ from gitsession.sessions.meta import meta_of
 from gitsession.sessions.operation_log import Operation, UndoScope
 from gitsession.store import refs
 from gitsession.store.interface import ObjectStore, StoreProxy
+from gitsession.workspace import workspace_lock
 from gitsession.workspace.root import WorkspaceRoot
 
 Given = str | Path | None
@@ -54,7 +55,7 @@ def find(
     here = _here()
     real = Path(os.path.realpath(recorded)) if recorded else None
     is_believed = real is not None and (
-        not writes or here == real or workspace_turn.folder_of(opened.objects, real).is_dir()
+        not writes or here == real or workspace_lock.folder_in(opened.objects.git_dir, real).is_dir()
     )
     if here is not None:
         if recorded and real is not None and is_believed and here.is_relative_to(real):

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from gitsession.checkpoints import history, workspace_turn
+from gitsession.checkpoints import history
 from gitsession.checkpoints.attribution import AFTER, BEFORE, EDITED, WORKSPACE
 from gitsession.checkpoints.history import Point
-from gitsession.checkpoints.running_calls import Running
 from gitsession.codec.cbor import sayable, whole
 from gitsession.git.objects import oid_of
 from gitsession.model.entries import Checkpoint
 from gitsession.sessions import tombstone_set
 from gitsession.sessions.node import Node
 from gitsession.store.git_store import GitStore
-from gitsession.workspace import trees
+from gitsession.workspace import trees, workspace_lock
 from gitsession.workspace.capture import capture, named, put
 from gitsession.workspace.read_file import Skipped, caps
 from gitsession.workspace.root import WorkspaceRoot
@@ -40,6 +40,25 @@ class CaptureReason:
     reason: str | None = None
 
 
+@dataclass
+class Running:
+    """The calls of a session that run now, in this process: what moves meanwhile is theirs."""
+
+    _calls: list[tuple[Path, str | None]] = field(default_factory=list)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def begin(self, workspace: Path, call: str | None) -> tuple[bool, str | None]:
+        """Whether another call runs there already, and which one began last."""
+        with self._lock:
+            others = [other for place, other in self._calls if place == workspace]
+            self._calls.append((workspace, call))
+        return bool(others), others[-1] if others else None
+
+    def end(self, workspace: Path, call: str | None) -> None:
+        with self._lock:
+            self._calls.remove((workspace, call))
+
+
 def take(
     store: GitStore,
     sid: str,
@@ -49,13 +68,13 @@ def take(
     *,
     at_ms: int,
     paths: Sequence[str | Path] | None = None,
-    wait_seconds: float = workspace_turn.WAIT_SECONDS,
+    wait_seconds: float = workspace_lock.WAIT_SECONDS,
 ) -> Point:
     """Look at the workspace, or only at ``paths`` of it, and keep what was seen if it is anything new.
 
     Raises ``NotFound`` where nobody has spoken in the session yet, and ``Unavailable``.
     """
-    with workspace_turn.turn(store, root.path, wait_seconds=wait_seconds):
+    with workspace_lock.turn_in(store.git_dir, root.path, wait_seconds=wait_seconds):
         return take_in_turn(store, sid, root, phase, why, at_ms=at_ms, paths=paths)
 
 
@@ -75,7 +94,7 @@ def take_in_turn(
     said |= {"call": sayable(why.call), "reason": sayable(why.reason)}
     limits = caps()._replace(secret=withheld_by(store))
     if paths is None:
-        seen = capture(store, root, workspace_turn.folder_of(store, root.path), caps=limits)
+        seen = capture(store, root, workspace_lock.folder_in(store.git_dir, root.path), caps=limits)
         entry = Checkpoint(mode=WORKSPACE, skipped=_skipped(seen.skipped), appeared=tuple(seen.appeared), **said)  # type: ignore[arg-type]
         return history.add(store, sid, entry, lambda tx, before: seen.tree, why.target)
     found = named(root, paths, caps=limits)

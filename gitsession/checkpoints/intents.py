@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from gitsession import durable
-from gitsession.checkpoints import workspace_turn
 from gitsession.errors import Corrupt, Refused, Unavailable
 from gitsession.git.types import Oid
 from gitsession.sessions import operation_log
 from gitsession.store.git_store import GitStore
 from gitsession.store.interface import ObjectStore
+from gitsession.workspace import workspace_lock
 from gitsession.workspace.path_rules import PlannedChange
 from gitsession.workspace.trees import State, TreeEntry
 
@@ -83,7 +83,7 @@ def read(store: GitStore, workspace: Path) -> Intent | None:
 
 def pending(store: GitStore) -> Iterator[Intent]:
     """All that has not ended, in any workspace. Raises ``Corrupt``."""
-    for file in sorted((store.git_dir / workspace_turn.WORKSPACES).glob(f"*/{NAME}")):
+    for file in sorted((store.git_dir / workspace_lock.WORKSPACES).glob(f"*/{NAME}")):
         found = _read(file)
         if found is not None:
             yield found
@@ -110,7 +110,7 @@ def is_done(store: ObjectStore, intent: Intent) -> bool:
 
 
 def _file(store: GitStore, workspace: Path) -> Path:
-    return workspace_turn.folder_of(store, workspace) / NAME
+    return workspace_lock.folder_in(store.git_dir, workspace) / NAME
 
 
 def _read(file: Path) -> Intent | None:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias, get_args
 
+from gitsession.checkpoints import history
 from gitsession.checkpoints import lookup as places
-from gitsession.checkpoints.attribution import WORKSPACE, touches
+from gitsession.checkpoints.attribution import REWIND, WORKSPACE, PathAttribution, attributed, touches
 from gitsession.checkpoints.capturing import place_of
 from gitsession.checkpoints.history import Point
-from gitsession.checkpoints.other_sessions import claims
 from gitsession.checkpoints.rewind_decisions import PathDecision, decide, writes
 from gitsession.checkpoints.rewind_merges import Merges
 from gitsession.errors import GitSessionError, InvalidName, NotFound
@@ -21,12 +21,14 @@ from gitsession.model.entries import Message
 from gitsession.sessions.content import entry_of
 from gitsession.sessions.node import Node, load
 from gitsession.sessions.session import StoredSession
+from gitsession.store import refs
 from gitsession.store.git_store import GitStore
 from gitsession.store.interface import ObjectStore
 from gitsession.workspace import trees
 from gitsession.workspace.inspect import Now
 from gitsession.workspace.path_rules import folders_of, target_refusal
 from gitsession.workspace.root import WorkspaceRoot
+from gitsession.workspace.trees import State
 
 What: TypeAlias = Literal["both", "conversation", "files"]
 
@@ -128,7 +130,7 @@ def _with_files(store: GitStore, made: RewindPlan, root: WorkspaceRoot, *, force
     root.forget()
     now = {path: now_of(root, path) for path in found}
     since_ms = points[number].entry.at_ms if points else 0
-    claimed = claims(store, made.session, place_of(root), since_ms, found, levels=levels) if found else {}
+    claimed = _claims(store, made.session, place_of(root), since_ms, found, levels) if found else {}
     merges = Merges(store, root)
     decided = decide(found, now, at_entry, claimed=claimed, force=force, merge=merges)
     changes = [_with_links_judged(store, root, change, force=force) for change in decided]
@@ -180,3 +182,77 @@ def _looked_at(points: Sequence[Point], paths: Iterable[str]) -> set[str]:
 def folders_above(paths: Iterable[str]) -> set[str]:
     """Every folder that one of ``paths`` is in."""
     return {folder for path in paths for folder in folders_of(path)}
+
+
+# ---- what other sessions did in the same workspace, by their own lines
+
+
+def _claims(
+    store: ObjectStore,
+    sid: str,
+    workspace: str,
+    since_ms: int,
+    touches: Mapping[str, Sequence[PathAttribution]],
+    levels: trees.TreeCache,
+) -> dict[str, set[State]]:
+    """Return the paths that other sessions changed in ``workspace`` from then on, and what they became.
+
+    ``touches``: ours. Where calls of two sessions ran at one time, each saw what both did.
+    What another's rewind brought back is what others had made, perhaps we; it is that session's only where we say that
+    we did the very same: then our call ran meanwhile, and saw it. What we made of a path on which another was at work
+    during our call, and did not bring it back, may have the other's work in it: it is the other's too.
+
+    A fork and the session it was forked from share what was before; what either did since is its own.
+    """
+    ours: set[Oid] | None = None
+    found: dict[str, set[State]] = {}
+    for other in _others(store, sid):
+        try:
+            points = list(_recent(store, other, workspace, since_ms))[::-1]
+            steps = places.steps(store, points, levels=levels)
+            if ours is None and points:
+                ours = {point.oid for point in history.walk(store, sid)}
+        except GitSessionError:
+            continue  # `verify` names what cannot be read there
+        theirs: dict[str, list[tuple[int, State]]] = {}
+        for point, step, paths in zip(points, steps, attributed(steps), strict=True):
+            if ours is not None and point.oid not in ours:
+                for path in paths:
+                    was, now = step.changes[path]
+                    theirs.setdefault(path, []).append((step.entry.at_ms, now))
+                    if step.entry.phase != REWIND or (was, now) in _own(touches, path):
+                        found.setdefault(path, set()).add(now)
+        for path in touches.keys() & theirs.keys():
+            found.setdefault(path, set()).update(_worked_over(touches[path], theirs[path]))
+    return found
+
+
+def _own(touches: Mapping[str, Sequence[PathAttribution]], path: str) -> Iterator[tuple[State, State]]:
+    return ((touch.was, touch.now) for touch in touches.get(path, ()) if touch.ours)
+
+
+def _worked_over(touches: Sequence[PathAttribution], theirs: Sequence[tuple[int, State]]) -> Iterator[State]:
+    """What our calls made of a path that another had changed while they ran."""
+    for touch in touches:
+        within = [now for at_ms, now in theirs if touch.since_ms < at_ms <= touch.at_ms]
+        if touch.ours and within and within[-1] != touch.was:
+            yield touch.now
+
+
+def _others(store: ObjectStore, sid: str) -> Iterator[str]:
+    for name in store.refs(refs.SESSIONS):
+        parsed = refs.parse(name)
+        if parsed is not None and parsed[1] == refs.FILES and parsed[0] != sid:
+            yield parsed[0]
+
+
+def _recent(store: ObjectStore, sid: str, workspace: str, since_ms: int) -> Iterator[Point]:
+    """The checkpoints of that time, and the one before them, newest first; none where the newest is older."""
+    for number, point in enumerate(history.walk(store, sid)):
+        is_recent = point.entry.at_ms >= since_ms
+        if number == 0 and not is_recent:
+            return
+        if point.entry.workspace == workspace:
+            yield point
+        if not is_recent:
+            return

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from gitsession.checkpoints import capturing, history, intents, rewind_merges, workspace_turn
+from gitsession.checkpoints import capturing, history, intents, rewind_merges
 from gitsession.checkpoints.attribution import BEFORE, EDITED, REWIND
 from gitsession.checkpoints.capturing import CaptureReason
 from gitsession.checkpoints.intents import Intent
@@ -38,7 +38,7 @@ from gitsession.sessions.session import Clock, StoredSession
 from gitsession.store import refs
 from gitsession.store.git_store import GitStore
 from gitsession.store.interface import Transaction
-from gitsession.workspace import names, trees
+from gitsession.workspace import names, trees, workspace_lock
 from gitsession.workspace.capture import tree_with
 from gitsession.workspace.path_rules import PlannedChange
 from gitsession.workspace.restore import Outcome as Restored
@@ -88,7 +88,7 @@ def perform(
         if root is not None:
             intents.refuse(store, root.path)
         return dataclasses.replace(_talk_only(store, session, plan, command, at_ms), outcomes=_left(plan.changes))
-    with workspace_turn.turn(store, root.path):
+    with workspace_lock.turn_in(store.git_dir, root.path):
         intents.refuse(store, root.path)
         run = RewindRun(store, session, root, plan.levels)
         intent, unsafe = run.prepare("rewind", command, wanted, plan.merged, plan.made, at_ms)
@@ -110,7 +110,7 @@ def take_step(
     store, root = run.store, run.root
     wanted = writes(changes)
     at_ms = clock()
-    with workspace_turn.turn(store, root.path):
+    with workspace_lock.turn_in(store.git_dir, root.path):
         intents.refuse(store, root.path)
         step.check(store)
         if not wanted:
@@ -133,7 +133,7 @@ def take_step(
 
 def go_on(store: GitStore, session: StoredSession, root: WorkspaceRoot) -> RewindResult:
     """Finish what was begun in a workspace. Raises ``NotFound`` where nothing was, and as ``perform``."""
-    with workspace_turn.turn(store, root.path):
+    with workspace_lock.turn_in(store.git_dir, root.path):
         intent = _begun(store, session, root)
         if intents.is_done(store, intent):
             _sweep(root, intent)
@@ -149,7 +149,7 @@ def abort(store: GitStore, session: StoredSession, root: WorkspaceRoot, clock: C
 
     Raises ``NotFound`` where nothing was, and ``Refused`` where all of it was done.
     """
-    with workspace_turn.turn(store, root.path):
+    with workspace_lock.turn_in(store.git_dir, root.path):
         intent = _begun(store, session, root)
         if intents.is_done(store, intent):
             _sweep(root, intent)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from gitsession.checkpoints import history, workspace_turn
+from gitsession.checkpoints import history
 from gitsession.checkpoints.attribution import AFTER, BEFORE, WORKSPACE
 from gitsession.checkpoints.capturing import CaptureReason, take
 from gitsession.codec.cbor import sayable, whole
@@ -184,7 +184,7 @@ class _Drain:
             at_ms=event.at_ms,
         )
         try:
-            with workspace_turn.turn(self._store, Path(look.workspace), wait_seconds=TURN_SECONDS):
+            with workspace_lock.turn_in(self._store.git_dir, Path(look.workspace), wait_seconds=TURN_SECONDS):
                 newest = history.readable(self._store, sid)
                 if newest is not None and newest.entry.at_ms >= event.at_ms:
                     # It is there, or the line goes on beyond it: an older look behind a newer one would tell changes
