@@ -66,41 +66,54 @@ _HINT = "`git config gitsession.rules` in the store names the file"
 
 
 def _rule(table: Any, where: str) -> Rule:
-    def refuse(what: str) -> Refused:
-        return Refused(f"{where}: {what}", hint=_HINT)
+    _check_fields(table, where)
+    name, pattern = table["name"], table["pattern"].encode()
+    if not _NAME.fullmatch(name) or len(name) > _NAME_MAX or any(rule.name == name for rule in RULES):
+        what = f"{name[:_NAME_MAX]!r} is no name for it: a-z, 0-9 and dashes, at most {_NAME_MAX}, none of ours"
+        raise _refusal(where, what)
+    where = f"rule {name} in {where.partition(' in ')[2]}"
+    _check_pattern(pattern, where)
+    words = tuple(word.encode() for word in table.get("words", []))
+    samples, never = (tuple(table.get(field, [])) for field in ("samples", "never"))
+    rule = Rule(name, pattern, words, is_token=False, samples=samples, never=never)
+    _check_samples(rule, where)
+    return rule
 
+
+def _refusal(where: str, what: str) -> Refused:
+    return Refused(f"{where}: {what}", hint=_HINT)
+
+
+def _check_fields(table: Any, where: str) -> None:
     if not isinstance(table, dict) or table.keys() - _FIELDS.keys():
-        raise refuse(f"a rule states {', '.join(_FIELDS)} and nothing else")
+        raise _refusal(where, f"a rule states {', '.join(_FIELDS)} and nothing else")
     for field, kind in _FIELDS.items():
         said = table.get(field, [] if kind is list else None)
         if not isinstance(said, kind) or (kind is list and not all(isinstance(each, str) for each in said)):
-            raise refuse(f"{field} is {'a list of texts' if kind is list else 'a text'}")
-    name, pattern, samples = table["name"], table["pattern"], table.get("samples", [])
-    if not _NAME.fullmatch(name) or len(name) > _NAME_MAX or any(rule.name == name for rule in RULES):
-        raise refuse(f"{name[:_NAME_MAX]!r} is no name for it: a-z, 0-9 and dashes, at most {_NAME_MAX}, none of ours")
-    where = f"rule {name} in {where.partition(' in ')[2]}"
+            raise _refusal(where, f"{field} is {'a list of texts' if kind is list else 'a text'}")
+
+
+def _check_pattern(pattern: bytes, where: str) -> None:
     try:
-        compiled = re.compile(pattern.encode())
+        compiled = re.compile(pattern)
     except re.error as error:
-        raise refuse(f"the pattern is none: {error}") from None
-    if may_take_for_ever(pattern.encode()):
-        raise refuse("a repetition in a repetition may take for ever: a possessive one does not, (...)++")
+        raise _refusal(where, f"the pattern is none: {error}") from None
+    if may_take_for_ever(pattern):
+        raise _refusal(where, "a repetition in a repetition may take for ever: a possessive one does not, (...)++")
     if compiled.match(b"") is not None:
-        raise refuse("the pattern finds nothing at all, everywhere")
-    if not samples:
-        raise refuse("samples must state at least one text in which it finds something")
-    words = tuple(word.encode() for word in table.get("words", []))
-    rule = Rule(
-        name, pattern.encode(), words, is_token=False, samples=tuple(samples), never=tuple(table.get("never", []))
-    )
+        raise _refusal(where, "the pattern finds nothing at all, everywhere")
+
+
+def _check_samples(rule: Rule, where: str) -> None:
+    if not rule.samples:
+        raise _refusal(where, "samples must state at least one text in which it finds something")
     scanner = Scanner(rules=(), extra=(rule,))
     for sample in rule.samples:
         if not scanner.scan_bytes(sample.encode()):
-            raise refuse(f"it does not find its own sample {sample[:4]!r}... of {len(sample)} characters")
+            raise _refusal(where, f"it does not find its own sample {sample[:4]!r}... of {len(sample)} characters")
     for sample in rule.never:
         if scanner.scan_bytes(sample.encode()):
-            raise refuse(f"it finds something in {sample[:40]!r}, which it must not")
-    return rule
+            raise _refusal(where, f"it finds something in {sample[:40]!r}, which it must not")
 
 
 TURNS_MAX = 8

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -222,15 +222,7 @@ class _Planner:
         for name, value in held.items():
             if name.startswith((refs.ACTIVE, refs.LOOKS)) and refs.target(value) not in missed:
                 plan.dangling[name] = value
-        # Sessions first: of what an operation names it is not known whose file to ask.
-        for name, value in sorted(held.items(), key=lambda ref: not ref[0].startswith(refs.SESSIONS)):
-            if refs.target(value) is None and name not in plan.copied:
-                self._follow(name, value)
-        for name in list(plan.copied):
-            self._follow_copied(name)
-        if any(lost.ref == refs.OPLOG for lost in plan.lost):
-            plan.log_lost = held[refs.OPLOG]
-            plan.lost = [lost for lost in plan.lost if lost.ref != refs.OPLOG]
+        self._follow_all(held)
         plan.lost_records = [hole for hole in holes if not self._is_closed(hole)]
         still = {hole.file for hole in plan.lost_records}
         plan.bad += [BadFile(name, _UNREADABLE) for name in files if name not in still and not again]
@@ -286,6 +278,18 @@ class _Planner:
                 return found
         return None
 
+    def _follow_all(self, held: Mapping[str, RefValue]) -> None:
+        """Follow every ref. Sessions come first: of what an operation names it is not known whose file to ask."""
+        plan = self._plan
+        for name, value in sorted(held.items(), key=lambda ref: not ref[0].startswith(refs.SESSIONS)):
+            if refs.target(value) is None and name not in plan.copied:
+                self._follow(name, value)
+        for name in list(plan.copied):
+            self._follow_copied(name)
+        if any(lost.ref == refs.OPLOG for lost in plan.lost):
+            plan.log_lost = held[refs.OPLOG]
+            plan.lost = [lost for lost in plan.lost if lost.ref != refs.OPLOG]
+
     def _follow(self, ref: str, start: Oid) -> None:
         """Everything that ``start`` leads to, each object once."""
         sid = refs.session_of(ref)
@@ -335,13 +339,7 @@ class _Planner:
         strays = [found for found in strays if found.name not in plan.moves]  # the journal tells where those go on
         self._recorded = {found.name: found.was for found in strays if found.now is None}
         remembered = self._remembered()
-        wanted = {name: what for name, what in damaged.items() if name != ref_files.PACKED_REFS}
-        if ref_files.PACKED_REFS in damaged:
-            gone = {name for name in remembered if name not in there} - wanted.keys()
-            wanted |= dict.fromkeys(gone, "was in a line of packed-refs that is damaged")
-        wanted |= {found.name: found.what for found in strays if found.now is None}
-        if create.MAIN not in there:
-            wanted.setdefault(create.MAIN, "is gone, which every store has")
+        wanted = self._gone(damaged, there, remembered, strays)
         plan.copied = {name: copy for name, copy in self._copies.items() if name not in there and name not in wanted}
         wanted |= dict.fromkeys(plan.copied, "is in several copies, each with another end")
         for name, what in sorted(wanted.items()):
@@ -359,6 +357,23 @@ class _Planner:
             put = {name: value for name, value in plan.ref_values.items() if name not in damaged}
             data = read_regular(self._store.git_dir / ref_files.PACKED_REFS) or b""
             plan.ref_files[ref_files.PACKED_REFS] = ref_files.rebuilt_packed(data, put)
+
+    def _gone(
+        self,
+        damaged: Mapping[str, str],
+        there: Mapping[str, RefValue],
+        remembered: Collection[str],
+        strays: Iterable[LostRefFinding],
+    ) -> dict[str, str]:
+        """Return the refs that are gone or cannot be read, with what is told of each."""
+        found = {name: what for name, what in damaged.items() if name != ref_files.PACKED_REFS}
+        if ref_files.PACKED_REFS in damaged:
+            unread = {name for name in remembered if name not in there} - found.keys()
+            found |= dict.fromkeys(unread, "was in a line of packed-refs that is damaged")
+        found |= {stray.name: stray.what for stray in strays if stray.now is None}
+        if create.MAIN not in there:
+            found.setdefault(create.MAIN, "is gone, which every store has")
+        return found
 
     def _put_beside(self, found: LostRefFinding, there: Mapping[str, RefValue]) -> None:
         """A branch for what a ref held that was set back, if anybody has it."""

@@ -80,30 +80,35 @@ def judge(
     moves = sorted(moves, key=lambda move: move.ref)
     read.look_at([move.new for move in moves if move.new is not None and _OID.fullmatch(move.new)])
     for move in moves:
-        if not is_allowed(move.ref, allowed):
-            fault = _of_the_ref(read, move)
-            if fault is None and move.ref == refs.TOMBSTONES:
-                fault, tombstones = set_rules.judge_tombstones(read, move, tombstones, limits, until)
-            elif fault is None and move.ref == refs.ARCHIVE:
-                fault, ends = set_rules.judge_archive(read, move, limits)
-                archive = move.new if fault is None and keeps_archived else archive
-            elif fault is None and move.ref == create.MAIN:
-                fault = _main_fault(read, move)
-            elif fault is None:
-                fault = None if archive is None else set_rules.is_held(read, move, archive)
-                rest += [move] if fault is None else []
-            if fault is not None:
-                found[move.ref] = Refusal(move.ref, move.new or "", fault.what, fault.rule)
+        if is_allowed(move.ref, allowed):
+            continue
+        fault = _of_the_ref(read, move)
+        if fault is not None:
+            pass
+        elif move.ref == refs.TOMBSTONES:
+            fault, tombstones = set_rules.judge_tombstones(read, move, tombstones, limits, until)
+        elif move.ref == refs.ARCHIVE:
+            fault, ends = set_rules.judge_archive(read, move, limits)
+            archive = move.new if fault is None and keeps_archived else archive
+        elif move.ref == create.MAIN:
+            fault = _main_fault(read, move)
+        else:
+            fault = None if archive is None else set_rules.is_held(read, move, archive)
+            rest += [move] if fault is None else []
+        if fault is not None:
+            found[move.ref] = Refusal(move.ref, move.new or "", fault.what, fault.rule)
     try:
         for refusal in _Judge(read, tombstones, limits, partial, until).refusals(ends):
             what = f"{refusal.ref.removeprefix(refs.SESSIONS)}: {refusal.what}"
             found.setdefault(refs.ARCHIVE, Refusal(refs.ARCHIVE, refusal.oid, what, refusal.rule))
         for refusal in _Judge(read, tombstones, limits, partial, until).refusals(rest):
             found.setdefault(refusal.ref, refusal)
+    except ValidationTimeout as error:
+        for ref in [*([refs.ARCHIVE] if ends else []), *(move.ref for move in rest)]:
+            found.setdefault(ref, Refusal(ref, "", str(error), "limit"))
     except GitSessionError as error:  # git went away, or says that what was sent is not whole
-        rule = "limit" if isinstance(error, ValidationTimeout) else "unreadable"
-        for ref, new in {**({refs.ARCHIVE: ""} if ends else {}), **{move.ref: move.new or "" for move in rest}}.items():
-            found.setdefault(ref, Refusal(ref, "" if rule == "limit" else new, str(error), rule))
+        for ref, oid in [*([(refs.ARCHIVE, "")] if ends else []), *((move.ref, move.new or "") for move in rest)]:
+            found.setdefault(ref, Refusal(ref, oid, str(error), "unreadable"))
     return list(found.values())
 
 
