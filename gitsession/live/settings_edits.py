@@ -13,9 +13,8 @@ import json
 import os
 import re
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from json.decoder import scanstring  # type: ignore[attr-defined]
 from pathlib import Path
 from typing import Any
 
@@ -162,17 +161,16 @@ def _commands(group: Part) -> list[tuple[Part, str]]:
     return [(hook, command.value) for hook, command in found if command is not None and isinstance(command.value, str)]
 
 
-def _timeout(text: str, hook: Part) -> int | None:
-    value = hook.get("timeout")
-    number = "" if value is None else text[value.start : value.end]
-    return int(number) if number.isdecimal() else None
+def _timeout(hook: Part) -> int | None:
+    found = hook.get("timeout")
+    return found.value if found is not None and isinstance(found.value, int) else None
 
 
 def _ours(text: str, told: HookSettings, file: Path) -> list[tuple[str, str, int | None]]:
     """Return event, command and timeout of each hook of ours, in the order of the agent's events."""
     _, hooks = _hooks(text, file)
     found = [
-        (event.key, command, _timeout(text, hook))
+        (event.key, command, _timeout(hook))
         for event in (hooks.parts if hooks is not None else [])
         for group in event.parts
         for hook, command in _commands(group)
@@ -298,13 +296,13 @@ def _before(store: Path, agent: str, file: Path, now: bytes | None) -> tuple[byt
 # A JSON text changed in few places: all else stays byte for byte, and what comes in is laid out as the rest is.
 
 _SPACE = re.compile(r"[ \t\r\n]*")
-_PLAIN = re.compile(r"[^\s,\]}]+")
+_DECODER = json.JSONDecoder()
 _UNIT = "  "
 
 
 @dataclass(slots=True)
 class Part:
-    """A value where it stands. ``begin``: of its key, where it has one."""
+    """A value where it stands. ``begin``: of its key, where it has one. ``parts``: of an object or an array."""
 
     begin: int
     start: int
@@ -323,7 +321,8 @@ def parse(text: str, where: str) -> Part:
     """Raises ``Malformed``, which says the line and the column."""
     try:
         json.loads(text)
-        return _value(text, _skip(text, 0), "")
+        start = _skip(text, 0)
+        return _value(text, start, "", start)
     except (ValueError, RecursionError, IndexError) as error:
         raise Malformed(f"not JSON: {error}", where=where) from None
 
@@ -374,30 +373,20 @@ def _skip(text: str, at: int) -> int:
     return found.end() if found else at
 
 
-def _value(text: str, at: int, key: str, begin: int | None = None) -> Part:
-    part = Part(at if begin is None else begin, at, key=key)
-    opening = text[at]
-    if opening in "{[":
-        part.is_object = opening == "{"
-        part.parts = list(_inside(text, part))
-    elif opening == '"':
-        part.value, part.end = scanstring(text, at + 1)
-    else:
-        found = _PLAIN.match(text, at)
-        part.end = found.end() if found else at
-    return part
-
-
-def _inside(text: str, part: Part) -> Iterator[Part]:
-    at = _skip(text, part.start + 1)
+def _value(text: str, at: int, key: str, begin: int) -> Part:
+    part = Part(begin, at, key=key, is_object=text[at] == "{")
+    if text[at] not in "{[":
+        part.value, part.end = _DECODER.raw_decode(text, at)
+        return part
+    at = _skip(text, at + 1)
     while text[at] not in "}]":
         begin, key = at, ""
         if part.is_object:
-            key, at = scanstring(text, at + 1)
+            key, at = _DECODER.raw_decode(text, at)
             at = _skip(text, _skip(text, at) + 1)
-        value = _value(text, at, key, begin)
-        yield value
-        at = _skip(text, value.end)
+        part.parts.append(_value(text, at, key, begin))
+        at = _skip(text, part.parts[-1].end)
         if text[at] == ",":
             at = _skip(text, at + 1)
     part.end = at + 1
+    return part
