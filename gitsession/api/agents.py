@@ -8,7 +8,7 @@ import os
 from collections.abc import Collection
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gitsession.api.opened import OpenStore
 from gitsession.discovery import discover, projects
@@ -19,15 +19,13 @@ from gitsession.exporting.resume import Resumption
 from gitsession.formats import Format, Remembering, Source
 from gitsession.importing import import_session
 from gitsession.importing.import_session import ImportResult, PurgedCopies
+from gitsession.index.catalogue import Stat
 from gitsession.model.entries import Continuation
 from gitsession.model.entries import SessionHeader as Header
 from gitsession.sessions import export_record, graph, purged_ids
 from gitsession.sessions.export_record import ExportedFile
 from gitsession.sessions.node import Node
 from gitsession.sessions.tombstone_set import Tombstones
-
-if TYPE_CHECKING:
-    from gitsession.index.catalogue import Stat
 
 
 class AgentSessions:

@@ -8,19 +8,16 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from gitsession.api.agents import AgentSessions
 from gitsession.discovery import discover, sources
+from gitsession.discovery.sources import FoundSession
 from gitsession.errors import GitSessionError, NoBase
 from gitsession.exporting import session_files
 from gitsession.formats import FORMATS, Format
 from gitsession.formats.base.format import Stamp
-
-if TYPE_CHECKING:
-    from gitsession.discovery.sources import FoundSession
-    from gitsession.importing.import_session import ImportResult
-    from gitsession.index.catalogue import Stat
+from gitsession.importing.import_session import ImportResult
+from gitsession.index.catalogue import Stat
 
 
 @dataclass(frozen=True, slots=True)

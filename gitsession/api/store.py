@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 
 
 def default_path(given: str | None = None) -> Path:
-    """Where the user's store lies (``location``)."""
+    """Return where the user's store lies (``paths``)."""
     return paths.store_path(given, os.environ, Path.home(), process.user_setting)
 
 

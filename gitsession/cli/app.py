@@ -24,6 +24,7 @@ from gitsession.errors import (
     NotFound,
     Refused,
 )
+from gitsession.index.current_folder import of_folder
 
 _WRONG_PATH = (
     errno.ENOENT,
@@ -152,7 +153,6 @@ def _show_status(app: App) -> None:
             say(expiry_words(sweep))
         return
     from gitsession.cli.commands.sessions import table
-    from gitsession.index.current_folder import of_folder
 
     rows = app.catalogue().sessions()
     held = of_folder(rows, here())

@@ -15,6 +15,7 @@ import click
 from gitsession.cli.output import current_folder, warn
 from gitsession.cli.text import count
 from gitsession.errors import NotAStore, NotFound
+from gitsession.index.current_folder import CurrentFolder, everybodys
 from gitsession.live import spool
 
 if TYPE_CHECKING:
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 
     from gitsession.api import Session, Store
     from gitsession.index.catalogue import Catalogue, Row
-    from gitsession.index.current_folder import CurrentFolder
     from gitsession.sessions.node import Node
     from gitsession.store.git_store import GitStore
 
@@ -219,8 +219,6 @@ with_app = click.pass_obj
 
 def here() -> CurrentFolder:
     """The folder that the user stands in; nowhere where that is gone."""
-    from gitsession.index.current_folder import CurrentFolder, everybodys
-
     return CurrentFolder(current_folder(), everybodys(os.path.expanduser("~"), os.environ), _project_here)
 
 

@@ -7,7 +7,7 @@ import difflib
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import click
@@ -152,19 +152,13 @@ def carry_out(app: App, verb: str, edit: Edit, then: str, *, yes: bool, dry_run:
     diff = _diff(edit)
     if wants_json() and not (yes or dry_run):
         raise click.UsageError("--json asks nothing: say --yes or --dry-run")
-    if dry_run:
-        for line in diff:
-            say(line, fg=_COLORS.get(line[:1]))
-    elif diff:
-        added, removed = (sum(line.startswith(sign) for line in diff[2:]) for sign in "+-")
-        say(f"{edit.file}: {count(added, 'line')} added, {removed} removed; --dry-run shows them")
+    _show_diff(edit.file, diff, whole=dry_run)
     goes = not edit.is_empty and not dry_run
     if goes and not yes and not _is_wanted(f"{verb} {edit.agent}: write {edit.file}?"):
         warn("nothing is written")
         return exits.NOTHING
-    copy = None
+    copy = settings_edits.copy_of(app.path, edit) if goes and edit.keeps else None
     if goes:
-        copy = settings_edits.copy_of(app.path, edit) if edit.keeps else None
         if verb == "enable":
             app.store(make=True)
         settings_edits.perform(app.path, edit, enable=verb == "enable")
@@ -176,9 +170,19 @@ def carry_out(app: App, verb: str, edit: Edit, then: str, *, yes: bool, dry_run:
     elif goes:
         done = "removed" if edit.new is None else "written"
         say(f"{edit.agent}: {edit.file} is {done}{'; ' + then if then else ''}")
-        if copy is not None:
-            say(f"what it was: {copy}")
+    if copy is not None:
+        say(f"what it was: {copy}")
     return exits.OK
+
+
+def _show_diff(file: Path, diff: Sequence[str], *, whole: bool) -> None:
+    """Print a change, or how large it is."""
+    if whole:
+        for line in diff:
+            say(line, fg=_COLORS.get(line[:1]))
+    elif diff:
+        added, removed = (sum(line.startswith(sign) for line in diff[2:]) for sign in "+-")
+        say(f"{file}: {count(added, 'line')} added, {removed} removed; --dry-run shows them")
 
 
 def _is_wanted(question: str) -> bool:

@@ -39,7 +39,7 @@ workspace_option = click.option(
 @workspace_option
 @json_option
 @with_app
-def checkpoint_command(app: App, session: str, message: str | None, workspace: Path | None) -> int:
+def checkpoint_command(app: App, session: str, message: str | None, workspace: Path | None) -> None:
     """Keep the files of a session's folder as they are now, beside the entry that the talk is at.
 
     What is ignored there, too large, or a repository of its own is left out, and named.
@@ -57,18 +57,16 @@ def checkpoint_command(app: App, session: str, message: str | None, workspace: P
     assert isinstance(entry, Checkpoint)
     files = found.files.at()
     changes = before.diff(files) if is_new and before else []
-    if wants_json():
-        document = {
-            "session": found.id,
-            "id": node.oid,
-            "new": is_new,
-            "workspace": entry.workspace,
-            "files": len(files),
-            "changed": [change.path for change in changes],
-            "skipped": [{"path": path, "why": why} for path, why in entry.skipped],
-        }
-        emit("checkpoint", document)
-        return exits.OK
+    document = {
+        "session": found.id,
+        "id": node.oid,
+        "new": is_new,
+        "workspace": entry.workspace,
+        "files": len(files),
+        "changed": [change.path for change in changes],
+        "skipped": [{"path": path, "why": why} for path, why in entry.skipped],
+    }
+    emit("checkpoint", document)
     if not is_new:
         say(f"{node.oid[:8]} has it all already: nothing differs in {entry.workspace}")
     elif before is None:
@@ -76,11 +74,15 @@ def checkpoint_command(app: App, session: str, message: str | None, workspace: P
     else:
         changed = f"{count(len(changes), 'file')} changed since the checkpoint before"
         say(f"{node.oid[:8]} keeps {entry.workspace}: {changed}")
-    for path, why in entry.skipped[:_SHOWN_MAX]:
+    if not wants_json():
+        _warn_of_skipped(entry.skipped)
+
+
+def _warn_of_skipped(skipped: Sequence[tuple[str, str]]) -> None:
+    for path, why in skipped[:_SHOWN_MAX]:
         warn(f"  left out: {path} ({why})")
-    if len(entry.skipped) > _SHOWN_MAX:
-        warn(f"  and {len(entry.skipped) - _SHOWN_MAX:,} more; --json names them all")
-    return exits.OK
+    if len(skipped) > _SHOWN_MAX:
+        warn(f"  and {len(skipped) - _SHOWN_MAX:,} more; --json names them all")
 
 
 @click.command()

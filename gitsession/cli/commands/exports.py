@@ -7,7 +7,7 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
 import click
@@ -17,7 +17,7 @@ from gitsession.cli.output import current_folder, emit, json_option, say, wants_
 from gitsession.cli.text import count, shell_words
 from gitsession.discovery import discover
 from gitsession.errors import Malformed, Refused, Unavailable
-from gitsession.exporting.export_session import TO_READ
+from gitsession.exporting.export_session import TO_READ, ExportResult
 from gitsession.exporting.resume import Resumption
 from gitsession.formats import FORMATS, Resumable, all_with_capability, with_capability
 
@@ -49,8 +49,7 @@ def export_command(
     if sent.left_out:
         why = "which its file does not have" if as_it_came else "which hang below lines that it has rewritten"
         warn(f"left out: {count(sent.left_out, 'entry', 'entries')} made here, {why}; SESSION@ENTRY gives a line")
-    for note, times in sorted(sent.notes.items()):
-        warn(f"{note} ({times})" if times > 1 else note)
+    _warn_of_notes(sent.notes)
     if at is None and not sent.added:
         _tell_what_waits(app.store().catalogue().files_of(found.id), sent.data)
     if sent.beside and not (output is not None and output.is_dir()):
@@ -60,13 +59,19 @@ def export_command(
         sys.stdout.buffer.write(sent.data)
         sys.stdout.buffer.flush()
         return
-    name = PurePosixPath(sent.place).name
-    if output.is_dir() and not name:
-        raise click.UsageError(f"{output} is a folder")
-    files = ((output / name, sent.data), *((output / other, data) for other, data in sent.beside))
-    for path, data in files if output.is_dir() else [(output, sent.data)]:
+    for path, data in _files(sent, output):
         _write(path, data)
         app.store().agents.record_export(found.id, path, sent.agent, data)
+
+
+def _files(sent: ExportResult, output: Path) -> list[tuple[Path, bytes]]:
+    """Return what to write: a file, or in a folder all files of the session."""
+    if not output.is_dir():
+        return [(output, sent.data)]
+    name = PurePosixPath(sent.place).name
+    if not name:
+        raise click.UsageError(f"{output} is a folder")
+    return [(output / other, data) for other, data in ((name, sent.data), *sent.beside)]
 
 
 def _write(output: Path, data: bytes) -> None:
@@ -170,5 +175,9 @@ def _print_resumption(done: Resumption, *, dry_run: bool) -> None:
     warn_of_hidden(done.sent.hidden, done.sent.problems, "this machine never had them, or has lost them")
     if done.sent.left_out:
         warn(f"left out: {count(done.sent.left_out, 'entry', 'entries')} made here; `gitsession export` says why")
-    for note, times in sorted(done.sent.notes.items()):
+    _warn_of_notes(done.sent.notes)
+
+
+def _warn_of_notes(notes: Mapping[str, int]) -> None:
+    for note, times in sorted(notes.items()):
         warn(f"{note} ({times})" if times > 1 else note)

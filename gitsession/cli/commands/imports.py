@@ -20,6 +20,7 @@ from gitsession.cli.expiry import expiry_words, look_at_expiry
 from gitsession.cli.output import current_folder, emit, json_option, say, wants_json, warn
 from gitsession.cli.text import count, shorten, width
 from gitsession.discovery import discover
+from gitsession.discovery.expiry import ExpiryForecast
 from gitsession.errors import Corrupt, Unavailable
 from gitsession.formats import FORMATS, Format, SourceProblem
 from gitsession.git import config
@@ -66,11 +67,7 @@ def import_command(
         work.finish()
     sweep = look_at_expiry(store.catalogue()) if everything else None
     if wants_json():
-        sessions = [_object(store, *done) for done in work.done]
-        told: dict[str, Any] = {"sweep": dataclasses.asdict(sweep)} if sweep is not None else {}
-        told |= {"behind": work.behind} if dry_run else {}
-        failed = [{"path": failure.path, "what": failure.what} for failure in work.failed]
-        emit("import", {"sessions": sessions, "failed": failed, **told})
+        emit("import", _document(store, work, sweep))
     else:
         _tell(store, work)
         if sweep is not None and sweep.soon and is_first:
@@ -105,6 +102,15 @@ def _projects(store: Store) -> list[Path]:
     return [Path(folder) for folder in dict.fromkeys((current_folder(), *held)) if folder]
 
 
+def _document(store: Store, work: Imports, sweep: ExpiryForecast | None) -> dict[str, Any]:
+    told: dict[str, Any] = {
+        "sessions": [_object(store, *done) for done in work.done],
+        "failed": [{"path": failure.path, "what": failure.what} for failure in work.failed],
+    }
+    told |= {"sweep": dataclasses.asdict(sweep)} if sweep is not None else {}
+    return told | ({"behind": work.behind} if work.dry_run else {})
+
+
 def _object(store: Store, path: Path, agent: str, done: ImportResult) -> dict[str, Any]:
     row = store.catalogue().session(done.session)
     branches = dict(row.branches) if row else {}
@@ -127,38 +133,47 @@ def _object(store: Store, path: Path, agent: str, done: ImportResult) -> dict[st
 
 def _tell(store: Store, work: Imports) -> None:
     for path, _, done in work.done:
-        if not (done.moves or path in work.named):
-            continue  # it is counted below; its problems were told when the file became as it is
-        row = store.catalogue().session(done.session)
-        if done.is_purged:
-            say(f"{done.session}  it was purged: nothing of {path} is taken in")
-            continue
-        news = "unchanged, " if not done.moves else f"{done.new:,} new of " if done.new != done.entries else ""
-        first = f"{done.session}  {news}{count(done.entries, 'entry', 'entries')}  "
-        say(f"{first}{shorten(row.name if row else path.name, width() - len(first))}")
-        if done.rewritten is not None:
-            away = f" (you are on {row.active})" if row and row.active != done.branch and not work.dry_run else ""
-            say(f"  {path}:{done.rewritten}: rewritten from here on, now branch {done.branch}{away}; the rest stays")
-        # The problems of an unchanged file were shown when it became as it is: one stands for all now.
-        shown = _shown(done.problems, PROBLEMS_SHOWN if done.moves and path in work.named else 1)
-        for problem in shown:
-            say(f"  {path}:{problem.line}: {problem.what}" if problem.line else f"  {path}: {problem.what}")
-        if len(done.problems) > len(shown):
-            say(f"  {count(len(done.problems) - len(shown), 'more problem')}; --json lists all")
+        if done.moves or path in work.named:  # else it is counted below; its problems were told when it became as it is
+            for line in _told(store, work, path, done):
+                say(line)
     for each in work.behind:
         say(f"{each['path']}  {each['what']}, would be taken in behind it")
     for failure in work.failed:
         warn(f"gitsession: {failure.path}: {failure.what}")
     if len(work.done) + len(work.behind) > 1 or work.unchanged or work.skipped:
-        changed = {done.session for _, _, done in work.done if done.moves}
-        unchanged = work.unchanged + sum(not done.moves for _, _, done in work.done)
-        taken = count(len(changed) + len(work.behind), "session")
-        parts = [f"{taken} would be taken in" if work.dry_run else f"{taken} taken in"]
-        parts += [f"{count(unchanged, 'file')} unchanged"] if unchanged else []
-        parts += [f"{count(work.skipped, 'other file')} passed over ({known()})"] if work.skipped else []
-        say(", ".join(parts))
+        say(_sum(work))
     elif not work.done and not work.failed:
         warn(f"no session files found; {known()}")
+
+
+def _told(store: Store, work: Imports, path: Path, done: ImportResult) -> Iterator[str]:
+    """Yield what became of one file, and its problems."""
+    if done.is_purged:
+        yield f"{done.session}  it was purged: nothing of {path} is taken in"
+        return
+    row = store.catalogue().session(done.session)
+    news = "unchanged, " if not done.moves else f"{done.new:,} new of " if done.new != done.entries else ""
+    first = f"{done.session}  {news}{count(done.entries, 'entry', 'entries')}  "
+    yield f"{first}{shorten(row.name if row else path.name, width() - len(first))}"
+    if done.rewritten is not None:
+        away = f" (you are on {row.active})" if row and row.active != done.branch and not work.dry_run else ""
+        yield f"  {path}:{done.rewritten}: rewritten from here on, now branch {done.branch}{away}; the rest stays"
+    # The problems of an unchanged file were shown when it became as it is: one stands for all now.
+    shown = _shown(done.problems, PROBLEMS_SHOWN if done.moves and path in work.named else 1)
+    for problem in shown:
+        yield f"  {path}:{problem.line}: {problem.what}" if problem.line else f"  {path}: {problem.what}"
+    if len(done.problems) > len(shown):
+        yield f"  {count(len(done.problems) - len(shown), 'more problem')}; --json lists all"
+
+
+def _sum(work: Imports) -> str:
+    changed = {done.session for _, _, done in work.done if done.moves}
+    unchanged = work.unchanged + sum(not done.moves for _, _, done in work.done)
+    taken = count(len(changed) + len(work.behind), "session")
+    parts = [f"{taken} would be taken in" if work.dry_run else f"{taken} taken in"]
+    parts += [f"{count(unchanged, 'file')} unchanged"] if unchanged else []
+    parts += [f"{count(work.skipped, 'other file')} passed over ({known()})"] if work.skipped else []
+    return ", ".join(parts)
 
 
 def _shown(problems: Sequence[SourceProblem], most: int) -> list[SourceProblem]:

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from gitsession.cli.context import App, Since, here, no_such_agent, with_app
 from gitsession.cli.output import json_option, tell_list
 from gitsession.cli.text import clock, columns, on_a_line, pad, paint, shorten, width
-
-if TYPE_CHECKING:
-    from gitsession.index.catalogue import Row
+from gitsession.index.catalogue import Row
+from gitsession.index.current_folder import is_of, of_folder
 
 
 @click.command()
@@ -46,13 +45,10 @@ def ls_command(
         rows = [row for row in rows if row.agent == agent]
     if project:
         from gitsession.discovery.projects import identity_of
-        from gitsession.index.current_folder import is_of
 
         identity = identity_of(Path(project))
         rows = [row for row in rows if is_of(row, project, identity)]
     if held_here:
-        from gitsession.index.current_folder import of_folder
-
         rows = of_folder(rows, here())
     if since is not None:
         rows = [row for row in rows if row.updated_ms >= since]
