@@ -11,26 +11,23 @@ from gitsession.formats.aider.split_file import begins_run
 from gitsession.formats.aider.write import write
 from gitsession.formats.base.format import Accompanied, InProject, Resumable, Sidecar, Workspace
 from gitsession.formats.base.jsonl import Data
-from gitsession.formats.base.record import Source
 from gitsession.model.entries import SessionHeader
 
 
 class Aider(Accompanied, InProject, Resumable):
     """The chat histories of Aider. Its times are in a file beside them."""
 
-    AGENT = "aider"
+    AGENT = split_file.AGENT
     FORM = "md"
     BETWEEN = b""
     FILES = ("*aider.chat.history.md",)
     IN_PROJECT = f"{split_file.NAME}.md"
 
     claims = staticmethod(begins_run)
+    split = staticmethod(split_file.split)
     headline = staticmethod(headline_of)
     read = staticmethod(entry_of)
     write = staticmethod(write)
-
-    def split(self, data: bytes, *, name: str = "", final: bool = False) -> Source:
-        return split_file.split(data, agent=self.AGENT, name=name, final=final)
 
     def beside(self, data: Data, name: str) -> Sequence[Sidecar]:
         return split_file.beside(name)

@@ -20,7 +20,7 @@ from hashlib import sha256
 from typing import NamedTuple
 
 from gitsession.errors import Malformed
-from gitsession.formats.base.fields import to_ms
+from gitsession.formats.base.fields import storable, to_ms
 from gitsession.formats.base.format import Sidecar
 from gitsession.formats.base.record import Record, Source
 from gitsession.model.entries import SessionHeader
@@ -311,6 +311,7 @@ def _text(payload: bytes) -> str:
     return payload.decode("utf-8", "replace")
 
 
+AGENT = "aider"
 NAME = ".aider.chat.history"
 """What Aider itself calls the file, without its ending: it lies at the top of the repository, where Aider works."""
 
@@ -323,7 +324,7 @@ def beside(name: str) -> Sequence[Sidecar]:
     return (Sidecar(PROMPTS, (PROMPTS,), needed=False),) if name.rpartition("/")[2] == NAME else ()
 
 
-def split(data: bytes, *, agent: str, name: str, final: bool) -> Source:
+def split(data: bytes, *, name: str = "", final: bool = False) -> Source:
     """``Format.split``."""
     first = _first_line(data)
     if not first:
@@ -335,15 +336,15 @@ def split(data: bytes, *, agent: str, name: str, final: bool) -> Source:
     # tells apart what a script began in many folders in one second.
     said = started.replace(" ", "T") if started else sha256(first).hexdigest()[:16]
     source_id = "@".join(filter(None, (folder.rpartition("/")[2], said)))
-    source_id = source_id.encode("utf-8", "backslashreplace").decode()
+    source_id = storable(source_id)
     spans, tail = cut(data, final=final)
     return Source(
-        agent=agent,
+        agent=AGENT,
         source_id=source_id,
         started_ms=to_ms(started) or 0,
         records=_records(spans),
         tail=tail,
-        header=SessionHeader(agent=agent, source_id=source_id, cwd=folder if called == NAME and folder else None),
+        header=SessionHeader(agent=AGENT, source_id=source_id, cwd=folder if called == NAME and folder else None),
     )
 
 

@@ -118,6 +118,17 @@ def plain(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 
+def object_in(value: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """Return the object in a field, an empty one where there is none."""
+    found = value.get(name)
+    return found if isinstance(found, dict) else {}
+
+
+def storable(text: str) -> str:
+    """Return ``text`` with its escape for a lone surrogate, which could not be hashed or stored."""
+    return text.encode(errors="backslashreplace").decode()
+
+
 def text_of(content: Any) -> str:
     """The words of a message: the text itself, or its text blocks, one a line."""
     if isinstance(content, str):

@@ -14,10 +14,12 @@ lines wait for the next one: they are the file's ``tail``, kept on ``meta``, so 
 
 from __future__ import annotations
 
+import base64
 import json
+import math
 import re
 from array import array
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, NoReturn, TypeAlias, overload
 
 LF = b"\n"
@@ -118,17 +120,30 @@ class LineFailure(NamedTuple):
     reason: str
 
 
-def cut(data: Data) -> tuple[list[bytes] | Lines, bytes]:
-    """The lines of ``data`` without their LF, and what stands after the last LF.
+class FileLines(NamedTuple):
+    """The lines of a file without their LF. ``waiting``: what stands after them and is no whole line yet."""
+
+    lines: list[bytes] | Lines
+    waiting: bytes
+    ends_with_newline: bool
+
+
+def cut(data: Data, *, final: bool) -> FileLines:
+    """Cut ``data`` into lines. What stands after the last LF is one if it is an object, or if the file is ``final``.
 
     LF only: ``splitlines`` would also cut at CR, and in text at U+2028 and U+0085, which are data here.
     """
+    lines: list[bytes] | Lines
     if isinstance(data, StoredFile):
-        stored = Lines(data)
-        return stored, stored.tail
-    lines = data.split(b"\n")
-    tail = lines.pop()
-    return lines, tail
+        lines = Lines(data)
+        rest = lines.tail
+    else:
+        lines = data.split(LF)
+        rest = lines.pop()
+    if not rest or not (final or not isinstance(parse(rest), LineFailure)):
+        return FileLines(lines, rest, True)
+    lines.append(rest)
+    return FileLines(lines, b"", False)
 
 
 def parse(line: bytes) -> Object | LineFailure:
@@ -189,6 +204,25 @@ _EXACT = json.JSONDecoder(parse_constant=_refuse).decode
 _LENIENT = json.JSONDecoder(parse_constant=_refuse, parse_int=float).decode
 _STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"?+', re.DOTALL)  # possessive: linear on any bytes; to the end if unclosed
 _NO_BRACKETS = bytes(byte for byte in range(256) if byte not in b"[]{}")
+
+
+def dumps(value: Any) -> bytes:
+    """Return ``value`` as one line of JSON, spelled as pi does; half a character is its escape. Bytes become base64."""
+    text = json.dumps(_jsonable(value), separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    return text.encode("utf-8", "backslashreplace")
+
+
+def _jsonable(value: Any) -> Any:
+    """Return ``value`` without what JSON has no word for."""
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, Mapping):
+        return {str(key): _jsonable(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_jsonable(item) for item in value]
+    return value
 
 
 class Group(NamedTuple):

@@ -39,6 +39,7 @@ class Claude(Accompanied, Delegating, Remembering, Resumable, Streamed):
     RECORDED = "recorded by Claude Code"
 
     claims = staticmethod(split_file.is_ours)
+    split = staticmethod(split_file.split)
     headline = staticmethod(headline_of)
     read = staticmethod(entry_of)
     write = staticmethod(write)
@@ -46,9 +47,6 @@ class Claude(Accompanied, Delegating, Remembering, Resumable, Streamed):
     place = staticmethod(files.place)
     lies = staticmethod(files.lies)
     resume_command = staticmethod(files.resume_command)
-
-    def split(self, data: Data, *, name: str = "", final: bool = False) -> Source:
-        return split_file.split(data, name=name, final=final)
 
     def beside(self, data: Data, name: str) -> Sequence[Sidecar]:
         return files.beside(name)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from gitsession.formats.base.fields import count, opaque, text_of, to_ms
+from gitsession.formats.base.fields import count, object_in, opaque, text_of, to_ms
 from gitsession.formats.base.jsonl import LineFailure, Object, parse, spoken
 from gitsession.formats.claude.records import boundary_before, is_boundary, message_of, text
 from gitsession.model.headline import Headline, first_line, lines, tokens
@@ -32,8 +32,7 @@ def _words(line: Object) -> Headline:
 
 
 def _compaction(boundary: Object, summary: str) -> Headline:
-    stated = boundary.get("compactMetadata")
-    metadata = stated if isinstance(stated, dict) else {}
+    metadata = object_in(boundary, "compactMetadata")
     counts = [count(metadata.get(name)) for name in ("preTokens", "postTokens")]
     words = " -> ".join(tokens(each) for each in counts if each is not None)
     return Headline(kind="compaction", label="compaction", words=f"{words} tokens" if words else "", body=summary)

@@ -5,34 +5,16 @@ A type we do not know, and one without the field that makes it what it is, is ``
 
 from __future__ import annotations
 
-import base64
-import binascii
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from gitsession.formats.base.blocks import content_reader, decoded, redacted
 from gitsession.formats.base.fields import Fields, to_ms
 from gitsession.formats.base.jsonl import LineFailure, Object, parse, spoken
 from gitsession.formats.claude.records import boundary_before, is_boundary, preserved_by, text
 from gitsession.model import entries
-from gitsession.model.blocks import Block, File, Image, OtherBlock, Text, Thinking, ToolCall
+from gitsession.model.blocks import Block, File, Image, Text, Thinking, ToolCall
 from gitsession.model.entries import Entry, Opaque, UnknownEntry
-
-
-def read_content(content: Any) -> tuple[Block, ...] | None:
-    """Blocks of a text, a list of blocks, or nothing at all; ``None`` for what is no content."""
-    if content is None:
-        return ()
-    if isinstance(content, str):
-        return (Text(content),)
-    return tuple([_block(block) for block in content]) if isinstance(content, list) else None
-
-
-def _block(block: Any) -> Block:
-    if not isinstance(block, dict):
-        return OtherBlock(block)
-    type_ = block.get("type")
-    read = _BLOCKS.get(type_) if isinstance(type_, str) else None
-    return (read(block) if read else None) or OtherBlock(block)
 
 
 def _text_block(block: dict[str, Any]) -> Block | None:
@@ -44,11 +26,6 @@ def _thinking(block: dict[str, Any]) -> Block | None:
     if not isinstance(said, str) or not (signature is None or isinstance(signature, str)):
         return None
     return Thinking(said, signature)
-
-
-def _redacted(block: dict[str, Any]) -> Block | None:
-    data = block.get("data")
-    return Thinking("", data, True) if isinstance(data, str) else None
 
 
 def _call(block: dict[str, Any]) -> Block | None:
@@ -74,22 +51,19 @@ def _document(block: dict[str, Any]) -> Block | None:
 def _source(block: dict[str, Any]) -> tuple[bytes | None, str]:
     source = block.get("source")
     data, mime = (source.get("data"), source.get("media_type")) if isinstance(source, dict) else (None, None)
-    if not isinstance(data, str) or not isinstance(mime, str):
-        return None, ""
-    try:
-        return base64.b64decode(data, validate=True), mime
-    except (binascii.Error, ValueError):
-        return None, ""
+    return (decoded(data), mime) if isinstance(mime, str) else (None, "")
 
 
-_BLOCKS: dict[str, Callable[[dict[str, Any]], Block | None]] = {
-    "text": _text_block,
-    "thinking": _thinking,
-    "redacted_thinking": _redacted,
-    "tool_use": _call,
-    "image": _image,
-    "document": _document,
-}
+read_content = content_reader(
+    {
+        "text": _text_block,
+        "thinking": _thinking,
+        "redacted_thinking": redacted,
+        "tool_use": _call,
+        "image": _image,
+        "document": _document,
+    }
+)
 
 
 PROVIDER = "anthropic"

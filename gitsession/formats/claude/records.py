@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from gitsession.formats.base.fields import object_in
 from gitsession.formats.base.jsonl import LineFailure, Object, parse
 
 MESSAGES = ("user", "assistant")
@@ -64,8 +65,7 @@ def preserved_by(boundary: Object) -> list[str]:
 
 
 def message_of(line: Object) -> Object:
-    message = line.get("message")
-    return message if isinstance(message, dict) else {}
+    return object_in(line, "message")
 
 
 def answer_id(line: Object) -> str | None:

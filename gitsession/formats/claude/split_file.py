@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 
 from gitsession.errors import Malformed
 from gitsession.formats.base import jsonl
-from gitsession.formats.base.fields import to_ms
+from gitsession.formats.base.fields import storable, to_ms
 from gitsession.formats.base.jsonl import LF, Data, Group, LineFailure, Object, StoredGroup, grouped
 from gitsession.formats.base.record import (
     NOTHING,
@@ -187,17 +187,13 @@ def is_ours(head: bytes) -> bool:
     return False
 
 
-def split(data: Data, *, name: str, final: bool) -> Source:
+def split(data: Data, *, name: str = "", final: bool = False) -> Source:
     """``Format.split``."""
     if not data:
         raise Malformed("an empty file is no session")
     if other := agent_of(data[:HEAD_BYTES]):
         raise Malformed(f"a session of {other}, not of Claude Code")
-    lines, rest = jsonl.cut(data)
-    takes_rest = bool(rest) and (final or not isinstance(jsonl.parse(rest), LineFailure))
-    if takes_rest:
-        lines.append(rest)
-    waiting = b"" if takes_rest else rest
+    lines, waiting, ends_with_newline = jsonl.cut(data, final=final)
     where = place_of(name)
     parts = _Parts(where)
     parts.take(lines)
@@ -215,7 +211,7 @@ def split(data: Data, *, name: str, final: bool) -> Source:
         started_ms=started_ms,
         records=records,
         waiting=waiting,
-        ends_with_newline=not takes_rest,
+        ends_with_newline=ends_with_newline,
         tail=parts.tail,
         leaf=parts.leaf_of(records),
         header=_header(parts, where),
@@ -232,7 +228,7 @@ def _source_id(where: SessionPath, session: str | None) -> str:
         found = where.file or session or ""
     if not found:
         raise Malformed("no line names the session", hint="give the session a name")
-    return found.encode(errors="backslashreplace").decode()
+    return storable(found)
 
 
 def _header(parts: _Parts, where: SessionPath) -> SessionHeader | None:

@@ -18,12 +18,11 @@ from typing import Any
 
 from gitsession.formats.base import jsonl
 from gitsession.formats.base.fields import to_iso, uuid_from
-from gitsession.formats.base.jsonl import LF, LineFailure, spoken
+from gitsession.formats.base.jsonl import LF, LineFailure, dumps, spoken
 from gitsession.formats.base.outgoing import PDF, PICTURES, Outgoing, OutgoingEntry, OutgoingLine, WrittenFile, called
 from gitsession.formats.claude.files import session_uuid
 from gitsession.formats.claude.read_entry import PROVIDER
 from gitsession.formats.claude.records import is_sidechain
-from gitsession.formats.pi.messages import dumps
 from gitsession.model import entries as kinds
 from gitsession.model.blocks import Block, File, Image, OtherBlock, Text, Thinking, ToolCall
 from gitsession.model.entries import Compaction, Entry, Message, Reset

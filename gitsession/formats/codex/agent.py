@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
+from gitsession.formats.base.fields import object_in, plain
 from gitsession.formats.base.format import (
     Continuing,
     Counting,
@@ -15,7 +15,7 @@ from gitsession.formats.base.format import (
     Streamed,
     Workspace,
 )
-from gitsession.formats.base.jsonl import Data, LineFailure, Object, parse, spoken
+from gitsession.formats.base.jsonl import LineFailure, Object, parse, spoken
 from gitsession.formats.base.record import Source
 from gitsession.formats.codex import files, read_entry, split_file
 from gitsession.formats.codex import headline as codex_headline
@@ -27,7 +27,7 @@ from gitsession.model.headline import Headline
 class Codex(Continuing, Counting, Delegating, Remembering, Resumable, Streamed):
     """The rollouts of codex."""
 
-    AGENT = "codex"
+    AGENT = split_file.AGENT
     ROOTS = (
         SearchRoot(".codex", "sessions/**/rollout-*.jsonl*", "CODEX_HOME"),
         SearchRoot(".codex", "archived_sessions/**/rollout-*.jsonl*", "CODEX_HOME"),
@@ -36,15 +36,13 @@ class Codex(Continuing, Counting, Delegating, Remembering, Resumable, Streamed):
     RECORDED = "recorded by codex"
 
     claims = staticmethod(split_file.claims)
+    split = staticmethod(split_file.split)
     write = staticmethod(codex_write.write)
     called = staticmethod(files.thread_id)
     base_of = staticmethod(files.base_of)
     place_of = staticmethod(files.place_of)
     counts = staticmethod(read_entry.counts_in)
     noted = staticmethod(files.noted)
-
-    def split(self, data: Data, *, name: str = "", final: bool = False) -> Source:
-        return split_file.split(data, agent=self.AGENT, name=name, final=final)
 
     def headline(self, payload: bytes) -> Headline:
         line = spoken(payload)
@@ -90,22 +88,17 @@ class Codex(Continuing, Counting, Delegating, Remembering, Resumable, Streamed):
 
 
 def _by_event(said: Object, id: str) -> str:
-    item = said.get("item")
-    item = item if isinstance(item, dict) else {}
+    item = object_in(said, "item")
     threads = item.get("receiver_thread_ids")
     is_it = item.get("tool") == "spawn_agent" and isinstance(threads, list) and id in threads
-    return _text(item.get("id")) if is_it else ""
+    return plain(item.get("id")) if is_it else ""
 
 
 def _by_result(said: Object, id: str) -> str:
     output = said.get("output") if said.get("type") == "function_call_output" else None
     result = parse(output.encode("utf-8", "surrogatepass")) if isinstance(output, str) else None
     is_it = result is not None and not isinstance(result, LineFailure) and result.get("agent_id") == id
-    return _text(said.get("call_id")) if is_it else ""
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else ""
+    return plain(said.get("call_id")) if is_it else ""
 
 
 codex = Codex()

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from hashlib import sha256
 from typing import Any, NamedTuple
 
-from gitsession.formats.base.fields import to_iso, to_ms
+from gitsession.formats.base.fields import object_in, to_iso, to_ms
 from gitsession.formats.base.file_changes import RecordedReplacement, patched
 from gitsession.formats.base.jsonl import LF, LineFailure, Object, parse
 from gitsession.formats.base.record import TAIL, Source
@@ -88,7 +88,7 @@ def noted(source: Source) -> Iterator[RecordedReplacement]:
             if found is not None:
                 yield from _noted(line, said, found, calls.get(found.call), texts)
             elif said.get("type") == "response_item":
-                call = _own(said, "payload").get("call_id")
+                call = object_in(said, "payload").get("call_id")
                 if isinstance(call, str):
                     calls.setdefault(call, number)
 
@@ -100,9 +100,9 @@ class _Applied(NamedTuple):
 
 def _applied(said: Object) -> _Applied | None:
     """The end of a patch that was applied, all of it."""
-    end = _own(said, "payload") if said.get("type") == "event_msg" else {}
+    end = object_in(said, "payload") if said.get("type") == "event_msg" else {}
     if end.get("type") == "item_completed":
-        item = _own(end, "item")
+        item = object_in(end, "item")
         is_done = item.get("type") == _ITEM and item.get("status") == "completed"
         call, changes = item.get("id"), item.get("changes")
     else:
@@ -140,8 +140,3 @@ def _kind(change: Any) -> tuple[str, Object]:
     if isinstance(kind, str):
         return kind, change
     return next(((name, fields) for name, fields in change.items() if isinstance(fields, dict)), ("", {}))
-
-
-def _own(value: Object, name: str) -> Object:
-    found = value.get(name)
-    return found if isinstance(found, dict) else {}

@@ -7,17 +7,16 @@ codex keeps them. What answers took is in ``token_count``, an event that rides w
 
 from __future__ import annotations
 
-import base64
-import binascii
 import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from gitsession.formats.base.fields import Fields, to_ms
+from gitsession.formats.base.blocks import image
+from gitsession.formats.base.fields import Fields, object_in, to_ms
 from gitsession.formats.base.jsonl import LineFailure, Object, parse
 from gitsession.formats.codex.split_file import injected
 from gitsession.model import entries
-from gitsession.model.blocks import Block, File, Image, OtherBlock, Text, Thinking, ToolCall
+from gitsession.model.blocks import Block, File, OtherBlock, Text, Thinking, ToolCall
 from gitsession.model.entries import Custom, CustomMessage, Entry, Message, Opaque, UnknownEntry
 from gitsession.model.usage import TOKENS_MAX, AnswerUsage
 
@@ -189,10 +188,7 @@ def _image(url: Any) -> Block | None:
     if not url.startswith("data:"):
         return File(url, url=url)
     head, mark, data = url.removeprefix("data:").partition(";base64,")
-    try:
-        return Image(base64.b64decode(data, validate=True), head) if mark else None
-    except (binascii.Error, ValueError):
-        return None
+    return image(data, head) if mark else None
 
 
 def tokens_in(line: bytes) -> int | None:
@@ -211,10 +207,8 @@ def counts_in(payload: bytes) -> Iterator[AnswerUsage]:
 
 
 def _info(line: bytes, name: str) -> Object:
-    found: Any = parse(line) if b"token_count" in line else None
-    for step in ("payload", "info", name):
-        found = found.get(step) if isinstance(found, dict) else None
-    return found if isinstance(found, dict) else {}
+    said = parse(line) if b"token_count" in line else LineFailure("")
+    return {} if isinstance(said, LineFailure) else object_in(object_in(object_in(said, "payload"), "info"), name)
 
 
 def _whole(usage: Object, name: str) -> int | None:

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 from gitsession.errors import Malformed
 from gitsession.formats.base import jsonl
-from gitsession.formats.base.fields import to_ms
+from gitsession.formats.base.fields import storable, to_ms
 from gitsession.formats.base.jsonl import LF, Data, Group, LineFailure, Object, StoredGroup, group, grouped, spoken
 from gitsession.formats.base.record import Base, Record, Source, SourceProblem, quoted, record_of, waits
 
@@ -94,6 +94,7 @@ def _texts(item: Object) -> list[str]:
     return [text for text in texts if isinstance(text, str)]
 
 
+AGENT = "codex"
 META = "session_meta"
 ITEM = "response_item"
 EVENT = "event_msg"
@@ -138,17 +139,13 @@ def rides(line: Object) -> bool:
     return not (isinstance(payload, dict) and payload.get("type") in _EVENTS_THAT_SPEAK)
 
 
-def split(data: Data, *, agent: str, name: str, final: bool) -> Source:
+def split(data: Data, *, name: str = "", final: bool = False) -> Source:
     """``Format.split``."""
     if not data:
         raise Malformed("an empty file is no session")
     if data.startswith(_COMPRESSED):
         raise Malformed("codex has compressed this file", hint="`zstd -d FILE`, then import what that makes of it")
-    lines, waiting = jsonl.cut(data)
-    takes_end = bool(waiting) and (final or not isinstance(jsonl.parse(waiting), LineFailure))
-    if takes_end:
-        lines.append(waiting)
-        waiting = b""
+    lines, waiting, ends_with_newline = jsonl.cut(data, final=final)
     if not lines:
         raise Malformed("only the beginning of a line", hint="try again when it is written")
     at = next((at for at, line in enumerate(lines) if b"session_meta" in line and is_header(jsonl.parse(line))), None)
@@ -165,13 +162,13 @@ def split(data: Data, *, agent: str, name: str, final: bool) -> Source:
     if waiting:
         problems.append(waits(len(lines) + 1, waiting))
     return Source(
-        agent=agent,
+        agent=AGENT,
         source_id=thread.id,
         started_ms=thread.started_ms,
         records=records,
         meta=meta,
         waiting=waiting,
-        ends_with_newline=not takes_end,
+        ends_with_newline=ends_with_newline,
         version=2 if thread.paginated else 1,
         tail=tail,
         base=thread.base,
@@ -290,14 +287,14 @@ def _thread(lines: Sequence[bytes], at: int | None, name: str) -> tuple[_Thread,
             started_ms = to_ms(stated.get("timestamp"))
         paginated = payload.get("history_mode") == "paginated"
         segment = _segment(stated, name)
-        thread = _Thread(_storable(payload["id"]), started_ms or 0, paginated, _base(payload, segment), segment)
+        thread = _Thread(storable(payload["id"]), started_ms or 0, paginated, _base(payload, segment), segment)
         what = "printed over several lines, as codex cannot read it: each is kept as it is"
         return thread, [] if at is not None else [SourceProblem(1, what)]
     name = name.rpartition("/")[2]
     if not name:
         raise Malformed("no session_meta line", hint="give the session a name")
     found = _UUID.findall(name)
-    own = found[-1] if found else _storable(name)
+    own = found[-1] if found else storable(name)
     return _Thread(own, _time_in(own) if found else 0), [
         SourceProblem(1, f"no session_meta line: taken as session {quoted(own)}")
     ]
@@ -314,7 +311,7 @@ def _base(header: Object, segment: str | None) -> Base | None:
     thread, end = stated.get("thread_id"), stated.get("end_ordinal_exclusive")
     if not isinstance(thread, str) or type(end) is not int or thread == (segment or header["id"]):
         return None
-    return Base(_storable(thread), end, ordinal)
+    return Base(storable(thread), end, ordinal)
 
 
 def _segment(line: Object, name: str) -> str | None:
@@ -353,11 +350,6 @@ def _spread(lines: Sequence[bytes]) -> Object | LineFailure:
 def is_thread_id(text: str) -> bool:
     """Whether codex can call a thread so."""
     return _UUID.fullmatch(text) is not None
-
-
-def _storable(text: str) -> str:
-    """A lone surrogate could not be hashed or stored: it becomes its escape."""
-    return text.encode(errors="backslashreplace").decode()
 
 
 def _time_in(uuid: str) -> int:

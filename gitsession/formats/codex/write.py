@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from hashlib import sha256
 from typing import Any
 
-from gitsession.formats.base.fields import to_iso
+from gitsession.formats.base.fields import object_in, to_iso
 from gitsession.formats.base.jsonl import LF, LineFailure, Object, parse, spoken
 from gitsession.formats.base.outgoing import Outgoing, OutgoingEntry, OutgoingLine, WrittenFile, called, file_words
 from gitsession.formats.codex.files import thread_id
@@ -170,7 +170,7 @@ class _Writer:
         head = parse(out.head[0]) if out.head else None
         self.header = head if isinstance(head, dict) else None
         self.ordinal: int | None = None
-        if self.header is not None and _payload(self.header).get("history_mode") == "paginated":
+        if self.header is not None and object_in(self.header, "payload").get("history_mode") == "paginated":
             self.ordinal = 0
 
     def run(self) -> WrittenFile:
@@ -303,11 +303,6 @@ def _items(leaving: OutgoingEntry) -> list[Object]:
     return [item] if item else []
 
 
-def _payload(line: Object) -> dict[str, Any]:
-    payload = line.get("payload")
-    return payload if isinstance(payload, dict) else {}
-
-
 def _dumps(value: Object) -> bytes:
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace").encode()
@@ -320,7 +315,7 @@ def moved(data: bytes, id: str, cwd: str) -> bytes:
     header = None if at is None else parse(lines[at])
     if at is None or not isinstance(header, dict):
         return data
-    was = _payload(header)
+    was = object_in(header, "payload")
     ids = {name: id for name in ("id", "session_id") if name == "id" or was.get(name) == was.get("id")}
     payload = {**was, **{name: new for name, new in ids.items() if name in was}, "cwd": cwd}
     if payload != was:

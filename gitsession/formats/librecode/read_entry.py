@@ -6,16 +6,15 @@ librecode keeps what its tools gave back and what the model thought, and sends n
 
 from __future__ import annotations
 
-import base64
-import binascii
 from collections.abc import Callable
 from typing import Any
 
+from gitsession.formats.base.blocks import image
 from gitsession.formats.base.fields import Fields, to_ms
 from gitsession.formats.base.jsonl import LineFailure, Object, parse
 from gitsession.formats.librecode.split_file import AGENT
 from gitsession.model import entries
-from gitsession.model.blocks import Block, Image, OtherBlock, Text
+from gitsession.model.blocks import Block, OtherBlock, Text
 from gitsession.model.entries import Entry, Opaque, UnknownEntry
 
 ROLES = {"user": "user", "assistant": "assistant", "toolResult": "tool", "tool_result": "tool", "custom": "custom"}
@@ -172,12 +171,7 @@ def _block(part: Any) -> Block:
     if isinstance(part, dict) and part.get("type") == "text" and isinstance(part.get("text", ""), str):
         return Text(part.get("text", ""))
     mime, data = (part.get("mime_type"), part.get("data")) if isinstance(part, dict) else (None, None)
-    if isinstance(mime, str) and isinstance(data, str):
-        try:
-            return Image(base64.b64decode(data, validate=True), mime)
-        except (binascii.Error, ValueError):
-            pass
-    return OtherBlock(part)
+    return image(data, mime) or OtherBlock(part)
 
 
 def _usage(stated: Any) -> dict[str, int] | None:

@@ -16,7 +16,7 @@ from typing import Any
 
 from gitsession.errors import Malformed
 from gitsession.formats.base import jsonl
-from gitsession.formats.base.fields import to_ms
+from gitsession.formats.base.fields import storable, to_ms
 from gitsession.formats.base.format import UNKNOWN, WHOLE_MASK, Ask, Columns, Stamp, picked, rows_of, summed
 from gitsession.formats.base.jsonl import LineFailure, Object
 from gitsession.formats.base.record import NOTHING, LineLink, Record, Source, SourceProblem, place, waits
@@ -79,10 +79,7 @@ def session(ask: Ask, columns: Columns, id: str, *, final: bool = False) -> Sour
 
 def split(data: bytes, *, final: bool = False) -> Source:
     """``Format.split``: the lines that an export gives."""
-    lines, rest = jsonl.cut(data)
-    takes_rest = bool(rest) and (final or not isinstance(jsonl.parse(rest), LineFailure))
-    if takes_rest:
-        lines.append(rest)
+    lines, waiting, ends_with_newline = jsonl.cut(data, final=final)
     header = jsonl.parse(lines[0]) if lines else LineFailure("")
     id = None if isinstance(header, LineFailure) else header.get("id")
     if isinstance(header, LineFailure) or header.get("type") != "session" or not isinstance(id, str):
@@ -99,16 +96,16 @@ def split(data: bytes, *, final: bool = False) -> Source:
         payload = lines[placed.line - 1]
         records.append(Record(placed.line, payload, placed.parent, node.id, placed.claimed, placed.problem))
         problems += [SourceProblem(placed.line, placed.problem)] if placed.problem else []
-    if rest and not takes_rest:
-        problems.append(waits(len(lines) + 1, rest))
+    if waiting:
+        problems.append(waits(len(lines) + 1, waiting))
     return Source(
         agent=AGENT,
-        source_id=id.encode(errors="backslashreplace").decode(),
+        source_id=storable(id),
         started_ms=to_ms(header.get("created_at")) or 0,
         records=tuple(records),
         meta=(Record(HEADER, lines[0]),),
-        waiting=b"" if takes_rest else rest,
-        ends_with_newline=not takes_rest,
+        waiting=waiting,
+        ends_with_newline=ends_with_newline,
         problems=tuple(problems),
     )
 

@@ -7,9 +7,9 @@ from hashlib import sha256
 from typing import Any
 
 from gitsession.formats.base.fields import to_iso
+from gitsession.formats.base.jsonl import dumps
 from gitsession.formats.base.outgoing import Outgoing, OutgoingEntry, OutgoingLine, WrittenFile, called
 from gitsession.formats.librecode.split_file import AGENT
-from gitsession.formats.pi.messages import dumps
 from gitsession.model.blocks import Image, Text
 from gitsession.model.entries import (
     BranchSummary,

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import sha1, sha256
 from typing import Any
 
-from gitsession.formats.base.fields import to_ms
+from gitsession.formats.base.fields import object_in, to_ms
 from gitsession.formats.base.file_changes import RecordedRun, RecordedTree
 from gitsession.formats.base.jsonl import LineFailure, Object, parse
 from gitsession.formats.base.record import Record, Source
@@ -125,19 +125,19 @@ def noted(source: Source) -> Iterator[RecordedRun]:
     """What the messages of a session say of files. Of those that it copied from another when it began, nothing: what
     they did is that one's doing.
     """
-    began_ms = to_ms(_own(_about(source), "time").get("created"))
+    began_ms = to_ms(object_in(_about(source), "time").get("created"))
     for record in sorted(source.records, key=lambda record: record.line):
         if b'"step-start"' not in record.payload:
             continue
         for message in _messages([record]):
-            at_ms = to_ms(_own(_own(message, "info"), "time").get("created"))
+            at_ms = to_ms(object_in(object_in(message, "info"), "time").get("created"))
             if began_ms is None or at_ms is None or at_ms >= began_ms:
                 yield from _steps(record.payload, message, at_ms)
 
 
 def _steps(payload: bytes, message: Object, at_ms: int | None) -> Iterator[RecordedRun]:
     """``payload``: the record that ``message`` is in."""
-    info, root = _own(message, "info"), _root(message)
+    info, root = object_in(message, "info"), _root(message)
     id, parts = info.get("id"), message.get("parts")
     if root is None or not isinstance(parts, list):
         return
@@ -164,10 +164,10 @@ def _paths(calls: Iterable[Object], info: Object) -> tuple[str, ...] | None:
     """The only paths that ``calls`` can have changed; ``None`` where that may be any."""
     found: set[str] = set()
     is_any = is_delegated = False
-    folder = _own(info, "path").get("cwd")
+    folder = object_in(info, "path").get("cwd")
     for call in calls:
         tool = call.get("tool")
-        path = _own(_own(call, "state"), "input").get("filePath")
+        path = object_in(object_in(call, "state"), "input").get("filePath")
         if tool in _NAME_THEIR_FILE:
             if isinstance(path, str) and path:
                 found.add(path if path.startswith("/") or not isinstance(folder, str) else f"{folder}/{path}")
@@ -186,19 +186,19 @@ def _messages(records: Iterable[Record]) -> Iterator[Object]:
             continue
         listed = said.get("messages") if "messages" in said else [said]
         for message in listed if isinstance(listed, list) else ():
-            if isinstance(message, dict) and _own(message, "info").get("role") == "assistant":
+            if isinstance(message, dict) and object_in(message, "info").get("role") == "assistant":
                 yield message
 
 
 def _about(source: Source) -> Object:
     """What the session is: the first line on ``meta``."""
     said = parse(source.meta[0].payload) if source.meta else LineFailure("")
-    return {} if isinstance(said, LineFailure) else _own(said, "info")
+    return {} if isinstance(said, LineFailure) else object_in(said, "info")
 
 
 def _root(message: Object) -> str | None:
     """The folder that the trees are of."""
-    root = _own(_own(message, "info"), "path").get("root")
+    root = object_in(object_in(message, "info"), "path").get("root")
     return root if isinstance(root, str) and root.startswith("/") else None
 
 
@@ -208,9 +208,4 @@ def _tree(part: Object) -> RecordedTree | None:
 
 
 def _ended(call: Object) -> int:
-    return to_ms(_own(_own(call, "state"), "time").get("end")) or 0
-
-
-def _own(value: Mapping[str, Any], name: str) -> Object:
-    found = value.get(name)
-    return found if isinstance(found, dict) else {}
+    return to_ms(object_in(object_in(call, "state"), "time").get("end")) or 0

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from gitsession.formats.base.fields import plain, to_ms
+from gitsession.formats.base.fields import object_in, plain, to_ms
 from gitsession.formats.base.jsonl import LineFailure, Object, parse
+from gitsession.formats.opencode.records import created_ms
 from gitsession.model.headline import Headline, first_line
 
 
@@ -16,12 +17,12 @@ def headline_of(payload: bytes) -> Headline:
         return Headline(kind="opaque", label="opaque", words=f"{len(payload)} bytes that do not parse")
     info, parts = record.get("info"), record.get("parts")
     if isinstance(info, dict) and isinstance(parts, list):
-        return _message(info, parts).at(_at_ms(info))
+        return _message(info, parts).at(created_ms(info))
     group = record.get("messages")
     if isinstance(info, dict):
         whole = isinstance(group, list)
         words = "as it is written" if whole else plain(info.get("directory"))
-        return Headline(kind="session", label="document" if whole else "session", words=words, at_ms=_at_ms(info))
+        return Headline(kind="session", label="document" if whole else "session", words=words, at_ms=created_ms(info))
     if isinstance(group, list) and len(group) == 2:
         return _compaction(group[0], group[1])
     marks = record.get("compacted")
@@ -56,14 +57,14 @@ def _message(info: Object, parts: list[Any]) -> Headline:
 
 
 def _compaction(asked: Any, answer: Any) -> Headline:
-    info, parts = (answer.get("info"), answer.get("parts")) if isinstance(answer, dict) else (None, None)
-    info = info if isinstance(info, dict) else {}
+    info = object_in(answer, "info") if isinstance(answer, dict) else {}
+    parts = answer.get("parts") if isinstance(answer, dict) else None
     found = [part for part in parts if isinstance(part, dict)] if isinstance(parts, list) else []
     said = asked.get("parts") if isinstance(asked, dict) else None
     automatic = isinstance(said, list) and any(isinstance(part, dict) and part.get("auto") is True for part in said)
     return Headline(
         kind="compaction", label="compaction", words="automatic" if automatic else "", body=_text_of(found),
-        model=_model(info), at_ms=_at_ms(info),
+        model=_model(info), at_ms=created_ms(info),
     )  # fmt: skip
 
 
@@ -75,11 +76,6 @@ def _failure(info: Object) -> str:
 def _model(info: Object) -> str:
     provider, model = info.get("providerID"), info.get("modelID")
     return f"{provider}/{model}" if isinstance(provider, str) and isinstance(model, str) else ""
-
-
-def _at_ms(info: Object) -> int | None:
-    time = info.get("time")
-    return to_ms(time.get("created")) if isinstance(time, dict) else None
 
 
 def _text_of(parts: list[Object]) -> str:

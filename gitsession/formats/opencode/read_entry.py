@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from hashlib import sha256
 from typing import Any
 
-from gitsession.formats.base.fields import Fields, to_ms
+from gitsession.formats.base.fields import Fields, object_in, to_ms
 from gitsession.formats.base.jsonl import LineFailure, Object, parse
 from gitsession.formats.opencode.json_text import quoted
 from gitsession.formats.opencode.records import AGENT, asks_to_compact
@@ -280,8 +280,7 @@ def _rest(info: Object) -> Fields:
 
 
 def _at_ms(info: Object) -> int:
-    time = info.get("time")
-    return (to_ms(time.get("created")) if isinstance(time, dict) else None) or 0
+    return to_ms(object_in(info, "time").get("created")) or 0
 
 
 def _usage(fields: Fields) -> dict[str, Any] | None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from gitsession.formats.base.fields import to_ms
+from gitsession.formats.base.fields import object_in, storable, to_ms
 from gitsession.formats.base.jsonl import Object
 from gitsession.formats.base.record import WHOLE, Record, Source, SourceProblem
 from gitsession.formats.base.record import quoted as named
@@ -136,8 +136,7 @@ def id_of(info: Object) -> str | None:
 
 def created_ms(info: Object) -> int | None:
     """When a message, or a session, came to be."""
-    time = info.get("time")
-    return to_ms(time.get("created")) if isinstance(time, dict) else None
+    return to_ms(object_in(info, "time").get("created"))
 
 HEADER = 0
 """The line of the session itself on ``meta``: messages are counted from 1."""
@@ -174,7 +173,7 @@ def source_of(
     leaf, undone = _leaf(about.get("revert"), messages, records)
     return Source(
         agent=AGENT,
-        source_id=source_id.encode(errors="backslashreplace").decode(),
+        source_id=storable(source_id),
         started_ms=created_ms(about) or 0,
         records=tuple(records),
         meta=tuple(meta),

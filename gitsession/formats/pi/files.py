@@ -17,8 +17,7 @@ from typing import Any, TypeAlias
 from gitsession.formats.base import jsonl
 from gitsession.formats.base.fields import to_iso
 from gitsession.formats.base.format import Workspace
-from gitsession.formats.base.jsonl import LineFailure
-from gitsession.formats.pi.messages import dumps
+from gitsession.formats.base.jsonl import LineFailure, dumps
 from gitsession.model.entries import SessionHeader
 
 _SEPARATOR = re.compile(r"[/\\:]")

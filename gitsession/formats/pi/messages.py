@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import base64
-import binascii
-import json
-import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from gitsession.formats.base.blocks import content_reader, image, redacted
 from gitsession.formats.base.fields import Fields
 from gitsession.model.blocks import Block, File, Image, OtherBlock, Text, Thinking, ToolCall
 from gitsession.model.entries import Message
@@ -24,17 +22,6 @@ def read_message(at_ms: int, message: dict[str, Any], entry: Fields) -> Message:
     read = _BY_ROLE.get(role) if role is not None else None
     values = read(fields) if read else _other(role, fields)
     return Message(at_ms=at_ms, extra={**entry.left, **fields.left}, **values)
-
-
-def read_content(content: Any) -> tuple[Block, ...] | None:
-    """Blocks of a text, a list of blocks, or nothing at all; ``None`` for what is no content."""
-    if content is None:
-        return ()
-    if isinstance(content, str):
-        return (Text(content),)
-    if isinstance(content, list):
-        return tuple([_block(block) for block in content])
-    return None
 
 
 def take_content(fields: Fields) -> tuple[Block, ...]:
@@ -144,14 +131,6 @@ _BY_ROLE: dict[str, Callable[[Fields], dict[str, Any]]] = {
 # Blocks: each is ours, or carried as it is
 
 
-def _block(block: Any) -> Block:
-    if not isinstance(block, dict):
-        return OtherBlock(block)
-    type_ = block.get("type")
-    read = _BY_TYPE.get(type_) if isinstance(type_, str) else None
-    return (read(block) if read else None) or OtherBlock(block)
-
-
 def _text(block: dict[str, Any]) -> Block | None:
     text, signature = block.get("text"), block.get("textSignature")
     if not isinstance(text, str) or not _text_or_none(signature):
@@ -166,11 +145,6 @@ def _thinking(block: dict[str, Any]) -> Block | None:
     return Thinking(text, signature, block.get("redacted") is True)
 
 
-def _redacted(block: dict[str, Any]) -> Block | None:
-    data = block.get("data")
-    return Thinking("", data, True) if isinstance(data, str) else None
-
-
 def _call(block: dict[str, Any]) -> Block | None:
     id_, name, arguments, signature = (block.get(key) for key in ("id", "name", "arguments", "thoughtSignature"))
     if not isinstance(id_, str) or not isinstance(name, str) or not _text_or_none(signature):
@@ -181,13 +155,8 @@ def _call(block: dict[str, Any]) -> Block | None:
 
 
 def _image(block: dict[str, Any]) -> Block | None:
-    data, mime = block.get("data"), block.get("mimeType")
-    if not isinstance(data, str) or not isinstance(mime, str):
-        return None
-    try:
-        return Image(base64.b64decode(data, validate=True), mime)
-    except (binascii.Error, ValueError):  # not base64; omp's "blob:sha256:..." for a picture kept elsewhere
-        return None
+    # omp's "blob:sha256:..." for a picture kept elsewhere is not base64.
+    return image(block.get("data"), block.get("mimeType"))
 
 
 def _mentioned(file: Any) -> Block:
@@ -202,13 +171,15 @@ def _text_or_none(value: Any) -> bool:
     return value is None or isinstance(value, str)
 
 
-_BY_TYPE: dict[str, Callable[[dict[str, Any]], Block | None]] = {
-    "text": _text,
-    "thinking": _thinking,
-    "redactedThinking": _redacted,
-    "toolCall": _call,
-    "image": _image,
-}
+read_content = content_reader(
+    {
+        "text": _text,
+        "thinking": _thinking,
+        "redactedThinking": redacted,
+        "toolCall": _call,
+        "image": _image,
+    }
+)
 
 
 Words = dict[str, Any]
@@ -254,25 +225,6 @@ def usage(stated: Mapping[str, Any] | None) -> Words:
     given = {**stated, **{name: 0 for name in COUNTS if name not in stated}}
     cost = given.get("cost")
     return given if isinstance(cost, Mapping) and "total" in cost else {**given, "cost": {"total": 0, **_mapping(cost)}}
-
-
-def dumps(value: Any) -> bytes:
-    """One line of JSON as pi writes it; half a character is its escape. Bytes become base64."""
-    text = json.dumps(jsonable(value), separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-    return text.encode("utf-8", "backslashreplace")
-
-
-def jsonable(value: Any) -> Any:
-    """``value`` without what JSON has no word for."""
-    if isinstance(value, bytes):
-        return base64.b64encode(value).decode()
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    if isinstance(value, Mapping):
-        return {str(key): jsonable(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [jsonable(item) for item in value]
-    return value
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:

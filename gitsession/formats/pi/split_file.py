@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from gitsession.errors import Malformed
 from gitsession.formats.base import jsonl
-from gitsession.formats.base.fields import to_ms
+from gitsession.formats.base.fields import storable, to_ms
 from gitsession.formats.base.format import Sidecar
 from gitsession.formats.base.jsonl import Data, FileSpan, LineFailure, Lines, Object, StoredFile, joined
 from gitsession.formats.base.record import (
@@ -29,7 +29,6 @@ from gitsession.formats.base.record import (
     record_of,
     waits,
 )
-from gitsession.formats.pi.messages import dumps
 
 _BLOB = re.compile(rb"blob:sha256:([0-9a-f]{64})(?![0-9a-f])")
 _BLOBS_UP = 4
@@ -67,7 +66,7 @@ def moved(data: bytes, id: str, cwd: str) -> bytes:
         header = jsonl.parse(line) if b'"session"' in line else None
         if isinstance(header, dict) and _is_header(header):
             if header != (said := {**header, "id": id, "cwd": cwd}):
-                lines[at] = dumps(said)
+                lines[at] = jsonl.dumps(said)
             break
     return b"\n".join(lines)
 
@@ -76,11 +75,7 @@ def split(data: Data, *, agent: str, name: str, final: bool) -> Source:
     """``Format.split`` for both agents."""
     if not data:
         raise Malformed("an empty file is no session")
-    lines, tail = jsonl.cut(data)
-    takes_tail = bool(tail) and (final or not isinstance(jsonl.parse(tail), LineFailure))
-    if takes_tail:
-        lines.append(tail)
-    waiting = b"" if takes_tail else tail
+    lines, waiting, ends_with_newline = jsonl.cut(data, final=final)
     if not lines:
         raise Malformed("no session header yet, only the beginning of a line", hint="try again when it is written")
     parts = _take_apart(lines)
@@ -96,7 +91,7 @@ def split(data: Data, *, agent: str, name: str, final: bool) -> Source:
         records=records,
         meta=parts.meta,
         waiting=waiting,
-        ends_with_newline=not takes_tail,
+        ends_with_newline=ends_with_newline,
         version=_version(parts.header),
         problems=tuple(sorted(problems, key=lambda problem: problem.line)),
     )
@@ -159,12 +154,11 @@ def _record(parts: _Parts, placed: PlacedLine) -> Record:
 def _source_id(header: Object, name: str) -> tuple[str, list[SourceProblem]]:
     stated = header.get("id")
     if isinstance(stated, str) and stated:
-        # A lone surrogate could not be hashed or stored: it becomes its escape.
-        return stated.encode(errors="backslashreplace").decode(), []
+        return storable(stated), []
     what = "the header states no id" if header else "no session header"
     if not name:
         raise Malformed(what, hint="give the session a name")
-    name = name.encode(errors="backslashreplace").decode()
+    name = storable(name)
     return name, [SourceProblem(1, f"{what}: taken as session {quoted(name)}")]
 
 

@@ -11,9 +11,9 @@ from hashlib import sha256
 
 from gitsession.formats.base import jsonl
 from gitsession.formats.base.fields import to_iso, to_ms
-from gitsession.formats.base.jsonl import LineFailure, Object
+from gitsession.formats.base.jsonl import LineFailure, Object, dumps
 from gitsession.formats.base.outgoing import Outgoing, OutgoingEntry, OutgoingLine, WrittenFile
-from gitsession.formats.pi.messages import Words, dumps
+from gitsession.formats.pi.messages import Words
 from gitsession.formats.pi.write_entries import OURS, PiEntryContext, Spelled, spell
 from gitsession.model.entries import Custom, Entry, Message, ModelChange, Reset, ThinkingChange, Title
 
