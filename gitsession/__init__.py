@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from gitsession.checkpoints.rewinding import FileOutcome, RewindResult
     from gitsession.compaction.perform import BackgroundCompaction
     from gitsession.compaction.plan import CompactionRequest, Plan
-    from gitsession.compaction.provider_compaction import provider_compaction
     from gitsession.compaction.summarizers.extractive import Extractive
     from gitsession.compaction.summary import Request, Summarizer, Summary
     from gitsession.compaction.write_summary import SummaryOptions
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
         drop_images,
         model_facing,
     )
+    from gitsession.context.provider_compactions import provider_compaction
     from gitsession.context.value import Context, Item, State, Tokens
     from gitsession.discovery.sources import LoadedSession
     from gitsession.errors import (
@@ -222,7 +222,6 @@ _NAMES = {
     "gitsession.api": ["Session", "Store"],
     "gitsession.checkpoints.lookup": ["FileChange", "Files"],
     "gitsession.compaction.perform": ["BackgroundCompaction"],
-    "gitsession.compaction.provider_compaction": ["provider_compaction"],
     "gitsession.compaction.summarizers.extractive": ["Extractive"],
     "gitsession.compaction.summary": ["Request", "Summarizer", "Summary"],
     "gitsession.compaction.plan": ["CompactionRequest", "Plan"],
@@ -235,6 +234,7 @@ _NAMES = {
         "drop_images",
         "model_facing",
     ],
+    "gitsession.context.provider_compactions": ["provider_compaction"],
     "gitsession.context.value": ["Context", "Item", "State", "Tokens"],
     "gitsession.errors": [
         "Ambiguous",

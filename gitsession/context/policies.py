@@ -1,7 +1,8 @@
 """What can be left out of a context before it is sent. Each is a view: nothing stored changes.
 
 ``clear_tool_uses`` and ``clear_thinking`` are Anthropic's context edits (semantics.md A3 and A4), by their published
-parameters and defaults, for any provider.
+parameters and defaults, for any provider. ``old_results`` is opencode's rule (P2), and so only applied where somebody
+asks for it (P1).
 """
 
 from __future__ import annotations
@@ -13,14 +14,17 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from gitsession.context.profiles import Profile, total
-from gitsession.context.profiles.estimates import is_image
+from gitsession.context.profiles.estimates import is_image, texts, units
 from gitsession.context.rewriting import cleared, with_blocks
 from gitsession.context.value import Item
 from gitsession.git.types import Oid
 from gitsession.model.blocks import Block, Text, Thinking, ToolCall
-from gitsession.model.entries import CLEARED, Message
+from gitsession.model.entries import CLEARED, Compaction, Message
 
 IMAGE = "[image left out]"
+PROTECTED_TOKENS = 40_000
+LEAST_TOKENS = 20_000
+TURNS = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +140,38 @@ def model_facing(*roles: str) -> Policy:
                     continue
             found.append(item)
         return found
+
+    return policy
+
+
+def old_results(
+    *, protect: int = PROTECTED_TOKENS, least: int = LEAST_TOKENS, exclude_tools: Collection[str] = ("skill",)
+) -> Policy:
+    """Leave out what tools gave back before the last two turns, but for the newest ``protect`` tokens of it.
+
+    ``least``: tokens; if fewer would be won, nothing is left out. ``Session.prune(old_results())`` makes it last.
+    """
+
+    def policy(items: Sequence[Item], about: PolicyInput) -> Sequence[Item]:
+        turns = total = won = 0
+        going: set[int] = set()
+        for at in range(len(items) - 1, -1, -1):
+            entry = items[at].entry
+            if isinstance(entry, Compaction) or items[at].content == (Text(CLEARED),):
+                break
+            if not isinstance(entry, Message):
+                continue
+            turns += entry.role == "user"
+            if turns < TURNS or entry.role != "tool" or entry.tool_name in exclude_tools:
+                continue
+            size = (sum(units(text) for text in texts(entry.content, calls=False)) + 2) // 4
+            total += size
+            if total > protect:
+                won += size
+                going.add(at)
+        if won <= least:
+            return items
+        return [cleared(item) if at in going else item for at, item in enumerate(items)]
 
     return policy
 

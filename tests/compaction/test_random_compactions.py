@@ -16,11 +16,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from gitsession.api import Session, Store
 from gitsession.codec.digest import to_base64url
 from gitsession.compaction.plan import CompactionRequest
-from gitsession.compaction.prune import old_results
 from gitsession.compaction.strategies import STRATEGIES
 from gitsession.compaction.summarizers.extractive import Extractive
 from gitsession.compaction.write_summary import SummaryOptions
-from gitsession.context.policies import clear_tool_uses
+from gitsession.context.policies import clear_tool_uses, old_results
 from gitsession.context.profiles import PROFILES
 from gitsession.errors import Refused, SummaryFailed
 from gitsession.formats import FORMATS

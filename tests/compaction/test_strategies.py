@@ -12,9 +12,9 @@ from builders import Clock, assert_clean
 from gitsession.api import Session, Store
 from gitsession.compaction import strategies
 from gitsession.compaction.plan import CompactionRequest, Plan
-from gitsession.compaction.prune import old_results
 from gitsession.compaction.summary import Request, Summary
 from gitsession.compaction.write_summary import SummaryOptions
+from gitsession.context.policies import old_results
 from gitsession.errors import Refused
 from gitsession.model.blocks import ToolCall
 from gitsession.model.entries import CLEARED, BranchSummary, Compaction, Message

@@ -12,9 +12,9 @@ import pytest
 from builders import bring, entry, pi_file, said
 
 from gitsession import Compaction, Message, Store, Text, Thinking
-from gitsession.compaction.provider_compaction import provider_compaction
 from gitsession.context import build
 from gitsession.context.history import ContextHistory
+from gitsession.context.provider_compactions import provider_compaction
 from gitsession.context.providers import provider
 from gitsession.sessions.addresses import resolve
 from gitsession.store.memory import MemoryStore

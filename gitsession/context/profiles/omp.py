@@ -22,7 +22,7 @@ from gitsession.context.profiles.visible_items import (
     show_compaction,
     state,
 )
-from gitsession.context.replay import openai_history
+from gitsession.context.provider_compactions import openai_history
 from gitsession.context.rewriting import with_blocks
 from gitsession.context.value import Item, Shown
 from gitsession.git.types import Oid

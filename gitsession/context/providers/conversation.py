@@ -13,8 +13,8 @@ from typing import Any
 
 from gitsession.codec.cbor import whole
 from gitsession.context.profiles import profile
+from gitsession.context.provider_compactions import Replay, replay_of
 from gitsession.context.providers.wire import CallIds, legal, sendable, shown, uttered
-from gitsession.context.replay import Replay, replay_of
 from gitsession.context.value import Context, Shown
 from gitsession.model.blocks import File, Image, Text, Thinking, ToolCall
 from gitsession.model.entries import BranchSummary, Compaction, CustomMessage, Entry, Message

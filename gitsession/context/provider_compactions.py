@@ -1,11 +1,11 @@
-"""A compaction that a provider made on its side: it goes back to that provider as it came (semantics.md A1, A2, C3).
+"""Compactions that a provider made on its side: each goes back to it as it came (semantics.md A1, A2, C3).
 
 Nobody else can read all of it, nor may a field be lost: some are signed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,9 @@ from gitsession.model.entries import Compaction
 
 REPLAY = "replay"
 """Where a compaction of ours keeps it, in ``preserve``."""
+
+ANTHROPIC = "anthropic"
+_TYPES = ("compaction", "compaction_summary")
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,9 +26,34 @@ class Replay:
     items: tuple[Mapping[str, Any], ...]
 
 
-def keep_replay(provider: str, items: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """What ``preserve`` of a compaction says, so that ``replay_of`` finds it."""
-    return {REPLAY: {"provider": provider, "items": [dict(item) for item in items]}}
+def provider_compaction(
+    given: Mapping[str, Any] | Sequence[Mapping[str, Any]],
+    *,
+    provider: str = ANTHROPIC,
+    tokens_before: int | None = None,
+) -> Compaction | None:
+    """The entry of a compaction by ``provider``: nothing before it is seen any more. ``None`` for one that failed.
+
+    ``given``: Anthropic's ``compaction`` block, OpenAI's ``compaction`` item, or all of the ``output`` of its compact
+    endpoint. It is kept with every field; its text, if it has one that we can read, is the summary that others see.
+    Append the entry before the answer that it came with. ``provider``: as in ``Message.provider``.
+    """
+    items = [given] if isinstance(given, Mapping) else list(given)
+    made = next((item for item in items if item.get("type") in _TYPES and _says_something(item)), None)
+    if made is None:
+        return None
+    text = made.get("content")
+    return Compaction(
+        summary=text if isinstance(text, str) else "",
+        tokens_before=tokens_before,
+        method=provider,
+        preserve={REPLAY: {"provider": provider, "items": [dict(item) for item in items]}},
+    )
+
+
+def _says_something(item: Mapping[str, Any]) -> bool:
+    # Anthropic marks one that failed by a content of null, whatever else is in it; OpenAI's has no content.
+    return bool(item["content"] if "content" in item else item.get("encrypted_content"))
 
 
 def replay_of(entry: Compaction) -> Replay | None:
