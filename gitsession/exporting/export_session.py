@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from gitsession.codec import message
 from gitsession.codec.digest import to_base64url
@@ -16,7 +17,7 @@ from gitsession.codec.payload import headline
 from gitsession.errors import Corrupt, Refused
 from gitsession.exporting import json_lines, markdown
 from gitsession.exporting.gather import ExportInput, gather
-from gitsession.formats import FORMATS, Accompanied, Continuing, Document, Resumable, with_capability
+from gitsession.formats import FORMATS, Accompanied, Continuing, Document, Format, Resumable, with_capability
 from gitsession.formats.base.fields import uuid_from
 from gitsession.formats.base.outgoing import Outgoing, Writer
 from gitsession.formats.base.record import TAIL, WHOLE
@@ -77,9 +78,7 @@ def export(
     for agents that are ``Resumable``.
     Raises ``Refused`` where there is no such form, ``Corrupt`` where the file would not be whole.
     """
-    tree = graph.tree(store, sid)
-    if tree.damage and at is None:
-        raise _damaged(tree)
+    tree = _readable_tree(store, sid, at)
     _, began = session_facts.file_start(store, tree, sid)
     agent = to or agent_of(store, sid, began)
     if to in TO_READ:
@@ -156,9 +155,7 @@ def export_original(store: ObjectStore, sid: str, at: Node | None = None) -> Exp
 
     Raises ``Refused`` for a session that no agent's file made, ``Corrupt`` where the file would not be whole.
     """
-    tree = graph.tree(store, sid)
-    if tree.damage and at is None:
-        raise _damaged(tree)
+    tree = _readable_tree(store, sid, at)
     start, began = session_facts.file_start(store, tree, sid)
     whole = meta_of(store, _home_of(store, sid, began or SessionHeader(agent="unknown")))
     starts = session_facts.segment_starts(tree, whole.segments)
@@ -180,10 +177,37 @@ def is_in_newest(store: ObjectStore, sid: str, leaf: Oid) -> bool:
 
 def segment(store: ObjectStore, sid: str, id: str | None) -> bytes:
     """One of the ``segments`` of a session, byte for byte. Raises as ``export_original`` does."""
-    tree = graph.tree(store, sid)
-    if tree.damage:
-        raise _damaged(tree)
+    tree = _readable_tree(store, sid)
     return _file(store, sid, (tree, *session_facts.file_start(store, tree, sid)), meta_of(store, sid), id, None).data
+
+
+class _FileLines(NamedTuple):
+    """What stands in one of the agent's files, by line: header lines, entries, and entries of ours that it took in.
+
+    ``nodes``: all entries of the session that the file could hold.
+    """
+
+    nodes: Sequence[Node]
+    headers: Mapping[int, Node]
+    entries: Mapping[int, Node]
+    taken: Mapping[int, Node]
+
+
+def _lines_of(store: ObjectStore, part: graph.Tree, meta: Meta, at: Node | None) -> _FileLines:
+    """Return the lines of a file as it is now; with ``at``, of its line that ends there."""
+    ours = meta.lines_of_ours()
+    if at is None:
+        nodes = list(part.nodes.values())
+        found = session_facts.imported_now(part, meta.source_file.superseded)
+        headers = meta.headers()
+        taken = {number: node for number, (node, _) in ours.items()}
+    else:
+        nodes = found = _line(store, at, set(part.children[None]))
+        here = {to_base64url(node.chain) for node in nodes}
+        # What waits behind the last line stood behind another one.
+        headers = {number: node for number, node in meta.headers(nodes).items() if number not in (TAIL, WHOLE)}
+        taken = {number: node for number, (node, chain) in ours.items() if chain in here}
+    return _FileLines(nodes, headers, {node.source.line: node for node in found if node.source}, taken)
 
 
 def _file(
@@ -198,66 +222,65 @@ def _file(
     tree, start, began = begun
     root = began or SessionHeader(agent="unknown")
     meta = whole.of_file(segment)
-    starts = session_facts.segment_starts(tree, whole.segments)
-    part = session_facts.file_part(tree, starts, start, segment)
-    if at is None:
-        nodes = list(part.nodes.values())
-    else:
-        nodes = _line(store, at, set(part.children[None]))
-    found = session_facts.imported_now(part, meta.source_file.superseded) if at is None else nodes
-    here = {to_base64url(node.chain) for node in nodes} if at is not None else None
-    taken = {number: node for number, (node, chain) in meta.lines_of_ours().items() if here is None or chain in here}
-    headers = meta.headers(None if at is None else nodes)
-    if at is not None:
-        for number in (TAIL, WHOLE):
-            headers.pop(number, None)  # it stood behind another line
-    lines = {**headers, **{node.source.line: node for node in found if node.source}, **taken}
-    lines = {number: node for number, node in lines.items() if not node.is_tombstone}
-    if not lines and at is not None and began is not None and began.source_id is not None:
-        raise Refused(
-            f"nothing of {root.agent}'s own file stands in session {sid} as far as this entry",
-            hint="name a later entry: `gitsession log` shows them",
-        )
+    part = session_facts.file_part(tree, session_facts.segment_starts(tree, whole.segments), start, segment)
+    file = _lines_of(store, part, meta, at)
+    every = {**file.headers, **file.entries, **file.taken}
+    lines = {number: node for number, node in every.items() if not node.is_tombstone}
     if not lines:
-        raise Refused(
-            f"session {sid} was made here, not by {root.agent}: there is no file to give back",
-            hint=f"`gitsession export {sid} --to pi` writes one",
-        )
+        raise _without_file(sid, root, at)
     in_file = {chain for _, chain in meta.lines_of_ours().values()}
-    left_out = sum(
-        node.source is None and node.oid != start and to_base64url(node.chain) not in in_file for node in nodes
-    )
+    made_here = (node for node in file.nodes if node.source is None and node.oid != start)
+    left_out = sum(to_base64url(node.chain) not in in_file for node in made_here)
     agent = next((node.source.agent for node in lines.values() if node.source), root.agent)
     format = FORMATS[agent]
     if isinstance(format, Document):
-        entries = {node.source.line: node for node in found if node.source and not node.is_tombstone}
-        stand = {number: node for number, node in headers.items() if number in entries or number in (0, WHOLE, TAIL)}
-        return ExportResult(agent, _document(store, format, {**entries, **stand, **taken}), left_out)
-    payloads = [payload_of(store, lines[number]) for number in sorted(lines)]
-    if TAIL in lines and not payloads[-1]:
-        payloads.pop()  # it has found its line
-    between = format.BETWEEN
-    data = between.join(payloads)
-    ends_with_newline = meta.source_file.ends_with_newline or at is not None
-    data += between if ends_with_newline else b""
+        return ExportResult(agent, _document(store, format, file), left_out)
+    data = _joined(store, format, lines, ends=meta.source_file.ends_with_newline or at is not None)
     return ExportResult(agent, data, left_out, place=_place(agent, data, segment))
 
 
-def _document(store: ObjectStore, format: Document, lines: Mapping[int, Node]) -> bytes:
+def _joined(store: ObjectStore, format: Format, lines: Mapping[int, Node], *, ends: bool) -> bytes:
+    """Return the payloads of ``lines`` as the agent's file has them. ``ends``: with what stands between two behind."""
+    payloads = [payload_of(store, lines[number]) for number in sorted(lines)]
+    if TAIL in lines and not payloads[-1]:
+        payloads.pop()  # it has found its line
+    return format.BETWEEN.join(payloads) + (format.BETWEEN if ends else b"")
+
+
+def _without_file(sid: str, root: SessionHeader | Fork, at: Node | None) -> Refused:
+    """Return the error for a session, or a line of it, of which no agent has a file."""
+    if at is not None and root.source_id is not None:
+        return Refused(
+            f"nothing of {root.agent}'s own file stands in session {sid} as far as this entry",
+            hint="name a later entry: `gitsession log` shows them",
+        )
+    return Refused(
+        f"session {sid} was made here, not by {root.agent}: there is no file to give back",
+        hint=f"`gitsession export {sid} --to pi` writes one",
+    )
+
+
+def _document(store: ObjectStore, format: Document, file: _FileLines) -> bytes:
     """A file that is laid out from its records; or, where that would be another one, its bytes as they were."""
-    whole = lines.get(WHOLE)
-    if whole is not None:
-        return payload_of(store, whole)
+    entries = {number: node for number, node in file.entries.items() if not node.is_tombstone}
+    headers = {n: node for n, node in file.headers.items() if n in entries or n in (0, WHOLE, TAIL)}
+    lines = {**entries, **headers, **file.taken}
+    if WHOLE in lines:
+        return payload_of(store, lines[WHOLE])
     records = [payload_of(store, lines[number]) for number in sorted(lines) if 0 < number < WHOLE]
     tail = payload_of(store, lines[TAIL]) if TAIL in lines else b""
     return format.join(payload_of(store, lines[0]), records, tail)
 
 
-def _damaged(tree: graph.Tree) -> Corrupt:
-    return Corrupt(
-        f"not all entries can be read, the first is {tree.damage[0].oid}: the file would not be whole",
-        hint="`gitsession verify` names what is damaged; SESSION@ENTRY gives a line that is whole",
-    )
+def _readable_tree(store: ObjectStore, sid: str, at: Node | None = None) -> graph.Tree:
+    """Return the tree of a session. Raises ``Corrupt`` for a damaged one, unless only the line to ``at`` is wanted."""
+    tree = graph.tree(store, sid)
+    if tree.damage and at is None:
+        raise Corrupt(
+            f"not all entries can be read, the first is {tree.damage[0].oid}: the file would not be whole",
+            hint="`gitsession verify` names what is damaged; SESSION@ENTRY gives a line that is whole",
+        )
+    return tree
 
 
 def agent_of(store: ObjectStore, sid: str, began: SessionHeader | Fork | None) -> str:
