@@ -32,7 +32,6 @@ from gitsession.importing.known_entries import (
 from gitsession.model import entries as kinds
 from gitsession.model.entries import Entry
 from gitsession.model.headline import VIEW
-from gitsession.redaction.lookahead import SecretLookahead
 from gitsession.sessions import (
     branch_names,
     commit_writer,
@@ -411,7 +410,7 @@ def _lookahead(store: ObjectStore, source: Source) -> Callable[[int], bool]:
     guard, records = store.guard, source.records
     if guard is None:
         return lambda number: False
-    return functools.cache(SecretLookahead(guard.scanner, len(records), lambda at: records[at].payload).may_hold)
+    return functools.cache(guard.lookahead(len(records), lambda at: records[at].payload).may_hold)
 
 
 # Entries

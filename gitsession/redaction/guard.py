@@ -11,19 +11,16 @@ import itertools
 import json
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from gitsession.codec import cbor
 from gitsession.codec.holes import is_image
 from gitsession.errors import Malformed
-from gitsession.redaction import text_decorations
 from gitsession.redaction.heuristics import in_utf8, is_text
-from gitsession.redaction.lookahead import SecretLookahead
 from gitsession.redaction.original import OPENS
-from gitsession.redaction.rules import RULES
-from gitsession.redaction.scan import Scanner, SecretSpan
+from gitsession.redaction.scan import RULES, Scanner, SecretSpan, UndecoratedText, undecorated
 
 if TYPE_CHECKING:
     from gitsession.redaction.vault import Vault
@@ -33,6 +30,9 @@ LEVELS_MAX = 4
 
 Row: TypeAlias = tuple[int, int, str]
 """A placeholder of ours: where in the redacted payload it begins, its length in bytes, its rule."""
+
+_LOOKAHEAD_BYTES = 1 << 20
+"""How much is looked at together: a look at some payloads at once takes far less time than one at each."""
 
 _CBOR, _JSON = "cbor", ("json", "jsonl")
 
@@ -68,6 +68,34 @@ def redact(form: str, payload: bytes, scanner: Scanner) -> Redacted:
     return _replaced(payload, find(payload, scanner))
 
 
+class SecretLookahead:
+    """A look that goes some way on from the payload that is asked for, of ``count`` payloads.
+
+    ``payload`` reads one by its number, once for each look.
+    """
+
+    def __init__(self, scanner: Scanner, count: int, payload: Callable[[int], bytes]) -> None:
+        self._scanner = scanner
+        self._count, self._payload = count, payload
+        self._from = self._to = 0
+        self._suspects: set[int] = set()
+
+    def may_hold(self, number: int) -> bool:
+        """See ``Scanner.may_hold``; of the payload of this number."""
+        if not self._from <= number < self._to:
+            self._look(number)
+        return number in self._suspects
+
+    def _look(self, number: int) -> None:
+        payloads: list[bytes] = []
+        size = 0
+        while number + len(payloads) < self._count and size < _LOOKAHEAD_BYTES:
+            payloads.append(self._payload(number + len(payloads)))
+            size += len(payloads[-1])
+        self._from, self._to = number, number + len(payloads)
+        self._suspects = {number + each for each in self._scanner.suspects(payloads)}
+
+
 def suspects(payloads: Sequence[tuple[str, bytes]], scanner: Scanner) -> set[int]:
     """The numbers of those in which ``redact`` may find something; each is form and bytes."""
     texts = {number: payload for number, (form, payload) in enumerate(payloads) if form != _CBOR}
@@ -95,9 +123,9 @@ def find(data: bytes, scanner: Scanner, *, is_json: bool = False) -> list[Secret
 
 
 def _in_view(data: bytes, scanner: Scanner) -> list[SecretSpan]:
-    """Return the hits in ``data`` as it is and, where there are marks in it, without one kind of them after another."""
+    """Return the hits in ``data`` as it is and, without one kind of what programs add to a text after another."""
     hits = scanner.scan_bytes(data)
-    without = text_decorations.removed(data)
+    without = undecorated(data)
     found = [
         _through(without[:number], hit)
         for number, view in enumerate(without, 1)
@@ -106,7 +134,7 @@ def _in_view(data: bytes, scanner: Scanner) -> list[SecretSpan]:
     return scanner.settle([*hits, *found], data) if found else hits
 
 
-def _through(ways: Sequence[OffsetMap | text_decorations.UnmarkedText], hit: SecretSpan) -> SecretSpan:
+def _through(ways: Sequence[OffsetMap | UndecoratedText], hit: SecretSpan) -> SecretSpan:
     start, end = hit.start, hit.end
     for each in reversed(ways):
         start, end = each.back(start), each.end(end)
@@ -351,6 +379,10 @@ class Guard:
         """A text that stands beside an entry and not in it, without its secrets."""
         data = text.encode("utf-8", "surrogatepass")
         return self.redact("text", data).payload.decode("utf-8", "surrogatepass")
+
+    def lookahead(self, count: int, payload: Callable[[int], bytes]) -> SecretLookahead:
+        """Return a look at ``count`` payloads by these rules."""
+        return SecretLookahead(self.scanner, count, payload)
 
     def in_file(self, data: bytes) -> str | None:
         """See the function of this name."""

@@ -15,8 +15,7 @@ from typing import Any, NamedTuple
 
 from gitsession.errors import NotFound, Refused
 from gitsession.redaction.rule import Rule
-from gitsession.redaction.rules import RULES
-from gitsession.redaction.scan import Scanner
+from gitsession.redaction.scan import RULES, Scanner
 
 _NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 _NAME_MAX = 40

@@ -1,18 +1,25 @@
-"""Where secrets stand in bytes: literals first, which is cheap, and a pattern only where its literal is."""
+"""Where secrets stand in bytes: literals first, which is cheap, and a pattern only where its literal is.
+
+Rules go by what stands before a value, so a secret is not found behind what programs add to a text that they show:
+colours, line numbers, signs of a diff, quote marks, ``%3D``. ``undecorated`` takes these out, and leads each hit back
+to the bytes as they are. ``bare`` is the same for a first look at bytes whose escapes are not undone yet: no offsets,
+and no margins of lines, which ``_escapes_apart`` sees through.
+"""
 
 from __future__ import annotations
 
 import itertools
 import re
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple, TypeAlias
 
-from gitsession.redaction import hints
-from gitsession.redaction import text_decorations as marks
-from gitsession.redaction.hints import Hint
-from gitsession.redaction.rule import Rule
-from gitsession.redaction.rules import RULES
+from gitsession.redaction.contexts import CONTEXTS
+from gitsession.redaction.rule import CharacterTurns, Hint, Rule, hints_of
+from gitsession.redaction.tokens import TOKENS
+
+RULES: tuple[Rule, ...] = (*TOKENS, *CONTEXTS)
+"""The rules of every store (docs/secrets.md lists them). Of two that find the same, the first names it."""
 
 RUN_MIN = 20
 """No token is shorter. Most words of texts and programs are, so tokens are looked for in few of them."""
@@ -26,7 +33,7 @@ CHECKED = 512
 _ESCAPED = re.compile(rb"\\(?:u[0-9a-fA-F]{4}|[nrtbf])([^ ]*)")
 """A run behind a backslash, which begins with the letters of the escape."""
 _MARKED = re.compile(rb" (?:\+\+?|-|[^ \d]{0,200}+\d{1,7}[:-][+-]?)([^ ]+)")
-"""A run behind the sign of a diff or the number of a line (``marks``)."""
+"""A run behind the sign of a diff or the number of a line."""
 _SLASH = re.compile(rb"\\+/")
 _LETTER = re.compile(rb"\\u00(?:2[013-589a-fA-F]|3[0-9abdfABDF]|[45][0-9a-fA-F]|6[1-9a-fA-F]|7[0-9a-eA-E])")
 """An escape that may stand for a part of a word or of a token. Control characters, quotation marks, ``<``, ``>`` and
@@ -77,7 +84,7 @@ class Scanner:
         self._tokens = _by_word(rule for rule in own if rule.is_token)
         self._folded = _by_word(rule for rule in own if not rule.is_token and rule.folds)
         self._plain = _by_word(rule for rule in own if not rule.is_token and not rule.folds)
-        self._hints = hints.of([*(word for word, _ in self._folded), *(word.lower() for word, _ in self._plain)])
+        self._hints = hints_of([*(word for word, _ in self._folded), *(word.lower() for word, _ in self._plain)])
         self._by_end, self._endless = _by_end(self._tokens)
         self._innocent: set[bytes] = set()
         self._own_words = {word for rule in self._extra for word in rule.words}
@@ -132,10 +139,10 @@ class Scanner:
         has_escapes = b"u00" in joined
         letters = (each.start() for each in _LETTER.finditer(joined)) if has_escapes else ()
         found = _numbers(texts, itertools.chain(letters, places(joined)))
-        others = sorted(_numbers(texts, marks.places(joined, has_escapes=has_escapes)) - found)
+        others = sorted(_numbers(texts, decorations(joined, has_escapes=has_escapes)) - found)
         if others:
-            bare = [marks.bare(texts[number]) for number in others]
-            found |= {others[each] for each in _numbers(bare, places(b"\n".join(bare)))}
+            plain = [bare(texts[number]) for number in others]
+            found |= {others[each] for each in _numbers(plain, places(b"\n".join(plain)))}
         return found
 
     def _mentions(self, data: bytes) -> Iterator[int]:
@@ -226,7 +233,7 @@ def _hinted(hint: Hint, data: bytes, lower: bytes) -> Iterator[int]:
     at = lower.find(stem)
     if at < 0:
         return
-    match, turns = hint.compiled.match, hints.CharacterTurns(data)
+    match, turns = hint.compiled.match, CharacterTurns(data)
     while at >= 0:
         found = match(data, at + size)
         if found is not None and (found.lastgroup is None or turns.are_three(found.end())):
@@ -325,3 +332,134 @@ def _whole_characters(data: bytes, start: int, end: int) -> tuple[int, int]:
     while end < len(data) and data[end] & 0xC0 == 0x80:
         end += 1
     return start, end
+
+
+# ---- what programs add to a text
+
+_BACKSLASHES = rb"(?<=\\)(?<!\\\\)\\*+"
+"""The rest of a run of backslashes, from its first, so that a run is read once."""
+_ESC = rb"(?:(?<=\x1b)|" + _BACKSLASHES + rb"(?:u001[bB]|x1[bB]|0?33|e)|(?<=\^)\[)"
+"""The rest of an escape byte, also as programming languages and ``cat -v`` write it."""
+_BELL = rb"(?:\x07|\\++u0007|(?:\x1b|\\++u001[bB])\\+)"
+_SEQUENCE = re.compile(
+    rb"[\x00\x1b\\^E\[](?:(?<=\x00)|"
+    + (_ESC + rb"(?:\[[0-9;:?<=>]*+[ -/]*+[@-~]|\][^\x07\x1b\\]{0,2000}+" + _BELL + rb"|[()][0-9A-Z])|")
+    + (_BACKSLASHES + rb"u0000|(?:(?<=E)SC\[|(?<=\[))(?:\d{1,3}[;:]?){1,20}+m)")
+)
+"""Colours, erased lines, links, and the zeros of UTF-16 that was read as bytes. Of colours also what is left of them
+when their first byte is lost. All begin with one of a few bytes, which is what makes the search quick."""
+
+_WRITTEN = re.compile(rb"\[(?:\d{1,3}[\d;:]{0,60}|(?<=[bB3eC\[]\[))[mK]")
+"""The part that every sequence for a colour, or to erase a line, has without its first byte. One without a number is
+known by the end of that byte: ``[m`` begins many words."""
+
+_NUMBER = (
+    rb"[\w./@+-]{1,200}:\d{1,7}:|[\w./@+-]{1,200}-\d{1,7}-"
+    rb"|\d{1,7}(?:[ \t]*+(?:\xe2\x86\x92|\xe2\x94\x82|\?|\|)|[:\t-]|(?= ))"
+)
+"""``?``: an arrow or a bar that was written as an escape (``guard.decoded``)."""
+_SIGN = rb"[+-](?![+-])|\+\+(?!\+)|>|\#|//|\*|\||\xe2\x94\x82"
+"""``++``: a diff of a line that begins with ``+``; ``--`` stays, because options begin with it."""
+_MARGIN = re.compile(rb'[\n"]((?:[ \t]*+(?:' + _NUMBER + rb"|" + _SIGN + rb")){1,6}+[ \t]?)")
+"""The margin of a line, or of the first line of a string."""
+
+_PERCENT = re.compile(rb"%([0-9a-fA-F]{2})")
+
+_WRITTEN_BYTE = re.compile(rb"u00(?:1[bB]|00[ -~]\\++u0000)")
+_DECORATIONS = (
+    (b"\x1b", re.compile(rb"\x1b")),
+    (b"\0", re.compile(rb"\0")),
+    (b"[", _WRITTEN),
+    (b"%", _PERCENT),
+)
+"""The beginnings of what ``bare`` removes. Few texts have any: each is searched for as plain bytes first."""
+
+
+class UndecoratedText(NamedTuple):
+    """Bytes less decorations: a run, from ``starts`` in ``data``, is from ``places`` to ``ends`` in the original."""
+
+    data: bytes
+    starts: list[int]
+    places: list[int]
+    ends: list[int]
+
+    def back(self, at: int) -> int:
+        """Return where in the original the byte ``at`` of ``data`` begins."""
+        number = bisect_right(self.starts, at) - 1
+        return self.places[number] + at - self.starts[number]
+
+    def end(self, at: int) -> int:
+        """Return where in the original the byte before ``at`` ends: before the decorations that follow it."""
+        number = bisect_left(self.starts, at) - 1
+        is_all = at == (self.starts[number + 1] if number + 1 < len(self.starts) else len(self.data))
+        return self.ends[number] if is_all else self.places[number] + at - self.starts[number]
+
+
+def undecorated(data: bytes) -> list[UndecoratedText]:
+    """Return views of ``data``, each made from the one before it; the last has none left. Empty if there are none."""
+    views: list[UndecoratedText] = []
+    for spans in (_sequences, _margins, _percents):
+        found = list(spans(data))
+        if found:
+            views.append(_undecorated(data, found))
+            data = views[-1].data
+    return views
+
+
+def bare(data: bytes) -> bytes:
+    """Return ``data``, whose escapes are not undone, without sequences and with ``%3D`` as ``=``."""
+    return _PERCENT.sub(_meant, _SEQUENCE.sub(b"", data))
+
+
+def decorations(data: bytes, *, has_escapes: bool) -> Iterator[int]:
+    """Yield where in ``data`` something stands that ``bare`` may take out. ``has_escapes``: ``u00`` is in it."""
+    if has_escapes:
+        yield from (found.start() for found in _WRITTEN_BYTE.finditer(data))
+    for sign, pattern in _DECORATIONS:
+        if sign in data:
+            yield from (found.start() for found in pattern.finditer(data))
+
+
+def _meant(found: re.Match[bytes]) -> bytes:
+    return bytes((int(found[1], 16),))
+
+
+def _sequences(data: bytes) -> Iterable[tuple[int, int, bytes]]:
+    if b"\0" in data or b"\x1b" in data or b"u00" in data or _WRITTEN.search(data):
+        return ((*found.span(), b"") for found in _SEQUENCE.finditer(data))
+    return ()
+
+
+def _margins(data: bytes) -> Iterable[tuple[int, int, bytes]]:
+    found = _MARGIN.match(b"\n" + data[:_FIRST_MARGIN])
+    if found is not None:
+        yield 0, found.end(1) - 1, b""
+    for found in _MARGIN.finditer(data):
+        yield (*found.span(1), b"")
+
+
+_FIRST_MARGIN = 2000
+"""The most bytes that the margin of the first line of a text may have."""
+
+
+def _percents(data: bytes) -> Iterable[tuple[int, int, bytes]]:
+    if b"%" in data:
+        return ((*found.span(), _meant(found)) for found in _PERCENT.finditer(data))
+    return ()
+
+
+def _undecorated(data: bytes, spans: Iterable[tuple[int, int, bytes]]) -> UndecoratedText:
+    """Return ``data`` with each of ``spans`` replaced by the byte that it stands for, or by nothing."""
+    view = UndecoratedText(b"", [], [], [])
+    parts: list[bytes] = []
+    size = at = 0
+    for start, end, meant in (*spans, (len(data), len(data), b"")):
+        for place, to, part in ((at, start, data[at:start]), (start, end, meant)):
+            if part:
+                view.starts.append(size)
+                view.places.append(place)
+                view.ends.append(to)
+                parts.append(part)
+                size += len(part)
+        at = end
+    return view._replace(data=b"".join(parts))

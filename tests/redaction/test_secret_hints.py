@@ -14,12 +14,10 @@ from unhinted_scan import NONCE, PLAIN, SCANNER, check
 
 from gitsession.codec import payload
 from gitsession.model.entries import Custom
-from gitsession.redaction import hints, lookahead, scan, text_decorations
-from gitsession.redaction.guard import redact
-from gitsession.redaction.lookahead import SecretLookahead
-from gitsession.redaction.rule import Rule
-from gitsession.redaction.rules import RULES
-from gitsession.redaction.scan import Scanner
+from gitsession.redaction import guard, scan
+from gitsession.redaction.guard import SecretLookahead, redact
+from gitsession.redaction.rule import HINTS, CharacterTurns, Rule
+from gitsession.redaction.scan import RULES, Scanner
 
 
 def escaped(text, *, less=()):
@@ -135,7 +133,7 @@ def test_a_look_at_many_finds_those_that_each_alone_may_hold(texts, writers):
 
 
 def test_a_look_ahead_says_the_same_wherever_it_begins_and_however_far_it_goes(monkeypatch):
-    monkeypatch.setattr(lookahead, "_BYTES", 200)
+    monkeypatch.setattr(guard, "_LOOKAHEAD_BYTES", 200)
     texts = [nested(Shape("ghp_{an:36}", n).text if n % 3 == 0 else "nothing " * 9, 1).encode() for n in range(20)]
     for numbers in (range(20), range(5, 20), (19, 3, 4, 0)):
         look = SecretLookahead(SCANNER, len(texts), texts.__getitem__)
@@ -184,14 +182,14 @@ def test_programs_in_which_there_is_something_may_hold_it():
 
 @pytest.mark.parametrize("unit", ["token:", "_pat=", "key="])
 def test_value_that_is_made_of_names_is_read_once(monkeypatch, unit):
-    read, starts = hints.CharacterTurns._read, []
-    monkeypatch.setattr(hints.CharacterTurns, "_read", lambda turns, at: (starts.append(at), read(turns, at)))
+    read, starts = CharacterTurns._read, []
+    monkeypatch.setattr(CharacterTurns, "_read", lambda turns, at: (starts.append(at), read(turns, at)))
     text = unit.encode() * 2000
-    for hint in hints.HINTS:
+    for hint in HINTS:
         assert list(scan._hinted(hint, text, text)) == []
     assert len(starts) == 1
 
 
 def test_word_that_begins_with_the_end_of_a_sequence_is_no_mark():
-    assert list(text_decorations.places(b"Usage: x [messages] [Key] b[key]", has_escapes=False)) == []
-    assert list(text_decorations.places(b"\\x1b[m \\033[K ESC[m ^[[K", has_escapes=False)) == [4, 11, 17, 22]
+    assert list(scan.decorations(b"Usage: x [messages] [Key] b[key]", has_escapes=False)) == []
+    assert list(scan.decorations(b"\\x1b[m \\033[K ESC[m ^[[K", has_escapes=False)) == [4, 11, 17, 22]

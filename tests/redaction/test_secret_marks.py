@@ -12,9 +12,8 @@ from secret_shapes import Shape
 from unhinted_scan import check as check_first_look
 
 from gitsession import Message, Store
-from gitsession.redaction import text_decorations
 from gitsession.redaction.guard import in_file, redact
-from gitsession.redaction.scan import Scanner, _hits
+from gitsession.redaction.scan import Scanner, _hits, undecorated
 
 SCANNER = Scanner()
 UNWRAPPED = [name for name in secret_matrix.CONTEXTS if not name.startswith("wrapped")]
@@ -73,7 +72,7 @@ PARTS = ["\x1b[1m", "\x1b[K", "12:", "+", "> ", "%3D", "%C3%A9", "\0", "\n", '"'
 @settings(max_examples=200)
 def test_views_lead_back_to_the_bytes_they_are_made_of(text):
     data = text.encode()
-    for view in text_decorations.removed(data):
+    for view in undecorated(data):
         assert len(view.starts) == len(view.places) == len(view.ends)
         at = 0
         for place in range(len(view.data)):
@@ -133,7 +132,7 @@ def test_secret_is_found_behind_a_name_in_quotes_and_brackets():
 def test_cost_of_a_run_without_a_space_is_linear(unit):
     text = (unit * 300_000)[:300_000].encode()
     before = time.process_time()
-    list(text_decorations.removed(text + b"u00"))
+    list(undecorated(text + b"u00"))
     for rule in SCANNER.rules:
         for word in rule.words:
             if rule.folds and word in text:

@@ -17,8 +17,7 @@ from gitsession.model.blocks import Text, ToolCall
 from gitsession.model.entries import Message
 from gitsession.redaction.guard import placeholder, redact
 from gitsession.redaction.heuristics import is_placeholder
-from gitsession.redaction.rules import RULES
-from gitsession.redaction.scan import Scanner
+from gitsession.redaction.scan import RULES, Scanner
 
 SCANNER = Scanner()
 NONCE = bytes(16)

@@ -15,8 +15,7 @@ from secret_shapes import Shape, nested
 from gitsession.codec import payload
 from gitsession.model.entries import Custom
 from gitsession.redaction.guard import in_file, redact
-from gitsession.redaction.rules import RULES
-from gitsession.redaction.scan import Scanner
+from gitsession.redaction.scan import RULES, Scanner
 
 PAGE = ROOT / "docs/explanation/secrets.md"
 BEGIN, END = "<!-- begin: tests/support/secret_matrix.py -->\n", "<!-- end: tests/support/secret_matrix.py -->\n"

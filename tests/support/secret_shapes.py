@@ -6,7 +6,7 @@ import random
 import re
 import uuid
 
-from gitsession.redaction.rules import RULES
+from gitsession.redaction.scan import RULES
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 DIGITS = "0123456789"
