@@ -105,7 +105,7 @@ def test_git_gives_the_worked_example_the_same_names(git):
     data = bytes.fromhex(worked_example("bytes"))
     blob = git("hash-object", "-t", "blob", "-w", "--stdin", stdin=data).decode().strip()
     assert blob == worked_example("blob")
-    row = f"{layout.FILE_MODE} blob {blob}\t{layout.payload(layout.OWN)}\n"
+    row = f"{layout.FILE_MODE} blob {blob}\t{layout.PAYLOAD}{layout.OWN}\n"
     assert git("mktree", stdin=row.encode()).decode().strip() == worked_example("tree")
     commit = blocks_of("Worked example")[2].encode()
     oid = git("hash-object", "-t", "commit", "-w", "--stdin", stdin=commit).decode().strip()
@@ -228,7 +228,7 @@ def test_the_forms_of_the_page_are_forms_of_the_code():
 def test_the_page_names_every_place_in_the_tree_and_every_ref():
     tree = blocks_of("An entry is a commit")[0]
     blob, files = f"{layout.BLOBS}/<digest>", f"{layout.FILES}/"
-    for name in (layout.payload("<form>"), layout.HOLES, blob, layout.SUMMARY, files):
+    for name in (layout.PAYLOAD + "<form>", layout.HOLES, blob, layout.SUMMARY, files):
         assert name in tree
     for ref in (refs.leaf("<sid>", "<branch>"), refs.meta("<sid>"), refs.active("<sid>"), refs.OPLOG):
         assert f"`{ref}`" in section("The repository")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import os
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -23,14 +22,10 @@ from gitsession.sessions.node import Node
 from gitsession.store.git_store import GitStore
 
 
-def now_ms() -> int:
-    return time.time_ns() // 1_000_000
-
-
 class OpenStore:
     """The objects, the clock, the catalogs and the memory of a store, which ``Store`` and its parts share."""
 
-    def __init__(self, objects: GitStore, clock: Callable[[], int] = now_ms) -> None:
+    def __init__(self, objects: GitStore, clock: Callable[[], int] = sessions.now_ms) -> None:
         self.objects = objects
         self.clock = clock
         self.catalogues = Catalogues(objects)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Self
 
 from gitsession import paths
 from gitsession.api.agents import AgentSessions
-from gitsession.api.opened import OpenStore, here_of, now_ms
+from gitsession.api.opened import OpenStore, here_of
 from gitsession.api.session import Session
 from gitsession.discovery import discover, projects, sources
 from gitsession.errors import GitSessionError, Malformed, NotFound, require
@@ -68,7 +68,7 @@ class Store:
     its parts: ``remotes``, ``trash``, ``archive``, ``purges``, ``secrets`` and ``agents``.
     """
 
-    def __init__(self, objects: GitStore, clock: Callable[[], int] = now_ms, *, tends: bool = True) -> None:
+    def __init__(self, objects: GitStore, clock: Callable[[], int] = sessions.now_ms, *, tends: bool = True) -> None:
         """Use ``open`` or ``create``."""
         self.objects = objects
         self._opened = OpenStore(objects, clock)
@@ -125,7 +125,7 @@ class Store:
         *,
         durability: Durability = "entry",
         flush_on_close: bool = True,
-        clock: Callable[[], int] = now_ms,
+        clock: Callable[[], int] = sessions.now_ms,
         damaged: bool = False,
     ) -> Self:
         """The store at ``path``; without one, the user's own, made if it is not there yet.
@@ -146,7 +146,7 @@ class Store:
         return store
 
     @classmethod
-    def create(cls, path: str | Path, *, clock: Callable[[], int] = now_ms) -> Self:
+    def create(cls, path: str | Path, *, clock: Callable[[], int] = sessions.now_ms) -> Self:
         """A new store at ``path``, or the one that is there. Raises ``NotAStore`` where something else is."""
         create.create(path)
         return cls(GitStore.open(path), clock)
@@ -160,7 +160,7 @@ class Store:
         filter: str = "",
         namespace: str = "",
         talk: TransportOptions | None = None,
-        clock: Callable[[], int] = now_ms,
+        clock: Callable[[], int] = sessions.now_ms,
     ) -> tuple[Self, SyncReport]:
         """A new store at ``path`` of what is at ``url``, which is its remote ``origin``; and what came.
 

@@ -17,7 +17,7 @@ from gitsession.codec.payload import NONCE_BYTES
 from gitsession.errors import Malformed
 from gitsession.git.types import Oid
 from gitsession.model.entries import Checkpoint
-from gitsession.sessions import checkpoint_refs, commit_writer, graph, tombstone_set
+from gitsession.sessions import checkpoint_refs, commit_writer, graph
 from gitsession.sessions.content import kept, view, whole
 from gitsession.sessions.gaps import DAMAGE
 from gitsession.sessions.node import Node, load
@@ -150,7 +150,7 @@ def put(
     if is_lost and seen is not None:
         ref, seen = checkpoint_refs.beside(ref, seen), None
     parent = load(store, seen) if seen else beginning(store, sid)
-    tombstone_set.check_goes_on(store, sid, parent)
+    commit_writer.check_goes_on(store, sid, parent)
     draft = commit_writer.own(entry, nonce or os.urandom(NONCE_BYTES), store.guard)
     node = commit_writer.put(tx, parent, dataclasses.replace(draft, files=tree))
     move = tx.advance if isinstance(tx, RecordingTransaction) else tx.move

@@ -22,25 +22,16 @@ def ends(store: ObjectStore, sid: str, first: str = "") -> list[tuple[str, Oid]]
     ``first``: the ref on which it begins, if that is not the one that this store goes on with.
     """
     found = []
-    name = first or start(store, sid)
+    name = first or refs.chosen_files(sid, store.ref)
     while (oid := store.ref(name)) is not None:
         found.append((name, oid))
         name = beside(name, oid)
     return found
 
 
-def start(store: ObjectStore, sid: str) -> str:
-    """The ref on which the line begins that this store goes on with."""
-    value = store.ref(refs.looks(sid))
-    chosen = refs.target(value) if value else None
-    parsed = refs.parse(chosen) if chosen else None
-    is_there = chosen is not None and parsed is not None and refs.is_files(parsed[1]) and store.ref(chosen)
-    return chosen if chosen and is_there else refs.files(sid)
-
-
 def starts(store: ObjectStore, sid: str) -> list[str]:
-    """The same of every line of the session, ours first."""
-    ours = start(store, sid)
+    """The ref on which each line of the session begins; first the one that this store goes on with."""
+    ours = refs.chosen_files(sid, store.ref)
     names = {name: name.rpartition("/")[2] for name in store.refs(refs.session(sid))}
     others = [name for name, branch in names.items() if refs.is_files(branch) and "-" not in branch and name != ours]
     return [ours, *sorted(others)]

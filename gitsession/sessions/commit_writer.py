@@ -14,14 +14,16 @@ from gitsession.codec.digest import chain as chain_of
 from gitsession.codec.digest import digest as digest_of
 from gitsession.codec.holes import StoredPayload
 from gitsession.codec.message import SourceRef
+from gitsession.errors import Refused
 from gitsession.formats import Format, Record
 from gitsession.git.objects import SECONDS_MAX, encode_commit, encode_tree, oid_of
 from gitsession.git.types import Kind, ObjectSink, Oid
 from gitsession.model.entries import Entry, Tombstone
 from gitsession.model.headline import Headline
 from gitsession.redaction.original import Original
-from gitsession.sessions import layout
+from gitsession.sessions import layout, tombstone_set
 from gitsession.sessions.node import Node
+from gitsession.store.interface import ObjectStore
 
 if TYPE_CHECKING:
     from gitsession.redaction.guard import Guard, Row
@@ -114,6 +116,12 @@ def digests(draft: Draft) -> list[str]:
     return [digest_of(one.payload, one.holes).hex() for one in stored]
 
 
+def check_goes_on(store: ObjectStore, sid: str, parent: Node) -> None:
+    """Raise ``Refused`` if ``parent`` is all that a purge has left of session ``sid``."""
+    if parent.is_tombstone and tombstone_set.SESSION + sid in tombstone_set.read(store):
+        raise Refused(f"session {sid} was purged", hint="begin another one, or fork one")
+
+
 def put(objects: Entries, parent: Node | None, draft: Draft) -> Node:
     """Keep ``draft`` after ``parent`` (``None``: as a root) in ``objects``, a transaction."""
     tree = put_tree(objects, draft.form, draft.stored, draft.files)
@@ -146,7 +154,7 @@ class _Named:
 def put_tree(to: ObjectSink, form: str, stored: StoredPayload, files: Oid | None = None) -> Oid:
     """Put an entry's tree, and the blobs in it; its oid."""
     add = to.put
-    entries = {layout.payload(form): (layout.FILE_MODE, add("blob", stored.payload))}
+    entries = {layout.PAYLOAD + form: (layout.FILE_MODE, add("blob", stored.payload))}
     if stored.holes:
         entries[layout.HOLES] = (layout.FILE_MODE, add("blob", stored.holes))
         blobs: dict[str, tuple[str, Oid]] = {}

@@ -20,11 +20,10 @@ TREE_MODE = "40000"
 OWN = "cbor"
 """The form of our own payloads."""
 
-_PAYLOAD = re.compile(r"entry\.([a-z0-9]{1,16})")
+PAYLOAD = "entry."
+"""The name of a payload without its form."""
 
-
-def payload(form: str) -> str:
-    return f"entry.{form}"
+_PAYLOAD = re.compile(re.escape(PAYLOAD) + r"([a-z0-9]{1,16})")
 
 
 def form_of(name: str) -> str | None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import time
 from collections.abc import Callable, Mapping
 from itertools import count
 from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
@@ -27,7 +28,6 @@ from gitsession.sessions import (
     graph,
     operation_log,
     session_ids,
-    tombstone_set,
 )
 from gitsession.sessions.active_branch import active
 from gitsession.sessions.addresses import STEPS, resolve
@@ -45,6 +45,11 @@ Clock: TypeAlias = Callable[[], int]
 OnMoved: TypeAlias = Literal["refuse", "fork"]
 
 NAME_MAX = 200
+
+
+def now_ms() -> int:
+    """Return the time of the machine, the ``Clock`` of most stores."""
+    return time.time_ns() // 1_000_000
 
 
 class StoredSession:
@@ -179,7 +184,7 @@ class StoredSession:
                 draft = dataclasses.replace(draft, files=files)
             if expected is None or expected.oid == seen:
                 leaf = self._node(seen)
-                tombstone_set.check_goes_on(store, self.id, leaf)
+                commit_writer.check_goes_on(store, self.id, leaf)
                 node = commit_writer.put(tx, leaf, draft)
                 tx.move(ref, node.oid, expected=seen)
             elif on_moved == "refuse":
@@ -205,7 +210,7 @@ class StoredSession:
         if rule is not None:
             raise InvalidName(f"a branch's name is seen by all, and this one holds a secret ({rule})")
         node = self.resolve(at)
-        tombstone_set.check_goes_on(self._store, self.id, node)
+        commit_writer.check_goes_on(self._store, self.id, node)
         with operation_log.recording(self._store, f"branch {self.id} {name}", self._clock()) as tx:
             ref = refs.leaf(self.id, name)
             if self._store.ref(ref) is not None:
@@ -247,7 +252,7 @@ class StoredSession:
         self.check_view()
         at_ms = self._clock()
         node = self.resolve(at)
-        tombstone_set.check_goes_on(self._store, self.id, node)
+        commit_writer.check_goes_on(self._store, self.id, node)
         sid = session_ids.random(at_ms)
         entry = kinds.Fork(session=sid, agent=agent, view=VIEW, cwd=cwd, title=title, labels=labels, at_ms=at_ms)
         with operation_log.recording(self._store, f"fork {self.id} {sid}", at_ms) as tx:
@@ -339,14 +344,14 @@ class StoredSession:
         with operation_log.recording(self._store, command, entry.at_ms) as tx:
             seen = self._store.ref(ref)
             parent = self._node(seen) if seen else beginning(self._store, self.id)
-            tombstone_set.check_goes_on(self._store, self.id, parent)
+            commit_writer.check_goes_on(self._store, self.id, parent)
             node = commit_writer.put(tx, parent, commit_writer.own(entry, _nonce(), self._store.guard))
             tx.move(ref, node.oid, expected=seen)
         return node
 
     def _files(self) -> Oid | None:
         """The files as last captured, which entries of our own carry: so that `git diff` works between any two."""
-        first = self._store.ref(checkpoint_refs.start(self._store, self.id))
+        first = self._store.ref(refs.chosen_files(self.id, self._store.ref))
         if first != self._captured[0] or (first is not None and self._captured[1] is None):
             newest = checkpoint_refs.end(self._store, self.id) if first else None
             found = files_of(self._store, newest) if newest else None

@@ -15,14 +15,13 @@ from gitsession.codec import cbor, holes, payload
 from gitsession.codec.digest import digest as digest_of
 from gitsession.codec.digest import hash_of
 from gitsession.codec.holes import ENCODINGS, Encoding, StoredPayload
-from gitsession.errors import Malformed, Refused
+from gitsession.errors import Malformed
 from gitsession.git.objects import encode_tree, oid_of, parse_commit, parse_tree
 from gitsession.git.types import Kind, Oid, Reader
 from gitsession.model.entries import Fork, SessionHeader
 from gitsession.redaction.original import OPENS
 from gitsession.sessions import grow_only_sets, layout, session_ids
 from gitsession.sessions.grow_only_sets import GrowOnlySet, Merged
-from gitsession.sessions.node import Node
 from gitsession.store import refs
 from gitsession.store.interface import ObjectStore
 
@@ -162,11 +161,6 @@ class Tombstones:
 
 NONE = Tombstones()
 
-def check_goes_on(store: ObjectStore, sid: str, parent: Node) -> None:
-    """Raises ``Refused`` where ``parent`` is all that a purge has left of session ``sid``."""
-    if parent.is_tombstone and SESSION + sid in read(store):
-        raise Refused(f"session {sid} was purged", hint="begin another one, or fork one")
-
 
 def at(reader: Reader, oid: Oid) -> Tombstones:
     """What a commit of tombstones says. Raises ``Malformed``, ``MissingObject`` or ``Corrupt``."""
@@ -286,7 +280,7 @@ def _replacement(record: dict[str, cbor.Plain], where: Oid) -> Replacement:
     form, payload, table, lifted = (record.get(name) for name in ("form", "payload", "holes", "lifted"))
     if type(form) is not str or type(payload) is not bytes or type(table) is not bytes or type(lifted) is not list:
         raise Malformed("expected form, payload, holes and lifted", where=where)
-    if layout.form_of(layout.payload(form)) is None:
+    if layout.form_of(layout.PAYLOAD + form) is None:
         raise Malformed(f"no form: {form[:40]!r}", where=f"{where}: form")
     found = []
     for row in lifted:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 from gitsession.errors import InvalidName
 from gitsession.git.ref_files import check_ref_name
+from gitsession.git.types import RefValue
 
 SESSIONS = "refs/heads/sessions/"
 OURS = "refs/heads/gitsession/"
@@ -54,6 +56,15 @@ def active(sid: str) -> str:
 def looks(sid: str) -> str:
     """The symbolic ref that says on which line this store keeps the checkpoints of a session, if not on ``files``."""
     return LOOKS + sid
+
+
+def chosen_files(sid: str, read: Callable[[str], RefValue | None]) -> str:
+    """Return the ref of the line of checkpoints that a store goes on with. ``read``: the value of a ref there."""
+    value = read(looks(sid))
+    chosen = target(value) if value else None
+    parsed = parse(chosen) if chosen else None
+    is_there = chosen is not None and parsed is not None and is_files(parsed[1]) and read(chosen)
+    return chosen if chosen and is_there else files(sid)
 
 
 def choice(name: str) -> str | None:

@@ -119,7 +119,7 @@ def _too_large(reader: GitReader, node: Node, limits: Limits) -> Fault | None:
             most = LIFTED_TREE_BYTES_MAX if name == layout.BLOBS else limits.file_bytes
             problem = _size(reader, oid, "tree", most, name)
         else:
-            own = name in (layout.payload(layout.OWN), layout.SUMMARY)
+            own = name in (layout.PAYLOAD + layout.OWN, layout.SUMMARY)
             most = payload.PAYLOAD_BYTES_MAX if own else limits.payload_bytes
             problem = _size(reader, oid, "blob", HOLES_BYTES_MAX if name == layout.HOLES else most, name)
         if problem is not None:

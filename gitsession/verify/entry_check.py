@@ -211,7 +211,7 @@ def _headline(node: Node, form: str, data: bytes) -> Headline | None:
         return None
     expected = layout.OWN if format is None else format.FORM
     if form != expected:
-        raise Malformed(f"kept as {layout.payload(form)}, expected {layout.payload(expected)}")
+        raise Malformed(f"kept as {layout.PAYLOAD}{form}, expected {layout.PAYLOAD}{expected}")
     return payload.headline(payload.decode(data)[0]) if format is None else format.headline(data)
 
 

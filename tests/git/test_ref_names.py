@@ -20,8 +20,8 @@ SID = "20260101-abcdefghijklm"
 
 @pytest.mark.parametrize("form", [layout.OWN, "jsonl", "md", "laterversion2"])
 def test_a_payload_is_named_by_its_form(form):
-    assert layout.form_of(layout.payload(form)) == form
-    layout.check(layout.payload(form), "tree")
+    assert layout.form_of(layout.PAYLOAD + form) == form
+    layout.check(layout.PAYLOAD + form, "tree")
 
 
 NO_PAYLOAD = ["", "entry", "entry.", "entry.e-e", "entry.cbor.", "Entry.cbor", "entry.CBOR", " entry.md"]
