@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from benchmarks.data import files, made_file, messages
 from gitsession import Message, Store
-from gitsession.discovery.discover import format_of
+from gitsession.discovery.sources import format_of
 
 T = TypeVar("T")
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from gitsession.api.opened import OpenStore
-from gitsession.discovery import discover, projects
+from gitsession.discovery import projects, sources
 from gitsession.discovery.sources import LoadedSession
 from gitsession.errors import Corrupt, Malformed, MissingObject, Unavailable, require
 from gitsession.exporting import resume
@@ -54,7 +54,7 @@ class AgentSessions:
         Raises ``Malformed`` where ``data`` is no session, ``NoBase`` where it goes on from one that is not here,
         ``Refused``, ``Corrupt`` and ``Unavailable``.
         """
-        kept, missing = discover.attachments(path, data, format) if path else ({}, [])
+        kept, missing = sources.attachments(path, data, format) if path else ({}, [])
         taken = LoadedSession(format.split(data, name=name, final=final), kept, missing)
         return self.import_session(format, taken, path=path, group=group, dry_run=dry_run)
 
@@ -115,7 +115,7 @@ class AgentSessions:
         places = {*self._places.get(sid, ()), *self.opened.catalogues.get(fresh=False).files_of(sid)}
         for place in places - {path.absolute() if path is not None else None}:
             try:
-                held = format.split(discover.read(place)[1], name=discover.name_of(place))
+                held = format.split(sources.read(place)[1], name=sources.name_of(place))
             except (OSError, Malformed):
                 continue  # gone, or another file by now
             lines = (record.payload for record in held.records)

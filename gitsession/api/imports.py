@@ -78,7 +78,7 @@ class Imports:
             if not found and not named:
                 self.skipped += 1
             elif not found:
-                raise discover.unrecognized(path)
+                raise sources.unrecognized(path)
         if sid and len(self.failed) + len(self._queue.waiting) == before:
             part = any(problem.waits for _, _, each in self.done[done:] for problem in each.problems)
             self._remember(path, _not_all_of(stamp) if part else stamp, sid)

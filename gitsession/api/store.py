@@ -16,7 +16,7 @@ from gitsession import paths
 from gitsession.api.agents import AgentSessions
 from gitsession.api.opened import OpenStore, here_of
 from gitsession.api.session import Session
-from gitsession.discovery import discover, projects, sources
+from gitsession.discovery import projects, sources
 from gitsession.errors import GitSessionError, Malformed, NotFound, require
 from gitsession.exporting import export_session, session_files
 from gitsession.exporting.export_session import ExportResult
@@ -263,7 +263,7 @@ class Store:
             for found in sources.at(path, FORMATS[agent] if agent else None, final=final)
         ]
         if not done:
-            raise discover.unrecognized(path)
+            raise sources.unrecognized(path)
         return done
 
     def export(

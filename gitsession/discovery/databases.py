@@ -16,9 +16,8 @@ from urllib.parse import quote
 
 from gitsession.errors import GitSessionError, Malformed, Unavailable
 from gitsession.formats import Database, all_with_capability
-from gitsession.formats.base.format import Columns, Row, Stamp
+from gitsession.formats.base.format import Columns, Row
 
-MAGIC = b"SQLite format 3\0"
 PATIENCE_SECONDS = 2.0
 TEXT_BYTES_MAX = 1 << 29
 
@@ -36,19 +35,6 @@ class OpenDatabase:
         with _named():
             for row in self.db.execute(query, tuple(values)):  # noqa: UP028 - it would close what is closed by then
                 yield row
-
-
-def is_database(head: bytes) -> bool:
-    """Whether a file that begins with ``head`` is one."""
-    return head.startswith(MAGIC)
-
-
-def stamp_of(path: Path) -> Stamp:
-    """What changes when a database does: the file's own, and its write-ahead log's."""
-    found = path.stat()
-    log = stat_of(Path(f"{path}-wal"))
-    size, changed_ns = (log.st_size, log.st_mtime_ns) if log is not None else (0, 0)
-    return Stamp(found.st_size + size, max(found.st_mtime_ns, changed_ns), found.st_ino)
 
 
 @contextlib.contextmanager
@@ -84,7 +70,7 @@ def _connect(path: Path) -> sqlite3.Connection:
         except sqlite3.OperationalError as error:
             db.close()
             # In a folder that we may not write, SQLite cannot make the index of a log. Without a log none is needed.
-            nothing_waits = stat_of(Path(f"{path}-wal")) is None and stat_of(Path(f"{path}-journal")) is None
+            nothing_waits = not os.path.exists(f"{path}-wal") and not os.path.exists(f"{path}-journal")
             if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_CANTOPEN or not nothing_waits or "immutable" in mode:
                 raise
             continue
@@ -127,11 +113,3 @@ def _ours(error: sqlite3.Error) -> GitSessionError:
     if code in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_NOMEM):
         return Unavailable(f"the database cannot be opened: {error}", hint="start its agent once: that mends its files")
     return Malformed(f"the database is damaged, or half written: {error}")
-
-
-def stat_of(path: Path) -> os.stat_result | None:
-    """``None`` where nothing is there, or nothing that can be looked at."""
-    try:
-        return path.stat()
-    except OSError:
-        return None

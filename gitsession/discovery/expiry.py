@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gitsession.discovery import discover
+from gitsession.formats import ROOTS
 from gitsession.formats.base import jsonl
 from gitsession.formats.claude.agent import claude
 
@@ -50,7 +51,7 @@ def look(
     home: Path, environment: Mapping[str, str], now_ms: int, is_imported: Callable[[Path, os.stat_result], bool]
 ) -> ExpiryForecast:
     """What Claude Code, the one agent that sweeps, will do to the sessions on this machine."""
-    base = discover.base_of(claude.ROOTS[0], home, environment)
+    base = discover.base_of(ROOTS[claude.AGENT][0], home, environment)
     found = []
     for path, format in discover.everywhere(home, environment):
         if format is claude:

@@ -6,23 +6,40 @@ repair finds it again.
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import hashlib
 import os
+import stat
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from gitsession.discovery import databases, discover
-from gitsession.discovery.databases import stat_of
-from gitsession.errors import Malformed
-from gitsession.formats import Format, Scattered, Source, Streamed
+from gitsession.discovery import databases
+from gitsession.durable import write_all
+from gitsession.errors import Malformed, NotFound, Unavailable
+from gitsession.formats import FORMATS, ROOTS, Accompanied, Format, Scattered, Source, Streamed, claimed
 from gitsession.formats.base.format import Stamp
+from gitsession.formats.base.jsonl import Data, StoredFile
 
 if TYPE_CHECKING:
     from gitsession.index.catalogue import Stat
 
 WITHIN = "#"
+
+HEAD_BYTES = 64 * 1024
+FILE_BYTES_MAX = 1 << 30
+LARGE_BYTES = 64 << 20
+"""From there on a file is copied, and read in parts, where its agent's module can."""
+
+_DATABASE = b"SQLite format 3\0"
+
+_ON_DISK, _IN_MEMORY = "/var/tmp", "/tmp"
+"""``/tmp`` is often a file system in memory."""
+
+_CHUNK = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +64,15 @@ class FoundSession:
 def stamp_of(path: Path) -> Stat:
     """How the sessions at ``path`` stand: what changes when one of them does. Raises ``OSError``."""
     parts = _folders_of(path)
-    return _stamp_of_folders(path, parts) if parts is not None else databases.stamp_of(path)
+    return _stamp_of_folders(path, parts) if parts is not None else _stamp_of_file(path)
+
+
+def _stamp_of_file(path: Path) -> Stamp:
+    """Return what changes when a file does, or the write-ahead log of a database."""
+    found = path.stat()
+    log = stat_of(Path(f"{path}-wal"))
+    size, changed_ns = (log.st_size, log.st_mtime_ns) if log is not None else (0, 0)
+    return Stamp(found.st_size + size, max(found.st_mtime_ns, changed_ns), found.st_ino)
 
 
 def at(path: Path, format: Format | None = None, *, final: bool = False) -> Iterator[FoundSession]:
@@ -56,16 +81,16 @@ def at(path: Path, format: Format | None = None, *, final: bool = False) -> Iter
     ``format``: take it as this agent's. Raises ``Malformed``, ``Unavailable`` and ``OSError``.
     """
     stamp = stamp_of(path)
-    if databases.is_database(discover.head(path)):
+    if is_database(head(path)):
         yield from _in_database(path, format, final)
         return
-    if stamp.st_size >= discover.LARGE_BYTES:
-        likely = format or discover.format_of(path, discover.head(path))
+    if stamp.st_size >= LARGE_BYTES:
+        likely = format or format_of(path, head(path))
         if isinstance(likely, Streamed):
             yield _in_large_file(path, likely, final=final)
             return
-    found, data = discover.read(path)
-    chosen = format or discover.format_of(path, data)
+    found, data = read(path)
+    chosen = format or format_of(path, data)
     if chosen is None:
         return
     parts = _folders_of(path)
@@ -76,19 +101,19 @@ def at(path: Path, format: Format | None = None, *, final: bool = False) -> Iter
         return
 
     def take() -> LoadedSession:
-        kept, missing = discover.attachments(path, data, chosen)
-        return LoadedSession(chosen.split(data, name=discover.name_of(path), final=final), kept, missing)
+        kept, missing = attachments(path, data, chosen)
+        return LoadedSession(chosen.split(data, name=name_of(path), final=final), kept, missing)
 
     yield FoundSession(path, chosen, found, take)
 
 
 def _in_large_file(path: Path, format: Streamed, *, final: bool) -> FoundSession:
     """The session of a file that is not held in memory."""
-    stamp, data = discover.stored(path)
+    stamp, data = stored(path)
 
     def take() -> LoadedSession:
-        kept, missing = discover.attachments(path, data, format)
-        return LoadedSession(format.split(data, name=discover.name_of(path), final=final), kept, missing)
+        kept, missing = attachments(path, data, format)
+        return LoadedSession(format.split(data, name=name_of(path), final=final), kept, missing)
 
     return FoundSession(path, format, stamp, take)
 
@@ -160,7 +185,7 @@ def _contents(folder: Path) -> dict[str, bytes]:
 def _content(path: Path) -> bytes:
     """Nothing of what is no file: it is left out, and named. Raises ``OSError`` for what may be read another day."""
     try:
-        return discover.read(path)[1]
+        return read(path)[1]
     except Malformed:
         return b""
     except OSError as error:
@@ -174,3 +199,160 @@ def _json_files(folder: Path) -> list[Path]:
         return sorted(path for path in folder.iterdir() if path.suffix == ".json")
     except OSError:
         return []
+
+
+# ---- one file
+
+
+def stat_of(path: Path) -> os.stat_result | None:
+    """Return the status of a file; ``None`` if there is none, or none that can be looked at."""
+    try:
+        return path.stat()
+    except OSError:
+        return None
+
+
+def name_of(path: Path) -> str:
+    """What a session file without an id of its own is known by: its place without its ending."""
+    return path.absolute().with_suffix("").as_posix()
+
+
+def head(path: Path) -> bytes:
+    """The beginning of a regular file; nothing of what is none. Raises ``OSError``."""
+    with _opened(path) as (fd, found):
+        return os.read(fd, HEAD_BYTES) if stat.S_ISREG(found.st_mode) else b""
+
+
+def is_database(head: bytes) -> bool:
+    """Return whether a file that begins with ``head`` is a database of SQLite."""
+    return head.startswith(_DATABASE)
+
+
+def read(path: Path) -> tuple[os.stat_result, bytes]:
+    """A session file as it is: what it grows by meanwhile is not read.
+
+    Raises ``Malformed`` for what is no regular file, or over 1 GiB; ``OSError``.
+    """
+    with _session_file(path) as (fd, found), os.fdopen(fd, "rb", closefd=False) as file:
+        return found, file.read(found.st_size)
+
+
+def stored(path: Path) -> tuple[os.stat_result, StoredFile]:
+    """The same, in a copy on disk that nobody changes and that goes with the process.
+
+    The copy is a file of mode 0600 that no folder lists. Raises as ``read`` does, and ``Unavailable`` where the copy
+    cannot be written.
+    """
+    with _session_file(path) as (fd, found):
+        size = 0
+        folder = _folder_of_copies()
+        try:
+            held = _Copy(folder)
+            while chunk := os.read(fd, min(_CHUNK, found.st_size - size)):
+                held.append(chunk, size)
+                size += len(chunk)
+        except OSError as error:
+            what = f"cannot copy {path} to {folder}: {error.strerror}"
+            raise Unavailable(what, hint="free some space there, or set TMPDIR to another folder") from error
+        return found, StoredFile(held.read, size)
+
+
+def _folder_of_copies() -> str:
+    """Return the folder that the user chose for temporary files, else one that is no file system in memory."""
+    folder = tempfile.gettempdir()
+    return _ON_DISK if folder == _IN_MEMORY and os.access(_ON_DISK, os.W_OK) else folder
+
+
+class _Copy:
+    """A file without a name, closed when nobody reads it any more."""
+
+    _fd = -1
+
+    def __init__(self, folder: str) -> None:
+        with tempfile.TemporaryFile(prefix="gitsession-", dir=folder) as file:
+            self._fd = os.dup(file.fileno())
+
+    def append(self, data: bytes, at: int) -> None:
+        write_all(self._fd, data, at)
+
+    def read(self, size: int, offset: int) -> bytes:
+        return os.pread(self._fd, size, offset)
+
+    def __del__(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+
+
+@contextlib.contextmanager
+def _session_file(path: Path) -> Iterator[tuple[int, os.stat_result]]:
+    with _opened(path) as (fd, found):
+        if not stat.S_ISREG(found.st_mode):
+            raise Malformed("not a regular file")
+        if found.st_size > FILE_BYTES_MAX:
+            raise Malformed(f"{found.st_size:,} bytes; a session file has at most {FILE_BYTES_MAX:,}")
+        yield fd, found
+
+
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[tuple[int, os.stat_result]]:
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a pipe must not hold us up
+    except OSError as error:
+        if error.errno != errno.ENXIO:
+            raise
+        raise Malformed("not a regular file") from None  # a socket
+    try:
+        found = os.fstat(fd)
+        if stat.S_ISDIR(found.st_mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+        yield fd, found
+    finally:
+        os.close(fd)
+
+
+def format_of(path: Path, data: bytes) -> Format | None:
+    """Which agent wrote a file: the one in whose folder it lies, else the one that claims its beginning.
+
+    The folder comes first so that a file is one session, whether it was found or named: early omp files look like pi's.
+    """
+    place = path.absolute().as_posix()
+    for agent, roots in ROOTS.items():
+        if any(root.fixed in place for root in roots):
+            format = FORMATS[agent]
+            return format if format.claims(data[:HEAD_BYTES]) or claimed(data[:HEAD_BYTES]) else None
+    return claimed(data[:HEAD_BYTES])
+
+
+def unrecognized(path: Path) -> NotFound:
+    """Return the error for a file that the user named and no supported agent wrote. Raises ``OSError``."""
+    known = f"supported agents: {', '.join(sorted(FORMATS))}"
+    from gitsession.formats.claude import split_file  # most commands need none of it
+
+    other = split_file.agent_of(head(path))
+    if other:
+        return NotFound(f"{other} wrote this session, and its format is not supported ({known})", hint=known)
+    return NotFound(f"no agent wrote this that gitsession knows ({known}); --from FORMAT takes it as one's", hint=known)
+
+
+def attachments(path: Path, data: Data, format: Format) -> tuple[dict[str, bytes], list[str]]:
+    """What the agent keeps beside a session file: contents by name, and the names of those that are needed and absent.
+
+    Of a file that must hash to its name, only content that does is taken.
+    """
+    contents: dict[str, bytes] = {}
+    missing: list[str] = []
+    for wanted in format.beside(data, name_of(path)) if isinstance(format, Accompanied) else ():
+        folder = path.resolve().parent
+        content = next((found for place in wanted.places if (found := _read(folder / place)) is not None), None)
+        if content is not None and wanted.sha256 in ("", hashlib.sha256(content).hexdigest()):
+            contents[wanted.name] = content
+        elif wanted.needed:
+            missing.append(wanted.name)
+    return contents, missing
+
+
+def _read(path: Path) -> bytes | None:
+    try:
+        return read(path)[1]
+    except (OSError, Malformed):
+        return None

@@ -17,12 +17,13 @@ from pathlib import Path
 
 from gitsession import durable
 from gitsession.codec.digest import to_base64url
-from gitsession.discovery import databases, discover
+from gitsession.discovery import databases, discover, sources
 from gitsession.errors import Malformed, Refused, Unavailable
 from gitsession.exporting import export_session, session_files
 from gitsession.exporting.export_session import ExportResult, agent_of, export
 from gitsession.formats import (
     FORMATS,
+    ROOTS,
     Accompanied,
     Format,
     Importing,
@@ -79,7 +80,7 @@ def said(source: Source) -> bytes:
 
 def source_of(plan: Resumption) -> Source:
     """What an import would make of the file as it is handed over. Raises ``Malformed``."""
-    return FORMATS[plan.sent.agent].split(plan.data, name=discover.name_of(plan.file))
+    return FORMATS[plan.sent.agent].split(plan.data, name=sources.name_of(plan.file))
 
 
 def workspace(cwd: str | Path, home: Path, environment: Mapping[str, str]) -> Workspace:
@@ -152,7 +153,7 @@ def perform(plan: Resumption) -> None:
         try:
             _write(place, content)
         except FileExistsError:  # a beginning of it; or the agent was faster
-            held = discover.read(place)[1]
+            held = sources.read(place)[1]
             if content.startswith(held) and held != content:
                 _put_behind(place, len(held), content)
     if plan.is_there:
@@ -185,7 +186,7 @@ def _beside(
     """The files to write beside the session's own, by their places, and how many of them the store does not have."""
     found: dict[Path, bytes] = {}
     missing = 0
-    for wanted in format.beside(data, discover.name_of(file)) if isinstance(format, Accompanied) else ():
+    for wanted in format.beside(data, sources.name_of(file)) if isinstance(format, Accompanied) else ():
         if not wanted.home:
             continue
         place = _folder(format, where, environment) / wanted.home
@@ -224,7 +225,7 @@ def _found(
     others = []
     lies = [session_files.AgentFile(sent.place, sent.data).pattern] if sent.place else format.lies(header, where)
     for file in _there(base, place, lies):
-        held = discover.read(file)[1]
+        held = sources.read(file)[1]
         for data in (sent.data, sent.stay):
             if data.startswith(held):
                 return file, data, len(held)
@@ -236,9 +237,10 @@ def _found(
 
 def _folder(format: Resumable, where: Workspace, environment: Mapping[str, str]) -> Path:
     """The agent's own folder; of an agent that has none, the one to go on in."""
-    if not format.ROOTS:
+    roots = ROOTS[format.AGENT]
+    if not roots:
         return Path(where.cwd)
-    return discover.base_of(format.ROOTS[0], Path(where.home), environment).absolute()
+    return discover.base_of(roots[0], Path(where.home), environment).absolute()
 
 
 def _missing(folder: Path, base: session_files.AgentFile) -> dict[Path, bytes]:
@@ -248,7 +250,7 @@ def _missing(folder: Path, base: session_files.AgentFile) -> dict[Path, bytes]:
     """
     place = folder / base.place
     for file in _there(folder, place, [base.pattern]):
-        held = discover.read(file)[1]
+        held = sources.read(file)[1]
         header, _, rest = held.partition(b"\n")
         whole = base.data.partition(b"\n")[2]
         if rest.startswith(whole):
@@ -336,7 +338,7 @@ def check(format: Format, data: bytes, home: Path, environment: Mapping[str, str
 
 
 def _held(format: Format, id: str, home: Path, environment: Mapping[str, str]) -> Iterator[tuple[Path, Source]]:
-    for root in format.ROOTS:
+    for root in ROOTS[format.AGENT]:
         for path in sorted(discover.base_of(root, home, environment).glob(root.pattern)):
             try:
                 held = _session(format, path, id)
@@ -347,7 +349,7 @@ def _held(format: Format, id: str, home: Path, environment: Mapping[str, str]) -
 
 
 def _session(format: Format, path: Path, id: str) -> Source | None:
-    if not databases.is_database(discover.head(path)):
+    if not sources.is_database(sources.head(path)):
         return None
     with databases.opened(path) as opened:
         database = opened.format

@@ -8,9 +8,10 @@ The modules of an agent are loaded when the agent is asked for.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from importlib import import_module
-from typing import TypeVar, cast
+from typing import NamedTuple, TypeVar, cast
 
 from gitsession.formats.base.format import (
     Accompanied,
@@ -26,7 +27,6 @@ from gitsession.formats.base.format import (
     Remembering,
     Resumable,
     Scattered,
-    SearchRoot,
     Sidecar,
     Streamed,
     Workspace,
@@ -36,6 +36,7 @@ from gitsession.formats.base.record import Record, Source, SourceProblem
 
 __all__ = [
     "FORMATS",
+    "ROOTS",
     "Accompanied",
     "Continuing",
     "Counting",
@@ -67,39 +68,101 @@ __all__ = [
 F = TypeVar("F", bound=Format)
 
 
+class SearchRoot(NamedTuple):
+    """``pattern``, a glob, below the folder ``home`` of the user's home directory.
+
+    ``variable``: the environment variable that names another folder in place of ``home``; "" if there is none.
+    """
+
+    home: str
+    pattern: str
+    variable: str = ""
+
+    @property
+    def fixed(self) -> str:
+        """The part of the place that no wildcard is in, with a slash at both ends: ``/.pi/agent/sessions/``."""
+        place = f"/{self.home}/{self.pattern}"
+        return place[: place.partition("*")[0].rindex("/") + 1]
+
+
+class _KnownAgent(NamedTuple):
+    """An agent as it is known before its modules are loaded.
+
+    ``module``: has its format. ``sign``: matches in the head of every file that the format claims, and in few others.
+    ``roots``: see ``ROOTS``.
+    """
+
+    module: str
+    sign: bytes
+    roots: tuple[SearchRoot, ...] = ()
+
+
+_AGENTS = {
+    "aider": _KnownAgent("aider.agent", rb"# aider chat started at "),
+    "claude": _KnownAgent(
+        "claude.agent",
+        rb'"(?:parentUuid|leafUuid|sessionId)"',
+        (
+            SearchRoot(".claude", "projects/*/*.jsonl", "CLAUDE_CONFIG_DIR"),
+            SearchRoot(".claude", "projects/*/*/subagents/**/agent-*.jsonl", "CLAUDE_CONFIG_DIR"),
+        ),
+    ),
+    "codex": _KnownAgent(
+        "codex.agent",
+        rb'\A\x28\xb5\x2f\xfd|"session_meta"',
+        (
+            SearchRoot(".codex", "sessions/**/rollout-*.jsonl*", "CODEX_HOME"),
+            SearchRoot(".codex", "archived_sessions/**/rollout-*.jsonl*", "CODEX_HOME"),
+        ),
+    ),
+    "librecode": _KnownAgent(
+        "librecode.agent", rb'"created_at"', (SearchRoot(".librecode", "librecode.db", "LIBRECODE_HOME"),)
+    ),
+    "omp": _KnownAgent("pi.agent", rb'"(?:session|title)"', (SearchRoot(".omp/agent", "sessions/**/*.jsonl"),)),
+    "opencode": _KnownAgent(
+        "opencode.agent",
+        rb'\A(?:\xef\xbb\xbf)?\s*\{\s*"(?:info|id)"',
+        (  # the folders first: opencode left them as they were when it moved to the database, which has the last word
+            SearchRoot(".local/share", "opencode/storage/session/*/ses_*.json", "XDG_DATA_HOME"),
+            SearchRoot(".local/share", "opencode/opencode*.db", "XDG_DATA_HOME"),
+        ),
+    ),
+    "pi": _KnownAgent(
+        "pi.agent",
+        rb'"(?:session|title)"',
+        (SearchRoot(".pi/agent", "sessions/**/*.jsonl", "PI_CODING_AGENT_DIR"),),
+    ),
+}
+"""By the agents' names, in the order in which they are asked: the pickier first."""
+
+ROOTS: Mapping[str, tuple[SearchRoot, ...]] = {agent: known.roots for agent, known in _AGENTS.items()}
+"""Where each agent keeps its sessions."""
+
+
 class _Formats(Mapping[str, Format]):
     """The format of each agent, loaded when it is asked for."""
 
-    def __init__(self, **modules: str) -> None:
-        self._modules = modules
+    def __init__(self) -> None:
         self._loaded: dict[str, Format] = {}
 
     def __getitem__(self, agent: str) -> Format:
         if agent not in self._loaded:
-            module = import_module(f"{__name__}.{self._modules[agent]}")
+            module = import_module(f"{__name__}.{_AGENTS[agent].module}")
             self._loaded[agent] = cast(Format, getattr(module, agent))
         return self._loaded[agent]
 
     def __contains__(self, agent: object) -> bool:
-        return agent in self._modules  # the mixin's would load it
+        return agent in _AGENTS  # the mixin's would load it
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._modules)
+        return iter(_AGENTS)
 
     def __len__(self) -> int:
-        return len(self._modules)
+        return len(_AGENTS)
 
 
-FORMATS: Mapping[str, Format] = _Formats(
-    aider="aider.agent",
-    claude="claude.agent",
-    codex="codex.agent",
-    librecode="librecode.agent",
-    omp="pi.agent",
-    opencode="opencode.agent",
-    pi="pi.agent",
-)
-"""By the agents' names, in the order in which they are asked: the pickier first."""
+FORMATS: Mapping[str, Format] = _Formats()
+"""By the agents' names, in the order in which they are asked."""
 
 
 def with_capability(agent: str, capability: type[F]) -> F | None:
@@ -115,4 +178,7 @@ def all_with_capability(capability: type[F]) -> dict[str, F]:
 
 def claimed(head: bytes) -> Format | None:
     """Return the format of a file that begins with ``head``, or ``None`` if no supported agent wrote it."""
-    return next((format for format in FORMATS.values() if format.claims(head)), None)
+    for agent, known in _AGENTS.items():
+        if re.search(known.sign, head) and FORMATS[agent].claims(head):
+            return FORMATS[agent]
+    return None

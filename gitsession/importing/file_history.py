@@ -20,7 +20,7 @@ from gitsession.checkpoints.history import Point
 from gitsession.codec.cbor import sayable
 from gitsession.codec.digest import hash_of
 from gitsession.codec.payload import NONCE_BYTES
-from gitsession.discovery import discover
+from gitsession.discovery import sources
 from gitsession.formats import Format, Remembering, Source
 from gitsession.formats.base.file_changes import (
     RecordedBackup,
@@ -56,7 +56,7 @@ def keep(store: ObjectStore, format: Format, source: Source, place: Path, sid: s
     if not isinstance(format, Remembering) or cwd is None or not cwd.startswith("/"):
         return 0
     own = place.resolve().parent
-    wanted = [Path(os.path.normpath(own / where)) for where in format.copies(discover.name_of(place), source)]
+    wanted = [Path(os.path.normpath(own / where)) for where in format.copies(sources.name_of(place), source)]
     folders = [folder for folder in wanted if folder.is_dir()]
     if not folders:
         return 0

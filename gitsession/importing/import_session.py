@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from gitsession.codec.digest import hash_of, to_base32, to_base64url
 from gitsession.codec.payload import NONCE_BYTES
-from gitsession.errors import Corrupt, GitSessionError, Malformed, NoBase, NotFound, RefMoved, Refused, Unavailable
+from gitsession.errors import Corrupt, GitSessionError, Malformed, NoBase, RefMoved, Refused, Unavailable
 from gitsession.formats import Format, Record, Source, SourceProblem
 from gitsession.git.objects import oid_of
 from gitsession.git.types import Kind, Oid
@@ -208,7 +208,7 @@ class _Place:
 def _draft(request: _Request, held: ExitStack, *, dry_run: bool) -> _Draft:
     """Work out an import against what the store holds: locate the session, align the records, draft what is new."""
     store, source = request.store, request.source
-    objects = held.enter_context(closing(_Objects(None if dry_run else store.spill())))
+    objects = held.enter_context(closing(_Objects(None if dry_run else store.spill)))
     purged = tombstone_set.read(store)
     base = shared(store, source.base, request.find) if source.base is not None else None
     place = _session(request, objects, base) if source.segment is None else _thread(request, base)
@@ -287,13 +287,12 @@ class _Draft:
     def _move_in(self, moves: Iterable[Move]) -> None:
         """Within the transaction, before all else. Raises ``RefMoved`` where what was worked out does not hold."""
         store, spill = self.request.store, self.objects.spill
-        if spill is None:
-            return
         if any(store.ref(move.ref) != move.old for move in moves):
             raise RefMoved("another writer was faster")
         if not all(store.contains(oid) for oid in self.entries.continued):
             raise RefMoved("what it goes on from was purged meanwhile")
-        spill.move_in(store.vault)
+        if spill is not None:
+            spill.move_in(store.vault)
 
     def outcome(self) -> ImportResult:
         sid, before, tips, meta = self.place.sid, self.entries.before, self.entries.tips, self.meta
@@ -317,8 +316,9 @@ class _Draft:
 class _Objects:
     """The objects and originals of one import: ``objects`` and ``originals`` are those that are not in ``spill``."""
 
-    def __init__(self, spill: Spill | None) -> None:
-        self.spill = spill
+    def __init__(self, begin_spill: Callable[[], Spill | None] | None) -> None:
+        self.spill: Spill | None = None
+        self._begin_spill = begin_spill
         self.objects: dict[Oid, tuple[Kind, bytes]] = {}
         self.originals: list[Original] = []
         self._size = 0
@@ -328,9 +328,8 @@ class _Objects:
         if oid not in self.objects:
             self.objects[oid] = (kind, data)
             self._size += len(data)
-            if self.spill is not None and self._size > SPILL_BYTES:
-                self.spill.put(self.objects, self.originals)
-                self.objects, self.originals, self._size = {}, [], 0
+            if self._size > SPILL_BYTES:
+                self._spill_over()
         return oid
 
     def keep_original(self, original: Original) -> None:
@@ -340,6 +339,13 @@ class _Objects:
     def close(self) -> None:
         if self.spill is not None:
             self.spill.close()
+
+    def _spill_over(self) -> None:
+        if self.spill is None and self._begin_spill is not None:
+            self.spill = self._begin_spill()
+        if self.spill is not None:
+            self.spill.put(self.objects, self.originals)
+            self.objects, self.originals, self._size = {}, [], 0
 
 
 # Where the session is
@@ -357,10 +363,9 @@ def _session(request: _Request, sink: _Objects, base: Node | None) -> _Place:
         sid = names.derived(source.agent, source.source_id, source.started_ms, length=length)
         fork = "" if base is None else sid
         root = commit_writer.put(sink, base, _root_draft(source, fork, store.guard))
-        try:
-            tree = graph.tree(store, sid)
-        except NotFound:
+        if not graph.branches(store, sid):
             return _Place(sid, None, root, base)
+        tree = graph.tree(store, sid)
         if tree.damage:
             raise _damaged(sid)
         older = commit_writer.put(sink, base, _root_draft(source, fork, None))  # it may be older than the rules

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from gitsession import durable
-from gitsession.discovery import discover
+from gitsession.discovery import sources
 from gitsession.errors import GitSessionError, Malformed
 from gitsession.exporting import resume
 from gitsession.formats import FORMATS, Importing, Source, with_capability
@@ -176,7 +176,7 @@ def _source(export: ExportedFile, data: bytes) -> Source | None:
     if export.agent not in FORMATS:
         return None
     try:
-        return FORMATS[export.agent].split(data, name=discover.name_of(Path(export.path)), final=True)
+        return FORMATS[export.agent].split(data, name=sources.name_of(Path(export.path)), final=True)
     except Malformed:
         return None
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from gitsession.discovery import discover, sources
+from gitsession.discovery import sources
 from gitsession.discovery.sources import FoundSession
 from gitsession.durable import read_regular
 from gitsession.errors import GitSessionError, NoBase, Unavailable
@@ -162,7 +162,7 @@ class RebuiltObjects:
                 except NoBase as error:
                     self._queue.waiting.append(WaitingFile(path, found.format, named, error))
             if not is_session:
-                raise discover.unrecognized(path)
+                raise sources.unrecognized(path)
         except OSError as error:
             self._failed[path] = error.strerror or str(error)
         except GitSessionError as error:

@@ -160,9 +160,9 @@ def test_a_file_that_never_ends_is_taken_as_far_as_it_went_or_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever writes to it is as fast as we read."""
-    from gitsession.discovery import discover
+    from gitsession.discovery import sources
 
-    monkeypatch.setattr(discover, "FILE_BYTES_MAX", 1 << 20)
+    monkeypatch.setattr(sources, "FILE_BYTES_MAX", 1 << 20)
     path = tmp_path / "a.jsonl"
     path.write_bytes(FILES["pi"])
     is_done, has_begun = threading.Event(), threading.Event()

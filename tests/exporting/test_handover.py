@@ -20,7 +20,7 @@ from places import ROOT
 
 from gitsession.context import build
 from gitsession.context.history import ContextHistory
-from gitsession.discovery.discover import HEAD_BYTES
+from gitsession.discovery.sources import HEAD_BYTES
 from gitsession.exporting.export_session import ExportResult, export
 from gitsession.formats import claimed
 from gitsession.model.blocks import OtherBlock, Text, ToolCall

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from mutation import mutant
 
-from gitsession.discovery import discover
+from gitsession.discovery import sources
 from gitsession.errors import Malformed
 from gitsession.formats import FORMATS, claimed
 from gitsession.formats.aider.agent import aider
@@ -296,7 +296,7 @@ def test_what_was_typed_is_kept_beside_aiders_own_history_and_no_other(tmp_path:
     typed = b"\n# 2026-11-21 20:43:39.249252\n+Add a fib function\n"
     (tmp_path / ".aider.input.history").write_bytes(typed)
     own, copy = tmp_path / ".aider.chat.history.md", tmp_path / ".aider.s1.aider.chat.history.md"
-    assert discover.attachments(own, b"", aider) == ({".aider.input.history": typed}, [])
-    assert discover.attachments(copy, b"", aider) == ({}, [])
+    assert sources.attachments(own, b"", aider) == ({".aider.input.history": typed}, [])
+    assert sources.attachments(copy, b"", aider) == ({}, [])
     (tmp_path / ".aider.input.history").unlink()
-    assert discover.attachments(own, b"", aider) == ({}, [])
+    assert sources.attachments(own, b"", aider) == ({}, [])

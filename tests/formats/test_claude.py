@@ -43,7 +43,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from mutation import mutant
 
-from gitsession.discovery import discover
+from gitsession.discovery import discover, sources
 from gitsession.errors import Malformed
 from gitsession.formats import Source, claimed
 from gitsession.formats.base.format import Workspace
@@ -201,9 +201,9 @@ def test_what_lies_beside_a_sub_agent_is_kept(tmp_path: Path) -> None:
     file = tmp_path / SESSION / "subagents/agent-ab12.jsonl"
     file.parent.mkdir(parents=True)
     file.write_bytes(user("a", None, isSidechain=True))
-    assert discover.attachments(file, file.read_bytes(), claude) == ({}, [])
+    assert sources.attachments(file, file.read_bytes(), claude) == ({}, [])
     (file.parent / "agent-ab12.meta.json").write_bytes(b'{"toolUseId":"toolu_1"}')
-    assert discover.attachments(file, file.read_bytes(), claude) == (
+    assert sources.attachments(file, file.read_bytes(), claude) == (
         {"agent-ab12.meta.json": b'{"toolUseId":"toolu_1"}'},
         [],
     )
@@ -551,10 +551,10 @@ def test_no_line_breaks_anything(lines: list[bytes]) -> None:
 @pytest.mark.parametrize("path", SESSIONS, ids=lambda path: path.name[:40])
 def test_real_files_come_back_byte_for_byte(store: ObjectStore, path: Path) -> None:
     data = path.read_bytes()
-    assert claimed(data[: discover.HEAD_BYTES]) is claude
-    done = bring(store, data, name=discover.name_of(path))
+    assert claimed(data[: sources.HEAD_BYTES]) is claude
+    done = bring(store, data, name=sources.name_of(path))
     assert exported(store, done.session) == data
-    assert bring(store, data, name=discover.name_of(path)).moves == ()
+    assert bring(store, data, name=sources.name_of(path)).moves == ()
 
 
 # ---- what it says, for ever

@@ -31,6 +31,18 @@ def test_all_formats_with_a_capability_keep_the_order_of_the_table():
     assert list(formats.all_with_capability(Importing)) == ["opencode"]
 
 
+@pytest.mark.parametrize(
+    ("head", "agent"), [(b'{"type":"user","sessionId":"s"}\n', "claude"), (b'{"type":"session","id":"s"}\n', "pi")]
+)
+def test_to_tell_whose_file_it_is_loads_no_agent_without_its_sign(head, agent):
+    program = f"import sys; from gitsession.formats import claimed; print(claimed({head!r}).AGENT, *sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    told, *modules = done.stdout.split()
+    assert told == agent
+    loaded = [name for name in modules if name.startswith("gitsession.formats.") and name.endswith(".agent")]
+    assert loaded == [f"gitsession.formats.{agent}.agent"]
+
+
 def test_one_agent_is_loaded_without_the_others():
     program = "import sys; from gitsession.formats import FORMATS as f; f['codex']; 'pi' in f; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

@@ -17,10 +17,10 @@ from gitsession.context import profiles
 from gitsession.context.build import context
 from gitsession.context.history import ContextHistory
 from gitsession.context.providers import PROVIDERS, provider
-from gitsession.discovery import discover, projects
+from gitsession.discovery import discover, projects, sources
 from gitsession.errors import Malformed
 from gitsession.exporting.gather import gather
-from gitsession.formats import FORMATS, Accompanied, Source, all_with_capability
+from gitsession.formats import FORMATS, Accompanied, Source, all_with_capability, claimed
 from gitsession.importing.import_session import ImportResult, import_source
 from gitsession.model.entries import Entry, SessionHeader
 from gitsession.store.interface import ObjectStore
@@ -72,8 +72,9 @@ def test_a_wound_that_once_was_one(agent: str, data: bytes) -> None:
 def survives(agent: str, data: bytes, *, final: bool) -> None:
     """Nothing but ``Malformed`` with words to it; what is taken in is whole, comes back, and is not taken in twice."""
     format = FORMATS[agent]
-    for each in FORMATS.values():
-        each.claims(data[: discover.HEAD_BYTES])
+    head = data[: sources.HEAD_BYTES]
+    claiming = [each for each in FORMATS.values() if each.claims(head)]
+    assert claimed(head) is next(iter(claiming), None)
     for each in all_with_capability(Accompanied).values():
         each.beside(data, NAME)
     try:

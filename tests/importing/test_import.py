@@ -45,7 +45,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from gitsession.codec.digest import to_base32
-from gitsession.discovery import discover
+from gitsession.discovery import sources
 from gitsession.errors import Malformed, Refused
 from gitsession.exporting import export_session
 from gitsession.formats import FORMATS
@@ -652,7 +652,7 @@ def omp_home(folder: Path, *contents: bytes, names: list[str] | None = None) -> 
 
 
 def bring_with_blobs(store: ObjectStore, path: Path, data: bytes) -> importing.ImportResult:
-    kept, missing = discover.attachments(path, data, FORMATS["omp"])
+    kept, missing = sources.attachments(path, data, FORMATS["omp"])
     omp = FORMATS["omp"]
     return importing.import_source(store, omp, omp.split(data), kept).with_missing(missing)
 

@@ -17,7 +17,7 @@ from builders import dumps, header, joined, pi_file, said, shared_files, slot, t
 from faults.full import tmpfs
 
 from gitsession.api import Store
-from gitsession.discovery import discover
+from gitsession.discovery import sources
 from gitsession.errors import Unavailable
 from gitsession.formats import FORMATS, Accompanied, Source, Streamed, claimed
 from gitsession.formats.base import jsonl as stored_lines
@@ -113,7 +113,7 @@ def test_a_stored_file_is_taken_apart_as_one_in_memory(
 @pytest.mark.parametrize("path", shared_files("pi", "omp", "claude", "codex"), ids=lambda path: path.name)
 def test_a_real_stored_file_is_taken_apart_as_one_in_memory(path: Path) -> None:
     data = path.read_bytes()
-    format = claimed(data[: discover.HEAD_BYTES])
+    format = claimed(data[: sources.HEAD_BYTES])
     if not isinstance(format, Streamed):
         pytest.skip("of no agent whose files are streamed")
     name = path.with_suffix("").as_posix()
@@ -136,7 +136,7 @@ def test_lines_of_a_stored_file_are_those_of_its_bytes(data: bytes) -> None:
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Every file is a large one."""
-    monkeypatch.setattr(discover, "LARGE_BYTES", 0)
+    monkeypatch.setattr(sources, "LARGE_BYTES", 0)
     yield
 
 
@@ -149,7 +149,7 @@ def test_a_large_file_is_imported_grows_and_goes_out_as_it_came(case: str, tmp_p
     refs = []
     for large in (True, False):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(discover, "LARGE_BYTES", 0 if large else 1 << 40)
+            patch.setattr(sources, "LARGE_BYTES", 0 if large else 1 << 40)
             with Store.create(tmp_path / f"{large}.git", clock=lambda: 1_769_904_000_000) as store:
                 path.write_bytes(data[:cut_at])
                 [first] = store.import_file(path, agent=agent)
@@ -164,20 +164,20 @@ def test_a_large_file_is_imported_grows_and_goes_out_as_it_came(case: str, tmp_p
 def test_the_copy_of_a_large_file_has_no_name_and_is_its_owners_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(discover, "_folder_of_copies", lambda: str(tmp_path / "copies"))
+    monkeypatch.setattr(sources, "_folder_of_copies", lambda: str(tmp_path / "copies"))
     (tmp_path / "copies").mkdir()
     path = tmp_path / "x.jsonl"
     path.write_bytes(pi_file(*talk("a")))
     path.chmod(0o644)
     copies = []
-    append = discover._Copy.append
+    append = sources._Copy.append
 
-    def looked_at(copy: discover._Copy, data: bytes, at: int) -> None:
+    def looked_at(copy: sources._Copy, data: bytes, at: int) -> None:
         append(copy, data, at)
         copies.append((os.fstat(copy._fd), os.listdir(tmp_path / "copies")))
 
-    monkeypatch.setattr(discover._Copy, "append", looked_at)
-    _, held = discover.stored(path)
+    monkeypatch.setattr(sources._Copy, "append", looked_at)
+    _, held = sources.stored(path)
     assert held[0 : len(held)] == path.read_bytes()
     assert [(found.st_nlink, stat.S_IMODE(found.st_mode), names) for found, names in copies] == [(0, 0o600, [])]
 
@@ -185,7 +185,7 @@ def test_the_copy_of_a_large_file_has_no_name_and_is_its_owners_alone(
 def large_import(path: Path, git_dir: Path) -> None:
     """Import a file as a large one, whose objects leave memory a few at a time."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(discover, "LARGE_BYTES", 0)
+        patch.setattr(sources, "LARGE_BYTES", 0)
         patch.setattr(import_session, "SPILL_BYTES", 2000)
         with Store.open(git_dir) as store:
             store.import_file(path)
@@ -223,10 +223,10 @@ IMPORT = """
 import os, signal, sys
 from pathlib import Path
 from gitsession.api import Store
-from gitsession.discovery import discover
+from gitsession.discovery import sources
 from gitsession.importing import import_session
 from gitsession.store import spill
-discover.LARGE_BYTES, import_session.SPILL_BYTES = 0, 2000
+sources.LARGE_BYTES, import_session.SPILL_BYTES = 0, 2000
 _, when, git_dir, path = sys.argv
 move_in = spill.PackSpill.move_in
 def killed(self, vault):
@@ -279,7 +279,7 @@ def test_a_large_import_on_a_full_disk_leaves_nothing_and_goes_on_when_there_is_
     with tmpfs("4m") as disk:
         git_dir = (disk if full == "store" else tmp_path) / "store.git"
         copies = disk if full == "copies" else tmp_path
-        monkeypatch.setattr(discover, "_folder_of_copies", lambda: str(copies))
+        monkeypatch.setattr(sources, "_folder_of_copies", lambda: str(copies))
         Store.create(git_dir).close()
         before = sorted((git_dir / "objects/pack").iterdir())
         ballast = disk / "ballast"
@@ -301,7 +301,7 @@ def test_a_file_that_is_rewritten_while_it_is_imported_is_taken_as_it_was(tmp_pa
     data = pi_file(*talk("a", "b", "c"))
     path = tmp_path / "x.jsonl"
     path.write_bytes(data)
-    _, held = discover.stored(path)
+    _, held = sources.stored(path)
     with open(path, "r+b") as file:
         file.write(b"#" * 20)
     os.truncate(path, 30)

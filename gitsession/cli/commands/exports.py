@@ -15,7 +15,7 @@ import click
 from gitsession.cli.context import App, split, with_app
 from gitsession.cli.output import current_folder, emit, json_option, say, wants_json, warn, warn_of_hidden
 from gitsession.cli.text import count, shell_words
-from gitsession.discovery import discover
+from gitsession.discovery import sources
 from gitsession.errors import Malformed, Refused, Unavailable
 from gitsession.exporting.export_session import TO_READ, ExportResult
 from gitsession.exporting.resume import Resumption
@@ -87,7 +87,7 @@ def _tell_what_waits(files: Iterable[Path], data: bytes) -> None:
     """Tell where a file of the session goes on behind what was taken in: the export is that much shorter."""
     for path in files:
         try:
-            _, held = discover.read(path)
+            _, held = sources.read(path)
         except (OSError, Malformed):
             continue  # gone, or a session in a database
         if len(held) > len(data) and held.startswith(data):

@@ -20,23 +20,6 @@ from gitsession.model.headline import Headline
 from gitsession.model.usage import AnswerUsage
 
 
-class SearchRoot(NamedTuple):
-    """``pattern``, a glob, below the folder ``home`` of the user's home directory.
-
-    ``variable``: the environment variable that names another folder in place of ``home``; "" if there is none.
-    """
-
-    home: str
-    pattern: str
-    variable: str = ""
-
-    @property
-    def fixed(self) -> str:
-        """The part of the place that no wildcard is in, with a slash at both ends: ``/.pi/agent/sessions/``."""
-        place = f"/{self.home}/{self.pattern}"
-        return place[: place.partition("*")[0].rindex("/") + 1]
-
-
 class Workspace(NamedTuple):
     """The folder that a session is to go on in: absolute, without links in it, as the other two are.
 
@@ -54,7 +37,7 @@ class Sidecar(NamedTuple):
     ``name``: what entries call it, and what it is kept under. ``places``: where it can be, relative to the folder of
     the session file; the first that is there counts. ``sha256``: what it must hash to, in hexadecimal; "" if anything
     will do. ``needed``: whether to say so where it is not there. ``home``: where the agent looks for it when it resumes
-    the session, below the first of ``Format.ROOTS``; "" if nowhere.
+    the session, below the first of its ``formats.ROOTS``; "" if nowhere.
     """
 
     name: str
@@ -119,9 +102,6 @@ class Format(ABC):
 
     BETWEEN = b"\n"
     """The bytes between two payloads in the agent's file: a line end, or nothing."""
-
-    ROOTS: Sequence[SearchRoot] = ()
-    """Where the agent keeps its sessions."""
 
     FILES: Sequence[str] = ("*.jsonl",)
     """The names of the agent's files (``fnmatch``), for folders that a user names."""
@@ -294,9 +274,9 @@ class Resumable(Format):
 
     @abstractmethod
     def place(self, header: SessionHeader, at: Workspace) -> str:
-        """Return the path of the file of the session of ``header`` (its id and start), below the first of ``ROOTS``.
+        """Return the path of the file of the session of ``header`` (its id and start), below its ``formats.ROOTS[0]``.
 
-        Without ``ROOTS``, for an agent that keeps its sessions with the project: below the folder itself.
+        If it has no such root, for an agent that keeps its sessions with the project: below the folder itself.
         """
 
     def lies(self, header: SessionHeader, at: Workspace) -> Sequence[str]:

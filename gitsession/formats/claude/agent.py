@@ -13,7 +13,6 @@ from gitsession.formats.base.format import (
     Delegating,
     Remembering,
     Resumable,
-    SearchRoot,
     Sidecar,
     Streamed,
 )
@@ -32,10 +31,6 @@ class Claude(Accompanied, Delegating, Remembering, Resumable, Streamed):
     """The transcripts of Claude Code, and those of its sub-agents."""
 
     AGENT = split_file.AGENT
-    ROOTS = (
-        SearchRoot(".claude", "projects/*/*.jsonl", "CLAUDE_CONFIG_DIR"),
-        SearchRoot(".claude", "projects/*/*/subagents/**/agent-*.jsonl", "CLAUDE_CONFIG_DIR"),
-    )
     RECORDED = "recorded by Claude Code"
 
     claims = staticmethod(split_file.is_ours)

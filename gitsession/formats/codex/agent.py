@@ -11,7 +11,6 @@ from gitsession.formats.base.format import (
     Delegating,
     Remembering,
     Resumable,
-    SearchRoot,
     Streamed,
     Workspace,
 )
@@ -28,10 +27,6 @@ class Codex(Continuing, Counting, Delegating, Remembering, Resumable, Streamed):
     """The rollouts of codex."""
 
     AGENT = split_file.AGENT
-    ROOTS = (
-        SearchRoot(".codex", "sessions/**/rollout-*.jsonl*", "CODEX_HOME"),
-        SearchRoot(".codex", "archived_sessions/**/rollout-*.jsonl*", "CODEX_HOME"),
-    )
     FILES = ("rollout-*.jsonl", "rollout-*.jsonl.zst")
     RECORDED = "recorded by codex"
 

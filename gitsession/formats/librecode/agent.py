@@ -6,7 +6,7 @@ librecode has no files of sessions: an export gives the rows, one a line.
 from __future__ import annotations
 
 from gitsession.formats.base import jsonl
-from gitsession.formats.base.format import Database, SearchRoot
+from gitsession.formats.base.format import Database
 from gitsession.formats.base.jsonl import LineFailure
 from gitsession.formats.base.record import Source
 from gitsession.formats.librecode import split_file
@@ -19,7 +19,6 @@ class Librecode(Database):
     """The database of librecode, and exports of it."""
 
     AGENT = split_file.AGENT
-    ROOTS = (SearchRoot(".librecode", "librecode.db", "LIBRECODE_HOME"),)
     FILES = ("*.db", "*.jsonl")
     TABLES = split_file.TABLES
 

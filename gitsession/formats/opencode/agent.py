@@ -14,7 +14,6 @@ from gitsession.formats.base.format import (
     Importing,
     Remembering,
     Scattered,
-    SearchRoot,
     Workspace,
 )
 from gitsession.formats.base.jsonl import parse as parse_record
@@ -31,12 +30,6 @@ class Opencode(Database, Delegating, Document, Importing, Remembering, Scattered
     """The database of opencode, its folders, and its exports."""
 
     AGENT = AGENT
-    ROOTS = (
-        SearchRoot(".local/share", "opencode/storage/session/*/ses_*.json", "XDG_DATA_HOME"),
-        SearchRoot(".local/share", "opencode/opencode*.db", "XDG_DATA_HOME"),
-    )
-    """The folders first: opencode left them as they were when it moved to the database, which so has the last word."""
-
     FILES = ("*.json", "*.db")
     TABLES = rows.TABLES
     RECORDED = "recorded by opencode"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gitsession.formats.base.format import Referring, Resumable, SearchRoot, Sidecar, Streamed, Workspace
+from gitsession.formats.base.format import Referring, Resumable, Sidecar, Streamed, Workspace
 from gitsession.formats.base.jsonl import Data, parse
 from gitsession.formats.base.outgoing import Outgoing, WrittenFile
 from gitsession.formats.base.record import Source
@@ -23,7 +23,6 @@ class Pi(Referring, Resumable, Streamed):
     """The session files of pi."""
 
     AGENT = "pi"
-    ROOTS: Sequence[SearchRoot] = (SearchRoot(".pi/agent", "sessions/**/*.jsonl", "PI_CODING_AGENT_DIR"),)
 
     moved = staticmethod(split_file.moved)
     resolve = staticmethod(resolve)
@@ -72,7 +71,6 @@ class Omp(Pi):
     """The session files of omp."""
 
     AGENT = "omp"
-    ROOTS = (SearchRoot(".omp/agent", "sessions/**/*.jsonl"),)
 
     def claims(self, head: bytes) -> bool:
         """Return whether there is a header with a mark of omp's, or with a title slot before it."""
