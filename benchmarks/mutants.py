@@ -275,7 +275,7 @@ BREAKS = [
     ),
     one(
         "anybody's lock is broken",
-        "git/ref_locks.py",
+        "git/ref_writer.py",
         "if os.path.samestat(os.stat(lock), os.stat(self.proof(name))):",
         "if True:",
         "tests/git/test_ref_writer.py",
@@ -412,7 +412,7 @@ BREAKS = [
     ),
     Break(
         "the proof of a lock goes before the lock",
-        "git/ref_locks.py",
+        "git/ref_writer.py",
         (
             ("                    os.unlink(lock)\n", 20 * " " + "os.unlink(self.proof(name)); os.unlink(lock)\n"),
             (
@@ -424,14 +424,14 @@ BREAKS = [
     ),
     one(
         "the names of proofs are not synced",
-        "git/ref_locks.py",
+        "git/ref_writer.py",
         "            if self._sync and contents:\n                sync_directory(self._proofs)",
         "            if False:\n                sync_directory(self._proofs)",
         POWER,
     ),
     one(
         "a lock of packed-refs is gone before the disk knows it",
-        "git/ref_locks.py",
+        "git/ref_writer.py",
         "            sync_directory(directory)\n",
         "            _ = directory if directory == str(self._git_dir) else sync_directory(directory)\n",
         POWER,

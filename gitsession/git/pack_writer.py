@@ -1,4 +1,4 @@
-"""Packs written directly: version 2, no deltas (``maintain`` has git make them), with their index.
+"""Packs written directly: version 2, no deltas (``maintain`` has git make them), with their index; or moved in.
 
 Order: ``.keep``, then pack, then index, each under a temporary name, fsynced and renamed; then the directory. A
 ``git repack -ad`` of the user deletes packs that no ref reaches, so the ``.keep`` is there before the pack has its name
@@ -17,7 +17,7 @@ from pathlib import Path
 from struct import pack as binary
 from typing import Final
 
-from gitsession.durable import sync_directory, write_new
+from gitsession.durable import sync_directory, sync_file, write_new
 from gitsession.git.types import Kind, Oid
 
 KEEP_TEXT = "gitsession: refs to this pack are still in the journal\n"
@@ -67,6 +67,33 @@ def keep(owner: Path, at: Path, *, sync: bool = True) -> None:
             os.link(owner, at)
     except FileExistsError:
         pass
+
+
+def move_packs(folder: Path, object_dir: Path, owner: Path | None) -> list[str]:
+    """Move the packs in ``folder`` into ``object_dir``, by one rename for each file; their names. Raises ``OSError``.
+
+    ``owner``: the file that the ``.keep`` of each links to; ``None`` if they are not kept.
+    """
+    there = object_dir / "pack"
+    moved = []
+    for name in packs_in(folder):
+        if owner is not None:
+            keep(owner, there / f"{name}.keep")
+        if (there / f"{name}.idx").exists():
+            continue
+        for suffix in (".pack", ".rev", ".promisor", ".idx"):  # a pack is there when its index is
+            file = folder / f"{name}{suffix}"
+            if file.exists():
+                sync_file(file)
+                os.rename(file, there / f"{name}{suffix}")
+        moved.append(name)
+    sync_directory(there)
+    return moved
+
+
+def packs_in(folder: Path) -> list[str]:
+    """Return the names of the packs in a folder."""
+    return sorted(file.stem for file in folder.glob("pack-*.idx") if file.with_suffix(".pack").exists())
 
 
 def _is_ours(entry: os.DirEntry[str]) -> bool:

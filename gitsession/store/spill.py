@@ -8,7 +8,6 @@ that was killed, and is removed by the next large import, by ``maintain`` and by
 
 from __future__ import annotations
 
-import os
 import secrets
 import shutil
 from collections.abc import Mapping, Sequence
@@ -16,7 +15,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gitsession.durable import make_directories, sync_directory, sync_file
+from gitsession.durable import make_directories
 from gitsession.errors import Unavailable
 from gitsession.git import pack_writer
 from gitsession.git.types import Kind, Oid
@@ -62,7 +61,7 @@ class PackSpill:
             if self._vault is not None:
                 vault.keep(self._vault.originals())  # first: no entry without what it hides
             if self._is_used:
-                move_packs(self._folder / "pack", self._git_dir)
+                pack_writer.move_packs(self._folder / "pack", self._git_dir / "objects", self._git_dir / create.KEEP)
         except OSError as error:
             raise unavailable(self._git_dir, "write", error) from error
 
@@ -110,27 +109,3 @@ def _sweep(place: Path) -> list[str]:
             shutil.rmtree(folder, ignore_errors=True)
             removed.append(folder.name)
     return sorted(removed)
-
-
-def move_packs(folder: Path, git_dir: Path, *, kept: bool = True) -> list[str]:
-    """Move the packs in ``folder`` into a store, by one rename for each file; their names. Raises ``OSError``."""
-    there = git_dir / "objects" / "pack"
-    moved = []
-    for name in packs_in(folder):
-        if kept:
-            pack_writer.keep(git_dir / create.KEEP, there / f"{name}.keep")
-        if (there / f"{name}.idx").exists():
-            continue
-        for suffix in (".pack", ".rev", ".promisor", ".idx"):  # a pack is there when its index is
-            file = folder / f"{name}{suffix}"
-            if file.exists():
-                sync_file(file)
-                os.rename(file, there / f"{name}{suffix}")
-        moved.append(name)
-    sync_directory(there)
-    return moved
-
-
-def packs_in(folder: Path) -> list[str]:
-    """The names of the packs in a folder."""
-    return sorted(file.stem for file in folder.glob("pack-*.idx") if file.with_suffix(".pack").exists())

@@ -32,7 +32,6 @@ from gitsession.git.types import Kind, Oid
 from gitsession.store import create, refs
 from gitsession.store.git_store import GitStore
 from gitsession.store.lock import alone as alone_by
-from gitsession.store.spill import move_packs, packs_in
 from gitsession.sync import remotes
 from gitsession.sync.remotes import Remote, missing, plain
 
@@ -151,10 +150,11 @@ class Quarantine:
 
         Raises ``OSError``. They are durable when this returns.
         """
-        return move_packs(self.git_dir / "objects" / "pack", self._store_dir, kept=kept)
+        owner = self._store_dir / create.KEEP if kept else None
+        return pack_writer.move_packs(self.git_dir / "objects" / "pack", self._store_dir / "objects", owner)
 
     def _packs(self) -> list[str]:
-        return packs_in(self.git_dir / "objects" / "pack")
+        return pack_writer.packs_in(self.git_dir / "objects" / "pack")
 
 
 def _section(remote: Remote) -> str:

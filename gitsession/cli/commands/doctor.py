@@ -23,7 +23,7 @@ from gitsession.cli.output import emit, json_option, say
 from gitsession.cli.text import clock, count
 from gitsession.errors import GitSessionError
 from gitsession.git import config, damage, hook_files, process
-from gitsession.git.ref_locks import RefLocks
+from gitsession.git.ref_writer import RefLocks
 from gitsession.live import hook_locations, settings_edits, spool
 from gitsession.redaction import own_rules, vault
 from gitsession.server import server
