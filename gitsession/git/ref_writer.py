@@ -32,7 +32,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -100,6 +100,7 @@ class RefLocks:
         self._proved.pop(name)
         lock = self._lock(name)
         deadline = time.monotonic() + _PATIENCE_SECONDS
+        has_made_directory = False
         while True:
             try:
                 os.link(self.proof(name), lock)
@@ -112,12 +113,11 @@ class RefLocks:
                 time.sleep(_PAUSE_SECONDS)
             except FileNotFoundError:
                 # No directory yet, or `git pack-refs` removed it because it was empty, perhaps a moment ago.
-                if time.monotonic() > deadline:
+                if has_made_directory and time.monotonic() > deadline:
                     raise
-                try:
+                has_made_directory = True  # tried at least once, however long a busy machine took to come here
+                with suppress(FileNotFoundError):
                     make_directories(Path(lock).parent, sync=self._sync)
-                except FileNotFoundError:
-                    pass
             except NotADirectoryError:
                 raise Unavailable(f"{name} cannot be: another ref is where its directory should be") from None
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import subprocess
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from raw import git
@@ -42,6 +44,15 @@ def test_a_ref_moves_if_it_holds_what_is_ours(git_dir, writer, refs):
     assert writer.move(LEAF, OID, ours={None})
     assert writer.move(LEAF, OID2, ours={OID})
     assert (refs.read(LEAF), traces(git_dir)) == (OID2, [])
+
+
+def test_a_ref_in_a_new_directory_moves_on_a_machine_that_stood_still(writer, refs, monkeypatch):
+    """A process that got no processor for longer than it waits for a lock gave up before it made the directory."""
+    minutes = itertools.count(step=60.0)
+    still = SimpleNamespace(monotonic=lambda: next(minutes), time=time.time, sleep=time.sleep)
+    monkeypatch.setattr("gitsession.git.ref_writer.time", still)
+    assert writer.move(LEAF, OID, ours={None})
+    assert refs.read(LEAF) == OID
 
 
 def test_a_ref_that_holds_something_else_stays(git_dir, writer, refs):
