@@ -19,7 +19,7 @@ from gitsession.redaction.rule import CharacterTurns, Hint, Rule, hints_of
 from gitsession.redaction.tokens import TOKENS
 
 RULES: tuple[Rule, ...] = (*TOKENS, *CONTEXTS)
-"""The rules of every store (docs/secrets.md lists them). Of two that find the same, the first names it."""
+"""The rules of every store (docs/explanation/secrets.md). Of two that find the same, the first names it."""
 
 RUN_MIN = 20
 """No token is shorter. Most words of texts and programs are, so tokens are looked for in few of them."""
