@@ -432,8 +432,8 @@ BREAKS = [
     one(
         "a lock of packed-refs is gone before the disk knows it",
         "git/ref_writer.py",
-        "            sync_directory(directory)\n",
-        "            _ = directory if directory == str(self._git_dir) else sync_directory(directory)\n",
+        "else ():\n            sync_directory(directory)\n",
+        "else ():\n            _ = directory if directory == str(self._git_dir) else sync_directory(directory)\n",
         POWER,
     ),
     one(
