@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from gitsession.model.blocks import Block, Text, ToolCall
-from gitsession.model.headline import TOMBSTONE
+from gitsession.model.headline import FORK, TOMBSTONE
 
 FAILED = ("aborted", "error")
 """How an answer broke off: ``Message.stop``, as pi says it."""
@@ -296,7 +296,7 @@ class Fork(Entry):
     ``source_id``: the agent's id for it, where the agent made the fork and its file goes on from another one's.
     """
 
-    kind: ClassVar[str] = "fork"
+    kind: ClassVar[str] = FORK
     session: str
     agent: str
     view: int | None = None

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 
 TOMBSTONE = "tombstone"
 """Kind and author of what stands where a purged entry stood; here, so that who reads commits need not load entries."""
+FORK = "fork"
+"""Kind of the first entry of a forked session; here for the same reason."""
 
 VIEW = 1
 """The number that new sessions begin with. A session keeps the number its root states."""

@@ -10,8 +10,7 @@ from gitsession.codec.message import SourceRef
 from gitsession.errors import Corrupt, Malformed, MissingObject
 from gitsession.git.objects import parse_commit
 from gitsession.git.types import Oid, Reader
-from gitsession.model.entries import Fork
-from gitsession.model.headline import TOMBSTONE
+from gitsession.model.headline import FORK, TOMBSTONE
 
 
 class Node(NamedTuple):
@@ -42,7 +41,7 @@ class Node(NamedTuple):
     @property
     def starts_session(self) -> bool:
         """Whether a session begins there: at a root of ours, or at a fork."""
-        return self.source is None and (self.parent is None or self.kind == Fork.kind)
+        return self.source is None and (self.parent is None or self.kind == FORK)
 
 
 _NO_ENTRY = "`gitsession tree SESSION` shows the entries; `gitsession branch SESSION NAME --at ENTRY` goes on from one"
