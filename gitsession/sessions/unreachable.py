@@ -103,6 +103,8 @@ class _Search:
         self._all = _Scan.of(store)
         led_to, self.damaged = self._follow_refs()
         self._digests: dict[Oid, bytes] = {}
+        self._starts = self._find_starts()
+        led_to -= self._starts  # only ``meta`` leads there, when all entries that follow are lost
         self._free = {
             oid: node
             for oid, node in self._all.entries.items()
@@ -126,11 +128,10 @@ class _Search:
 
     def take_what_can_only_be_ours(self) -> None:
         """Lines that nothing leads to: those from our root, and those that no other damaged session could have lost."""
-        starts = self._starts()
         for tip in self._tips():
             line = self._line(tip)
             bottom = line[-1]
-            ours = bottom.oid in starts or bottom.parent in starts or bottom.parent in self.nodes
+            ours = bottom.oid in self._starts or bottom.parent in self._starts or bottom.parent in self.nodes
             if ours or (bottom.parent not in self._all.entries and self._could_be(line) == {self._sid}):
                 self._take(tip)
         named = set(self._leaves())
@@ -214,7 +215,7 @@ class _Search:
     def _leaves(self) -> Iterable[Oid]:
         return list(self._store.refs(refs.session(self._sid)).values())
 
-    def _starts(self) -> set[Oid]:
+    def _find_starts(self) -> set[Oid]:
         """Where this session is known to begin: the entry on which ``meta`` stands, or its name where it is lost."""
         oid = self._store.ref(refs.meta(self._sid))
         while oid is not None and (node := self._all.entries.get(oid)) is not None:

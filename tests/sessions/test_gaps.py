@@ -110,6 +110,16 @@ def test_a_lost_root_and_a_lost_leaf_are_marked(five_hundred: tuple[MemoryStore,
         assert line[0].before == whole[1].oid
 
 
+@pytest.mark.parametrize("lost", [1, 2, 3, 10])
+def test_a_root_whose_followers_are_lost_is_listed(five_hundred: tuple[MemoryStore, str, str], lost: int) -> None:
+    store = copied(five_hundred[0])
+    for sid in five_hundred[1:]:
+        whole = list(graph.line(store, graph.branches(store, sid)["main"]))
+        root, *followers = whole[::-1]
+        lose(store, *(node.oid for node in followers[:lost]))
+        assert set(graph.tree(store, sid).nodes) == {root.oid, *(node.oid for node in followers[lost:])}
+
+
 def test_where_nothing_is_proven_nothing_is_claimed(five_hundred: tuple[MemoryStore, str, str]) -> None:
     store = copied(five_hundred[0])
     _, sid, _ = five_hundred
