@@ -27,6 +27,8 @@ from gitsession.api import Store
 SIZES = {"ext4": "64M", "xfs": "320M", "btrfs": "160M"}
 _QUIET = {"ext4": ["-q", "-F"], "xfs": ["-q", "-f"], "btrfs": ["-q", "-f"]}
 _SETTLE_SECONDS = 0.003
+_ENTRIES_PER_CUT = 40
+"""At most, so that a cut costs the same work where this process gets no processor time and the writer does."""
 
 
 def available() -> list[str]:
@@ -61,16 +63,28 @@ def make(kind: str, image: Path, size: str = "") -> None:
 
 
 class Writer:
-    """A process that appends for ever, and what it has told so far."""
+    """A process that appends as many entries as it is granted, and what it has told so far."""
 
     def __init__(self, git_dir: Path) -> None:
         here = str(Path(__file__).parents[1])
-        script = f"from faults import work; work.append_for_ever({str(git_dir)!r})"
+        script = f"from faults import work; work.append_as_granted({str(git_dir)!r})"
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join([here, *sys.path])}
-        self._process = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, env=environment)
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment
+        )
         self.told: list[str] = []
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
+
+    def grant(self, entries: int) -> None:
+        """Let it append so many more, and wait for the first."""
+        before = len(self.told)
+        assert self._process.stdin
+        self._process.stdin.write(f"{entries}\n".encode())
+        self._process.stdin.flush()
+        while len(self.told) <= before:
+            assert self._process.poll() is None, "the writer ended by itself"
+            time.sleep(0.001)
 
     def acknowledged(self) -> dict[str, list[str]]:
         found: dict[str, list[str]] = {}
@@ -90,7 +104,8 @@ class Writer:
         self._process.kill()
         self._process.wait()
         self._reader.join()
-        assert self._process.stdout
+        assert self._process.stdin and self._process.stdout
+        self._process.stdin.close()
         self._process.stdout.close()
 
     def _read(self) -> None:
@@ -111,9 +126,7 @@ def cuts(kind: str, count: int, *, seed: int = 0) -> Iterator[int]:
             writer = Writer(disk / "store.git")
             try:
                 for number in range(count):
-                    before = len(writer.told)
-                    while len(writer.told) <= before:
-                        time.sleep(0.001)
+                    writer.grant(_ENTRIES_PER_CUT)
                     time.sleep(chance.uniform(0.004, 0.05))
                     writer.stop()
                     acknowledged = writer.acknowledged()

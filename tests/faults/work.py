@@ -7,8 +7,10 @@ where the disk would not, ``no <number> <why>`` where the command had nothing to
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
+import sys
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -287,18 +289,23 @@ def _tell(word: str, number: int, rest: str) -> None:
     os.write(1, f"{word} {number} {' '.join(rest.split())}\n".encode())
 
 
-def append_for_ever(git_dir: str, flush_every: int = 20) -> None:
-    """Append to two refs and flush now and then; told after each: ``<ref> <oid>``."""
+def append_as_granted(git_dir: str, flush_every: int = 20) -> None:
+    """Append to two refs and flush now and then; told after each: ``<ref> <oid>``. Each line read: how many more."""
     store = GitStore.open(git_dir, flush_on_close=False)
-    number = 0
-    while True:
+    for number in itertools.chain.from_iterable(_granted()):
         ref = (raw.LEAF, SIDE)[number % 3 == 0]
         text = f"{number} " + "words " * (number * 37 % 400)
         oid = raw.append(store, text, ref)
         os.write(1, f"{ref} {oid}\n".encode())
-        number += 1
-        if number % flush_every == 0:
+        if number % flush_every == flush_every - 1:
             store.flush()
+
+
+def _granted() -> Iterator[range]:
+    end = 0
+    for row in sys.stdin:
+        start, end = end, end + int(row)
+        yield range(start, end)
 
 
 REPLAYED = [name for name in WORKLOADS if name not in ("large", "maintain")]
