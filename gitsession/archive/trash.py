@@ -151,7 +151,7 @@ def _why(row: Row, rules: Retention, total: int) -> str:
 
 
 def size_of(store: GitStore, sid: str) -> int:
-    """What a session's objects take on the disk, those that it shares with others too. Raises ``Unavailable``."""
+    """Return the bytes that a session's objects take on disk, shared ones included. Raises ``Unavailable``."""
     leaves = "".join(f"{value}\n" for value in store.refs(refs.session(sid)).values())
     told = process.run(store.git_dir, "rev-list", "--objects", "--disk-usage", "--stdin", stdin=leaves.encode())
     return int(told.out.strip() or 0)

@@ -48,7 +48,7 @@ class Running:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def begin(self, workspace: Path, call: str | None) -> tuple[bool, str | None]:
-        """Whether another call runs there already, and which one began last."""
+        """Return whether another call runs there already, and the one that began last."""
         with self._lock:
             others = [other for place, other in self._calls if place == workspace]
             self._calls.append((workspace, call))

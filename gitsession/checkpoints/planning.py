@@ -232,7 +232,7 @@ def _own(touches: Mapping[str, Sequence[PathAttribution]], path: str) -> Iterato
 
 
 def _worked_over(touches: Sequence[PathAttribution], theirs: Sequence[tuple[int, State]]) -> Iterator[State]:
-    """What our calls made of a path that another had changed while they ran."""
+    """Yield the states that our calls made of a path that another had changed while they ran."""
     for touch in touches:
         within = [now for at_ms, now in theirs if touch.since_ms < at_ms <= touch.at_ms]
         if touch.ours and within and within[-1] != touch.was:

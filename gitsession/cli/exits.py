@@ -1,4 +1,4 @@
-"""What a command ends with (docs/reference/commands.md)."""
+"""Exit codes of commands (docs/reference/commands.md)."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from gitsession.model.headline import clean
 _FLAG_LETTERS = "".join(map(chr, range(0x1F1E6, 0x1F200)))
 
 _COLUMNS, _LINES = 100, 24
-"""Where nobody says how large the terminal is."""
+"""Columns, if the size of the terminal is unknown."""
 
 
 def paint(text: str, **style: Any) -> str:
@@ -91,7 +91,7 @@ def pad(text: str, width: int) -> str:
 
 
 def width() -> int:
-    """How many columns there are: the terminal's, or what ``$COLUMNS`` says."""
+    """Return the number of columns: the terminal's, or ``$COLUMNS``."""
     return terminal_size()[0]
 
 

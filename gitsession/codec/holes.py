@@ -183,7 +183,7 @@ def decode_base64(text: bytes) -> bytes | None:
 
 
 def is_image(data: bytes) -> bool:
-    """Whether ``data`` begins as PNG, JPEG, GIF, WebP or BMP files do."""
+    """Return whether ``data`` begins as PNG, JPEG, GIF, WebP or BMP files do."""
     return (
         data.startswith(_MAGIC)
         or (data[:4] == b"RIFF" and data[8:12] == b"WEBP")
@@ -192,7 +192,7 @@ def is_image(data: bytes) -> bool:
 
 
 def holds_image(data: bytes) -> bool:
-    """Whether an image could lie somewhere in ``data``: a cheap look before a dear one."""
+    """Return whether ``data`` could contain an image: a cheap test before an expensive one."""
     return any(mark in data for mark in (*_MAGIC, b"RIFF", b"BM"))
 
 
@@ -207,7 +207,7 @@ def spans_in_json(line: bytes) -> tuple[PayloadSpan, ...]:
 
 
 def _literals(pieces: list[bytes]) -> Iterator[tuple[int, int]]:
-    """Where the string literals lie in bytes that were split at every quotation mark."""
+    """Return the spans of the string literals in bytes that were split at every quotation mark."""
     at = 0
     start: int | None = None
     for piece in pieces[:-1]:

@@ -22,7 +22,7 @@ READS = frozenset({"read", "Read", "read_file", "view"})
 CHANGES = frozenset(
     {"write", "edit", "Write", "Edit", "MultiEdit", "NotebookEdit", "write_file", "edit_file", "str_replace"}
 )
-"""What agents call their tools for files."""
+"""Names of the agents' tools for files."""
 
 PATH_CHARS_MAX = 4096
 """No system opens a longer one; what is longer is no path, and would be carried for ever."""

@@ -45,7 +45,7 @@ def plan(
     line: ContextHistory, strategy: str = DEFAULT, *, profile: str = profiles.DEFAULT,
     ask: CompactionRequest = NO_WISHES
 ) -> Plan:
-    """What a compaction would do. Raises ``NotFound`` for another name than those of the tables."""
+    """Plan a compaction. Raises ``NotFound`` for another name than those of the tables."""
     if strategy not in STRATEGIES:
         raise NotFound(f"there is no strategy {strategy!r}", hint=f"known are {', '.join(STRATEGIES)}")
     last = next(line.back(), None)
@@ -68,11 +68,11 @@ def _regrounded(made: Plan, line: ContextHistory) -> Plan:
 class _Generation:
     cut: Cutter
     shown_only: bool = False
-    """Whether entries that show nothing stay out of the range."""
+    """True if entries that show nothing stay out of the range."""
     raw: bool = False
-    """Whether what counts is what entries say by themselves, though the context leaves some of it out."""
+    """True if entries count in full, though the context leaves some of them out."""
     scaled: bool = False
-    """Whether what is kept shrinks where the provider counts more than the agent does (rule 17)."""
+    """True if less is kept when the provider counts more tokens than the agent does (rule 17)."""
 
 
 _GENERATIONS = {
@@ -120,7 +120,7 @@ TAIL_LEAST, TAIL_MOST, TAIL_SHARE = 2_000, 8_000, 0.25
 """The room for the tail in tokens: a quarter of what can be used, within these bounds."""
 
 RESERVED = 20_000
-"""What must stay free of the window (O1)."""
+"""Return the tokens of the window that must stay free (O1)."""
 
 
 def plan_opencode(line: ContextHistory, profile: Profile, ask: CompactionRequest) -> Plan:
@@ -139,7 +139,7 @@ def room(ask: CompactionRequest) -> int:
 
 
 def tail(places: tuple[ShownEntry, ...], budget: int, profile: Profile) -> int:
-    """Where the tail begins (K2): at a turn, or inside the one that does not fit; the end where nothing does."""
+    """Return the start of the tail (K2): a turn, or a place in the one that does not fit; the end if nothing fits."""
     first = len(places)
     starts = [at for at, place in enumerate(places) if _is_user(place)][-TAIL_TURNS:]
     for start in reversed(starts):
@@ -237,7 +237,7 @@ def plan_aider(line: ContextHistory, profile: Profile, ask: CompactionRequest) -
 
 
 def head(places: tuple[ShownEntry, ...], half: int, profile: Profile) -> int:
-    """Where the tail begins: under ``half`` tokens of it, and behind an answer; the end where there is no such."""
+    """Return the start of a tail of less than ``half`` tokens that follows an answer; the end if there is none."""
     first, size = len(places), 0
     while first:
         size += total(profile, places[first - 1].items)

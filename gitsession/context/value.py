@@ -135,7 +135,7 @@ class Context:
         return self.state.rules
 
     def request(self, provider: str, *, system: str | None = None) -> dict[str, Any]:
-        """As it is sent to one of ``PROVIDERS`` (docs/reference/context.md), as JSON that the caller can add to.
+        """Return the request to one of ``PROVIDERS`` (docs/reference/context.md), as JSON that the caller can add to.
 
         ``system``: put in place of the system prompt that the session states. Raises ``NotFound`` for another name.
         """

@@ -213,7 +213,7 @@ def stat_of(path: Path) -> os.stat_result | None:
 
 
 def name_of(path: Path) -> str:
-    """What a session file without an id of its own is known by: its place without its ending."""
+    """Return the id of a session file that has none of its own: its path without the suffix."""
     return path.absolute().with_suffix("").as_posix()
 
 
@@ -311,7 +311,7 @@ def _opened(path: Path) -> Iterator[tuple[int, os.stat_result]]:
 
 
 def format_of(path: Path, data: bytes) -> Format | None:
-    """Which agent wrote a file: the one in whose folder it lies, else the one that claims its beginning.
+    """Return the format of the agent in whose folder a file lies, else of the one that claims its beginning.
 
     The folder comes first so that a file is one session, whether it was found or named: early omp files look like pi's.
     """
@@ -335,7 +335,7 @@ def unrecognized(path: Path) -> NotFound:
 
 
 def attachments(path: Path, data: Data, format: Format) -> tuple[dict[str, bytes], list[str]]:
-    """What the agent keeps beside a session file: contents by name, and the names of those that are needed and absent.
+    """Return the files that the agent keeps beside a session file, by name, and the names of missing ones.
 
     Of a file that must hash to its name, only content that does is taken.
     """

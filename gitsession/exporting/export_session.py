@@ -182,7 +182,7 @@ def segment(store: ObjectStore, sid: str, id: str | None) -> bytes:
 
 
 class _FileLines(NamedTuple):
-    """What stands in one of the agent's files, by line: header lines, entries, and entries of ours that it took in.
+    """The content of one of the agent's files, by line: header lines, entries, and entries of ours that it took in.
 
     ``nodes``: all entries of the session that the file could hold.
     """

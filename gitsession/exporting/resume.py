@@ -320,7 +320,7 @@ class AgentFileAhead(Refused):
 
 
 def check(format: Format, data: bytes, home: Path, environment: Mapping[str, str]) -> int:
-    """How many results are marked as old in the export ``data`` that stay unmarked, because they are there already.
+    """Count the results marked as old in the export ``data`` that stay unmarked because they are there already.
 
     Raises ``Refused`` where a database of this agent's has the session, and more of it or another; ``Unavailable``
     where one is locked, ``Malformed`` where it is damaged.

@@ -136,7 +136,7 @@ _AGENTS = {
 """By the agents' names, in the order in which they are asked: the pickier first."""
 
 ROOTS: Mapping[str, tuple[SearchRoot, ...]] = {agent: known.roots for agent, known in _AGENTS.items()}
-"""Where each agent keeps its sessions."""
+"""Folders in which each agent keeps its sessions."""
 
 
 class _Formats(Mapping[str, Format]):

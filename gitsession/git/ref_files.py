@@ -92,12 +92,12 @@ def _check_portable(part: str, name: str) -> None:
 
 
 def is_packed_line(line: bytes) -> bool:
-    """Whether ``line``, with its end, is one that git could have written, the header aside."""
+    """Return whether git could have written ``line``, with its end; the header aside."""
     return _PACKED_LINE.fullmatch(line) is not None
 
 
 def packed_values(data: bytes) -> dict[str, Oid]:
-    """What each ref holds. Raises ``Corrupt``."""
+    """Return the object id of each ref. Raises ``Corrupt``."""
     return {name: lines[:40].decode() for name, lines in _packed_parts(data)[1]}
 
 

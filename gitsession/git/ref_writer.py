@@ -89,7 +89,7 @@ class RefLocks:
             raise
 
     def is_proved(self, name: str, content: bytes) -> bool:
-        """Whether there is a proof for a lock with this content that was not used yet."""
+        """Return whether there is an unused proof for a lock with this content."""
         return self._proved.get(name) == content
 
     def take(self, name: str) -> str:

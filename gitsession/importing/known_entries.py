@@ -82,7 +82,7 @@ def _check_reaches(store: ObjectStore, base: Base, last: list[Node]) -> None:
 
 
 class EquivalentEntries:
-    """What ``nodes``, imported entries of one session, say."""
+    """Imported entries of one session, to be compared with records."""
 
     def __init__(self, store: ObjectStore, nodes: Iterable[Node]) -> None:
         self._store = store
@@ -108,7 +108,7 @@ class EquivalentEntries:
         return next((node for node in nodes if says(self._store, node, record.payload)), None)
 
     def tombstone(self, format: Format, parent: Node, record: Record) -> Node | None:
-        """What stands where an entry of this record's place and id was purged, of which nothing is left to compare."""
+        """Return the tombstone of an entry with this record's place and id, of which nothing is left to compare."""
         source = SourceRef.of(format.AGENT, record.source_id, record.line)
         nodes = self._at.get((parent.oid, record.line), ())
         return next((node for node in nodes if node.is_tombstone and node.source == source), None)
@@ -122,7 +122,7 @@ def fill_vault(store: ObjectStore, sink: commit_writer.Entries, node: Node, payl
 
 
 def says(store: ObjectStore, node: Node, payload: bytes) -> bool:
-    """Whether an entry is ``payload``, but for what of it was hidden. Raises ``Malformed``, ``Corrupt`` ..."""
+    """Return whether an entry is ``payload``, its hidden parts aside. Raises ``Malformed``, ``Corrupt`` ..."""
     parts = kept(store, node)
     return matches(whole(store, node, parts), holes.hidden(parts.holes), payload)
 
@@ -170,7 +170,7 @@ class ExportedLineFinder:
         self._may_be_new = any(mark.line is None for mark in meta.marks) or any(key not in known for key in pending)
 
     def find(self, record: Record, parent: Node) -> ExportedLine | None:
-        """What ``record``, which hangs below ``parent`` in the file, is of ours; ``None`` where it is the agent's."""
+        """Return our entry that ``record``, below ``parent`` in the file, is; ``None`` if it is the agent's."""
         if record.source_id is None:
             return None
         recorded = self._recorded.get(record.line)
@@ -213,14 +213,14 @@ class ExportedLineFinder:
         return self._format.moved(payload, stated.source_id or "", stated.cwd or "")
 
     def _is_one(self, record: Record, written: tuple[bytes, str | None]) -> bool:
-        """Whether a record is a line of ours, in which secrets may be hidden here and not there."""
+        """Return whether a record is a line of ours, in which secrets may be hidden here and not there."""
         theirs, guard = record.payload, self._store.guard
         safe = theirs if guard is None else guard.redact(self._format.FORM, theirs).payload
         return any(_says_the_same(each, written[0], is_name=written[1] is None) for each in {theirs, safe})
 
     @functools.cached_property
     def _written(self) -> dict[str, tuple[bytes, str | None]]:
-        """What we would write into the file today, by id: the line, and the key of its entry (none for a name)."""
+        """Return the lines that we would write into the file today, by id, with the entry's key (none for a name)."""
         out = gather(RevealedStore(self._store), self._sid, self._format).out
         theirs = {entry.id for entry in out.entries if entry.line is not None}
         lines = self._format.write(out).lines

@@ -102,9 +102,10 @@ def apart(text: str) -> str:
 
 
 def parts(query: str) -> list[tuple[str, bool]]:
-    """What is looked for: all of these. A word, or words in quotation marks that stand side by side.
+    """Split a query into its terms, all of which must be found.
 
-    With each: whether a longer word will do too (``log*``). What holds no letter and no digit is passed over.
+    A term is a word, or words in quotation marks that stand side by side. With each: whether a longer word will do too
+    (``log*``). What holds no letter and no digit is passed over.
     """
     found = []
     for quoted, bare in _PART.findall(query[:_CHARS_MAX]):
@@ -132,7 +133,7 @@ def snippet(text: str, query: str, width: int) -> str:
 
 
 def _place(word: str) -> str:
-    """Where ``word`` begins; in a script without spaces that is anywhere."""
+    """Return the pattern of places where ``word`` begins; in a script without spaces that is anywhere."""
     edge = "" if _UNSPACED.match(word) else r"\b"
     return f"(?i){edge}{re.escape(word)}"
 

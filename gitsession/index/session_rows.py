@@ -109,7 +109,7 @@ def add_answers(db: sqlite3.Connection, sid: str, node: Node, found: DecodedEntr
 
 
 def waiting_tokens(db: sqlite3.Connection, store: ObjectStore, sid: str, meta: Meta) -> int:
-    """What lines say of answers that no entry tells of yet, because they wait for the next that speaks."""
+    """Return the tokens of answers that belong to no entry yet, because their lines wait for the next record."""
     tails = [meta.of_file(segment).headers().get(TAIL) for segment in (None, *meta.segments)]
     counts = [count for tail in tails if tail is not None for count in _counts(tail, look(store, tail))]
     named = {count.answer: count.tokens for count in counts if count.answer and not _is_known(db, sid, count.answer)}

@@ -354,7 +354,7 @@ def take_out(text: str, container: Part, part: Part) -> str:
 
 
 def _layout(text: str, container: Part) -> tuple[str, str]:
-    """What stands before a value in there, and before the closing bracket of one that has had none."""
+    """Return the white space before a value in there, and before the closing bracket of an empty one."""
     if container.parts:
         return text[container.start + 1 : container.parts[0].begin], ""
     line = text.rfind("\n", 0, container.start) + 1

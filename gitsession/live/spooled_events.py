@@ -231,7 +231,7 @@ class Targets:
         )
 
     def goes_beyond(self, at_ms: int) -> bool:
-        """Whether the agent has written since: what it has not written by then does not come."""
+        """Return whether the agent has written since: what it has not written by then does not come."""
         return bool(self._nodes) and self._nodes[0].author_seconds * 1000 > at_ms
 
     def of(self, event: Event) -> Node | None:
@@ -289,7 +289,7 @@ class Calls:
 
     @classmethod
     def load(cls, store: Path) -> Calls:
-        """What the last drain knew; nothing where that cannot be read."""
+        """Return the state of the last drain; empty if it cannot be read."""
         try:
             found = json.loads(read_regular(f"{spool.folder(str(store))}/{FILE}") or b"{}")
             running = {
@@ -313,7 +313,7 @@ class Calls:
         return BEFORE, event.call
 
     def note(self, event: Event) -> None:
-        """What runs behind the event."""
+        """Update the running calls by the event."""
         name = event.call or _UNNAMED
         running = {call: later for call, later in self._running.pop(event.key, {}).items() if call != name}
         if event.name == events.BEFORE_TOOL and event.look is not None:

@@ -1,4 +1,4 @@
-"""What can happen in a session: one frozen value for each kind of entry (docs/reference/format.md, "Kinds").
+"""Entries of a session: one frozen value for each kind (docs/reference/format.md, "Kinds").
 
 An entry knows what it is, not where it is kept: no id, no parent, no ``save()``. Times arrive as ``at_ms``
 (milliseconds since 1970, UTC); this floor never asks a clock. Where a field refers to another entry it holds the text

@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from gitsession.redaction.vault import Vault
 
 LEVELS_MAX = 4
-"""How often escapes are undone: JSON in a string of JSON, and so on."""
+"""Number of times that escapes are undone: JSON in a string of JSON, and so on."""
 
 Row: TypeAlias = tuple[int, int, str]
 """A placeholder of ours: where in the redacted payload it begins, its length in bytes, its rule."""
 
 _LOOKAHEAD_BYTES = 1 << 20
-"""How much is looked at together: a look at some payloads at once takes far less time than one at each."""
+"""Bytes that are scanned together: one scan of some payloads takes far less time than one of each."""
 
 _CBOR, _JSON = "cbor", ("json", "jsonl")
 
@@ -49,7 +49,7 @@ class Redacted(NamedTuple):
 
 
 def placeholder(rule: str) -> bytes:
-    """What stands for a secret. It follows from the rule's name alone: anything more would tell of the secret."""
+    """Return the placeholder of a secret. It depends on the rule's name alone: more would reveal part of the secret."""
     return f"{OPENS}{rule}]".encode()
 
 
@@ -163,7 +163,7 @@ _LITERAL = re.compile(rb'"((?:[^"\\]|\\.)*+)"', re.DOTALL)
 
 
 def _within_literals(payload: bytes, hits: list[SecretSpan]) -> Iterator[SecretSpan]:
-    """What of ``hits`` lies in string literals, line by line; in lines that are no JSON, all that lies in a line."""
+    """Yield the ``hits`` inside string literals, line by line; in lines that are no JSON, all inside a line."""
     spans: list[tuple[int, int]] = []
     at = 0
     for line in payload.split(b"\n"):
@@ -302,7 +302,7 @@ def _apart(made: Redacted, keys: set[bytes], payload: bytes) -> Redacted:
 
 
 _SHORT = {b"n": b"\n", b'"': b'"', b"t": b"\t", b"r": b"\r", b"/": b"/", b"'": b"'", b"b": b" ", b"f": b" "}
-"""What one letter behind a backslash stands for. Backspace and form feed are spaces to who looks for words."""
+"""Characters for which a letter after a backslash stands. Backspace and form feed are spaces to a search for words."""
 
 _UNICODE = re.compile(rb"\\u([0-9a-fA-F]{4})")
 _ESCAPE = re.compile(rb"\\(?:u([0-9a-fA-F]{4})|(.))", re.DOTALL)
@@ -335,7 +335,7 @@ class OffsetMap(NamedTuple):
     places: list[int]
 
     def back(self, at: int) -> int:
-        """Where the decoded byte ``at`` begins; of the end, the end."""
+        """Return the start of the decoded byte ``at``; of the end, the end."""
         number = bisect_right(self.starts, at) - 1
         return self.places[number] + at - self.starts[number]
 

@@ -26,7 +26,7 @@ class Original:
 
 
 def matches(redacted: bytes, rows: Iterable[tuple[int, int, str]], original: bytes) -> bool:
-    """Whether ``original``, with something hidden at each of ``rows``, can be ``redacted``.
+    """Return whether ``original``, with something hidden at each of ``rows``, can be ``redacted``.
 
     Placeholders stand for anything. Rules differ between releases and users: an entry that was stored by other rules is
     the same entry all the same.

@@ -1,4 +1,4 @@
-"""How one shape of secret is found, what of it is hidden, and by which hint a text is read for it at all.
+"""A rule: the shape of a secret, the part of it that is hidden, and the hints for which a text is read at all.
 
 A word such as ``token`` is on every page. A rule that goes by its place finds something there only where a sign and a
 long value follow, and that can be seen through any number of backslashes, without undoing an escape. What a hint lets
@@ -84,7 +84,7 @@ _INSIDE = rb"""(?:[^\s"'\\]|\\++u)"""
 _FIRST_TURN = re.compile(_INSIDE + rb"+?" + _TURN)
 _TWO_TURNS = re.compile(rb"(?:" + _INSIDE + rb"+?" + _TURN + rb"){2}")
 _REST = re.compile(_INSIDE + rb"*+")
-"""What ``heuristics.is_random`` asks for at least: a value takes three turns between kinds of characters."""
+"""The least that ``heuristics.is_random`` asks for: a value changes three times between kinds of characters."""
 
 _ANY = _SIGN + rb"(?:(?i:bearer|basic|token|apikey|api-key|bot|key|digest|negotiate|aws)" + _BLANKS + rb"++)?"
 _HEADER = _ANY + _VALUE + rb"{12}"

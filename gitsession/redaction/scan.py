@@ -1,4 +1,4 @@
-"""Where secrets stand in bytes: literals first, which is cheap, and a pattern only where its literal is.
+"""Scan bytes for secrets: literals first, which is cheap, and a pattern only where its literal is.
 
 Rules go by what stands before a value, so a secret is not found behind what programs add to a text that they show:
 colours, line numbers, signs of a diff, quote marks, ``%3D``. ``undecorated`` takes these out, and leads each hit back

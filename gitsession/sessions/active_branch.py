@@ -1,4 +1,4 @@
-"""Which branch of a session is the one to go on with (docs/reference/format.md, "What is derived")."""
+"""The active branch of a session: the one to go on with (docs/reference/format.md, "What is derived")."""
 
 from __future__ import annotations
 

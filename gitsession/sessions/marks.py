@@ -1,4 +1,4 @@
-"""What a session is called and how its entries are labelled (docs/reference/format.md, "What is derived").
+"""The name of a session, and the labels of its entries (docs/reference/format.md, "What is derived").
 
 A *mark* is an entry that names something: a label, a title, a header. Whoever has the entries at hand (a walk of the
 tree, the index) collects the marks; the rules stand here once. Nothing of an entry is loaded by this module.

@@ -40,7 +40,7 @@ class Node(NamedTuple):
 
     @property
     def starts_session(self) -> bool:
-        """Whether a session begins there: at a root of ours, or at a fork."""
+        """True if a session begins there: at a root of ours, or at a fork."""
         return self.source is None and (self.parent is None or self.kind == FORK)
 
 

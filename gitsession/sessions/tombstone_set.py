@@ -1,4 +1,4 @@
-"""What was purged: a set of keys that only grows, the same in every store (docs/reference/format.md, "Tombstones").
+"""The tombstone set: the keys that were purged, the same in every store (docs/reference/format.md, "Tombstones").
 
 A key is the digest of an entry (64 hexadecimal digits), ``file:<oid>`` of a captured file, or ``session:<sid>``. An
 entry's record may hold a replacement, which then stands in its place. Each step is a commit that says the whole set.
@@ -333,7 +333,7 @@ def _published(reader: Reader, tip: Oid | None, seen: Collection[Oid] | None) ->
 
 
 def is_given(store: ObjectStore) -> bool:
-    """Whether a remote was seen to have a set of this store's."""
+    """Return whether a remote was seen to have a set of this store's."""
     return any(name.endswith(refs.TOMBSTONES.removeprefix("refs/heads")) for name in store.refs(refs.TRACKING))
 
 

@@ -128,7 +128,7 @@ def session_at(name: str) -> str:
 
 
 def is_session_ref(name: str) -> bool:
-    """Whether ``name`` is a session's branch as docs/reference/format.md writes them."""
+    """Return whether ``name`` is a session's branch as docs/reference/format.md writes them."""
     parsed = parse(name)
     if parsed is None or not _SID.fullmatch(parsed[0]):
         return False

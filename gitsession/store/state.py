@@ -127,7 +127,7 @@ class Staging:
             self._ends[name] = new
 
     def value(self, name: str) -> RefValue | None:
-        """What ``name`` holds as this transaction sees it: git may move a ref any time, and is asked once."""
+        """Return the value of ``name`` in this transaction: git may move a ref any time, and is asked once."""
         if name in self._ends:
             return self._ends[name]
         if name not in self._seen:
@@ -262,7 +262,7 @@ class StoreState:
         return {name: value for name, value in sorted(found.items()) if value is not None}
 
     def value(self, name: str) -> RefValue | None:
-        """What a ref holds, with the journal tailed."""
+        """Return the value of a ref, with the journal tailed."""
         chain = self.overlay.chains.get(name)
         return chain[-1] if chain else self.git.refs.read(name)
 

@@ -309,7 +309,7 @@ def _remember(store: GitStore, tx: Transaction, remote: Remote, fetched: _Fetche
 def _judge(
     store: GitStore, place: Quarantine, theirs: Mapping[str, Oid], known: Mapping[str, Oid]
 ) -> dict[str, SyncedBranch]:
-    """What of ``theirs`` does not follow docs/reference/format.md, ref by ref. What both hold was judged before."""
+    """Return what in ``theirs`` violates docs/reference/format.md, by ref. Shared entries were validated before."""
     read = FetchedReader(place.git_dir, store)
     differ = {ref: oid for ref, oid in theirs.items() if known.get(ref) != oid}
     ours = {ref: known.get(ref) for ref in differ if ref != refs.ARCHIVE}  # which is no line
@@ -342,7 +342,7 @@ def _without_branch(
 
 
 def _of_ours(remote: Remote, tracking: Mapping[str, Oid]) -> dict[str, Oid]:
-    """What tracking refs say, by our names; of what is none of ours nothing."""
+    """Return the values of tracking refs, by our names; refs that are none of ours are left out."""
     found = {remote.here(name): oid for name, oid in tracking.items()}
     return {ref: oid for ref, oid in found.items() if remote.there(ref) is not None}
 
@@ -367,7 +367,7 @@ def _only_tracked(store: GitStore, remote: Remote, there: Mapping[str, Oid]) -> 
 
 
 def _base(read: FetchedReader, ours: Oid | None, theirs: Oid) -> Oid | None:
-    """What both hold of a line: it was judged before."""
+    """Return the newest entry that both have: everything up to it was validated before."""
     try:
         return None if ours is None else histories.parting(read.read, ours, theirs).base
     except GitSessionError:
@@ -420,7 +420,7 @@ def still_listed(store: GitStore, read: FetchedReader, theirs: Mapping[str, Oid]
 
 
 def retire(store: GitStore, remote: Remote, talk: TransportOptions) -> None:
-    """Where the remote has our archive and lists its sessions nevertheless, it has none of our hooks: they are deleted
+    """If the remote has our archive and lists its sessions nevertheless, it has none of our hooks: they are deleted
     there, each if it holds what we have seen of it. What it will not delete stays. Raises ``Unavailable``.
     """
     seen = {remote.here(name): oid for name, oid in store.refs(remote.tracks).items()}

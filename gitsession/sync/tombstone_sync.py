@@ -53,7 +53,7 @@ _STAYS = (
 
 @dataclass(frozen=True, slots=True)
 class TombstoneMerge:
-    """What ``theirs`` comes to beside ``ours``. ``said``: by both; ``why``: it cannot be joined with ours."""
+    """The result of joining ``theirs`` with ``ours``. ``said``: by both; ``why``: it cannot be joined with ours."""
 
     ours: Oid | None
     said: Tombstones
@@ -235,7 +235,7 @@ def _write(store: GitStore, named: Mapping[str, Oid]) -> Path:
 def rewritten(
     place: Quarantine, read: FetchedReader, tombstones: Tombstones, theirs: Mapping[str, Oid], known: Mapping[str, Oid]
 ) -> dict[str, Oid]:
-    """What refs in ``place`` are without what was purged, those that differ; the objects are put there.
+    """Return the refs in ``place`` that a purge changes, with their new values; the objects are put there.
 
     ``known``: refs whose lines hold nothing of it; none, and all is looked at. A line that cannot be rewritten stays:
     the judge says why. Raises ``Unavailable``.

@@ -118,7 +118,7 @@ class Quarantine:
         (self.git_dir / "config").write_text(_CONFIG)
 
     def refs(self, prefix: str) -> Mapping[str, Oid]:
-        """What was fetched; no symbolic refs."""
+        """Return the refs that were fetched, without symbolic ones."""
         found = VerifiedRepository(self.git_dir).refs.list(prefix)
         return {name: value for name, value in found.items() if not value.startswith(SYMBOLIC)}
 
@@ -158,7 +158,7 @@ class Quarantine:
 
 
 def _section(remote: Remote) -> str:
-    """What git's configuration says of the remote."""
+    """Return the section of the remote in git's configuration."""
     escaped = {"\\": "\\\\", '"': '\\"', "\n": "\\n"}
     lines = [f'\t{key} = "{"".join(escaped.get(one, one) for one in value)}"\n' for key, value in remote.settings]
     return f'[remote "{remote.name}"]\n' + "".join(lines)

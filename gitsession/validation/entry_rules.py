@@ -213,7 +213,7 @@ _REMEMBERED_MAX = 50_000
 
 
 class _Below(NamedTuple):
-    """What a tree holds: folders below each other, and names, each as often as it is met on the way."""
+    """The content of a tree: nested folders, and names, each as often as it is met on the way."""
 
     depth: int
     names: int
@@ -238,7 +238,7 @@ class FileTrees:
         self._good: dict[tuple[Oid, Oid | None], _Below] = {}
 
     def fault(self, tree: Oid, before: Oid | None) -> Fault | None:
-        """What is wrong below ``tree``; ``before``: the files of the entry before it, which are good."""
+        """Return the first fault below ``tree``; ``before``: the files of the entry before it, which are good."""
         if tree == before:
             return None
         try:

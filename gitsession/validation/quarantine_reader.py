@@ -27,7 +27,7 @@ from gitsession.store import refs
 
 MEBIBYTE = 1 << 20
 TAKE_OUT = "`gitsession sync` takes it out of a store, a forced push out of a server without our hooks"
-"""What helps against what was purged and is still somewhere; whoever reads it may be at either end."""
+"""A hint for purged entries that are still somewhere; the reader may be at either end."""
 
 
 class Proposed(NamedTuple):
@@ -53,7 +53,7 @@ class Refusal(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Limits:
-    """How much one push may hold. ``entries``: new ones; ``seconds``: of judging them; ``payload_bytes``: of an
+    """Limits of one push. ``entries``: new ones; ``seconds``: of validating them; ``payload_bytes``: of an
     agent's record as it is stored; ``whole_bytes``: with its holes filled; ``file_bytes``: of a file or a lifted span;
     ``names``: below ``files/`` of one entry, as far as they are new.
     """
@@ -67,7 +67,7 @@ class Limits:
 
 
 class Fault(NamedTuple):
-    """What is wrong with one object, and by which rule."""
+    """A fault of one object, and the rule that names it."""
 
     rule: str
     what: str

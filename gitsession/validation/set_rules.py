@@ -148,7 +148,7 @@ def _check_size(read: GitReader, oid: Oid, kind: str, most: int) -> int:
 def judge_tombstones(
     read: GitReader, move: Proposed, known: Tombstones, limits: Limits, until: Deadline
 ) -> tuple[Fault | None, Tombstones]:
-    """What is wrong with a new value of the ref; and what is purged from then on."""
+    """Return the fault of a new value of the ref, and what is purged from then on."""
     if move.new is None:
         return Fault("delete", "what was purged stays purged"), known
     try:
@@ -173,7 +173,7 @@ def judge_tombstones(
 
 
 def _purged(read: GitReader, oid: Oid, limits: Limits) -> Tombstones:
-    """What a commit says. Raises ``Malformed`` where it is too large, or is not written as we write it."""
+    """Return the set of a commit. Raises ``Malformed`` if it is too large, or is not written as we write it."""
     _check_size(read, oid, "commit", COMMIT_BYTES_MAX)
     data = read.read(oid)[1]
     commit = parse_commit(data)

@@ -342,7 +342,7 @@ FETCH_LIMITS = Limits(entries=10_000_000, seconds=inf)
 
 
 class FetchedReader:
-    """What was fetched, and what the store has."""
+    """The fetched objects, and those of the store."""
 
     def __init__(self, git_dir: Path, store: ObjectStore) -> None:
         self.git_dir, self.store = git_dir, store
@@ -384,7 +384,7 @@ def unfit(read: FetchedReader, theirs: Oid) -> str:
 
 
 def _at_once(read: FetchedReader, moves: Sequence[Proposed], known: Mapping[str, Oid]) -> int:
-    """How many sessions are judged together."""
+    """Return the number of sessions that are validated together."""
     sessions = len({refs.session_of(move.ref) for move in moves})
     if sessions <= SESSIONS_AT_ONCE:
         return SESSIONS_AT_ONCE

@@ -114,7 +114,7 @@ _NOT_ON_A_BRANCH = {kind.kind for kind in (Attachment, Checkpoint, Continuation,
 
 
 def has_place(node: Node, on: str) -> bool:
-    """Whether an entry may stand on a ref of that sort: ``meta``, ``files``, or a branch.
+    """Return whether an entry may stand on a ref of that sort: ``meta``, ``files``, or a branch.
 
     ``meta`` holds what may change about a session. A kind from a later version may stand anywhere.
     """
@@ -128,7 +128,7 @@ def has_place(node: Node, on: str) -> bool:
 
 
 def _stands_for_a_part(node: Node) -> bool:
-    """Whether an entry on ``meta`` is what waits in a file, or a part of a document as it stands there."""
+    """Return whether an entry on ``meta`` is what waits in a file, or a part of a document as it stands there."""
     if node.source is None:
         return False
     return node.source.line == TAIL or with_capability(node.source.agent, Document) is not None

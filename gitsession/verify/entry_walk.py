@@ -299,7 +299,7 @@ _AT_ONCE = 256
 
 
 def share(things: Sequence[T], work: Callable[[Sequence[T]], R]) -> list[R]:
-    """What ``work`` makes of ``things``, in as many parts as there were processes."""
+    """Return the results of ``work`` for ``things``, in as many parts as there were processes."""
     count = min(len(things) // THINGS_MIN, PROCESSES_MAX, _processors())
     if count < 2 or sys.platform != "linux" or threading.active_count() > 1:
         return [work(things)]

@@ -45,7 +45,7 @@ class VerifiedState:
     loose: list[str]
 
     def covers(self, now: VerifiedState) -> bool:
-        """Whether all that it names is still there as it was; refs may have moved."""
+        """Return whether all that it names is still there as it was; refs may have moved."""
         return all(now.packs.get(name) == seen for name, seen in self.packs.items())
 
     def new_packs(self, now: VerifiedState) -> list[str]:
@@ -57,7 +57,7 @@ class VerifiedState:
 
 
 def present(git_dir: Path, refs: dict[str, str]) -> VerifiedState:
-    """What there is now; ``refs``: what they hold."""
+    """Return the present state; ``refs``: their values."""
     found = packs.files(f"{git_dir}/objects/pack")
     return VerifiedState(
         refs, {name: list(identity) for name, identity in found.items()}, list(VerifiedRepository(git_dir).loose())

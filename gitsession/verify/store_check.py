@@ -33,12 +33,12 @@ FILE = f"{create.CONTROL}/round"
 VERSION = 1
 
 ENTRIES_AT_ONCE = 64
-"""How many entries are checked between two looks at the clock."""
+"""Number of entries that are checked between two looks at the clock."""
 
 
 @dataclass(frozen=True, slots=True)
 class CheckPosition:
-    """How far a round has come. ``session``: the one that was checked last, as far as the entry ``entry`` if that is
+    """The progress of a round. ``session``: the one that was checked last, as far as the entry ``entry`` if that is
     stated; ``file``: the file that was, once all sessions were. ``since_ms``: 0 before it begins. ``before_ms``: when
     the round before it ended.
     """
@@ -91,7 +91,7 @@ class _Part:
         self._store, self._report, self._judges = store, report, judges
         self._sample, self._is_late = sample, is_late
         self.is_over = False
-        """Whether this part holds what it was to hold."""
+        """True if this part holds what it was to hold."""
 
     def refs(self, seen: Mapping[str, RefValue]) -> None:
         store = self._store
@@ -167,7 +167,7 @@ def _covered(store: GitStore, place: CheckPosition, ended: bool) -> CheckCoverag
 
 
 def read(git_dir: Path) -> CheckPosition:
-    """Where the last part ended; before the beginning of a round where that cannot be told."""
+    """Return the end of the last part; the beginning of a round if that is unknown."""
     try:
         value = json.loads((git_dir / FILE).read_bytes())
         if value.pop("version") != VERSION:

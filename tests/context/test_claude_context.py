@@ -1,4 +1,4 @@
-"""What Claude Code's model sees, rule by rule (docs/reference/context.md). test_real_claude.py asks the program."""
+"""The context of Claude Code, rule by rule (docs/reference/context.md). test_real_claude.py asks the program."""
 
 from __future__ import annotations
 

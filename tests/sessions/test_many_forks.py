@@ -1,4 +1,4 @@
-"""What is judged of a push is about a kilobyte an entry, whatever the entries say (docs/reference/server.md)."""
+"""Validation of a push reads about a kilobyte an entry, whatever the entries say (docs/reference/server.md)."""
 
 from __future__ import annotations
 

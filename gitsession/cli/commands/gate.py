@@ -57,7 +57,7 @@ def gate_uninstall(app: App) -> int:
 @click.argument("remote", default="")
 @with_app
 def check(app: App, remote: str) -> int:
-    """What the hook runs: reads what git tells `pre-push` of a push to REMOTE."""
+    """Check a push to REMOTE, as git passes it to `pre-push` (run by the hook)."""
     moves = []
     for line in sys.stdin:
         words = line.split()
@@ -99,7 +99,10 @@ def allow(app: App, address: str, rule: str) -> int:
 @json_option
 @with_app
 def list_(app: App) -> int:
-    """What was let go: SESSION@ENTRY and RULE. A file, and an entry that is gone, by what `gate forget` takes too."""
+    """List allowed findings: SESSION@ENTRY and RULE.
+
+    Files and missing entries are shown as `gate forget` takes them.
+    """
     rows = [(key, _places(app, key)) for key in secret_scan.allowances(app.store().objects)]
     allowed = []
     for key, places in rows:

@@ -82,7 +82,7 @@ _SHOWN = 50
 @click.command()
 @click.argument("when", type=click.Choice(["pre", "post"]))
 def receive_command(when: str) -> int:
-    """What the hooks of a server run (docs/reference/server.md): judge what is pushed, and take out what was purged.
+    """Validate a push and remove what was purged; the hooks of a server run it (docs/reference/server.md).
 
     Reads what git tells its hooks `pre-receive` and `post-receive`, in a repository that is being pushed to.
     """

@@ -372,7 +372,7 @@ class _NoRedirect(HTTPRedirectHandler):
 
 
 def _wait_s(headers: Message) -> float:
-    """What ``Retry-After`` asks for, in seconds or as a date."""
+    """Return the seconds that ``Retry-After`` asks for, given in seconds or as a date."""
     stated = headers.get("Retry-After", "")
     if not stated:
         return _RETRY_S

@@ -1,6 +1,6 @@
-"""How each agent makes its context: a subclass of ``Profile`` each, one table. The rules are numbered in semantics.md.
+"""Profiles: a subclass of ``Profile`` with each agent's rules of the context, and their table.
 
-A module is loaded when it is asked for.
+Rules are numbered in semantics.md. A module is loaded when it is asked for.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ PROFILES = {
     "opencode": "opencode.OpencodeProfile",
     "aider": "aider.AiderProfile",
 }
-"""What ``--profile`` takes, and the class below this folder that has its rules. The first is the default."""
+"""Values of ``--profile``, and the class below this folder that has the rules. The first is the default."""
 
 DEFAULT = "pi"
 
@@ -70,13 +70,13 @@ class Profile(ABC):
     """Whether ``estimate`` is to be used even where an exact tokenizer is installed: the agent's figures are wanted."""
 
     COUNT_MIN = 1
-    """How many tokens an answer must say that it took, for its count to be trusted."""
+    """Tokens that an answer must report at least for its count to be trusted."""
 
     EXTENSION_ROLE = "user"
-    """As whose words those of an extension go to the model."""
+    """The role under which text of an extension goes to the model."""
 
     SENDS_SYSTEM = False
-    """Whether system messages of the session go to the model."""
+    """True if system messages of the session go to the model."""
 
     @abstractmethod
     def select(self, line: ContextHistory) -> Selection:

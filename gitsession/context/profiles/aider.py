@@ -27,7 +27,7 @@ class AiderProfile(Profile):
     """A sixteenth of the window is for what is done, of which half is kept (S1, S2)."""
 
     def select(self, line: ContextHistory) -> Selection:
-        """What was said in this run: every line of it, for what Aider printed says what it told the model."""
+        """Return every line of this run: the text that Aider printed shows what it sent to the model."""
         run = _run(line)
         how = changes(line, [*run.kept, *run.since], edits=True)
 

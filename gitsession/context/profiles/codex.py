@@ -74,7 +74,7 @@ class CodexProfile(Profile):
         return super().can_cut(entry)
 
     def starts_turn(self, entry: Entry) -> bool:
-        """What codex put in as the user's words begins none."""
+        """Return whether a turn begins; a message that codex put in as the user's begins none."""
         return not isinstance(entry, CustomMessage) and super().starts_turn(entry)
 
 

@@ -44,7 +44,7 @@ class LibrecodeProfile(Profile):
         return -(-len(_words(entry)) // 4)
 
     def usage(self, items: Sequence[Item], fresh: int) -> tuple[int, int] | None:
-        """What the last request took, which librecode keeps beside the answer."""
+        """Return the tokens of the last request, which librecode keeps beside the answer."""
         for at in range(len(items) - 1, fresh - 1, -1):
             entry = items[at].entry
             if isinstance(entry, Message) and entry.role == "assistant" and entry.usage is not None:

@@ -167,7 +167,7 @@ def _edited(items: list[Item], replacement: Any) -> list[Item]:
 
 @dataclass(frozen=True, slots=True)
 class VisibleRange:
-    """What of a line is in sight. ``kept``: before ``compaction``; ``after``: behind it. Both the oldest first."""
+    """The part of a line in sight. ``kept``: before ``compaction``; ``after``: behind it. Both the oldest first."""
 
     compaction: Spot | None
     kept: list[Node]
@@ -214,7 +214,7 @@ def _kept_by_number(line: ContextHistory, at: Spot, number: int) -> list[Node]:
 
 
 def state(line: ContextHistory, *, model: str | None) -> State:
-    """What the whole line says of its state, hidden parts too (rule 7). ``model``: which one the agent goes by."""
+    """Return the state of the whole line, hidden parts included (rule 7). ``model``: the one that the agent uses."""
     said = line.anchors
     tools = line.entry_at(said.tools) if said.tools else None
     instructions = line.entry_at(said.instructions) if said.instructions else None

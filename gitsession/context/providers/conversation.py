@@ -223,7 +223,7 @@ def prompt(context: Context, system: str | None) -> str:
 
 
 def opening(context: Context) -> int:
-    """How many items at the beginning are system messages, said by ``prompt``."""
+    """Return the number of leading items that are system messages, which ``prompt`` sends."""
     return len(_opening(context))
 
 
@@ -249,7 +249,7 @@ def _opening(context: Context) -> list[Message]:
 
 
 def _hears_system(context: Context) -> bool:
-    """Whether system messages of the session go to the model at all: older agents leave them out."""
+    """Return whether system messages of the session go to the model: older agents leave them out."""
     return profile(context.profile).llm_role(Message(role="system")) == "system"
 
 

@@ -75,19 +75,19 @@ class CallIds:
 # Blocks of a message as providers take them: words, four kinds of picture, PDF; all else in words.
 
 PICTURES = ("image/jpeg", "image/png", "image/gif", "image/webp")
-"""What every one of the three APIs accepts."""
+"""Names that all three APIs accept."""
 
 PDF = "application/pdf"
 
 
 def shown(blocks: Iterable[Block]) -> tuple[Text | Image | File, ...]:
-    """What a user or a tool said: text that is not blank, pictures, and files that are PDF with their bytes."""
+    """Return the blocks of a user or a tool: text that is not blank, images, and PDF files with their bytes."""
     found = [_shown(block) for block in blocks]
     return tuple([block for block in found if block is not None])
 
 
 def uttered(blocks: Iterable[Block], *, own: bool) -> tuple[Text | Thinking | ToolCall, ...]:
-    """What a model said. ``own``: the same model will read it, so that signatures still mean something to it.
+    """Return the blocks of a model. ``own``: the same model will read it, so signatures still mean something to it.
 
     Another model gets the reasoning as text, and none that is redacted: only its writer can read that.
     """

@@ -298,7 +298,7 @@ class _Parts:
             self.forked_from = text(forked.get("sessionId"))
 
     def _link(self) -> None:
-        """What each record hangs below, by the ids that lines state (docs/reference/format.md, "Claude Code")."""
+        """Find the parent of each record, by the ids that lines state (docs/reference/format.md, "Claude Code")."""
         turns = ParallelCalls()
         stated = {uuid for group in self.groups for uuid in self._ids(group)}
         seen: set[str] = set()

@@ -1,4 +1,4 @@
-"""What each kind of entry is in a file of pi's or omp's: its type and its fields. The inverse of ``read_entry.py``.
+"""Entries as lines of a file of pi's or omp's: the type and the fields of each kind. The inverse of ``read_entry.py``.
 
 A kind that the agent has no word for becomes a ``custom`` entry, which both keep and show no model, and a note.
 """
