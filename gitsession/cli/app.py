@@ -125,7 +125,9 @@ class Commands(click.Group):
     epilog="SESSION is a unique part of a session's id, @ (the newest held here), - (the one before it) or "
     "AGENT:SOURCE-ID. SESSION@ENTRY names an entry: an id or its beginning, a label, a branch, leaf, root, leaf~3.",
 )
-@click.option("--store", metavar="DIR", help="The store; else $GITSESSION_DIR, else git config gitsession.store.")
+@click.option(
+    "--store", metavar="DIR", help="Use this store. Default: $GITSESSION_DIR, else git config gitsession.store."
+)
 @click.version_option(package_name="gitsession", prog_name="gitsession", message="%(prog)s %(version)s")
 @click.pass_context
 def gitsession(ctx: click.Context, store: str | None) -> None:

@@ -28,9 +28,15 @@ def _choose_json(context: click.Context, _: click.Parameter, is_chosen: bool) ->
 
 
 json_option = click.option(
-    "--json", is_flag=True, expose_value=False, callback=_choose_json, help="One JSON document on standard output."
+    "--json",
+    is_flag=True,
+    expose_value=False,
+    callback=_choose_json,
+    help="Print one JSON document on standard output.",
 )
-consent_option = click.option("--yes", "consent", is_flag=True, help="Do not ask; without a terminal it must be said.")
+consent_option = click.option(
+    "--yes", "consent", is_flag=True, help="Do not ask. Needed if standard input is not a terminal."
+)
 
 
 def wants_json() -> bool:
@@ -74,9 +80,7 @@ def titled(schema: str, document: dict[str, Any]) -> dict[str, Any]:
     return {"schema": f"gitsession/{schema}/1", **document}
 
 
-def tell_list(
-    schema: str, key: str, objects: Iterable[Any], lines: Iterable[str], *, nothing: str, **more: Any
-) -> int:
+def tell_list(schema: str, key: str, objects: Iterable[Any], lines: Iterable[str], *, nothing: str, **more: Any) -> int:
     """Print a list, and return the exit code: of its ``objects`` a document, or its painted ``lines``.
 
     Of the two, only one is iterated over. If it is empty, ``nothing`` says so on standard error, without ``--json``.

@@ -25,9 +25,11 @@ from gitsession.live.watch import EVERY_SECONDS, Found, Watch
 
 yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 force_option = click.option(
-    "--force", is_flag=True, help="Also where somebody else has written in our file: a copy of it stays in the store."
+    "--force",
+    is_flag=True,
+    help="Replace or remove our file even if somebody else has edited it; keep a copy in the store.",
 )
-dry_run_option = click.option("--dry-run", is_flag=True, help="Show what would be written; write nothing.")
+dry_run_option = click.option("--dry-run", is_flag=True, help="Show the change as a diff; write nothing.")
 
 
 @click.command()
@@ -38,9 +40,10 @@ dry_run_option = click.option("--dry-run", is_flag=True, help="Show what would b
 @json_option
 @with_app
 def enable_command(app: App, agent: str, yes: bool, force: bool, dry_run: bool) -> int:
-    """Have AGENT (claude, codex, omp, opencode, pi) tell what it does, so that sessions and files are kept as it works.
+    """Install hooks that record an agent's sessions and files while it works.
 
-    Its settings are changed in few places, which are shown first. `gitsession disable AGENT` takes that back.
+    AGENT is claude, codex, omp, opencode or pi. The changes to its settings are shown first. `gitsession disable
+    AGENT` removes them.
     """
     told = hook_locations.find(agent)
     file = hook_locations.file_of(told, Path.home(), os.environ)
@@ -56,7 +59,11 @@ def enable_command(app: App, agent: str, yes: bool, force: bool, dry_run: bool) 
 @json_option
 @with_app
 def disable_command(app: App, agent: str, yes: bool, force: bool, dry_run: bool) -> int:
-    """Have AGENT tell nothing any more: its settings are as they were, or at least without what `enable` wrote."""
+    """Remove the hooks of an agent.
+
+    If nobody else has changed the settings since `enable`, they are restored byte for byte. Otherwise only the
+    hooks of gitsession are removed.
+    """
     told = hook_locations.find(agent)
     file = hook_locations.file_of(told, Path.home(), os.environ)
     edit = settings_edits.plan_disable(app.path, told, file, force=force)
@@ -64,12 +71,15 @@ def disable_command(app: App, agent: str, yes: bool, force: bool, dry_run: bool)
 
 
 @click.command()
-@click.option("--quiet", is_flag=True, help="Say nothing, for a program that nobody looks at.")
-@click.option("--forget-failures", is_flag=True, help="What went wrong was read: `doctor` need not tell it again.")
+@click.option("--quiet", is_flag=True, help="Print nothing.")
+@click.option("--forget-failures", is_flag=True, help="Forget the recorded failures.")
 @json_option
 @with_app
 def drain_command(app: App, quiet: bool, forget_failures: bool) -> int:
-    """Take in what agents' hooks have left. Every other command does so too, before its own work."""
+    """Ingest the events that hooks have recorded.
+
+    Every other command that opens the store does this first.
+    """
     store = app.store(make=True, drained=False)
     if forget_failures:
         spool.forget_failures(os.fspath(app.path))
@@ -87,13 +97,15 @@ def drain_command(app: App, quiet: bool, forget_failures: bool) -> int:
 
 @click.command()
 @click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
-@click.option("--once", is_flag=True, help="Look once, and end.")
-@click.option("--every", type=click.FloatRange(0.1), metavar="SECONDS", help="Between two looks: else 2.")
+@click.option("--once", is_flag=True, help="Look once, then exit.")
+@click.option(
+    "--every", type=click.FloatRange(0.1), metavar="SECONDS", help="Wait this long between two looks. Default: 2."
+)
 @with_app
 def watch_command(app: App, paths: tuple[Path, ...], once: bool, every: float | None) -> int:
-    """Take in what agents write as they write it, until Ctrl-C: for agents that run no hooks.
+    """Import what agents write while they write it, until you press Ctrl-C.
 
-    PATHS: only these files and folders, not all that agents keep.
+    Use this command for agents without hooks. With PATH, only these files and folders are watched.
     """
     store = app.store(make=True)
     watch = Watch(lambda: _files(store, paths))
@@ -133,12 +145,13 @@ def _files(store: Store, paths: tuple[Path, ...]) -> Iterator[Found]:
 
 @click.command()
 @click.argument("event")
-@click.option("--from", "agent", metavar="AGENT", help="Whose event it is.")
+@click.option("--from", "agent", metavar="AGENT", help="The agent that sends the event.")
 @with_app
 def hook_command(app: App, event: str, agent: str | None) -> int:
-    """Keep what an agent says of EVENT, as JSON on standard input, until a store is opened.
+    """Record an event of an agent. The hooks that enable installs run this command.
 
-    Says nothing, always ends with 0; what goes wrong, `doctor` tells. `gitsession enable` has an agent run it.
+    The agent passes the event as JSON on standard input. The command prints nothing and always exits with 0;
+    `doctor` shows what went wrong.
     """
     hooking.run(["--store", os.fspath(app.path), "hook", event, *(["--from", agent] if agent else [])])
     return 0

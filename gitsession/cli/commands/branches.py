@@ -13,11 +13,14 @@ from gitsession.errors import Corrupt, Malformed, MissingObject
 @click.command()
 @click.argument("session", metavar="SESSION")
 @click.argument("name", required=False)
-@click.option("--at", metavar="ENTRY", default="leaf", help="Where it starts; the leaf by default.")
+@click.option("--at", metavar="ENTRY", default="leaf", help="Start the branch at this entry. Default: leaf.")
 @json_option
 @with_app
 def branch_command(app: App, session: str, name: str | None, at: str) -> None:
-    """Start branch NAME at an entry; without NAME, list the branches."""
+    """Create a branch at an entry, or list the branches of a session.
+
+    Without NAME, the branches are listed.
+    """
     found = app.session(session)
     if name is None:
         leaves = found.branches()
@@ -46,7 +49,7 @@ def _subject(session: Session, branch: str) -> str:
 @json_option
 @with_app
 def switch_command(app: App, session: str, branch: str) -> None:
-    """Go on with another branch of a session, on this machine."""
+    """Select the active branch of a session on this machine."""
     found = app.session(session)
     leaf = found.switch(branch)
     emit("switch", {"session": found.id, "branch": branch, "leaf": leaf.oid})
@@ -58,7 +61,10 @@ def switch_command(app: App, session: str, branch: str) -> None:
 @json_option
 @with_app
 def fork_command(app: App, session: str) -> None:
-    """Begin a session of its own on the line of another. What came before is shared, not copied."""
+    """Create a session that continues another one at an entry.
+
+    The history before the entry is shared, not copied.
+    """
     found, node = app.entry(session)
     forked = found.fork(node)
     leaf = forked.resolve("leaf")
@@ -72,7 +78,10 @@ def fork_command(app: App, session: str) -> None:
 @json_option
 @with_app
 def label_command(app: App, entry: str, text: str) -> None:
-    """Name an entry. An empty TEXT takes the name away."""
+    """Set or remove the label of an entry.
+
+    An empty TEXT removes the label.
+    """
     session, node = app.entry(entry)
     before = session.names().labels.get(node.oid)
     session.label(node, text)
@@ -88,7 +97,10 @@ def label_command(app: App, entry: str, text: str) -> None:
 @json_option
 @with_app
 def name_command(app: App, session: str, text: str) -> None:
-    """Name a session. An empty TEXT takes the name away."""
+    """Set or remove the title of a session.
+
+    An empty TEXT removes the title.
+    """
     found = app.session(session)
     found.rename(text)
     text = found.names().title or ""

@@ -29,20 +29,21 @@ _SHOWN_MAX = 10
 workspace_option = click.option(
     "--workspace",
     type=click.Path(path_type=Path, file_okay=False, exists=True),
-    help="The folder, if it is not the one the session was held in.",
+    help="Use this folder. Default: the folder that the session worked in.",
 )
 
 
 @click.command()
 @click.argument("session", metavar="[SESSION]", default="@")
-@click.option("-m", "--message", metavar="WORDS", help="What for.")
+@click.option("-m", "--message", metavar="WORDS", help="Describe the checkpoint.")
 @workspace_option
 @json_option
 @with_app
 def checkpoint_command(app: App, session: str, message: str | None, workspace: Path | None) -> None:
-    """Keep the files of a session's folder as they are now, beside the entry that the talk is at.
+    """Record the files of a session's workspace at the tip of its active branch.
 
-    What is ignored there, too large, or a repository of its own is left out, and named.
+    Ignored files are not recorded. Files that are too large, and repositories inside the workspace, are left out
+    and listed.
     """
     found = app.session(session)
     try:
@@ -87,12 +88,12 @@ def _warn_of_skipped(skipped: Sequence[tuple[str, str]]) -> None:
 
 @click.command()
 @click.argument("entry", metavar="[SESSION@]ENTRY", required=False)
-@click.option("--files", "only_files", is_flag=True, help="Only the files.")
-@click.option("--conversation", "only_talk", is_flag=True, help="Only the conversation.")
-@click.option("--dry-run", is_flag=True, help="Say what would be done; write nothing.")
-@click.option("--force", is_flag=True, help="Take back what others changed in those files, too.")
-@click.option("--continue", "finish", is_flag=True, help="Do the rest of a rewind that was killed.")
-@click.option("--abort", is_flag=True, help="Put the files back as they were before a rewind that was killed.")
+@click.option("--files", "only_files", is_flag=True, help="Restore only the files.")
+@click.option("--conversation", "only_talk", is_flag=True, help="Restore only the conversation.")
+@click.option("--dry-run", is_flag=True, help="Show what would change; write nothing.")
+@click.option("--force", is_flag=True, help="Also restore files that others have changed.")
+@click.option("--continue", "finish", is_flag=True, help="Complete a rewind that was killed.")
+@click.option("--abort", is_flag=True, help="Restore the files as they were before a rewind that was killed.")
 @workspace_option
 @json_option
 @with_app
@@ -100,10 +101,11 @@ def rewind_command(
     app: App, entry: str | None, only_files: bool, only_talk: bool, dry_run: bool, force: bool, finish: bool,
     abort: bool, workspace: Path | None,
 ) -> int:  # fmt: skip
-    """Go back to an entry: the files that the session changed since, and the conversation. `undo` takes it back.
+    """Restore the files and the conversation of an earlier entry.
 
-    In files that others changed too, their changes stay. A file in which both changed the same lines stays as it is,
-    and is named. Of an entry in which you spoke, the talk goes on before it, and your words are printed.
+    Changes that you or others made to the same files are kept. If both changed the same lines, the file stays as it
+    is and is listed. If the entry is a prompt of yours, the conversation continues before it, and the prompt is
+    printed. `undo` reverts the whole rewind.
     """
     if finish or abort:
         if (finish and abort) or dry_run or force or only_files or only_talk:
@@ -231,10 +233,10 @@ _COLORS = {"+": "green", "-": "red", "@": "cyan"}
 @json_option
 @with_app
 def diff_command(app: App, words: tuple[str, ...]) -> int:
-    """What became of the files between two entries, A and B; without B, up to the newest checkpoint.
+    """Show how files changed between two entries.
 
-    A is SESSION[@ENTRY], B too, or an entry of the same session. Options stand before them; PATHS are from the top of
-    the workspace.
+    A is SESSION[@ENTRY]. B is an address, or an entry of the same session; without B, the files are compared with
+    the newest checkpoint. Options go before A. PATHS are relative to the top of the workspace.
     """
     at = words.index("--") if "--" in words else len(words)
     ends, paths = words[:at], words[at + 1 :]

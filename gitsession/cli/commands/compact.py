@@ -49,24 +49,26 @@ docs/reference/compaction.md lists them."""
     "--strategy",
     type=click.Choice(list(STRATEGIES)),
     default=DEFAULT,
-    help="Who decides what is summarised.",
+    help="How to select the entries to summarize.",
     show_default=True,
 )
-@click.option("--at", metavar="ENTRY", help="For --strategy from or up-to: which entry.")
-@click.option("--keep-tokens", type=click.IntRange(0), help="How much of the end stays as it is.  [pi: 20,000]")
-@click.option("--window", type=click.IntRange(1), help="How many tokens the model takes.")
+@click.option("--at", metavar="ENTRY", help="The entry for --strategy from or up-to.")
+@click.option("--keep-tokens", type=click.IntRange(0), help="Keep about this many tokens at the end.  [pi: 20,000]")
+@click.option("--window", type=click.IntRange(1), help="The size of the context window, in tokens.")
 @click.option(
     "--profile",
     type=click.Choice(list(profiles.PROFILES)),
-    help="By whose rules; without it, by those of the session's own agent.",
+    help="Apply the rules of this agent. Default: the session's own agent.",
 )
-@click.option("--summarizer", metavar="NAME", help="extractive (the default), command, http, or a plugin's.")
-@click.option("--summarizer-command", metavar="WORDS", help="The program and its arguments; no shell runs.")
-@click.option("--summarizer-api", type=click.Choice(APIS), help="How the server speaks.")
-@click.option("--summarizer-url", metavar="URL", help="Its base address.")
-@click.option("--model", metavar="NAME", help="Which model summarises.")
-@click.option("--focus", metavar="TEXT", default="", help="What the summary must take care of.")
-@click.option("--dry-run", is_flag=True, help="Only say what would be done.")
+@click.option("--summarizer", metavar="NAME", help="Use extractive (default), command, http, or a plugin.")
+@click.option("--summarizer-command", metavar="WORDS", help="Run this program with these arguments. No shell runs.")
+@click.option("--summarizer-api", type=click.Choice(APIS), help="The API of the server.")
+@click.option("--summarizer-url", metavar="URL", help="The base address of the server.")
+@click.option("--model", metavar="NAME", help="The model that summarizes.")
+@click.option("--focus", metavar="TEXT", default="", help="The topic that the summary must cover.")
+@click.option(
+    "--dry-run", is_flag=True, help="Show what would be summarized and kept, with token counts; write nothing."
+)
 @json_option
 @with_app
 def compact_command(
@@ -85,7 +87,10 @@ def compact_command(
     focus: str,
     dry_run: bool,
 ) -> int:
-    """Let a summary stand for older entries from here on. Nothing is removed."""
+    """Replace older entries in the context with a summary.
+
+    Nothing is removed: the context of every earlier entry stays as it was.
+    """
     if (at is None) == (strategy in BY_ENTRY):
         told = "is for" if at is not None else "is missing: it goes with"
         raise click.UsageError(f"--at ENTRY {told} --strategy {' and '.join(BY_ENTRY)}")

@@ -38,11 +38,26 @@ Examples:
   gitsession context @ --as anthropic --raw > request.json"""
 )
 @click.argument("entry", metavar="[SESSION[@ENTRY]]", default="@")
-@click.option("--profile", type=click.Choice(list(PROFILES)), help="By whose rules, if not the session's own agent's.")
-@click.option("--as", "form", type=click.Choice(list(PROVIDERS)), help="As it is sent to a provider, in JSON.")
-@click.option("--raw", is_flag=True, help="With --as: what is sent, and nothing of ours beside it.")
-@click.option("--policy", "policies", type=click.Choice(list(POLICIES)), multiple=True, help="What to leave out.")
-@click.option("--window", type=click.IntRange(1), help="How many tokens the model takes.")
+@click.option(
+    "--profile",
+    type=click.Choice(list(PROFILES)),
+    help="Apply the rules of this agent. Default: the session's own agent.",
+)
+@click.option(
+    "--as",
+    "form",
+    type=click.Choice(list(PROVIDERS)),
+    help="Print the request in the form of this provider or agent, as JSON.",
+)
+@click.option("--raw", is_flag=True, help="With --as: print the request alone.")
+@click.option(
+    "--policy",
+    "policies",
+    type=click.Choice(list(POLICIES)),
+    multiple=True,
+    help="Leave something out. Can be repeated.",
+)
+@click.option("--window", type=click.IntRange(1), help="The size of the context window, in tokens.")
 @json_option
 @with_app
 def context_command(
@@ -54,7 +69,7 @@ def context_command(
     policies: tuple[str, ...],
     window: int | None,
 ) -> None:
-    """Show what the model sees at an entry, and how many tokens that is."""
+    """Show the context that the model receives at an entry, and its size in tokens."""
     if raw and form is None:
         raise click.UsageError("--raw goes with --as: in whose form?")
     session, node = app.entry(entry)

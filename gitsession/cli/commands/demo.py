@@ -22,9 +22,17 @@ PROVIDER, MODEL = "anthropic", "claude-sonnet-4-5"
 
 
 @click.command()
-@click.option("--in", "folder", type=click.Path(path_type=Path, file_okay=False), help="Where; else a new folder.")
+@click.option(
+    "--in",
+    "folder",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Create the store and the project in this folder. Default: a new temporary folder.",
+)
 def demo_command(folder: Path | None) -> None:
-    """Build a small session with a branch, a label and a compaction, and show it with plain git; then a rewind."""
+    """Create a store with a small session in a new folder, and show it with plain git.
+
+    Then a rewind of a small project is shown. Your own store is not touched.
+    """
     process.version()
     place = folder or Path(tempfile.mkdtemp(prefix="gitsession-demo-"))
     path = place / "store.git"

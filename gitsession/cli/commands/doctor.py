@@ -42,7 +42,7 @@ _REPAIR = "`gitsession repair` puts it right"
 @json_option
 @with_app
 def doctor_command(app: App) -> int:
-    """Say what is installed, what state the store is in, and what would mend what is wrong."""
+    """Diagnose problems and suggest fixes."""
     parts = {"programs": _programs(), "store": _store_checks(app), "hooks": _live(app), "sweep": _sweep(app)}
     checks = [check for what, found in parts.items() for check in _as_far_as_possible(what, found)]
     wrong = [check for check in checks if check.mend]

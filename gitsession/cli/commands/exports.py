@@ -24,18 +24,24 @@ from gitsession.formats import FORMATS, Resumable, all_with_capability, with_cap
 
 @click.command()
 @click.argument("session", metavar="SESSION[@ENTRY]")
-@click.option("--to", "agent", metavar="FORMAT", help="The agent to write for, its own by default; or markdown, jsonl.")
-@click.option("--as-it-came", is_flag=True, help="Only what the agent's file has, byte for byte.")
-@click.option("--with-secrets", is_flag=True, help="With what was hidden, as far as this machine has it.")
+@click.option(
+    "--to",
+    "agent",
+    metavar="FORMAT",
+    help="Write for this agent, or as markdown or jsonl. Default: the session's own agent.",
+)
+@click.option("--as-it-came", is_flag=True, help="Write only what the agent wrote.")
+@click.option("--with-secrets", is_flag=True, help="Restore redacted secrets, as far as this machine has them.")
 @click.option("-o", "--output", type=click.Path(path_type=Path),
-              help="A new file, instead of stdout; or a folder, for a session of several files.")  # fmt: skip
+              help="Write to a new file, or into an existing folder.")  # fmt: skip
 @with_app
 def export_command(
     app: App, session: str, agent: str | None, as_it_came: bool, with_secrets: bool, output: Path | None
 ) -> None:
-    """Write a session as a file that its agent, or another, opens and goes on with.
+    """Write a session as a file that an agent can continue.
 
-    The agent's own lines are as it wrote them; what was made here follows. With an entry: only its line.
+    The lines that the agent wrote are unchanged; entries made with gitsession follow them. With ENTRY, only the
+    history of that entry is exported.
     """
     if agent is not None and agent not in {**FORMATS, **TO_READ}:
         raise click.UsageError(f"no format {agent!r}; there are {', '.join(FORMATS)}; to read: {', '.join(TO_READ)}")
@@ -100,17 +106,17 @@ def _tell_what_waits(files: Iterable[Path], data: bytes) -> None:
 
 @click.command()
 @click.argument("session", metavar="SESSION[@ENTRY]")
-@click.option("--in", "agent", metavar="AGENT", help="The agent to go on in; its own by default.")
+@click.option("--in", "agent", metavar="AGENT", help="Continue in this agent. Default: the session's own agent.")
 @click.option("--cwd", type=click.Path(path_type=Path, file_okay=False, exists=True), default=".",
-              help="The folder to go on in; this one by default.")  # fmt: skip
-@click.option("--run", is_flag=True, help="Start the agent, instead of printing what starts it.")
-@click.option("--dry-run", is_flag=True, help="Say what would be written; write nothing.")
+              help="Continue in this folder. Default: the current folder.")  # fmt: skip
+@click.option("--run", is_flag=True, help="Start the agent instead of printing the command.")
+@click.option("--dry-run", is_flag=True, help="Show what would be written; write nothing.")
 @json_option
 @with_app
 def resume_command(app: App, session: str, agent: str | None, cwd: Path, run: bool, dry_run: bool) -> None:
-    """Put a session where an agent looks for it, and print the command that goes on with it there.
+    """Put a session where its agent, or another agent, looks for it, and print the command that continues it.
 
-    With an entry, it goes on from there. Nothing is overwritten.
+    With ENTRY, the session continues there. No file is overwritten.
     """
     if agent is not None and with_capability(agent, Resumable) is None:
         raise click.UsageError(f"no agent {agent!r} to go on in; there are {', '.join(all_with_capability(Resumable))}")

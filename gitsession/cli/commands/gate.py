@@ -28,14 +28,20 @@ _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 @click.group()
 def gate_command() -> None:
-    """Look through what is about to be pushed for secrets (docs/reference/server.md). `push` and `sync` do so, too."""
+    """Scan outgoing commits for secrets. push, sync and `gitsession git push` always do this.
+
+    A push that contains a secret is stopped with exit code 6.
+    """
 
 
-@gate_command.command("install", short_help="Have plain `git push` look too, by a hook.")
+@gate_command.command("install", short_help="Install a pre-push hook.")
 @json_option
 @with_app
 def gate_install(app: App) -> int:
-    """Have plain `git push` from the store look too, by a hook in front of one that is there."""
+    """Install a pre-push hook, so that plain `git push` from the store is scanned too.
+
+    An existing hook is kept and runs first.
+    """
     git_dir = app.store().objects.git_dir
     process.run(git_dir, "config", "--local", "gitsession.gate", shlex.join(program(app.path)))
     _print_gate("install", hook_files.put(git_dir / "hooks", "pre-push"))
@@ -46,7 +52,7 @@ def gate_install(app: App) -> int:
 @json_option
 @with_app
 def gate_uninstall(app: App) -> int:
-    """Take the hook out again."""
+    """Remove the hook."""
     git_dir = app.store().objects.git_dir
     process.run(git_dir, "config", "--local", "--unset-all", "gitsession.gate", accept=(0, 5))
     _print_gate("uninstall", hook_files.take_out(git_dir / "hooks", "pre-push"))
@@ -79,13 +85,16 @@ def check(app: App, remote: str) -> int:
     return exits.SECRETS if found else exits.OK
 
 
-@gate_command.command(short_help="Let what is found in an entry go.")
+@gate_command.command(short_help="Allow what a rule finds in an entry.")
 @click.argument("address", metavar="SESSION@ENTRY")
 @click.argument("rule", required=False, default="")
 @json_option
 @with_app
 def allow(app: App, address: str, rule: str) -> int:
-    """Let what RULE finds in an entry go, or all that is found there: it is no secret, or may be known."""
+    """Allow what a rule finds in an entry to be pushed.
+
+    Without RULE, everything that is found in the entry is allowed.
+    """
     session, node = app.entry(address)
     objects = app.store().objects
     found = secret_scan.at(objects, session.id, node, rule)
@@ -95,13 +104,13 @@ def allow(app: App, address: str, rule: str) -> int:
     return exits.OK if found else exits.NOTHING
 
 
-@gate_command.command("list", short_help="What may go.")
+@gate_command.command("list", short_help="List what is allowed.")
 @json_option
 @with_app
 def list_(app: App) -> int:
-    """List allowed findings: SESSION@ENTRY and RULE.
+    """List what is allowed, as SESSION@ENTRY and rule.
 
-    Files and missing entries are shown as `gate forget` takes them.
+    A file is listed as its blob id; an entry that is no longer in the store, by its digest.
     """
     rows = [(key, _places(app, key)) for key in secret_scan.allowances(app.store().objects)]
     allowed = []
@@ -118,13 +127,16 @@ def list_(app: App) -> int:
     return exits.OK if rows else exits.NOTHING
 
 
-@gate_command.command(short_help="Take back what was let go.")
+@gate_command.command(short_help="Revoke a permission.")
 @click.argument("what", metavar="SESSION@ENTRY")
 @click.argument("rule", required=False, default="")
 @json_option
 @with_app
 def forget(app: App, what: str, rule: str) -> int:
-    """Hold back again what RULE finds in an entry, or all that is found there. Or of a file, as `gate list` has it."""
+    """Revoke a permission.
+
+    Without RULE, all permissions of the entry are revoked. The command also accepts what `gate list` shows.
+    """
     objects = app.store().objects
     keys = [key for key in secret_scan.allowances(objects) if key.rpartition(":")[0] == what]
     keys = keys or secret_scan.of_entry(objects, app.entry(what)[1])

@@ -32,14 +32,14 @@ FOLLOWED = 10
 
 @click.command()
 @click.argument("session", metavar="[SESSION[@ENTRY]]", default="@")
-@click.option("-n", "number", type=click.IntRange(1), help="At most so many entries.")
-@click.option("--follow", "-f", is_flag=True, help="The newest entries, oldest first, and then each that comes.")
+@click.option("-n", "number", type=click.IntRange(1), help="Show at most this many entries.")
+@click.option("--follow", "-f", is_flag=True, help="Show new entries as they are written.")
 @json_option
 @with_app
 def log_command(app: App, session: str, number: int | None, follow: bool) -> int:
-    """Show the entries of one line, leaf first: the active branch's, or the one that ends in ENTRY.
+    """Show the history of a branch, newest entry first.
 
-    With --follow and --json, each entry is a document of one line.
+    Without ENTRY, the history of the active branch is shown.
     """
     if follow:
         return _follow(app, session, number)
@@ -104,7 +104,10 @@ _LEVELS_MAX = 12
 @json_option
 @with_app
 def tree_command(app: App, session: str) -> int:
-    """Show every entry of a session, parents before children, one branch after the other."""
+    """Show all entries of a session, with all branches.
+
+    Parents come before children.
+    """
     found = app.session(session)
     tree = found.tree()
     row, _ = app.row(session)

@@ -32,18 +32,23 @@ PROBLEMS_SHOWN = 3
 
 @click.command()
 @click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
-@click.option("--all", "everything", is_flag=True, help="Every session in your agents' own folders, and in projects.")
-@click.option("--from", "agent", metavar="FORMAT", help="Take the files as this agent's, whatever they look like.")
-@click.option("--final", is_flag=True, help="The files are closed: take the bytes after their last line end too.")
-@click.option("--dry-run", is_flag=True, help="Say what would be done; write nothing.")
+@click.option(
+    "--all", "everything", is_flag=True, help="Import every session in the agents' own folders, and in projects."
+)
+@click.option(
+    "--from", "agent", metavar="FORMAT", help="Read the files as files of this agent, without detecting the format."
+)
+@click.option("--final", is_flag=True, help="Import the bytes after the last line end too: the file is complete.")
+@click.option("--dry-run", is_flag=True, help="Show what would be imported; write nothing.")
 @json_option
 @with_app
 def import_command(
     app: App, paths: tuple[Path, ...], everything: bool, agent: str | None, final: bool, dry_run: bool
 ) -> int:
-    """Take in session files, or the folders they lie in.
+    """Import sessions of agents into the store.
 
-    A file that was taken in before is brought up to date: nothing is done twice, nothing is overwritten.
+    PATH is a session file, or a folder to search for session files. You can import a file again at any time: only
+    new entries are stored, and nothing is overwritten.
     """
     if not paths and not everything:
         raise click.UsageError("name a file or a folder, or say --all")

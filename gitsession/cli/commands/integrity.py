@@ -27,11 +27,18 @@ _SHOWN = 20
 
 @click.command()
 @click.argument("session", metavar="[SESSION]", required=False)
-@click.option("--sample", type=click.IntRange(1), metavar="N", help="Only so many entries, others each time.")
-@click.option("--max-seconds", type=click.FloatRange(0, min_open=True), metavar="S", help="Only for so long.")
-@click.option("--quick", is_flag=True, help="Only what is new since the last check of all that found nothing.")
-@click.option("--notices", is_flag=True, help="Also what is odd, and may be as it was written.")
-@click.option("--all", "everything", is_flag=True, help=f"Every problem; else {_SHOWN} of each session and of git's.")
+@click.option("--sample", type=click.IntRange(1), metavar="N", help="Check only this many entries.")
+@click.option(
+    "--max-seconds", type=click.FloatRange(0, min_open=True), metavar="S", help="Check only for this many seconds."
+)
+@click.option("--quick", is_flag=True, help="Check only what is new.")
+@click.option("--notices", is_flag=True, help="Also report what is unusual, but may be as the agent wrote it.")
+@click.option(
+    "--all",
+    "everything",
+    is_flag=True,
+    help=f"Show every problem. Default: {_SHOWN} for each session, and {_SHOWN} from git.",
+)
 @json_option
 @with_app
 def verify_command(
@@ -43,7 +50,10 @@ def verify_command(
     notices: bool,
     everything: bool,
 ) -> int:
-    """Check what is kept: every entry against docs/reference/format.md, then git's own check."""
+    """Check the stored data.
+
+    Every entry is checked against docs/reference/format.md, and the repository with git fsck.
+    """
     if notices and (quick or sample is not None or max_seconds is not None):
         raise click.UsageError("--notices needs all there is: not --quick, --sample or --max-seconds")
     sid = app.session(session).id if session else None
@@ -143,17 +153,21 @@ def _of(app: App, sid: str) -> str:
 
 @click.command()
 @click.option(
-    "--from", "sources", metavar="WHERE", multiple=True, help="A clone, a store, a session file or a URL; repeatable."
+    "--from",
+    "sources",
+    metavar="WHERE",
+    multiple=True,
+    help="Look first in this clone, store, session file or URL. Can be repeated.",
 )
-@click.option("--dry-run", is_flag=True, help="Say what would be done; change nothing.")
+@click.option("--dry-run", is_flag=True, help="Show what would be done; change nothing.")
 @json_option
 @with_app
 def repair_command(app: App, sources: tuple[str, ...], dry_run: bool) -> int:
-    """Heal what is damaged: lost objects are taken from copies, damaged files are set aside, nothing is deleted.
+    """Restore lost and damaged data from copies.
 
-    Without --from it looks in git's alternates, the agents' own files that were imported, and the store's remotes; with
-    it, there first. Exit code 5 says that something is still missing, 75 that a file may not be read: then nothing is
-    changed.
+    Objects are restored from the sources of --from, from git's alternates, from the agents' files that were
+    imported, and from the remotes. Damaged files are set aside; nothing is deleted. Exit code 5: something is still
+    missing. Exit code 75: a file cannot be read, and nothing was changed.
     """
     done = app.store(damaged=True).repair(sources, dry_run=dry_run)
     emit("repair", _document(done))
@@ -302,13 +316,20 @@ _SEAL_WORDS = {
 
 @click.command()
 @click.argument("session", metavar="SESSION")
-@click.option("--branch", metavar="NAME", help="Another branch than the active one.")
-@click.option("--key", metavar="KEY", default="", help="Another key than git's user.signingKey.")
-@click.option("--check", is_flag=True, help="Sign nothing; say what the seals are worth.")
+@click.option(
+    "--branch",
+    metavar="NAME",
+    help="Sign or check this branch. Default: the active branch; with --check, all branches.",
+)
+@click.option("--key", metavar="KEY", default="", help="Sign with this key.")
+@click.option("--check", is_flag=True, help="Check the signatures instead of signing.")
 @json_option
 @with_app
 def seal_command(app: App, session: str, branch: str | None, key: str, check: bool) -> int:
-    """Sign a branch as it is, with your key of git's; or check what was signed."""
+    """Sign a branch of a session, or check its signatures.
+
+    The signature is made with the key that git signs commits with, and covers all entries up to the tip.
+    """
     found = app.session(session)
     if not check:
         made = found.seal(branch, key=key)

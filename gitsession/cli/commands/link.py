@@ -21,22 +21,30 @@ SECONDS_MAX = 3.0
 
 @click.group()
 def link_command() -> None:
-    """Have the commits of a project say in which session they were made (docs/reference/server.md).
+    """Make the commits of a repository name the session in which they were made.
 
-    A commit names the session that changed most of the staged files. If no session changed any of them, it names none.
+    A commit names the session that changed most of the staged files. If no session changed any of them, it names
+    none.
     """
 
 
 _folder = click.argument("folder", default=".", type=click.Path(exists=True, file_okay=False, path_type=Path))
 
 
-@link_command.command(short_help="Put a hook into the repository of FOLDER.")
+@link_command.command(short_help="Install the hook in the repository of FOLDER.")
 @_folder
-@click.option("--hours", type=click.FloatRange(0, min_open=True), help="How long a session counts as going on: 4.")
+@click.option(
+    "--hours",
+    type=click.FloatRange(0, min_open=True),
+    help="Consider sessions whose newest entry is at most this many hours old. Default: 4.",
+)
 @json_option
 @with_app
 def enable(app: App, folder: Path, hours: float | None) -> int:
-    """Put a hook into the repository of FOLDER, in front of one that is there."""
+    """Install a prepare-commit-msg hook in the repository of a folder.
+
+    FOLDER defaults to the current folder. An existing hook is kept and runs first.
+    """
     _print_link("enable", folder, commit_trailers.enable(folder, program(app.path), hours))
     return exits.OK
 
@@ -45,7 +53,7 @@ def enable(app: App, folder: Path, hours: float | None) -> int:
 @_folder
 @json_option
 def disable(folder: Path) -> int:
-    """Take the hook out again. What commits say already stays."""
+    """Remove the hook. Existing commits do not change."""
     _print_link("disable", folder, commit_trailers.disable(folder))
     return exits.OK
 

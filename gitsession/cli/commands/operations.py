@@ -23,7 +23,7 @@ from gitsession.store import refs
 
 def scope_arguments(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the arguments that say which sessions an undo may change."""
-    every = click.option("--any", "everywhere", is_flag=True, help="The last command of the whole store.")
+    every = click.option("--any", "everywhere", is_flag=True, help="Take the last command of the whole store.")
     return click.argument("session", metavar="[SESSION]", required=False)(every(command))
 
 
@@ -33,11 +33,10 @@ def scope_arguments(command: Callable[..., Any]) -> Callable[..., Any]:
 @json_option
 @with_app
 def undo_command(app: App, session: str | None, everywhere: bool, workspace: Path | None) -> None:
-    """Take back the last command that moved branches or wrote files. Nothing is lost: `redo` does it again.
+    """Revert the last command that moved branches or wrote files.
 
-    The last one on a session of this folder or its project, or on SESSION.
-
-    Of files, those that are still as the command left them; others stay, and are named.
+    Without SESSION, the last command on a session of the current folder or its project is undone. Files that were
+    edited since are merged or left, and listed. `redo` reverts the undo.
     """
     refuse_unfinished(app, workspace)
     with told_if_stopped(app):
@@ -51,7 +50,7 @@ def undo_command(app: App, session: str | None, everywhere: bool, workspace: Pat
 @json_option
 @with_app
 def redo_command(app: App, session: str | None, everywhere: bool, workspace: Path | None) -> None:
-    """Do again what `undo` took back last, on a session of this folder or its project, or on SESSION."""
+    """Revert the last `undo`, in the same scope."""
     refuse_unfinished(app, workspace)
     with told_if_stopped(app):
         done = app.store().redo(workspace, **scope_of(session, everywhere))
@@ -61,16 +60,16 @@ def redo_command(app: App, session: str | None, everywhere: bool, workspace: Pat
 @click.group(invoke_without_command=True)
 @click.pass_context
 def op_command(ctx: click.Context) -> int | None:
-    """What commands did to branches. Without more: `op log`."""
+    """Show the operation log. `gitsession op` alone runs `gitsession op log`."""
     return ctx.invoke(log) if ctx.invoked_subcommand is None else None
 
 
 @op_command.command()
-@click.option("-n", "number", type=click.IntRange(1), help="At most so many.")
+@click.option("-n", "number", type=click.IntRange(1), help="Show at most this many commands.")
 @json_option
 @with_app
 def log(app: App, number: int | None) -> int:
-    """List the commands that moved branches, the newest first."""
+    """List the commands that moved branches, newest first."""
     operations = app.store().operations()[:number]
     objects, lines = map(as_object, operations), map(as_line, operations)
     return tell_list("op-log", "operations", objects, lines, nothing="no operations yet")

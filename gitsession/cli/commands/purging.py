@@ -33,16 +33,23 @@ _ALWAYS = (
 
 @click.command()
 @click.argument("entry", metavar="[SESSION[@ENTRY]]", required=False)
-@click.option("--match", "text", default="", metavar="TEXT", help="All that says TEXT; without SESSION, in all.")
-@click.option("--dry-run", is_flag=True, help="Say what would go, and what would stay; write nothing.")
-@click.option("--exports", "redacts", is_flag=True, help="Redact the files that were written for agents, too.")
+@click.option(
+    "--match",
+    "text",
+    default="",
+    metavar="TEXT",
+    help="Delete every entry and captured file that contains TEXT, in SESSION or in all sessions.",
+)
+@click.option("--dry-run", is_flag=True, help="List what would be deleted; write nothing.")
+@click.option("--exports", "redacts", is_flag=True, help="Also redact the files that this store wrote for agents.")
 @consent_option
 @json_option
 @with_app
 def purge_command(app: App, entry: str | None, text: str, dry_run: bool, redacts: bool, consent: bool) -> int:
-    """Take an entry, a session, or all that says a text away for good: from this store, and by `sync` from others.
+    """Delete an entry, a session, or every entry with a text. This cannot be undone.
 
-    A tombstone stays in its place, so that all else still verifies. There is no `undo`. `rm` is the trash.
+    A tombstone stays in the place of each entry, so that all others still verify. The next `sync` carries the purge
+    to other stores.
     """
     if not entry and not text:
         raise click.UsageError("what? [SESSION[@ENTRY]] or --match TEXT")
@@ -155,11 +162,14 @@ def _document(
 
 @click.command()
 @click.argument("session", metavar="[SESSION]", required=False)
-@click.option("--dry-run", is_flag=True, help="Only list what holds secrets; exit code 6 where anything does.")
+@click.option("--dry-run", is_flag=True, help="List the secrets; write nothing.")
 @json_option
 @with_app
 def redact_command(app: App, session: str | None, dry_run: bool) -> int:
-    """Find secrets in what was stored before there was a rule for them, and hide them: in all, or in one session."""
+    """Find secrets in stored entries, and redact them.
+
+    Use it for entries that were stored before there was a rule for the secret.
+    """
     sid = app.session(session).id if session else None
     store = app.store()
     search = store.secrets.find(sid)

@@ -35,7 +35,7 @@ yes_option = click.option("--yes", "consent", is_flag=True, help="Do not ask bef
 @with_app
 @click.pass_context
 def remote_command(ctx: click.Context, app: App) -> int | None:
-    """Other repositories that sessions go to and come from. Without more: list them."""
+    """List, add or remove remotes. `gitsession remote` alone lists them."""
     return _list(app) if ctx.invoked_subcommand is None else None
 
 
@@ -43,7 +43,7 @@ def remote_command(ctx: click.Context, app: App) -> int | None:
 @json_option
 @with_app
 def list_(app: App) -> int:
-    """List them, as `remote` alone does."""
+    """List the remotes."""
     return _list(app)
 
 
@@ -68,11 +68,28 @@ def _remote_lines(remotes: Sequence[Remote]) -> Iterator[str]:
 @remote_command.command()
 @click.argument("name")
 @click.argument("url")
-@click.option("--namespace", metavar="NAME", default="", help="Beside code: sessions lie below refs/NAME/ there.")
-@click.option("--home", is_flag=True, help="Of several remotes, the one that rules names.")
-@click.option("--project", "projects", metavar="P", multiple=True, help="Send only sessions of project P.")
-@click.option("--agent", "agents", metavar="A", multiple=True, help="Send only sessions of agent A.")
-@click.option("--label", "labels", metavar="L", multiple=True, help="Send only sessions with an entry labelled L.")
+@click.option(
+    "--namespace",
+    metavar="NAME",
+    default="",
+    help="Keep the sessions below refs/NAME/ in a repository that also holds code.",
+)
+@click.option(
+    "--home", is_flag=True, help="Make this the home remote: its branches keep their names if two remotes differ."
+)
+@click.option(
+    "--project", "projects", metavar="P", multiple=True, help="Send only sessions of this project. Can be repeated."
+)
+@click.option(
+    "--agent", "agents", metavar="A", multiple=True, help="Send only sessions of this agent. Can be repeated."
+)
+@click.option(
+    "--label",
+    "labels",
+    metavar="L",
+    multiple=True,
+    help="Send only sessions with an entry of this label. Can be repeated.",
+)
 @click.option("--all", "is_all", is_flag=True, help="Send all sessions, and do not ask before the first push.")
 @json_option
 @with_app
@@ -87,7 +104,7 @@ def add(
     labels: tuple[str, ...],
     is_all: bool,
 ) -> None:
-    """Remember the repository at URL as NAME. Nothing is sent yet."""
+    """Add a remote. Nothing is sent yet."""
     store = app.store(make=True)
     remote = store.remotes.add(
         name, url, namespace=namespace, home=home, projects=projects, agents=agents, labels=labels, all=is_all
@@ -103,7 +120,7 @@ def add(
 @json_option
 @with_app
 def remove(app: App, name: str) -> None:
-    """Forget NAME. What came from it stays."""
+    """Remove a remote. What came from it stays."""
     remote = app.store().remotes.remove(name)
     emit("remote-remove", {"remotes": [_remote_object(remote)]})
     say(f"{remote.name} is forgotten; what came from it stays")
@@ -142,7 +159,10 @@ def _remote_object(remote: Remote) -> dict[str, Any]:
 @json_option
 @with_app
 def sync_command(app: App, remote: str, dry_run: bool, consent: bool) -> int:
-    """Take in what REMOTE has and send what it lacks, until both have the same. By default the home remote."""
+    """Pull from a remote and push to it, until both have the same sessions.
+
+    REMOTE defaults to the home remote. Branches that diverged are both kept.
+    """
     if dry_run:
         return tell_plan(app, remote)
     ask_first(app, remote, consent=consent)
@@ -156,7 +176,10 @@ def sync_command(app: App, remote: str, dry_run: bool, consent: bool) -> int:
 @json_option
 @with_app
 def pull_command(app: App, remote: str) -> int:
-    """Take in what REMOTE has, by default the home remote. Where both went on, both lines are kept."""
+    """Fetch from a remote and merge its branches.
+
+    REMOTE defaults to the home remote. Branches that diverged are both kept.
+    """
     with progress():
         report = app.store().remotes.pull(remote, talk=talk())
     return tell_report(app, "pull", report)
@@ -169,7 +192,10 @@ def pull_command(app: App, remote: str) -> int:
 @json_option
 @with_app
 def push_command(app: App, remote: str, sessions: tuple[str, ...], consent: bool) -> int:
-    """Send what REMOTE lacks, of all sessions or of those named. Nothing is forced, nothing is taken in."""
+    """Send sessions to a remote.
+
+    Without SESSION, all sessions in the scope of the remote are sent. Nothing is overwritten there.
+    """
     try:
         if not sessions:  # who names sessions has chosen what to send
             ask_first(app, remote, consent=consent)
@@ -185,15 +211,22 @@ def push_command(app: App, remote: str, sessions: tuple[str, ...], consent: bool
 @click.command()
 @click.argument("url")
 @click.argument("folder", metavar="[DIR]", required=False, type=click.Path(path_type=Path))
-@click.option("--filter", metavar="SPEC", default="", help="Leave out until it is read, e.g. blob:limit=64k.")
-@click.option("--namespace", metavar="NAME", default="", help="URL is shared with code: below refs/NAME/ there.")
+@click.option(
+    "--filter", metavar="SPEC", default="", help="Fetch objects only when they are read, for example blob:limit=64k."
+)
+@click.option(
+    "--namespace",
+    metavar="NAME",
+    default="",
+    help="Read the sessions below refs/NAME/ in a repository that also holds code.",
+)
 @json_option
 @with_app
 def clone_command(app: App, url: str, folder: Path | None, filter: str, namespace: str) -> int:
-    """Make a store of what is at URL, in DIR or where your store lies. URL is its remote `origin`.
+    """Create a store with the sessions of a remote.
 
-    URL is a store, or a repository that sessions were pushed to; an empty repository is a beginning. If URL is a
-    repository of code with sessions in it, --namespace says where.
+    The store is created in DIR, or at the place of your store. URL becomes its remote `origin`. An empty repository
+    is accepted.
     """
     path = folder or app.path
     with progress():
@@ -213,7 +246,7 @@ def clone_command(app: App, url: str, folder: Path | None, filter: str, namespac
 
 @click.group()
 def bundle_command() -> None:
-    """Sessions in one file, for a stick or a mail: git's own bundle."""
+    """Write sessions to one file, or read them from it. The file is a git bundle."""
 
 
 @bundle_command.command("create")
@@ -222,7 +255,10 @@ def bundle_command() -> None:
 @json_option
 @with_app
 def create_bundle(app: App, file: Path, sessions: tuple[str, ...]) -> None:
-    """Put sessions, by default all, into a new FILE."""
+    """Write sessions to a new file.
+
+    Without SESSION, all sessions are written.
+    """
     made = app.store().remotes.bundle(file, sessions)
     emit("bundle", {"file": str(file), "sessions": made})
     say(f"{count(len(made), 'session')} in {file} ({file.stat().st_size:,} bytes)")
@@ -233,7 +269,10 @@ def create_bundle(app: App, file: Path, sessions: tuple[str, ...]) -> None:
 @json_option
 @with_app
 def take_bundle(app: App, file: Path) -> int:
-    """Take in what is in FILE. Where both went on, theirs comes in beside ours."""
+    """Import the sessions of a bundle.
+
+    If a branch diverged, the branch of the bundle is added beside yours.
+    """
     with progress():
         report = app.store(make=True).remotes.unbundle(file, talk=talk())
     return tell_report(app, "bundle-take", report)

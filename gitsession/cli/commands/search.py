@@ -18,11 +18,15 @@ OID_CHARS = 12
 
 @click.command()
 @click.argument("query", nargs=-1, required=True)
-@click.option("-n", "most", type=click.IntRange(1, 10_000), default=20, help="At most so many.  [20]")
-@click.option("--agent", default="", help="Only of this agent.")
-@click.option("--project", metavar="DIR", default="", help="Only of the project of this folder, or held below it.")
-@click.option("--role", type=click.Choice(ROLES), help="Only as whose words.")
-@click.option("--since", type=Since(), default=None, help="Only said since a date, or since 12h, 3d, 2w ago.")
+@click.option(
+    "-n", "most", type=click.IntRange(1, 10_000), default=20, help="Show at most this many hits. Default: 20."
+)
+@click.option("--agent", default="", help="Search only sessions of this agent.")
+@click.option("--project", metavar="DIR", default="", help="Search only sessions of this project.")
+@click.option("--role", type=click.Choice(ROLES), help="Search only one role.")
+@click.option(
+    "--since", type=Since(), default=None, help="Search only entries since a date, or a time ago (12h, 3d, 2w)."
+)
 @json_option
 @with_app
 def search_command(
@@ -34,9 +38,10 @@ def search_command(
     role: str | None,
     since: int | None,
 ) -> int:
-    """Find words in all sessions: what users asked first, then summaries, answers, and what tools did.
+    """Find text in all sessions.
 
-    All words must be there; "words in quotation marks" side by side; log* finds longer words too.
+    An entry matches if it contains all words. "Words in quotation marks" match side by side; log* also matches
+    longer words.
     """
     asked = " ".join(query)
     if not any(char.isalnum() for char in asked):

@@ -17,15 +17,26 @@ from gitsession.server import receive, server
 
 @click.group()
 def server_command() -> None:
-    """Make a bare repository check the sessions that are pushed to it (docs/reference/server.md)."""
+    """Set up a bare repository that validates the sessions that are pushed to it.
+
+    See docs/reference/server.md.
+    """
 
 
-@server_command.command("install", short_help="Put our hooks into REPOSITORY.")
+@server_command.command("install", short_help="Install the hooks in REPOSITORY.")
 @click.argument("repository", type=click.Path(path_type=Path))
-@click.option("--allow", multiple=True, metavar="PATTERN", help="Other refs that may be pushed: 'refs/heads/*'.")
+@click.option(
+    "--allow",
+    multiple=True,
+    metavar="PATTERN",
+    help="Accept pushes to other refs that match, for example 'refs/heads/*'. Can be repeated.",
+)
 @json_option
 def server_install(repository: Path, allow: tuple[str, ...]) -> int:
-    """Put our hooks into REPOSITORY, in front of those that are there, and settings under which nothing is lost."""
+    """Install the hooks and settings in a repository.
+
+    Existing hooks are kept and run too.
+    """
     _print_server("server-install", repository, server.install(repository, runner(), allow))
     return exits.OK
 
@@ -34,7 +45,7 @@ def server_install(repository: Path, allow: tuple[str, ...]) -> int:
 @click.argument("repository", type=click.Path(path_type=Path))
 @json_option
 def server_uninstall(repository: Path) -> int:
-    """Bring back hooks and settings as they were before. What was pushed stays."""
+    """Restore the previous hooks and settings. What was pushed stays."""
     _print_server("server-uninstall", repository, server.uninstall(repository))
     return exits.OK
 
@@ -43,7 +54,10 @@ def server_uninstall(repository: Path) -> int:
 @click.argument("repository", type=click.Path(path_type=Path))
 @json_option
 def server_status(repository: Path) -> int:
-    """Say whether REPOSITORY checks what is pushed to it. Ends with 1 where it does not."""
+    """Show whether a repository validates what is pushed to it.
+
+    The exit code is 1 if it does not.
+    """
     state = server.status(repository)
     document = {
         "repository": os.path.abspath(repository),
@@ -82,9 +96,9 @@ _SHOWN = 50
 @click.command()
 @click.argument("when", type=click.Choice(["pre", "post"]))
 def receive_command(when: str) -> int:
-    """Validate a push and remove what was purged; the hooks of a server run it (docs/reference/server.md).
+    """Validate a push, or apply purges, on a server. The hooks that `server install` installs run this command.
 
-    Reads what git tells its hooks `pre-receive` and `post-receive`, in a repository that is being pushed to.
+    Both forms read what git passes to its hooks pre-receive and post-receive. See docs/reference/server.md.
     """
     git_dir = Path(os.path.abspath(os.environ.get("GIT_DIR", ".")))
     with open(sys.stdin.fileno(), encoding="utf-8", errors="surrogateescape", closefd=False) as told:

@@ -16,13 +16,20 @@ from gitsession.index.current_folder import is_of, of_folder
 
 
 @click.command()
-@click.option("-n", "number", type=click.IntRange(1), help="At most so many.")
-@click.option("--agent", help="Only of this agent.")
-@click.option("--project", metavar="DIR", help="Only of the project of this folder, or held below it.")
-@click.option("--here", "held_here", is_flag=True, help="Only held in this folder or above it, or of its project.")
-@click.option("--since", type=Since(), help="Only with entries since a date, or since 12h, 3d, 2w ago.")
-@click.option("--trash", "in_trash", is_flag=True, help="What is in the trash.")
-@click.option("--archived", "in_archive", is_flag=True, help="What is archived.")
+@click.option("-n", "number", type=click.IntRange(1), help="Show at most this many sessions.")
+@click.option("--agent", help="Show only sessions of this agent.")
+@click.option("--project", metavar="DIR", help="Show only sessions of this project.")
+@click.option(
+    "--here",
+    "held_here",
+    is_flag=True,
+    help="Show only sessions of the current folder, of the folders above it, and of its project.",
+)
+@click.option(
+    "--since", type=Since(), help="Show only sessions with entries since a date, or a time ago (12h, 3d, 2w)."
+)
+@click.option("--trash", "in_trash", is_flag=True, help="List the trash.")
+@click.option("--archived", "in_archive", is_flag=True, help="List the archive.")
 @json_option
 @with_app
 def ls_command(
@@ -35,7 +42,7 @@ def ls_command(
     in_trash: bool,
     in_archive: bool,
 ) -> int:
-    """List sessions, the newest first."""
+    """List sessions, newest first."""
     if in_trash or in_archive:
         if agent or project or held_here or (in_trash and in_archive):
             raise click.UsageError("--trash, or --archived, goes with -n and --since")

@@ -31,7 +31,7 @@ from gitsession.sessions.origin import Origin
 @json_option
 @with_app
 def show_command(app: App, entry: str) -> int:
-    """Show one entry: what it says, where it stands, what it is kept as."""
+    """Show one entry."""
     session, node = app.entry(entry)
     store = app.store().objects
     view = session.read(node)

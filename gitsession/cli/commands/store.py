@@ -19,7 +19,10 @@ from gitsession.errors import Malformed, Refused, Unavailable
 @click.command()
 @with_app
 def init_command(app: App) -> None:
-    """Make an empty store. One that is there already stays as it is."""
+    """Create an empty store.
+
+    An existing store stays as it is.
+    """
     was_there = os.path.lexists(app.path) and not (app.path.is_dir() and not any(app.path.iterdir()))
     app.store(make=True)
     say(f"{app.path} is a store already" if was_there else f"made an empty store: {app.path}")
@@ -29,7 +32,10 @@ def init_command(app: App) -> None:
 @json_option
 @with_app
 def maintain_command(app: App) -> None:
-    """Merge packs, pack refs, clean up after processes that were killed. Safe at any time; loses nothing."""
+    """Optimize the repository of the store.
+
+    Packs are merged, refs are packed, and files that killed processes left are removed. It is safe at any time.
+    """
     done = app.store().maintain()
     document = {
         "packs_before": done.packs_before,
@@ -61,9 +67,10 @@ _ELSEWHERE = (
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 @with_app
 def git_command(app: App, arguments: tuple[str, ...]) -> None:
-    """Run git on the store, everything handed over to it first: `gitsession git log --all`.
+    """Run git on the store.
 
-    By your own configuration. If the store's may run a program, it is refused.
+    All entries are written to git first. If the configuration of the store has a setting that can run a program,
+    the command is refused.
     """
     from gitsession.git import hook_files, program_settings
 
@@ -107,7 +114,10 @@ def textconv_command(file: Path) -> None:
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def completion_command(ctx: click.Context, shell: str) -> None:
-    """Print a script for tab completion: `eval "$(gitsession completion bash)"` in your shell's start file."""
+    """Print a script for tab completion in bash, zsh or fish.
+
+    Add `eval "$(gitsession completion bash)"` to the start file of your shell.
+    """
     from click.shell_completion import get_completion_class
 
     from gitsession.cli.app import COMPLETING, NAME

@@ -17,17 +17,26 @@ from gitsession.sessions import active_branch, graph
 
 @click.command()
 @click.argument("sessions", nargs=-1, metavar="[SESSION]...")
-@click.option("--older-than", "before", type=Since(), help="Those not gone on with since a date, or 90d, 12w ago.")
-@click.option("--keep", type=click.IntRange(0), metavar="N", help="The newest N stay; alone: all others go.")
-@click.option("--label", default="", help="A session with an entry of this label stays.")
-@click.option("--dry-run", is_flag=True, help="Say which ones would go.")
+@click.option(
+    "--older-than",
+    "before",
+    type=Since(),
+    help="Archive sessions without entries since a date, or a time ago (90d, 12w).",
+)
+@click.option(
+    "--keep", type=click.IntRange(0), metavar="N", help="Protect the newest N sessions. Alone: archive all others."
+)
+@click.option("--label", default="", help="Protect sessions with an entry of this label.")
+@click.option("--dry-run", is_flag=True, help="List the sessions; change nothing.")
 @json_option
 @with_app
 def archive_command(
     app: App, sessions: tuple[str, ...], before: int | None, keep: int | None, label: str, dry_run: bool
 ) -> int:
-    """Archive sessions, named or by age and number: nothing of them goes, one ref keeps them all, and a push no longer
-    lists them. `restore`, or going on with one elsewhere, brings it back.
+    """Move old sessions out of the list of sessions, and keep them whole.
+
+    Archived sessions are kept behind one ref; `ls`, `search` and a push no longer list them. `restore` brings one
+    back.
     """
     rules = before is not None or keep is not None
     if bool(sessions) == rules:
@@ -53,7 +62,10 @@ def archive_command(
 @json_option
 @with_app
 def rm_command(app: App, session: str) -> None:
-    """Put a session into the trash. `restore`, or `undo`, brings it back. Remotes keep what was pushed."""
+    """Move a session to the trash.
+
+    `restore` or `undo` brings it back. Remotes keep what was pushed.
+    """
     sid = app.session(session).id
     app.store().trash.put(sid)
     emit("rm", {"session": sid})
@@ -65,8 +77,9 @@ def rm_command(app: App, session: str) -> None:
 @json_option
 @with_app
 def restore_command(app: App, session: str) -> None:
-    """Take a session out of the trash, or out of the archive. SESSION: a unique part of its id, as `ls --trash` or
-    `ls --archived` lists it.
+    """Bring a session back from the trash or the archive.
+
+    SESSION is a unique part of the id, as `ls --trash` or `ls --archived` lists it.
     """
     store = app.store()
     try:
@@ -102,12 +115,24 @@ class Size(click.ParamType[int]):
 
 
 @click.command()
-@click.option("--older-than", "before", type=Since(), help="Those not gone on with since a date, or 90d, 12w ago.")
-@click.option("--keep", type=click.IntRange(0), metavar="N", help="The newest N stay; alone: all others go.")
-@click.option("--max-bytes", type=Size(), metavar="SIZE", help="What of the newest does not fit into it on the disk.")
-@click.option("--label", default="", help="A session with an entry of this label stays.")
-@click.option("--purge", "for_good", is_flag=True, help="Not into the trash: for good, as `purge` does.")
-@click.option("--dry-run", is_flag=True, help="Say which ones would go.")
+@click.option(
+    "--older-than",
+    "before",
+    type=Since(),
+    help="Select sessions without entries since a date, or a time ago (90d, 12w).",
+)
+@click.option(
+    "--keep", type=click.IntRange(0), metavar="N", help="Protect the newest N sessions. Alone: select all others."
+)
+@click.option(
+    "--max-bytes",
+    type=Size(),
+    metavar="SIZE",
+    help="Select the sessions that do not fit, newest first, into this size on the disk.",
+)
+@click.option("--label", default="", help="Protect sessions with an entry of this label.")
+@click.option("--purge", "for_good", is_flag=True, help="Purge the sessions instead of moving them to the trash.")
+@click.option("--dry-run", is_flag=True, help="List the sessions with the reason; change nothing.")
 @consent_option
 @json_option
 @with_app
@@ -115,7 +140,10 @@ def retain_command(
     app: App, before: int | None, keep: int | None, max_bytes: int | None, label: str, for_good: bool, dry_run: bool,
     consent: bool,
 ) -> int:  # fmt: skip
-    """Let old sessions go into the trash, by age, number and size. Nothing goes unless this is run."""
+    """Move old sessions to the trash by age, number, or size.
+
+    Nothing is removed unless you run this command.
+    """
     if before is None and keep is None and max_bytes is None:
         raise click.UsageError("by which rule? --older-than, --keep or --max-bytes")
     store = app.store()
