@@ -288,15 +288,15 @@ def test_every_document_has_the_fields_of_its_table(run: Run, here: Path) -> Non
     check("bundle", "create", "sessions.bundle")
     check("bundle", "take", "sessions.bundle")
     check("remote", "remove", "origin")
-    check("seal", "@", "--key", "key")
-    check("seal", "@", "--check")
+    check("sign", "@", "--key", "key")
+    check("sign", "@", "--check")
     for words in ("server install checked.git", "server status checked.git", "server uninstall checked.git"):
         check(*words.split())
     for words in ("link enable code", "link disable code", "gate install", "gate uninstall"):
         check(*words.split())
     for words in ("gate allow @@leaf", "gate list", "gate forget @@leaf"):
         check(*words.split(), code=1)
-    for words in ("archive --keep 0 --dry-run", "retain --keep 0 --max-bytes 1 --dry-run", "redact", "maintain"):
+    for words in ("archive --keep 0 --dry-run", "prune --keep 0 --max-bytes 1 --dry-run", "redact", "maintain"):
         check(*words.split())
     check("verify", "--notices")
     check("verify", "--max-seconds", "60")

@@ -687,9 +687,9 @@ def test_trash_archive_and_retention(oracle: Oracle, sh: Shell) -> None:
     sh("restore", sessions[2])
     sh("archive", sessions[2])
     sh("label", f"{sessions[4]}@aaaa0002", "keep")
-    sh("retain", "--keep", "0", "--label", "keep")
+    sh("prune", "--keep", "0", "--label", "keep")
     sh("restore", sessions[1])
-    sh("retain", "--keep", "1", "--purge", "--yes")
+    sh("prune", "--keep", "1", "--purge", "--yes")
     oracle.compare("trash and archive")
 
 

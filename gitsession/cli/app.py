@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from typing import TYPE_CHECKING
 
 import click
 
@@ -26,6 +27,9 @@ from gitsession.errors import (
 )
 from gitsession.index.current_folder import of_folder
 
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
 _WRONG_PATH = (
     errno.ENOENT,
     errno.ENOTDIR,
@@ -36,65 +40,83 @@ _WRONG_PATH = (
     errno.ELOOP,
 )
 
-COMMANDS = {
-    "init": ("store", "make a store"),
-    "import": ("imports", "take in agents' sessions"),
-    "export": ("exports", "give a session back, byte for byte"),
-    "resume": ("exports", "go on with a session, in its agent or another"),
-    "enable": ("agents", "have an agent tell what it does"),
-    "disable": ("agents", "take that back"),
-    "watch": ("agents", "follow agents that tell nothing"),
-    "drain": ("agents", "take in what agents have told"),
-    "hook": ("agents", "what an agent runs at every step"),
-    "ls": ("sessions", "list sessions"),
-    "search": ("search", "find words in all sessions"),
-    "log": ("history", "show one line, leaf first"),
-    "tree": ("history", "show every entry of a session"),
-    "show": ("show", "show one entry"),
-    "context": ("context", "show what the model sees"),
-    "compact": ("compact", "let a summary stand for older entries"),
-    "branch": ("branches", "list branches, or start one"),
-    "switch": ("branches", "go on with another branch"),
-    "fork": ("branches", "begin a session on another's line"),
-    "label": ("branches", "name an entry"),
-    "name": ("branches", "name a session"),
-    "checkpoint": ("checkpoints", "keep the files as they are now"),
-    "rewind": ("checkpoints", "go back to an entry, files and all"),
-    "diff": ("checkpoints", "show what became of the files"),
-    "undo": ("operations", "take back the last command"),
-    "redo": ("operations", "do again what was undone"),
-    "op": ("operations", "what commands did"),
-    "seal": ("integrity", "sign a session, or check who did"),
-    "remote": ("remotes", "name other repositories"),
-    "sync": ("remotes", "send and take, until both have the same"),
-    "pull": ("remotes", "take in what a remote has"),
-    "push": ("remotes", "send what a remote lacks"),
-    "clone": ("remotes", "make a store of what a remote has"),
-    "bundle": ("remotes", "sessions in one file, out and in"),
-    "archive": ("trash", "keep old sessions behind one ref"),
-    "rm": ("trash", "put a session into the trash"),
-    "restore": ("trash", "take it out of the trash or the archive"),
-    "retain": ("trash", "let old sessions go, by rule"),
-    "purge": ("purging", "take something away for good"),
-    "verify": ("integrity", "check everything that is kept"),
-    "repair": ("integrity", "heal what is damaged, from copies"),
-    "redact": ("purging", "find secrets in what is kept, and hide them"),
-    "maintain": ("store", "pack, and clean up"),
-    "doctor": ("doctor", "say what is wrong, and what mends it"),
-    "server": ("server", "check what is pushed to a repository"),
-    "receive": ("server", "what the hooks of a server run"),
-    "gate": ("gate", "look through what is pushed for secrets"),
-    "link": ("link", "have commits say in which session they were made"),
-    "git": ("store", "run git on the store"),
-    "demo": ("demo", "build a small session and show it"),
-    "completion": ("store", "tab completion for your shell"),
-}
-"""The module of ``commands`` in which a command is, and its summary."""
+PLUMBING = "Plumbing"
 
-HIDDEN = {"textconv": "store"}
+GROUPS = {
+    "Start": {
+        "init": ("store", "Create an empty store"),
+        "import": ("imports", "Import sessions of agents"),
+        "enable": ("agents", "Install the capture hooks of an agent"),
+        "disable": ("agents", "Remove the capture hooks of an agent"),
+        "watch": ("agents", "Import what agents write while they write it"),
+        "resume": ("exports", "Continue a session in its agent or another"),
+        "export": ("exports", "Write a session as a file of an agent"),
+        "demo": ("demo", "Create a small example and show it"),
+        "completion": ("store", "Print a script for tab completion"),
+        "help": ("store", "Show the help of a command"),
+    },
+    "Read": {
+        "ls": ("sessions", "List sessions"),
+        "search": ("search", "Find text in all sessions"),
+        "log": ("history", "Show the history of a branch"),
+        "tree": ("history", "Show all entries of a session"),
+        "show": ("show", "Show one entry"),
+        "context": ("context", "Show the context that the model receives"),
+        "diff": ("checkpoints", "Show how files changed between two entries"),
+    },
+    "Work": {
+        "branch": ("branches", "List or create branches"),
+        "switch": ("branches", "Select the active branch"),
+        "fork": ("branches", "Create a session that continues another one"),
+        "label": ("branches", "Set or remove the label of an entry"),
+        "name": ("branches", "Set or remove the title of a session"),
+        "checkpoint": ("checkpoints", "Record the files of a workspace"),
+        "rewind": ("checkpoints", "Restore files and conversation of an entry"),
+        "compact": ("compact", "Replace older entries with a summary"),
+        "undo": ("operations", "Revert the last command"),
+        "redo": ("operations", "Revert the last undo"),
+        "op": ("operations", "Show the operation log"),
+    },
+    "Share": {
+        "remote": ("remotes", "List, add or remove remotes"),
+        "sync": ("remotes", "Pull from a remote and push to it"),
+        "pull": ("remotes", "Fetch from a remote and merge"),
+        "push": ("remotes", "Send sessions to a remote"),
+        "clone": ("remotes", "Create a store from a remote"),
+        "bundle": ("remotes", "Write sessions to a file, or read them"),
+        "sign": ("integrity", "Sign a branch, or check its signatures"),
+        "link": ("link", "Add the session to commit messages of a project"),
+        "server": ("server", "Make a repository validate what is pushed"),
+    },
+    "Care": {
+        "verify": ("integrity", "Check the stored data"),
+        "repair": ("integrity", "Restore lost and damaged data from copies"),
+        "redact": ("purging", "Find secrets in stored entries and redact them"),
+        "archive": ("trash", "Move old sessions out of the list"),
+        "rm": ("trash", "Move a session to the trash"),
+        "restore": ("trash", "Bring a session back from the trash or archive"),
+        "prune": ("trash", "Move old sessions to the trash by age or size"),
+        "purge": ("purging", "Delete entries for good"),
+        "maintain": ("store", "Optimize the repository of the store"),
+        "doctor": ("doctor", "Diagnose problems and suggest fixes"),
+    },
+    PLUMBING: {
+        "hook": ("agents", "Record an event of an agent"),
+        "drain": ("agents", "Ingest the events that hooks have recorded"),
+        "gate": ("gate", "Scan outgoing commits for secrets"),
+        "receive": ("server", "Validate a push on a server"),
+        "textconv": ("store", "Print an entry as JSON"),
+        "git": ("store", "Run git on the store"),
+    },
+}
+"""The commands by group: the module of ``commands`` with each, and its summary. Only `help --all` lists plumbing."""
+
+COMMANDS = {name: found for group in GROUPS.values() for name, found in group.items()}
 
 NAME = "gitsession"
 COMPLETING = "_GITSESSION_COMPLETE"
+HELP_ALL = "gitsession.help_all"
+"""Key in the context's ``meta``: True if the help lists plumbing commands too."""
 
 
 class Commands(click.Group):
@@ -104,26 +126,40 @@ class Commands(click.Group):
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in COMMANDS and cmd_name not in HIDDEN:
-            import difflib  # slow to load, and for nobody who types well
+        if cmd_name not in COMMANDS:
+            import difflib  # slow to load, and rarely needed
 
             close = ", ".join(difflib.get_close_matches(cmd_name, COMMANDS, n=2))
             raise click.UsageError(f"no command {cmd_name!r}" + (f"; did you mean {close}?" if close else ""), ctx)
-        module = COMMANDS[cmd_name][0] if cmd_name in COMMANDS else HIDDEN[cmd_name]
-        found: click.Command = getattr(import_module(f"gitsession.cli.commands.{module}"), f"{cmd_name}_command")
+        module = import_module(f"gitsession.cli.commands.{COMMANDS[cmd_name][0]}")
+        found: click.Command = getattr(module, f"{cmd_name}_command")
         return found
 
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        from click.shell_completion import CompletionItem
+
+        found = [
+            CompletionItem(name, help=summary)
+            for group, commands in GROUPS.items()
+            for name, (_, summary) in commands.items()
+            if group != PLUMBING and name.startswith(incomplete)
+        ]
+        return [*found, *click.Command.shell_complete(self, ctx, incomplete)]
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, summary) for name, (_, summary) in COMMANDS.items()])
+        for group, commands in GROUPS.items():
+            if group != PLUMBING or ctx.meta.get(HELP_ALL):
+                with formatter.section(group):
+                    formatter.write_dl([(f"{name:10}", summary) for name, (_, summary) in commands.items()])
 
 
 @click.command(
     cls=Commands,
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="SESSION is a unique part of a session's id, @ (the newest held here), - (the one before it) or "
-    "AGENT:SOURCE-ID. SESSION@ENTRY names an entry: an id or its beginning, a label, a branch, leaf, root, leaf~3.",
+    epilog="SESSION is a unique part of a session's id, @ (the newest of this folder), - (the one before it) or "
+    "AGENT:ID. SESSION@ENTRY names an entry: an id or its beginning, a label, a branch, leaf, root, leaf~3. "
+    "`gitsession help COMMAND` shows the help of a command, `gitsession help --all` lists all commands.",
 )
 @click.option(
     "--store", metavar="DIR", help="Use this store. Default: $GITSESSION_DIR, else git config gitsession.store."
@@ -131,7 +167,10 @@ class Commands(click.Group):
 @click.version_option(package_name="gitsession", prog_name="gitsession", message="%(prog)s %(version)s")
 @click.pass_context
 def gitsession(ctx: click.Context, store: str | None) -> None:
-    """Sessions of AI agents, kept in git. Without a command: where you are, and the newest sessions here."""
+    """Store the sessions of AI coding agents in git.
+
+    Without a command: show where the store is, and the newest sessions of this folder.
+    """
     ctx.obj = app = App(store)
     ctx.call_on_close(app.close)
     if ctx.invoked_subcommand is None:
@@ -143,10 +182,10 @@ _NEWEST = 10
 
 def _show_status(app: App) -> None:
     if not os.path.lexists(app.path):
-        say("No store yet.")
-        say("  gitsession import --all    imports the sessions that your agents keep")
-        say("  gitsession demo            shows what it is, in a folder of its own")
-        say("  gitsession --help          lists the commands")
+        say("There is no store yet.")
+        say("  gitsession import --all    import the sessions of your agents")
+        say("  gitsession demo            create a small example in a folder of its own")
+        say("  gitsession --help          list the commands")
         from gitsession.cli.expiry import expiry_words, look_at_expiry
 
         sweep = look_at_expiry(None)
@@ -167,7 +206,7 @@ def _show_status(app: App) -> None:
         say("The newest here:" if held else "\nThe newest:")
         paged(table(shown))
     else:
-        say("  gitsession import --all    imports the sessions that your agents keep")
+        say("  gitsession import --all    import the sessions of your agents")
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -204,7 +243,7 @@ def run(arguments: Sequence[str]) -> int:
     except Exception as error:
         if type(error).__module__ != "sqlite3":  # asked by name: most commands never load it
             raise
-        complain(f"the index cannot be used: {error}", hint="what is kept is not touched by it; try again")
+        complain(f"cannot use the index: {error}", hint="the stored sessions are not affected; try again")
         return exits.TRY_AGAIN
 
 
@@ -236,4 +275,4 @@ def exit_code(error: GitSessionError) -> int:
 
 def _usage_hint(error: click.ClickException) -> str:
     context = getattr(error, "ctx", None)
-    return f"`{context.command_path} --help` tells more" if context else ""
+    return f"run `{context.command_path} --help`" if context else ""

@@ -68,7 +68,7 @@ class App:
             if self._store is not None and spool.is_due(os.fspath(self.path)):
                 self._store.drain(wait_seconds=DRAIN_WAIT_SECONDS)
         except Exception as error:  # what others left must not stand between the user and what is kept
-            warn(f"gitsession: what agents' hooks have left cannot be taken in yet: {error}")
+            warn(f"warning: cannot ingest the events of hooks yet: {error}")
 
     def rehearsal(self) -> Store:
         """A store for a run that must leave none behind: the one that is there, else one that goes away with us."""
@@ -88,8 +88,8 @@ class App:
         """Raises ``NotAStore`` where there is no store yet, with what makes one."""
         if not os.path.lexists(self.path):
             raise NotAStore(
-                f"there is no store at {self.path} yet",
-                hint="`gitsession import --all` makes one of your agents' sessions, `gitsession init` an empty one",
+                f"cannot open the store '{self.path}': it does not exist",
+                hint="run `gitsession import --all` to create one with your agents' sessions, or `gitsession init`",
             )
 
     def catalogue(self) -> Catalogue:
@@ -126,8 +126,8 @@ class App:
         lost = self.objects().unread_records() if is_journal_doubtful(self.path) or self._opened else 0
         if lost:
             warn(
-                f"gitsession: the journal is damaged: {count(lost, 'record')} or more cannot be read; "
-                "`gitsession repair` saves what is good"
+                f"warning: the journal is damaged: {count(lost, 'record')} or more cannot be read; "
+                "run `gitsession repair`"
             )
         return bool(lost)
 
@@ -144,7 +144,7 @@ class App:
         """The session of an address. Raises ``UsageError`` where it names an entry, which would be passed over."""
         name, entry = split(address)
         if entry:
-            raise click.UsageError(f"a session is wanted here, not an entry: {name!r} without {'@' + entry!r}")
+            raise click.UsageError(f"this command takes a session, not an entry: pass {name!r} without {'@' + entry!r}")
         return self.store().session(name)
 
     def entry(self, address: str) -> tuple[Session, Node]:
@@ -167,7 +167,7 @@ class App:
         if len(found) != 1:
             return None
         old, new = found[0]
-        warn(f"gitsession: {old[:12]} is {new[:12]} since a purge")
+        warn(f"warning: a purge has changed the id {old[:12]} to {new[:12]}")
         return new
 
     def close(self) -> None:
@@ -179,11 +179,11 @@ class App:
             self._store.close()
             objects = self._store.objects
             for theirs, ours in objects.sidestepped:
-                warn(f"gitsession: another program moved {theirs}; what was written here goes on as {ours}")
+                warn(f"warning: another program moved {theirs}; the entries written here are on {ours}")
             for name in objects.set_aside:
-                warn(f"gitsession: a damaged file of the journal is set aside as {name}; run `gitsession repair`")
+                warn(f"warning: a damaged file of the journal was renamed to {name}; run `gitsession repair`")
             if objects.last_flush_error is not None:
-                warn(f"gitsession: kept safe in the journal, not handed over to git yet: {objects.last_flush_error}")
+                warn(f"warning: stored in the journal, but not written to git yet: {objects.last_flush_error}")
         if self._aside is not None:
             self._aside.cleanup()
 
@@ -201,7 +201,7 @@ def split(address: str) -> tuple[str, str]:
     rest, at, entry = address[start:].partition("@")
     session = address[:start] + rest
     if at and not session:
-        raise NotFound(f"{address!r} names no session", hint=f"the newest session here is @, so: @{address}")
+        raise NotFound(f"{address!r} names no session", hint=f"the newest session of this folder is @: pass @{address}")
     return session, entry
 
 
@@ -210,7 +210,7 @@ def no_such_agent(agent: str, rows: Sequence[Row]) -> str:
     there = sorted({row.agent for row in rows})
     if not agent or agent in there:
         return ""
-    return f"no sessions of {agent!r}" + (f"; there are some of {', '.join(there)}" if there else "")
+    return f"no sessions of agent {agent!r}" + (f"; there are sessions of {', '.join(there)}" if there else "")
 
 
 with_app = click.pass_obj

@@ -14,6 +14,7 @@ from gitsession.index.catalogue import Catalogue
 
 def look_at_expiry(catalogue: Catalogue | None) -> ExpiryForecast:
     """Forecast what agents will delete. ``catalogue``: of the store; ``None`` where there is none."""
+
     def is_imported(path: Path, stat: os.stat_result) -> bool:
         return catalogue is not None and catalogue.seen(path, stat) is not None
 
@@ -21,11 +22,11 @@ def look_at_expiry(catalogue: Catalogue | None) -> ExpiryForecast:
 
 
 def expiry_words(sweep: ExpiryForecast) -> str:
-    after = f"Claude Code deletes sessions that nobody wrote to for {count(sweep.days, 'day')}"
+    after = f"Claude Code deletes sessions without new messages for {count(sweep.days, 'day')}"
     if not sweep.soon:
         return f"{after}: none of {sweep.files:,} within {SOON_DAYS} days"
     told = f"{after}: {sweep.soon:,} of {sweep.files:,} within {SOON_DAYS} days"
     told += f", {sweep.overdue:,} of them when it next starts" if sweep.overdue else ""
     if not sweep.not_imported:
-        return f"{told}; all of them are kept here"
-    return f"{told}; {sweep.not_imported:,} not imported as they are now: `gitsession import --all` keeps them"
+        return f"{told}; all of them are in this store"
+    return f"{told}; {sweep.not_imported:,} not imported in their present state: run `gitsession import --all`"

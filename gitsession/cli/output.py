@@ -95,11 +95,11 @@ def tell_list(schema: str, key: str, objects: Iterable[Any], lines: Iterable[str
 
 def complain(text: str, *, hint: str = "", candidates: Iterable[str] = ()) -> None:
     """Say on standard error what went wrong, and what to try."""
-    warn(f"gitsession: {text}")
+    warn(f"error: {text}")
     for candidate in list(candidates)[:20]:
         warn(f"  {candidate}")
     if hint:
-        warn(f"  {hint}")
+        warn(f"hint: {hint}")
 
 
 def warn(text: str) -> None:
@@ -125,15 +125,15 @@ def confirm_purge(question: str, *, consent: bool) -> None:
     if consent:
         return
     if not is_attended():
-        raise click.UsageError(f"{question} nobody can be asked here: say --yes")
+        raise click.UsageError("cannot ask for confirmation: standard input is not a terminal; pass --yes")
     if not confirm(question):
-        raise Refused("nothing is purged")
+        raise Refused("nothing was purged")
 
 
 def warn_of_hidden(hidden: int, problems: Iterable[str] = (), what_to_do: str = "") -> None:
     """How many secrets stand there as placeholders, and why some could not be shown."""
     if hidden:
-        told = f"{count(hidden, 'secret')} {'is a placeholder' if hidden == 1 else 'are placeholders'} here"
+        told = f"{count(hidden, 'secret')} {'is a placeholder' if hidden == 1 else 'are placeholders'}"
         warn(f"{told}; {what_to_do}" if what_to_do else told)
     for problem in problems:
         warn(problem)

@@ -109,7 +109,7 @@ def test_on_the_command_line_the_scope_is_where_one_stands(
     assert "undone: name" in run("undo")
     told = run("undo", code=exits.NOT_FOUND, err=True)
     assert "nothing to undo" in told and "--any" in told
-    assert "done again: name" in run("redo", sid)
+    assert "redone: name" in run("redo", sid)
     assert "undone: name" in run("undo", "@")
     assert "undone: label" in run("undo", "--any")
     run("undo", "@", "--any", code=exits.USAGE)

@@ -85,7 +85,7 @@ def test_export_gives_the_same_bytes(run: Run, file: Path, imported: str, here: 
 
 def test_export_overwrites_no_file(run: Run, imported: str, here: Path) -> None:
     (here / "precious").write_text("mine")
-    assert "is there already" in run("export", "@", "-o", "precious", code=4, err=True)
+    assert "already exists" in run("export", "@", "-o", "precious", code=4, err=True)
     assert (here / "precious").read_text() == "mine"
 
 
@@ -94,7 +94,7 @@ def test_after_a_rewrite_the_earlier_file_is_still_there(run: Run, file: Path, i
     branch = document(run("branch", "@", "--json"))["branch"]
     file.write_bytes(before.replace(b"I'll read auth.py", b"I have read auth.py"))
     told = run("import", str(file))
-    assert f"{file}:3: rewritten from here on, now branch" in told
+    assert f"{file}:3: rewritten from this line on; the new version is branch" in told
     assert run("export", "@").encode() == file.read_bytes()
     earlier = run("export", f"@@{branch}").encode()
     assert earlier == b"".join(line for line in before.splitlines(keepends=True) if b"cccc3333" not in line)
@@ -159,20 +159,20 @@ def test_what_waits_is_said_at_the_export_until_it_is_taken(run: Run, here: Path
     path = here / f"{codex_files.NAME}.jsonl"
     path.write_bytes(codex_files.rollout(codex_files.turn("t1")) + b'{"type":"resp')
     [found] = document(run("import", str(path), "--json"))["sessions"]
-    assert f"{path} has 13 bytes more at its end, which were not taken in: `gitsession import --final {path}`" in run(
+    assert f"{path} has 13 bytes more at its end, which are not imported: run `gitsession import --final {path}`" in run(
         "export", found["session"], err=True
     )
     run("import", str(here), "--final")
-    assert "not taken in" not in run("export", found["session"], err=True)
+    assert "not imported" not in run("export", found["session"], err=True)
     assert run("export", found["session"]) == path.read_text()
 
 
 def test_a_dry_run_writes_nothing(run: Run, file: Path) -> None:
     assert "6 entries" in run("import", str(file), "--dry-run")
-    assert "there is no store" in run("ls", code=3, err=True)
+    assert "it does not exist" in run("ls", code=3, err=True)
     run("init")
     before = sorted(path for path in store_of(run).rglob("*") if "index" not in path.name)
-    assert "1 session would be taken in" in run("import", str(file), str(file), "--dry-run")
+    assert "1 session would be imported" in run("import", str(file), str(file), "--dry-run")
     assert sorted(path for path in store_of(run).rglob("*") if "index" not in path.name) == before
 
 
@@ -185,7 +185,7 @@ def test_a_file_of_no_agent_is_named_and_the_rest_is_taken_in(run: Run, file: Pa
 
 def test_import_of_a_folder_passes_over_what_is_no_session(run: Run, file: Path, here: Path) -> None:
     (here / "other.jsonl").write_text('{"a": 1}\n')
-    assert "1 other file passed over" in run("import", ".")
+    assert "1 other file skipped" in run("import", ".")
 
 
 def test_import_all_looks_into_the_agents_own_folders(run: Run, file: Path) -> None:
@@ -207,14 +207,14 @@ def test_import_all_finds_aiders_history_at_the_top_of_the_projects_that_it_know
     sessions.mkdir(parents=True)
     held = str(tmp_path / "held/below")
     (sessions / "1_a.jsonl").write_bytes(pi_file(*talk("u", "a"), id="elsewhere", cwd=held))
-    assert "3 sessions taken in" in run("import", "--all")
+    assert "3 sessions imported" in run("import", "--all")
     rows = document(run("ls", "--json", "--agent", "aider"))["sessions"]
     assert {row["project"] for row in rows} == {str(here), str(tmp_path / "held")}
 
 
 def test_import_of_nothing_is_wrong_use(run: Run) -> None:
-    assert "name a file" in run("import", code=2, err=True)
-    assert "no format 'vi'" in run("import", "--from", "vi", "x", code=2, err=True)
+    assert "pass a file" in run("import", code=2, err=True)
+    assert "unknown format 'vi'" in run("import", "--from", "vi", "x", code=2, err=True)
 
 
 def test_a_missing_file_is_named(run: Run) -> None:
@@ -328,7 +328,7 @@ def test_context_says_of_which_entry_it_is(run: Run, imported: str) -> None:
     shown = document(run("context", "@@aaaa1111", "--json"))
     assert (shown["session"], shown["id"]) == (imported, document(run("show", "@@aaaa1111", "--json"))["id"])
     assert f"{shown['id'][:8]}  user: Fix the login redirect" in run("context", "@@aaaa1111")
-    assert "nothing was said yet" in run("context", "@@root")
+    assert "the session is empty" in run("context", "@@root")
 
 
 def test_context_says_why_an_answer_has_no_words(run: Run, here: Path) -> None:
@@ -393,7 +393,7 @@ def test_an_address_that_fits_nothing_or_several_is_refused(run: Run, imported: 
 
 
 def test_the_status_is_shown_without_a_command(run: Run, file: Path) -> None:
-    assert "No store yet" in run()
+    assert "There is no store yet" in run()
     run("import", str(file))
     assert "1 session, 1 of this folder" in run()
     assert "Login" in run()
@@ -401,7 +401,7 @@ def test_the_status_is_shown_without_a_command(run: Run, file: Path) -> None:
 
 def test_reading_without_a_store_says_what_makes_one(run: Run) -> None:
     complaint = run("ls", code=3, err=True)
-    assert "there is no store at" in complaint
+    assert "it does not exist" in complaint
     assert "gitsession init" in complaint
 
 
@@ -449,7 +449,7 @@ def test_a_label_leads_to_one_entry(run: Run, imported: str) -> None:
 def test_what_could_not_be_handed_over_to_git_is_told_and_is_kept(run: Run, imported: str) -> None:
     lock = store_of(run) / f"refs/heads/sessions/{imported}/meta.lock"
     lock.touch()
-    assert "kept safe in the journal" in run("name", "@", "Waiting", err=True)
+    assert "stored in the journal" in run("name", "@", "Waiting", err=True)
     assert "Waiting" in run("ls")
     lock.unlink()
     assert run("name", "@", "Here", err=True) == ""
@@ -461,12 +461,12 @@ def test_an_import_of_several_files_is_one_undo(run: Run, file: Path) -> None:
     run("import", str(file), str(other))
     assert "undone: import of 2 files" in run("undo")
     run("ls", code=1)
-    assert "done again: import of 2 files" in run("redo")
+    assert "redone: import of 2 files" in run("redo")
     assert run("ls").count("Login") == 2
 
 
 def test_a_session_is_not_an_entry(run: Run, imported: str) -> None:
-    assert "a session is wanted" in run("tree", "@@leaf", code=2, err=True)
+    assert "takes a session, not an entry" in run("tree", "@@leaf", code=2, err=True)
 
 
 def test_names_that_no_ref_can_carry_are_refused(run: Run, imported: str) -> None:
@@ -489,7 +489,7 @@ def test_verify_names_what_is_damaged(run: Run, imported: str) -> None:
     pack.chmod(0o600)
     pack.write_bytes(data)
     assert document(run("verify", "--json", code=5))["problems"]
-    assert "a clone" in run("verify", code=5)
+    assert "`gitsession repair` restores" in run("verify", code=5)
 
 
 def store_of(run: Run) -> Path:
@@ -666,7 +666,7 @@ def test_the_store_is_said_then_in_the_environment_then_in_gits_configuration(
     monkeypatch.setenv("GITSESSION_DIR", str(tmp_path / "from-environment"))
     assert "from-environment" in run("init")
     assert "said" in run("--store", str(tmp_path / "said"), "init")
-    assert "is a store already" in run("--store", str(tmp_path / "said"), "init")
+    assert "already exists" in run("--store", str(tmp_path / "said"), "init")
 
 
 def test_git_dir_in_the_environment_changes_nothing(
@@ -706,7 +706,7 @@ def test_doctor_goes_on_where_one_check_cannot_be_made(
 
     monkeypatch.setattr("gitsession.cli.commands.doctor.beside", fail)
     told = run("doctor", code=5)
-    assert "cannot be checked further" in told and "read-only" in told.lower()
+    assert "cannot check the rest" in told and "read-only" in told.lower()
     assert "sessions" in told
 
 
@@ -790,7 +790,7 @@ def test_a_label_is_compared_as_it_is_kept(run: Run, imported: str) -> None:
     assert "is the label of" in run("label", "@@cccc3333", "  good ", code=4, err=True)
     assert "is a branch" in run("label", "@@cccc3333", " main", code=4, err=True)
     assert "is a word" in run("label", "@@cccc3333", "x~1", code=2, err=True)
-    assert "is 'a b'" in run("label", "@@cccc3333", " a\nb ")
+    assert "has the label 'a b'" in run("label", "@@cccc3333", " a\nb ")
 
 
 def test_a_store_whose_packs_are_gone_is_damaged_not_absent(run: Run, imported: str) -> None:
@@ -805,7 +805,7 @@ def test_every_command_has_help(run: Run) -> None:
     for name in command_line.COMMANDS:
         if name != "git":
             assert "Usage: gitsession" in run(name, "--help")
-    assert all(name in run("--help") for name in command_line.COMMANDS)
+    assert all(name in run("help", "--all") for name in command_line.COMMANDS)
     assert "did you mean completion" in run("completo", code=2, err=True)
 
 
@@ -834,7 +834,7 @@ def test_the_demo_tells_a_story_with_plain_git(run: Run, tmp_path: Path) -> None
     for line in told.partition("# The same with gitsession")[2].splitlines():
         if line.startswith("  gitsession "):
             run(*line.split()[1:])
-    assert "is there already" in run("demo", "--in", str(tmp_path / "demo"), code=75, err=True)
+    assert "already exists" in run("demo", "--in", str(tmp_path / "demo"), code=75, err=True)
 
 
 # ---- finding words
@@ -848,7 +848,7 @@ def test_search_finds_words_and_says_where(run: Run, imported: str) -> None:
     address = f"{hit['session']}@{hit['entry'][:12]}"
     assert address in run("search", "redirect")
     assert document(run("show", address, "--json"))["id"] == hit["entry"]
-    assert "nothing found" in run("search", "no", "such", "words", code=1, err=True)
+    assert "no entries found" in run("search", "no", "such", "words", code=1, err=True)
     assert run("search", '"', "AND (", "--role", "user", code=1) == ""
 
 
@@ -868,12 +868,12 @@ def database(here: Path) -> opencode_files.Database:
 def test_all_sessions_of_a_database_come_in_and_those_that_changed_come_again(
     run: Run, database: opencode_files.Database
 ) -> None:
-    assert "2 sessions taken in" in run("import", "opencode.db")
-    assert "0 sessions taken in, 2 files unchanged" in run("import", "opencode.db")
-    assert "0 sessions taken in, 1 file unchanged" in run("import", ".")
+    assert "2 sessions imported" in run("import", "opencode.db")
+    assert "0 sessions imported, 2 files unchanged" in run("import", "opencode.db")
+    assert "0 sessions imported, 1 file unchanged" in run("import", ".")
     more = [opencode_files.user("msg_u3", "More", at=3), opencode_files.answer("msg_a3", "Yes", at=4)]
     database.put(more, opencode_files.info(id="ses_two", title="Another"))
-    assert "1 session taken in, 1 file unchanged" in run("import", ".")
+    assert "1 session imported, 1 file unchanged" in run("import", ".")
 
 
 def test_a_locked_database_is_named_and_the_rest_is_taken_in(
@@ -891,7 +891,7 @@ def test_a_locked_database_is_named_and_the_rest_is_taken_in(
 
 def test_a_session_of_a_database_that_is_none_stops_no_other(run: Run, database: opencode_files.Database) -> None:
     database.db.execute("UPDATE message SET data = '{' WHERE session_id = 'ses_two'")
-    assert "2 sessions taken in" in run("import", "opencode.db")
+    assert "2 sessions imported" in run("import", "opencode.db")
     database.db.execute("DROP TABLE part")
     assert "no agent" in run("import", "opencode.db", code=3, err=True)
 
@@ -939,19 +939,32 @@ def test_what_has_not_changed_is_counted_and_not_listed(run: Run, file: Path, he
     run("import", "--all")
     for path in folder.iterdir():
         os.utime(path, (1, 1))  # read again, for all that is known
-    assert run("import", "--all") == "0 sessions taken in, 2 files unchanged\n"
+    assert run("import", "--all") == "0 sessions imported, 2 files unchanged\n"
     assert "unchanged" in run("import", str(folder / "a.jsonl"))
-    assert run("import", str(folder)) == "0 sessions taken in, 2 files unchanged\n"
+    assert run("import", str(folder)) == "0 sessions imported, 2 files unchanged\n"
 
 
 def test_who_asks_for_an_agent_that_is_not_there_hears_which_are(run: Run, file: Path) -> None:
     run("import", str(file))
     for words in (["ls"], ["search", "login"]):
-        assert "no sessions of 'cdex'; there are some of pi" in run(*words, "--agent", "cdex", code=1, err=True)
+        assert "no sessions of agent 'cdex'; there are sessions of pi" in run(*words, "--agent", "cdex", code=1, err=True)
 
 
 def test_a_question_without_a_word_is_told_apart_from_one_that_finds_nothing(run: Run, file: Path) -> None:
     run("import", str(file))
     for query in ("", "*", '""', "()"):
-        assert "a letter or a digit" in run("search", query, code=2, err=True)
-    assert "nothing found" in run("search", "zebra", code=1, err=True)
+        assert "no letter and no digit" in run("search", query, code=2, err=True)
+    assert "no entries found" in run("search", "zebra", code=1, err=True)
+
+
+def test_a_session_may_be_left_out_where_no_other_argument_can_be_one(run: Run, imported: str) -> None:
+    run("branch", "@", "other")
+    assert "  other " in run("branch")
+    assert f"{imported} is on other" in run("switch", "other")
+    assert "has the title 'T'" in run("name", "T")
+    assert "has the label 'L'" in run("label", "L")
+    assert "L" in run("show")
+    assert imported not in run("fork").split()[0]
+    assert run("export", imported) == run("export", imported, "--to", "pi")
+    for words in (("name", "@"), ("label", "@@leaf"), ("switch", "-"), ("switch",), ("name", "@", "a", "b")):
+        assert "expected [SESSION" in run(*words, code=2, err=True)

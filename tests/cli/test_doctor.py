@@ -70,14 +70,14 @@ def test_a_store_that_has_none_of_it_is_told_nothing_of_it(run: Run, path: Path)
 def test_remotes_are_told_with_what_they_lack(run: Run, path: Path, tmp_path: Path) -> None:
     sid = talk(path, "hello", "there")
     remotes.add(path, "origin", str(hub(tmp_path / "hub.git")), scope=remotes.Scope(is_all=True))
-    assert line(run("doctor"), "remote origin").endswith("never seen yet; 2 refs here: `gitsession sync origin`")
+    assert line(run("doctor"), "remote origin").endswith("never contacted; 2 refs here: `gitsession sync origin`")
     run("sync")
-    assert line(run("doctor"), "remote origin") == "ok remote origin had all that is here when it was last seen"
+    assert line(run("doctor"), "remote origin") == "ok remote origin had everything here at the last contact"
     with Store.open(path) as store:
         store.session(sid).append(Message.user("and more"))
     (tmp_path / "hub.git").rename(tmp_path / "away")  # nobody asks there
     told = line(run("doctor"), "remote origin")
-    assert told == "-- remote origin 1 entry on 1 ref not there when it was last seen: `gitsession sync origin`"
+    assert told == "-- remote origin 1 entry on 1 ref missing there at the last contact: `gitsession sync origin`"
     document = json.loads(run("doctor", "--json"))
     assert "remote origin" in document["notes"] and document["problems"] == []
 
@@ -89,14 +89,14 @@ def test_sessions_outside_the_scope_of_a_remote_are_not_missing_there(run: Run, 
         store.new_session(agent="other").append(Message.user("private"))
     remotes.add(path, "origin", str(hub(tmp_path / "hub.git")), scope=remotes.Scope(agents=("pi",)))
     told = line(run("doctor"), "remote origin")
-    assert told == "-- remote origin never seen yet; 2 refs in its scope: `gitsession sync origin`"
+    assert told == "-- remote origin never contacted; 2 refs in its scope: `gitsession sync origin`"
     run("sync", "--yes")
     told = line(run("doctor"), "remote origin")
-    assert told == "ok remote origin had all that is in its scope when it was last seen"
+    assert told == "ok remote origin had everything in its scope at the last contact"
     with Store.open(path) as store:
         store.session(shared.id).append(Message.user("and more"))
     told = line(run("doctor"), "remote origin")
-    assert told == "-- remote origin 1 entry on 1 ref not there when it was last seen: `gitsession sync origin`"
+    assert told == "-- remote origin 1 entry on 1 ref missing there at the last contact: `gitsession sync origin`"
 
 
 def test_a_push_that_did_not_end_is_told(run: Run, path: Path, tmp_path: Path) -> None:
@@ -105,7 +105,7 @@ def test_a_push_that_did_not_end_is_told(run: Run, path: Path, tmp_path: Path) -
     run("sync")
     published.note(path, "origin", {refs.leaf(sid): "ab" * 20})
     told = line(run("doctor"), "push origin")
-    assert told == "-- push origin a push did not end: 1 ref may be there; `gitsession pull origin` asks"
+    assert told == "-- push origin a push was interrupted: 1 ref may have arrived; `gitsession pull origin` checks"
     run("pull", "origin")
     assert "push origin" not in names(run("doctor"))
 
@@ -115,7 +115,7 @@ def test_the_trash_is_told_with_its_size_and_its_age(run: Run, path: Path) -> No
     for sid in sids:
         run("rm", sid)
     told = line(run("doctor"), "trash")
-    assert told.startswith("-- trash 2 sessions, the oldest since 20") and "MiB that nothing else holds" in told
+    assert told.startswith("-- trash 2 sessions, the oldest since 20") and "MiB used by it alone" in told
     run("restore", sids[0])
     run("purge", sids[1], "--yes")
     assert "trash" not in names(run("doctor"))
@@ -123,7 +123,7 @@ def test_the_trash_is_told_with_its_size_and_its_age(run: Run, path: Path) -> No
 
 def test_a_vault_that_others_can_read_is_wrong(run: Run, path: Path) -> None:
     talk(path, f"the token is {TOKEN}")
-    assert line(run("doctor"), "vault").startswith("ok vault 1 original of what was hidden, 0.0 MiB, mode 0600")
+    assert line(run("doctor"), "vault").startswith("ok vault 1 original of redacted secrets, 0.0 MiB, mode 0600")
     file = path / create.CONTROL / "vault.db"
     file.chmod(0o644)
     assert f"chmod 0600 {file}" in run("doctor", code=5)
@@ -140,9 +140,9 @@ def test_rules_that_cannot_be_used_are_wrong(run: Run, path: Path, tmp_path: Pat
     git(path, "config", "gitsession.rules", str(rules))
     assert "names the file" in run("doctor", code=5)
     rules.write_text("[[rule]]\nname = 'acme'\npattern = 'acme-(?P<secret>[0-9]+)'\nsamples = ['acme-12']\n")
-    assert line(run("doctor"), "secrets") == f"ok secrets taken out of what is kept, by 1 rule of your own too: {rules}"
+    assert line(run("doctor"), "secrets") == f"ok secrets redacted in stored entries, with 1 rule of your own: {rules}"
     git(path, "config", "gitsession.redact", "false")
-    assert line(run("doctor"), "secrets").startswith("-- secrets kept as they are said")
+    assert line(run("doctor"), "secrets").startswith("-- secrets not redacted")
 
 
 def test_hooks_of_another_release_are_wrong(run: Run, path: Path) -> None:
@@ -151,12 +151,12 @@ def test_hooks_of_another_release_are_wrong(run: Run, path: Path) -> None:
     run("gate", "install")
     told = run("doctor")
     assert line(told, "server") == "ok server pre-receive installed, post-receive installed"
-    assert line(told, "gate") == "ok gate plain `git push` looks for secrets first"
+    assert line(told, "gate") == "ok gate plain `git push` is scanned for secrets"
     for name in ("pre-receive", "pre-push"):
         (path / "hooks" / name).write_bytes(b"#!/bin/sh\n# gitsession: of yesterday\n")
     told = run("doctor", code=5)
     assert "pre-receive of another release" in line(told, "server") and "`gitsession server install" in told
-    assert "`gitsession gate install` puts ours there" in told
+    assert "run `gitsession gate install`" in told
 
 
 def test_a_purge_that_has_not_ended_says_what_is_in_its_way(run: Run, path: Path, tmp_path: Path) -> None:
@@ -167,7 +167,7 @@ def test_a_purge_that_has_not_ended_says_what_is_in_its_way(run: Run, path: Path
     (path / create.PURGE_PENDING).write_bytes(b"")
     (path / "objects/info/alternates").write_text(f"{lender / 'objects'}\n")
     told = run("doctor", code=5)
-    assert line(told, "purge").startswith("!! purge one was begun and has not ended: ")
+    assert line(told, "purge").startswith("!! purge a purge was interrupted: ")
     (path / "objects/info/alternates").unlink()
     assert "purge" not in names(run("doctor"))
     assert not (path / create.PURGE_PENDING).exists()
@@ -198,7 +198,7 @@ def test_a_lock_of_a_process_of_ours_is_left_to_maintain(path: Path, run: Run) -
     os.utime(proof, (1_700_000_000, 1_700_000_000))
     os.link(proof, path / f"{refs.leaf(sid)}.lock")
     told = run("doctor", code=5)
-    assert "of a process of ours that died" in line(told, "locks")
+    assert "lock of a gitsession process that died" in line(told, "locks")
     run("maintain")
     assert line(run("doctor"), "locks").endswith("0 locks")
 
@@ -208,7 +208,7 @@ def test_a_refspec_that_fetches_into_branches_is_named_with_what_removes_it(path
     git(path, "config", "remote.origin.url", "/nowhere")
     git(path, "config", "--add", "remote.origin.fetch", spec)
     told = run("doctor", code=5)
-    assert f"a plain `git fetch` by {spec} overwrites and deletes branches here" in told
+    assert f"plain `git fetch` with {spec} overwrites and deletes local branches" in told
     [command] = [row.strip() for row in told.splitlines() if "--unset-all" in row]
     subprocess.run(shlex.split(command), check=True)
     assert "overwrites and deletes" not in run("doctor")

@@ -68,7 +68,7 @@ def test_a_rewind_tells_of_each_file_what_was_done_and_why(run, here, sid):
     text = run("rewind", "root")
     assert "written  a.txt    the session changed it" in text
     assert "left     new.txt  it was changed since, and not by the session" in text
-    assert "on rewind-1; the other branch stays" in text
+    assert "on branch rewind-1; the other branch is kept" in text
     assert (here / "a.txt").read_text() == "one\n"
 
 
@@ -83,7 +83,7 @@ def test_of_an_agents_session_it_says_how_the_agent_goes_on_there(run, here, tmp
     with Store.open(os.environ["GITSESSION_DIR"]) as store:
         [row] = store.sessions()
     told = run("rewind", f"{row.sid}@leaf~1", "--conversation")
-    assert f"gitsession resume {row.sid}` has claude go on there" in told
+    assert f"gitsession resume {row.sid}` continues it in claude" in told
     assert "resume" not in run("rewind", f"{row.sid}@root", "--conversation"), "nothing to go on with"
 
 
@@ -130,7 +130,7 @@ def test_documents_for_programs(run, here, sid):
 
 
 def test_only_files_or_only_the_conversation(run, here, sid):
-    assert "the talk" not in run("rewind", "root", "--files")
+    assert "the conversation" not in run("rewind", "root", "--files")
     assert (here / "a.txt").read_text() == "one\n"
     run("undo")
     assert "a.txt" not in run("rewind", "root", "--conversation")
@@ -139,7 +139,7 @@ def test_only_files_or_only_the_conversation(run, here, sid):
 
 def test_files_and_conversation_named_together_are_both(run, here, sid):
     told = run("rewind", "root", "--conversation", "--files")
-    assert "the talk goes on" in told
+    assert "the conversation continues" in told
     assert (here / "a.txt").read_text() == "one\n"
 
 
@@ -190,7 +190,7 @@ def test_where_nothing_would_change_it_says_so(run, sid):
 def test_a_checkpoint_by_hand_is_kept_once(run, here, sid):
     put(here, "notes.md", "mine, and more\n")
     assert "1 file changed" in run("checkpoint", "-m", "before I try")
-    assert "has it all already" in run("checkpoint")
+    assert "nothing has changed" in run("checkpoint")
     assert document(run("checkpoint", "--json"))["new"] is False
 
 
@@ -209,7 +209,7 @@ def test_diff_is_what_git_can_apply(run, here, sid):
     assert "new.txt" in text
     assert "new.txt" not in run("diff", f"{sid}@root", "leaf", "--", "a.txt")
     assert [file["path"] for file in document(run("diff", "--json", f"{sid}@root"))["files"]] == ["a.txt", "new.txt"]
-    assert "nothing differs" in run("diff", f"{sid}@leaf", code=exits.NOTHING)
+    assert "no differences" in run("diff", f"{sid}@leaf", code=exits.NOTHING)
 
 
 def test_what_was_killed_is_shown_by_doctor_and_ended(run, here, sid, monkeypatch):

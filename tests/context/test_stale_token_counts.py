@@ -101,7 +101,7 @@ def test_the_command_says_that_the_count_is_older(
         return capfdbinary.readouterr()[0].decode()
 
     compact(session, "omp")
-    assert f"{FULL:,} (the provider's count, older than what is shown)" in said("--profile", "omp")
+    assert f"{FULL:,} (the provider's count, older than the newest entry)" in said("--profile", "omp")
     told = json.loads(said("--profile", "omp", "--json"))["tokens"]
     assert (told["used"], told["exact"], told["stale"]) == (FULL, False, True)
     assert "older" not in said()

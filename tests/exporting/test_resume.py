@@ -468,14 +468,14 @@ def test_run_takes_it_in_first_and_goes_on_only_then(
         program.chmod(0o755)
         done = subprocess.run([*words, "--run"], capture_output=True, text=True)
         assert (done.returncode, done.stdout.splitlines()) == (code, line.split(" && ")[:said]), done.stderr
-    assert "ended with exit code 3" in done.stderr
+    assert "failed with exit code 3" in done.stderr
 
 
 WRONG = {
     "an agent that is none": (["--in", "emacs"], "there are aider, claude, codex"),
     "a folder that is not there": (["--cwd", "/nowhere/at/all"], "does not exist"),
-    "run and say": (["--run", "--json"], "--run starts the agent"),
-    "run and rehearse": (["--run", "--dry-run"], "--run starts the agent"),
+    "run and say": (["--run", "--json"], "--run cannot be combined"),
+    "run and rehearse": (["--run", "--dry-run"], "--run cannot be combined"),
 }
 
 

@@ -330,7 +330,7 @@ def test_it_shows_and_asks_and_writes_nothing_without_a_yes() -> None:
     assert not settings.exists()
     assert cli("enable", "claude", input="y\n").returncode == 0
     assert settings.exists()
-    assert "claude tells what it does" in cli("doctor").stdout
+    assert "hooks of claude are installed" in cli("doctor").stdout
     assert cli("disable", "claude", "--yes", "--json").returncode == 0
     assert not settings.exists()
 
@@ -343,9 +343,9 @@ def test_where_nobody_answers_nothing_is_written_and_yes_is_named() -> None:
 
 
 def test_what_is_so_already_is_said_as_it_is() -> None:
-    assert "claude is not enabled" in cli("disable", "claude", "--yes").stdout
+    assert "claude: hooks are not installed" in cli("disable", "claude", "--yes").stdout
     cli("enable", "claude", "--yes")
-    assert "tells what it does already" in cli("enable", "claude", "--yes").stdout
+    assert "hooks are already installed" in cli("enable", "claude", "--yes").stdout
     assert cli("disable", "claude", "--yes").stdout.endswith("settings.json is removed\n"), "it was not there before"
 
 

@@ -214,7 +214,7 @@ def test_the_store_is_made_round_what_waits_for_it(tmp_path: Path) -> None:
     agent.fill(a="1")
     agent.prompt("u1", "do it")
     command = [sys.executable, "-m", "gitsession", "--store", str(agent.store)]
-    assert b"there is no store" in subprocess.run([*command, "ls"], capture_output=True, check=False).stderr
+    assert b"it does not exist" in subprocess.run([*command, "ls"], capture_output=True, check=False).stderr
     subprocess.run([*command, "init"], capture_output=True, check=True)
     done = subprocess.run([*command, "ls", "--json"], capture_output=True, check=True)
     assert len(json.loads(done.stdout)["sessions"]) == 1

@@ -80,7 +80,7 @@ def test_one_entry_by_its_address(run: Run, imported: str) -> None:
 def test_an_old_oid_leads_to_the_entry_and_is_said(run: Run, imported: str) -> None:
     old = json.loads(run("show", f"{imported}@leaf", "--json"))
     run("purge", f"{imported}@bbbb2222", "--yes")
-    assert "since a purge" in run("show", f"{imported}@{old['id'][:10]}", err=True)
+    assert "a purge has changed the id" in run("show", f"{imported}@{old['id'][:10]}", err=True)
     new = json.loads(run("show", f"{imported}@{old['id'][:10]}", "--json"))
     assert new["chain"] == old["chain"]
     assert new["id"] != old["id"]
@@ -95,13 +95,13 @@ def test_a_whole_session_is_listed_no_more_and_not_taken_in_again(run: Run, impo
 
 
 def test_without_a_terminal_yes_must_be_said(run: Run, imported: str) -> None:
-    assert "say --yes" in run("purge", imported, code=exits.USAGE, err=True)
+    assert "pass --yes" in run("purge", imported, code=exits.USAGE, err=True)
     assert ids(run) == [imported]
 
 
 def test_who_answers_no_keeps_it_and_is_told(run: Run, imported: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", Terminal("n\n"))
-    assert "nothing is purged" in run("purge", f"{imported}@leaf", code=exits.REFUSED, err=True)
+    assert "nothing was purged" in run("purge", f"{imported}@leaf", code=exits.REFUSED, err=True)
     assert "All is well" in run("log", imported)
 
 
@@ -191,36 +191,36 @@ def test_a_session_with_a_chosen_branch_is_purged_from_the_trash(run: Run, impor
 def test_restore_brings_the_chosen_branch_back(run: Run, imported: str, leaves: str) -> None:
     run("branch", imported, "side", "--at", "root")
     run(leaves, imported)
-    assert "no choice of a branch is recorded" in run("restore", imported)
+    assert "no active branch is recorded" in run("restore", imported)
     run("switch", imported, "side")
     run(leaves, imported)
-    assert f"{imported} is back, on side" in run("restore", imported)
+    assert f"{imported} was restored, on branch side" in run("restore", imported)
     run("verify")
 
 
 def test_retain_lists_what_would_go_and_then_lets_it_go(run: Run, imported: str) -> None:
-    run("retain", code=exits.USAGE)
-    run("retain", "--older-than", "2026-01-01", code=exits.NOTHING)
-    told = json.loads(run("retain", "--older-than", "2026-03-01", "--dry-run", "--json"))
+    run("prune", code=exits.USAGE)
+    run("prune", "--older-than", "2026-01-01", code=exits.NOTHING)
+    told = json.loads(run("prune", "--older-than", "2026-03-01", "--dry-run", "--json"))
     assert [(row["session"], row["why"]) for row in told["sessions"]] == [(imported, "age")]
     assert ids(run) == [imported]
-    run("retain", "--older-than", "2026-03-01", "--keep", "1", code=exits.NOTHING)
+    run("prune", "--older-than", "2026-03-01", "--keep", "1", code=exits.NOTHING)
     run("label", f"{imported}@leaf", "keep this")
-    run("retain", "--older-than", "2026-03-01", "--label", "keep this", code=exits.NOTHING)
-    run("retain", "--max-bytes", "1k", "--older-than", "2000-01-01")
+    run("prune", "--older-than", "2026-03-01", "--label", "keep this", code=exits.NOTHING)
+    run("prune", "--max-bytes", "1k", "--older-than", "2000-01-01")
     run("ls", code=exits.NOTHING)
     run("undo")
     assert ids(run) == [imported]
-    assert "1 session would go" in run("retain", "--keep", "0", "--dry-run")
-    run("retain", "--keep", "0", "--purge", code=exits.USAGE)
-    run("retain", "--keep", "0", "--purge", "--yes")
+    assert "1 session would be moved to the trash" in run("prune", "--keep", "0", "--dry-run")
+    run("prune", "--keep", "0", "--purge", code=exits.USAGE)
+    run("prune", "--keep", "0", "--purge", "--yes")
     run("ls", "--trash", code=exits.NOTHING)
-    run("retain", "--max-bytes", "many", code=exits.USAGE)
+    run("prune", "--max-bytes", "many", code=exits.USAGE)
 
 
 def test_what_a_rule_put_into_the_trash_comes_back_as_one_command(run: Run, imported: str) -> None:
     run("fork", f"{imported}@leaf")
-    assert "2 sessions put into the trash" in run("retain", "--keep", "0")
+    assert "2 sessions moved to the trash" in run("prune", "--keep", "0")
     assert "rm of 2 sessions" in run("undo")
 
 
@@ -367,7 +367,7 @@ def test_what_the_history_of_the_set_keeps_of_a_redaction_is_told(run: Run, impo
     assert "stays as it was" not in run("redact", err=True)
     run("sync")
     rules.write_text(rule.format("Fix the"))
-    assert "stays as it was in the history of the set" in run("redact", err=True)
+    assert "stay in the history of the tombstone set" in run("redact", err=True)
     assert "stays in the history of the set" in run("purge", "--match", "redacted:own", "--yes")
 
 

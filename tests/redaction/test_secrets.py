@@ -426,7 +426,7 @@ def test_a_rule_of_ours_that_is_off_finds_nothing_and_the_others_do(store: Store
     assert TOKEN.hidden[0] not in node.subject
     assert not list(store.secrets.find())
     assert command_line.run(["--store", str(place_of(store)), "doctor"]) == 0
-    assert "by all of ours but aws-access-key: " in capsys.readouterr().out
+    assert "all built-in rules except aws-access-key: " in capsys.readouterr().out
 
 
 FOR_EVER = ["(a+)+b", "(a*)*b", "(a|ab)+c", "(a?){40}b", "(x{1,9}y?)*z", r"(\w+\s?)+!", "k(?=(a+)*b)", "(?>(a+)+b)"]
@@ -667,7 +667,7 @@ def test_commands_list_hide_and_give_back(store: Store, tmp_path: Path) -> None:
     assert gitsession(store, "redact").stdout == "no secrets found\n"
     told = gitsession(store, "export", sid)
     assert not TOKEN.is_in(told.stdout)
-    assert "6 secrets are placeholders here; --with-secrets shows what this machine has" in told.stderr
+    assert "6 secrets are placeholders; pass --with-secrets to restore them" in told.stderr
     assert gitsession(store, "export", sid, "--with-secrets").stdout.encode() == a_file()
     shown = json.loads(gitsession(store, "show", f"{sid}@a2", "--json").stdout)
     assert [each["rule"] for each in shown["hidden"]] == ["github-token"]

@@ -352,7 +352,7 @@ def test_the_command_says_what_it_would_do_does_it_and_has_nothing_left_to_do(
     assert [healed["from"] for healed in document["healed"]] == case.sources
     assert document["set_aside"] == []
     assert run(["repair", "--from", case.sources[0]]) == exits.OK
-    assert "taken from" in capfd.readouterr().out
+    assert "restored from" in capfd.readouterr().out
     assert not file.exists()
     assert run(["repair"]) == exits.OK
     assert capfd.readouterr().out == "nothing to repair\n"

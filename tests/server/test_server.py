@@ -307,7 +307,7 @@ def test_a_purge_that_is_pushed_is_carried_out_on_the_server(shared) -> None:
     purge(one, find(one))
     done = push(one.git_dir, place, GONE)
     assert done.returncode == 0, done.stderr
-    assert "taken out here too" in done.stderr
+    assert "purged here too" in done.stderr
     with GitStore.open(place) as there:
         assert there.refs(refs.SESSIONS) == one.refs(refs.SESSIONS)
         assert traces(there) == []
@@ -447,7 +447,7 @@ def test_what_the_hook_does_afterwards_is_done_once(shared) -> None:
 def test_the_commands_tell_what_they_do(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     place = str(bare(tmp_path / "hub.git"))
     assert command_line.run(["server", "status", place]) == 1
-    assert "is not checked" in capsys.readouterr().out
+    assert "are not validated" in capsys.readouterr().out
     assert command_line.run(["server", "install", place]) == 0
     assert "hooks/pre-receive written" in capsys.readouterr().out
     assert command_line.run(["server", "status", place, "--json"]) == 0

@@ -117,7 +117,7 @@ def test_what_is_lost_is_named_until_a_copy_gives_it(
             assert case.run("repair") == exits.INTEGRITY
             told = capsys.readouterr().out
             assert "of the journal is lost" in told and f"an entry of session {case.sid}" in told
-            assert "is there again" not in told
+            assert "everything is repaired" not in told
             assert case.run("verify") == exits.INTEGRITY
             assert len(set(case.line) - case.entries_left()) == count
             assert case.run("log", case.sid) == exits.INTEGRITY
@@ -170,7 +170,7 @@ def test_commands_say_that_the_journal_is_damaged(case: Case, capsys: pytest.Cap
         assert case.run(*words) == code
         told = capsys.readouterr().err
         assert told.count("the journal is damaged") == (words != ("maintain",))
-        set_aside += told.count("is set aside as damaged-00000001")
+        set_aside += told.count("was renamed to damaged-00000001")
     assert set_aside == 1
 
 

@@ -160,7 +160,7 @@ def test_doctor_names_a_reflog_that_cannot_be_written(case: Case, tmp_path: Path
         store.new_session(agent="agent").append(Message.user("later"))
     assert list((tmp_path / "elsewhere").iterdir()) == []
     run(["--store", str(case.path), "doctor"])
-    assert "drops the entries of a branch that git deleted" in capsys.readouterr().out
+    assert "deletes the entries of a branch that git deleted" in capsys.readouterr().out
 
 
 def test_the_log_of_leaves_does_not_grow_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -201,7 +201,7 @@ def test_repair_does_not_claim_what_it_could_not_restore(
         assert run(["repair"]) == exits.INTEGRITY
         told = capfd.readouterr().out
         assert f"still missing: {case.main}" in told
-        assert "everything is there again" not in told
+        assert "everything is repaired" not in told
         assert case.main in case.problems()
 
 

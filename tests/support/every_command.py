@@ -30,7 +30,7 @@ EVERY_VERB: dict[str, list[list[str]]] = {
     "undo": [["undo"], ["undo"]],
     "redo": [["redo"]],
     "op": [["op", "log"]],
-    "seal": [["seal", "@"], ["seal", "@", "--check"]],
+    "sign": [["sign", "@"], ["sign", "@", "--check"]],
     "remote": [["remote"], ["remote", "add", "other", "../hub.git"]],
     "push": [["push", "other", "--yes"]],
     "pull": [["pull", "other"]],
@@ -40,7 +40,7 @@ EVERY_VERB: dict[str, list[list[str]]] = {
     "rm": [["rm", "@"]],
     "restore": [["restore", "2"]],
     "archive": [["archive", "--older-than", "1d", "--dry-run"]],
-    "retain": [["retain", "--keep", "1", "--dry-run"], ["retain", "--keep", "1"]],
+    "prune": [["prune", "--keep", "1", "--dry-run"], ["prune", "--keep", "1"]],
     "redact": [["redact", "--dry-run"], ["redact"]],
     "purge": [["purge", "@@leaf", "--yes"]],
     "verify": [["verify"], ["verify", "--quick"], ["verify", "--notices"], ["verify", "--max-seconds", "60"]],
@@ -54,4 +54,5 @@ EVERY_VERB: dict[str, list[list[str]]] = {
     "demo": [["demo"]],
     "completion": [["completion", "bash"]],
     "textconv": [["textconv", "file.jsonl"]],
+    "help": [["help", "--all"], ["help", "remote", "add"]],
 }

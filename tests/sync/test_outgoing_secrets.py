@@ -144,7 +144,7 @@ def test_plain_git_push_stops_with_entry_and_rule(store, remote: Path, capsys) -
     done = push(store.git_dir, remote, SESSIONS)
     assert done.returncode == 1
     [hit] = secret_scan.scan_new(store, [Proposed(refs.leaf(said.id), None, said.leaf.oid)])
-    assert f"a secret in {hit.address}: {RULE}" in done.stderr
+    assert f"secret in {hit.address}: {RULE}" in done.stderr
     assert KEY not in done.stderr
     capsys.readouterr()
     assert command_line.run(["gate", "allow", hit.address, RULE]) == 0
@@ -172,7 +172,7 @@ def test_plain_git_push_stops_whatever_the_ref_is_called_there(store, remote: Pa
     above = git(store.git_dir, *words)
     done = push(store.git_dir, remote, PLACES[place].format(leaf=leaf, above=above, sid=said.id))
     assert done.returncode == 1
-    assert f"a secret in {said.id}@" in done.stderr
+    assert f"secret in {said.id}@" in done.stderr
     assert everything_in(remote) == ("", "")
 
 
@@ -199,7 +199,7 @@ def test_without_gitsession_nothing_is_pushed(store, remote: Path) -> None:
     store.flush()
     done = push(store.git_dir, remote, SESSIONS)
     assert done.returncode == 1
-    assert "nothing is pushed" in done.stderr
+    assert "nothing was pushed" in done.stderr
 
 
 def test_git_is_refused_where_it_would_push_without_the_hook(store, tmp_path: Path, monkeypatch, capsys) -> None:
@@ -235,7 +235,7 @@ def test_our_push_holds_back_what_would_take_a_secret_along_and_sends_the_rest(s
     said.branch("early", "root")
     assert command_line.run([how]) == 6
     told = capsys.readouterr()
-    assert f"a secret in {said.id}@" in told.out + told.err
+    assert f"secret in {said.id}@" in told.out + told.err
     assert KEY not in told.out + told.err
     there = everything_in(home)[0]
     assert refs.leaf(clean.id) in there

@@ -390,7 +390,7 @@ def test_a_clone_of_what_is_no_store_says_why_and_what_to_do(
     port = closed_port()
     told = run("clone", url.format(here=here, port=port), "out.git", code=code, err=True)
     first, second = told.splitlines()
-    assert first.startswith(f"gitsession: {says.format(here=here, port=port)}")
+    assert first.startswith(f"error: {says.format(here=here, port=port)}")
     assert second == f"  {hint}"
     assert ".tmp" not in told and "origin" not in told and "secret" not in told
     assert sorted(path.name for path in here.iterdir()) == before
@@ -414,6 +414,6 @@ def test_a_git_that_is_killed_while_it_clones_is_told_without_the_folder_it_wrot
     monkeypatch.setattr(process, "talk", killed)
     told = run("clone", "hub.git", "out.git", code=75, err=True)
     assert told == (
-        f"gitsession: cannot clone '{here}/hub.git': it has what we cannot take in now: git was killed\n"
+        f"error: cannot clone '{here}/hub.git': it has what we cannot take in now: git was killed\n"
         "  no store was made: try again\n"
     )

@@ -204,13 +204,13 @@ def test_the_command_says_how_far_it_is(
     monkeypatch.setenv("GITSESSION_DIR", str(store.git_dir))
     assert run(["verify", "--sample", "4"]) == exits.OK
     out = capfd.readouterr().out
-    assert "4 entries checked, not all there are, 0 problems" in out
-    assert "of 7 sessions, 4 entries. The next part goes on from there" in out
+    assert "4 entries checked (a part of the store), 0 problems" in out
+    assert "of 7 sessions, 4 entries. The next check continues from there" in out
     assert run(["verify", "--sample", "4", "--json"]) == exits.OK
     told = json.loads(capfd.readouterr().out)
     assert (told["checked"], told["whole"], told["covered"]["entries"], told["notices"]) == (4, False, 8, None)
     assert run(["verify", "--max-seconds", "600"]) == exits.OK
-    assert "All of the store since" in capfd.readouterr().out
+    assert "The whole store was checked since" in capfd.readouterr().out
     assert not (store.git_dir / lost_refs.FILE).exists()  # what git itself would say is not known
     assert run(["verify", "--json"]) == exits.OK
     assert json.loads(capfd.readouterr().out)["covered"] is None

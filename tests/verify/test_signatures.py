@@ -455,16 +455,16 @@ def test_the_command_signs_and_checks(
     talk: StoredSession, keys: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("GITSESSION_DIR", str(talk._store.git_dir))  # type: ignore[attr-defined]
-    assert run(["seal", talk.id, "--check"]) == exits.NOTHING
-    assert run(["seal", talk.id]) == exits.OK
-    assert run(["seal", talk.id, "--check"]) == exits.OK
+    assert run(["sign", talk.id, "--check"]) == exits.NOTHING
+    assert run(["sign", talk.id]) == exits.OK
+    assert run(["sign", talk.id, "--check"]) == exits.OK
     assert "good, by ada@example.com" in capfd.readouterr().out
-    assert run(["seal", talk.id, "--check", "--json"]) == exits.OK
-    [told] = json.loads(capfd.readouterr().out)["seals"]
+    assert run(["sign", talk.id, "--check", "--json"]) == exits.OK
+    [told] = json.loads(capfd.readouterr().out)["signatures"]
     assert (told["state"], told["by"], told["entries"], told["after"]) == ("good", "ada@example.com", 3, 0)
     assert run(["verify"]) == exits.OK
-    assert "1 seal: 1 good" in capfd.readouterr().out
+    assert "1 signature: 1 good" in capfd.readouterr().out
     talk.seal(replace(seal(talk), entries=4))
-    assert run(["seal", talk.id, "--check"]) == exits.INTEGRITY
+    assert run(["sign", talk.id, "--check"]) == exits.INTEGRITY
     assert run(["verify"]) == exits.INTEGRITY
     assert "the seal of 'main': the signature is bad" in capfd.readouterr().out

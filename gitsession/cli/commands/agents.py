@@ -87,10 +87,10 @@ def drain_command(app: App, quiet: bool, forget_failures: bool) -> int:
     emit("drain", dataclasses.asdict(done))
     if not (quiet or wants_json()):
         for what in done.failed:
-            warn(f"gitsession: {what}")
-        words = [count(done.taken, "event") + " taken in", count(done.checkpoints, "checkpoint")]
+            warn(f"error: {what}")
+        words = [count(done.taken, "event") + " ingested", count(done.checkpoints, "checkpoint")]
         words += [f"{count(done.waiting, 'event')} waiting"] if done.waiting else []
-        words += ["another program is at it"] if done.busy else []
+        words += ["another process is ingesting"] if done.busy else []
         say(", ".join(words))
     return exits.TRY_AGAIN if done.busy else exits.OK
 
@@ -128,7 +128,7 @@ def watch_command(app: App, paths: tuple[Path, ...], once: bool, every: float | 
             for failure in imports.failed:
                 if (failure.path, failure.what) not in failed:
                     failed.add((failure.path, failure.what))
-                    warn(f"gitsession: {failure.path}: {failure.what}")
+                    warn(f"error: cannot import {failure.path}: {failure.what}")
         if once:
             return exits.NOT_FOUND if failed else exits.OK
         time.sleep(every or EVERY_SECONDS)
@@ -164,7 +164,7 @@ def carry_out(app: App, verb: str, edit: Edit, then: str, *, yes: bool, dry_run:
     """Say what would change, ask, and write; with ``dry_run``, show the change line by line and write nothing."""
     diff = _diff(edit)
     if wants_json() and not (yes or dry_run):
-        raise click.UsageError("--json asks nothing: say --yes or --dry-run")
+        raise click.UsageError("--json cannot ask: pass --yes or --dry-run")
     _show_diff(edit.file, diff, whole=dry_run)
     goes = not edit.is_empty and not dry_run
     if goes and not yes and not _is_wanted(f"{verb} {edit.agent}: write {edit.file}?"):
@@ -178,13 +178,13 @@ def carry_out(app: App, verb: str, edit: Edit, then: str, *, yes: bool, dry_run:
     told = {"agent": edit.agent, "file": os.fspath(edit.file), "changed": goes, "diff": diff, "then": then}
     emit(verb, told | ({} if copy is None else {"copy": os.fspath(copy)}))
     if edit.is_empty:
-        is_so = "tells what it does already" if verb == "enable" else "is not enabled"
-        say(f"{edit.agent} {is_so}: nothing to do in {edit.file}")
+        is_so = "hooks are already installed" if verb == "enable" else "hooks are not installed"
+        say(f"{edit.agent}: {is_so} in {edit.file}; nothing to do")
     elif goes:
         done = "removed" if edit.new is None else "written"
         say(f"{edit.agent}: {edit.file} is {done}{'; ' + then if then else ''}")
     if copy is not None:
-        say(f"what it was: {copy}")
+        say(f"the previous version is in {copy}")
     return exits.OK
 
 

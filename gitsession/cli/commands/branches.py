@@ -11,7 +11,7 @@ from gitsession.errors import Corrupt, Malformed, MissingObject
 
 
 @click.command()
-@click.argument("session", metavar="SESSION")
+@click.argument("session", metavar="[SESSION]", default="@")
 @click.argument("name", required=False)
 @click.option("--at", metavar="ENTRY", default="leaf", help="Start the branch at this entry. Default: leaf.")
 @json_option
@@ -19,7 +19,7 @@ from gitsession.errors import Corrupt, Malformed, MissingObject
 def branch_command(app: App, session: str, name: str | None, at: str) -> None:
     """Create a branch at an entry, or list the branches of a session.
 
-    Without NAME, the branches are listed.
+    Without NAME, the branches are listed. To create a branch in the newest session of this folder, pass @ NAME.
     """
     found = app.session(session)
     if name is None:
@@ -33,7 +33,7 @@ def branch_command(app: App, session: str, name: str | None, at: str) -> None:
     found.branch(name, node)
     emit("branch", {"session": found.id, "branch": name, "leaf": node.oid})
     say(f"{name} starts at {node.oid[:8]} {node.subject}")
-    say(f"  `gitsession switch {found.id} {name}` goes on there")
+    say(f"  `gitsession switch {found.id} {name}` makes it the active branch")
 
 
 def _subject(session: Session, branch: str) -> str:
@@ -43,13 +43,25 @@ def _subject(session: Session, branch: str) -> str:
         return f"?? {error}"
 
 
+def _address_and(what: str, words: tuple[str, ...], address: str = "SESSION") -> tuple[str, str]:
+    """Return the address and the last argument of a command; the address may be left out. Raises ``UsageError``."""
+    if len(words) == 1 and not words[0].startswith(("@", "-")):  # else an address without its argument
+        return "@", words[0]
+    if len(words) != 2:
+        raise click.UsageError(f"expected [{address}] {what}")
+    return words[0], words[1]
+
+
 @click.command()
-@click.argument("session", metavar="SESSION")
-@click.argument("branch")
+@click.argument("words", metavar="[SESSION] BRANCH", nargs=-1)
 @json_option
 @with_app
-def switch_command(app: App, session: str, branch: str) -> None:
-    """Select the active branch of a session on this machine."""
+def switch_command(app: App, words: tuple[str, ...]) -> None:
+    """Select the active branch of a session on this machine.
+
+    SESSION defaults to the newest session of this folder.
+    """
+    session, branch = _address_and("BRANCH", words)
     found = app.session(session)
     leaf = found.switch(branch)
     emit("switch", {"session": found.id, "branch": branch, "leaf": leaf.oid})
@@ -57,7 +69,7 @@ def switch_command(app: App, session: str, branch: str) -> None:
 
 
 @click.command()
-@click.argument("session", metavar="SESSION[@ENTRY]")
+@click.argument("session", metavar="[SESSION[@ENTRY]]", default="@")
 @json_option
 @with_app
 def fork_command(app: App, session: str) -> None:
@@ -69,43 +81,43 @@ def fork_command(app: App, session: str) -> None:
     forked = found.fork(node)
     leaf = forked.resolve("leaf")
     emit("fork", {"session": forked.id, "branch": forked.branch_name, "leaf": leaf.oid})
-    say(f"{forked.id} begins at {node.oid[:8]} {node.subject}")
+    say(f"{forked.id} starts at {node.oid[:8]} {node.subject}")
 
 
 @click.command()
-@click.argument("entry", metavar="SESSION@ENTRY")
-@click.argument("text")
+@click.argument("words", metavar="[SESSION@ENTRY] TEXT", nargs=-1)
 @json_option
 @with_app
-def label_command(app: App, entry: str, text: str) -> None:
+def label_command(app: App, words: tuple[str, ...]) -> None:
     """Set or remove the label of an entry.
 
-    An empty TEXT removes the label.
+    SESSION@ENTRY defaults to the newest entry of the newest session of this folder. An empty TEXT removes the label.
     """
+    entry, text = _address_and("TEXT", words, "SESSION@ENTRY")
     session, node = app.entry(entry)
     before = session.names().labels.get(node.oid)
     session.label(node, text)
     text = session.names().labels.get(node.oid, "")
     was = f", no longer {before!r}" if before and before != text else ""
     emit("label", {**_place(session), "id": node.oid, "label": text})
-    say(f"{node.oid[:8]} {node.subject}" + (f" is {text!r}{was}" if text.strip() else f" has no label{was}"))
+    say(f"{node.oid[:8]} {node.subject}" + (f" has the label {text!r}{was}" if text.strip() else f" has no label{was}"))
 
 
 @click.command()
-@click.argument("session", metavar="SESSION")
-@click.argument("text")
+@click.argument("words", metavar="[SESSION] TEXT", nargs=-1)
 @json_option
 @with_app
-def name_command(app: App, session: str, text: str) -> None:
+def name_command(app: App, words: tuple[str, ...]) -> None:
     """Set or remove the title of a session.
 
-    An empty TEXT removes the title.
+    SESSION defaults to the newest session of this folder. An empty TEXT removes the title.
     """
+    session, text = _address_and("TEXT", words)
     found = app.session(session)
     found.rename(text)
     text = found.names().title or ""
     emit("name", {**_place(found), "title": text})
-    say(f"{found.id} is {text!r}" if text.strip() else f"{found.id} has no name")
+    say(f"{found.id} has the title {text!r}" if text.strip() else f"{found.id} has no title")
 
 
 def _place(session: Session) -> dict[str, str]:

@@ -17,7 +17,7 @@ from gitsession.checkpoints.rewind_decisions import AS_IT_WAS, PathDecision
 from gitsession.checkpoints.rewinding import FileOutcome, RewindResult
 from gitsession.cli import exits
 from gitsession.cli.context import App, split, with_app
-from gitsession.cli.output import emit, json_option, paged, say, say_painted, wants_json, warn
+from gitsession.cli.output import complain, emit, json_option, paged, say, say_painted, wants_json, warn
 from gitsession.cli.text import columns, count, on_a_line, pad, paint, shorten, width
 from gitsession.formats import Resumable, with_capability
 from gitsession.git import process
@@ -69,12 +69,12 @@ def checkpoint_command(app: App, session: str, message: str | None, workspace: P
     }
     emit("checkpoint", document)
     if not is_new:
-        say(f"{node.oid[:8]} has it all already: nothing differs in {entry.workspace}")
+        say(f"nothing has changed in {entry.workspace} since checkpoint {node.oid[:8]}")
     elif before is None:
-        say(f"{node.oid[:8]} keeps {count(len(files), 'file')} of {entry.workspace}")
+        say(f"checkpoint {node.oid[:8]} of {entry.workspace}: {count(len(files), 'file')}")
     else:
-        changed = f"{count(len(changes), 'file')} changed since the checkpoint before"
-        say(f"{node.oid[:8]} keeps {entry.workspace}: {changed}")
+        changed = f"{count(len(changes), 'file')} changed since the previous checkpoint"
+        say(f"checkpoint {node.oid[:8]} of {entry.workspace}: {changed}")
     if not wants_json():
         _warn_of_skipped(entry.skipped)
 
@@ -83,7 +83,7 @@ def _warn_of_skipped(skipped: Sequence[tuple[str, str]]) -> None:
     for path, why in skipped[:_SHOWN_MAX]:
         warn(f"  left out: {path} ({why})")
     if len(skipped) > _SHOWN_MAX:
-        warn(f"  and {len(skipped) - _SHOWN_MAX:,} more; --json names them all")
+        warn(f"  and {len(skipped) - _SHOWN_MAX:,} more; --json lists all")
 
 
 @click.command()
@@ -109,13 +109,13 @@ def rewind_command(
     """
     if finish or abort:
         if (finish and abort) or dry_run or force or only_files or only_talk:
-            raise click.UsageError("--continue and --abort stand alone, but for a session and --workspace")
+            raise click.UsageError("--continue and --abort take only a session and --workspace")
         session = app.session(split(entry)[0] if entry else "@")
         with told_if_stopped(app):
             done = session.files.finish_rewind(workspace) if finish else session.files.abort_rewind(workspace)
         return _tell_rewound(app, session, None, done, verb="finished" if finish else "aborted")
     if entry is None:
-        raise click.UsageError("an entry is wanted: [SESSION@]ENTRY")
+        raise click.UsageError("missing argument: [SESSION@]ENTRY")
     session, at = _address(app, entry)
     plan = session.files.plan_rewind(at, _what(only_files, only_talk), workspace=workspace, force=force)
     if dry_run:
@@ -136,7 +136,7 @@ def _address(app: App, entry: str) -> tuple[Session, Any]:
     if "@" not in entry:
         entry = f"@@{entry}"
     if not split(entry)[1]:
-        raise click.UsageError(f"an entry is wanted: {entry} names a session only")
+        raise click.UsageError(f"{entry} names a session: pass [SESSION@]ENTRY")
     return app.entry(entry)
 
 
@@ -147,7 +147,7 @@ def _show_plan(session: Session, plan: RewindPlan) -> int:
                         "files": planned_objects(plan)})  # fmt: skip
         return nothing
     if plan.moves:
-        say(f"the talk would go on behind {plan.place.oid[:8]} {plan.place.subject}")
+        say(f"the conversation would continue after {plan.place.oid[:8]} {plan.place.subject}")
         say(f"  on {plan.onto}" if plan.onto else "  on a new branch")
     if plan.workspace:
         lines = planned_lines(plan.changes)
@@ -169,25 +169,29 @@ def _tell_rewound(app: App, session: Session, plan: RewindPlan | None, done: Rew
         return code
     if done.moved:
         leaf = session.resolve("leaf")
-        say(f"the talk goes on at {leaf.oid[:8]} {leaf.subject}")
-        say(f"  on {done.branch}; the other branch stays")
+        say(f"the conversation continues at {leaf.oid[:8]} {leaf.subject}")
+        say(f"  on branch {done.branch}; the other branch is kept")
     if done.outcomes:
         tell_files(done)
     _tell_of_no_files(session, plan)
     if code == exits.NOTHING:
         left = any(one.why != AS_IT_WAS for one in done.outcomes)
-        say("nothing changed" if left else "nothing changed: all is as it was there")
+        say(
+            "nothing changed"
+            if left
+            else "nothing changed: the files and the conversation are already as they were there"
+        )
     elif not done.outcomes and not done.moved:
         say(f"{verb}: nothing was left to do")
     elif verb == "aborted":
-        say("aborted: the files are as they were before, and so is the talk")
+        say("aborted: the files and the conversation are as they were before the rewind")
     else:
-        say("  `gitsession undo` takes it back")
+        say("  `gitsession undo` reverts it")
         if done.moved:
             _tell_how_to_go_on(app, session)
     if done.prompt:
         say()
-        say("your words there, to say again or otherwise:", dim=True)
+        say("Your prompt at that point:", dim=True)
         for line in done.prompt.split("\n"):
             say(line)
     return code
@@ -196,7 +200,7 @@ def _tell_rewound(app: App, session: Session, plan: RewindPlan | None, done: Rew
 def _tell_of_no_files(session: Session, plan: RewindPlan | None) -> None:
     """Say that there are no files, so that a rewind of both is not taken for done."""
     if plan is not None and plan.what == "both" and session.files.at().checkpoint is None:
-        say("no files were ever kept of this session (no checkpoints): they stay as they are")
+        say("the session has no checkpoints: no file is restored")
 
 
 def _tell_how_to_go_on(app: App, session: Session) -> None:
@@ -205,7 +209,7 @@ def _tell_how_to_go_on(app: App, session: Session) -> None:
     if row is None or not row.source_id or with_capability(row.agent, Resumable) is None:
         return
     if session.resolve("leaf").kind != "session":
-        say(f"  `gitsession resume {session.id}` has {row.agent} go on there")
+        say(f"  `gitsession resume {session.id}` continues it in {row.agent}")
 
 
 def _document(session: Session, plan: RewindPlan | None) -> dict[str, Any]:
@@ -241,7 +245,7 @@ def diff_command(app: App, words: tuple[str, ...]) -> int:
     at = words.index("--") if "--" in words else len(words)
     ends, paths = words[:at], words[at + 1 :]
     if len(ends) not in (1, 2):
-        raise click.UsageError("one entry or two are wanted, and paths behind --")
+        raise click.UsageError("pass one entry or two, and paths after --")
     session, node = app.entry(ends[0])
     old = session.files.at(node)
     if len(ends) == 1:
@@ -267,8 +271,8 @@ def _same(old: Files, new: Files, paths: tuple[str, ...]) -> str:
     ends = [f"checkpoint {one.checkpoint.oid[:12]}" if one.checkpoint else "no files" for one in (old, new)]
     where = f", in {', '.join(paths)}" if paths else ""
     if ends[0] == ends[1]:
-        return f"nothing differs: both ends are {ends[0]}, the newest one there{where}"
-    return f"nothing differs between {ends[0]} and {ends[1]}{where}"
+        return f"no differences: both entries have {ends[0]} as their newest checkpoint{where}"
+    return f"no differences between {ends[0]} and {ends[1]}{where}"
 
 
 def _id(files: Files) -> str | None:
@@ -326,7 +330,7 @@ def summary(outcomes: Iterable[FileOutcome]) -> str:
     done = [one.did for one in outcomes if one.why != AS_IT_WAS]
     parts = [(done.count("written"), "written"), (done.count("removed"), "removed"), (done.count("left"), "left")]
     said = [f"{number:,} {what}" for number, what in parts if number]
-    return f"files: {', '.join(said)}" if said else "all files are as they were"
+    return f"files: {', '.join(said)}" if said else "no file was changed"
 
 
 def planned_objects(plan: RewindPlan) -> list[dict[str, Any]]:
@@ -360,7 +364,7 @@ def _lines(rows: Sequence[tuple[str, str, str]]) -> list[str]:
     return lines
 
 
-HALF_DONE = "`gitsession rewind --continue` finishes it, `gitsession rewind --abort` takes it back"
+HALF_DONE = "run `gitsession rewind --continue` to complete it, or `gitsession rewind --abort` to revert it"
 
 
 @contextmanager
@@ -370,6 +374,5 @@ def told_if_stopped(app: App) -> Iterator[None]:
         yield
     except KeyboardInterrupt:
         for words in app.store().unfinished():
-            warn(f"gitsession: stopped half-way: {words}")
-            warn(f"  {HALF_DONE}")
+            complain(f"interrupted: {words}", hint=HALF_DONE)
         raise

@@ -34,14 +34,14 @@ from gitsession.sessions.node import Node
 @click.command(
     epilog="""\b
 Examples:
-  gitsession compact @ --dry-run           what would be summarised, and what kept
-  gitsession compact @                     by rule, without a model
+  gitsession compact @ --dry-run           show what would be summarized and kept
+  gitsession compact @                     summarize by rule, without a model
   gitsession compact @ --summarizer-command "claude -p" --focus "the migration"
   gitsession compact @ --strategy from --at leaf~10
-  gitsession undo                          takes it back
+  gitsession undo                          revert it
 
 \b
-Settings for every time: git config --global gitsession.summarizer, and more;
+Permanent settings: git config --global gitsession.summarizer, and more;
 docs/reference/compaction.md lists them."""
 )
 @click.argument("session", metavar="[SESSION]", default="@")
@@ -92,7 +92,7 @@ def compact_command(
     Nothing is removed: the context of every earlier entry stays as it was.
     """
     if (at is None) == (strategy in BY_ENTRY):
-        told = "is for" if at is not None else "is missing: it goes with"
+        told = "is only for" if at is not None else "is missing for"
         raise click.UsageError(f"--at ENTRY {told} --strategy {' and '.join(BY_ENTRY)}")
     found = app.session(session)
     entry = found.resolve(at) if at is not None else None
@@ -102,7 +102,7 @@ def compact_command(
     done = CompactionOutcome(session=found.id, branch=found.branch_name, plan=plan, before=before)
     if plan.nothing:
         emit("compact", as_document(done))
-        complain(f"nothing to summarise: {plan.nothing}", hint=_why_nothing(found, before.tokens.used, strategy))
+        complain(f"nothing to summarize: {plan.nothing}", hint=_why_nothing(found, before.tokens.used, strategy))
         return exits.NOTHING
     flags = {"name": summarizer, "api": summarizer_api, "url": summarizer_url, "model": model}
     options = _options(flags, summarizer_command)
@@ -114,7 +114,7 @@ def compact_command(
             return exits.TRY_AGAIN
         except KeyboardInterrupt:
             if found.leaf is not None and found.leaf.oid == plan.leaf:
-                warn("gitsession: interrupted; nothing was written")
+                warn("error: interrupted; nothing was written")
             return exits.INTERRUPTED
     emit("compact", as_document(done))
     say_painted(as_text(done))
@@ -124,10 +124,10 @@ def compact_command(
 def _why_nothing(session: Session, tokens: int, strategy: str) -> str:
     """What to try, where all of a context fits into what is kept."""
     if tokens == 0:
-        return "nothing was said yet"
+        return "the session is empty"
     if strategy in BY_ENTRY or (session.leaf is not None and session.leaf.kind == Compaction.kind):
         return ""
-    return f"it takes {tokens:,} tokens in all; --keep-tokens says how many of the end stay"
+    return f"the context has {tokens:,} tokens; --keep-tokens sets how many are kept at the end"
 
 
 def _perform(session: Session, planned: CompactionOutcome, options: Options, focus: str) -> CompactionOutcome:
@@ -236,12 +236,12 @@ def as_text(done: CompactionOutcome) -> list[str]:
 
 def _summarised(plan: Plan, *, done: bool) -> Iterable[str]:
     taken = (*plan.history, *plan.prefix)
-    yield _fact("summarised" if done else "to summarise", f"{_entries(len(taken))}, about {plan.replaced:,} tokens")
+    yield _fact("summarised" if done else "summarize", f"{_entries(len(taken))}, about {plan.replaced:,} tokens")
     yield from _ends(plan, taken)
     if plan.previous:
-        yield _fact("", "carrying on the summary of before")
+        yield _fact("", "together with the previous summary")
     if plan.prefix:
-        yield _fact("", f"the last {len(plan.prefix):,} begin a turn whose end is kept: they are summarised apart")
+        yield _fact("", f"the last {len(plan.prefix):,} start a turn whose end is kept: they are summarized separately")
 
 
 def _kept(done: CompactionOutcome) -> Iterable[str]:
@@ -249,8 +249,8 @@ def _kept(done: CompactionOutcome) -> Iterable[str]:
     if plan.onto is not None:
         onto = shorten(f"{plan.onto.oid[:8]}  {plan.onto.subject}", width() - 40)
         yield _fact("kept", f"all up to {onto}")
-        yield _fact("", f"the work goes on there{f', on branch {done.branch}' if done.node else ''}")
-        yield _fact("", "what is summarised stays on its own branch")
+        yield _fact("", f"the session continues there{f', on branch {done.branch}' if done.node else ''}")
+        yield _fact("", "the summarized entries stay on their own branch")
         return
     yield _fact("kept", f"{_entries(len(plan.kept))}, about {tokens_after(plan, ''):,} tokens" if plan.kept else "none")
     yield from _ends(plan, plan.kept[:1])

@@ -32,7 +32,7 @@ POLICIES: dict[str, Callable[[], Policy]] = {
 @click.command(
     epilog="""\b
 Examples:
-  gitsession context @                     the newest session here
+  gitsession context @                     the newest session of this folder
   gitsession context @@leaf~1 --json       at the entry before the newest
   gitsession context @ --window 200000     how much is left of the window
   gitsession context @ --as anthropic --raw > request.json"""
@@ -71,18 +71,18 @@ def context_command(
 ) -> None:
     """Show the context that the model receives at an entry, and its size in tokens."""
     if raw and form is None:
-        raise click.UsageError("--raw goes with --as: in whose form?")
+        raise click.UsageError("--raw needs --as")
     session, node = app.entry(entry)
     chosen: list[Policy] = [POLICIES[name]() for name in policies]
     context = session.context(node, profile=profile, policies=chosen, window=window)
-    warn_of_hidden(context.hidden, what_to_do="this machine never had them, or has lost them")
+    warn_of_hidden(context.hidden, what_to_do="this machine does not have them")
     request = context.request(form) if form else {}
     if raw:
         emit_bare(request)
     elif wants_json() or form is not None:
         emit_bare(titled("context", {**_document(session, node, context), **request}))
     else:
-        shown = as_lines(context.items, rules_of(context.profile).estimate) or ["nothing was said yet"]
+        shown = as_lines(context.items, rules_of(context.profile).estimate) or ["the session is empty"]
         paged([*_head(session, node, context), "", *shown])
 
 
@@ -125,7 +125,7 @@ def _head(session: Session, node: Node, context: Context) -> list[str]:
         "model": context.model or "none yet",
         "thinking": context.thinking,
         "mode": context.mode or "",
-        "tokens": f"{tokens.used:,}{of} ({_SOURCES[tokens.source]}{', older than what is shown' * tokens.stale})",
+        "tokens": f"{tokens.used:,}{of} ({_SOURCES[tokens.source]}{', older than the newest entry' * tokens.stale})",
         "by role": _parts(tokens.by_role),
         "by kind": _parts(tokens.by_kind),
         "digest": context.digest.hex(),

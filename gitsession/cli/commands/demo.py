@@ -37,18 +37,20 @@ def demo_command(folder: Path | None) -> None:
     place = folder or Path(tempfile.mkdtemp(prefix="gitsession-demo-"))
     path = place / "store.git"
     if path.exists():
-        raise Unavailable(f"{path} is there already", hint="name another folder: --in DIR")
+        raise Unavailable(
+            f"cannot create the demo in '{path}': it already exists", hint="pass another folder: --in DIR"
+        )
     sid = _build(path)
-    say(f"A store with one session, {sid}. From here on it is plain git that speaks.")
+    say(f"A store with one session, {sid}. The following commands are plain git.")
     git = f"git --git-dir={path}"
     main, other = f"sessions/{sid}/main", f"sessions/{sid}/try-middleware"
     for about, command in (
-        ("The whole session: two lines of work from one beginning.", f"log --graph --oneline {main} {other}"),
-        ("Only what the user said.", f"log --oneline --author=user {main}"),
-        ("Who spoke how often.", f"shortlog -sn {main}"),
-        ("One entry, as git shows it.", f"log -1 --author=assistant {main}"),
-        ("The summary that stands for what came before it.", f"show {main}~1:summary.md"),
-        ("And git finds nothing to complain about.", "fsck --strict --no-dangling"),
+        ("The whole session: two branches with a common start.", f"log --graph --oneline {main} {other}"),
+        ("Only the prompts of the user.", f"log --oneline --author=user {main}"),
+        ("The number of entries of each role.", f"shortlog -sn {main}"),
+        ("One entry.", f"log -1 --author=assistant {main}"),
+        ("The summary of the compaction.", f"show {main}~1:summary.md"),
+        ("git finds no problems.", "fsck --strict --no-dangling"),
     ):
         say()
         say(f"# {about}", bold=True)
@@ -56,7 +58,7 @@ def demo_command(folder: Path | None) -> None:
         _run(path, command)
     rewound = _show_a_rewind(path, place / "project")
     say()
-    say("# The same with gitsession", bold=True)
+    say("# The same with gitsession:", bold=True)
     first = f"{rewound}@root"
     for command in (
         f"tree {sid}", f"show {sid}@tests-pass", f"diff {first}", f"rewind {first} --dry-run", f"rewind {first}",
@@ -64,7 +66,7 @@ def demo_command(folder: Path | None) -> None:
     ):  # fmt: skip
         say(f"  gitsession --store {path} {command}")
     say()
-    say(f"Everything is in {place}; remove the folder when you have seen enough.")
+    say(f"Everything is in {place}. Remove the folder when you are done.")
 
 
 def _show_a_rewind(path: Path, project: Path) -> str:
@@ -82,14 +84,14 @@ def _show_a_rewind(path: Path, project: Path) -> str:
             (project / "auth.py.orig").write_text("def login(request):\n    return redirect('/home')\n")
         session.append(Message.tool(call, "done"))
         say()
-        say("# What the agent did to a small project, as git shows it.", bold=True)
+        say("# The changes that the agent made to a small project.", bold=True)
         command = f"log -p --format=%s sessions/{session.id}/files -1 -- files/"
         store.flush()
         say(f"$ git --git-dir={path} {command}", dim=True)
         _run(path, command)
         (project / "notes.txt").write_text("mine, and changed since\n")
         say()
-        say("# A rewind takes back what the agent wrote, not what you wrote; undo takes back the rewind.", bold=True)
+        say("# A rewind reverts the changes of the agent, not yours. undo reverts the rewind.", bold=True)
         say(f"$ gitsession --store {path} rewind {session.id}@{asked.oid[:8]}", dim=True)
         _tell_files(session.files.rewind(session.files.plan_rewind(asked, workspace=project)), project)
         say(f"$ gitsession --store {path} undo", dim=True)
@@ -101,9 +103,9 @@ def _tell_files(done: RewindResult, project: Path) -> None:
     for line in checkpoints.outcome_lines(done.outcomes):
         click.echo(line)
     if done.prompt:
-        say(f"  your words there, to say again or otherwise: {done.prompt}")
+        say(f"  your prompt at that point: {done.prompt}")
     for file in sorted(project.iterdir()):
-        say(f"  there now: {file.name:<12}  {file.read_text().splitlines()[-1].strip()}")
+        say(f"  now: {file.name:<12}  {file.read_text().splitlines()[-1].strip()}")
 
 
 def _run(path: Path, command: str) -> None:

@@ -35,7 +35,7 @@ from gitsession.sync import remotes
 
 GIT_MIN = (2, 39)
 
-_REPAIR = "`gitsession repair` puts it right"
+_REPAIR = "run `gitsession repair`"
 
 
 @click.command()
@@ -68,7 +68,7 @@ def _as_far_as_possible(what: str, checks: Iterator[Check]) -> Iterator[Check]:
         if not isinstance(error, GitSessionError | OSError) and type(error).__module__ != "sqlite3":
             raise
         hint = getattr(error, "hint", "") or "check the permissions of the store, then run `gitsession verify`"
-        yield Check(what, f"cannot be checked further: {error}", hint)
+        yield Check(what, f"cannot check the rest: {error}", hint)
 
 
 def _programs() -> Iterator[Check]:
@@ -91,40 +91,44 @@ def _store_checks(app: App) -> Iterator[Check]:
         store = app.store()
         create.check_readable(path)
     except GitSessionError as error:
-        yield Check("store", str(error), error.hint or "name another with --store")
+        yield Check("store", str(error), error.hint or "pass another store: --store DIR")
         return
     objects = store.objects
     yield Check("store", f"{path}{', read-only here' if objects.read_only else ''}")
     mode = stat.S_IMODE(path.stat().st_mode)
-    yield Check("mode", f"{mode:04o}", "others can read your sessions: chmod 0700 the store" if mode & 0o077 else "")
+    yield Check(
+        "mode", f"{mode:04o}", "other users can read your sessions: run chmod 0700 on the store" if mode & 0o077 else ""
+    )
     free = os.statvfs(path)
     room = free.f_bavail * free.f_frsize
-    tight = "make room: repacking takes twice the store's size" if room < _size(path) * 2 else ""
+    tight = "free some space: repacking needs twice the size of the store" if room < _size(path) * 2 else ""
     yield Check("disk", f"{room // 2**20:,} MiB free", tight)
-    yield Check("contents", "only glanced at here: `gitsession verify` reads it all")
+    yield Check("contents", "checked only in part: `gitsession verify` reads everything")
     rows = store.sessions()
     yield Check("sessions", f"{len(rows):,}, {sum(row.entries for row in rows):,} entries")
     pending = objects.pending
     yield Check("journal", f"{count(pending, 'write')} not packed yet")
     for what in objects.damage():
-        yield Check("journal", what, "`gitsession repair` sets it aside; `gitsession verify` says what is affected")
+        yield Check("journal", what, "run `gitsession repair`; `gitsession verify` lists the affected entries")
     lacks = ", ".join(config.lacking(path))
-    yield Check("config", f"lacks {lacks}" if lacks else "as it was made", _REPAIR if lacks else "")
+    yield Check("config", f"lacks {lacks}" if lacks else "complete", _REPAIR if lacks else "")
     for bad in damage.glance(path):
         yield Check("packs", f"{bad.path}: {bad.what}", _REPAIR)
     for name, what in objects.damaged_refs().items():
         yield Check("refs", f"{name} {what}", _REPAIR)
     for name, value in objects.refs(refs.SESSIONS).items():
         if not objects.contains(value):
-            yield Check("refs", f"{name} leads to {value[:12]}, which is not there", _REPAIR)
+            yield Check("refs", f"{name} points at {value[:12]}, which does not exist", _REPAIR)
     for name in checkpoint_refs.aside(objects):
-        yield Check("checkpoints", f"{name} is where no line of checkpoints leads; no rewind looks there", is_note=True)
+        yield Check("checkpoints", f"{name} is not a branch of checkpoints; rewind ignores it", is_note=True)
     for begun in store.unfinished():
-        yield Check("rewind", f"not done yet: {begun}", "`gitsession rewind --continue` or `--abort` ends it")
+        yield Check(
+            "rewind", f"not completed: {begun}", "run `gitsession rewind --continue` or `gitsession rewind --abort`"
+        )
     packs = count_packs(path)
-    yield Check("packs", f"{packs:,}", "`gitsession maintain` merges them" if packs >= PACKS_MAX else "")
+    yield Check("packs", f"{packs:,}", "run `gitsession maintain`" if packs >= PACKS_MAX else "")
     loose = sum(1 for folder in (path / "objects").iterdir() if len(folder.name) == 2 for _ in folder.iterdir())
-    yield Check("loose", count(loose, "loose object"), "`gitsession git repack -d` packs them" if loose else "")
+    yield Check("loose", count(loose, "loose object"), "run `gitsession git repack -d`" if loose else "")
     yield from locks(path, pending)
     yield from reflog(path)
     yield from purge(store)
@@ -137,20 +141,20 @@ def _live(app: App) -> Iterator[Check]:
         file = hook_locations.file_of(told, Path.home(), os.environ)
         try:
             if settings_edits.is_enabled(told, file):
-                yield Check("hooks", f"{agent} tells what it does: {file}")
+                yield Check("hooks", f"hooks of {agent} are installed in {file}")
         except (GitSessionError, OSError) as error:
             yield Check("hooks", f"{agent}: {error}")
     store = os.fspath(app.path)
     waiting, aside, failed = spool.waiting(store), spool.set_aside(store), spool.failures(store)
     if waiting:
-        yield Check("spool", f"{count(len(waiting), 'event')} waiting for sessions that have not come yet")
+        yield Check("spool", f"{count(len(waiting), 'event')} waiting for sessions that are not imported yet")
     if aside:
-        mend = f"look into {spool.folder(store)}, then `gitsession drain --forget-failures`"
-        yield Check("spool", f"{count(len(aside), 'event')} set aside that cannot be taken in", mend)
+        mend = f"look at {spool.folder(store)}, then run `gitsession drain --forget-failures`"
+        yield Check("spool", f"{count(len(aside), 'event')} cannot be ingested", mend)
     if failed:
         at_ms, words = failed[-1]
-        more = f", and {count(len(failed) - 1, 'failure')} before" if len(failed) > 1 else ""
-        mend = "`gitsession drain --forget-failures` when you have read it"
+        more = f", and {count(len(failed) - 1, 'earlier failure')}" if len(failed) > 1 else ""
+        mend = "run `gitsession drain --forget-failures` to remove this message"
         yield Check("hooks", f"{clock(at_ms)}  {words}{more}", mend)
 
 
@@ -198,10 +202,10 @@ def purge(store: Store) -> Iterator[Check]:
         return
     try:
         store.purges.settle()
-        yield Check("purge", "one that had not ended has ended now", is_note=True)
+        yield Check("purge", "an interrupted purge was completed", is_note=True)
     except GitSessionError as error:
-        mend = error.hint or "mend that: the next command that opens the store goes on with it"
-        yield Check("purge", f"one was begun and has not ended: {error}", mend)
+        mend = error.hint or "fix that: the next command that opens the store continues the purge"
+        yield Check("purge", f"a purge was interrupted: {error}", mend)
 
 
 def locks(git_dir: Path, pending: int) -> Iterator[Check]:
@@ -210,7 +214,7 @@ def locks(git_dir: Path, pending: int) -> Iterator[Check]:
     stale = [lock for lock in found if lock.is_stale]
     for lock in stale:
         if lock.is_ours:
-            yield Check("locks", f"{lock.path}: of a process of ours that died", "`gitsession maintain` removes it")
+            yield Check("locks", f"{lock.path}: lock of a gitsession process that died", "run `gitsession maintain`")
             continue
         held = f", and {count(pending, 'write')} may wait for it" if pending else ""
         old = f"{lock.age_s / 60:,.0f} minutes" if lock.age_s >= 120 else f"{lock.age_s:,.0f} seconds"
@@ -224,8 +228,8 @@ def reflog(git_dir: Path) -> Iterator[Check]:
     """Check that flushes can write the reflog by which git keeps the entries of a branch that it deletes."""
     problem = flushing.reflog_problem(git_dir)
     if problem:
-        mend = "move it away: the next flush writes the reflog anew"
-        yield Check("reflog", f"{problem}: `git gc` drops the entries of a branch that git deleted", mend)
+        mend = "move it away: the next flush creates a new reflog"
+        yield Check("reflog", f"{problem}: `git gc` deletes the entries of a branch that git deleted", mend)
 
 
 def _remotes(store: Store) -> Iterator[Check]:
@@ -234,32 +238,32 @@ def _remotes(store: Store) -> Iterator[Check]:
         known = remotes.listed(git_dir)
         unsafe = remotes.fetched_into_branches(git_dir)
     except GitSessionError as error:
-        yield Check("remotes", str(error), error.hint or "mend the store's configuration")
+        yield Check("remotes", str(error), error.hint or "fix the configuration of the store")
         return
     for name, spec in unsafe:
         mend = f"git --git-dir={shlex.quote(str(git_dir))} config --unset-all --fixed-value"
         mend = f"{mend} remote.{name}.fetch {shlex.quote(spec)}"
-        yield Check(f"remote {name}", f"a plain `git fetch` by {spec} overwrites and deletes branches here", mend)
+        yield Check(f"remote {name}", f"plain `git fetch` with {spec} overwrites and deletes local branches", mend)
     for remote in known:
         what = f"remote {remote.name}"
         try:
             there = store.remotes.status(remote)
         except GitSessionError as error:
-            yield Check(what, str(error), error.hint or "`gitsession verify` finds what is damaged")
+            yield Check(what, str(error), error.hint or "run `gitsession verify`")
             continue
         ours = "in its scope" if remote.scope.is_limited else "here"
         if not there.seen:
-            words = f"never seen yet; {count(len(there.unsent), 'ref')} {ours}"
+            words = f"never contacted; {count(len(there.unsent), 'ref')} {ours}"
             yield Check(what, f"{words}: `gitsession sync {remote.name}`", is_note=True)
         elif there.unsent:
             entries = "" if there.entries is None else f"{count(there.entries, 'entry', 'entries')} on "
-            words = f"{entries}{count(len(there.unsent), 'ref')} not there when it was last seen"
+            words = f"{entries}{count(len(there.unsent), 'ref')} missing there at the last contact"
             yield Check(what, f"{words}: `gitsession sync {remote.name}`", is_note=True)
         else:
-            yield Check(what, f"had all that is {ours} when it was last seen")
+            yield Check(what, f"had everything {ours} at the last contact")
         if there.noted:
-            words = f"a push did not end: {count(there.noted, 'ref')} may be there"
-            yield Check(f"push {remote.name}", f"{words}; `gitsession pull {remote.name}` asks", is_note=True)
+            words = f"a push was interrupted: {count(there.noted, 'ref')} may have arrived"
+            yield Check(f"push {remote.name}", f"{words}; `gitsession pull {remote.name}` checks", is_note=True)
 
 
 def _trash(store: GitStore) -> Iterator[Check]:
@@ -279,8 +283,8 @@ def _trash(store: GitStore) -> Iterator[Check]:
         pass  # what is wrong with the operation log is told by `verify`
     since = f", the oldest since {clock(oldest)}" if oldest and not left else ""
     size = _only_in_trash(store)
-    room = "" if size is None else f", {size / 2**20:,.1f} MiB that nothing else holds"
-    what_to_do = "`gitsession restore SESSION` brings one back, `purge SESSION` takes it away for good"
+    room = "" if size is None else f", {size / 2**20:,.1f} MiB used by it alone"
+    what_to_do = "`gitsession restore SESSION` restores one, `gitsession purge SESSION` deletes it for good"
     yield Check("trash", f"{words}{since}{room}: {what_to_do}", is_note=True)
 
 
@@ -303,35 +307,35 @@ def _vault(store: GitStore) -> Iterator[Check]:
     except OSError:
         return  # nothing was hidden here yet
     if not stat.S_ISREG(found.st_mode):
-        yield Check("vault", f"{file} is no file", "move it away: originals go into a file of the store's own")
+        yield Check("vault", f"{file} is not a file", "move it away: redacted secrets are stored in a new file")
         return
     mode = stat.S_IMODE(found.st_mode)
     try:
         rows = count(len(store.vault.digests()), "original")
     except GitSessionError as error:
-        yield Check("vault", str(error), error.hint or "bring the file back from a copy of the store")
+        yield Check("vault", str(error), error.hint or "restore the file from a copy of the store")
         return
-    opened = f"others can read your secrets: chmod 0600 {file}" if mode & 0o077 else ""
-    yield Check("vault", f"{rows} of what was hidden, {found.st_size / 2**20:,.1f} MiB, mode {mode:04o}", opened)
+    opened = f"other users can read your secrets: run chmod 0600 {file}" if mode & 0o077 else ""
+    yield Check("vault", f"{rows} of redacted secrets, {found.st_size / 2**20:,.1f} MiB, mode {mode:04o}", opened)
 
 
 def _rules(git_dir: Path) -> Iterator[Check]:
     said = config.redaction(git_dir)
     if not said.is_on:
-        words = "kept as they are said: `git config gitsession.redact true` in the store hides them"
+        words = "not redacted: run `gitsession git config gitsession.redact true`"
         yield Check("secrets", words, is_note=True)
         return
-    kept = "taken out of what is kept"
+    kept = "redacted in stored entries"
     if not said.rules:
         yield Check("secrets", kept)
         return
     try:
         own = own_rules.read(Path(said.rules))
-        less = f", by all of ours but {', '.join(sorted(own.off))}" if own.off else ""
-        less += f", but {count(len(own.allow), 'text')} that you allow" if own.allow else ""
-        yield Check("secrets", f"{kept}, by {count(len(own.rules), 'rule')} of your own too{less}: {said.rules}")
+        less = f", all built-in rules except {', '.join(sorted(own.off))}" if own.off else ""
+        less += f", except {count(len(own.allow), 'text')} that you allow" if own.allow else ""
+        yield Check("secrets", f"{kept}, with {count(len(own.rules), 'rule')} of your own{less}: {said.rules}")
     except GitSessionError as error:
-        yield Check("secrets", f"{error}; nothing is written until that is mended", error.hint)
+        yield Check("secrets", f"{error}; nothing is written until this is fixed", error.hint)
 
 
 def _hooks(git_dir: Path) -> Iterator[Check]:
@@ -340,9 +344,9 @@ def _hooks(git_dir: Path) -> Iterator[Check]:
     if {hook_files.CURRENT, hook_files.OLDER} & set(states.values()):
         is_whole = server.status(git_dir).is_installed
         found = ", ".join(f"{name} {state}" for name, state in states.items())
-        yield Check("server", found, "" if is_whole else f"`gitsession server install {git_dir}` puts them right")
+        yield Check("server", found, "" if is_whole else f"run `gitsession server install {git_dir}`")
     gate = hook_files.state(folder, "pre-push")
     if gate == hook_files.CURRENT:
-        yield Check("gate", "plain `git push` looks for secrets first")
+        yield Check("gate", "plain `git push` is scanned for secrets")
     elif gate == hook_files.OLDER:
-        yield Check("gate", "the hook is of another release", "`gitsession gate install` puts ours there")
+        yield Check("gate", "the hook was installed by another release", "run `gitsession gate install`")

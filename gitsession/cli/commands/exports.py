@@ -23,7 +23,7 @@ from gitsession.formats import FORMATS, Resumable, all_with_capability, with_cap
 
 
 @click.command()
-@click.argument("session", metavar="SESSION[@ENTRY]")
+@click.argument("session", metavar="[SESSION[@ENTRY]]", default="@")
 @click.option(
     "--to",
     "agent",
@@ -44,23 +44,27 @@ def export_command(
     history of that entry is exported.
     """
     if agent is not None and agent not in {**FORMATS, **TO_READ}:
-        raise click.UsageError(f"no format {agent!r}; there are {', '.join(FORMATS)}; to read: {', '.join(TO_READ)}")
+        raise click.UsageError(
+            f"unknown format {agent!r}; known are {', '.join(FORMATS)}, and for reading {', '.join(TO_READ)}"
+        )
     found, entry = app.entry(session)
     at = entry if split(session)[1] else None
     sent = app.store().export(found.id, at, to=agent, as_it_came=as_it_came, with_secrets=with_secrets)
     if agent not in (None, sent.agent):
-        hint = f"without --as-it-came it can be written for {agent}"
-        raise Refused(f"this session came from {sent.agent}", hint=hint)
-    warn_of_hidden(sent.hidden, sent.problems, "" if with_secrets else "--with-secrets shows what this machine has")
+        hint = f"to write it for {agent}, omit --as-it-came"
+        raise Refused(f"cannot export the original file of another agent: the session is from {sent.agent}", hint=hint)
+    warn_of_hidden(sent.hidden, sent.problems, "" if with_secrets else "pass --with-secrets to restore them")
     if sent.left_out:
-        why = "which its file does not have" if as_it_came else "which hang below lines that it has rewritten"
-        warn(f"left out: {count(sent.left_out, 'entry', 'entries')} made here, {why}; SESSION@ENTRY gives a line")
+        why = "which its file cannot hold" if as_it_came else "which follow lines that it has rewritten"
+        warn(
+            f"left out: {count(sent.left_out, 'entry', 'entries')} made here, {why}; pass SESSION@ENTRY for one branch"
+        )
     _warn_of_notes(sent.notes)
     if at is None and not sent.added:
         _tell_what_waits(app.store().catalogue().files_of(found.id), sent.data)
     if sent.beside and not (output is not None and output.is_dir()):
         more = count(len(sent.beside), "other file")
-        warn(f"its agent has {more} of this session, or that it goes on from: `-o FOLDER` writes all")
+        warn(f"the agent has {more} of this session: pass -o FOLDER to write all")
     if output is None:
         sys.stdout.buffer.write(sent.data)
         sys.stdout.buffer.flush()
@@ -76,7 +80,7 @@ def _files(sent: ExportResult, output: Path) -> list[tuple[Path, bytes]]:
         return [(output, sent.data)]
     name = PurePosixPath(sent.place).name
     if not name:
-        raise click.UsageError(f"{output} is a folder")
+        raise click.UsageError(f"cannot write to '{output}': it is a folder")
     return [(output / other, data) for other, data in ((name, sent.data), *sent.beside)]
 
 
@@ -84,7 +88,10 @@ def _write(output: Path, data: bytes) -> None:
     try:
         fd = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     except FileExistsError:
-        raise Refused(f"{output} is there already", hint="choose another name; nothing is overwritten") from None
+        raise Refused(
+            f"cannot write to '{output}': it already exists",
+            hint="choose another name; existing files are not overwritten",
+        ) from None
     with os.fdopen(fd, "wb") as file:
         file.write(data)
 
@@ -99,13 +106,13 @@ def _tell_what_waits(files: Iterable[Path], data: bytes) -> None:
         if len(held) > len(data) and held.startswith(data):
             how = "" if b"\n" in held[len(data) :] else "--final "
             warn(
-                f"{path} has {count(len(held) - len(data), 'byte')} more at its end, which were not taken in: "
-                f"`gitsession import {how}{shlex.quote(str(path))}` takes them"
+                f"{path} has {count(len(held) - len(data), 'byte')} more at its end, which are not imported: "
+                f"run `gitsession import {how}{shlex.quote(str(path))}`"
             )
 
 
 @click.command()
-@click.argument("session", metavar="SESSION[@ENTRY]")
+@click.argument("session", metavar="[SESSION[@ENTRY]]", default="@")
 @click.option("--in", "agent", metavar="AGENT", help="Continue in this agent. Default: the session's own agent.")
 @click.option("--cwd", type=click.Path(path_type=Path, file_okay=False, exists=True), default=".",
               help="Continue in this folder. Default: the current folder.")  # fmt: skip
@@ -119,15 +126,17 @@ def resume_command(app: App, session: str, agent: str | None, cwd: Path, run: bo
     With ENTRY, the session continues there. No file is overwritten.
     """
     if agent is not None and with_capability(agent, Resumable) is None:
-        raise click.UsageError(f"no agent {agent!r} to go on in; there are {', '.join(all_with_capability(Resumable))}")
+        raise click.UsageError(
+            f"cannot resume in {agent!r}; known agents are {', '.join(all_with_capability(Resumable))}"
+        )
     if run and (dry_run or wants_json()):
-        raise click.UsageError("--run starts the agent: it goes neither with --dry-run nor with --json")
+        raise click.UsageError("--run cannot be combined with --dry-run or --json")
     found, entry = app.entry(session)
     at = entry if split(session)[1] else None
     planned = app.store().agents.resume(found.id, at, agent=agent, cwd=cwd, dry_run=True)
     program = planned.commands[-1][0]
     if run and shutil.which(program) is None:
-        raise Unavailable(f"{program} is not on the PATH", hint="without --run, the command is printed")
+        raise Unavailable(f"cannot run '{program}': it is not on the PATH", hint="omit --run to print the command")
     done = planned if dry_run else app.store().agents.resume(found.id, at, agent=agent, cwd=cwd)
     if wants_json():
         emit("resume", _document(found.id, done, dry_run=dry_run))
@@ -143,7 +152,9 @@ def resume_command(app: App, session: str, agent: str | None, cwd: Path, run: bo
     for words in before:
         code = subprocess.run(words).returncode
         if code:
-            raise Unavailable(f"`{shell_words(words)}` ended with exit code {code}", hint=f"{done.file} stays there")
+            raise Unavailable(
+                f"`{shell_words(words)}` failed with exit code {code}", hint=f"the session is in {done.file}"
+            )
     os.execvp(last[0], last)
 
 
@@ -170,17 +181,17 @@ def _document(sid: str, done: Resumption, *, dry_run: bool) -> dict[str, object]
 
 def _print_resumption(done: Resumption, *, dry_run: bool) -> None:
     if done.is_there:
-        warn(f"{done.file} is there already, with just this in it")
+        warn(f"{done.file} exists and is up to date")
     elif done.held is not None:
         rest = f"{len(done.data) - done.held:,} bytes"
-        warn(f"{'to be written' if dry_run else 'written'} behind what is in {done.file}: {rest}")
+        warn(f"{'would be appended' if dry_run else 'appended'} to the end of {done.file}: {rest}")
     else:
-        warn(f"{'to be written' if dry_run else 'written'}: {done.file}")
+        warn(f"{'would be written' if dry_run else 'written'}: {done.file}")
     if done.beside:
-        warn(f"{'to be restored' if dry_run else 'restored'}: {count(len(done.beside), 'file')} that the session names")
-    warn_of_hidden(done.sent.hidden, done.sent.problems, "this machine never had them, or has lost them")
+        warn(f"{'would be restored' if dry_run else 'restored'}: {count(len(done.beside), 'file')} of the session")
+    warn_of_hidden(done.sent.hidden, done.sent.problems, "this machine does not have them")
     if done.sent.left_out:
-        warn(f"left out: {count(done.sent.left_out, 'entry', 'entries')} made here; `gitsession export` says why")
+        warn(f"left out: {count(done.sent.left_out, 'entry', 'entries')} made here; run `gitsession export` to see why")
     _warn_of_notes(done.sent.notes)
 
 

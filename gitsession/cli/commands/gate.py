@@ -74,14 +74,12 @@ def check(app: App, remote: str) -> int:
     known = objects.refs(f"refs/remotes/{remote}/").values() if remote else ()
     found = secret_scan.scan_new(objects, moves, known)
     for hit in found[:_SHOWN]:
-        warn(f"gitsession: a secret in {hit}")
+        warn(f"error: secret in {hit}")
     if len(found) > _SHOWN:
-        warn(f"gitsession: and {len(found) - _SHOWN:,} more")
+        warn(f"error: and {len(found) - _SHOWN:,} more")
     if found:
-        warn(
-            "gitsession: nothing is pushed: `gitsession redact` hides them, "
-            "`gitsession gate allow SESSION@ENTRY` lets one go"
-        )
+        warn("error: nothing was pushed")
+        warn("hint: run `gitsession redact` to redact them, or `gitsession gate allow SESSION@ENTRY` to allow one")
     return exits.SECRETS if found else exits.OK
 
 
@@ -100,7 +98,7 @@ def allow(app: App, address: str, rule: str) -> int:
     found = secret_scan.at(objects, session.id, node, rule)
     new = secret_scan.allow(objects, found)
     emit("gate-allow", {"session": session.id, "id": node.oid, "rules": sorted({hit.rule for hit in found})})
-    say(f"{count(new, 'finding')} may go now" if found else "nothing is found there")
+    say(f"{count(new, 'finding')} allowed" if found else "no secrets found in this entry")
     return exits.OK if found else exits.NOTHING
 
 
@@ -123,7 +121,7 @@ def list_(app: App) -> int:
             say(f"{where}  {rule}")
     emit("gate-list", {"allowed": allowed})
     if not rows:
-        say("nothing was let go")
+        say("nothing is allowed")
     return exits.OK if rows else exits.NOTHING
 
 
@@ -143,7 +141,7 @@ def forget(app: App, what: str, rule: str) -> int:
     keys = [key for key in keys if rule in ("", key.rpartition(":")[2])]
     changed = secret_scan.forget(objects, keys)
     emit("gate-forget", {"rules": sorted({key.rpartition(":")[2] for key in keys})})
-    say(f"{count(changed, 'finding')} may go no longer" if changed else "nothing was let go there")
+    say(f"{count(changed, 'finding')} no longer allowed" if changed else "nothing is allowed in this entry")
     return exits.OK if changed else exits.NOTHING
 
 
@@ -161,4 +159,4 @@ def _places(app: App, key: str) -> list[tuple[str, Node]]:
 
 def _print_gate(verb: str, changed: bool) -> None:
     emit(f"gate-{verb}", {"changed": changed})
-    say(f"the hook is {'written' if verb == 'install' else 'taken out'}" if changed else "nothing to do")
+    say(f"hook {'installed' if verb == 'install' else 'removed'}" if changed else "nothing to do")

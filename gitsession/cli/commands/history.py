@@ -58,7 +58,7 @@ def log_command(app: App, session: str, number: int | None, follow: bool) -> int
         behind = names_of(row.branches, called.labels, active=row.active)
         paged(gap_line(it) if isinstance(it, Gap) else as_line(it, behind.get(it.oid, [])) for it in found)
     if gaps and found[-1] is gaps[-1] and gaps[-1].is_open:
-        warn("gitsession: what stands before the gap is not known; `gitsession tree` shows all that is left")
+        warn("warning: the entries before the gap cannot be determined; `gitsession tree` lists all readable entries")
     damaged = app.warn_of_damage()
     return exits.INTEGRITY if gaps or damaged else exits.OK
 
@@ -122,9 +122,9 @@ def tree_command(app: App, session: str) -> int:
             for it, at in _drawn(tree)
         )
     for gap in tree.gaps:
-        told = "is no entry" if gap.foreign else "cannot be read"
-        known = ", and what stands before it is not known" if gap.is_open else ""
-        warn(f"gitsession: {gap.oid} {told}{known}: {gap.problem}")
+        told = "is not an entry" if gap.foreign else "cannot be read"
+        unknown = ", and its parent cannot be determined" if gap.is_open else ""
+        warn(f"warning: {gap.oid} {told}{unknown}: {gap.problem}")
     return exits.INTEGRITY if tree.gaps else 0
 
 
@@ -192,7 +192,7 @@ def as_line(node: Node, names: list[str], *, indent: str = "") -> str:
 
 def gap_line(gap: Gap, *, indent: str = "") -> str:
     """``1a2b3c4d  cannot be read: no object 1a2b3c4d...``"""
-    what = f"is no entry: {gap.problem}" if gap.foreign else f"cannot be read: {gap.problem}"
+    what = f"is not an entry: {gap.problem}" if gap.foreign else f"cannot be read: {gap.problem}"
     return f"{paint(gap.oid[:8], fg='red')}  {indent}{paint(shorten(what, width() - 10 - len(indent)), fg='red')}"
 
 

@@ -51,7 +51,7 @@ def import_command(
     new entries are stored, and nothing is overwritten.
     """
     if not paths and not everything:
-        raise click.UsageError("name a file or a folder, or say --all")
+        raise click.UsageError("pass a file, a folder, or --all")
     files = list(_files(paths, everything, agent))
     store = app.rehearsal() if dry_run else app.store(make=True)
     if config.redaction(app.path).rules:
@@ -84,7 +84,7 @@ def import_command(
 
 def _files(paths: tuple[Path, ...], everything: bool, agent: str | None) -> Iterator[tuple[Path, Format | None]]:
     if agent is not None and agent not in FORMATS:
-        raise click.UsageError(f"no format {agent!r}; there are {', '.join(FORMATS)}")
+        raise click.UsageError(f"unknown format {agent!r}; known are {', '.join(FORMATS)}")
     if everything:
         for path, format in discover.everywhere(Path.home(), os.environ, unreadable=True):
             if agent in (None, format.AGENT):
@@ -142,9 +142,9 @@ def _tell(store: Store, work: Imports) -> None:
             for line in _told(store, work, path, done):
                 say(line)
     for each in work.behind:
-        say(f"{each['path']}  {each['what']}, would be taken in behind it")
+        say(f"{each['path']}  {each['what']}; would be imported after it")
     for failure in work.failed:
-        warn(f"gitsession: {failure.path}: {failure.what}")
+        warn(f"error: cannot import {failure.path}: {failure.what}")
     if len(work.done) + len(work.behind) > 1 or work.unchanged or work.skipped:
         say(_sum(work))
     elif not work.done and not work.failed:
@@ -154,15 +154,15 @@ def _tell(store: Store, work: Imports) -> None:
 def _told(store: Store, work: Imports, path: Path, done: ImportResult) -> Iterator[str]:
     """Yield what became of one file, and its problems."""
     if done.is_purged:
-        yield f"{done.session}  it was purged: nothing of {path} is taken in"
+        yield f"{done.session}  not imported: {path} is a purged session"
         return
     row = store.catalogue().session(done.session)
     news = "unchanged, " if not done.moves else f"{done.new:,} new of " if done.new != done.entries else ""
     first = f"{done.session}  {news}{count(done.entries, 'entry', 'entries')}  "
     yield f"{first}{shorten(row.name if row else path.name, width() - len(first))}"
     if done.rewritten is not None:
-        away = f" (you are on {row.active})" if row and row.active != done.branch and not work.dry_run else ""
-        yield f"  {path}:{done.rewritten}: rewritten from here on, now branch {done.branch}{away}; the rest stays"
+        away = f" (active is {row.active})" if row and row.active != done.branch and not work.dry_run else ""
+        yield f"  {path}:{done.rewritten}: rewritten from this line on; the new version is branch {done.branch}{away}"
     # The problems of an unchanged file were shown when it became as it is: one stands for all now.
     shown = _shown(done.problems, PROBLEMS_SHOWN if done.moves and path in work.named else 1)
     for problem in shown:
@@ -175,9 +175,9 @@ def _sum(work: Imports) -> str:
     changed = {done.session for _, _, done in work.done if done.moves}
     unchanged = work.unchanged + sum(not done.moves for _, _, done in work.done)
     taken = count(len(changed) + len(work.behind), "session")
-    parts = [f"{taken} would be taken in" if work.dry_run else f"{taken} taken in"]
+    parts = [f"{taken} would be imported" if work.dry_run else f"{taken} imported"]
     parts += [f"{count(unchanged, 'file')} unchanged"] if unchanged else []
-    parts += [f"{count(work.skipped, 'other file')} passed over ({known()})"] if work.skipped else []
+    parts += [f"{count(work.skipped, 'other file')} skipped ({known()})"] if work.skipped else []
     return ", ".join(parts)
 
 

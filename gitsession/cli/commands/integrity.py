@@ -1,4 +1,4 @@
-"""Commands for damage: verify, repair, seal."""
+"""Commands for damage: verify, repair, sign."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def verify_command(
     Every entry is checked against docs/reference/format.md, and the repository with git fsck.
     """
     if notices and (quick or sample is not None or max_seconds is not None):
-        raise click.UsageError("--notices needs all there is: not --quick, --sample or --max-seconds")
+        raise click.UsageError("--notices cannot be combined with --quick, --sample or --max-seconds")
     sid = app.session(session).id if session else None
     store = app.store(damaged=True)
     with progress():
@@ -73,7 +73,7 @@ def _report_object(report: Report) -> dict[str, Any]:
         "whole": report.whole,
         "covered": _covered(report.covered),
         "problems": [_finding_object(found) for found in report.problems],
-        "seals": [_seal_object(sealed) for sealed in report.seals],
+        "signatures": [_seal_object(sealed) for sealed in report.seals],
         "notices": None if report.notices is None else [_finding_object(found) for found in report.notices],
     }
 
@@ -112,17 +112,19 @@ def _print_verified(app: App, report: Report, *, most: int) -> None:
         lines = [f"{f'session {sid}, ' if sid else ''}{found.where}: {found.what}" for found in found_together]
         for line in first(lines, most, " like these: --all shows them"):
             say(line)
-    part = "" if report.whole else ", not all there are"
+    part = "" if report.whole else " (a part of the store)"
     odd = "" if report.notices is None else f", {count(len(report.notices), 'notice')}"
     say(f"{count(report.checked, 'entry', 'entries')} checked{part}, {count(len(report.problems), 'problem')}{odd}")
     if report.seals:
         states = Counter(sealed.state for sealed in report.seals)
         told = ", ".join(f"{number:,} {state}" for state, number in sorted(states.items()))
-        say(f"{count(len(report.seals), 'seal')}: {told}")
+        say(f"{count(len(report.seals), 'signature')}: {told}")
     if report.covered is not None:
         say(_coverage_words(report.covered))
     if report.problems:
-        say("All else is still read. `gitsession repair` mends what a copy, a clone or the agent's own file has.")
+        say(
+            "Other entries can still be read. `gitsession repair` restores what a copy, clone or agent's file has."
+        )
 
 
 def _address(app: App, found: Finding) -> str:
@@ -135,10 +137,12 @@ def _address(app: App, found: Finding) -> str:
 def _coverage_words(covered: CheckCoverage) -> str:
     """How far the round is."""
     part = f"{covered.sessions:,} of {count(covered.of, 'session')}, {count(covered.entries, 'entry', 'entries')}"
-    before = f"; the round before it ended {clock(covered.before_ms)}" if covered.before_ms else ""
+    before = f"; the previous complete check ended {clock(covered.before_ms)}" if covered.before_ms else ""
     if covered.ended:
-        return f"All of the store since {clock(covered.since_ms)}: {part}. The next part begins anew{before}."
-    return f"Since {clock(covered.since_ms)}: {part}. The next part goes on from there{before}."
+        return (
+            f"The whole store was checked since {clock(covered.since_ms)}: {part}. The next check starts again{before}."
+        )
+    return f"Since {clock(covered.since_ms)}: {part}. The next check continues from there{before}."
 
 
 def _of(app: App, sid: str) -> str:
@@ -173,7 +177,7 @@ def repair_command(app: App, sources: tuple[str, ...], dry_run: bool) -> int:
     emit("repair", _document(done))
     _print_repaired(done, dry_run)
     for name in done.plan.unheard:
-        warn(f"gitsession: nothing could be had from {name}")
+        warn(f"warning: cannot restore anything from {name}")
     return exits.OK if done.is_whole else exits.INTEGRITY
 
 
@@ -223,9 +227,9 @@ def _print_repaired(done: RepairResult, dry_run: bool) -> None:
     if done.plan.is_empty and done.is_whole:
         say("nothing to repair")
     elif done.is_whole:
-        say("all of it can be mended" if dry_run else "everything is there again: `gitsession verify` checks it")
+        say("everything can be repaired" if dry_run else "everything is repaired: run `gitsession verify` to check")
     else:
-        say("`gitsession repair --from WHERE` takes what is missing from a clone, another store or a session file")
+        say("hint: run `gitsession repair --from WHERE` with a clone, another store or a session file")
 
 
 def _mended(done: RepairResult, dry_run: bool) -> Iterator[str]:
@@ -233,24 +237,24 @@ def _mended(done: RepairResult, dry_run: bool) -> Iterator[str]:
     plan = done.plan
     would = "would be " if dry_run else ""
     yield from (f"{bad.path}: {bad.what}" for bad in plan.bad)
-    yield from (f"{name}: what is missing {would or 'was '}put back" for name in plan.settings)
+    yield from (f"{name}: missing settings {would or 'were '}restored" for name in plan.settings)
     for name, number in Counter(plan.donors[oid] for oid in plan.taken).items():
-        yield f"{count(number, 'lost object')} {would}taken from {name}"
+        yield f"{count(number, 'lost object')} {would}restored from {name}"
     if plan.rescued:
-        yield f"{count(len(plan.rescued), 'good object')} {would}saved out of damaged packs"
+        yield f"{count(len(plan.rescued), 'good object')} {would}salvaged from damaged packs"
     for name, value in plan.ref_values.items():
         if name in plan.beside:
-            yield f"{plan.beside[name]} was set back, and stays so: what it held {would or 'is '}kept as {name}"
+            yield f"{plan.beside[name]} was set back and stays so: its previous value {would or 'is '}kept as {name}"
         elif name in plan.copied:
-            yield f"{name} {would}brought back from {plan.copied[name]}"
+            yield f"{name} {would}restored from {plan.copied[name]}"
         else:
             yield f"{name} {would}set to {value[:12]}, as last recorded"
     for name, (_, new) in plan.moves.items():
-        yield f"{name} {would}set to {new[:12]}, where the journal goes on"
+        yield f"{name} {would}set to {new[:12]}, where the journal continues"
     for name, value in plan.dangling.items():
-        yield f"{name} {would}deleted: it leads to {value.removeprefix('ref: ')}, which is not there"
+        yield f"{name} {would}deleted: it points at {value.removeprefix('ref: ')}, which does not exist"
     if plan.log_lost:
-        yield "the operation log cannot be read whole: it begins anew, and what was done before cannot be undone"
+        yield "the operation log is damaged: a new one is started, and earlier commands cannot be undone"
     if done.quarantine is not None and done.set_aside:
         yield f"{count(len(done.set_aside), 'damaged file')} set aside in {done.quarantine}"
 
@@ -293,7 +297,7 @@ def _where(hole: LostRecords) -> str:
         what = f"an entry of session {session}" if session else f"a value of {jump.ref}"
         between = f"between {jump.before[:12]} and" if jump.before else "before"
         places.append(f"{what} {between} {jump.after[:12] if jump.after else 'its removal'}")
-    return ", ".join(places) or "no later record tells what it was"
+    return ", ".join(places) or "no later record shows what it was"
 
 
 def _session(ref: str) -> str | None:
@@ -302,15 +306,15 @@ def _session(ref: str) -> str | None:
 
 _SEAL_WORDS = {
     "good": "good, by {by}",
-    "untrusted": "good, by {by}, a key that is not said to be its owner's",
-    "unknown": "by a key that is not known: {by}",
-    "expired": "by {by}, a key or signature that has expired",
-    "revoked": "by {by}, a key that was revoked",
-    "bad": "bad: the signature is not of what the seal says",
-    "unchecked": "not checked: nobody is named whose signatures count, or the program is missing",
-    "gone": "the line that it seals is no longer there; signed by {by}",
-    "misplaced": "it does not say what stands here; signed by {by}",
-    "altered": "something else stands on the line, and no purge says so; signed by {by}",
+    "untrusted": "good, by {by}, but the key is not certified",
+    "unknown": "not trusted: the key is not known: {by}",
+    "expired": "not trusted: the key or the signature of {by} has expired",
+    "revoked": "not trusted: the key of {by} was revoked",
+    "bad": "bad: the signature does not match its statement",
+    "unchecked": "not checked: no trusted keys are configured, or the program is missing",
+    "gone": "wrong: the signed entries no longer exist; signed by {by}",
+    "misplaced": "wrong: it belongs to another session, or counts other entries; signed by {by}",
+    "altered": "wrong: signed entries were replaced, and not by a purge; signed by {by}",
 }
 
 
@@ -325,7 +329,7 @@ _SEAL_WORDS = {
 @click.option("--check", is_flag=True, help="Check the signatures instead of signing.")
 @json_option
 @with_app
-def seal_command(app: App, session: str, branch: str | None, key: str, check: bool) -> int:
+def sign_command(app: App, session: str, branch: str | None, key: str, check: bool) -> int:
     """Sign a branch of a session, or check its signatures.
 
     The signature is made with the key that git signs commits with, and covers all entries up to the tip.
@@ -333,12 +337,12 @@ def seal_command(app: App, session: str, branch: str | None, key: str, check: bo
     found = app.session(session)
     if not check:
         made = found.seal(branch, key=key)
-        emit("seal", {"session": found.id, "branch": made.branch, "leaf": made.leaf, "entries": made.entries})
-        say(f"{found.id} {made.branch}: {count(made.entries, 'entry', 'entries')} sealed, to {made.leaf[:12]}")
+        emit("sign", {"session": found.id, "branch": made.branch, "leaf": made.leaf, "entries": made.entries})
+        say(f"{found.id} {made.branch}: signed {count(made.entries, 'entry', 'entries')}, up to {made.leaf[:12]}")
         return exits.OK
     seals = [sealed for sealed in found.seals() if branch in (None, sealed.entry.branch)]
-    emit("seal", {"session": found.id, "seals": [_seal_object(sealed) for sealed in seals]})
-    for words in map(_seal_words, seals) if seals else [f"{found.id} has no seal"]:
+    emit("sign", {"session": found.id, "signatures": [_seal_object(sealed) for sealed in seals]})
+    for words in map(_seal_words, seals) if seals else [f"{found.id} has no signature"]:
         say(words)
     if any(sealed.is_wrong for sealed in seals):
         return exits.INTEGRITY
@@ -347,7 +351,7 @@ def seal_command(app: App, session: str, branch: str | None, key: str, check: bo
 
 def _seal_words(sealed: SealCheck) -> str:
     entry = sealed.entry
-    after = "" if not sealed.after else f", {count(sealed.after, 'entry', 'entries')} after it"
+    after = "" if not sealed.after else f", {count(sealed.after, 'entry', 'entries')} not signed"
     gone = "" if not sealed.purged else f", {sealed.purged:,} of them purged or redacted"
     worth = _SEAL_WORDS[sealed.state].format(by=sealed.by or "somebody")
     return f"{clock(entry.at_ms)}  {entry.branch}  {count(entry.entries, 'entry', 'entries')}{gone}{after}  {worth}"

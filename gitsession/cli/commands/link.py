@@ -72,13 +72,17 @@ def message(app: App, file: Path) -> int:
     index_file = os.environ.get("GIT_INDEX_FILE", "")
     row = commit_trailers.author(app.objects(), recent, here, index_file and os.path.abspath(index_file))
     if row is None:
-        say("no session of the last hours changed a staged file: the commit names none")
+        say("no session of the last hours changed a staged file: the commit names no session")
         return exits.NOTHING
     node = load(app.objects(), row.branches[row.active])
     return exits.OK if commit_trailers.add(file, commit_trailers.address(row.sid, node)) else exits.NOTHING
 
 
 def _print_link(verb: str, folder: Path, changed: bool) -> None:
-    told = "commits here name their sessions" if verb == "enable" else "commits here name no sessions any more"
+    told = (
+        "hook installed: new commits name their sessions"
+        if verb == "enable"
+        else "hook removed: new commits name no sessions"
+    )
     emit(f"link-{verb}", {"folder": os.path.abspath(folder), "changed": changed})
     say(told if changed else "nothing to do")

@@ -54,7 +54,7 @@ def redo_command(app: App, session: str | None, everywhere: bool, workspace: Pat
     refuse_unfinished(app, workspace)
     with told_if_stopped(app):
         done = app.store().redo(workspace, **scope_of(session, everywhere))
-    tell_done("redo", "done again", done)
+    tell_done("redo", "redone", done)
 
 
 @click.group(invoke_without_command=True)
@@ -78,7 +78,7 @@ def log(app: App, number: int | None) -> int:
 def scope_of(session: str | None, everywhere: bool) -> dict[str, str]:
     """Return the scope that the user asks for, as arguments of ``Store.undo``."""
     if session is not None and everywhere:
-        raise click.UsageError("SESSION or --any, not both")
+        raise click.UsageError("SESSION and --any cannot be combined")
     if session is not None:
         return {"session": session}
     here = current_folder()
@@ -90,7 +90,7 @@ def refuse_unfinished(app: App, workspace: Path | None) -> None:
     here = Path(os.path.realpath(workspace or current_folder() or "/"))
     for one in intents.pending(app.store().objects):
         if here.is_relative_to(one.workspace):
-            raise Refused(f"not done yet: {one.words}", hint=HALF_DONE)
+            raise Refused(f"cannot undo: a rewind has not ended: {one.words}", hint=HALF_DONE)
 
 
 def as_object(operation: Operation) -> dict[str, Any]:
@@ -120,7 +120,7 @@ def tell_done(schema: str, what: str, done: RewindResult) -> None:
     emit(schema, {**document, "files": checkpoints.outcome_objects(done)})
     say(f"{what}: {operation.command} ({clock(operation.at_ms)}, {count(len(operation.moves), 'ref')})")
     for stay in operation.stays:
-        instead = f"; where it was is {stay.instead}, which is active now" if stay.instead else ""
-        say(f"  {stay.ref.removeprefix(refs.SESSIONS)} stays, {stay.remote} may have it{instead}")
+        instead = f"; {stay.instead} is at the previous place, and is the active branch" if stay.instead else ""
+        say(f"  {stay.ref.removeprefix(refs.SESSIONS)} is kept, because {stay.remote} may have it{instead}")
     if done.outcomes:
         checkpoints.tell_files(done)

@@ -24,10 +24,10 @@ from gitsession.sessions.stored_secrets import FoundSecret
 
 _SHOWN = 20
 _ALWAYS = (
-    "what a process has in memory that runs now",
-    "copies that were made of the store, and clones, until they sync",
-    "what servers keep beside their branches: caches, pull requests, forks",
-    "agents' files that were never imported here",
+    "the memory of running processes",
+    "copies of the store, and clones until they sync",
+    "data that servers keep beside their branches: caches, pull requests, forks",
+    "files of agents that were never imported here",
 )
 
 
@@ -52,7 +52,7 @@ def purge_command(app: App, entry: str | None, text: str, dry_run: bool, redacts
     to other stores.
     """
     if not entry and not text:
-        raise click.UsageError("what? [SESSION[@ENTRY]] or --match TEXT")
+        raise click.UsageError("missing argument: SESSION, SESSION@ENTRY, or --match TEXT")
     store = app.store()
     sid, at = _address(app, entry) if entry else (None, None)
     with progress():
@@ -61,16 +61,16 @@ def purge_command(app: App, entry: str | None, text: str, dry_run: bool, redacts
     done: PurgeResult | None = None
     redacted: list[RedactedExport] = []
     if not what.is_empty and not dry_run:
-        confirm_purge(f"purge {_sum(what)} for good?", consent=consent)
+        confirm_purge(f"purge {_sum(what)}? this cannot be undone", consent=consent)
         with progress():
             done = store.purges.apply(what)
             redacted = store.purges.redact_exports(what) if redacts else []
     if wants_json():
         emit("purge", _document(what, done, redacted, dry_run=dry_run))
     elif what.is_empty:
-        warn("nothing says that" if text else "nothing to purge")
+        warn("no entry contains that text" if text else "nothing to purge")
     else:
-        say(f"{_sum(what)} {'would go' if dry_run else 'purged'}")
+        say(f"{_sum(what)} {'would be purged' if dry_run else 'purged'}")
         for each in redacted:
             say(f"redacted: {each.path}") if not each.problem else warn(f"not redacted: {each.path}: {each.problem}")
     if any(each.problem for each in redacted):
@@ -95,20 +95,22 @@ def _address(app: App, entry: str) -> tuple[str, Node | None]:
 def _sum(what: PurgePlan) -> str:
     parts = [count(len(what.sessions), "session")] if what.sessions else []
     parts += [count(len(what.entries), "entry", "entries")] if what.entries else []
-    parts += [f"{count(len(what.redacted), 'entry', 'entries')} in part"] if what.redacted else []
+    parts += [f"{count(len(what.redacted), 'entry', 'entries')} redacted"] if what.redacted else []
     parts += [count(len(what.files), "captured file")] if what.files else []
-    return ", ".join(parts) or "what is purged already"
+    return ", ".join(parts) or "already purged"
 
 
 def _print_plan(what: PurgePlan, *, redacts: bool) -> None:
     lines = [_named(hit) for hit in what.entries]
-    lines += [f"{_named(hit)} (only lines that ride with it are redacted, its message stays)" for hit in what.redacted]
+    lines += [
+        f"{_named(hit)} (only the agent's lines beside it are redacted; the message stays)" for hit in what.redacted
+    ]
     for line in first(lines, _SHOWN, " entries: --json lists them"):
         say(line)
     for file in what.files[:_SHOWN]:
         say(f"{file.session}  {file.oid[:12]}  {file.path}")
     for found in what.exports:
-        hint = "" if redacts else "; --exports redacts it"
+        hint = "" if redacts else "; pass --exports to redact it"
         say(f"still in: {found.export.path}: written for {found.export.agent}{hint}")
     lines = [f"still in: {spelled(file.path)}: the agent's own file; edit or delete it" for file in what.agent_files]
     for line in first(lines, _SHOWN, " files: --json lists them"):
@@ -183,13 +185,13 @@ def redact_command(app: App, session: str | None, dry_run: bool) -> int:
     if not found:
         say("no secrets found")
     if hidden is not None:
-        say(f"hidden: {count(hidden, 'entry', 'entries')}")
+        say(f"redacted: {count(hidden, 'entry', 'entries')}")
     if search.unread:
-        warn(f"{count(len(search.unread), 'entry', 'entries')} cannot be read: `gitsession verify` says why")
+        warn(f"{count(len(search.unread), 'entry', 'entries')} cannot be read: run `gitsession verify` for the reason")
     if any(each.path for each in found) and not dry_run:
-        warn("files of checkpoints are kept as they are or not at all: `gitsession purge` takes them away")
+        warn("files of checkpoints cannot be redacted: run `gitsession purge` to delete them")
     if any(each.node.replaces for each in found if not each.path) and tombstone_set.is_given(store.objects):
-        warn("what was redacted before stays as it was in the history of the set: change what is secret there, too")
+        warn("secrets that were redacted before stay in the history of the tombstone set: change them, too")
     return exits.SECRETS if found and dry_run else exits.OK
 
 

@@ -49,7 +49,7 @@ def list_(app: App) -> int:
 
 def _list(app: App) -> int:
     found = app.store().remotes.list()
-    nothing = "no remote yet: `gitsession remote add origin URL` names one"
+    nothing = "no remotes; run `gitsession remote add origin URL`"
     return tell_list("remote", "remotes", map(_remote_object, found), _remote_lines(found), nothing=nothing)
 
 
@@ -112,7 +112,7 @@ def add(
     _warn_of(store, remote)
     sync = "gitsession sync" if remote.is_home else f"gitsession sync {remote.name}"
     emit("remote-add", {"remotes": [_remote_object(remote)], "branches": []})
-    say(f"{remote.name} is {plain(remote.url)}; `{sync}` sends and takes")
+    say(f"{remote.name} is {plain(remote.url)}; run `{sync}`")
 
 
 @remote_command.command()
@@ -123,14 +123,14 @@ def remove(app: App, name: str) -> None:
     """Remove a remote. What came from it stays."""
     remote = app.store().remotes.remove(name)
     emit("remote-remove", {"remotes": [_remote_object(remote)]})
-    say(f"{remote.name} is forgotten; what came from it stays")
+    say(f"{remote.name} was removed; sessions that came from it stay")
 
 
 def _warn_of(store: Store, remote: Remote) -> None:
     """Warn of an address where no repository is, and of a scope that sends nothing."""
     if path := missing(remote.url):
         warn(f"warning: there is no repository at {path} yet")
-        warn(f"  hint: run `git init --bare {shell_words([path])}`")
+        warn(f"hint: run `git init --bare {shell_words([path])}`")
     for kind, value in store.remotes.unmatched_scope(remote):
         warn(f"warning: no session matches --{kind} {shell_words([value])} now")
 
@@ -204,7 +204,9 @@ def push_command(app: App, remote: str, sessions: tuple[str, ...], consent: bool
     except NotFound as error:
         if not remote or sessions:
             raise
-        raise NotFound(str(error), hint=f"{error.hint}; some sessions only: `gitsession push REMOTE SESSION`") from None
+        raise NotFound(
+            str(error), hint=f"{error.hint}; to send some sessions only, run `gitsession push REMOTE SESSION`"
+        ) from None
     return tell_report(app, "push", report)
 
 
@@ -235,9 +237,9 @@ def clone_command(app: App, url: str, folder: Path | None, filter: str, namespac
         refused = report.of("refused")
         branches = [{"ref": one.ref, "outcome": one.outcome, "why": one.why or None} for one in report.branches]
         emit("clone", {"store": str(path), "branches": branches})
-        say(summary(report, f"made a store at {path}"))
+        say(summary(report, f"created a store at {path}"))
         if not report.branches:
-            say("no sessions are there yet: `gitsession sync` sends yours", dim=True)
+            say("the remote has no sessions yet: `gitsession sync` sends yours", dim=True)
         for one in refused:
             say(f"refused   {one.ref.removeprefix('refs/heads/sessions/')}", fg="red")
             say(f"{'':10}{one.why}", dim=True)
@@ -281,7 +283,7 @@ def take_bundle(app: App, file: Path) -> int:
 _SENT = {"new": "sent", "forwarded": "sent"}
 _WORDS = {
     "new": "new",
-    "forwarded": "moved on",
+    "forwarded": "updated",
     "ahead": "sent",
     "forked": "beside",
     "refused": "refused",
@@ -416,11 +418,11 @@ def _print_report(app: App, report: SyncReport, words: dict[str, str]) -> None:
     if left_out:
         say(f"... and {len(left_out):,} more; --json lists all", dim=True)
     for line in report.said:
-        warn(f"{report.remote} says: {line}")
+        warn(f"{report.remote}: {line}")
     same = len(report.of("same"))
     sums = Counter(words[branch.outcome] for branch in told)
     parts = [f"{number:,} {word}" for word, number in sums.items()]
-    parts += [f"{same:,} the same"] if same else []
+    parts += [f"{same:,} unchanged"] if same else []
     say(f"{report.remote}: {', '.join(parts) or 'nothing to do'}")
 
 
@@ -440,15 +442,17 @@ def _more(app: App, branch: SyncedBranch) -> list[str]:
     """What needs a line of its own: who stepped aside, and what it is called; why something was refused."""
     parsed = refs.parse(branch.ref)
     if branch.outcome == "refused":
-        beside = f"; it is {branch.beside.rpartition('/')[2]} here" if branch.beside else ""
+        beside = f"; here it is {branch.beside.rpartition('/')[2]}" if branch.beside else ""
         return [f"{branch.why}{beside}"]
     if branch.outcome != "forked" or parsed is None:
         return [branch.why] if branch.why else []
     name = branch.beside.rpartition("/")[2]
     if branch.new == branch.old:
-        return [f"theirs went on without ours, and is {name} here"]
-    goes_on = " and stays active" if refs.is_branch(name) and active(app.objects(), parsed[0]) == name else ""
-    return [f"both went on: theirs has the name, ours is {name}{goes_on}"]
+        return [f"diverged: the remote's branch is {name} here"]
+    goes_on = (
+        " and stays the active branch" if refs.is_branch(name) and active(app.objects(), parsed[0]) == name else ""
+    )
+    return [f"diverged: the remote's branch keeps the name, yours is renamed to {name}{goes_on}"]
 
 
 def summary(report: SyncReport, what: str) -> str:

@@ -45,10 +45,10 @@ def search_command(
     """
     asked = " ".join(query)
     if not any(char.isalnum() for char in asked):
-        raise click.UsageError("a query needs a letter or a digit")
+        raise click.UsageError("the query has no letter and no digit")
     app.require()
     hits = app.store().search(asked, agent=agent, project=project, role=role or "", since_ms=since or 0, most=most)
-    nothing = "" if hits else no_such_agent(agent, app.catalogue().sessions()) or "nothing found"
+    nothing = "" if hits else no_such_agent(agent, app.catalogue().sessions()) or "no entries found"
     lines = (line for hit in hits for line in _lines(hit, asked))
     code = tell_list("search", "hits", map(_object, hits), lines, nothing=nothing, query=asked)
     app.warn_of_damage()

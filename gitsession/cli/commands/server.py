@@ -70,17 +70,21 @@ def server_status(repository: Path) -> int:
         "allowed": list(state.allowed),
     }
     emit("server-status", document)
-    say("what is pushed here is checked" if state.is_installed else "what is pushed here is not checked")
+    say(
+        "pushes to this repository are validated"
+        if state.is_installed
+        else "pushes to this repository are not validated"
+    )
     for name, how in state.hooks.items():
         say(f"  hooks/{name}: {how}")
     for name in state.kept:
-        say(f"  hooks/{name}: run too")
+        say(f"  hooks/{name}: also run")
     for name, value in state.lacking.items():
         say(f"  {name} is not {value}")
     if not state.program_is_there:
-        say(f"  {state.program or 'gitsession'} cannot be run: everything that is pushed is refused")
+        say(f"  {state.program or 'gitsession'} cannot be run: every push is refused")
     for pattern in state.allowed:
-        say(f"  {pattern}: taken in unchecked")
+        say(f"  {pattern}: accepted without validation")
     return exits.OK if state.is_installed else exits.NOTHING
 
 
@@ -106,7 +110,7 @@ def receive_command(when: str) -> int:
     if when == "post":
         applied = receive.post(git_dir)
         if applied is not None and applied.moved:
-            warn(f"gitsession: taken out here too: {count(len(applied.moved), 'ref')} rewritten")
+            warn(f"gitsession: purged here too: {count(len(applied.moved), 'ref')} rewritten")
         return exits.OK
     refusals = receive.pre(git_dir, moves, os.environ)
     for refusal in refusals[:_SHOWN]:
@@ -114,5 +118,5 @@ def receive_command(when: str) -> int:
     if len(refusals) > _SHOWN:
         warn(f"gitsession: and {len(refusals) - _SHOWN:,} more")
     if refusals:
-        warn(f"gitsession: nothing of this push is taken in: {count(len(refusals), 'ref is', 'refs are')} refused")
+        warn(f"gitsession: the push was rejected: {count(len(refusals), 'ref is', 'refs are')} refused")
     return exits.REFUSED if refusals else exits.OK

@@ -45,7 +45,7 @@ def ls_command(
     """List sessions, newest first."""
     if in_trash or in_archive:
         if agent or project or held_here or (in_trash and in_archive):
-            raise click.UsageError("--trash, or --archived, goes with -n and --since")
+            raise click.UsageError("--trash and --archived can be combined only with -n and --since")
         return _away(app, number, since, archive=in_archive)
     rows = found = app.catalogue().sessions()
     if agent:
@@ -70,7 +70,7 @@ def _away(app: App, number: int | None, since: int | None, *, archive: bool) -> 
     """What is in the trash, or archived."""
     found = app.store().archive.list(None if since is not None else number) if archive else app.store().trash.list()
     rows = [row for row in found if since is None or row.updated_ms >= since][:number]
-    schema, nothing = ("ls-archived", "nothing is archived") if archive else ("ls-trash", "the trash is empty")
+    schema, nothing = ("ls-archived", "the archive is empty") if archive else ("ls-trash", "the trash is empty")
     objects = [
         {"session": row.sid, "title": row.name, "entries": row.entries, "updated": row.updated_ms} for row in rows
     ]

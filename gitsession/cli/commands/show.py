@@ -9,7 +9,7 @@ import click
 
 from gitsession.cli import exits
 from gitsession.cli.context import App, with_app
-from gitsession.cli.output import emit, json_option, paged, warn
+from gitsession.cli.output import complain, emit, json_option, paged
 from gitsession.cli.text import clock, paint
 from gitsession.codec import holes
 from gitsession.codec.digest import digest, to_base64url
@@ -46,7 +46,7 @@ def show_command(app: App, entry: str) -> int:
     words = [f"    cannot be read: {clean(problem)}"] if problem else _words(view, document)
     paged([*_head(node, document), "", *words])
     if problem:
-        warn(f"gitsession: what {node.oid} says cannot be read; `gitsession repair` may mend it")
+        complain(f"cannot read the content of {node.oid}", hint="run `gitsession repair`")
     return exits.INTEGRITY if problem else exits.OK
 
 
@@ -97,7 +97,7 @@ def _head(node: Node, document: dict[str, Any]) -> list[str]:
     facts = {
         "entry": node.oid,
         "chain": document["chain"],
-        "parent": node.parent or "none, this is the root",
+        "parent": node.parent or "none (this is the root)",
         "time": clock(document["at"]),
         "model": document["trailers"].get("Model", ""),
         "tokens": ", ".join(f"{number:,} {_COUNTED[what]}" for what, number in (document["tokens"] or {}).items()),

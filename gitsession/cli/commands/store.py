@@ -25,7 +25,7 @@ def init_command(app: App) -> None:
     """
     was_there = os.path.lexists(app.path) and not (app.path.is_dir() and not any(app.path.iterdir()))
     app.store(make=True)
-    say(f"{app.path} is a store already" if was_there else f"made an empty store: {app.path}")
+    say(f"the store {app.path} already exists" if was_there else f"created an empty store: {app.path}")
 
 
 @click.command()
@@ -46,7 +46,7 @@ def maintain_command(app: App) -> None:
     emit("maintain", document)
     say(f"{count(done.packs_before, 'pack')} before, {done.packs_after:,} now")
     if done.dead_locks or done.removed:
-        say(f"cleaned up: {count(done.dead_locks, 'dead lock')}, {count(len(done.removed), 'file')} of killed runs")
+        say(f"cleaned up: {count(done.dead_locks, 'stale lock')}, {count(len(done.removed), 'temporary file')}")
 
 
 _ELSEWHERE = (
@@ -81,7 +81,7 @@ def git_command(app: App, arguments: tuple[str, ...]) -> None:
     if named:
         raise Refused(
             f"cannot run git in {path}: its configuration has settings that may run programs: {', '.join(named[:5])}",
-            hint=f"remove them there, set them in your own configuration, or run `git --git-dir={path}`",
+            hint=f"move them to your own configuration, or run `git --git-dir={path}`",
         )
     # Of all hooks only ours that scans a push, in whatever form the push is written.
     hooks = hook_files.shipped("pre-push")
@@ -105,7 +105,7 @@ def textconv_command(file: Path) -> None:
     try:
         value = cbor.decode(data)
     except Malformed as error:
-        click.echo(f"{len(data)} bytes that have holes, or are no entry: {error}")
+        click.echo(f"{len(data)} bytes that are not a complete entry: {error}")
         return
     click.echo(json.dumps(value, indent=2, ensure_ascii=True, default=lambda part: part.hex()))
 
@@ -125,3 +125,22 @@ def completion_command(ctx: click.Context, shell: str) -> None:
     found = get_completion_class(shell)
     assert found is not None
     click.echo(found(ctx.find_root().command, {}, NAME, COMPLETING).source())
+
+
+@click.command()
+@click.argument("words", metavar="[COMMAND]...", nargs=-1)
+@click.option("--all", "everything", is_flag=True, help="List plumbing commands too.")
+@click.pass_context
+def help_command(ctx: click.Context, words: tuple[str, ...], everything: bool) -> None:
+    """Show the help of a command, or list the commands."""
+    from gitsession.cli.app import HELP_ALL
+
+    ctx.meta[HELP_ALL] = everything
+    context = ctx.find_root()
+    for word in words:
+        group = context.command
+        found = group.get_command(context, word) if isinstance(group, click.Group) else None
+        if found is None:
+            raise click.UsageError(f"{context.command_path!r} has no command {word!r}", context)
+        context = click.Context(found, info_name=word, parent=context)
+    click.echo(context.get_help())

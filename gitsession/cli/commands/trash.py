@@ -1,4 +1,4 @@
-"""Commands for sessions that go: archive, rm, restore, retain."""
+"""Commands for sessions that go: archive, rm, restore, prune."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def archive_command(
     """
     rules = before is not None or keep is not None
     if bool(sessions) == rules:
-        raise click.UsageError("which? Name sessions, or give --older-than or --keep")
+        raise click.UsageError("pass sessions, --older-than or --keep")
     store = app.store()
     if sessions:
         rows = [app.row(session)[0] for session in sessions]
@@ -52,8 +52,8 @@ def archive_command(
     emit("archive", {"sessions": found, "dry_run": dry_run})
     for row in rows:
         say(f"{row.sid}  {clock(row.updated_ms)}  {shorten(row.name, 60)}")
-    where = "would be archived" if dry_run else "archived: `gitsession sync` tells the remotes"
-    say(f"{count(len(rows), 'session')}: {where}" if rows else "nothing is to be archived")
+    where = "would be archived" if dry_run else "archived; run `gitsession sync` to archive them on the remotes too"
+    say(f"{count(len(rows), 'session')}: {where}" if rows else "no session matches: nothing to archive")
     return exits.OK if rows else exits.NOTHING
 
 
@@ -69,7 +69,7 @@ def rm_command(app: App, session: str) -> None:
     sid = app.session(session).id
     app.store().trash.put(sid)
     emit("rm", {"session": sid})
-    say(f"{sid} is in the trash: `gitsession restore {sid}` takes it out, and remotes keep theirs")
+    say(f"{sid} was moved to the trash; `gitsession restore {sid}` restores it; remotes keep their copy")
 
 
 @click.command()
@@ -92,10 +92,12 @@ def restore_command(app: App, session: str) -> None:
     chosen = active_branch.chosen(store.objects, sid)
     emit("restore", {"session": sid})
     if len(graph.branches(store.objects, sid)) < 2:
-        say(f"{sid} is back")
+        say(f"{sid} was restored")
     else:
-        unknown = "" if chosen else f"; no choice of a branch is recorded, `gitsession switch {sid} BRANCH` makes one"
-        say(f"{sid} is back, on {chosen or active_branch.active(store.objects, sid)}{unknown}")
+        unknown = (
+            "" if chosen else f"; no active branch is recorded, run `gitsession switch {sid} BRANCH` to select one"
+        )
+        say(f"{sid} was restored, on branch {chosen or active_branch.active(store.objects, sid)}{unknown}")
 
 
 _SIZE = re.compile(r"([0-9]{1,12})([kmgt]?)b?", re.IGNORECASE)
@@ -110,7 +112,7 @@ class Size(click.ParamType[int]):
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> int:
         found = _SIZE.fullmatch(value)
         if not found:
-            self.fail(f"{value!r} is no size, such as 500m or 2g", param, ctx)
+            self.fail(f"{value!r} is not a size, such as 500m or 2g", param, ctx)
         return int(found[1]) << _UNITS[found[2].lower()]
 
 
@@ -136,7 +138,7 @@ class Size(click.ParamType[int]):
 @consent_option
 @json_option
 @with_app
-def retain_command(
+def prune_command(
     app: App, before: int | None, keep: int | None, max_bytes: int | None, label: str, for_good: bool, dry_run: bool,
     consent: bool,
 ) -> int:  # fmt: skip
@@ -145,7 +147,7 @@ def retain_command(
     Nothing is removed unless you run this command.
     """
     if before is None and keep is None and max_bytes is None:
-        raise click.UsageError("by which rule? --older-than, --keep or --max-bytes")
+        raise click.UsageError("pass --older-than, --keep or --max-bytes")
     store = app.store()
     leaves = store.expired(Retention(before_ms=before, keep=keep, bytes_max=max_bytes, label=label))
     for each in leaves:
@@ -157,9 +159,9 @@ def retain_command(
                 store.purges.apply(store.purges.plan(each.row.sid))
         else:
             store.trash.put(*(each.row.sid for each in leaves))
-    emit("retain", {"sessions": [_expired_object(each) for each in leaves], "purged": for_good, "dry_run": dry_run})
-    where = "would go" if dry_run else "purged" if for_good else "put into the trash"
-    say(f"{count(len(leaves), 'session')} {where}" if leaves else "nothing is to go")
+    emit("prune", {"sessions": [_expired_object(each) for each in leaves], "purged": for_good, "dry_run": dry_run})
+    where = "would be moved to the trash" if dry_run else "purged" if for_good else "moved to the trash"
+    say(f"{count(len(leaves), 'session')} {where}" if leaves else "no session matches: nothing to move")
     return exits.OK if leaves else exits.NOTHING
 
 
