@@ -1,6 +1,6 @@
 """gitsession: a git-backed, content-addressed store for the sessions of AI agents.
 
-What is public is what ``__all__`` lists; all else may move. Names are loaded when first used, so that a command that
+``__all__`` lists the public API; everything else may change. Names are loaded on first use, so that a command that
 needs little starts fast.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 __version__ = "0.1.0"
 
-TYPE_CHECKING = False  # not from typing, which alone takes as long as Python itself to start
+TYPE_CHECKING = False  # not from typing: its import takes as long as the start of Python itself
 if TYPE_CHECKING:
     from gitsession.api import Session, Store
     from gitsession.api.agents import AgentSessions

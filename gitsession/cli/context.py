@@ -1,4 +1,4 @@
-"""From words to a store, a session, an entry. What a command does not use is not loaded."""
+"""Resolution of arguments to a store, a session, an entry. Modules that a command does not use are not loaded."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from gitsession.store.git_store import GitStore
 
 DRAIN_WAIT_SECONDS = 10.0
-"""For another program of ours that takes in the same: what it brings is wanted here too."""
+"""Maximum time to wait for another process that ingests the same events, which this one needs too."""
 
 
 class App:
-    """What the options before the command say, and what is open because of them."""
+    """The global options of a command line, and the store that they select."""
 
     def __init__(self, given: str | None) -> None:
         self._given = given
@@ -43,14 +43,16 @@ class App:
 
     @functools.cached_property
     def path(self) -> Path:
-        """Where the store is, or would be."""
+        """Path of the store, whether or not it exists."""
         from gitsession.paths import store_path
 
         return store_path(self._given, os.environ, Path.home(), _git_setting)
 
     def store(self, *, make: bool = False, damaged: bool = False, drained: bool = True) -> Store:
-        """The store. ``make``: where there is none yet, it is made. ``damaged``: to repair it. ``drained``: with what
-        agents' hooks have left. Raises ``NotAStore``.
+        """Return the store. Open it first if necessary.
+
+        If ``make`` is true, a missing store is created; else raises ``NotAStore``. ``damaged`` opens a store for
+        repair. If ``drained`` is true, pending events of agents' hooks are ingested first.
         """
         from gitsession.api import Store
 
@@ -63,15 +65,15 @@ class App:
         return self._store
 
     def drain(self) -> None:
-        """Take in what agents' hooks have left, if anything. Where that fails the command goes on."""
+        """Ingest pending events of agents' hooks, if there are any. A failure is a warning only."""
         try:
             if self._store is not None and spool.is_due(os.fspath(self.path)):
                 self._store.drain(wait_seconds=DRAIN_WAIT_SECONDS)
-        except Exception as error:  # what others left must not stand between the user and what is kept
+        except Exception as error:  # a bad event must not prevent access to the store
             warn(f"warning: cannot ingest the events of hooks yet: {error}")
 
     def rehearsal(self) -> Store:
-        """A store for a run that must leave none behind: the one that is there, else one that goes away with us."""
+        """Return a store for a run that must create none: the existing one, or a temporary one."""
         import tempfile
 
         from gitsession.api import Store
@@ -81,11 +83,11 @@ class App:
             self._store = Store.create(os.path.join(self._aside.name, "store.git"))
         if self._store is None:
             self.require()
-            self._store = Store.open(self.path)  # what hooks have left stays where it is
+            self._store = Store.open(self.path)  # events of hooks stay in the spool
         return self._store
 
     def require(self) -> None:
-        """Raises ``NotAStore`` where there is no store yet, with what makes one."""
+        """Raise ``NotAStore`` with a hint if there is no store."""
         if not os.path.lexists(self.path):
             raise NotAStore(
                 f"cannot open the store '{self.path}': it does not exist",
@@ -93,7 +95,7 @@ class App:
             )
 
     def catalogue(self) -> Catalogue:
-        """The catalogue, up to date; the store itself is opened only if it is not."""
+        """Return an up-to-date catalog. The store is opened only if the catalog is stale or events are pending."""
         from gitsession.index.catalogue import Catalogue
 
         if self._store is not None:
@@ -110,7 +112,10 @@ class App:
         return self._catalogue
 
     def objects(self) -> GitStore:
-        """The store below its front door, for a command that must start fast: entries as commits, none of them read."""
+        """Return the object store without the API above it, for commands that must start fast.
+
+        It reads commits, and parses no entries.
+        """
         from gitsession.store.git_store import GitStore
 
         if self._store is not None:
@@ -120,7 +125,7 @@ class App:
         return self._objects
 
     def warn_of_damage(self) -> bool:
-        """Say in one line that the journal is damaged, where it is and a short look tells; whether it did."""
+        """Warn if the journal is damaged, as far as a cheap check can see. Return whether it warned."""
         from gitsession.store.change_stamp import is_journal_doubtful
 
         lost = self.objects().unread_records() if is_journal_doubtful(self.path) or self._opened else 0
@@ -136,19 +141,19 @@ class App:
         return self._store is not None or self._objects is not None
 
     def row(self, address: str) -> tuple[Row, str]:
-        """The catalogue's row of the session, and the entry or "", of ``SESSION[@ENTRY]``."""
+        """Return the catalog row of the session in ``SESSION[@ENTRY]``, and the entry, or ""."""
         name, entry = split(address)
         return self.catalogue().find(name, here() if name in ("@", "-") else None), entry
 
     def session(self, address: str) -> Session:
-        """The session of an address. Raises ``UsageError`` where it names an entry, which would be passed over."""
+        """Return the session of an address. Raises ``UsageError`` if the address names an entry."""
         name, entry = split(address)
         if entry:
             raise click.UsageError(f"this command takes a session, not an entry: pass {name!r} without {'@' + entry!r}")
         return self.store().session(name)
 
     def entry(self, address: str) -> tuple[Session, Node]:
-        """The session and the entry of ``SESSION@ENTRY``; without an entry, the leaf."""
+        """Return the session and the entry of ``SESSION@ENTRY``; without an entry, the leaf."""
         name, entry = split(address)
         session = self.store().session(name)
         try:
@@ -160,7 +165,7 @@ class App:
             return session, session.resolve(new)
 
     def _renamed(self, entry: str) -> str | None:
-        """What an entry is called by now that had a name that began so before a purge. Said, where it is used."""
+        """Return the new id of an entry that a purge renamed, with a warning. ``entry``: a prefix of its old id."""
         from gitsession.sessions import purged_ids
 
         found = purged_ids.find_renamed(self.path, entry.lower())
@@ -189,11 +194,11 @@ class App:
 
 
 _DATED = re.compile(r"\w+:.*?@\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d")
-"""An agent's own id in which an @ stands: Aider has none, so a session goes by its folder and its time."""
+"""An agent's session id that contains ``@``: Aider has no ids, so a session is named by its folder and its time."""
 
 
 def split(address: str) -> tuple[str, str]:
-    """Session and entry of ``SESSION[@ENTRY]``; ``@`` alone, and at the beginning, is the newest session here."""
+    """Split ``SESSION[@ENTRY]``. A leading ``@`` is the newest session of this folder."""
     if address == "@" or address.startswith("@@"):
         return "@", address[2:]
     dated = _DATED.match(address)
@@ -206,7 +211,7 @@ def split(address: str) -> tuple[str, str]:
 
 
 def no_such_agent(agent: str, rows: Sequence[Row]) -> str:
-    """What to say where nothing was found and ``agent`` was asked for; "" where there are sessions of it."""
+    """Return a message that there are no sessions of ``agent``; "" if there are some."""
     there = sorted({row.agent for row in rows})
     if not agent or agent in there:
         return ""
@@ -214,11 +219,11 @@ def no_such_agent(agent: str, rows: Sequence[Row]) -> str:
 
 
 with_app = click.pass_obj
-"""Hands a command its ``App``."""
+"""Decorator that passes the ``App`` to a command."""
 
 
 def here() -> CurrentFolder:
-    """The folder that the user stands in; nowhere where that is gone."""
+    """Return the working directory of the user; an empty path if it was deleted."""
     return CurrentFolder(current_folder(), everybodys(os.path.expanduser("~"), os.environ), _project_here)
 
 
@@ -238,7 +243,7 @@ _SECONDS = {"m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 
 
 class Since(click.ParamType[int]):
-    """A date, or how long ago: 2026-11-21, 30m, 12h, 3d, 2w. Gives ms since 1970."""
+    """A date or an age: 2026-11-21, 30m, 12h, 3d, 2w. Converts to Unix time in ms."""
 
     name = "when"
 
@@ -252,12 +257,15 @@ class Since(click.ParamType[int]):
 
 
 def program(store: Path) -> list[str]:
-    """How this program is run from any folder, on that store."""
+    """Return the command that runs this program on ``store`` from any folder."""
     return [*runner(), "--store", os.fspath(store)]
 
 
 def runner() -> list[str]:
-    """How this program is run from any folder: as it was run now, if that is a file of its name."""
+    """Return the command that runs this program from any folder.
+
+    It is the running script if that is named ``gitsession``, else Python with the module.
+    """
     here = os.path.abspath(sys.argv[0])
     if os.path.basename(here) in ("gitsession", "git-session") and os.access(here, os.X_OK):
         return [here]

@@ -1,4 +1,4 @@
-"""Strategies that choose what is summarised and what stays: a function for each agent's way, one table. Read only."""
+"""Strategies that select what a compaction summarizes and what it keeps, one function for each. They only read."""
 
 from __future__ import annotations
 
@@ -31,25 +31,28 @@ from gitsession.model.entries import Compaction, Message
 from gitsession.model.usage import total_tokens
 
 BY_ENTRY = ("from", "up-to")
-"""Those that go by an entry the user chose."""
+"""Strategies that need an entry that the user chose."""
 
 DEFAULT = "pi"
 NO_WISHES = CompactionRequest()
 
 
 Strategy: TypeAlias = Callable[[ContextHistory, Profile, CompactionRequest], Plan]
-"""A function that plans at the end of a history. Raises what a context raises where the history is damaged."""
+"""A function that plans a compaction at the end of a history.
+
+If the history is damaged, raises the errors that building a context raises.
+"""
 
 
 def plan(
     line: ContextHistory, strategy: str = DEFAULT, *, profile: str = profiles.DEFAULT,
     ask: CompactionRequest = NO_WISHES
 ) -> Plan:
-    """Plan a compaction. Raises ``NotFound`` for another name than those of the tables."""
+    """Plan a compaction. Raises ``NotFound`` if the strategy or the profile is unknown."""
     if strategy not in STRATEGIES:
         raise NotFound(f"there is no strategy {strategy!r}", hint=f"known are {', '.join(STRATEGIES)}")
     last = next(line.back(), None)
-    if last is not None and last.kind == Compaction.kind and strategy != "from":  # that one begins another branch
+    if last is not None and last.kind == Compaction.kind and strategy != "from":  # ``from`` begins another branch
         return nothing(strategy, line, profiles.profile(profile), "the last entry is a compaction")
     made = STRATEGIES[strategy](line, profiles.profile(profile), ask)
     enough = made.carried == UNREADABLE or 0 < ask.reground_every <= made.carried
@@ -57,7 +60,7 @@ def plan(
 
 
 def _regrounded(made: Plan, line: ContextHistory) -> Plan:
-    """Against drift: what the next summary stands for, from the entries themselves, which are all still there."""
+    """Return the plan with the original entries in place of earlier summaries, to limit drift."""
     until = made.prefix[0].oid if made.prefix else made.first_kept.oid if made.first_kept else None
     history = originals(line, until)
     files = touched(item.entry for item in (*history, *made.prefix))
@@ -68,11 +71,11 @@ def _regrounded(made: Plan, line: ContextHistory) -> Plan:
 class _Generation:
     cut: Cutter
     shown_only: bool = False
-    """True if entries that show nothing stay out of the range."""
+    """True if entries that show nothing are left out of the range."""
     raw: bool = False
-    """True if entries count in full, though the context leaves some of them out."""
+    """True if entries count in full, though the context leaves parts of some out."""
     scaled: bool = False
-    """True if less is kept when the provider counts more tokens than the agent does (rule 17)."""
+    """True if less is kept when the provider counts more tokens than the agent (rule 17)."""
 
 
 _GENERATIONS = {
@@ -83,9 +86,9 @@ _GENERATIONS = {
 
 
 def plan_pi(line: ContextHistory, profile: Profile, ask: CompactionRequest) -> Plan:
-    """pi's compaction, and omp's: keep the newest tokens, summarise what is before (rules 18 to 28).
+    """Plan as pi and omp do: keep the newest tokens, summarize everything before them (rules 18 to 28).
 
-    A split turn is summarised apart.
+    The beginning of a split turn is summarized separately.
     """
     how = _GENERATIONS.get(profile.NAME, _GENERATIONS["pi"])
     seen = sight(line, profile)
@@ -117,20 +120,20 @@ def _prompt_tokens(entry: object) -> int:
 
 TAIL_TURNS = 2
 TAIL_LEAST, TAIL_MOST, TAIL_SHARE = 2_000, 8_000, 0.25
-"""The room for the tail in tokens: a quarter of what can be used, within these bounds."""
+"""Token budget of the tail: a quarter of the usable window, within these bounds."""
 
 RESERVED = 20_000
-"""Return the tokens of the window that must stay free (O1)."""
+"""Number of tokens of the window that must stay free (O1)."""
 
 
 def plan_opencode(line: ContextHistory, profile: Profile, ask: CompactionRequest) -> Plan:
-    """opencode's compaction: the last two turns stay if there is room for them, all else is summarised (K2 to K4)."""
+    """Plan as opencode does: keep the last two turns if they fit, summarize everything else (K2 to K4)."""
     seen = sight(line, profile)
     return cut_plan("opencode", line, profile, seen, seen.places, Cut(tail(seen.places, room(ask), profile)))
 
 
 def room(ask: CompactionRequest) -> int:
-    """For the tail, in tokens. Where nobody said how large the window is, as much as there ever is."""
+    """Return the token budget of the tail. If the window is unknown, it is the maximum."""
     if ask.keep_tokens is not None:
         return ask.keep_tokens
     if ask.window is None:
@@ -139,7 +142,10 @@ def room(ask: CompactionRequest) -> int:
 
 
 def tail(places: tuple[ShownEntry, ...], budget: int, profile: Profile) -> int:
-    """Return the start of the tail (K2): a turn, or a place in the one that does not fit; the end if nothing fits."""
+    """Return the index at which the tail starts (K2).
+
+    It is the start of a turn, a place in the turn that does not fit, or the end if nothing fits.
+    """
     first = len(places)
     starts = [at for at, place in enumerate(places) if _is_user(place)][-TAIL_TURNS:]
     for start in reversed(starts):
@@ -150,7 +156,7 @@ def tail(places: tuple[ShownEntry, ...], budget: int, profile: Profile) -> int:
             continue
         rest = sum(sizes)
         for at, before in enumerate(sizes[:-1], start + 1):
-            rest -= before  # what is from here to ``first``
+            rest -= before  # tokens from ``at`` to ``first``
             if rest <= budget and any(profile.can_cut(item.entry) for item in places[at].items):
                 return at
         break
@@ -168,10 +174,10 @@ _QUOTED = re.compile(r"\A<user-messages>\n.*?\n</user-messages>\n*", re.DOTALL)
 
 
 def plan_codex(line: ContextHistory, profile: Profile, ask: CompactionRequest) -> Plan:
-    """codex's own compaction: the user's newest words stay as they are, all else is summarised (C5).
+    """Plan as codex does: quote the newest messages of the user, summarize everything else (C5).
 
-    No entry stays: the words stand in the summary, before it, oldest first. What codex keeps of them across compactions
-    are the same words, so they are taken from the line itself.
+    No entry is kept: the quoted messages stand in the summary, before its text, oldest first. codex keeps the same
+    messages across compactions, so they are read from the history itself.
     """
     seen = sight(line, profile)
     made = cut_plan("codex", line, profile, seen, seen.places, Cut(len(seen.places)))
@@ -184,7 +190,7 @@ def plan_codex(line: ContextHistory, profile: Profile, ask: CompactionRequest) -
 
 
 def newest(words: list[str], tokens_max: int) -> list[str]:
-    """The last of ``words`` for which there is room; of the first for which there is not, beginning and end."""
+    """Return the last of ``words`` that fit, oldest first. The first one that does not fit is cut in the middle."""
     found: list[str] = []
     left = tokens_max
     for text in reversed(words):
@@ -211,21 +217,21 @@ def _users_words(entry: Shown) -> str:
 
 
 def _harmless(text: str) -> str:
-    # What closes the block inside would end it before its end.
+    # A closing tag in a message would end the block early.
     return text.replace("</user-messages>", "< /user-messages>")
 
 
 LEAST, MOST = 1_024, 8_192
-"""The bounds of how much is kept of what is done, in tokens (S1)."""
+"""Bounds of the token budget for finished messages, Aider's ``done_messages`` (S1)."""
 
 FEW = 4
-"""Of so few messages all are summarised."""
+"""If there are at most this many messages, all are summarized."""
 
 
 def plan_aider(line: ContextHistory, profile: Profile, ask: CompactionRequest) -> Plan:
-    """Aider's way: the newest half stays, the head ends with an answer (S2).
+    """Plan as Aider does: keep the newest half; what is summarized ends with an answer (S2).
 
-    Unlike there, no part of the head is lost.
+    Unlike in Aider, no part of the older half is lost.
     """
     seen = sight(line, profile)
     limit = _limit(ask)
@@ -237,7 +243,7 @@ def plan_aider(line: ContextHistory, profile: Profile, ask: CompactionRequest) -
 
 
 def head(places: tuple[ShownEntry, ...], half: int, profile: Profile) -> int:
-    """Return the start of a tail of less than ``half`` tokens that follows an answer; the end if there is none."""
+    """Return the index of a tail of less than ``half`` tokens that follows an answer; the end if there is none."""
     first, size = len(places), 0
     while first:
         size += total(profile, places[first - 1].items)
@@ -257,7 +263,7 @@ def _limit(ask: CompactionRequest) -> int:
 
 
 def _ends_of_answers(places: tuple[ShownEntry, ...]) -> list[bool]:
-    """For each place: whether what is before ends with an answer, and what is there does not begin with its results."""
+    """Return, for each place, whether an answer precedes it and no tool result follows."""
     ends = [False] * (len(places) + 1)
     answered = False
     for at, place in enumerate(places, 1):
@@ -275,11 +281,11 @@ def _is(item: Item, role: str) -> bool:
 
 
 def plan_from(line: ContextHistory, profile: Profile, ask: CompactionRequest) -> Plan:
-    """Summarise from an entry the user chose to the leaf; what is before it stays, and the work goes on there (W2).
+    """Plan a summary from an entry that the user chose to the leaf; work continues before that entry (W2).
 
-    What was said stays on its branch, as it was; the summary begins another one, before the chosen entry.
+    The summarized entries stay on their branch. The summary begins another branch, before the chosen entry.
 
-    Raises ``Refused`` where the entry is not on the line, or is its root.
+    Raises ``Refused`` if the entry is not on this branch, or is its root.
     """
     if ask.at is None:
         return nothing("from", line, profile, "no entry was named to begin from")
@@ -293,9 +299,9 @@ def plan_from(line: ContextHistory, profile: Profile, ask: CompactionRequest) ->
 
 
 def plan_up_to(line: ContextHistory, profile: Profile, ask: CompactionRequest) -> Plan:
-    """Summarise what stands before an entry the user chose; from it on all stays (W2).
+    """Plan a summary of everything before an entry that the user chose; that entry and the rest are kept (W2).
 
-    Raises ``Refused`` where the entry is not in sight, or is a tool's result, which must stay with its call.
+    Raises ``Refused`` if the entry is not in the context, or is a tool result, which must stay with its call.
     """
     seen = sight(line, profile)
     if ask.at is None:
@@ -318,4 +324,4 @@ STRATEGIES: dict[str, Strategy] = {
     "from": plan_from,
     "up-to": plan_up_to,
 }
-"""The values of ``--strategy``, and the function that plans each. The first is the default."""
+"""Values of ``--strategy``, and the function that plans each. The first is the default."""

@@ -49,7 +49,7 @@ def checkpoint_command(app: App, session: str, message: str | None, workspace: P
     try:
         before: Files | None = found.files.at()
     except DAMAGE:
-        before = None  # what was seen last cannot be read: this one is kept beside it
+        before = None  # the last checkpoint cannot be read: the new one is kept in addition
     node = found.files.take_checkpoint(workspace=workspace, reason=message)
     if before is not None and before.checkpoint is None:
         before = None
@@ -132,7 +132,7 @@ def _what(only_files: bool, only_talk: bool) -> What:
 
 
 def _address(app: App, entry: str) -> tuple[Session, Any]:
-    """An entry alone is one of the newest session held here."""
+    """Resolve an entry. Without a session, it is an entry of the newest session of this folder."""
     if "@" not in entry:
         entry = f"@@{entry}"
     if not split(entry)[1]:
@@ -198,13 +198,16 @@ def _tell_rewound(app: App, session: Session, plan: RewindPlan | None, done: Rew
 
 
 def _tell_of_no_files(session: Session, plan: RewindPlan | None) -> None:
-    """Say that there are no files, so that a rewind of both is not taken for done."""
+    """Report that the session has no checkpoints, so that a rewind of both is not mistaken for complete."""
     if plan is not None and plan.what == "both" and session.files.at().checkpoint is None:
         say("the session has no checkpoints: no file is restored")
 
 
 def _tell_how_to_go_on(app: App, session: Session) -> None:
-    """The agent's own file says nothing of a rewind: whoever went on there would be where the talk was."""
+    """Print how to resume the session in its agent.
+
+    The agent's own file does not record the rewind: an agent that is started directly continues at the old place.
+    """
     row = app.store().catalogue().session(session.id)
     if row is None or not row.source_id or with_capability(row.agent, Resumable) is None:
         return
@@ -227,7 +230,7 @@ def _document(session: Session, plan: RewindPlan | None) -> dict[str, Any]:
 
 
 _EMPTY = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
-"""git's name of a tree with nothing in it."""
+"""Object id of the empty tree."""
 
 _COLORS = {"+": "green", "-": "red", "@": "cyan"}
 
@@ -265,7 +268,7 @@ def diff_command(app: App, words: tuple[str, ...]) -> int:
 
 
 def _same(old: Files, new: Files, paths: tuple[str, ...]) -> str:
-    """Say what was compared where nothing differs."""
+    """Return a message on what was compared without finding a difference."""
     if old.checkpoint is None and new.checkpoint is None:
         return "nothing to compare: the session has no checkpoints"
     ends = [f"checkpoint {one.checkpoint.oid[:12]}" if one.checkpoint else "no files" for one in (old, new)]
@@ -284,9 +287,9 @@ def _is_below(path: str, paths: tuple[str, ...]) -> bool:
 
 
 def _show_diff(app: App, old: Files, new: Files, paths: tuple[str, ...]) -> None:
-    """Print it as git does: what git can apply where a program reads, what cannot drive a terminal where one does."""
+    """Print git's diff: unchanged for programs; without control sequences if standard output is a terminal."""
     store = app.store()
-    store.flush()  # git reads its own files, not our journal
+    store.flush()  # git does not read the journal
     trees = (old.tree or _EMPTY, new.tree or _EMPTY)
     only = (f":(literal){path.rstrip('/')}" for path in paths)
     how = ("--no-ext-diff", "--no-textconv", "--no-color")
@@ -306,11 +309,11 @@ _FILE_COLORS = {
 }  # fmt: skip
 _WIDE = 60
 _FILES_MAX = 200
-"""So many lines are shown; ``--json`` has them all."""
+"""Maximum number of lines; ``--json`` lists all."""
 
 
 def planned_lines(changes: Sequence[PathDecision]) -> list[str]:
-    """``write   src/auth.py   the session changed it``"""
+    """Return lines such as ``write   src/auth.py   the session changed it``."""
     return _lines([(change.action, change.path, change.why) for change in changes if change.why != AS_IT_WAS])
 
 
@@ -319,14 +322,14 @@ def outcome_lines(outcomes: Sequence[FileOutcome]) -> list[str]:
 
 
 def tell_files(done: RewindResult) -> None:
-    """Tell what became of the files of a workspace."""
+    """Print the outcome for each file of a workspace."""
     lines = outcome_lines(done.outcomes)
     say(f"in {done.workspace}, {summary(done.outcomes)}{':' if lines else ''}")
     say_painted(lines)
 
 
 def summary(outcomes: Iterable[FileOutcome]) -> str:
-    """``files: 2 written, 1 removed, 3 left``; of a file that is as it should be there is nothing to tell."""
+    """Return ``files: 2 written, 1 removed, 3 left``. Files that needed no change are not counted."""
     done = [one.did for one in outcomes if one.why != AS_IT_WAS]
     parts = [(done.count("written"), "written"), (done.count("removed"), "removed"), (done.count("left"), "left")]
     said = [f"{number:,} {what}" for number, what in parts if number]
@@ -369,7 +372,7 @@ HALF_DONE = "run `gitsession rewind --continue` to complete it, or `gitsession r
 
 @contextmanager
 def told_if_stopped(app: App) -> Iterator[None]:
-    """Ctrl-C in the middle of writing files is no secret."""
+    """Yield; if Ctrl-C interrupts the writing of files, report the unfinished rewind."""
     try:
         yield
     except KeyboardInterrupt:

@@ -122,7 +122,7 @@ def compact_command(
 
 
 def _why_nothing(session: Session, tokens: int, strategy: str) -> str:
-    """What to try, where all of a context fits into what is kept."""
+    """Return a hint for the case that there is nothing to summarize."""
     if tokens == 0:
         return "the session is empty"
     if strategy in BY_ENTRY or (session.leaf is not None and session.leaf.kind == Compaction.kind):
@@ -151,7 +151,7 @@ def _perform(session: Session, planned: CompactionOutcome, options: Options, foc
 
 
 def _options(flags: dict[str, str | None], command: str | None) -> Options:
-    """Flags come before the user's configuration. A command or an address alone says which summarizer is meant."""
+    """Merge flags over the user's configuration. A command or a URL alone also selects its summarizer."""
     said: dict[str, Any] = {name: value for name, value in flags.items() if value is not None}
     if command is not None:
         try:
@@ -165,15 +165,15 @@ def _options(flags: dict[str, str | None], command: str | None) -> Options:
 
 
 _FILES_MAX = 10
-"""So many of each list are shown; ``--json`` has them all."""
+"""Maximum number of paths per list; ``--json`` lists all."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CompactionOutcome:
-    """A plan, what the model saw ``before``, and where it was done, what it sees ``after``, and the entry.
+    """The result of ``compact``: a plan, the context before it, and once applied, the entry and the context after it.
 
-    ``tokens_after``: what the entry says, else what the context takes. Agents whose rules trust a provider's count for
-    what a compaction kept do not see at once that it has become less.
+    ``tokens_after``: the number in the entry, else the tokens of ``after``. The context of agents whose rules trust a
+    provider's count for kept entries does not show the reduction at once.
     """
 
     session: str
@@ -219,7 +219,7 @@ def as_document(done: CompactionOutcome) -> dict[str, Any]:
 
 
 def as_text(done: CompactionOutcome) -> list[str]:
-    """The same for people: what is summarised, what is kept, what it wins."""
+    """Return the output of ``compact`` for people: what is summarized, what is kept, and the tokens saved."""
     head = [] if done.node is None else [f"{paint(done.node.oid[:8], fg='yellow')}  {paint(done.node.subject)}", ""]
     now, then = done.before.tokens, done.after.tokens if done.after else None
     wins = f"{now.used:,} now" if done.tokens_after is None else f"{now.used:,} before, {done.tokens_after:,} now"
@@ -257,12 +257,12 @@ def _kept(done: CompactionOutcome) -> Iterable[str]:
 
 
 def _ends(plan: Plan, items: tuple[Any, ...]) -> list[str]:
-    """The first and the last of what is meant."""
+    """Return lines for the first and the last of ``items``."""
     return as_lines(items[:1] + items[1:][-1:], profiles.profile(plan.profile).estimate, indent=" " * 14)
 
 
 def _table(before: Tokens, after: Tokens) -> Iterable[str]:
-    """Role by role and kind by kind, before and after."""
+    """Yield the tokens before and after, by role and by kind."""
     counts = {"by role": (before.by_role, after.by_role), "by kind": (before.by_kind, after.by_kind)}
     room = max((len(name) for was, is_now in counts.values() for name in (*was, *is_now)), default=0)
     for title, (was, is_now) in counts.items():

@@ -61,7 +61,7 @@ def doctor_command(app: App) -> int:
 
 
 def _as_far_as_possible(what: str, checks: Iterator[Check]) -> Iterator[Check]:
-    """Yield the checks of a part; if one cannot be made, that instead of the rest, and the other parts go on."""
+    """Yield the checks of a part. If one fails, yield that in place of the rest; other parts continue."""
     try:
         yield from checks
     except Exception as error:
@@ -136,7 +136,7 @@ def _store_checks(app: App) -> Iterator[Check]:
 
 
 def _live(app: App) -> Iterator[Check]:
-    """Check what agents' hooks have left, and what went wrong there."""
+    """Check which agents have hooks, and what the hooks have left or failed to do."""
     for agent, told in hook_locations.AGENTS.items():
         file = hook_locations.file_of(told, Path.home(), os.environ)
         try:
@@ -162,7 +162,7 @@ def _sweep(app: App) -> Iterator[Check]:
     try:
         catalogue = app.store().catalogue()
     except GitSessionError:
-        catalogue = None  # no store yet, or one that says above what is wrong with it
+        catalogue = None  # there is no store yet, or the store checks report its problem
     found = look_at_expiry(catalogue)
     if found.files:
         yield Check("sweep", expiry_words(found), is_note=found.not_imported > 0)
@@ -174,7 +174,10 @@ def _size(path: Path) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """``mend``: what would put it right; "" where nothing is wrong. ``is_note``: not wrong, and yet to be read."""
+    """A finding of ``doctor``.
+
+    ``mend``: how to fix it; "" if nothing is wrong. ``is_note``: nothing is wrong, but the user should know.
+    """
 
     what: str
     found: str
@@ -187,7 +190,10 @@ class Check:
 
 
 def beside(store: Store) -> Iterator[Check]:
-    """Nothing is asked of other machines, and nothing is said of what is not there."""
+    """Check remotes, trash, vault, redaction rules and git hooks.
+
+    No remote is contacted. Features that are not in use yield no check.
+    """
     objects = store.objects
     yield from _remotes(store)
     yield from _trash(objects)
@@ -197,7 +203,10 @@ def beside(store: Store) -> Iterator[Check]:
 
 
 def purge(store: Store) -> Iterator[Check]:
-    """A purge that was killed goes on when the store is opened. What is still to be done has something in its way."""
+    """Continue a pending purge and report the result.
+
+    Opening a store continues a purge that was killed. If it is still pending, something prevents its end.
+    """
     if not create.is_purge_pending(store.objects.git_dir):
         return
     try:
@@ -209,7 +218,10 @@ def purge(store: Store) -> Iterator[Check]:
 
 
 def locks(git_dir: Path, pending: int) -> Iterator[Check]:
-    """Check for lock files that a killed process left. No program can tell whose a lock of git's is; its age can."""
+    """Check for lock files that a killed process left.
+
+    The owner of a lock of git cannot be determined, so its age is reported.
+    """
     found = list(RefLocks(git_dir, git_dir / create.PROOFS).standing())
     stale = [lock for lock in found if lock.is_stale]
     for lock in stale:
@@ -280,7 +292,7 @@ def _trash(store: GitStore) -> Iterator[Check]:
             if not left:
                 break
     except GitSessionError:
-        pass  # what is wrong with the operation log is told by `verify`
+        pass  # `verify` reports problems of the operation log
     since = f", the oldest since {clock(oldest)}" if oldest and not left else ""
     size = _only_in_trash(store)
     room = "" if size is None else f", {size / 2**20:,.1f} MiB used by it alone"
@@ -289,7 +301,7 @@ def _trash(store: GitStore) -> Iterator[Check]:
 
 
 def _only_in_trash(store: GitStore) -> int | None:
-    """The bytes on the disk of what only the trash leads to; ``None`` where git cannot tell."""
+    """Return the disk usage of objects that only the trash refers to, in bytes; ``None`` if git cannot compute it."""
     inside = [oid for oid in store.refs(refs.TRASH).values() if refs.target(oid) is None]
     held = {*store.refs("refs/heads/").values(), *store.refs(refs.TRACKING).values()}
     asked = "".join([*(f"{oid}\n" for oid in inside), *(f"^{oid}\n" for oid in held)])
@@ -305,7 +317,7 @@ def _vault(store: GitStore) -> Iterator[Check]:
     try:
         found = file.lstat()
     except OSError:
-        return  # nothing was hidden here yet
+        return  # nothing was redacted yet
     if not stat.S_ISREG(found.st_mode):
         yield Check("vault", f"{file} is not a file", "move it away: redacted secrets are stored in a new file")
         return

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from gitsession.sessions.graph import Tree
 
 FOLLOWED = 10
-"""So many entries ``--follow`` begins with."""
+"""Default number of entries that ``--follow`` shows first."""
 
 
 @click.command()
@@ -64,7 +64,7 @@ def log_command(app: App, session: str, number: int | None, follow: bool) -> int
 
 
 def _leaf(store: ObjectStore, sid: str, active: str, tip: str) -> str:
-    """The entry from which an agent goes on; what the ref says where that cannot be read."""
+    """Return the entry at which an agent continues; the tip if it cannot be read."""
     try:
         return address.resolve(store, sid, "leaf", branch=active).oid
     except GitSessionError:
@@ -72,9 +72,9 @@ def _leaf(store: ObjectStore, sid: str, active: str, tip: str) -> str:
 
 
 def _follow(app: App, address: str, number: int | None) -> int:
-    """Until somebody ends it."""
+    """Print entries until the process is interrupted."""
     session, store = app.session(address), app.objects()
-    news = session.follow(idle=True)  # from here on nothing is missed
+    news = session.follow(idle=True)  # before listing, so that no entry is missed
     shown = list(itertools.islice(graph.line(store, session.leaf.oid), number or FOLLOWED)) if session.leaf else []
     for node in reversed(shown):
         _print_entry(store, node, session.branch_name)
@@ -88,7 +88,7 @@ def _follow(app: App, address: str, number: int | None) -> int:
 
 def _print_entry(store: ObjectStore, node: Node, branch: str) -> None:
     if wants_json():
-        from gitsession.sessions.content import entry_of  # a list for people has the seconds of the commit
+        from gitsession.sessions.content import entry_of  # not loaded for text, which shows the time of the commit
 
         emit_line("entry", as_object(node, entry_of(store, node).at_ms, branch))
     else:
@@ -96,7 +96,7 @@ def _print_entry(store: ObjectStore, node: Node, branch: str) -> None:
 
 
 _LEVELS_MAX = 12
-"""The most levels of branches that are drawn, of 3 columns each."""
+"""Maximum number of branch levels that are drawn, of 3 columns each."""
 
 
 @click.command()
@@ -129,9 +129,9 @@ def tree_command(app: App, session: str) -> int:
 
 
 def _drawn(tree: Tree) -> Iterator[tuple[Node | Gap, str]]:
-    """Every entry and every gap, with the lines before it: a line is not indented, only what branches off.
+    """Yield every entry and every gap with the drawing before it. Only branches are indented, not single children.
 
-    A gap stands before each entry that follows it, or after what it follows, or at the end.
+    A gap stands before each entry that follows it, or after the entry that it follows, or at the end.
     """
     gaps = {gap.oid: gap for gap in tree.gaps}
     leaves = {gap.before: gap for gap in tree.gaps if gap.oid in tree.branches.values()}
@@ -161,8 +161,8 @@ def _drawn(tree: Tree) -> Iterator[tuple[Node | Gap, str]]:
 def _columns(after: str, level: int, here: str, below: str) -> tuple[str, str]:
     """Return the columns before an entry that branches off at ``level``, and those before the entries that follow it.
 
-    Deeper than ``_LEVELS_MAX`` a number stands for the levels that are not drawn: columns for all of them would take
-    memory with the square of the branches.
+    Deeper than ``_LEVELS_MAX``, a number replaces the levels that are not drawn: columns for all of them would take
+    memory with the square of the number of branches.
     """
     if level < _LEVELS_MAX:
         return f"{after}{here}", f"{after}{below}"
@@ -174,7 +174,7 @@ _COLORS = {"user": "green", "assistant": "cyan", "tool": "yellow", "shell": "yel
 
 
 def as_line(node: Node, names: list[str], *, indent: str = "") -> str:
-    """``1a2b3c4d  2025-11-20 23:33  user: Fix the login  [main]``"""
+    """Return a line such as ``1a2b3c4d  2025-11-20 23:33  user: Fix the login  [main]``."""
     head, colon, words = node.subject.partition(": ")
     marks = on_a_line(f"  [{', '.join(names)}]") if names else ""
     time = clock(node.author_seconds * 1000)
@@ -191,18 +191,18 @@ def as_line(node: Node, names: list[str], *, indent: str = "") -> str:
 
 
 def gap_line(gap: Gap, *, indent: str = "") -> str:
-    """``1a2b3c4d  cannot be read: no object 1a2b3c4d...``"""
+    """Return a line such as ``1a2b3c4d  cannot be read: no object 1a2b3c4d...``."""
     what = f"is not an entry: {gap.problem}" if gap.foreign else f"cannot be read: {gap.problem}"
     return f"{paint(gap.oid[:8], fg='red')}  {indent}{paint(shorten(what, width() - 10 - len(indent)), fg='red')}"
 
 
 def gap_object(gap: Gap) -> dict[str, Any]:
-    """Return the output of ``log`` and ``tree`` for a gap. ``before``: what stands before it, where that is known."""
+    """Return the output of ``log`` and ``tree`` for a gap. ``before``: the id of the entry before it, if known."""
     return {"id": gap.oid, "what": gap.problem, "before": gap.before}
 
 
 def as_object(node: Node, at_ms: int, branch: str | None) -> dict[str, Any]:
-    """Return the output of ``log`` and ``tree`` for an entry. ``at_ms``: ms since 1970."""
+    """Return the output of ``log`` and ``tree`` for an entry. ``at_ms``: Unix time in ms."""
     found = {
         "id": node.oid,
         "chain": to_base64url(node.chain),
@@ -218,7 +218,7 @@ def as_object(node: Node, at_ms: int, branch: str | None) -> dict[str, Any]:
 
 def as_document(store: ObjectStore, row: Row, names: Names, nodes: Iterable[Node], leaf: str) -> dict[str, Any]:
     """Return the output of ``log`` and ``tree`` for a session and some of its entries."""
-    from gitsession.sessions.content import entry_of  # a list for people has the seconds of the commit
+    from gitsession.sessions.content import entry_of  # not loaded for text, which shows the time of the commit
 
     branch_of = {oid: name for name, oid in reversed(list(row.branches.items()))}
     return {
@@ -232,7 +232,10 @@ def as_document(store: ObjectStore, row: Row, names: Names, nodes: Iterable[Node
 
 
 def names_of(leaves: Mapping[str, str], labels: Mapping[str, str], *, active: str) -> dict[str, list[str]]:
-    """What stands behind an entry in a list: the branches it is the leaf of, a star at the active one; its label."""
+    """Return the names shown after each entry: branches whose tip it is, and its label.
+
+    If there are several branches, a star marks the active one.
+    """
     names: dict[str, list[str]] = {}
     for name, oid in leaves.items():
         names.setdefault(oid, []).append(f"*{name}" if name == active and len(leaves) > 1 else name)

@@ -128,14 +128,14 @@ def _print_verified(app: App, report: Report, *, most: int) -> None:
 
 
 def _address(app: App, found: Finding) -> str:
-    """Where it is, as other commands take it."""
+    """Return the location of a finding as an address that other commands accept."""
     with contextlib.suppress(GitSessionError):
         return address(found.session, load(app.store().objects, found.where)) if found.session else found.where
     return f"session {found.session}, {found.where}"
 
 
 def _coverage_words(covered: CheckCoverage) -> str:
-    """How far the round is."""
+    """Return a sentence on the progress of the current pass over the store."""
     part = f"{covered.sessions:,} of {count(covered.of, 'session')}, {count(covered.entries, 'entry', 'entries')}"
     before = f"; the previous complete check ended {clock(covered.before_ms)}" if covered.before_ms else ""
     if covered.ended:
@@ -146,12 +146,12 @@ def _coverage_words(covered: CheckCoverage) -> str:
 
 
 def _of(app: App, sid: str) -> str:
-    """How many entries there are, and what the session is called, where the catalogue can tell."""
+    """Return ``of 12 entries of 'Title'`` if the catalog has the session."""
     try:
         row = next((row for row in app.store().sessions() if row.sid == sid), None)
     except GitSessionError:
         row = None
-    # The one it begins with can be damaged, too.
+    # One more for the root, which can be damaged, too.
     return f"of {count(row.entries + 1, 'entry', 'entries')} of {row.name!r}" if row else "of its entries"
 
 
@@ -233,7 +233,7 @@ def _print_repaired(done: RepairResult, dry_run: bool) -> None:
 
 
 def _mended(done: RepairResult, dry_run: bool) -> Iterator[str]:
-    """Report what is damaged, and what becomes of it."""
+    """Yield lines on what is damaged and how it is repaired."""
     plan = done.plan
     would = "would be " if dry_run else ""
     yield from (f"{bad.path}: {bad.what}" for bad in plan.bad)
@@ -260,7 +260,7 @@ def _mended(done: RepairResult, dry_run: bool) -> Iterator[str]:
 
 
 def _missing(done: RepairResult) -> Iterator[str]:
-    """Report what no copy has."""
+    """Yield lines on what no copy has."""
     plan = done.plan
     missing: dict[str, list[Lost]] = {}
     for lost in plan.lost:
@@ -290,7 +290,7 @@ def _records(hole: LostRecords) -> str:
 
 
 def _where(hole: LostRecords) -> str:
-    """``an entry of session S between A and B``"""
+    """Return text such as ``an entry of session S between A and B``."""
     places = []
     for jump in hole.jumps:
         session = refs.session_of(jump.ref)

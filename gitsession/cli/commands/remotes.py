@@ -127,7 +127,7 @@ def remove(app: App, name: str) -> None:
 
 
 def _warn_of(store: Store, remote: Remote) -> None:
-    """Warn of an address where no repository is, and of a scope that sends nothing."""
+    """Warn of an address without a repository, and of a scope that matches no session."""
     if path := missing(remote.url):
         warn(f"warning: there is no repository at {path} yet")
         warn(f"hint: run `git init --bare {shell_words([path])}`")
@@ -197,7 +197,7 @@ def push_command(app: App, remote: str, sessions: tuple[str, ...], consent: bool
     Without SESSION, all sessions in the scope of the remote are sent. Nothing is overwritten there.
     """
     try:
-        if not sessions:  # who names sessions has chosen what to send
+        if not sessions:  # the named sessions are already an explicit choice
             ask_first(app, remote, consent=consent)
         with progress():
             report = app.store().remotes.push(remote, sessions=sessions, talk=talk())
@@ -290,28 +290,30 @@ _WORDS = {
     "purged": "purged",
 }
 _SHOWN = 40
-"""How many lines tell what only came or went; the first sync of a large store has thousands."""
+"""Maximum number of lines for refs that were only sent or received; a first sync can have thousands."""
 _ALWAYS_SHOWN = ("forked", "refused")
 _TITLE = 60
 _COLORS = {"refused": "red", "forked": "yellow", "new": "green"}
 
 
 def talk() -> TransportOptions:
-    """git's progress where somebody watches; a question for a password where somebody can answer."""
+    """Return options with git's progress if stderr is a terminal, and password prompts if stdin is one."""
     watched = sys.stderr.isatty()
     return TransportOptions(Progress() if watched else None, interactive=sys.stdin.isatty())
 
 
 _NO_PROGRESS = re.compile(rb"From |To |Cloning into |fatal: |error: |remote: gitsession: | [ +\-*!=t] ")
-"""What git says of each ref, and what went wrong: both are told by us, once and in our words."""
+"""Lines of git about single refs and failures, which gitsession reports itself."""
 
 
 _LINE_BYTES_MAX = 1 << 16
 
 
 class Progress:
-    """Passes on what git says of its progress, as it comes: it goes back to the start of its line, and what the other
-    side says in between drives nothing else.
+    """A callable that passes git's progress output on to stderr as it arrives.
+
+    Carriage returns are kept, since git uses them to redraw a line. Other control characters, which may come from the
+    remote, are removed, so that they cannot drive the terminal.
     """
 
     def __init__(self) -> None:
@@ -326,7 +328,7 @@ class Progress:
 
 
 def tell_plan(app: App, remote: str) -> int:
-    """List the sessions that a push would send, by project; the exit code."""
+    """List the sessions that a push would send, by project. Return the exit code."""
     plan = app.store().remotes.plan_push(remote)
     sessions = [{"session": row.sid, "project": row.project, "agent": row.agent} for row in plan.sessions]
     emit("push-plan", {"remote": plan.remote, "sessions": sessions, "archived": list(plan.archived)})
@@ -340,9 +342,9 @@ def tell_plan(app: App, remote: str) -> int:
 
 
 def ask_first(app: App, name: str, *, consent: bool) -> None:
-    """Ask before the first push to a remote, for which nobody has said that all sessions may go.
+    """Ask before the first push to a remote if the user has not agreed yet to what is sent there.
 
-    Raises ``Refused`` where nobody can be asked, and where the answer is no.
+    Raises ``Refused`` if there is no terminal to ask on, or if the answer is no.
     """
     if consent:
         return
@@ -365,7 +367,7 @@ def _counted(plan: PushPlan) -> str:
 
 
 def _lines_of(plan: PushPlan) -> Iterator[str]:
-    """The sessions of a plan by project, then those in the archive."""
+    """Yield the lines of a plan: its sessions by project, then its archived sessions."""
     yield from _by_project(plan.sessions)
     if plan.archived:
         yield f"the archive: {count(len(plan.archived), 'session')}"
@@ -373,7 +375,7 @@ def _lines_of(plan: PushPlan) -> Iterator[str]:
 
 
 def _by_project(rows: Sequence[Row]) -> Iterator[str]:
-    """The sessions of each project, at most ``_SHOWN`` of them."""
+    """Yield the sessions of each project, at most ``_SHOWN`` of them."""
     projects: dict[str, list[Row]] = {}
     for row in rows:
         projects.setdefault(row.project or "(no project)", []).append(row)
@@ -384,7 +386,7 @@ def _by_project(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def tell_report(app: App, schema: str, report: SyncReport) -> int:
-    """Say what became of every ref, and what it comes to; the exit code."""
+    """Report the outcome of every ref and a summary. Return the exit code."""
     if wants_json():
         emit(schema, {"remote": report.remote, "branches": [_branch_object(branch) for branch in report.branches]})
     else:
@@ -439,7 +441,7 @@ def _style(outcome: str) -> dict[str, str]:
 
 
 def _more(app: App, branch: SyncedBranch) -> list[str]:
-    """What needs a line of its own: who stepped aside, and what it is called; why something was refused."""
+    """Return the detail lines of a ref: the name of a diverged branch, or the reason of a rejection."""
     parsed = refs.parse(branch.ref)
     if branch.outcome == "refused":
         beside = f"; here it is {branch.beside.rpartition('/')[2]}" if branch.beside else ""
@@ -456,6 +458,6 @@ def _more(app: App, branch: SyncedBranch) -> list[str]:
 
 
 def summary(report: SyncReport, what: str) -> str:
-    """``3 sessions``, of those that are new."""
+    """Return ``what: 3 sessions``, with the number of new sessions."""
     sids = {refs.session_of(branch.ref) for branch in report.of("new")} - {""}
     return f"{what}: {count(len(sids), 'session')}"

@@ -1,7 +1,8 @@
-"""A model behind an HTTP API: OpenAI's Chat or Responses, Anthropic's Messages, or a server that speaks one of them.
+"""A summarizer that calls a model over HTTP: OpenAI Chat or Responses, Anthropic Messages, or a compatible server.
 
-The key is looked up when it is needed, in the variable that the options name; it goes into one header and into no
-error, log or value of ours. Nothing is sent anywhere but to the address that was set: no redirect is followed.
+The key is read when it is needed, from the environment variable that the options name. It goes into one header and
+never into an error, a log or a value of gitsession. Requests go only to the configured address: redirects are not
+followed.
 """
 
 from __future__ import annotations
@@ -36,7 +37,10 @@ _KEY = "[key]"
 
 
 def make(options: Options) -> Http:
-    """Raises ``SummaryFailed`` for an address or a key that should not be used."""
+    """Return a summarizer for ``options``.
+
+    Raises ``SummaryFailed`` if the address or the model is missing, or if the address or the key is unsafe to use.
+    """
     if not options.url:
         raise SummaryFailed(
             "no address is set", hint="name it: --summarizer-url, or git config gitsession.summarizerUrl"
@@ -45,7 +49,7 @@ def make(options: Options) -> Http:
         raise SummaryFailed("no model is set", hint="name it: --model, or git config gitsession.summarizerModel")
     try:
         address = urlsplit(options.url)
-        address.port  # noqa: B018 - raises for one that is no number
+        address.port  # noqa: B018 - raises ValueError for an invalid port
     except ValueError:
         raise SummaryFailed("gitsession.summarizerUrl is no address") from None
     if address.scheme not in ("http", "https") or not address.hostname:
@@ -102,14 +106,14 @@ class Http:
         summary = self._read(answer)
         if summary is None:
             raise SummaryFailed(f"{host} gives an answer that {self.api.name} does not have")
-        # A server that answers with what it was sent must not get the key into an entry.
+        # A server that echoes the request must not get the key into an entry.
         return replace(summary, text=summary.text.replace(key, _KEY)) if key else summary
 
     def _read(self, answer: bytes) -> Summary | None:
         try:
             return self.api.read(json.loads(answer))
         except (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError):
-            return None  # the error itself holds what was read, in which a server may have quoted the key
+            return None  # the exception holds the answer, in which a server may have quoted the key
 
     def _key(self) -> str:
         if not self.key_name:
@@ -122,13 +126,15 @@ class Http:
         return key
 
     def _ask(self, outgoing: Outgoing, deadline: float, cancelled: Event) -> Answer:
-        """Status, body, and the seconds to wait before another try. Raises ``SummaryFailed``.
+        """Send a request and return its answer. Raises ``SummaryFailed``.
 
-        A thread asks, so that this one can look up: a socket that says nothing can be left alone, not interrupted.
+        The request runs in a thread, so that this one can check for cancellation: a silent socket can be abandoned, but
+        not interrupted.
         """
         host = urlsplit(self.url).hostname
         answers: SimpleQueue[Answer | str] = SimpleQueue()
-        left_s = max(deadline - time.monotonic(), 0.0) + 1.0  # its own clock only ends what nobody waits for any more
+        # The socket timeout only ends requests that are no longer waited for; the loop below enforces the deadline.
+        left_s = max(deadline - time.monotonic(), 0.0) + 1.0
         call = HttpRequest(outgoing, left_s)
         Thread(target=call.run, args=(answers,), name="gitsession-http", daemon=True).start()
         try:
@@ -148,7 +154,7 @@ class Http:
 
 
 def _without(key: str, text: str) -> str:
-    """A server's complaint for an error of ours: short, on one line, and not quoting the key."""
+    """Return a server's error message for an error of gitsession: short, on one line, without the key."""
     words = " ".join((text.replace(key, _KEY) if key else text).split())[:_ERROR_CHARS_MAX]
     return f": {words}" if words else ""
 
@@ -159,7 +165,11 @@ _ANTHROPIC_VERSION = "2023-06-01"
 
 @dataclass(frozen=True, slots=True)
 class SummarizerApi:
-    """``address``: from the base address that a server's manual gives. ``read`` raises what bad JSON makes it raise."""
+    """An HTTP API that can write summaries.
+
+    ``address`` makes the URL from the base address in the server's manual. ``read`` parses an answer; it raises
+    whatever malformed JSON causes.
+    """
 
     name: str
     address: Callable[[str], str]
@@ -169,7 +179,7 @@ class SummarizerApi:
 
 
 def complaint(answer: bytes) -> str:
-    """The words of an error, where they stand in all three APIs; "" where there are none."""
+    """Return the message of an error, which has the same place in all three APIs; "" if there is none."""
     try:
         error = json.loads(answer)["error"]
         words = error if isinstance(error, str) else error["message"]
@@ -187,7 +197,7 @@ def _chat_address(base: str) -> str:
 
 
 def _chat_body(base: str, model: str, prompt: Prompt, max_tokens: int) -> dict[str, Any]:
-    # OpenAI's own models refuse the name that all other servers know.
+    # OpenAI's own models reject ``max_tokens``, the name that all other servers use.
     limit = "max_completion_tokens" if base.startswith(_OPENAI) else "max_tokens"
     said = [{"role": "system", "content": prompt.system}, {"role": "user", "content": prompt.user}]
     return {"model": model, "messages": said, limit: max_tokens, "stream": False}
@@ -259,22 +269,28 @@ APIS = {
 }
 
 
-# One HTTP request, on a thread of its own, that can be given up: no server holds anybody for ever.
+# One HTTP request in its own thread. It can be given up, so that no server blocks the caller forever.
 
 Answer: TypeAlias = tuple[int, bytes, float]
-"""Status, body, and the seconds to wait before another try."""
+"""Status, body, and seconds to wait before a retry."""
 
 LOCAL = ("localhost", "127.0.0.1", "::1")
 
 ANSWER_BYTES_MAX = 4 << 20
-"""A thousand times a summary. As JSON it may take twenty times as much memory: the worst is `[],[],`."""
+"""Maximum size of an answer, in bytes: a thousand times a summary.
+
+Parsed JSON may take twenty times as much memory; the worst case is ``[],[],``.
+"""
 
 _ERROR_BYTES_MAX = 64 << 10
 _RETRY_S = 2.0
 
 
 class HttpRequest:
-    """``time_limit_s``: for each wait of the socket. ``give_up`` ends all of it."""
+    """An HTTP request that another thread can end with ``give_up``.
+
+    ``time_limit_s``: timeout of each socket operation, in seconds.
+    """
 
     def __init__(self, outgoing: Outgoing, time_limit_s: float) -> None:
         self._outgoing = outgoing
@@ -284,17 +300,20 @@ class HttpRequest:
         self._socket: socket.socket | None = None
 
     def give_up(self) -> None:
-        """From any thread: the socket is shut, so that one that drips headers, or continues for ever, ends too."""
+        """End the request. May be called from any thread.
+
+        The socket is shut down, so that a server that sends its headers very slowly, or never stops, is ended too.
+        """
         self._given_up.set()
-        connecting = self._connection.sock if self._connection else None  # a proxy may drip, too
+        connecting = self._connection.sock if self._connection else None  # a proxy can be slow, too
         for each in (connecting, self._socket):
             if each is not None:
                 with suppress(OSError):
-                    # Below TLS: its own shutdown takes the cipher off first, and the other thread may be writing.
+                    # Shut down below TLS: TLS shutdown removes the cipher first, and the other thread may be writing.
                     socket.socket.shutdown(each, socket.SHUT_RDWR)
 
     def run(self, answers: SimpleQueue[Answer | str]) -> None:
-        """Put the answer, or why there is none."""
+        """Put the answer, or an error message, into ``answers``."""
         try:
             try:
                 with self._opener().open(self._outgoing, timeout=self._time_limit_s) as response:
@@ -306,32 +325,32 @@ class HttpRequest:
             answers.put("its answer has no end")
         except URLError as error:
             answers.put(getattr(error.reason, "strerror", None) or str(error.reason))
-        except Exception as error:  # of http, ssl and sockets; their text may quote a header, their name does not
+        except Exception as error:  # of http, ssl and sockets; their text may quote a header, their class name does not
             answers.put(type(error).__name__)
 
     def _opener(self) -> OpenerDirector:
-        # A proxy is for the world outside: what is meant for this machine does not go through it.
+        # Requests to this machine do not go through a proxy.
         local = urlsplit(f"//{self._outgoing.host}").hostname in LOCAL
         handlers = [_NoRedirect(), _Plain(self), _Tls(self), *([ProxyHandler({})] if local else [])]
         return build_opener(*handlers)
 
     def watched(self, kind: type[HTTPConnection]) -> type[HTTPConnection]:
-        """A class of connections that end when this is given up."""
+        """Return a subclass of ``kind`` whose connections end with ``give_up``."""
         call = self
 
         class Watched(kind):  # type: ignore[valid-type, misc]
             def connect(self) -> None:
                 call._connection = self
                 super().connect()
-                call._socket = self.sock  # the connection itself lets go of it before the answer is read
-                if call._given_up.is_set():  # before anything is said
+                call._socket = self.sock  # HTTPConnection drops its reference before the response is read
+                if call._given_up.is_set():  # given up before the request was sent
                     raise TimeoutError
 
         return Watched
 
     def _read(self, response: IO[bytes] | HTTPError, bytes_max: int) -> bytes:
         parts, size = [], 0
-        # What is there, however little: of a server that drips, a whole part would be waited for long after giving up.
+        # Read whatever has arrived: with a slow server, a read of a full part would block long after giving up.
         while not self._given_up.is_set() and (part := response.read1(65536)):  # type: ignore[union-attr]
             parts.append(part)
             size += len(part)
@@ -363,16 +382,16 @@ class _Tls(HTTPSHandler):
 
 
 class _NoRedirect(HTTPRedirectHandler):
-    """The conversation and the key are for one address."""
+    """A handler that follows no redirect: the conversation and the key are meant for one address."""
 
     def redirect_request(
         self, req: Outgoing, fp: IO[bytes], code: int, msg: str, headers: Message, newurl: str
     ) -> Outgoing | None:
-        return None  # the answer comes back as it is: a status that is no success
+        return None  # the redirect itself is the response; its status is an error for the caller
 
 
 def _wait_s(headers: Message) -> float:
-    """Return the seconds that ``Retry-After`` asks for, given in seconds or as a date."""
+    """Return the seconds that ``Retry-After`` asks to wait; it holds seconds or a date."""
     stated = headers.get("Retry-After", "")
     if not stated:
         return _RETRY_S

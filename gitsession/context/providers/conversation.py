@@ -1,8 +1,8 @@
-"""The conversation as every provider asks for it: turns, with each tool call beside the one result it has.
+"""The conversation in a form that suits every provider: turns, and each tool call with exactly one result.
 
-What the three APIs have in common is decided here; how each spells it, in the module of its name. An orphaned result
-is left out, a call without a result gets one that says so, a failed or aborted answer is not replayed (the model is to
-answer again), and what belongs to another model's hidden state stays behind (docs/reference/context.md, "Providers").
+This module has what the three APIs share; the module of each API writes its format. An orphaned result is left out. A
+call without a result gets a placeholder. A failed or aborted answer is not replayed, because the model is to answer
+again. Hidden state of another model is left out (docs/reference/context.md, "Providers").
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ NO_RESULT = "(this call was not answered: its result is not known)"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ProviderApi:
-    """What has to be known of an API before its requests are written.
+    """Properties of an API that determine how its requests are written.
 
-    ``providers``: the names of providers that speak it, for messages that do not say more; ``apis``: what pi calls it.
-    ``call_id``: the part of an agent's id of a call that this API knows it by. ``replays``: whether a compaction that
-    the provider made can go back through it. ``plain``: profiles of agents that send thoughts without a signature back
-    through it, whoever the provider is.
+    ``providers``: the names of providers that use it, for messages that state no API; ``apis``: pi's names of the API.
+    ``call_id``: returns the part of an agent's call id that this API uses. ``replays``: whether it accepts a compaction
+    that the provider made. ``plain``: profiles of agents that send thinking without a signature back through it, with
+    any provider.
     """
 
     providers: frozenset[str]
@@ -44,7 +44,10 @@ class ProviderApi:
 
 @dataclass(frozen=True, slots=True)
 class CallWithResult:
-    """A tool call under the ``id`` and ``name`` that the API takes, with its result. ``given``: as its writer wrote."""
+    """A tool call with its result.
+
+    ``id`` and ``name``: as the API accepts them; ``given``: the call as its writer wrote it.
+    """
 
     id: str
     name: str
@@ -55,9 +58,10 @@ class CallWithResult:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """``role``: user, assistant, system or developer. ``own``: said by the model that the request is for.
+    """A turn of the conversation.
 
-    ``replay``: the provider's own compaction, in place of blocks; such a turn is an assistant's.
+    ``role``: user, assistant, system or developer. ``own``: whether the model wrote it that the request is for.
+    ``replay``: the provider's own compaction, in place of blocks; the role is then assistant.
     """
 
     role: str
@@ -71,7 +75,10 @@ class Turn:
 
 
 def turns(context: Context, api: ProviderApi, *, skip: int = 0) -> list[Turn]:
-    """The items of ``context`` but the first ``skip``: in order, none empty, results in the turn of their calls."""
+    """Return the turns of ``context`` without its first ``skip`` items.
+
+    They are in order, none is empty, and each result is in the turn of its call.
+    """
     entries = [item.entry for item in context.items[skip:] if not _failed(item.entry)]
     answers = _answers(entries)
     ids = CallIds(api.call_id_chars_max)
@@ -94,7 +101,7 @@ def turns(context: Context, api: ProviderApi, *, skip: int = 0) -> list[Turn]:
 
 
 def model_of(context: Context, api: ProviderApi) -> str | None:
-    """The model's name for the request, if the model in force is spoken to through ``api``."""
+    """Return the model's name for the request; ``None`` if the model in force is not reached through ``api``."""
     provider, _, model = (context.model or "").partition("/")
     return model if model and _speaks(provider, context, api) else None
 
@@ -104,7 +111,10 @@ def _speaks(provider: str, context: Context, api: ProviderApi) -> bool:
 
 
 def _replayed(entry: Entry, context: Context, api: ProviderApi) -> Replay | None:
-    """The compaction of the provider in force, or of the only one that is known. Others read its summary."""
+    """Return a compaction made by the provider in force, or by any provider of ``api`` if none is in force.
+
+    Other providers get the summary of the compaction.
+    """
     kept = replay_of(entry) if api.replays and isinstance(entry, Compaction) else None
     in_force = (context.model or "").partition("/")[0]
     mine = kept is not None and kept.provider == (in_force or kept.provider) and _speaks(kept.provider, context, api)
@@ -112,7 +122,7 @@ def _replayed(entry: Entry, context: Context, api: ProviderApi) -> Replay | None
 
 
 def is_own(entry: Entry, context: Context, api: ProviderApi) -> bool:
-    """Whether the model in force wrote ``entry``, through ``api``: only then do its signatures hold."""
+    """Return whether the model in force wrote ``entry`` through ``api``; only then are its signatures valid."""
     if not isinstance(entry, Message) or entry.role != "assistant":
         return False
     if f"{entry.provider}/{entry.model}" != context.model:
@@ -133,10 +143,10 @@ def _failed(entry: Entry) -> bool:
 
 
 def _answers(entries: Sequence[Entry]) -> dict[int, list[Message | None]]:
-    """For each assistant message, by its place among ``entries``, the results of its calls in order.
+    """Return the results of each assistant message's calls, in order. Keys are indices into ``entries``.
 
-    A result belongs to the newest unanswered call with its id, since an agent may use an id twice; the first one that
-    comes for a call is its result.
+    A result belongs to the newest unanswered call with its id, since an agent may use an id twice. The first result of
+    a call counts.
     """
     waiting: dict[str | None, list[tuple[int, int]]] = {}
     answers: dict[int, list[Message | None]] = {}
@@ -162,7 +172,7 @@ def _call(call: ToolCall, answer: Message | None, ids: CallIds, api: ProviderApi
 
 
 def _heard(entry: Shown, role: str | None) -> Iterable[Turn]:
-    """What the model hears from others than tools. ``role``: as whose words, by the rules of the profile."""
+    """Yield the turn of an entry that is neither the model's nor a tool's. ``role``: by the rules of the profile."""
     if role not in ("user", "system", "developer"):
         return
     if isinstance(entry, CustomMessage) or (isinstance(entry, Message) and entry.role != "shell"):
@@ -179,7 +189,7 @@ _ELSEWHERE = "What was tried on another branch of this conversation, in summary:
 
 
 def user_text(entry: Compaction | BranchSummary | Message) -> str:
-    """The words for a summary or a shell command; empty where there is nothing to say."""
+    """Return the text of a summary or of a shell command; "" if the summary is empty."""
     if isinstance(entry, Message):
         return _shell(entry)
     if not entry.summary.strip():
@@ -198,14 +208,14 @@ def _shell(entry: Message) -> str:
     return "\n".join(said)
 
 
-# What stands before a conversation: the system prompt, and the tools whose definitions the session holds.
+# The part before the conversation: the system prompt, and the tools whose definitions the session has.
 
 _SCHEMA_NAMES = ("parameters", "input_schema", "inputSchema")
 
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """``schema``: JSON Schema of its arguments, an object's."""
+    """A tool definition. ``schema``: JSON Schema of its arguments, of type object."""
 
     name: str
     description: str
@@ -213,9 +223,10 @@ class Tool:
 
 
 def prompt(context: Context, system: str | None) -> str:
-    """The system prompt: ``system``, or what the session states; then the sections that its messages name.
+    """Return the system prompt, then the sections that the session's messages name.
 
-    The messages of role ``system`` themselves are turns (``opening`` says how many of them belong here).
+    The system prompt is ``system`` if it is given, else the one that the session states and its leading system
+    messages. ``opening`` counts those; later system messages are turns.
     """
     stated = context.instructions.system_prompt if context.instructions else None
     first = [stated or "", *(message.text for message in _opening(context))] if system is None else [system]
@@ -228,7 +239,7 @@ def opening(context: Context) -> int:
 
 
 def tools(context: Context) -> list[Tool]:
-    """The tools in force, as far as the session says how they are called."""
+    """Return the tools in force whose definitions the session has."""
     stated = context.instructions.tools if context.instructions else None
     known = {tool.name: tool for tool in _tools(stated)}
     for message in _system_messages(context):
@@ -249,7 +260,7 @@ def _opening(context: Context) -> list[Message]:
 
 
 def _hears_system(context: Context) -> bool:
-    """Return whether system messages of the session go to the model: older agents leave them out."""
+    """Return whether the model gets the session's system messages. Older agents leave them out."""
     return profile(context.profile).llm_role(Message(role="system")) == "system"
 
 
@@ -259,7 +270,7 @@ def _system_messages(context: Context) -> list[Message]:
 
 
 def _sections(context: Context) -> Iterable[str]:
-    """Named parts of the prompt: a later message replaces one by name, or takes it away."""
+    """Return the named sections of the prompt. A later message replaces or removes a section by name."""
     known: dict[str, Any] = {}
     for message in _system_messages(context):
         sections = message.extra.get("sections")
@@ -272,7 +283,7 @@ def _tools(stated: Any) -> Iterable[Tool]:
         if isinstance(tool, Mapping) and isinstance(tool.get("function"), Mapping):
             tool = tool["function"]
         if not isinstance(tool, Mapping) or not isinstance(tool.get("name"), str):
-            continue  # omp names them only
+            continue  # omp lists names only
         schema = next((tool[name] for name in _SCHEMA_NAMES if isinstance(tool.get(name), Mapping)), None)
         if schema is not None:
             description = tool.get("description")
@@ -280,7 +291,7 @@ def _tools(stated: Any) -> Iterable[Tool]:
 
 
 def _object(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """``schema`` as one of an object, which is all that the arguments of a tool can be."""
+    """Return ``schema`` with type object, the only one that arguments of a tool can have."""
     return {**sendable(schema), "type": "object"}
 
 
