@@ -1,4 +1,4 @@
-"""The summary of a branch that is left: what was said since the way parted, within a budget (rules 30 and 31)."""
+"""The summary of an abandoned branch: its entries since the common ancestor, within a budget (rules 30 and 31)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gitsession.model.entries import BranchSummary, Compaction, Message
 from gitsession.sessions.node import Node
 
 NEARLY_FULL = 0.9
-"""Up to this share of the budget a summary is taken though it does not fit: it stands for much."""
+"""Share of the budget up to which a summary is added although it does not fit, because it replaces many entries."""
 
 NAME = "branch"
 
@@ -21,15 +21,18 @@ NAME = "branch"
 def leaving(
     line: ContextHistory, to: ContextHistory, onto: Node, profile: Profile, *, window: int | None = None
 ) -> Plan:
-    """What is said on the way from ``line`` to ``onto``, at which ``to`` ends. ``window``: of the model, in tokens."""
+    """Plan a summary of the entries of ``line`` that ``to`` does not have, appended after ``onto``, the leaf of ``to``.
+
+    ``window``: context window of the model, in tokens.
+    """
     budget = None if window is None else max(window - profile.SETTINGS.reserve, 0)
     return left(NAME, line, profile, since_common(line, to), onto, budget=budget)
 
 
 def since_common(line: ContextHistory, to: ContextHistory) -> list[Node]:
-    """The entries of ``line`` behind the newest that ``to`` has too, the oldest first.
+    """Return the entries of ``line`` after the newest one that ``to`` has too, oldest first.
 
-    Both are walked in step, so the cost follows what is left and what is gone to, not the history.
+    Both are walked in step, so the cost depends on the length of the two branches, not on the whole history.
     """
     ours: list[Node] = []
     seen_there: set[str] = set()
@@ -54,7 +57,10 @@ def left(
     strategy: str, line: ContextHistory, profile: Profile, nodes: Sequence[Node], onto: Node, *,
     budget: int | None = None
 ) -> Plan:
-    """The plan of a summary of ``nodes``, to stand behind ``onto``. Results of tools are left out: calls say enough."""
+    """Return the plan of a summary of ``nodes``, to be appended after ``onto``.
+
+    Tool results are left out, because the calls are enough.
+    """
     taken, visited = _within(line, profile, nodes, budget)
     if not taken:
         return nothing(strategy, line, profile, "nothing was said there")
@@ -75,7 +81,7 @@ def left(
 def _within(
     line: ContextHistory, profile: Profile, nodes: Sequence[Node], budget: int | None
 ) -> tuple[list[Item], list[Item]]:
-    """The newest that fit, and all that were looked at, the one that did not fit included."""
+    """Return the newest items that fit, and all items that were visited, including the one that did not fit."""
     taken: list[Item] = []
     visited: list[Item] = []
     used = 0
@@ -95,7 +101,7 @@ def _within(
 
 
 def _shown(line: ContextHistory, node: Node) -> list[Item]:
-    """What an entry says; a compaction its summary, since what it stands for is not looked at again."""
+    """Return the items that an entry shows; for a compaction, its summary."""
     if node.kind == Compaction.kind:
         entry = line.entry(node)
         return [Item(node.oid, entry)] if isinstance(entry, Compaction) and entry.summary else []
@@ -103,7 +109,7 @@ def _shown(line: ContextHistory, node: Node) -> list[Item]:
 
 
 def _nested(line: ContextHistory, nodes: Sequence[Node]) -> TouchedFiles:
-    """What earlier branch summaries on the way hand on, those outside the budget included."""
+    """Return the files that earlier branch summaries in ``nodes`` list, including those outside the budget."""
     read: set[str] = set()
     modified: set[str] = set()
     for node in nodes:

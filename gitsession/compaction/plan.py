@@ -1,4 +1,4 @@
-"""The plan of a compaction, before it does anything; every strategy ends with one."""
+"""The plan of a compaction, which every strategy returns."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from gitsession.model.blocks import ToolCall
 from gitsession.model.entries import BranchSummary, Compaction, Entry, Message
 from gitsession.sessions.node import Node
 
-# Which files the agent read and which it changed, carried from one compaction to the next (rule 28).
+# Files that the agent read and changed, carried from one compaction to the next (rule 28).
 
 READS = frozenset({"read", "Read", "read_file", "view"})
 CHANGES = frozenset(
     {"write", "edit", "Write", "Edit", "MultiEdit", "NotebookEdit", "write_file", "edit_file", "str_replace"}
 )
-"""Names of the agents' tools for files."""
+"""Names of the agents' tools that read files (``READS``) and change them (``CHANGES``)."""
 
 PATH_CHARS_MAX = 4096
-"""No system opens a longer one; what is longer is no path, and would be carried for ever."""
+"""Maximum length of a path. No system opens a longer one, and such a text would be carried on forever."""
 
 ARGUMENTS = ("path", "file_path", "filePath", "notebook_path")
 
 
 @dataclass(frozen=True, slots=True)
 class TouchedFiles:
-    """Paths as the agent named them, sorted; one that was changed is not among those that were only read."""
+    """Paths as the agent named them, sorted. A changed file is not in ``read``."""
 
     read: tuple[str, ...] = ()
     modified: tuple[str, ...] = ()
@@ -43,11 +43,14 @@ NO_FILES = TouchedFiles()
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CompactionRequest:
-    """What the caller wants. ``keep_tokens``: of the end, as it is; ``None`` is what the agent keeps.
+    """The caller's wishes for a compaction.
 
-    ``at``: the entry from which, or up to which, for the strategies that go by one. ``window``: of the model, in
-    tokens; ``None`` where nobody said. ``reground_every``: behind so many summaries, each carried on from the one
-    before, comes one from the entries themselves; 0 is never.
+    Attributes:
+        keep_tokens: Tokens at the end of the history that are kept as they are. ``None``: the agent's default.
+        at: The chosen entry, for strategies that need one.
+        window: Context window of the model, in tokens. ``None``: unknown.
+        reground_every: After this many summaries in a row, each based on the one before, the next one is made from the
+            original entries. 0: never.
     """
 
     keep_tokens: int | None = None
@@ -58,15 +61,22 @@ class CompactionRequest:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Plan:
-    """What goes into a summary and what stays; whoever made it has only read.
+    """What a compaction summarizes and what it keeps. Making a plan changes nothing.
 
-    ``leaf``: the entry it was made for. ``first_kept``: from there on all stays as it is; ``None``: nothing does.
-    ``history``: what the summary stands for; ``prefix``: the beginning of a turn whose end is kept, summarised apart;
-    ``kept``: what is shown behind the summary. ``previous``: the summary to carry on, ``carried``: how many in a row
-    have been carried on from the one before. ``system``: what the agent was told, which goes with the summary.
-    ``quoted``: words that stand in the summary as they are. ``onto``: where the summary goes if not behind the leaf:
-    then it is one of a branch that is left. ``tokens_before``: the whole context; ``replaced``: of it, by our count,
-    what the summary takes the place of. ``nothing``: why there is nothing to do; then the rest says nothing.
+    Attributes:
+        leaf: The entry that the plan was made for.
+        first_kept: The first entry that is kept. ``None``: no entry is kept.
+        history: Items that the summary replaces.
+        prefix: The beginning of a turn whose end is kept. It is summarized separately.
+        kept: Items that are shown after the summary.
+        previous: The summary to continue.
+        carried: Number of summaries in a row, each based on the one before, up to ``previous``.
+        system: System messages, which are kept with the summary.
+        quoted: Text that becomes part of the summary unchanged.
+        onto: The entry after which the summary is appended, if not the leaf; it then summarizes an abandoned branch.
+        tokens_before: Tokens of the whole context.
+        replaced: Tokens of everything that the summary replaces, by gitsession's own count.
+        nothing: The reason why there is nothing to do; other fields are then without meaning. "" otherwise.
     """
 
     strategy: str
@@ -88,7 +98,7 @@ class Plan:
 
 
 def touched(entries: Iterable[Entry], carried: TouchedFiles = NO_FILES) -> TouchedFiles:
-    """The files that ``entries`` call tools on, and those ``carried`` from earlier."""
+    """Return the files of tool calls in ``entries``, together with those ``carried`` from earlier."""
     read, changed = set(map(whole, carried.read)), set(map(whole, carried.modified))
     for entry in entries:
         for block in entry.content if isinstance(entry, Message) and entry.role == "assistant" else ():
@@ -100,24 +110,24 @@ def touched(entries: Iterable[Entry], carried: TouchedFiles = NO_FILES) -> Touch
 
 
 def carried_by(entry: Compaction | BranchSummary | None) -> TouchedFiles:
-    """The files that a summary hands on; what an extension wrote into one of its own is not trusted to be such."""
+    """Return the files that a summary lists. Lists written by an extension are not trusted."""
     if entry is None or entry.extra.get("fromHook") or entry.extra.get("fromExtension"):
         return NO_FILES
     return TouchedFiles(entry.read_files, entry.modified_files)
 
 
 def path_of(call: ToolCall) -> str:
-    """The file that a call names; "" where it names none."""
+    """Return the path that a call names; "" if it names none."""
     stated = (call.arguments.get(name) for name in ARGUMENTS)
     return next((whole(path) for path in stated if isinstance(path, str) and len(path) <= PATH_CHARS_MAX), "")
 
 
 def _sorted(paths: set[str]) -> tuple[str, ...]:
-    # As JavaScript sorts: by UTF-16 units.
+    # JavaScript sorts by UTF-16 units.
     return tuple(sorted(paths, key=lambda path: path.encode("utf-16-be")))
 
 
-# A plan out of a cut, and the one that says why there is nothing to do: what every strategy ends with.
+# Plans that follow from a cut, and plans that only say why there is nothing to do.
 
 
 def nothing(strategy: str, line: ContextHistory, profile: Profile, why: str) -> Plan:
@@ -128,7 +138,7 @@ def cut_plan(
     strategy: str, line: ContextHistory, profile: Profile, seen: CompactionView, places: tuple[ShownEntry, ...],
     cut: Cut
 ) -> Plan:
-    """The plan of a cut: what is before it is summarised, what is behind it stays."""
+    """Return the plan of a cut: everything before it is summarized, everything after it is kept."""
     end = cut.first_kept if cut.turn is None else cut.turn
     history = conversation(places[:end])
     prefix = () if cut.turn is None else conversation(places[cut.turn : cut.first_kept])

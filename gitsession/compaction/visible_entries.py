@@ -1,4 +1,4 @@
-"""What of a line a compaction has to do with: entries and what each shows, from the last compaction's first kept on."""
+"""The entries that a compaction can summarize, starting at the first one that the previous compaction kept."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from gitsession.sessions.indexed_entry import Spot
 from gitsession.sessions.node import Node
 
 UNREADABLE = sys.maxsize
-"""More than are ever carried on."""
+"""Count of summaries if the previous one cannot be read; more than any limit."""
 
 CARRIED = "carried"
-"""Where a compaction of ours says, in ``preserve``, how many before it it carries on."""
+"""Key in ``preserve`` of gitsession's compactions, with the number of earlier summaries that each continues."""
 
 _NO_ENTRIES = (SessionHeader.kind, Opaque.kind, Fork.kind, Tombstone.kind)
-"""What stands on a line of ours and is no entry of an agent's."""
+"""Kinds of entries that no agent has as entries of its own."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShownEntry:
-    """An entry, and what it shows: nothing, one item, or more."""
+    """An entry and the items that it shows: none, one or more."""
 
     node: Node
     items: tuple[Item, ...] = ()
@@ -37,10 +37,10 @@ class ShownEntry:
 
 @dataclass(frozen=True, slots=True)
 class CompactionView:
-    """``places``: what is shown behind the summary of ``previous``, the newest compaction, the oldest first.
+    """The part of a context that a compaction can summarize.
 
-    ``system``: what the agent was told, all of it in order.
-    ``tokens``: of the whole context.
+    ``previous``: the newest compaction. ``places``: the entries shown after its summary, oldest first. ``system``: all
+    system messages, in order. ``tokens``: the size of the whole context.
     """
 
     previous: Compaction | None
@@ -54,12 +54,12 @@ class CompactionView:
 
     @property
     def items(self) -> tuple[Item, ...]:
-        """All that is shown behind the summary, but for system messages."""
+        """Items that are shown after the summary, without system messages."""
         return conversation(self.places)
 
 
 def sight(line: ContextHistory, profile: Profile) -> CompactionView:
-    """What ``profile`` shows of a line, entry by entry."""
+    """Return the entries of a history with what ``profile`` shows of each."""
     seen = reach(line)
     selection = profile.select(line)
     count = tokens(profile, selection.items, fresh=selection.fresh)
@@ -75,7 +75,7 @@ def sight(line: ContextHistory, profile: Profile) -> CompactionView:
 
 
 def _behind(line: ContextHistory, compaction: Spot | None) -> list[Node]:
-    """Every entry after ``compaction``, or after the newest reset: also those that a context may pass over."""
+    """Return every entry after ``compaction`` or the newest reset, including those that a context may skip."""
     found: list[Node] = []
     for node in line.back():
         if compaction is not None and node.oid == compaction.oid:
@@ -87,14 +87,14 @@ def _behind(line: ContextHistory, compaction: Spot | None) -> list[Node]:
 
 
 def raw(line: ContextHistory, nodes: Iterable[Node]) -> tuple[ShownEntry, ...]:
-    """Entries, each with what it shows by itself: nothing edited, nothing left out."""
+    """Return entries with the items that each shows by itself, without edits and omissions."""
     return tuple(ShownEntry(node, tuple(show(line, node))) for node in _entries(nodes))
 
 
 def carried(previous: Compaction | None) -> int:
-    """How many summaries in a row the next one would carry on, each from the one before.
+    """Return how many summaries in a row the next one would continue, each based on the one before.
 
-    One of which we cannot read a word, as providers keep them, is more than is ever carried on.
+    If the text of the previous one cannot be read, as with compactions of a provider, it is ``UNREADABLE``.
     """
     if previous is None:
         return 0
@@ -105,9 +105,10 @@ def carried(previous: Compaction | None) -> int:
 
 
 def originals(line: ContextHistory, until: Oid | None) -> tuple[Item, ...]:
-    """All that was said before ``until`` (``None``: to the leaf), compacted or not, as edits and prunes left it.
+    """Return all items before ``until``, compacted or not, with edits and prunes applied.
 
-    Goes back to the newest reset, or to the root: this is the one thing here whose cost follows the history.
+    ``None`` is the end of the history. The walk goes back to the newest reset or to the root: this is the only function
+    of the module whose cost grows with the history.
     """
     nodes = list(itertools.takewhile(lambda node: node.kind != Reset.kind, line.back()))[::-1]
     how = changes(line, nodes, edits=True)
@@ -116,7 +117,7 @@ def originals(line: ContextHistory, until: Oid | None) -> tuple[Item, ...]:
 
 
 def conversation(places: Iterable[ShownEntry]) -> tuple[Item, ...]:
-    """What places show, but for system messages: those are no conversation."""
+    """Return the items that ``places`` show, without system messages, which are no part of the conversation."""
     return tuple(item for place in places for item in place.items if not is_system(item))
 
 

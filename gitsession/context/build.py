@@ -1,4 +1,4 @@
-"""A line of entries into what the model sees."""
+"""Construction of a context from a history."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ from gitsession.redaction.original import OPENS
 def context(
     line: ContextHistory, profile: str = profiles.DEFAULT, policies: Sequence[Policy] = (), *, window: int | None = None
 ) -> Context:
-    """Return what the model sees at the end of ``line``, by the rules of ``profile``, one of ``PROFILES``.
+    """Return the context at the end of ``line``, by the rules of ``profile``, one of ``PROFILES``.
 
-    ``policies``: applied in this order to what is shown; nothing stored changes. ``window``: of the model, in tokens.
+    ``policies`` are applied to it in this order; nothing stored changes. ``window``: context window of the model, in
+    tokens.
     """
     how = profiles.profile(profile)
     selection = how.select(line)
@@ -30,7 +31,7 @@ def context(
     count = tokens(how, items, fresh=selection.fresh, current=selection.current, window=window, model=model)
     for policy in policies:
         items = tuple(policy(items, PolicyInput(how, count.used, model)))
-        if items != selection.items:  # what a provider counted was another context
+        if items != selection.items:  # the provider counted another context
             count = tokens(how, items, fresh=len(items), window=window, model=model)
     return Context(how.NAME, items, selection.state, count)
 
@@ -38,10 +39,10 @@ def context(
 def revealed(
     line: ContextHistory, profile: str = profiles.DEFAULT, policies: Sequence[Policy] = (), *, window: int | None = None
 ) -> Context:
-    """``context``, with what this machine knows of what is hidden.
+    """Return ``context`` with the originals of redacted parts, as far as this machine has them.
 
-    What is in sight, and what is left out of it, follows from the redacted form: the same on any clone, and so its
-    digest. What was hidden is put in last, and only on the machine that has it.
+    Which items are shown follows from the redacted form, so it is the same in every clone, and so is the digest.
+    Originals are inserted last.
     """
     redacted = context(line, profile, policies, window=window)
     if not line.hiding:
@@ -54,13 +55,13 @@ def revealed(
 
 
 def _in_place_of(redacted: Sequence[Item], exact: Sequence[Item]) -> list[Item]:
-    """For each of ``redacted`` the one that says the same and hides nothing: the same of those of its entry."""
+    """Return each item of ``redacted``, replaced by the one of ``exact`` at the same place of the same entry."""
     found = {_place(seen, item): item for seen, item in _counted(exact)}
     return [found.get(_place(seen, item), item) for seen, item in _counted(redacted)]
 
 
 def _counted(items: Sequence[Item]) -> list[tuple[int, Item]]:
-    """Each with how many of its entry stood before it."""
+    """Return each item with the number of items of the same entry before it."""
     seen: Counter[Oid] = Counter()
     counted = []
     for item in items:
@@ -74,7 +75,10 @@ def _place(seen: int, item: Item) -> tuple[Oid, int, str]:
 
 
 def _without_broken_seals(item: Item, hidden: dict[Oid, int]) -> Item:
-    """A model signs what it thought, and takes nothing else back: what is hidden of it does not go out at all."""
+    """Return ``item`` without signed thinking that has placeholders.
+
+    A provider only accepts signed thinking as the model wrote it, so a redacted part cannot be sent.
+    """
     if item.oid not in hidden or not any(_is_broken(block) for block in item.content):
         return item
     return with_blocks(item, [None if _is_broken(block) else block for block in item.content])

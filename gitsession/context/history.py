@@ -1,4 +1,4 @@
-"""A line of entries, from its leaf backwards, read only as far and as deep as somebody asks."""
+"""A history, read backwards from its leaf, and only as far as needed."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from gitsession.store.interface import ObjectStore
 
 
 class EntryIndex(Protocol):
-    """What can be told of entries without a walk: a catalogue, which may know less than all."""
+    """Facts about entries that are known without a walk, as in a catalog. Each of them may be missing."""
 
     def anchors(self, oid: Oid) -> HistoryState | None:
-        """What the line that ends at this entry has said, if that is known."""
+        """Return the state of a history that ends at this entry, if known."""
 
     def glimpse(self, oid: Oid, *, goes_on: bool = False) -> IndexedEntry | None:
-        """An entry without its commit, if it is known. ``goes_on``: those above it will be asked for, too."""
+        """Return an entry without its commit, if known. ``goes_on``: the entries before it will be requested, too."""
 
     def is_there(self, name: str, asked_at: Oid) -> bool:
-        """Whether an entry before ``asked_at`` can answer to ``name``, a chain or an agent's id. If in doubt, yes."""
+        """Return whether an entry before ``asked_at`` may have ``name``, a chain or an agent's id. Unknown: True."""
 
 
 class _Nothing:
@@ -47,10 +47,10 @@ class _Nothing:
 
 
 class HistoryCache:
-    """What lines have read, for the next look at them: an entry never changes, so who asks again pays for what is new.
+    """A cache of entries that histories have read. Entries never change, so the next read only loads new ones.
 
-    Holds payloads of up to ``MEMORY_BYTES_MAX`` and what they mean. Over that all is let go. Threads may share it.
-    ``hiding``: those of which something is hidden.
+    The cache is emptied when its payloads exceed ``MEMORY_BYTES_MAX``. Threads may share it. ``hiding``: the entries
+    that have placeholders.
     """
 
     def __init__(self) -> None:
@@ -60,7 +60,7 @@ class HistoryCache:
         self._bytes = 0
 
     def clear(self) -> None:
-        """Let go of all: something was purged."""
+        """Empty the cache after a purge."""
         self.glimpses, self._entries, self._bytes = {}, {}, 0
         self.hiding = set()
 
@@ -79,16 +79,17 @@ class HistoryCache:
 
 MEMORY_BYTES_MAX = 16 << 20
 _ENTRY_BYTES = 1_000
-"""What an entry takes beside its payload, about."""
+"""Estimated memory of an entry in addition to its payload, in bytes."""
 
 
 class ContextHistory:
-    """The entries from ``leaf`` to the root. Nodes and entries are read when asked for, once.
+    """The entries from ``leaf`` to the root. Nodes and entries are read on demand, once.
 
-    Raises ``MissingObject``, ``Corrupt`` and ``Malformed`` on what is damaged: a context that leaves something out
-    must not pass for one that is whole. ``hiding``: what was read of which something is hidden.
+    Raises ``MissingObject``, ``Corrupt`` and ``Malformed`` for damaged entries, because an incomplete context must not
+    look complete.
 
-    ``attached``: the files that entries name in place of their content. Without it the names stay.
+    ``hiding``: the entries read so far that have placeholders. ``attached``: files that replace their names in entries;
+    without it the names stay.
     """
 
     def __init__(
@@ -109,7 +110,7 @@ class ContextHistory:
         self.leaf = leaf
 
     def back(self, before: Spot | None = None) -> Iterator[Node]:
-        """Every node, the leaf first; or those before ``before``."""
+        """Yield all nodes, the leaf first; or those before ``before``."""
         oid = self.leaf if before is None else self._node(before.oid).parent
         while oid is not None:
             node = self._node(oid)
@@ -117,7 +118,7 @@ class ContextHistory:
             oid = node.parent
 
     def showing(self) -> Iterator[Spot]:
-        """What can show something to a model, the newest first. Other entries may be among them."""
+        """Yield the entries that can show something to a model, newest first. Others may be among them."""
         oid = self.leaf
         while oid:
             seen = self._glimpse(oid, goes_on=True)
@@ -139,11 +140,11 @@ class ContextHistory:
         return node
 
     def entry(self, spot: Spot) -> Entry:
-        """What an entry means."""
+        """Return the view of an entry."""
         return self._entry_and_payload(spot)[0]
 
     def payload(self, spot: Spot) -> bytes:
-        """Its bytes as its writer wrote them."""
+        """Return the payload of an entry."""
         return self._entry_and_payload(spot)[1]
 
     def _entry_and_payload(self, spot: Spot) -> tuple[Entry, bytes]:
@@ -160,14 +161,17 @@ class ContextHistory:
         return found
 
     def _resolved(self, spot: Spot, entry: Entry, payload: bytes) -> tuple[Entry, bytes]:
-        """The same with what it names of ``attached``. Not kept in memory: attachments can be imported later."""
+        """Return entry and payload with attachments in place of their names.
+
+        The result is not cached, because attachments can be imported later.
+        """
         if self._attached is None or spot.source is None:
             return entry, payload
         resolved = self._attached.resolve(spot.source.agent, payload)
         return (entry, payload) if resolved is payload else (FORMATS[spot.source.agent].read(resolved), resolved)
 
     def _read_afresh(self, spot: Spot) -> tuple[tuple[Entry, bytes], bool]:
-        """The entry and its payload, and whether something of it is hidden."""
+        """Return the entry, its payload, and whether it has placeholders."""
         seen = spot if isinstance(spot, IndexedEntry) else self._glimpse(spot.oid)
         if seen is not None and seen.payload:
             return content.read_alone(self._store, seen.payload, seen.source.agent if seen.source else None), False
@@ -177,38 +181,38 @@ class ContextHistory:
         return (content.view(node, parts.form, payload), payload), bool(holes.hidden(parts.holes))
 
     def entry_at(self, oid: Oid) -> Entry:
-        """What the entry ``oid`` of this line means, which need not have been walked to."""
+        """Return the view of the entry ``oid`` of this history. The walk need not have reached it."""
         found = self._read.get(oid)
         return found[0] if found else self.entry(self._node(oid))
 
     def may_hold(self, name: str, before: Spot) -> bool:
-        """Whether it is worth walking on from ``before`` to find the entry that answers to ``name``."""
+        """Return whether an entry before ``before`` may be called ``name``; if not, a walk cannot find it."""
         return self._known.is_there(name, before.oid)
 
     def shown(self) -> tuple[ContextHistory, RevealedStore]:
-        """The same line with what is hidden in it, as far as this machine has it; and what was shown so."""
+        """Return this history with the originals of redacted parts, and the store that counts what it revealed."""
         store = RevealedStore(self._store)
         return ContextHistory(store, self.leaf, self._known, attached=self._attached), store
 
     @functools.cached_property
     def anchors(self) -> HistoryState:
-        """What the line has said, from the nearest entry of which that is known."""
+        """State at the leaf, computed from the nearest entry whose state is known."""
         said = self._known.anchors(self.leaf) if self.leaf else anchors.NOTHING_SAID
         if said is None:
             said = anchors.gather(self.back(), self.entry, self._said_above)
         return said
 
     def _said_above(self, oid: Oid) -> HistoryState | None:
-        return self._known.anchors(oid) if oid != self.leaf else None  # that one was asked already
+        return self._known.anchors(oid) if oid != self.leaf else None  # ``anchors`` has looked up the leaf already
 
 
 def answers_to(node: Spot, name: str) -> bool:
-    """Whether ``name`` in another entry of its line means this one: a chain, or what the agent calls it."""
+    """Return whether other entries of the history refer to this one by ``name``."""
     return name in names_of(node)
 
 
 def names_of(node: Spot) -> tuple[str, ...]:
-    """What an entry is called by others of its line: its chain, and what the agent calls it where it has a name."""
+    """Return the names of an entry in its history: its chain digest, and its id in the agent's file or short id."""
     called = short_id(node.chain) if node.source is None else node.source.id
     chain = to_base64url(node.chain)
     return (chain,) if called is None else (chain, called)

@@ -1,4 +1,4 @@
-"""What the model sees at one entry: values that say so, and nothing of where they are kept."""
+"""Value types of a context, which is what the model receives at one entry. They do not refer to the store."""
 
 from __future__ import annotations
 
@@ -16,17 +16,23 @@ from gitsession.model.blocks import Block
 from gitsession.model.entries import BranchSummary, Compaction, CustomMessage, Instructions, Message
 
 Shown: TypeAlias = Message | CustomMessage | Compaction | BranchSummary
-"""The kinds of which the model sees something."""
+"""Types of entries that a model can see."""
 
 Source: TypeAlias = Literal["usage", "tokenizer", "estimate"]
 
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One thing the model sees. ``oid``: the entry it comes from; ``entry``: what it says, edits applied.
+    """One item of a context.
 
-    ``agent`` and ``payload``: the same in the form of the agent that wrote it, for who must give back what that form
-    says and no view of ours does. Empty for entries of our own. Other content than this: ``context/rewriting.py``.
+    ``gitsession.context.rewriting`` makes items with other content.
+
+    Attributes:
+        oid: Object id of the entry that the item comes from.
+        entry: The view of the entry, with edits applied.
+        agent: The agent that wrote the entry; "" for entries of gitsession.
+        payload: The same in the agent's own form, for callers that need fields that no view has; empty for entries of
+            gitsession.
     """
 
     oid: Oid
@@ -36,18 +42,23 @@ class Item:
 
     @property
     def content(self) -> tuple[Block, ...]:
-        """The blocks that it is made of; a summary has none."""
+        """Blocks of the item; empty for a summary."""
         return self.entry.content if isinstance(self.entry, Message | CustomMessage) else ()
 
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """How much of a model's window a context takes.
+    """The number of tokens of a context.
 
-    ``used``: all of it, as well as is known. ``by_role`` and ``by_kind``: our own count of each part, which a provider
-    does not report; their sum is near ``used``. ``exact``: whether every part of ``used`` was counted by a provider or
-    by the model's own tokenizer. ``source``: who counted the most of it. ``stale``: a provider did, but before some of
-    it was compacted, edited or pruned; some agents go by that.
+    Attributes:
+        used: All tokens, as precisely as known.
+        by_role: gitsession's own count for each role, since providers do not report it. The sum is close to ``used``.
+        by_kind: The same for each kind of block.
+        window: Context window of the model. ``None``: unknown.
+        exact: True if every part of ``used`` was counted by a provider or by the model's own tokenizer.
+        source: The method by which most of ``used`` was counted.
+        stale: True if a provider counted before a part of the context was compacted, edited or pruned. Some agents use
+            such a count.
     """
 
     used: int
@@ -60,20 +71,24 @@ class Tokens:
 
     @property
     def counted_here(self) -> int:
-        """All of it by our own count."""
+        """All tokens by gitsession's own count."""
         return sum(self.by_role.values())
 
     @property
     def remaining(self) -> int | None:
-        """What is left of the window; ``None`` where nobody said how large it is."""
+        """Tokens left in the window; ``None`` if its size is unknown."""
         return None if self.window is None else max(self.window - self.used, 0)
 
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What holds for the next answer. ``model`` and ``models`` (by role): ``provider/model``.
+    """The settings in force for the next answer.
 
-    ``tools``: names, ``None`` where nobody chose; ``rules``: names of those injected so far, the first first.
+    Attributes:
+        model: ``provider/model``.
+        models: ``provider/model`` for each role.
+        tools: Names of the tools. ``None``: none were chosen.
+        rules: Names of the rules injected so far, oldest first.
     """
 
     model: str | None = None
@@ -87,10 +102,12 @@ class State:
 
 @dataclass(frozen=True)
 class Context:
-    """What the model sees: the items in the order in which it sees them, and the state. ``profile``: by whose rules.
+    """A context: the items in the order in which the model receives them, and the state.
 
-    ``hidden``: how many secrets stand there as placeholders, because this machine does not have them.
-    ``redacted``: the same with all of them hidden, where this one shows any.
+    Attributes:
+        profile: Name of the profile whose rules apply.
+        hidden: Number of secrets that appear as placeholders, because this machine does not have the originals.
+        redacted: The same context with placeholders for all secrets, if this one shows the original of any.
     """
 
     profile: str
@@ -102,7 +119,7 @@ class Context:
 
     @property
     def messages(self) -> tuple[Shown, ...]:
-        """The entries of the items."""
+        """Entries of the items."""
         return tuple(item.entry for item in self.items)
 
     @property
@@ -135,15 +152,20 @@ class Context:
         return self.state.rules
 
     def request(self, provider: str, *, system: str | None = None) -> dict[str, Any]:
-        """Return the request to one of ``PROVIDERS`` (docs/reference/context.md), as JSON that the caller can add to.
+        """Return the request to one of ``PROVIDERS`` (docs/reference/context.md), as JSON that the caller can extend.
 
-        ``system``: put in place of the system prompt that the session states. Raises ``NotFound`` for another name.
+        Args:
+            provider: Name of the provider.
+            system: Replacement for the system prompt that the session states.
+
+        Raises:
+            NotFound: The name is unknown.
         """
         return providers.provider(provider).request(self, system=system)
 
     @functools.cached_property
     def digest(self) -> bytes:
-        """32 bytes over profile, state and items (docs/reference/context.md, "The digest"): the same on any clone."""
+        """Digest of profile, state and items, 32 bytes, equal in every clone (docs/reference/context.md, "Digest")."""
         if self.redacted is not None:
             return self.redacted.digest
         parts = [_canonical([self.profile, _plain(self.state)])]
@@ -152,10 +174,10 @@ class Context:
 
 
 def _plain(value: Any) -> Any:
-    """``value`` as lists, mappings, texts and numbers. Bytes are their BLAKE3 in hex.
+    """Return ``value`` as lists, mappings, texts and numbers. Bytes become their BLAKE3 in hex.
 
-    A field that says what it says by default is left out: one that a later release adds changes nothing where it is
-    not used.
+    Fields with their default value are left out, so that a field that a later release adds changes no digest where it
+    is not used.
     """
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         named = {"type": value.type} if hasattr(value, "type") else {}
@@ -175,5 +197,5 @@ def _default(field: dataclasses.Field[Any]) -> Any:
 
 
 def _canonical(value: Any) -> bytes:
-    """One way to write ``value``: compact JSON in ASCII, the order of keys as it is, since it can be data."""
+    """Return ``value`` as compact ASCII JSON. Keys keep their order, which can be part of the data."""
     return json.dumps(value, separators=(",", ":"), ensure_ascii=True).encode()

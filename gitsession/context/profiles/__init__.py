@@ -1,6 +1,7 @@
-"""Profiles: a subclass of ``Profile`` with each agent's rules of the context, and their table.
+"""Profiles: a subclass of ``Profile`` with each agent's rules for the context, and the table of them.
 
-Rules are numbered in semantics.md. A module is loaded when it is asked for.
+Rules have numbers, and a test names each rule that a module claims to follow (docs/reference/context.md, "Profiles").
+Modules are loaded on demand.
 """
 
 from __future__ import annotations
@@ -29,17 +30,17 @@ PROFILES = {
     "opencode": "opencode.OpencodeProfile",
     "aider": "aider.AiderProfile",
 }
-"""Values of ``--profile``, and the class below this folder that has the rules. The first is the default."""
+"""Values of ``--profile``, and the class below this package that has the rules. The first is the default."""
 
 DEFAULT = "pi"
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What of a line the model sees.
+    """The items and the state that a profile selects from a history.
 
-    ``fresh``: from this item on the agent takes a provider's count for how much it is now. ``current``: from this one
-    on that is true; what is before was compacted, edited or pruned since.
+    ``fresh``: index of the first item from which on the agent accepts a provider's token count. ``current``: index of
+    the first item from which on such a count is up to date; the items before it were compacted, edited or pruned since.
     """
 
     items: tuple[Item, ...]
@@ -50,10 +51,10 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class CompactionSettings:
-    """When an agent compacts, and how much it keeps, in tokens (rules 16 and 17).
+    """The limits at which an agent compacts, in tokens (rules 16 and 17).
 
-    ``reserve``: what must stay free of the window, and the same as a share of the window, the larger counts.
-    ``keep_recent``: how much of the end stays as it is.
+    ``reserve``: tokens of the window that must stay free; ``reserve_share``: the same as a share of the window. The
+    larger one applies. ``keep_recent``: tokens at the end that are kept as they are.
     """
 
     reserve: int = 16_384
@@ -62,32 +63,32 @@ class CompactionSettings:
 
 
 class Profile(ABC):
-    """The rules of one agent, in a module of this folder. Those that it does not state are pi's."""
+    """The rules of one agent. Rules that a subclass does not define are those of pi."""
 
     NAME: str
     SETTINGS = CompactionSettings()
     OWN_COUNT = False
-    """Whether ``estimate`` is to be used even where an exact tokenizer is installed: the agent's figures are wanted."""
+    """True if ``estimate`` is used even if an exact tokenizer is installed, to get the agent's own numbers."""
 
     COUNT_MIN = 1
-    """Tokens that an answer must report at least for its count to be trusted."""
+    """Minimum number of tokens that an answer must report for its count to be used."""
 
     EXTENSION_ROLE = "user"
-    """The role under which text of an extension goes to the model."""
+    """Role under which text of an extension is sent to the model."""
 
     SENDS_SYSTEM = False
-    """True if system messages of the session go to the model."""
+    """True if system messages of the session are sent to the model."""
 
     @abstractmethod
     def select(self, line: ContextHistory) -> Selection:
-        """Return what the model sees of a line, in its order. Walk no further back than needed."""
+        """Return the items that the model receives, in order. Walk no further back than needed."""
 
     def estimate(self, entry: Shown) -> int:
-        """Return how many tokens the agent thinks one shown entry takes."""
+        """Return the agent's estimate for one shown entry, in tokens."""
         return by_characters(entry, images_of_users=True)
 
     def usage(self, items: Sequence[Item], fresh: int) -> tuple[int, int] | None:
-        """Return the last provider's count that can be trusted: tokens, and how many items it covers (rule 15)."""
+        """Return the last usable count of a provider: the tokens, and the number of items that it covers (rule 15)."""
         for at in range(len(items) - 1, fresh - 1, -1):
             entry = items[at].entry
             if isinstance(entry, Message) and entry.role == "assistant" and not entry.failed:
@@ -97,7 +98,7 @@ class Profile(ABC):
         return None
 
     def llm_role(self, entry: Shown) -> str | None:
-        """Return as whose words an entry goes to the model, in our roles; ``None`` if it does not (rule 12)."""
+        """Return the role under which an entry is sent to the model; ``None`` if it is not sent (rule 12)."""
         if isinstance(entry, Compaction | BranchSummary):
             return "user"
         if isinstance(entry, CustomMessage):
@@ -109,29 +110,29 @@ class Profile(ABC):
         return entry.role if entry.role != "system" or self.SENDS_SYSTEM else None
 
     def can_cut(self, entry: Entry) -> bool:
-        """Return whether a compaction may keep from this entry on (rule 18)."""
+        """Return whether a compaction may keep everything from this entry on (rule 18)."""
         return _is_message_of(entry, "user", "assistant", "shell", "custom")
 
     def starts_turn(self, entry: Entry) -> bool:
-        """Return whether a turn begins here, so that a cut at it splits none (rule 21)."""
+        """Return whether a turn begins at this entry, so that a cut before it splits none (rule 21)."""
         return _is_message_of(entry, "user", "shell", "custom")
 
 
 def _is_message_of(entry: Entry, *roles: str) -> bool:
-    """Return whether an entry is a message of one of ``roles``, or words that go as such."""
+    """Return whether an entry is a message of one of ``roles``, or text that is sent as such."""
     if isinstance(entry, Message):
         return entry.role in roles and "role" not in entry.extra
     return isinstance(entry, BranchSummary | CustomMessage)
 
 
 def of_agent(agent: str) -> str:
-    """By whose rules the context of an agent's session is made, where nobody says: its own, if we know them."""
+    """Return the profile for sessions of an agent: its own if there is one, else the default."""
     return agent if agent in PROFILES else DEFAULT
 
 
 @functools.cache
 def profile(name: str) -> Profile:
-    """Return one of ``PROFILES``. Raises ``NotFound`` for another name."""
+    """Return one of ``PROFILES``. Raises ``NotFound`` if the name is unknown."""
     if name not in PROFILES:
         raise NotFound(f"there is no profile {name!r}", hint=f"known are {', '.join(PROFILES)}")
     module, _, kind = PROFILES[name].partition(".")
@@ -139,5 +140,5 @@ def profile(name: str) -> Profile:
 
 
 def total(profile: Profile, items: Iterable[Item]) -> int:
-    """How many tokens the agent thinks ``items`` take together."""
+    """Return the agent's estimate for all ``items``, in tokens."""
     return sum(profile.estimate(item.entry) for item in items)
