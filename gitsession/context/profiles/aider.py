@@ -1,7 +1,8 @@
-"""Aider 0.86: what it calls the done messages of the run that is going on. Rules S1 to S3 as far as its file shows.
+"""Profile of Aider 0.86: the done messages of the current run. Rules S1 to S3, as far as its file shows them.
 
-Not in its file, so not here: what a command printed that was added to the chat, errors of linters and tests that went
-back to the model, the files in the chat, the words before an interruption, and summaries of its own.
+Its file does not have, and so the context does not either: output of commands that was added to the chat, errors of
+linters and tests that were sent to the model, the files in the chat, the text before an interruption, and Aider's own
+summaries.
 """
 
 from __future__ import annotations
@@ -24,10 +25,10 @@ from gitsession.sessions.node import Node
 class AiderProfile(Profile):
     NAME = "aider"
     SETTINGS = CompactionSettings(reserve=0, reserve_share=15 / 16, keep_recent=4_096)
-    """A sixteenth of the window is for what is done, of which half is kept (S1, S2)."""
+    """A sixteenth of the window is for done messages, of which half is kept (S1, S2)."""
 
     def select(self, line: ContextHistory) -> Selection:
-        """Return every line of this run: the text that Aider printed shows what it sent to the model."""
+        """Select every entry of the current run. The text that Aider printed shows what it sent to the model."""
         run = _run(line)
         how = changes(line, [*run.kept, *run.since], edits=True)
 
@@ -46,12 +47,12 @@ class AiderProfile(Profile):
         return by_bytes(entry)
 
     def usage(self, items: Sequence[Item], fresh: int) -> tuple[int, int] | None:
-        """Its file has counts in words ("1.9k sent"), too rough to go by."""
+        """Return ``None``: the counts in Aider's file are text ("1.9k sent") and too imprecise."""
         return None
 
 
 class _Run(NamedTuple):
-    """``before``: what stands for all before this run; ``kept``: what its ``summary`` left as it was."""
+    """A run. ``before``: items in place of everything before it; ``kept``: entries that its ``summary`` kept."""
 
     since: list[Node]
     before: Sequence[Item] = ()
@@ -60,7 +61,7 @@ class _Run(NamedTuple):
 
 
 def _run(line: ContextHistory) -> _Run:
-    """The run that is going on, the oldest first."""
+    """Return the current run, oldest first."""
     since: list[Node] = []
     for node in line.back():
         entry = line.entry(node) if node.kind in (Reset.kind, Compaction.kind, Custom.kind) else None
@@ -76,7 +77,7 @@ def _run(line: ContextHistory) -> _Run:
 
 
 def _restored(line: ContextHistory, node: Node) -> list[Item]:
-    """The file up to here, as Aider reads it again."""
+    """Return the content of the file up to here, as Aider reads it again."""
     own = [node for node in line.back(node) if node.source is not None and node.source.agent == aider.AGENT]
     return [_said(node.oid, *said) for said in reread(b"".join(line.payload(node) for node in reversed(own)))]
 
@@ -90,7 +91,7 @@ def _show(line: ContextHistory, node: Node) -> list[Item]:
 
 
 def _told(entry: Custom) -> str | None:
-    """What Aider tells the model when it has changed files: in which commit, if there is one."""
+    """Return Aider's message to the model after it changed files, with the commit, if there is one."""
     lines = [line for line in entry.data if isinstance(line, str)] if isinstance(entry.data, list | tuple) else []
     last = max((at for at, line in enumerate(lines) if line.startswith(APPLIED)), default=None)
     if last is None:

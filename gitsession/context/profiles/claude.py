@@ -1,7 +1,7 @@
-"""Claude Code 2.1: what the model gets of a session that is resumed. Rules L1 to L9 in docs/reference/context.md.
+"""Profile of Claude Code 2.1: the context of a resumed session. Rules L1 to L9 in docs/reference/context.md.
 
-Seen by resuming hand-written and real sessions with the released program. What it says anew at each start (the date,
-its reminders of files, skills and agents) is not here: attachments are told in few words of our own.
+The rules were verified by resuming hand-written and real sessions with the released program. What it sends anew at each
+start (the date, reminders of files, skills and agents) is not included. Attachments are shown in a short form.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from gitsession.model.usage import answer_of
 from gitsession.sessions.indexed_entry import Spot
 
 NO_CONTENT = "(no content)"
-"""What stands between two answers where a result stood that answers no call."""
+"""Text between two answers, in place of a result that answers no call."""
 
 
 class ClaudeProfile(Profile):
     NAME = "claude"
     SETTINGS = CompactionSettings(reserve=33_000)
-    """20,000 tokens for the summary, and 13,000 below that it begins: the released program's own figures."""
+    """20,000 tokens for the summary, and 13,000 more at which it begins, as in the released program."""
 
     def select(self, line: ContextHistory) -> Selection:
         seen = reach(line)
@@ -57,13 +57,13 @@ class ClaudeProfile(Profile):
                 changed_since |= {item.oid for item in items}
         items = _with_answers_whole([item for item in items if not _is_failure(item.entry)])
         items = _that_say_something(_answered(items))
-        # The program itself forgets what was counted for messages that a compaction kept.
+        # The program itself drops counts of messages that a compaction kept.
         current = sum(item.oid in changed_since for item in items)
         return Selection(tuple(items), state(line, model=line.anchors.model), current, current)
 
 
 def _kept(line: ContextHistory, seen: VisibleRange) -> list[Spot]:
-    """The messages that a compaction lists (L3): all of them, or none where one is not there."""
+    """Return the messages that a compaction lists as kept (L3): all of them, or none if one is missing."""
     entry = line.entry(seen.compaction) if seen.compaction is not None else None
     stated = entry.preserve if isinstance(entry, Compaction) else None
     listed = preserved(stated)
@@ -81,7 +81,7 @@ def _keeps_before(line: ContextHistory, node: Spot) -> bool:
 
 
 def _summary(line: ContextHistory, node: Spot) -> list[Item]:
-    """The program's own summary, in the words it has for the model already (L2); one of ours in ours."""
+    """Return the program's own summary as it was written (L2); one of gitsession in gitsession's own text."""
     entry = line.entry(node)
     if node.source is None or not isinstance(entry, Compaction):
         return show_compaction(line, node, system=False)
@@ -90,7 +90,7 @@ def _summary(line: ContextHistory, node: Spot) -> list[Item]:
 
 
 def _parts(item: Item) -> list[Item]:
-    """An entry in which results and words stand together, each for itself (L4)."""
+    """Return the results and the text of an entry as separate items (L4)."""
     entry = item.entry
     if not isinstance(entry, Message) or entry.role != "user":
         return [item]
@@ -108,11 +108,11 @@ def _parts(item: Item) -> list[Item]:
 
 
 def _is_failure(entry: Shown) -> bool:
-    """Whether the program says here that the model could not be asked (L8)."""
+    """Return whether the program reports here that a request failed (L8)."""
     return is_message(entry, "assistant") and entry.extra.get("isApiErrorMessage") is True and not entry.model
 
 def _with_answers_whole(items: Iterable[Item]) -> list[Item]:
-    """Blocks of one answer in one message, where only results stand between them (L5)."""
+    """Return the items with the blocks of one answer in one message, if only results are between them (L5)."""
     found: list[Item] = []
     at: dict[str, int] = {}
     for item in items:
@@ -133,7 +133,7 @@ def _with_answers_whole(items: Iterable[Item]) -> list[Item]:
 
 
 def _answered(items: Sequence[Item]) -> list[Item]:
-    """Calls that have a result, and the first result of each (L6)."""
+    """Return the items without calls that have no result, and with the first result of each call (L6)."""
     results = {item.entry.tool_call_id for item in items if is_message(item.entry, "tool")}
     called: set[str | None] = set()
     found: list[Item] = []
@@ -153,7 +153,10 @@ def _answered(items: Sequence[Item]) -> list[Item]:
 
 
 def _that_say_something(items: Sequence[Item]) -> list[Item]:
-    """No answer that is blank or that only thinks (L7); and no stand-in but where two answers would meet."""
+    """Return the items without answers that are blank or only reasoning (L7).
+
+    A placeholder stays only between two answers.
+    """
     left = [item for item in items if not is_message(item.entry, "assistant") or _says_something(item)]
     return [item for at, item in enumerate(left) if not _is_stand_in(item) or _is_between_answers(left, at)]
 

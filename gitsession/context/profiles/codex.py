@@ -1,8 +1,8 @@
-"""codex 0.169: rules C1 and C5 to C8 of semantics.md. Roll-backs (R1) are where the lines hang
-(``formats.codex.split_file``).
+"""Profile of codex 0.169: rules C1 and C5 to C8. Rolled-back turns (R1) are on other branches.
 
-Seen with the real program on rollouts of our own and of others. Not reproduced: what codex tells the model anew when
-it starts (permissions, environment, skills), and that it cuts results of tools again for a model with a smaller limit.
+``formats.codex.split_file`` makes these branches. The rules were verified with the real program, on rollouts made for
+this and on real ones. Not reproduced: what codex sends anew at each start (permissions, environment, skills), and that
+it shortens tool results again for a model with a smaller limit.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from gitsession.model.entries import Compaction, CustomMessage, Entry, Message, 
 from gitsession.sessions.indexed_entry import Spot
 
 USER_TOKENS_MAX = 20_000
-"""How much of the user's words an old compaction keeps (C5)."""
+"""Token budget for the user's messages that a compaction without a list keeps (C5)."""
 
 NO_SUMMARY = "(no summary available)"
 
@@ -35,10 +35,10 @@ NO_SUMMARY = "(no summary available)"
 class CodexProfile(Profile):
     NAME = "codex"
     SETTINGS = CompactionSettings(reserve=0, reserve_share=0.1)
-    """Nine tenths of the window may be full (C1)."""
+    """Nine tenths of the window may be used (C1)."""
 
     def select(self, line: ContextHistory) -> Selection:
-        """Newest list of a compaction first, then every line behind it (C8)."""
+        """Select the list of the newest compaction that has one, then every line after it (C8)."""
         nodes = _since_base(line)
         how = changes(line, nodes, edits=False)
         items: list[Item] = []
@@ -59,7 +59,7 @@ class CodexProfile(Profile):
         return by_bytes(entry)
 
     def usage(self, items: Sequence[Item], fresh: int) -> tuple[int, int] | None:
-        """The newest ``token_count``: it rides with the item behind the answer that it counts."""
+        """Return the newest ``token_count``, which is stored with the item after the answer that it counts."""
         for at in range(len(items) - 1, fresh - 1, -1):
             for line in reversed(riding(items[at].payload)) if items[at].agent == codex.AGENT else ():
                 total = tokens_in(line)
@@ -68,18 +68,21 @@ class CodexProfile(Profile):
         return None
 
     def can_cut(self, entry: Entry) -> bool:
-        """Not between calls of one answer, nor before a result."""
+        """Return whether a cut is valid here: not between calls of one answer, nor before a result."""
         if isinstance(entry, Message) and any(isinstance(block, ToolCall) for block in entry.content):
             return False
         return super().can_cut(entry)
 
     def starts_turn(self, entry: Entry) -> bool:
-        """Return whether a turn begins; a message that codex put in as the user's begins none."""
+        """Return whether a turn begins; a message that codex injected as the user's begins none."""
         return not isinstance(entry, CustomMessage) and super().starts_turn(entry)
 
 
 def _since_base(line: ContextHistory) -> list[Spot]:
-    """The nodes from the base on: a reset, a compaction with its list, or one of ours; the oldest first."""
+    """Return the nodes from the base on, oldest first.
+
+    The base is the newest reset, compaction with a list, or compaction of gitsession.
+    """
     found: list[Spot] = []
     for node in line.showing():
         if node.kind == Reset.kind and isinstance(line.entry(node), Reset):
@@ -93,7 +96,7 @@ def _since_base(line: ContextHistory) -> list[Spot]:
 
 
 def _is_rebuilt(node: Spot, entry: Compaction) -> bool:
-    """Whether codex wrote it before it kept the list, so that it follows from what came before."""
+    """Return whether codex wrote the compaction without a list, so that its content follows from what came before."""
     return node.source is not None and node.source.agent == codex.AGENT and _list(entry) is None
 
 
@@ -103,7 +106,7 @@ def _list(entry: Compaction) -> list[Any] | None:
 
 
 def _compacted(line: ContextHistory, node: Spot, entry: Compaction, before: Sequence[Item]) -> Iterator[Item]:
-    """What stands for all that was before a compaction."""
+    """Yield the items that replace everything before a compaction."""
     stated = _list(entry)
     if stated is not None:
         for item in stated:
@@ -119,7 +122,7 @@ def _compacted(line: ContextHistory, node: Spot, entry: Compaction, before: Sequ
 
 
 def _item(node: Spot, item: Object, at_ms: int) -> Item | None:
-    """A response item of a list, as the line that it would be."""
+    """Return a response item of a list as the item that its line would be."""
     payload = json.dumps({"type": "response_item", "payload": item}).encode()
     entry = codex.read(payload)
     if not isinstance(entry, Message | CustomMessage):
@@ -128,7 +131,7 @@ def _item(node: Spot, item: Object, at_ms: int) -> Item | None:
 
 
 def _rebuilt(node: Spot, entry: Compaction, before: Sequence[Item]) -> Iterator[Item]:
-    """The user's newest words, as many as there is room for, the oldest first, and the summary (C5)."""
+    """Yield the newest messages of the user that fit, oldest first, and the summary (C5)."""
     found: list[Item] = []
     left = USER_TOKENS_MAX
     for item in reversed(before):
@@ -147,7 +150,7 @@ def _rebuilt(node: Spot, entry: Compaction, before: Sequence[Item]) -> Iterator[
 
 
 def _users_words(item: Item) -> list[str]:
-    """What a person said. An earlier summary, and what codex put in, are not."""
+    """Return the texts of a message by the user; none for an earlier summary or an injected message."""
     if not isinstance(item.entry, Message) or item.entry.role != "user":
         return []
     texts = [block.text for block in item.entry.content if isinstance(block, Text)]
@@ -157,7 +160,7 @@ def _users_words(item: Item) -> list[str]:
 
 
 def _with_texts(item: Item, texts: Sequence[str], *, whole: bool) -> Iterator[Item]:
-    """``item`` as words alone; ``whole``: it is the same message still, and keeps its id."""
+    """Yield ``item`` with only ``texts``. ``whole``: the message is unchanged otherwise and keeps its id."""
     said = _spoken_item(item) if item.agent == codex.AGENT and whole else {"type": "message", "role": "user"}
     content = [{"type": "input_text", "text": text} for text in texts]
     payload = json.dumps({"type": "response_item", "payload": {**said, "content": content}}).encode()
@@ -167,7 +170,7 @@ def _with_texts(item: Item, texts: Sequence[str], *, whole: bool) -> Iterator[It
 
 
 def _without_middle(text: str, tokens: int) -> list[str]:
-    """Beginning and end of ``text``, and between them how much is gone."""
+    """Return the beginning and the end of ``text``, with a note on how much is missing between them."""
     data, half = text.encode("utf-8", "replace"), tokens * 2
     start, end = data[:half].decode("utf-8", "ignore"), data[len(data) - half :].decode("utf-8", "ignore")
     return [start, f"…{by_bytes_of(text) - tokens} tokens truncated…", end]
@@ -180,7 +183,7 @@ def _spoken_item(item: Item) -> Object:
 
 
 def _state(line: ContextHistory) -> State:
-    """The settings of the newest turn say how hard the model thinks, too."""
+    """Return the state; the thinking level comes from the settings of the newest turn."""
     found = state(line, model=line.anchors.model)
     if not line.anchors.models:
         return found

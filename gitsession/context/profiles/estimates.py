@@ -1,4 +1,4 @@
-"""How agents guess at tokens: pi by characters as JavaScript counts them, omp by bytes (rules 14 and 17). Shared."""
+"""Token estimates of agents: pi by JavaScript's characters, omp by bytes (rules 14 and 17). Shared by profiles."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ IMAGE_TOKENS = 1_200
 
 
 def by_characters(entry: Shown, *, images_of_users: bool) -> int:
-    """pi's guess: characters, as UTF-16 counts them, divided by four. ``images_of_users``: those count, since 0.87."""
+    """Return pi's estimate: UTF-16 units divided by four. ``images_of_users``: count images of users, as since 0.87."""
     if isinstance(entry, Compaction | BranchSummary):
         return _quarter(units(entry.summary))
     role = entry.role if isinstance(entry, Message) else "custom"
@@ -31,7 +31,7 @@ def by_characters(entry: Shown, *, images_of_users: bool) -> int:
 
 
 def by_bytes(entry: Shown) -> int:
-    """omp's guess: each piece of text by its bytes in UTF-8, divided by four; what a provider bills for counts."""
+    """Return omp's estimate: UTF-8 bytes of each text divided by four. Signatures count, because they are billed."""
     if isinstance(entry, Compaction | BranchSummary):
         return by_bytes_of(entry.summary)
     if isinstance(entry, Message) and entry.role == "shell":
@@ -45,7 +45,7 @@ def by_bytes(entry: Shown) -> int:
 
 
 def texts(content: Iterable[Block], *, calls: bool) -> Iterator[str]:
-    """The pieces of text in ``content``; ``calls``: those of an assistant, with its thoughts and what it calls."""
+    """Yield the texts in ``content``. ``calls``: of an assistant, including its reasoning and its calls."""
     for block in content:
         if isinstance(block, Text) or (calls and isinstance(block, Thinking)):
             yield block.text
@@ -59,7 +59,7 @@ def images(content: Iterable[Block]) -> int:
 
 
 def is_image(block: Block) -> bool:
-    """Also a picture whose bytes lie elsewhere."""
+    """Return whether a block is an image, including one whose bytes are stored elsewhere."""
     if isinstance(block, OtherBlock):
         return isinstance(block.value, dict) and block.value.get("type") == "image"
     return isinstance(block, Image)
@@ -78,17 +78,17 @@ def _quarter(count: int) -> int:
 
 
 def by_bytes_of(text: str) -> int:
-    """A text by its bytes in UTF-8, divided by four."""
+    """Return the number of UTF-8 bytes of ``text``, divided by four."""
     return _quarter(len(text) if text.isascii() else len(text.encode("utf-8", "replace")))
 
 
 def units(text: str) -> int:
-    """The length of ``text`` in UTF-16, which is what JavaScript calls its length."""
+    """Return the length of ``text`` in UTF-16 units, which is its length in JavaScript."""
     return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
 def as_javascript(value: Any) -> str:
-    """``value`` as ``JSON.stringify`` writes it, so that it has as many characters."""
+    """Return ``value`` as ``JSON.stringify`` writes it, so that it has as many characters."""
     match value:
         case bool() | None:
             return json.dumps(value)
@@ -111,7 +111,10 @@ def _text(text: str) -> str:
 
 
 def number(value: float) -> str:
-    """A number as JavaScript writes it: it has no whole numbers of its own, and writes out those below 1e21."""
+    """Return a number as JavaScript writes it.
+
+    JavaScript has no integers of their own, and writes whole numbers below 1e21 without an exponent.
+    """
     try:
         value = float(value)
     except OverflowError:
@@ -133,7 +136,7 @@ def number(value: float) -> str:
 
 
 def _shortest(value: float) -> tuple[str, int]:
-    """The fewest digits that mean ``value``, and the power of ten of the first of them."""
+    """Return the fewest digits that represent ``value``, and the power of ten of the first one."""
     mantissa, _, power = repr(value).partition("e")
     whole, _, fraction = mantissa.partition(".")
     fraction = "" if fraction == "0" else fraction

@@ -1,6 +1,6 @@
-"""librecode: rules 9 and 10, and what it keeps from the model: results of tools, and what the model thought.
+"""Profile of librecode: rules 9 and 10. Tool results and reasoning are not sent to the model.
 
-Read in its source; there is no released program to ask.
+The rules come from its source; there is no released program to verify them with.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from gitsession.context.value import Item, Shown
 from gitsession.model.entries import BranchSummary, Compaction, Message
 
 SHOWN = ("user", "assistant")
-"""The roles of messages that the model sees, where an entry does not say otherwise."""
+"""Roles of messages that are sent to the model, unless an entry states otherwise."""
 
 NEVER = ("tool",)
-"""Those that it does not see, whatever an entry says."""
+"""Roles that are never sent to the model."""
 
 
 class LibrecodeProfile(Profile):
@@ -44,7 +44,7 @@ class LibrecodeProfile(Profile):
         return -(-len(_words(entry)) // 4)
 
     def usage(self, items: Sequence[Item], fresh: int) -> tuple[int, int] | None:
-        """Return the tokens of the last request, which librecode keeps beside the answer."""
+        """Return the tokens of the last request, which librecode stores with the answer."""
         for at in range(len(items) - 1, fresh - 1, -1):
             entry = items[at].entry
             if isinstance(entry, Message) and entry.role == "assistant" and entry.usage is not None:
@@ -55,7 +55,7 @@ class LibrecodeProfile(Profile):
 
 
 def _faces_model(entry: Shown) -> bool:
-    """Whether the model sees an entry: what it says itself counts, else its kind and its role."""
+    """Return whether an entry is sent to the model: as it states itself, else by its kind and its role."""
     if isinstance(entry, Compaction | BranchSummary):
         return True
     if isinstance(entry, Message) and entry.role in NEVER:

@@ -1,6 +1,6 @@
-"""omp 18: pi's ways, and what it leaves out so that a provider takes the rest (rules 13 and 17).
+"""Profile of omp 18: pi's rules, and the removal of what a provider would reject (rules 13 and 17).
 
-Not reproduced: notes and roll-overs of its experimental context window, and pictures of older history (snapcompact).
+Not reproduced: notes and roll-overs of its experimental context window, and images of older history (snapcompact).
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from gitsession.model.entries import Compaction, CustomMessage, Message
 from gitsession.sessions.node import Node
 
 UNSEEN = ("prewalk-plan", "vibe-mode-context")
-"""Custom messages that only its own screen shows."""
+"""Custom messages that only omp's own screen shows."""
 
 INTERRUPTED = "interrupted-thinking"
-"""A custom message that goes on from the broken-off answer before it, which therefore stays."""
+"""Custom message that continues the aborted answer before it; the answer is therefore kept."""
 
 
 class OmpProfile(Profile):
@@ -64,7 +64,7 @@ class OmpProfile(Profile):
         return 0 if is_message(entry, "system") else by_bytes(entry)
 
     def llm_role(self, entry: Shown) -> str | None:
-        """An extension's words are the developer's here, unless there is a picture; so is a file only mentioned."""
+        """Return ``developer`` for extensions and mentioned files, ``user`` for an extension's message with images."""
         if isinstance(entry, Message) and entry.extra.get("role") in ("fileMention", "hookMessage"):
             return "developer"
         if isinstance(entry, CustomMessage) and images(entry.content):
@@ -73,7 +73,7 @@ class OmpProfile(Profile):
 
 
 def _kept(line: ContextHistory, seen: VisibleRange) -> list[Node]:
-    """What a compaction kept, less what OpenAI's own replacement of the history says already."""
+    """Return what a compaction kept, without what OpenAI's replacement for the history already contains."""
     if seen.compaction is None:
         return []
     entry = line.entry(seen.compaction)
@@ -105,10 +105,10 @@ def _says_something(block: Block) -> bool:
 
 
 def _without_dangling(items: Sequence[Item]) -> list[Item]:
-    """No call without a result: a provider would take it for one that failed.
+    """Return the items without calls that have no result, which a provider would take as failed.
 
-    What stays of such a turn is no longer what the model signed, so its signatures go too, and a turn of which nothing
-    stays.
+    The rest of such a turn is not what the model signed, so its signatures are removed. A turn of which nothing is left
+    is dropped.
     """
     answered = {item.entry.tool_call_id for item in items if is_message(item.entry, "tool")}
     found: list[Item] = []
@@ -132,8 +132,8 @@ def _unsigned(block: Block, answered: set[str | None]) -> Block | None:
 
 
 def _without_failed(items: Sequence[Item]) -> list[Item]:
-    """No answer that broke off, nor the results of what it called."""
-    behind: list[int] = []  # what stays so far, the oldest at the end; of these, some may be gone since
+    """Return the items without failed answers and the results of their calls."""
+    behind: list[int] = []  # indices of kept items, the oldest last; some may be in ``gone`` by now
     gone: set[int] = set()
     results: dict[str | None, list[int]] = {}
     for at in range(len(items) - 1, -1, -1):

@@ -1,4 +1,4 @@
-"""pi 1.5, the default profile: rules 6 to 12, 14 to 16, 18 and 21, all of which 0.87 follows too; and pi 0.73."""
+"""Profiles of pi 1.5, the default: rules 6 to 12, 14 to 16, 18 and 21, which 0.87 follows too; and of pi 0.73."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class PiProfile(Profile):
 
 
 class Pi073Profile(Profile):
-    """The rules as they were then; of system messages and edits it knows nothing."""
+    """The rules of pi 0.73, which has no system messages and no edits."""
 
     NAME = "pi-0.73"
     OWN_COUNT = True
@@ -43,7 +43,7 @@ class Pi073Profile(Profile):
 
 
 def _select(line: ContextHistory, *, since_087: bool) -> Selection:
-    """``since_087``: system messages, context edits, and no trust in a count older than a change."""
+    """Select the items. ``since_087``: with system messages and context edits, without counts older than a change."""
     seen = reach(line)
     nodes = [*seen.kept, *seen.after]
     how = changes(line, nodes, edits=since_087)

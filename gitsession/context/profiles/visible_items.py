@@ -1,4 +1,4 @@
-"""What each kind of entry shows to the model: one small function each. A kind without one shows nothing. Shared."""
+"""The items that each kind of entry shows, one function each. A kind without one shows nothing. Shared by profiles."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ from gitsession.sessions.node import Node
 
 
 def show(line: ContextHistory, node: Spot) -> list[Item]:
-    """What a node shows. Its payload is read only if its kind shows anything."""
+    """Return the items that a node shows. Its payload is read only if its kind shows anything."""
     how = _BY_KIND.get(node.kind)
     return how(line, node, line.entry(node)) if how else []
 
 
 def show_sent(line: ContextHistory, node: Spot) -> list[Item]:
-    """Return what a node shows, but no command that the user kept from the model: pi and omp alone list these."""
+    """Return the items of a node without commands that the user kept from the model; only pi and omp list these."""
     return [item for item in show(line, node) if not (isinstance(item.entry, Message) and item.entry.is_excluded)]
 
 
 def show_compaction(line: ContextHistory, node: Spot, *, system: bool) -> list[Item]:
-    """The summary; ``system``: after the system messages that were kept with it, if there are any (rule 11)."""
+    """Return the summary. ``system``: after the system messages that were kept with it, if any (rule 11)."""
     entry = line.entry(node)
     assert isinstance(entry, Compaction)
     items = [_item(line, node, entry)]
@@ -65,12 +65,12 @@ def is_message(entry: Entry, role: str) -> TypeGuard[Message]:
 
 
 def keep_system(said: Iterable[Message]) -> list[dict[str, Any]]:
-    """What a compaction of our own keeps of system messages, in ``preserve`` under ``SYSTEM``."""
+    """Return system messages in the form in which gitsession's compactions store them in ``preserve``."""
     return [{"text": message.text, **({"extra": dict(message.extra)} if message.extra else {})} for message in said]
 
 
 def kept_system(entry: Compaction) -> list[Message]:
-    """The inverse, for anything that may stand there."""
+    """Return the messages that ``keep_system`` stored. Malformed values are ignored."""
     stated = entry.preserve.get(SYSTEM) if isinstance(entry.preserve, Mapping) else None
     found = []
     for kept in stated if isinstance(stated, list | tuple) else ():
@@ -109,12 +109,12 @@ def _item(line: ContextHistory, node: Spot, entry: Any) -> Item:
     return Item(node.oid, entry, node.source.agent, line.payload(node))
 
 
-# What one entry does to how another is shown
+# Effects of entries on how others are shown.
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Changes:
-    """What entries in sight do to others in sight. ``newest``: the last of them."""
+    """Effects of visible entries on other visible entries. ``newest``: the last one with an effect."""
 
     edits: Mapping[str, ContextEdit]
     prunes: frozenset[str]
@@ -122,7 +122,7 @@ class Changes:
 
 
 def changes(line: ContextHistory, nodes: Iterable[Spot], *, edits: bool) -> Changes:
-    """Edits (the last of a target wins, rule 11) and prunes among ``nodes``, the oldest first."""
+    """Return the edits and prunes among ``nodes``, oldest first. The last edit of a target wins (rule 11)."""
     by_target: dict[str, ContextEdit] = {}
     pruned: set[str] = set()
     newest = None
@@ -140,7 +140,7 @@ def changes(line: ContextHistory, nodes: Iterable[Spot], *, edits: bool) -> Chan
 
 
 def changed(items: list[Item], node: Spot, how: Changes) -> list[Item]:
-    """``items``, which ``node`` shows, as the changes leave them."""
+    """Return ``items``, which ``node`` shows, with the changes applied."""
     called = names_of(node)
     edit = next((how.edits[name] for name in called if name in how.edits), None)
     if edit is not None:
@@ -151,23 +151,23 @@ def changed(items: list[Item], node: Spot, how: Changes) -> list[Item]:
 
 
 def part_of(item: Item) -> object:
-    """The agent's own name for one result among several in an entry (``model.results``)."""
+    """Return the agent's own name of one of several results in an entry (``model.results``)."""
     return item.entry.extra.get("part")
 
 
 def _edited(items: list[Item], replacement: Any) -> list[Item]:
-    """Without a replacement nothing of it is shown; what is no replacement changes nothing."""
+    """Return the items with an edit applied. ``None`` removes them, an invalid replacement changes nothing."""
     if replacement is None:
         return []
     return [edited(item, replacement.get("content")) for item in items] if isinstance(replacement, Mapping) else items
 
 
-# How far back a model sees: the newest compaction and what it kept, or the newest reset, or the root. Shared.
+# The visible range: the newest compaction and what it kept, or the newest reset, or the root. Shared by profiles.
 
 
 @dataclass(frozen=True, slots=True)
 class VisibleRange:
-    """The part of a line in sight. ``kept``: before ``compaction``; ``after``: behind it. Both the oldest first."""
+    """The visible part of a history, oldest first. ``kept``: before ``compaction``; ``after``: after it."""
 
     compaction: Spot | None
     kept: list[Node]
@@ -175,7 +175,7 @@ class VisibleRange:
 
 
 def reach(line: ContextHistory) -> VisibleRange:
-    """Walk back to the newest compaction or reset, and to what that compaction kept (rules 8 to 10, and 13)."""
+    """Return the range back to the newest compaction or reset, with what it kept (rules 8 to 10, and 13)."""
     after: list[Spot] = []
     for node in line.showing():
         if node.kind == Reset.kind and isinstance(line.entry(node), Reset):
@@ -189,9 +189,9 @@ def reach(line: ContextHistory) -> VisibleRange:
 
 
 def kept(line: ContextHistory, at: Spot, compaction: Compaction) -> list[Node]:
-    """The nodes before the compaction from the first that it kept. Not found: nothing was kept.
+    """Return the nodes before the compaction from the first one that it kept; none if that is not found.
 
-    Where two entries of one line answer to the name, the later one is meant, as everywhere.
+    If two entries of a history have the name, the later one is meant, as everywhere.
     """
     name, number = compaction.first_kept, compaction.extra.get("firstKeptEntryIndex")
     if name is None:
@@ -199,7 +199,7 @@ def kept(line: ContextHistory, at: Spot, compaction: Compaction) -> list[Node]:
     if not line.may_hold(name, at):
         return []
     found: list[Node] = []
-    for node in line.back(at):  # any kind can be named
+    for node in line.back(at):  # entries of any kind can be named
         found.append(node)
         if answers_to(node, name):
             return found[::-1]
@@ -207,14 +207,18 @@ def kept(line: ContextHistory, at: Spot, compaction: Compaction) -> list[Node]:
 
 
 def _kept_by_number(line: ContextHistory, at: Spot, number: int) -> list[Node]:
-    """pi's first files have no ids: an entry is named by its index among the lines that parse; the header is 0."""
+    """Return the kept nodes from number ``number`` on.
+
+    pi's first files have no ids. They number entries by their index among the lines that can be parsed; the header is
+    0.
+    """
     nodes = list(line.back(at))[::-1]
     parsed = [place for place, node in enumerate(nodes) if node.source is not None and node.kind != Opaque.kind]
     return nodes[parsed[number - 1] :] if 0 < number <= len(parsed) else []
 
 
 def state(line: ContextHistory, *, model: str | None) -> State:
-    """Return the state of the whole line, hidden parts included (rule 7). ``model``: the one that the agent uses."""
+    """Return the state of the whole history, hidden parts included (rule 7). ``model``: the one that the agent uses."""
     said = line.anchors
     tools = line.entry_at(said.tools) if said.tools else None
     instructions = line.entry_at(said.instructions) if said.instructions else None

@@ -1,6 +1,6 @@
-"""From a context to what a provider or an agent wants to be sent: one module each, one protocol, one table.
+"""Conversion of a context into a request for a provider or an agent, one module each.
 
-A module is loaded when it is asked for. Pure: nothing is sent from here.
+Modules are loaded on demand. Nothing is sent from here.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ PROVIDERS = {
     "openai-chat": "openai_chat",
     "openai-responses": "openai_responses",
 }
-"""What ``--as`` takes, and the module of this folder that makes it."""
+"""Values of ``--as``, and the module of this package for each."""
 
 
 class Provider(Protocol):
-    """What a module of this folder offers."""
+    """The interface of the modules in this package."""
 
     def request(self, context: Any, *, system: str | None = None) -> dict[str, Any]:
-        """What is sent of a ``Context``: ``messages``, or what the provider calls them, and more. JSON can hold it.
+        """Return the request for a ``Context`` as JSON values: ``messages``, or the provider's name for them, and more.
 
-        ``system``: put in place of the system prompt that the context states.
+        ``system`` replaces the system prompt that the context states.
         """
 
 
 def provider(name: str) -> Provider:
-    """The module of one of ``PROVIDERS``. Raises ``NotFound`` for another name."""
+    """Return the module of one of ``PROVIDERS``. Raises ``NotFound`` if the name is unknown."""
     if name not in PROVIDERS:
         raise NotFound(f"no provider {name!r}: choose from {', '.join(PROVIDERS)}")
     return cast(Provider, import_module(f"{__name__}.{PROVIDERS[name]}"))

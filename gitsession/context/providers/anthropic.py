@@ -1,8 +1,8 @@
-"""Requests for Anthropic's Messages API. ``max_tokens``, which it asks for, is the caller's to choose.
+"""Requests for Anthropic's Messages API. The caller must add ``max_tokens``.
 
-User and assistant take turns, the user first; results stand at the head of the turn that follows their calls. System
-messages from the middle of a conversation join the system prompt: not every model takes them where they were. The API
-knows no developer; what one says, the user does.
+User and assistant alternate, the user first. Results are at the beginning of the turn after their calls. Later system
+messages are joined to the system prompt, because not every model accepts them in place. The API has no developer role:
+such messages are sent as the user's.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ FOLLOWS = "(what it returned follows)"
 
 
 def request(context: Context, *, system: str | None = None) -> dict[str, Any]:
-    """``messages``, and ``model``, ``system`` and ``tools`` as far as they are known."""
+    """Return ``messages``, and if they are known, ``model``, ``system`` and ``tools``."""
     said = turns(context, API, skip=opening(context))
     later = [words(turn.blocks) for turn in said if turn.role == "system"]
     model, head = model_of(context, API), "\n\n".join(part for part in [prompt(context, system), *later] if part)
@@ -66,7 +66,8 @@ def _messages(said: Iterable[Turn]) -> list[dict[str, Any]]:
             put("user", _blocks(turn.blocks))
         elif turn.role == "assistant":
             spoken = _spoken(turn)
-            if spoken and not messages and not turn.replay:  # a compaction stands for all before it, and may begin
+            # A compaction replaces everything before it, so it may be first.
+            if spoken and not messages and not turn.replay:
                 put("user", [_text(NOT_SHOWN)])
             put("assistant", spoken)
             put("user", [_result(call) for call in turn.calls])
@@ -77,7 +78,7 @@ def _messages(said: Iterable[Turn]) -> list[dict[str, Any]]:
 def _spoken(turn: Turn) -> list[dict[str, Any]]:
     blocks = [*map(sendable, turn.replay), *_blocks(turn.blocks)]
     while blocks and blocks[-1]["type"] in ("thinking", "redacted_thinking"):
-        blocks.pop()  # a message may not end with one: the answer was cut off before it began
+        blocks.pop()  # a message must not end with reasoning: the answer was cut off before it began
     return blocks
 
 
@@ -94,11 +95,11 @@ def _block(block: Text | Image | File | Thinking | CallWithResult) -> dict[str, 
         case Thinking():
             if block.signature and block.signature.strip():
                 return {"type": "thinking", "thinking": block.text, "signature": block.signature}
-            return _text(block.text) if block.text.strip() else None  # of a stream that broke before the signature
+            return _text(block.text) if block.text.strip() else None  # a stream broke before the signature
         case Image():
             return {"type": "image", "source": _source(block.data, block.mime)}
         case File():
-            title = {"title": block.name} if block.name else {}  # an empty one is refused
+            title = {"title": block.name} if block.name else {}  # an empty title is rejected
             return {"type": "document", "source": _source(block.data or b"", PDF), **title}
         case CallWithResult():
             return {"type": "tool_use", "id": block.id, "name": block.name, "input": sendable(block.given.arguments)}
@@ -111,7 +112,7 @@ def _result(call: CallWithResult) -> dict[str, Any]:
 
 
 def _beside(call: CallWithResult) -> list[dict[str, Any]]:
-    """The pictures and documents of a result that is an error: the API takes only words in such a one."""
+    """Return images and documents of a failed result, because the API accepts only text in it."""
     return _blocks(block for block in call.result if call.is_error and not isinstance(block, Text))
 
 

@@ -1,6 +1,6 @@
-"""What codex itself sends: the response items of its file as they are, the rest in its words.
+"""Requests as codex itself sends them: the response items of its file unchanged, everything else in its form.
 
-As codex does, a call without a result gets one that says it was broken off, and a result without a call stays behind.
+As in codex, a call without a result gets one that says it was aborted, and a result without a call is left out.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ ABORTED = "aborted"
 
 
 def request(context: Context, *, system: str | None = None) -> dict[str, Any]:
-    """``input``, and ``model`` and ``instructions`` as far as they are known."""
+    """Return ``input``, and if they are known, ``model`` and ``instructions``."""
     stated = context.instructions.system_prompt if context.instructions else None
     head = stated if system is None else system
     role = profile(context.profile).llm_role
@@ -44,13 +44,13 @@ def _said(item: Item) -> list[Object]:
 
 
 def _mail(payload: Object) -> Object:
-    """What another agent wrote, as the item that it becomes."""
+    """Return the item for a message of another agent."""
     parties: Object = {name: payload[name] for name in ("author", "recipient") if name in payload}
     return {"type": "agent_message", **parties, "content": [{"type": "input_text", "text": payload.get("content")}]}
 
 
 def _paired(items: list[Object]) -> Iterable[Object]:
-    """Every call with a result, right behind it where there was none; no result without a call."""
+    """Yield the items with a result after every call that had none, and without results of no call."""
     called = {_call_id(item) for item in items if call_output(item, "") is not None}
     answered = {_call_id(item) for item in items if _is_output(item)}
     for item in items:

@@ -1,7 +1,7 @@
-"""Requests for OpenAI's Chat Completions API, and the many servers that speak it.
+"""Requests for OpenAI's Chat Completions API, and the many compatible servers.
 
-Results are messages of role ``tool`` right behind the message with their calls. Such a message holds only words: the
-pictures and documents of results follow as the user's.
+Results are messages of role ``tool`` directly after the message with their calls. They hold only text: images and
+documents follow in a message of the user.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ FOLLOWS = "(what it returned follows)"
 FROM_TOOLS = "What the tools returned:"
 
 JOINING = ("pi", "pi-0.73", "omp", "opencode")
-"""Profiles of agents that put nothing between a thought of another model, which is text here, and its answer."""
+"""Profiles of agents that put nothing between another model's reasoning, which is text here, and its answer."""
 
 _PLAIN_FIELD = "reasoning_content"
-"""Field in which the agents of ``API.plain`` put thoughts that have no signature."""
+"""Field in which the agents of ``API.plain`` send reasoning that has no signature."""
 
 _REASONING_FIELDS = ("reasoning", "reasoning_content", "reasoning_text")
-"""Where servers of this API put a model's reasoning, which they want back. pi keeps the field's name as signature."""
+"""Fields in which servers return reasoning and expect it back. pi stores the field's name as the signature."""
 
 
 def request(context: Context, *, system: str | None = None) -> dict[str, Any]:
-    """``messages``, and ``model`` and ``tools`` as far as they are known."""
+    """Return ``messages``, and if they are known, ``model`` and ``tools``."""
     messages: list[dict[str, Any]] = []
     head = prompt(context, system)
     if head:
@@ -93,7 +93,7 @@ def _assistant(turn: Turn, profile: str) -> Iterable[dict[str, Any]]:
 
 
 def _reasoning(thinking: list[Thinking]) -> dict[str, Any]:
-    """The reasoning in the server's own field, or its details as the server gave them."""
+    """Return the reasoning in the server's own field, or its details as the server returned them."""
     for block in thinking:
         details = _details(block.signature)
         if details:

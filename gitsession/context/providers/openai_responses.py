@@ -1,7 +1,7 @@
-"""Requests for OpenAI's Responses API: a flat list of items, and the system prompt beside it.
+"""Requests for OpenAI's Responses API: a flat list of items, and the system prompt in a field of its own.
 
-A call is an item, its result the item behind the calls of its turn. Reasoning that the same model wrote goes back as
-the item it came as, encrypted content and all; ids of items are given back where the API gave them, never made up.
+A call is an item; its result is an item after all calls of its turn. Reasoning of the same model is sent back as the
+original item, with its encrypted content. Ids of items are sent only if the API assigned them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _ITEM_ID_CHARS_MAX = 64
 
 
 def _call_id(id_: str) -> str:
-    """pi joins the id of the call and that of its item by a bar."""
+    """Return the id of the call from pi's ``call|item``."""
     return id_.partition("|")[0]
 
 
@@ -44,7 +44,7 @@ API = ProviderApi(
 
 
 def request(context: Context, *, system: str | None = None) -> dict[str, Any]:
-    """``input``, and ``model``, ``instructions`` and ``tools`` as far as they are known."""
+    """Return ``input``, and if they are known, ``model``, ``instructions`` and ``tools``."""
     model, head = model_of(context, API), prompt(context, system)
     defined = [_tool(tool) for tool in tools(context)]
     items = (item for turn in turns(context, API, skip=opening(context)) for item in _items(turn))
@@ -57,7 +57,10 @@ def request(context: Context, *, system: str | None = None) -> dict[str, Any]:
 
 
 def _named_once(items: Iterable[dict[str, Any]]) -> Iterable[dict[str, Any]]:
-    """The API refuses two items of one id. Reasoning is nothing without its own; all else can do without."""
+    """Yield the items without repeated ids, which the API rejects.
+
+    Reasoning with a repeated id is dropped, since it needs its id. Other items lose the id.
+    """
     taken: set[str] = set()
     for item in items:
         id_ = item.get("id")
@@ -95,7 +98,7 @@ def _spoken(turn: Turn) -> list[dict[str, Any]]:
                 reasoning = _reasoning(block)
                 items += [reasoning] if reasoning else []
     while items and items[-1]["type"] == "reasoning":
-        items.pop()  # the API refuses one without the item that came of it
+        items.pop()  # the API rejects reasoning without the item that follows from it
     return items
 
 
@@ -109,7 +112,7 @@ def _message(block: Text) -> dict[str, Any]:
 
 
 def _text_signature(signature: str | None) -> tuple[str, str]:
-    """The id of the item and its phase, as pi keeps them; the id alone in older files."""
+    """Return the id of the item and its phase, as pi stores them. Older files have only the id."""
     stated = _parsed(signature)
     id_, phase = (stated.get("id"), stated.get("phase")) if stated else (signature, None)
     if not isinstance(id_, str) or not id_.startswith("msg_") or legal(id_, _ITEM_ID_CHARS_MAX) != id_:

@@ -1,4 +1,4 @@
-"""Values as a provider's JSON can carry them: Unicode that encodes, names that match, plain data."""
+"""Values that a provider's JSON can carry: valid Unicode, legal names, plain data."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MARK_CHARS = 8
 
 
 def sendable(value: Any) -> Any:
-    """``value`` as JSON can say it: bytes in base64, no infinity, text keys."""
+    """Return ``value`` as JSON can represent it: bytes in base64, no infinity, text keys."""
     if isinstance(value, str):
         return whole(value)
     if isinstance(value, bytes):
@@ -33,7 +33,7 @@ def sendable(value: Any) -> Any:
 
 
 def to_json(value: Any) -> str:
-    """``value`` in one line, without spaces."""
+    """Return ``value`` as JSON on one line, without spaces."""
     return json.dumps(sendable(value), ensure_ascii=False, separators=(",", ":"))
 
 
@@ -46,7 +46,7 @@ def data_url(data: bytes, mime: str) -> str:
 
 
 def legal(name: str, chars_max: int) -> str:
-    """``name`` if providers take it (letters, digits, ``_``, ``-``), else one that they do and that is its alone."""
+    """Return ``name`` if providers accept it (letters, digits, ``_``, ``-``), else a legal name unique to it."""
     if name and len(name) <= chars_max and not _ILLEGAL.search(name):
         return name
     mark = hash_of(name.encode(errors="surrogatepass")).hex()[:_MARK_CHARS]
@@ -54,7 +54,7 @@ def legal(name: str, chars_max: int) -> str:
 
 
 class CallIds:
-    """Ids of tool calls as one provider takes them, no two alike. As a conversation grows, those it has stay."""
+    """Ids of tool calls that one provider accepts, each unique. They do not change when the conversation grows."""
 
     def __init__(self, chars_max: int) -> None:
         self._chars_max = chars_max
@@ -64,7 +64,7 @@ class CallIds:
     def take(self, id_: str) -> str:
         first = name = legal(id_, self._chars_max)
         count = self._counts.get(first, 1)
-        while name in self._taken:  # an agent that counts its calls from one in every turn
+        while name in self._taken:  # some agents number their calls from one in every turn
             count += 1
             name = f"{first[: self._chars_max - len(str(count)) - 1]}_{count}"
         self._counts[first] = count
@@ -72,10 +72,10 @@ class CallIds:
         return name
 
 
-# Blocks of a message as providers take them: words, four kinds of picture, PDF; all else in words.
+# Blocks that providers accept: text, four image types, PDF. Everything else becomes text.
 
 PICTURES = ("image/jpeg", "image/png", "image/gif", "image/webp")
-"""Names that all three APIs accept."""
+"""Image types that all three APIs accept."""
 
 PDF = "application/pdf"
 
@@ -87,16 +87,16 @@ def shown(blocks: Iterable[Block]) -> tuple[Text | Image | File, ...]:
 
 
 def uttered(blocks: Iterable[Block], *, own: bool) -> tuple[Text | Thinking | ToolCall, ...]:
-    """Return the blocks of a model. ``own``: the same model will read it, so signatures still mean something to it.
+    """Return the blocks of a model. ``own``: the same model will read them, so their signatures are valid.
 
-    Another model gets the reasoning as text, and none that is redacted: only its writer can read that.
+    Another model gets the reasoning as text, and no redacted reasoning, which only its writer can read.
     """
     found = [_uttered(block, own) for block in blocks]
     return tuple([block for block in found if block is not None])
 
 
 def words(blocks: Iterable[object], *, between: str = "\n") -> str:
-    """The text among ``blocks``."""
+    """Return the text of ``blocks``, joined by ``between``."""
     return between.join(block.text for block in blocks if isinstance(block, Text))
 
 
@@ -108,7 +108,7 @@ def _shown(block: Block) -> Text | Image | File | None:
     if isinstance(block, File):
         return _file(block)
     if isinstance(block, OtherBlock) and isinstance(block.value, dict) and block.value.get("type") == "image":
-        return _note("image")  # its bytes are somewhere else
+        return _note("image")  # its bytes are stored elsewhere
     return None
 
 
@@ -122,7 +122,7 @@ def _uttered(block: Block, own: bool) -> Text | Thinking | ToolCall | None:
     if isinstance(block, ToolCall):
         return block if own else ToolCall(block.id, block.name, block.arguments)
     shown = _shown(block)
-    if isinstance(shown, Image | File):  # a request cannot put a picture into a model's mouth
+    if isinstance(shown, Image | File):  # a request must not have images in a model's turn
         return _note("file" if isinstance(shown, File) else "image", shown.mime or "")
     return shown
 
