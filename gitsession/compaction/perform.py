@@ -1,4 +1,4 @@
-"""A plan carried out: the summary is written first, and then one entry appended, or nothing at all."""
+"""Execution of a compaction plan: the summary is written first, then one entry is appended, or none."""
 
 from __future__ import annotations
 
@@ -26,12 +26,13 @@ from gitsession.store.interface import ObjectStore
 def perform(
     objects: ObjectStore, session: StoredSession, plan: Plan, how: SummaryOptions, *, command: str = ""
 ) -> Node:
-    """Write the summary and append it; the entry that says so.
+    """Write the summary, append it, and return its entry.
 
-    A summary stays valid where entries arrive while it is written: it goes behind them, and they are kept.
-    ``command``: the operation of the log by which ``undo`` takes it back; "" is none.
-    Raises ``SummaryFailed`` where there is none that is worth keeping, and ``Refused`` where somebody else compacted
-    meanwhile. Whatever is raised, nothing was written.
+    If entries arrive while the summary is written, it is appended after them, and they are kept. ``command``: the
+    operation in the operation log for ``undo``; "" logs none, except for a branch summary.
+
+    Raises ``SummaryFailed`` if there is no usable summary, and ``Refused`` if another process compacted the branch in
+    the meantime. If an error is raised, nothing was written.
     """
     if plan.nothing:
         raise Refused(f"there is nothing to summarise: {plan.nothing}")
@@ -62,17 +63,17 @@ def perform(
         try:
             return session.append(entry, expected=leaf, command=command)
         except LeafMoved:
-            continue  # somebody appended since we looked: look again
+            continue  # another writer has appended an entry: try again after it
 
 
 def tokens_after(plan: Plan, summary: str) -> int:
-    """How many tokens the context takes behind the compaction, by the profile's own count."""
+    """Return the tokens of the context after the compaction, by the profile's own estimate."""
     profile = profiles.profile(plan.profile)
     return profile.estimate(Compaction(summary=summary)) + profiles.total(profile, (*plan.system, *plan.kept))
 
 
 def _leave(objects: ObjectStore, session: StoredSession, plan: Plan, onto: Node, text: str, command: str) -> Node:
-    """The summary of a branch that is left, behind the entry where the work goes on: on its branch, or on a new one."""
+    """Append the summary of an abandoned branch after the entry where work continues, on its branch or on a new one."""
     assert plan.leaf is not None
     left = load(objects, plan.leaf)
     entry = BranchSummary(
@@ -96,7 +97,10 @@ def _must_shrink(plan: Plan, tokens: int) -> None:
 
 
 def _still_there(objects: ObjectStore, session: StoredSession, plan: Plan) -> Node:
-    """The leaf behind which the summary goes. Raises ``Refused`` where it would say what another one says already."""
+    """Return the leaf after which the summary is appended.
+
+    Raises ``Refused`` if a compaction or reset arrived in the meantime, or if the branch has lost the plan's leaf.
+    """
     leaf = session.leaf
     if leaf is None:
         raise NotFound(f"branch {session.branch_name} of session {session.id} is gone")
@@ -109,16 +113,19 @@ def _still_there(objects: ObjectStore, session: StoredSession, plan: Plan) -> No
 
 
 class BackgroundCompaction:
-    """A compaction under way. What is appended meanwhile is kept; cancelled or failed, it leaves nothing behind."""
+    """A compaction that runs in the background.
+
+    Entries appended in the meantime are kept. If it fails or is cancelled, nothing is appended.
+    """
 
     def __init__(self, run: Callable[[Event], Node]) -> None:
-        """Starts at once. ``run`` is given what says that it is to stop."""
+        """Start ``run``, whose argument is set when it should stop."""
         self._cancelled = Event()
         self._future: Future[Node] = Future()
         Thread(target=self._run, args=(run,), name="gitsession-compaction", daemon=True).start()
 
     def cancel(self) -> None:
-        """Give up soon. Where its entry is appended already, it stays."""
+        """Request a stop. If the entry was appended already, it stays."""
         self._cancelled.set()
 
     @property
@@ -126,11 +133,19 @@ class BackgroundCompaction:
         return self._future.done()
 
     def result(self, timeout: float | None = None) -> Node:
-        """The entry. Raises what the compaction raised (``SummaryFailed`` once cancelled), or ``TimeoutError``."""
+        """Wait for the compaction and return its entry.
+
+        Args:
+            timeout: Maximum time to wait, in seconds. ``None``: no limit.
+
+        Raises:
+            SummaryFailed: The compaction was cancelled or has no usable summary. Its other errors are raised, too.
+            TimeoutError: The compaction is still running.
+        """
         return self._future.result(timeout)
 
     def _run(self, run: Callable[[Event], Node]) -> None:
         try:
             self._future.set_result(run(self._cancelled))
-        except BaseException as error:  # whoever asks for the result is told, whatever it was
+        except BaseException as error:  # every error is raised again by ``result``
             self._future.set_exception(error)

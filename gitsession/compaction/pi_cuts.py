@@ -1,4 +1,4 @@
-"""Where a line is cut in two: what is summarised, and what is kept as it is (rules 18 to 22). Pure."""
+"""Cuts of a history into a part that is summarized and a part that is kept (rules 18 to 22). Pure functions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gitsession.model.entries import BranchSummary, Compaction, CustomMessage, E
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """Indices of places. ``first_kept``: from there on all stays. ``turn``: where the turn begins that is split."""
+    """Indices of places. ``first_kept``: the first that is kept. ``turn``: the beginning of the turn that is split."""
 
     first_kept: int = 0
     turn: int | None = None
@@ -23,9 +23,9 @@ Cutter: TypeAlias = Callable[[Sequence[ShownEntry], int, Profile], Cut]
 
 
 def by_what_is_shown(places: Sequence[ShownEntry], keep: int, profile: Profile) -> Cut:
-    """pi since 0.80.10: the newest entry at which ``keep`` tokens are reached, or the next that can be cut at.
+    """Cut as pi does since 0.80.10: at the newest entry where ``keep`` tokens are reached, or the next valid one.
 
-    Where none can, since the results of one call are more than that by themselves, the call stays with them.
+    If there is none, because the results of one call exceed ``keep`` by themselves, the call is kept with them.
     """
     cuts = [at for at, place in enumerate(places) if _shows(place, profile.can_cut)]
     if not cuts:
@@ -44,9 +44,9 @@ def by_what_is_shown(places: Sequence[ShownEntry], keep: int, profile: Profile) 
 
 
 def by_messages(places: Sequence[ShownEntry], keep: int, profile: Profile) -> Cut:
-    """pi until 0.80.9: only messages count; what is no message goes with the one behind it, whatever it says.
+    """Cut as pi did until 0.80.9: only messages count, and other entries stay with the message after them.
 
-    Where the results of the last call are more than ``keep``, nothing is compacted at all.
+    If the results of the last call exceed ``keep``, nothing is compacted.
     """
     cuts = [at for at, place in enumerate(places) if _is_cut_before_080(place, profile)]
     if not cuts:
@@ -67,7 +67,10 @@ def by_messages(places: Sequence[ShownEntry], keep: int, profile: Profile) -> Cu
 
 
 def by_groups(places: Sequence[ShownEntry], keep: int, profile: Profile) -> Cut:
-    """omp: as many of the newest as fit into ``keep``, an answer always with its results; the newest in any case."""
+    """Cut as omp does: keep the newest groups that fit into ``keep``, and at least one.
+
+    A group is an answer with its results.
+    """
     cuts = [at for at, place in enumerate(places) if _shows(place, profile.can_cut)]
     if not cuts:
         return Cut()
@@ -92,7 +95,7 @@ def _last(places: Sequence[ShownEntry], until: int, fits: Callable[[ShownEntry],
 
 
 def _is_left_out(places: Sequence[ShownEntry], start: int) -> bool:
-    """Whether all that follows was tried and taken back by edits, an answer at least: then nothing of it is cut off."""
+    """Return whether edits removed everything from ``start`` on, including an answer; it is then kept together."""
     rest = places[start:]
     answers = [place for place in rest if place.node.kind == Message.kind and place.node.role == "assistant"]
     return bool(answers) and not any(place.items or place.node.kind == Compaction.kind for place in rest)

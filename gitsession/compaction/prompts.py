@@ -1,4 +1,4 @@
-"""What a model is told when it is to summarise. In our words; the entry-point group ``gitsession.prompts`` has others.
+"""Prompts that ask a model for a summary. Plugins of the entry-point group ``gitsession.prompts`` can add others.
 
 A plugin of that group is a function like ``default``.
 """
@@ -22,7 +22,7 @@ _FILES = re.compile(r"<(read|modified)-files>\n")
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """``system``: who the model is here. ``user``: the material, then the task."""
+    """A prompt. ``system``: the model's role. ``user``: the material, then the task."""
 
     system: str
     user: str
@@ -75,7 +75,7 @@ files that were read or changed: a list of them is added to your notes."""
 
 
 def default(request: Request) -> Prompt:
-    """Our own words for any request."""
+    """Return gitsession's own prompt for a request."""
     parts = []
     if request.previous:
         parts.append(_tagged("notes", request.previous))
@@ -90,7 +90,7 @@ def default(request: Request) -> Prompt:
 
 
 def named(name: str) -> Writer:
-    """The prompt of this name: ``default`` or a plugin's. Raises ``NotFound``."""
+    """Return the prompt function of a name, ``default`` or a plugin's. Raises ``NotFound`` if it is unknown."""
     if name == "default":
         return default
     found = load_plugin(GROUP, name)
@@ -101,7 +101,7 @@ def named(name: str) -> Writer:
 
 
 def with_files(summary: str, read: Iterable[str], modified: Iterable[str]) -> str:
-    """``summary`` with its two lists of files behind it, one path a line; an empty list is not there."""
+    """Return ``summary`` followed by its two lists of files, one path on each line. Empty lists are left out."""
     lists = {"read": [*map(_one_line, read)], "modified": [*map(_one_line, modified)]}
     return summary + "".join(
         f"\n\n<{name}-files>\n{chr(10).join(paths)}\n</{name}-files>" for name, paths in lists.items() if paths
@@ -109,7 +109,7 @@ def with_files(summary: str, read: Iterable[str], modified: Iterable[str]) -> st
 
 
 def without_files(summary: str) -> str:
-    """The inverse of ``with_files``, as far as the words go. Takes one pass, whatever stands there."""
+    """Return ``summary`` without the lists that ``with_files`` added. The time is linear for any text."""
     kept: list[str] = []
     start = 0
     unclosed: set[str] = set()
@@ -127,25 +127,25 @@ def without_files(summary: str) -> str:
 
 
 def _one_line(path: str) -> str:
-    # A name of several lines, or of a closing tag, would end the list before its end.
+    # A path with several lines or a closing tag would end the list early.
     return " ".join(path.splitlines()).replace("</", "< /")
 
 
 def _tagged(tag: str, text: str) -> str:
-    # What closes the tag inside would end the material before its end.
+    # A closing tag in the text would end the material early.
     return f"<{tag}>\n{text.replace(f'</{tag}>', f'< /{tag}>')}\n</{tag}>"
 
 
 def load_plugin(group: str, name: str) -> Any:
-    """Return the plugin of another package called ``name`` under an entry-point group; ``None`` if there is none."""
-    from importlib.metadata import entry_points  # a fifth of the start of a command that needs none of them
+    """Return the plugin called ``name`` in an entry-point group; ``None`` if there is none."""
+    from importlib.metadata import entry_points  # slow: a fifth of the start of a command that needs no plugin
 
     found = next(iter(entry_points(group=group, name=name)), None)
     return found.load() if found is not None else None
 
 
 def plugin_names(group: str) -> list[str]:
-    """All that packages of others offer under an entry-point group."""
+    """Return the names of all plugins in an entry-point group."""
     from importlib.metadata import entry_points
 
     return sorted(entry_points(group=group).names)

@@ -1,4 +1,4 @@
-"""What was said, as a summarizer reads it: one tagged paragraph each, results cut short, reasoning left out."""
+"""The text form of entries for a summarizer: tagged paragraphs, with results shortened and without reasoning."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ _TAGS: dict[Speaker, str] = {
     "note": "Note",
 }
 _HEAD = re.compile(rf"^(?=\[(?:{'|'.join(_TAGS.values())})\b)", re.M)
-"""Where a line begins as a paragraph of ours does: a file that was read must not speak as the user."""
+"""Beginning of a line that looks like a paragraph's tag: text of a file must not look like text of the user."""
 
 _ROLES: dict[str, Speaker] = {"user": "user", "custom": "user", "assistant": "assistant"}
 
 
 @dataclass(frozen=True, slots=True)
 class TranscriptItem:
-    """One thing that was said. ``name``: of the tool. ``path``: the file that a call names. ``failed``: of a result."""
+    """A paragraph. ``name``: of the tool. ``path``: the file that a call names. ``failed``: the result is an error."""
 
     by: Speaker
     text: str
@@ -48,9 +48,10 @@ class TranscriptItem:
 
 
 def serialise(entries: Iterable[Entry], *, tokens_max: int | None = None) -> tuple[TranscriptItem, ...]:
-    """What ``entries`` say, in order. With ``tokens_max`` only the newest of it that fits, and a note of what does not.
+    """Return the paragraphs of ``entries``, in order, without system messages.
 
-    The newest is always there, cut in its middle where it alone is too long. System messages are no conversation.
+    With ``tokens_max``, only the newest that fit are returned, and a note on how many are missing. The newest one is
+    always included, shortened in the middle if necessary.
     """
     said = [paragraph for entry in entries for paragraph in _said(entry)]
     return tuple(said if tokens_max is None else _newest(said, tokens_max * CHARS_PER_TOKEN))
@@ -61,7 +62,7 @@ def render(said: Iterable[TranscriptItem]) -> str:
 
 
 def cut(text: str, chars_max: int) -> str:
-    """The beginning of ``text``, with a word on what is missing."""
+    """Return the beginning of ``text``, with a note on how much is missing."""
     return text if len(text) <= chars_max else f"{text[:chars_max]}\n[... {len(text) - chars_max} more characters]"
 
 

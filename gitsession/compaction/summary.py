@@ -1,4 +1,4 @@
-"""What a summarizer is asked, what it answers, and what is checked of every answer, whoever gave it."""
+"""The interface of summarizers: the request, the summary, and the checks of every summary."""
 
 from __future__ import annotations
 
@@ -12,17 +12,26 @@ from gitsession.errors import SummaryFailed
 from gitsession.model.usage import TOKENS_MAX
 
 Kind: TypeAlias = Literal["initial", "update", "prefix", "branch"]
-"""A first summary, one that carries an earlier one on, one of the beginning of a turn whose end is kept, one of a
-branch that is left."""
+"""The kind of a summary.
+
+``initial``: a first summary; ``update``: one that continues an earlier one; ``prefix``: one of the beginning of a turn
+whose end is kept; ``branch``: one of an abandoned branch.
+"""
 
 Progress: TypeAlias = Callable[[str], None]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Request:
-    """``said``: what to summarise, in order. ``previous``: the summary to carry on. ``focus``: the user's own wish.
+    """A request for a summary.
 
-    ``previous_chars``: of what ``previous`` stands for, where that is at hand; else it counts for itself.
+    Attributes:
+        said: The items to summarize, in order.
+        kind: The kind of summary.
+        previous: The summary to continue.
+        previous_chars: Number of characters that ``previous`` replaced, if known; otherwise its own length counts.
+        focus: The user's wish for what the summary covers.
+        max_tokens: Maximum number of tokens of the summary.
     """
 
     said: tuple[TranscriptItem, ...]
@@ -34,13 +43,13 @@ class Request:
 
     @property
     def conversation(self) -> str:
-        """What was said as one text, each paragraph under a tag that says who."""
+        """The items as one text, each paragraph under a tag with its author."""
         return render(self.said)
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """``truncated``: the model had to stop before its end. ``usage``: tokens by ``input`` and ``output``, if known."""
+    """A summary. ``truncated``: the model was cut off. ``usage``: tokens for ``input`` and ``output``, if known."""
 
     text: str
     truncated: bool = False
@@ -51,17 +60,20 @@ UNNAMED = "other"
 
 
 class Summarizer(Protocol):
-    """Anything that shortens. It changes nothing, so that it may fail or be stopped at any time.
+    """The interface of a summarizer. It changes nothing, so it may fail or be stopped at any time.
 
-    One that has a ``NAME`` is told by it in the entries that it made.
+    If it has a ``NAME``, the entries with its summaries record it.
     """
 
     def summarise(self, request: Request, *, progress: Progress, cancelled: Event) -> Summary:
-        """Raises ``SummaryFailed``; soon after ``cancelled`` is set, too. ``progress`` takes words for the user."""
+        """Return a summary. ``progress`` receives messages for the user.
+
+        Raises ``SummaryFailed``, also soon after ``cancelled`` is set.
+        """
 
 
 def name_of(summarizer: Summarizer) -> str:
-    """What is kept of who summarised: never the name of a class, which is nobody's to rely on."""
+    """Return the name that entries record for a summarizer: never that of its class, which may change."""
     stated = getattr(summarizer, "NAME", None)
     return stated if isinstance(stated, str) and stated else UNNAMED
 
@@ -69,9 +81,9 @@ def name_of(summarizer: Summarizer) -> str:
 def summarise(
     summarizer: Summarizer, request: Request, *, progress: Progress = lambda _: None, cancelled: Event | None = None
 ) -> Summary:
-    """A summary that says something in less than it was given. Raises ``SummaryFailed`` for all that can go wrong.
+    """Return a summary that is not empty and shorter than its input. Raises ``SummaryFailed`` for every failure.
 
-    One that was cut off comes back as it is (``truncated``): whether it is of use is the caller's to say.
+    A summary that was cut off is returned with ``truncated``; the caller decides whether to use it.
     """
     cancelled = cancelled or Event()
     stop_if(cancelled)
@@ -79,7 +91,7 @@ def summarise(
         summary = summarizer.summarise(request, progress=progress, cancelled=cancelled)
     except SummaryFailed:
         raise
-    except Exception as error:  # a plugin's own; nothing was changed, whatever it was
+    except Exception as error:  # any error of a plugin; nothing was changed
         raise SummaryFailed(f"the summarizer failed: {type(error).__name__}: {error}") from error
     stop_if(cancelled)
     if not isinstance(summary, Summary) or not isinstance(summary.text, str):
@@ -95,12 +107,12 @@ def summarise(
 
 
 def _counts(usage: Any) -> dict[str, int]:
-    """What of ``usage`` is a count that one answer can have."""
+    """Return the items of ``usage`` that are plausible token counts."""
     stated = usage.items() if isinstance(usage, Mapping) else ()
     return {str(name): count for name, count in stated if type(count) is int and 0 <= count <= TOKENS_MAX}
 
 
 def stop_if(cancelled: Event) -> None:
-    """Raises ``SummaryFailed`` once ``cancelled`` is set."""
+    """Raise ``SummaryFailed`` if ``cancelled`` is set."""
     if cancelled.is_set():
         raise SummaryFailed("cancelled")

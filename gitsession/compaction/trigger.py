@@ -1,4 +1,4 @@
-"""When a compaction is due, and what to do where the provider says it was due before (rule 16)."""
+"""The check whether a compaction is due, and the retry after a provider's overflow error (rule 16)."""
 
 from __future__ import annotations
 
@@ -19,16 +19,20 @@ _OVERFLOW = re.compile(
 
 
 def is_over(context: Context, window: int, *, reserve: int | None = None) -> bool:
-    """Whether less than the reserve is left of the window, both in tokens; without one, what the agent reserves."""
+    """Return whether less than the reserve is left of the window, both in tokens. Default: the agent's reserve."""
     settings = profiles.profile(context.profile).SETTINGS
     stays_free = max(settings.reserve, int(window * settings.reserve_share)) if reserve is None else reserve
     tokens = context.tokens
-    # What a provider counted before the last compaction says nothing of what that left.
+    # A stale count describes the context before the last compaction.
     return (tokens.counted_here if tokens.stale else tokens.used) > window - stays_free
 
 
 def is_due(context: Context, line: ContextHistory, window: int, *, reserve: int | None = None) -> bool:
-    """The same, but never without an answer since the last compaction: one that did not help is not done again (K6)."""
+    """Return whether a compaction is due.
+
+    It is due if ``is_over``, but never without an answer since the last compaction: one that did not help is not
+    repeated (K6).
+    """
     return _has_news(line) and is_over(context, window, reserve=reserve)
 
 
@@ -44,7 +48,7 @@ def _has_news(line: ContextHistory) -> bool:
 
 
 def is_overflow(error: BaseException) -> bool:
-    """Whether a provider's error says, as far as its words go, that a request was too long."""
+    """Return whether the text of a provider's error indicates that a request was too long."""
     return bool(_OVERFLOW.search(str(error)))
 
 
@@ -53,9 +57,9 @@ def retry_once(
     compact: Callable[[], object],
     overflow: Callable[[BaseException], bool] = is_overflow,
 ) -> Answer:
-    """What ``send`` gives; where a request was too long, ``compact`` and send again, once.
+    """Return the result of ``send``. If the request is too long, call ``compact`` and send once more.
 
-    ``compact`` gives something falsy where there was nothing to do: then the error stands, as does a second one.
+    If ``compact`` returns a falsy value, there was nothing to do, and the error is raised. So is a second one.
     """
     try:
         return send()

@@ -1,4 +1,4 @@
-"""A plan into the words of a summary: in pieces that fit a model, a split turn apart, the lists of files behind."""
+"""The text of a summary: written in pieces that fit a model, with split turns and lists of files at the end."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from gitsession.context.value import Item
 from gitsession.errors import SummaryFailed
 
 TURN = "## The turn under way"
-"""The heading under which the beginning of a split turn stands."""
+"""Heading above the beginning of a split turn."""
 
 _HIGH, _LOW, _LAST = "\ud800", "\udc00", "\udfff"
-"""Where the first and the second halves of pairs begin, and end: agents' files can hold them apart."""
+"""First high, first low and last low surrogate. Agents' files can have them as separate characters."""
 
 QUOTED_CHARS_MAX = 1_000
-"""The beginning of a turn that is no longer than this stands there as it is."""
+"""Maximum length of the beginning of a turn that is quoted instead of summarized."""
 
 
 BY_RULE = Extractive()
@@ -32,12 +32,16 @@ BY_RULE = Extractive()
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SummaryOptions:
-    """How a summary is to be written; by rule, if nobody says who writes it.
+    """Options for the text of a summary. By default it is extracted by rule, without a model.
 
-    ``focus``: what the user asks to take care of. ``max_tokens``: of the summary.
-
-    ``input_tokens_max``: what the summarizer is given at once; more of it goes piece by piece, each carrying on.
-    ``progress`` takes words for the user; once ``cancelled`` is set, there will be no summary.
+    Attributes:
+        summarizer: The summarizer that writes the text.
+        focus: The user's wish for what the summary covers.
+        max_tokens: Maximum number of tokens of the summary.
+        input_tokens_max: Maximum number of tokens in one request. Longer input is split into pieces, each of which
+            continues the summary of those before.
+        progress: Function that receives messages for the user.
+        cancelled: If this is set, the compaction stops without a summary.
     """
 
     summarizer: Summarizer = BY_RULE
@@ -49,7 +53,7 @@ class SummaryOptions:
 
 
 def write(plan: Plan, how: SummaryOptions) -> Summary:
-    """The whole text of a summary. Raises ``SummaryFailed``; what was cut off is never part of it."""
+    """Return the whole text of a summary. Raises ``SummaryFailed``, also if an answer was cut off."""
     usage: Counter[str] = Counter()
     text = without_files(plan.previous)
     pieces = list(pieces_of(_said(plan.history), how.input_tokens_max))
@@ -75,7 +79,7 @@ def write(plan: Plan, how: SummaryOptions) -> Summary:
 
 
 def _beginning(said: tuple[TranscriptItem, ...], how: SummaryOptions) -> tuple[str, Counter[str]]:
-    """What a turn began with, and what it took to say so."""
+    """Return the beginning of a turn, quoted or summarized, and the tokens used for it."""
     words, usage = render(said), Counter[str]()
     if len(words) <= QUOTED_CHARS_MAX:
         return words, usage
@@ -101,7 +105,7 @@ def _said(items: Iterable[Item]) -> tuple[TranscriptItem, ...]:
 
 
 def pieces_of(said: Iterable[TranscriptItem], tokens_max: int) -> Iterator[tuple[TranscriptItem, ...]]:
-    """``said`` in pieces of at most ``tokens_max``: as few as there can be, a paragraph taken apart only if it must."""
+    """Yield ``said`` in as few pieces of at most ``tokens_max`` as possible. Only longer paragraphs are split."""
     chars_max = tokens_max * CHARS_PER_TOKEN
     piece: list[TranscriptItem] = []
     size = 0
@@ -117,7 +121,7 @@ def pieces_of(said: Iterable[TranscriptItem], tokens_max: int) -> Iterator[tuple
 
 
 def _parts(paragraph: TranscriptItem, chars_max: int) -> Iterator[TranscriptItem]:
-    """``paragraph`` whole, or where it is too long in parts, each under its head, none of which ends in half a pair."""
+    """Yield a paragraph, or if it is too long its parts, each under its tag. No part ends within a surrogate pair."""
     if len(str(paragraph)) <= chars_max:
         yield paragraph
         return
@@ -125,7 +129,7 @@ def _parts(paragraph: TranscriptItem, chars_max: int) -> Iterator[TranscriptItem
     room = max(chars_max - len(str(replace(paragraph, text=""))), 1)
     while start < len(text):
         end = min(start + room, len(text))
-        # Lines that read like a head are marked when they are written, which makes them longer.
+        # Lines that look like a tag get a mark when they are written, which makes them longer.
         end -= max(len(str(replace(paragraph, text=text[start:end]))) - chars_max, 0)
         end = max(end, start + 1)
         if _HIGH <= text[end - 1] < _LOW <= text[end : end + 1] <= _LAST:

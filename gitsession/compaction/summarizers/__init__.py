@@ -1,7 +1,7 @@
-"""Who summarises: a table of modules, each with ``make(options)``.
+"""Summarizers: a table of modules, each with a function ``make(options)``.
 
-A plugin of the entry-point group ``gitsession.summarizers`` is such a function. Nothing is loaded, and no plugin looked
-for, before it is asked for by name.
+A plugin of the entry-point group ``gitsession.summarizers`` is such a function. Modules and plugins are loaded only
+when they are requested by name.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from gitsession.errors import NotFound
 
 GROUP = "gitsession.summarizers"
 SUMMARIZERS = ("extractive", "command", "http")
-"""The built-in ones: modules of this folder. The first needs nothing and is the default."""
+"""Built-in summarizers, which are modules of this package. The first is the default and needs no setup."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Plugin:
-    """A plugin's summarizer is called as its entry point is, whatever it calls itself."""
+    """A summarizer of a plugin under the name of its entry point, whatever its own ``NAME`` is."""
 
     NAME: str
     by: Summarizer
@@ -33,7 +33,10 @@ class _Plugin:
 
 
 def make(options: Options) -> Summarizer:
-    """The summarizer that ``options`` name. Raises ``NotFound`` for an unknown name, ``SummaryFailed`` otherwise."""
+    """Return the summarizer of ``options``.
+
+    Raises ``NotFound`` if the name is unknown, and ``SummaryFailed`` if other options are invalid.
+    """
     if options.name in SUMMARIZERS:
         return cast(Summarizer, import_module(f"{__name__}.{options.name}").make(options))
     found = prompts.load_plugin(GROUP, options.name)

@@ -1,7 +1,7 @@
-"""A program that reads a prompt on its standard input and prints the summary: ``claude -p``, ``llm``, a script.
+"""A program that reads a prompt on standard input and prints the summary: ``claude -p``, ``llm``, a script.
 
-It runs in a process group of its own, never through a shell, and does not outlive the call: not when it is done, out of
-time or cancelled, nor when the user presses Ctrl-C, nor do the processes that it started.
+It runs in its own process group, never through a shell. The group is ended with the call: when the program is done, out
+of time or cancelled, and when the user presses Ctrl-C.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class CommandSummarizer:
             why = error.strerror if isinstance(error, OSError) else error
             raise SummaryFailed(f"{program} does not start: {why}") from None
         try:
-            # The prompt is longer than any summary that could be kept.
+            # A summary must be shorter than its input, and the prompt is longer than that.
             running = _Running(child, given, output_bytes_max=len(given))
             ended = running.wait(self.time_limit_s, cancelled)
         finally:
@@ -76,7 +76,7 @@ class CommandSummarizer:
 
 
 class _Running:
-    """A child with its three pipes, each served by a thread: none of them can make the others wait."""
+    """A child process whose three pipes are served by a thread each, so that none can block the others."""
 
     def __init__(self, child: subprocess.Popen[bytes], given: bytes, *, output_bytes_max: int) -> None:
         assert child.stdin and child.stdout and child.stderr
@@ -89,7 +89,7 @@ class _Running:
             thread.start()
 
     def wait(self, time_limit_s: float, cancelled: Event) -> bool:
-        """Whether the child ended by itself, in time and within what it may print."""
+        """Return whether the child ended by itself, within the time limit and the output limit."""
         deadline = time.monotonic() + time_limit_s
         while self._child.poll() is None:
             if time.monotonic() >= deadline or self.output.overflowed or cancelled.wait(_LOOK_S):
@@ -97,23 +97,23 @@ class _Running:
         return True
 
     def let_go(self) -> None:
-        """Take what is still in the pipes of a group that has ended."""
+        """Read what is left in the pipes after the process group has ended."""
         for thread in (*self._readers, self._writer):
-            thread.join(_GRACE_S)  # a process that left the group may hold a pipe for ever
+            thread.join(_GRACE_S)  # a process that left the group may hold a pipe forever
         self.output.let_go = self.errors.let_go = True
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:
-    """Stop what is left of the child and its process group."""
+    """Stop the child and its process group."""
     try:
         if child.poll() is None:
             _signal(child, signal.SIGTERM)
             with suppress(subprocess.TimeoutExpired):
                 child.wait(_GRACE_S)
     finally:
-        _signal(child, signal.SIGKILL)  # those it started may still be there
+        _signal(child, signal.SIGKILL)  # processes that the child started may still run
         with suppress(subprocess.TimeoutExpired):
-            child.wait(_GRACE_S)  # one that runs as somebody else cannot be ended by us
+            child.wait(_GRACE_S)  # a child of another user cannot be killed
 
 
 def _signal(child: subprocess.Popen[bytes], number: signal.Signals) -> None:
@@ -122,7 +122,7 @@ def _signal(child: subprocess.Popen[bytes], number: signal.Signals) -> None:
 
 
 class _Reader:
-    """Reads a pipe and keeps the last ``bytes_max`` of it, or else stops as soon as there is more."""
+    """A reader of a pipe that keeps its last ``bytes_max`` bytes, or stops when there are more."""
 
     def __init__(self, pipe: IO[bytes], bytes_max: int, *, keep_last: bool) -> None:
         self._pipe = pipe
@@ -144,12 +144,12 @@ class _Reader:
                     continue
                 self.overflowed = True
                 if not self._keep_last:
-                    return  # nobody wants more; what still prints finds the pipe closed
+                    return  # the output is not needed; a child that still prints finds the pipe closed
                 del self._kept[: -self._bytes_max]
 
 
 def _write(pipe: IO[bytes], data: bytes) -> None:
-    with suppress(OSError, ValueError), pipe:  # a program may answer without reading everything
+    with suppress(OSError, ValueError), pipe:  # a program may answer before it has read everything
         pipe.write(data)
 
 

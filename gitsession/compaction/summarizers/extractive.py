@@ -1,8 +1,8 @@
-"""A summary without a model: sentences of the conversation itself, chosen by rule. The same input gives the same text.
+"""A summary without a model: sentences of the conversation, selected by rules. Equal input gives equal text.
 
-Works on a fresh machine, without a network, and never fails. It keeps what an agent needs to go on: what the user asked
-for, how each request came out, what was decided, where it stopped, which files were touched. Each section has its share
-of the room; where it is full, what is older gives way, but the first thing the user asked for stays.
+It needs no setup and no network, and never fails. It keeps what an agent needs to continue: the user's requests, the
+outcome of each, decisions, the current point, and the files touched. Each section has a share of the budget. If it is
+full, older lines are left out, but the user's first request stays.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ GOAL, PROGRESS, DECISIONS, NEXT = SECTIONS
 FILES, EARLIER = "Files", "Earlier"
 
 SHARES = {GOAL: 0.3, PROGRESS: 0.3, DECISIONS: 0.12, NEXT: 0.12, FILES: 0.08, EARLIER: 0.08}
-"""How much of the room each section may take, in the order in which they stand."""
+"""Share of the budget for each section, in the order of the sections."""
 
 LINE_CHARS_MAX = 400
 LINE_CHARS_MIN = 24
@@ -53,7 +53,7 @@ class Extractive:
         before = _parsed(without_files(request.previous))
         wanted = set(re.findall(r"\w{3,}", request.focus.lower()))
         given = len(request.conversation) + len(request.previous)
-        # Twice as dense as what it stands for, even where there would be room for more.
+        # At most half of the input's length, even if the budget is larger.
         room = min(request.max_tokens * CHARS_PER_TOKEN, given // 2)
         parts = []
         spare = 0
@@ -81,13 +81,13 @@ def _sections(said: Sequence[TranscriptItem]) -> dict[str, list[str]]:
 
 
 def _goals(said: Sequence[TranscriptItem]) -> list[str]:
-    """What the user said, but for the likes of "ok": the first of it in any case."""
+    """Return the messages of the user, without short ones such as "ok". The first one is always included."""
     lines = [_line(each.text) for each in said if each.by == "user"]
     return [*lines[:1], *(line for line in lines[1:] if len(line) > NO_GOAL_CHARS_MAX or not line.isascii())]
 
 
 def _turns(said: Sequence[TranscriptItem]) -> list[list[TranscriptItem]]:
-    """What came of each request of the user: groups that begin with their words."""
+    """Return the items grouped by request of the user; each group begins with the request."""
     number = 0
     numbers = []
     for each in said:
@@ -97,7 +97,7 @@ def _turns(said: Sequence[TranscriptItem]) -> list[list[TranscriptItem]]:
 
 
 def _outcome(turn: Sequence[TranscriptItem]) -> Iterable[str]:
-    """The last thing the agent said in a turn, or what it did there; what failed last and was not tried again."""
+    """Yield the agent's last text in a turn, or the tools it used; then a failed last result and shell commands."""
     answers = [each.text for each in turn if each.by == "assistant"]
     if answers:
         yield _line(answers[-1])
@@ -111,7 +111,7 @@ def _outcome(turn: Sequence[TranscriptItem]) -> Iterable[str]:
 
 
 def _next(turn: Sequence[TranscriptItem]) -> list[str]:
-    """Where it stopped: what the agent meant to do, asked, or had not answered."""
+    """Return the current point: what the agent planned, asked, or has not answered."""
     answers = [each for each in turn if each.by == "assistant"]
     ahead = [_line(sentence) for each in answers[-1:] for sentence in _sentences(each.text) if _AHEAD.search(sentence)]
     asked = [_line(sentence) for each in answers[-1:] for sentence in _sentences(each.text) if sentence.endswith("?")]
@@ -131,10 +131,10 @@ def _files(said: Sequence[TranscriptItem]) -> list[str]:
 
 
 def _fit(lines: Sequence[str], chars_max: int, wanted: set[str], *, first: bool) -> list[str]:
-    """The lines for which there is room, in their order, none longer than a quarter of it.
+    """Return the lines that fit, in their order, none longer than a quarter of the budget.
 
-    Newer ones come before older, ``wanted`` ones before all. ``first``: the very first comes before the newer ones and
-    is there in any case, its beginning at least.
+    Newer lines are preferred to older ones, and lines with a word of ``wanted`` to all others. ``first``: the first
+    line is preferred to newer ones, and always included, at least its beginning.
     """
 
     def rank(place: int) -> tuple[bool, bool, int]:
@@ -152,7 +152,7 @@ def _fit(lines: Sequence[str], chars_max: int, wanted: set[str], *, first: bool)
 
 
 def _parsed(summary: str) -> dict[str, list[str]]:
-    """The lines of a summary by section; those under headings that are not ours are ``EARLIER``."""
+    """Return the lines of a summary by section. Lines under unknown headings are in ``EARLIER``."""
     lines: dict[str, list[str]] = {}
     title = EARLIER
     for line in summary.splitlines():
@@ -169,7 +169,7 @@ def _sentences(text: str) -> list[str]:
 
 
 def _line(text: str) -> str:
-    """``text`` on one line, its beginning if it is long."""
+    """Return ``text`` on one line, shortened if it is long."""
     return _shortened(" ".join(text[: 4 * LINE_CHARS_MAX].split()), LINE_CHARS_MAX)
 
 

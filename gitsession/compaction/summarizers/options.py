@@ -1,4 +1,4 @@
-"""How a summarizer is set up: what flags or git's configuration say, checked once."""
+"""Options of a summarizer from flags or git's configuration, validated once."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ DEFAULT_TIME_LIMIT_S = 300.0
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Options:
-    """``command``: a program and its arguments. ``key_name``: of the variable in ``environ`` that holds the key.
+    """Options of a summarizer.
 
-    ``prompt``: of ``prompts.named``. The key itself is never here, nor in what ``repr`` shows.
+    ``command``: a program and its arguments. ``key_name``: the variable in ``environ`` that holds the key. The key
+    itself is not stored here, nor shown by ``repr``. ``prompt``: a name for ``prompts.named``.
     """
 
     name: str = "extractive"
@@ -32,9 +33,10 @@ class Options:
 
 
 def from_config(config: Mapping[str, str], environ: Mapping[str, str]) -> Options:
-    """Options out of ``gitsession.summarizer*``; keys in lower case, as git lists them. Raises ``SummaryFailed``.
+    """Return the options from ``gitsession.summarizer*``. Raises ``SummaryFailed`` if a value is invalid.
 
-    ``config`` is the user's, never a store's own: it names a program to run, and where a session is sent.
+    Keys of ``config`` are in lower case, as git lists them. It must be the user's configuration, never a store's: it
+    names a program to run, and where a session is sent.
     """
 
     def said(name: str, otherwise: str = "") -> str:
