@@ -7,11 +7,11 @@ import os
 import sys
 
 INTERRUPTED, TERMINATED = 130, 143
-"""As in ``cli/exits``, which is not loaded so early."""
+"""Exit codes as in ``cli/exits``, which is not loaded this early."""
 
 
 def main() -> None:
-    if "hook" in sys.argv[1:4]:  # what an agent waits for at every step: not even what is loaded below
+    if "hook" in sys.argv[1:4]:  # an agent waits for the hook at every step, so nothing below is loaded for it
         from gitsession.cli import hooking
 
         if hooking.is_for_us(sys.argv[1:]):
@@ -19,36 +19,36 @@ def main() -> None:
             os._exit(0)
     try:
         code = _run(sys.argv[1:])
-    except KeyboardInterrupt:  # before the first line of `_run`, or behind its last
+    except KeyboardInterrupt:  # before the first line of `_run`, or after its last
         code = INTERRUPTED
     try:
         sys.stdout.flush()
         sys.stderr.flush()
     except OSError:
-        sys.exit(code)  # Python tells of it, as of any program's output that did not fit
-    os._exit(code)  # the store is closed; taking the interpreter apart would be a fifth of `gitsession ls`
+        sys.exit(code)  # Python reports the error itself
+    os._exit(code)  # the store is closed; shutting down the interpreter takes a fifth of `gitsession ls`
 
 
 def _run(arguments: list[str]) -> int:
     import signal
 
-    # What was set to be ignored (`nohup`, `&` in a script) stays so.
+    # Signals that are ignored (`nohup`, `&` in a script) stay ignored.
     interruptible = signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    if interruptible:  # nothing is open yet, and what is being loaded may swallow an exception
+    if interruptible:  # nothing is open yet, and modules that are being loaded may swallow an exception
         signal.signal(signal.SIGINT, lambda *_: os._exit(INTERRUPTED))
     if arguments == ["--version"]:
         from gitsession import __version__
 
         print(f"gitsession {__version__}")
         return 0
-    gc.disable()  # what is imported stays: collecting meanwhile costs, and finds nothing
+    gc.disable()  # imported modules stay in memory: collecting them costs time and frees nothing
     from gitsession.cli.app import run
 
     gc.enable()
     terminated = False
 
     def terminate(*_: object) -> None:
-        """As Ctrl-C: a program that summarises is ended, what is half written given up, the store let go."""
+        """End as on Ctrl-C: stop a summarizer, discard what is half written, close the store."""
         nonlocal terminated
         terminated = True
         raise KeyboardInterrupt

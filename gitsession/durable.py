@@ -1,4 +1,4 @@
-"""Files that are there after a power cut: write, fsync, give the name, fsync the directory.
+"""Writes that survive a power failure: write, fsync, rename, fsync the directory.
 
 ``sync=False`` is for stores whose owner chose ``durability="none"``.
 """
@@ -12,9 +12,9 @@ from pathlib import Path
 
 
 def read_regular(path: Path | str) -> bytes | None:
-    """The file at ``path``, as long as it says it is; ``None`` where there is none. Raises ``OSError``.
+    """Return the content of a file, up to its size when it was opened; ``None`` if it does not exist.
 
-    Neither a pipe nor a device holds us up or never ends: what is no regular file cannot be read.
+    Raises ``OSError``, also for a file that is not regular: reading a pipe or a device could block or never end.
     """
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
@@ -28,7 +28,7 @@ def read_regular(path: Path | str) -> bytes | None:
 
 
 def write_all(fd: int, data: bytes, at: int) -> None:
-    """Write the whole of ``data`` at offset ``at``, however often the system writes only a part."""
+    """Write all of ``data`` at offset ``at``, with further calls after a partial write."""
     written = os.pwrite(fd, data, at)
     if written < len(data):
         view = memoryview(data)
@@ -37,9 +37,9 @@ def write_all(fd: int, data: bytes, at: int) -> None:
 
 
 def write_new(path: Path | str, data: bytes, *, mode: int = 0o600, sync: bool = True) -> None:
-    """A new file with ``data``; its name is durable only after ``sync_directory``. Raises ``FileExistsError``.
+    """Create a file with ``data``. Its name is durable only after ``sync_directory``. Raises ``FileExistsError``.
 
-    A file that could not be written whole is not left behind.
+    If it cannot be written completely, it is removed.
     """
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
     try:
@@ -54,9 +54,9 @@ def write_new(path: Path | str, data: bytes, *, mode: int = 0o600, sync: bool = 
 
 
 def replace(path: Path, data: bytes, *, by: Path, mode: int = 0o600) -> None:
-    """Put a file with ``data`` in the place of ``path``, whole or not at all. ``by``: its name until then, on one disk.
+    """Replace ``path`` by a file with ``data``, atomically. ``by``: its temporary name, on the same file system.
 
-    Raises ``OSError``. Who is killed leaves ``by``; the next one that uses that name removes it.
+    Raises ``OSError``. A process that is killed leaves ``by``; the next call with that name removes it.
     """
     by.unlink(missing_ok=True)
     write_new(by, data, mode=mode)
@@ -65,7 +65,7 @@ def replace(path: Path, data: bytes, *, by: Path, mode: int = 0o600) -> None:
 
 
 def sync_file(path: Path | str) -> None:
-    """Make the content of a file durable that others wrote."""
+    """Make the content of a file durable that another function has written."""
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(fd)
@@ -74,7 +74,7 @@ def sync_file(path: Path | str) -> None:
 
 
 def sync_directory(path: Path | str) -> None:
-    """Make the names in ``path`` durable: files made, renamed and removed there so far."""
+    """Make the names in ``path`` durable: files created, renamed and removed there so far."""
     fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(fd)
@@ -83,7 +83,7 @@ def sync_directory(path: Path | str) -> None:
 
 
 def make_directories(path: Path, *, sync: bool = True) -> None:
-    """``path`` and what is missing above it, mode 0700, each made durable in the directory that holds it."""
+    """Create ``path`` and its missing parents with mode 0700. Each name is made durable."""
     missing = []
     while not path.is_dir():
         missing.append(path)

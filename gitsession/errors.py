@@ -1,4 +1,4 @@
-"""What can go wrong, by name. Every error the library raises on purpose is a ``GitSessionError``."""
+"""Exceptions. Every error that the library raises on purpose is a ``GitSessionError``."""
 
 from __future__ import annotations
 
@@ -7,7 +7,11 @@ from types import UnionType
 
 
 class GitSessionError(Exception):
-    """The root of all of ours. ``hint`` says what to try next; it is never a complete destructive command."""
+    """Base class of all errors of gitsession.
+
+    Attributes:
+        hint: What to try next. It is never a complete destructive command.
+    """
 
     def __init__(self, message: str, *, hint: str = "") -> None:
         super().__init__(message)
@@ -17,7 +21,11 @@ class GitSessionError(Exception):
 
 
 class Malformed(GitSessionError):
-    """Bytes that do not follow docs/reference/format.md; ``where`` is the object and the way to the field."""
+    """Data that does not follow docs/reference/format.md.
+
+    Attributes:
+        where: The object, and the path to the field in it.
+    """
 
     def __init__(self, message: str, *, where: str = "", hint: str = "") -> None:
         super().__init__(f"{where}: {message}" if where else message, hint=hint)
@@ -25,15 +33,19 @@ class Malformed(GitSessionError):
 
 
 class InvalidName(GitSessionError):
-    """A name (branch, session, label) that a ref, a file system or a terminal could not carry."""
+    """A name (branch, session, label) that is not valid in a ref, a file system or a terminal."""
 
 
 class NotFound(GitSessionError):
-    """An address that names nothing."""
+    """An address that matches nothing."""
 
 
 class Ambiguous(NotFound):
-    """An address that names several things; ``candidates`` lists them, one line each."""
+    """An address that matches more than one thing.
+
+    Attributes:
+        candidates: The matches, one line each.
+    """
 
     def __init__(self, message: str, candidates: Sequence[str], *, hint: str = "") -> None:
         super().__init__(message, hint=hint)
@@ -41,9 +53,10 @@ class Ambiguous(NotFound):
 
 
 class NoBase(NotFound):
-    """A session file that goes on from another one, which is not in the store, or not as far as that.
+    """A session file that continues another session, whose entries are missing from the store.
 
-    ``source_id``: what the agent calls that one.
+    Attributes:
+        source_id: The agent's id of that session.
     """
 
     def __init__(self, message: str, source_id: str, *, hint: str = "") -> None:
@@ -52,38 +65,38 @@ class NoBase(NotFound):
 
 
 def require(value: object, kind: type | UnionType, expected: str) -> None:
-    """Raise ``TypeError`` with what is ``expected``, if a caller of the library gave something else than a ``kind``."""
+    """Raise ``TypeError`` if an argument of a public function is no ``kind``. ``expected``: the words for it."""
     if not isinstance(value, kind):
         raise TypeError(f"expected {expected}, not {type(value).__name__}")
 
 
 class NotAStore(GitSessionError):
-    """A path that holds no store, or one of a kind we cannot open (sha256, reftable, a later version)."""
+    """A path without a store, or with one that cannot be opened (SHA-256, reftable, a later version)."""
 
 
 class MissingObject(GitSessionError):
-    """An object that a ref or another object names, and the repository does not hold."""
+    """An object that is missing from the repository, though a ref or another object refers to it."""
 
 
 class Corrupt(GitSessionError):
-    """An object that is there and is not what its name says."""
+    """An object whose content does not match its name."""
 
 
 class Refused(GitSessionError):
-    """Doing it would lose work: nothing was changed."""
+    """An operation that was refused, for example because it would lose data. Nothing was changed."""
 
 
 class LeafMoved(Refused):
-    """The leaf is no longer the entry the caller had seen: another writer appended first."""
+    """The leaf is no longer the expected entry, because another writer appended first."""
 
 
 class RefMoved(Refused):
-    """A ref no longer has the value that the caller expected."""
+    """A ref does not have the value that the caller expected."""
 
 
 class Unavailable(GitSessionError):
-    """The machine says no for now: read-only, full, busy, or a program is missing. Trying again may work."""
+    """A temporary failure: read-only, full or busy storage, or a missing program. A retry may succeed."""
 
 
 class SummaryFailed(GitSessionError):
-    """No summary that could be kept: the summarizer failed, ran out of time, was cancelled or gave nothing useful."""
+    """No usable summary: the summarizer failed, timed out, was cancelled or returned nothing useful."""

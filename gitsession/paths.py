@@ -1,5 +1,7 @@
-"""Where the store lies: said in the call, else ``$GITSESSION_DIR``, else ``git config gitsession.store``, else the
-user's data folder. Never found by walking up directories.
+"""The path of the store.
+
+It is the given path, else ``$GITSESSION_DIR``, else ``git config gitsession.store``, else a folder in the user's data
+folder. Parent directories are never searched.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ SETTING = "gitsession.store"
 
 
 def store_path(given: str | None, environ: Mapping[str, str], home: Path, setting: Callable[[str], str | None]) -> Path:
-    """The path of the store. ``setting`` reads git's configuration; it is asked only where nothing else says."""
+    """Return the path of the store. ``setting`` reads git's configuration, and is called only if it is needed."""
     chosen = given or environ.get(VARIABLE) or (setting(SETTING) if _may_be_set(environ, home) else None)
     if chosen:
         return Path(chosen).expanduser().absolute()
@@ -21,7 +23,7 @@ def store_path(given: str | None, environ: Mapping[str, str], home: Path, settin
 
 
 def _may_be_set(environ: Mapping[str, str], home: Path) -> bool:
-    """Whether the user's git configuration could name a store: starting git to ask costs more than a look."""
+    """Return whether the user's git configuration may name a store: reading files is faster than starting git."""
     config_home = Path(environ["XDG_CONFIG_HOME"]) if environ.get("XDG_CONFIG_HOME") else home / ".config"
     files = [Path(environ["GIT_CONFIG_GLOBAL"])] if environ.get("GIT_CONFIG_GLOBAL") else []
     files = files or [home / ".gitconfig", config_home / "git" / "config"]

@@ -1,4 +1,4 @@
-"""How far long work has come, for whoever watches; nobody does, unless a command says so."""
+"""Progress of long operations. It is reported only if a command has set a watcher."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import TypeAlias, TypeVar
 T = TypeVar("T")
 
 Watcher: TypeAlias = Callable[[str, int, int], None]
-"""Gets what is done, how many of it are, and of how many. It must not raise."""
+"""Function that receives the name of the work, the number of items done, and their total. It must not raise."""
 
 _watcher: ContextVar[Watcher | None] = ContextVar("watcher", default=None)
 
 
 @contextmanager
 def by(watcher: Watcher | None) -> Iterator[None]:
-    """Within, ``watcher`` is told; in other threads it is not."""
+    """Report progress to ``watcher`` within the block. Other threads are not affected."""
     token = _watcher.set(watcher)
     try:
         yield
@@ -26,7 +26,7 @@ def by(watcher: Watcher | None) -> Iterator[None]:
 
 
 def each(what: str, things: Collection[T]) -> Iterable[T]:
-    """``things``, and how many were taken is told."""
+    """Return ``things``, with progress reported while they are iterated over."""
     watcher = _watcher.get()
     return things if watcher is None else _told(watcher, what, things)
 

@@ -1,1 +1,1 @@
-"""Words in, words out: one file per command, loaded on its own. What a second program could want does not live here."""
+"""The command line. Each command is loaded on its own. Code that another program could use belongs elsewhere."""

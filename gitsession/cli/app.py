@@ -120,14 +120,14 @@ HELP_ALL = "gitsession.help_all"
 
 
 class Commands(click.Group):
-    """Loads a command's module when it is asked for: starting must not cost what is not used."""
+    """A group that loads the module of a command only when it is used, so that a start is fast."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in COMMANDS:
-            import difflib  # slow to load, and rarely needed
+        if cmd_name not in COMMANDS and cmd_name not in HIDDEN:
+            import difflib  # slow to load, and only needed after a mistake
 
             close = ", ".join(difflib.get_close_matches(cmd_name, COMMANDS, n=2))
             raise click.UsageError(f"no command {cmd_name!r}" + (f"; did you mean {close}?" if close else ""), ctx)
@@ -210,12 +210,12 @@ def _show_status(app: App) -> None:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run the command line; the exit code, as docs/reference/commands.md lists them."""
+    """Run the command line. Return the exit code, one of those in docs/reference/commands.md."""
     _prepare_streams()
     try:
         if COMPLETING in os.environ:
-            gitsession.main(list(arguments), prog_name=NAME)  # click answers the shell, and exits
-        # Not ``main``: for click a reader that goes away is an error, even where it was told not to exit itself.
+            gitsession.main(list(arguments), prog_name=NAME)  # click answers the shell and exits
+        # Not ``main``: for click a closed pipe is an error, even with ``standalone_mode=False``.
         with gitsession.make_context(NAME, _words(arguments)) as ctx:
             code = gitsession.invoke(ctx)
         sys.stdout.flush()
@@ -223,7 +223,7 @@ def run(arguments: Sequence[str]) -> int:
     except click.exceptions.Exit as stop:
         return stop.exit_code
     except click.ClickException as error:
-        if type(error).__name__ == "NoArgsIsHelpError":  # of click 8.2 and later: the message is the help
+        if type(error).__name__ == "NoArgsIsHelpError":  # click 8.2 and later: the message is the help
             click.echo(error.format_message(), err=True)
         else:
             complain(error.format_message(), hint=_usage_hint(error))
@@ -231,7 +231,7 @@ def run(arguments: Sequence[str]) -> int:
     except (click.Abort, KeyboardInterrupt):
         return exits.INTERRUPTED
     except BrokenPipeError:
-        # Whoever read has gone (`| head`); what Python still holds must not be complained about at exit.
+        # The reader has closed the pipe (`| head`). Output that Python still holds must cause no error at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except GitSessionError as error:
@@ -241,24 +241,24 @@ def run(arguments: Sequence[str]) -> int:
         complain(f"{error.filename or ''}: {error.strerror}".lstrip(": "))
         return exits.NOT_FOUND if error.errno in _WRONG_PATH else exits.TRY_AGAIN
     except Exception as error:
-        if type(error).__module__ != "sqlite3":  # asked by name: most commands never load it
+        if type(error).__module__ != "sqlite3":  # compared by name: most commands never load it
             raise
         complain(f"cannot use the index: {error}", hint="the stored sessions are not affected; try again")
         return exits.TRY_AGAIN
 
 
 def _prepare_streams() -> None:
-    """Output must not fail for a terminal's encoding, nor for a stream that was closed before we began."""
+    """Prevent failures of output because of a terminal's encoding, or a stream that was closed at the start."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:
-            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 - for the life of the process
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 - stays open until the process ends
         elif hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
 
 
 def _words(arguments: Sequence[str]) -> list[str]:
-    """``-@leaf``, the leaf of the session before the newest, is an address and no option."""
+    """Return ``arguments`` with ``-@leaf`` as an address, not an option: the leaf of the session before the newest."""
     at = next((at for at, word in enumerate(arguments) if word.startswith("-@")), None)
     return list(arguments) if at is None or "--" in arguments[:at] else [*arguments[:at], "--", *arguments[at:]]
 

@@ -1,4 +1,4 @@
-"""The forecast of what agents will delete, for several commands."""
+"""The forecast of sessions that agents will delete, shared by several commands."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gitsession.index.catalogue import Catalogue
 
 
 def look_at_expiry(catalogue: Catalogue | None) -> ExpiryForecast:
-    """Forecast what agents will delete. ``catalogue``: of the store; ``None`` where there is none."""
+    """Return the forecast of what agents will delete. ``catalogue``: that of the store, or ``None`` without a store."""
 
     def is_imported(path: Path, stat: os.stat_result) -> bool:
         return catalogue is not None and catalogue.seen(path, stat) is not None

@@ -1,6 +1,6 @@
-"""``gitsession hook``: what an agent runs at every step. It says nothing, ends with 0, and does not take long.
+"""``gitsession hook``, which agents run at every step. It prints nothing, exits with 0 and is fast.
 
-Reached before the command line is loaded (``__main__``), and loads only what an event asks for.
+``__main__`` runs it before the command line is loaded. It loads only what an event needs.
 """
 
 from __future__ import annotations
@@ -12,29 +12,29 @@ import time
 
 from gitsession.live import events, spool
 
-TYPE_CHECKING = False  # not from typing, which takes as long to load as all of this
+TYPE_CHECKING = False  # not from typing, which takes as long to load as this whole module
 if TYPE_CHECKING:
     from typing import Any
 
 STDIN_BYTES_MAX = 32 << 20
 STDIN_SECONDS = 5.0
 LOOK_SECONDS = 10.0
-"""A look that takes longer is given up; whoever takes in the spool then looks in its place."""
+"""Maximum time for a snapshot. After that, the process that ingests the event takes it."""
 WAIT_SECONDS = 5.0
-"""For another of ours that is at work there."""
+"""Maximum time to wait for another process that captures the same workspace."""
 
 REASON_MAX = 200
 PROMPT_MAX = 500
 
 
 def is_for_us(words: list[str]) -> bool:
-    """Whether a command line is `[--store DIR] hook EVENT...`, and asks for no help."""
+    """Return whether a command line is `[--store DIR] hook EVENT...`, without a request for help."""
     at = 2 if words[:1] == ["--store"] else 1 if words[:1] and words[0].startswith("--store=") else 0
     return words[at : at + 1] == ["hook"] and not {"-h", "--help"} & set(words[at:])
 
 
 def run(words: list[str]) -> None:
-    """Never raises, whatever happens."""
+    """Run the hook. It never raises."""
     store = event = ""
     try:
         store, event, agent = _said(words)
@@ -42,7 +42,7 @@ def run(words: list[str]) -> None:
     except BaseException as error:
         try:
             spool.fail(store or _store(""), f"{event or 'hook'}: {str(error) or type(error).__name__}")
-        except BaseException:  # nowhere to say it
+        except BaseException:  # the failure cannot be recorded
             pass
 
 
@@ -92,7 +92,7 @@ def _take(store: str, event: str, agent: str) -> None:
 
 
 def _stdin() -> tuple[bytes, bool]:
-    """What the agent says, and whether that is all of it."""
+    """Return standard input, and whether it is complete."""
     parts: list[bytes] = []
     size, until = 0, time.monotonic() + STDIN_SECONDS
     while size <= STDIN_BYTES_MAX:
@@ -108,7 +108,7 @@ def _stdin() -> tuple[bytes, bool]:
 
 
 def _look(store: str, event: str, agent: str, at_ms: int, raw: bytes) -> None:
-    """The workspace is looked at; where that fails, the event is left without a look."""
+    """Capture the workspace. If that fails, the event is written without a snapshot."""
     import json
     import signal
 
@@ -117,7 +117,7 @@ def _look(store: str, event: str, agent: str, at_ms: int, raw: bytes) -> None:
     except (ValueError, RecursionError):
         data = None
     if not isinstance(data, dict):
-        spool.write(store, [spool.raw_head(event, agent, at_ms), raw])  # whoever takes it in says what is wrong
+        spool.write(store, [spool.raw_head(event, agent, at_ms), raw])  # its ingest reports the problem
         return
     head = {"event": event, "agent": agent, "at_ms": at_ms, "data": _kept(data)}
     from pathlib import Path
@@ -132,7 +132,8 @@ def _look(store: str, event: str, agent: str, at_ms: int, raw: bytes) -> None:
         cwd = data.get("cwd")
         if not isinstance(cwd, str) or not os.path.isabs(cwd):
             raise ValueError("the agent says no folder that it is in")
-        spool.make_folder(spool.folder(store))  # a store in the workspace is no part of it, one yet to be made neither
+        # A store inside the workspace is no part of it, nor is one that does not exist yet.
+        spool.make_folder(spool.folder(store))
         signal.signal(signal.SIGALRM, too_long)
         signal.setitimer(signal.ITIMER_REAL, LOOK_SECONDS)
         try:
@@ -151,7 +152,7 @@ def _look(store: str, event: str, agent: str, at_ms: int, raw: bytes) -> None:
 
 
 def _kept(data: dict[str, Any]) -> dict[str, Any]:
-    """What an event says that is wanted later. What a tool was given and gave stands in the agent's own file."""
+    """Return the fields of an event that are needed later. The agent's own file has the input and output of tools."""
     names = (
         "session_id", "transcript_path", "agent_transcript_path", "agent_id", "cwd", "tool_name", "tool_use_id",
     )  # fmt: skip
@@ -167,7 +168,7 @@ def _kept(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def _drain_apart(store: str) -> None:
-    """A program of its own takes in what waits; the agent does not wait for it."""
+    """Start a separate process that ingests the spool, so that the agent does not wait for it."""
     if os.fork():
         return
     try:
@@ -177,7 +178,7 @@ def _drain_apart(store: str) -> None:
         nothing = os.open(os.devnull, os.O_RDWR)
         for fd in (0, 1, 2):
             os.dup2(nothing, fd)
-        # -P: a module of the folder that the agent is in is none of ours.
+        # -P: do not import modules from the agent's working directory.
         os.execv(sys.executable, [sys.executable, "-P", "-m", "gitsession", "--store", store, "drain", "--quiet"])
     finally:
         os._exit(0)

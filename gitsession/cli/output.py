@@ -1,4 +1,4 @@
-"""Output of a command: lines for people, paged by git's rules, or with ``--json`` one document instead of them.
+"""Output of a command: lines for people, paged by git's rules, or one document with ``--json``.
 
 Warnings and questions go to standard error, with ``--json`` too.
 """
@@ -40,38 +40,38 @@ consent_option = click.option(
 
 
 def wants_json() -> bool:
-    """Return whether the command that runs was given ``--json``."""
+    """Return whether the running command has ``--json``."""
     context = click.get_current_context(silent=True)
     return context is not None and context.meta.get(_JSON, False)
 
 
 def say(text: str = "", **style: Any) -> None:
-    """Print one line for people. What an agent or a file said cannot drive the terminal here, or add a line."""
+    """Print one line for people. Control characters and line ends from agents or files are removed."""
     if not wants_json():
         click.echo(paint(on_a_line(text), **style), color=_color())
 
 
 def say_painted(lines: Iterable[str]) -> None:
-    """Print lines for people, already painted, each at once."""
+    """Print painted lines for people, each immediately."""
     for line in () if wants_json() else lines:
         click.echo(line, color=_color())
         sys.stdout.flush()
 
 
 def emit(schema: str, document: dict[str, Any]) -> None:
-    """Print the document of a command that was given ``--json``."""
+    """Print the document of a command that has ``--json``."""
     if wants_json():
         emit_bare(titled(schema, document))
 
 
 def emit_line(schema: str, document: dict[str, Any]) -> None:
-    """Print a document that is one of many: each on a line, at once."""
+    """Print one of several documents, on one line, immediately."""
     click.echo(json.dumps(titled(schema, document)))
     sys.stdout.flush()
 
 
 def emit_bare(value: Any) -> None:
-    """Print JSON, escaped to ASCII, so that any text can stand in it."""
+    """Print JSON, escaped to ASCII, so that it can contain any text."""
     click.echo(json.dumps(value, indent=2))
 
 
@@ -81,9 +81,10 @@ def titled(schema: str, document: dict[str, Any]) -> dict[str, Any]:
 
 
 def tell_list(schema: str, key: str, objects: Iterable[Any], lines: Iterable[str], *, nothing: str, **more: Any) -> int:
-    """Print a list, and return the exit code: of its ``objects`` a document, or its painted ``lines``.
+    """Print a list, and return the exit code: a document with ``objects``, or painted ``lines``.
 
-    Of the two, only one is iterated over. If it is empty, ``nothing`` says so on standard error, without ``--json``.
+    Only one of the two is iterated over. If the list is empty and ``--json`` is not given, ``nothing`` is printed on
+    standard error.
     """
     found = list(objects if wants_json() else lines)
     emit(schema, {**more, key: found})
@@ -94,7 +95,7 @@ def tell_list(schema: str, key: str, objects: Iterable[Any], lines: Iterable[str
 
 
 def complain(text: str, *, hint: str = "", candidates: Iterable[str] = ()) -> None:
-    """Say on standard error what went wrong, and what to try."""
+    """Print an error and its hint on standard error."""
     warn(f"error: {text}")
     for candidate in list(candidates)[:20]:
         warn(f"  {candidate}")
@@ -108,19 +109,19 @@ def warn(text: str) -> None:
 
 
 def confirm(question: str) -> bool:
-    """Ask on standard error; the default is no. Raises ``click.Abort`` if nobody answers."""
+    """Ask on standard error; the default is no. Raises ``click.Abort`` if there is no answer."""
     return click.confirm(on_a_line(question), default=False, err=True)
 
 
 def is_attended() -> bool:
-    """Return whether somebody can be asked."""
+    """Return whether the user can be asked."""
     return sys.stdin is not None and sys.stdin.isatty()
 
 
 def confirm_purge(question: str, *, consent: bool) -> None:
-    """Ask before something goes for good.
+    """Ask before a purge.
 
-    Raises ``UsageError`` where nobody can be asked, ``Refused`` where the answer is no.
+    Raises ``UsageError`` if standard input is not a terminal, and ``Refused`` if the answer is no.
     """
     if consent:
         return
@@ -131,7 +132,7 @@ def confirm_purge(question: str, *, consent: bool) -> None:
 
 
 def warn_of_hidden(hidden: int, problems: Iterable[str] = (), what_to_do: str = "") -> None:
-    """How many secrets stand there as placeholders, and why some could not be shown."""
+    """Warn of the number of secrets that are shown as placeholders, and why some could not be revealed."""
     if hidden:
         told = f"{count(hidden, 'secret')} {'is a placeholder' if hidden == 1 else 'are placeholders'}"
         warn(f"{told}; {what_to_do}" if what_to_do else told)
@@ -140,7 +141,7 @@ def warn_of_hidden(hidden: int, problems: Iterable[str] = (), what_to_do: str = 
 
 
 def paged(lines: Iterable[str]) -> None:
-    """Print lines for people, already painted, through the pager if a person watches and they do not fit."""
+    """Print painted lines for people, through a pager if standard output is a terminal that is too small for them."""
     shown = [] if wants_json() else list(lines)
     text = "\n".join(shown)
     if not text:
@@ -159,7 +160,7 @@ def _color() -> bool | None:
 
 
 def current_folder() -> str:
-    """Where the user stands; "" where that folder is gone."""
+    """Return the working directory; "" if it was deleted."""
     try:
         return os.getcwd()
     except FileNotFoundError:
@@ -167,14 +168,14 @@ def current_folder() -> str:
 
 
 _SILENT_SECONDS = 0.5
-"""What takes less says nothing."""
+"""Time before progress is first shown."""
 
 _PAUSE_SECONDS = 0.1
 
 
 @contextmanager
 def progress() -> Iterator[None]:
-    """Tell a person who watches of what is done within."""
+    """Show progress within the block if standard error is a terminal."""
     if wants_json() or sys.stderr is None or not sys.stderr.isatty():
         yield
         return
@@ -187,7 +188,7 @@ def progress() -> Iterator[None]:
 
 
 class _Line:
-    """As git's: it goes back to its start until the work is done."""
+    """A progress line that overwrites itself, as git's do, until the work is done."""
 
     def __init__(self) -> None:
         self._next = time.monotonic() + _SILENT_SECONDS
@@ -208,7 +209,7 @@ class _Line:
         _write_error(f"{what}: {done * 100 // max(of, 1):3}%{end}")
 
     def leave(self) -> None:
-        """What comes next is a line of its own."""
+        """End the line, so that other output begins on a new one."""
         if self._shown:
             _write_error("\n")
         self._shown = ""
@@ -219,4 +220,4 @@ def _write_error(words: str) -> None:
         sys.stderr.write(words)
         sys.stderr.flush()
     except OSError:
-        pass  # nobody watches any more
+        pass  # the terminal was closed

@@ -1,4 +1,4 @@
-"""Words for a terminal: clean, in colour where a person watches, as long and as wide as there is room for."""
+"""Text for a terminal: without control characters, in color, and fitted to the width and height."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from gitsession.model.headline import clean
 _FLAG_LETTERS = "".join(map(chr, range(0x1F1E6, 0x1F200)))
 
 _COLUMNS, _LINES = 100, 24
-"""Columns, if the size of the terminal is unknown."""
+"""Size if that of the terminal is unknown."""
 
 
 def paint(text: str, **style: Any) -> str:
-    """``text``, safe, and in colour where colour is wanted."""
+    """Return ``text`` without control characters, with style if color is wanted."""
     safe = clean(text)
     return click.style(safe, **style) if style and wants_color() else safe
 
 
 def wants_color() -> bool:
-    """Return whether standard output is a terminal, and nobody has asked for plain text."""
+    """Return whether standard output is a terminal, and color is not disabled by ``NO_COLOR``."""
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
 
 
 def clock(at_ms: int) -> str:
-    """A time as people read it: local, to the minute."""
+    """Return a time for people: local, to the minute."""
     if at_ms <= 0:
         return "-"
     try:
@@ -41,12 +41,12 @@ def clock(at_ms: int) -> str:
 
 
 def on_a_line(text: str) -> str:
-    """Return ``text``, safe and without line ends, with which a name could pass for a line of ours."""
+    """Return ``text`` without control characters and line ends, so that a name cannot fake a line of output."""
     return clean(text).replace("\n", " ")
 
 
 def shell_words(words: Iterable[str]) -> str:
-    """Return a command line that a shell reads back as ``words``, and that cannot drive a terminal.
+    """Return a command line that a shell parses as ``words``, and that cannot drive a terminal.
 
     A word with characters that would not be printed is quoted as ``$'...'`` (bash, ksh, zsh).
     """
@@ -57,13 +57,13 @@ def _escaped(word: str) -> str:
     try:
         data = os.fsencode(word)
     except UnicodeEncodeError:
-        data = word.encode("utf-8", "replace")  # half a character, which no file name and no argument can hold
+        data = word.encode("utf-8", "replace")  # a lone surrogate, which no file name and no argument can have
     safe = (chr(byte) if 0x20 <= byte < 0x7F and byte not in b"'\\" else f"\\x{byte:02x}" for byte in data)
     return f"$'{''.join(safe)}'"
 
 
 def shorten(text: str, width: int) -> str:
-    """Return ``text`` on one line of at most ``width`` columns, with no joined characters cut apart."""
+    """Return ``text`` on one line of at most ``width`` columns. Joined characters are not split."""
     safe = " ".join(clean(text).split())
     if columns(safe) <= width:
         return safe
@@ -72,37 +72,37 @@ def shorten(text: str, width: int) -> str:
     from rich.cells import set_cell_size
 
     cut = set_cell_size(safe, max(width - 1, 0)).rstrip()
-    letters = len(cut) - len(cut.rstrip(_FLAG_LETTERS))  # two make a flag, and rich cuts between them
+    letters = len(cut) - len(cut.rstrip(_FLAG_LETTERS))  # two letters make a flag, and rich splits between them
     return cut[: len(cut) - letters % 2] + "…"
 
 
 def columns(text: str) -> int:
-    """Return how many columns ``text`` takes: one of Chinese takes two, as do a flag and emoji that are joined."""
+    """Return the width of ``text`` in columns: Chinese characters, flags and joined emoji take two."""
     if text.isascii():
         return len(text)
-    from rich.cells import cell_len  # only here: a list of plain titles must start fast
+    from rich.cells import cell_len  # not loaded for ASCII, so that a list of plain titles is fast
 
     return cell_len(text)
 
 
 def pad(text: str, width: int) -> str:
-    """Return ``text`` with spaces behind it, ``width`` columns in all."""
+    """Return ``text`` padded with spaces to ``width`` columns."""
     return text + " " * (width - columns(text))
 
 
 def width() -> int:
-    """Return the number of columns: the terminal's, or ``$COLUMNS``."""
+    """Return the number of columns of the terminal, or of ``$COLUMNS``."""
     return terminal_size()[0]
 
 
 def terminal_size() -> tuple[int, int]:
-    """Return how many columns and lines there are."""
+    """Return the number of columns and lines."""
     columns, lines = os.environ.get("COLUMNS", ""), os.environ.get("LINES", "")
     try:
         size = os.get_terminal_size(sys.__stdout__.fileno() if sys.__stdout__ else 1)
     except (OSError, ValueError):
         size = os.terminal_size((_COLUMNS, _LINES))
-    # A terminal whose size nobody set says 0: as `script` and other programs make them.
+    # A terminal whose size was never set reports 0, for example those that `script` creates.
     return (
         int(columns) if columns.isdigit() else size.columns or _COLUMNS,
         int(lines) if lines.isdigit() else size.lines or _LINES,
@@ -110,12 +110,12 @@ def terminal_size() -> tuple[int, int]:
 
 
 def count(number: int, one: str, many: str = "") -> str:
-    """``1 entry``, ``1,018 entries``."""
+    """Return text such as ``1 entry`` or ``1,018 entries``."""
     return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
 def first(lines: Sequence[str], most: int, rest: str, *, indent: str = "") -> Iterator[str]:
-    """The first of ``lines``, each indented, and how many more there are; ``rest`` ends that sentence."""
+    """Yield the first of ``lines``, indented, then how many more there are; ``rest`` ends that sentence."""
     yield from (indent + line for line in lines[:most])
     if len(lines) > most:
         yield f"{indent}... and {len(lines) - most:,} more{rest}"

@@ -1,1 +1,1 @@
-"""A bare repository as a server of sessions, and its hooks."""
+"""Servers of sessions, which are bare repositories with hooks."""

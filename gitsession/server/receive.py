@@ -1,8 +1,8 @@
-"""What a server's hooks do: judge what is pushed before it is taken in, and take out what was purged elsewhere.
+"""Hooks of a server: validate a push before it is accepted, and remove what was purged elsewhere.
 
-git has put what was pushed into a quarantine by then, and throws that away where `pre-receive` says no: a refused push
-leaves nothing behind. A repository that is a store of ours may hold entries that git does not know of yet; they go to
-git first, so that the push is judged against what is really there.
+At that point git holds the pushed objects in a quarantine, which it deletes if `pre-receive` rejects them: a rejected
+push leaves nothing behind. If the repository is a store, its journal is flushed to git first, so that the push is
+validated against its real state.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _NONE = "0" * 40
 _NAMED_MAX = 64
-"""Sessions whose refs are asked for by name; where more are pushed, all refs are listed."""
+"""Maximum number of sessions whose refs are requested by name; for more, all refs are listed."""
 
 _SETTINGS = {
     "gitsession.maxEntries": "entries",
@@ -40,11 +40,11 @@ _SETTINGS = {
     "gitsession.maxFileBytes": "file_bytes",
     "gitsession.maxNames": "names",
 }
-"""The limits that a server's owner may set, in its git configuration."""
+"""Limits that the owner of a server may set in its git configuration."""
 
 
 def moves(lines: Iterable[str]) -> list[Proposed]:
-    """What git tells its hooks: ``<old> <new> <ref>`` a line. Raises ``Malformed``."""
+    """Parse the input of git's hooks, ``<old> <new> <ref>`` on each line. Raises ``Malformed``."""
     found = []
     for line in lines:
         words = line.rstrip("\n").split(" ", 2)
@@ -57,7 +57,7 @@ def moves(lines: Iterable[str]) -> list[Proposed]:
 
 
 def pre(git_dir: Path, proposed: Sequence[Proposed], environ: Mapping[str, str]) -> list[Refusal]:
-    """Why the push cannot be taken. ``environ``: where the hook's quarantine is."""
+    """Return the reasons why a push is rejected. ``environ`` has the location of the hook's quarantine."""
     if create.is_purge_pending(git_dir):
         with suppress(GitSessionError):
             post(git_dir)
@@ -82,13 +82,13 @@ def pre(git_dir: Path, proposed: Sequence[Proposed], environ: Mapping[str, str])
 
 
 def post(git_dir: Path) -> PurgeResult | None:
-    """Take out what was purged, here too: also what came in while that was being pushed. ``None``: nothing was.
+    """Remove purged entries and refs of archived sessions. Return the result, or ``None`` without a purge.
 
-    And the refs of sessions that are archived. Raises ``NotAStore`` where the repository is none, so that only its
-    owner can, and ``Unavailable``.
+    This also removes entries that arrived while the purge was being pushed. Raises ``Unavailable``, and ``NotAStore``
+    if the repository is not a store; then only its owner can remove them.
     """
     from gitsession.archive import archiving
-    from gitsession.purge import purging  # slow to load, and a push that judges waits for this module
+    from gitsession.purge import purging  # slow to load; `pre-receive` must not wait for it
 
     there = _listed(git_dir, refs.TOMBSTONES, refs.ARCHIVE)
     if not there:
@@ -100,7 +100,7 @@ def post(git_dir: Path) -> PurgeResult | None:
 
 
 def _note_purge(git_dir: Path) -> None:
-    """What is to be taken out once this push is in: where nobody comes to that, the next push does."""
+    """Record a pending purge. If it does not run after this push, the next push runs it."""
     from gitsession.purge import purging
 
     with suppress(GitSessionError), GitStore.open(git_dir) as store:
@@ -108,7 +108,7 @@ def _note_purge(git_dir: Path) -> None:
 
 
 def flush(git_dir: Path) -> GitSessionError | None:
-    """Hand over to git what a store holds back; what kept it from that. Nothing is lost where it fails."""
+    """Flush the journal of a store to git. Return the error if that fails; nothing is lost then."""
     if not (git_dir / create.JOURNAL).is_dir():
         return None
     try:
@@ -120,18 +120,18 @@ def flush(git_dir: Path) -> GitSessionError | None:
 
 
 def there(git_dir: Path, proposed: Collection[Proposed]) -> dict[str, Oid]:
-    """The refs that are there, as far as they matter for what is proposed."""
+    """Return the existing refs that matter for the proposed ones."""
     sids = {refs.session_of(move.ref) for move in proposed} - {""}
     named = [refs.session(sid).rstrip("/") for sid in sorted(sids)] if len(sids) <= _NAMED_MAX else []
     others = [refs.TOMBSTONES, refs.ARCHIVE, *(move.ref for move in proposed if not refs.session_of(move.ref))]
     found = _listed(git_dir, *named, *others) if len(sids) <= _NAMED_MAX else {}
     if sids <= {refs.session_of(name) for name in found}:
         return found
-    return _listed(git_dir, refs.SESSIONS, *others)  # a session that is new here may be another one's fork
+    return _listed(git_dir, refs.SESSIONS, *others)  # a session that is new here may be a fork of another one
 
 
 def limits(settings: Mapping[str, Sequence[str]]) -> Limits:
-    """What the repository's configuration says, else ours. Raises ``Malformed``."""
+    """Return the limits from the repository's configuration, or the defaults. Raises ``Malformed``."""
     chosen: dict[str, int] = {}
     for name, field in _SETTINGS.items():
         for said in settings.get(name.lower(), ())[-1:]:

@@ -1,7 +1,7 @@
-"""A bare repository as a server of sessions: our hooks in it, and settings under which nothing is lost.
+"""Setup of a bare repository as a server of sessions: hooks, and settings that prevent loss.
 
-What was set before is noted in ``gitsession/server.json`` first, so that ``uninstall`` can bring it back; doing it
-twice changes nothing.
+The previous settings are recorded in ``gitsession/server.json`` first, for ``uninstall``. A second ``install`` changes
+nothing.
 """
 
 from __future__ import annotations
@@ -30,16 +30,18 @@ SETTINGS = {
 PROGRAM = "gitsession.program"
 ALLOWED = "gitsession.allowRefs"
 _MANY = ("receive.hideRefs", ALLOWED)
-"""Settings that may be said several times: ours is one more."""
+"""Settings with several values, to which gitsession adds one."""
 
 _NOTE = f"{create.CONTROL}/server.json"
 
 
 @dataclass(frozen=True, slots=True)
 class ServerStatus:
-    """How a repository stands. ``hooks``: ``hookfiles``' words; ``lacking``: settings that are not as they should be.
+    """The state of a server.
 
-    ``program``: what the hooks run; ``is_store``: whether its ``main`` says so; ``allowed``: patterns of other refs.
+    ``hooks``: states as in ``hook_files``. ``kept``: hooks that were present before. ``lacking``: the right values of
+    settings with a wrong one. ``program``: the command that the hooks run. ``is_store``: whether ``main`` marks a
+    store. ``allowed``: patterns of other refs that may be pushed.
     """
 
     hooks: Mapping[str, str]
@@ -57,9 +59,9 @@ class ServerStatus:
 
 
 def install(repository: Path, program: Sequence[str], allow: Collection[str] = ()) -> list[str]:
-    """Make ``repository`` a server; what was done, a line each. ``program``: how the hooks are to run us.
+    """Make ``repository`` a server. Return a line for each change. ``program``: the command that the hooks run.
 
-    Raises ``NotAStore`` for what is no bare repository that we know, ``Refused`` where a hook or a ref is in the way.
+    Raises ``NotAStore`` if it is not a supported bare repository, and ``Refused`` if a hook or a ref prevents it.
     """
     git_dir = _bare(repository)
     done: list[str] = []
@@ -88,7 +90,7 @@ def install(repository: Path, program: Sequence[str], allow: Collection[str] = (
 
 
 def uninstall(repository: Path) -> list[str]:
-    """Bring back what was there before ``install``; what was done, a line each. What was pushed stays, ``main`` too."""
+    """Restore the state before ``install``. Return a line for each change. Pushed refs stay, and so does ``main``."""
     git_dir = _bare(repository)
     done = [f"hooks/{name} taken out" for name in HOOKS if hook_files.take_out(git_dir / "hooks", name)]
     try:
@@ -112,7 +114,7 @@ def uninstall(repository: Path) -> list[str]:
 
 
 def status(repository: Path) -> ServerStatus:
-    """Raises ``NotAStore``."""
+    """Return the state of ``repository``. Raises ``NotAStore`` if it is not a supported bare repository."""
     git_dir = _bare(repository)
     hooks = git_dir / "hooks"
     program = next(iter(values(git_dir, PROGRAM)), "")
@@ -129,13 +131,13 @@ def status(repository: Path) -> ServerStatus:
 
 
 def values(git_dir: Path, name: str) -> list[str]:
-    """What the repository's own configuration says under ``name``."""
+    """Return the values of a setting in the repository's own configuration."""
     told = process.run(git_dir, "config", "--local", "--null", "--get-all", name, accept=(0, 1)).out
     return [value for value in told.decode("utf-8", "surrogateescape").split("\0") if value]
 
 
 def ours(git_dir: Path) -> dict[str, list[str]]:
-    """All that its configuration says under `gitsession.`, the names in lower case, as git tells them."""
+    """Return all values below ``gitsession.`` in the configuration. Names are in lower case, as git prints them."""
     told = process.run(git_dir, "config", "--local", "--null", "--get-regexp", r"^gitsession\.", accept=(0, 1)).out
     found: dict[str, list[str]] = {}
     for setting in told.decode("utf-8", "surrogateescape").split("\0")[:-1]:
@@ -145,7 +147,7 @@ def ours(git_dir: Path) -> dict[str, list[str]]:
 
 
 def _bare(repository: Path) -> Path:
-    """The git directory. Raises ``NotAStore``."""
+    """Return the git directory. Raises ``NotAStore`` if it is not supported, ``Refused`` if its hooks are elsewhere."""
     if not repository.is_dir():
         raise NotAStore(f"there is no folder {repository}", hint="`git init --bare` makes a repository")
     words = ("--is-bare-repository", "--show-object-format", "--absolute-git-dir")
@@ -179,7 +181,7 @@ def _is_store(git_dir: Path) -> bool:
 
 
 def _begin(git_dir: Path) -> None:
-    """The commit that every store begins with, in an empty repository."""
+    """Write the first commit of a store into an empty repository."""
     commit, objects = create.first_commit()
     for kind, data in objects.values():
         process.run(git_dir, "hash-object", "-w", "-t", kind, "--stdin", stdin=data)
@@ -188,7 +190,7 @@ def _begin(git_dir: Path) -> None:
 
 
 def _note(git_dir: Path, names: Sequence[str]) -> None:
-    """What the settings are before we touch them, unless that is noted already."""
+    """Record the settings before they are changed, unless they are recorded already."""
     note = git_dir / _NOTE
     if note.exists():
         return

@@ -1,1 +1,1 @@
-"""The commands, grouped by what they are about; ``cli.app.COMMANDS`` says in which module each is."""
+"""The commands, grouped by topic. ``cli.app.COMMANDS`` has the module of each."""

@@ -146,7 +146,7 @@ def forget(app: App, what: str, rule: str) -> int:
 
 
 def _places(app: App, key: str) -> list[tuple[str, Node]]:
-    """The entries that an allowance is about, with a session of each; none for a file."""
+    """Return the entries of an allowance, each with a session that has it; none if it is for a file."""
     if not _DIGEST.fullmatch(key.partition(":")[0]):
         return []
     store = app.objects()

@@ -55,7 +55,7 @@ def import_command(
     files = list(_files(paths, everything, agent))
     store = app.rehearsal() if dry_run else app.store(make=True)
     if config.redaction(app.path).rules:
-        _ = store.objects.guard  # rules that are unfit are told once, not of each file
+        _ = store.objects.guard  # report invalid rules once, not for each file
     is_first = not store.sessions()
     work = Imports(store.agents, final=final, dry_run=dry_run)
     try:
@@ -64,7 +64,7 @@ def import_command(
                 work.take(path, format, named=path in paths)
                 advance()
             work.take_what_waits()
-        if everything:  # last: the sessions that were taken in say in which folders people work
+        if everything:  # last, because imported sessions name further folders
             for path, format in discover.in_projects(_projects(store), unreadable=True):
                 if agent in (None, format.AGENT):
                     work.take(path, format, named=False)
@@ -94,7 +94,7 @@ def _files(paths: tuple[Path, ...], everything: bool, agent: str | None) -> Iter
 
 
 _CODES: dict[type[Exception], int] = {Corrupt: exits.INTEGRITY, Unavailable: exits.TRY_AGAIN}
-"""What the whole import ends with where one file failed so; the worst counts."""
+"""Exit code of an import in which a file failed with such an error. The highest one counts."""
 
 
 def _worst(failed: list[ImportFailure]) -> int:
@@ -102,7 +102,7 @@ def _worst(failed: list[ImportFailure]) -> int:
 
 
 def _projects(store: Store) -> list[Path]:
-    """The folders in which sessions were held, and the one that the user stands in."""
+    """Return the folders of all sessions, and the working directory."""
     held = (row.project for row in store.catalogue().sessions())
     return [Path(folder) for folder in dict.fromkeys((current_folder(), *held)) if folder]
 
@@ -138,7 +138,7 @@ def _object(store: Store, path: Path, agent: str, done: ImportResult) -> dict[st
 
 def _tell(store: Store, work: Imports) -> None:
     for path, _, done in work.done:
-        if done.moves or path in work.named:  # else it is counted below; its problems were told when it became as it is
+        if done.moves or path in work.named:  # others are counted below; their problems were shown when they changed
             for line in _told(store, work, path, done):
                 say(line)
     for each in work.behind:
@@ -152,7 +152,7 @@ def _tell(store: Store, work: Imports) -> None:
 
 
 def _told(store: Store, work: Imports, path: Path, done: ImportResult) -> Iterator[str]:
-    """Yield what became of one file, and its problems."""
+    """Yield the result for one file, and its problems."""
     if done.is_purged:
         yield f"{done.session}  not imported: {path} is a purged session"
         return
@@ -163,7 +163,7 @@ def _told(store: Store, work: Imports, path: Path, done: ImportResult) -> Iterat
     if done.rewritten is not None:
         away = f" (active is {row.active})" if row and row.active != done.branch and not work.dry_run else ""
         yield f"  {path}:{done.rewritten}: rewritten from this line on; the new version is branch {done.branch}{away}"
-    # The problems of an unchanged file were shown when it became as it is: one stands for all now.
+    # The problems of an unchanged file were shown when it changed: now only one is shown.
     shown = _shown(done.problems, PROBLEMS_SHOWN if done.moves and path in work.named else 1)
     for problem in shown:
         yield f"  {path}:{problem.line}: {problem.what}" if problem.line else f"  {path}: {problem.what}"
@@ -182,14 +182,14 @@ def _sum(work: Imports) -> str:
 
 
 def _shown(problems: Sequence[SourceProblem], most: int) -> list[SourceProblem]:
-    """The first of them, and that something was not taken in, always."""
+    """Return the first problems, and all those because of which a part was not imported."""
     waiting = [problem for problem in problems if problem.waits]
     return [*[problem for problem in problems if not problem.waits][:most], *waiting]
 
 
 @contextmanager
 def _progress(total: int) -> Iterator[Callable[[], None]]:
-    """A bar on standard error, where a person watches and there is something to wait for."""
+    """Show a progress bar on standard error if it is a terminal and there are several files."""
     if wants_json() or total < 2 or not sys.stderr.isatty():
         yield lambda: None
         return

@@ -16,7 +16,7 @@ from gitsession.sessions.node import load
 from gitsession.sync import commit_trailers
 
 SECONDS_MAX = 3.0
-"""The longest time that a commit waits for us."""
+"""Maximum time that the hook may delay a commit."""
 
 
 @click.group()

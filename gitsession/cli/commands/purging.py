@@ -1,4 +1,4 @@
-"""Commands that remove for good: purge, redact."""
+"""Commands that delete for good: purge, redact."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def purge_command(app: App, entry: str | None, text: str, dry_run: bool, redacts
 
 
 def _address(app: App, entry: str) -> tuple[str, Node | None]:
-    """A session, here, in the trash or archived, and an entry of one that is here."""
+    """Resolve a session, also one in the trash or the archive, or an entry of a session."""
     name, at = split(entry)
     try:
         session, found = app.entry(entry) if at else (app.session(entry), None)

@@ -67,7 +67,7 @@ def ls_command(
 
 
 def _away(app: App, number: int | None, since: int | None, *, archive: bool) -> int:
-    """What is in the trash, or archived."""
+    """List the sessions in the trash or the archive."""
     found = app.store().archive.list(None if since is not None else number) if archive else app.store().trash.list()
     rows = [row for row in found if since is None or row.updated_ms >= since][:number]
     schema, nothing = ("ls-archived", "the archive is empty") if archive else ("ls-trash", "the trash is empty")
@@ -80,17 +80,17 @@ def _away(app: App, number: int | None, since: int | None, *, archive: bool) -> 
 
 _TITLE_MIN = 12
 _BEGUN = "↳ "
-"""Before the title of a session that another one began, or that continues another one."""
+"""Mark before the title of a session that another session started, or that continues another one."""
 
 _WIDE = 130
-"""From how many columns on there is room for the folder, too."""
+"""Minimum number of columns for a table with folders."""
 
 _NARROW = 100
-"""Below so many columns the time is a date, and the entries are left out."""
+"""Below this number of columns, the table has dates without times, and no number of entries."""
 
 
 def table(rows: Sequence[Row]) -> Iterator[str]:
-    """Yield the names of the columns, as wide as they need to be, and one line a session; nothing if there is none."""
+    """Yield the header and one line for each session, with columns as wide as needed; nothing without sessions."""
     if not rows:
         return
     wide, narrow = width() >= _WIDE, width() < _NARROW
@@ -115,7 +115,7 @@ def table(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def short(tokens: int) -> str:
-    """``812``, ``61k``, ``1.2M``; ``-`` where nobody counted."""
+    """Return ``812``, ``61k`` or ``1.2M``; ``-`` if there is no count."""
     for size, unit in ((10**6, "M"), (10**3, "k")):
         if tokens >= size:
             return f"{tokens / size:.1f}{unit}" if tokens < 10 * size else f"{tokens // size}{unit}"
@@ -123,7 +123,7 @@ def short(tokens: int) -> str:
 
 
 def as_object(row: Row) -> dict[str, Any]:
-    """What ``ls`` says of a session. Times in ms since 1970."""
+    """Return the output of ``ls`` for a session. Times are Unix times in ms."""
     return {
         "session": row.sid,
         "title": row.title,

@@ -85,7 +85,7 @@ def _document(
 
 
 def _tokens(view: Entry) -> dict[str, int] | None:
-    """How much of a window the entry takes, and what a provider reported with it: of a whole answer, not of this."""
+    """Return the estimated tokens of an entry, and the count that a provider reported for its whole answer."""
     if not isinstance(view, Message | CustomMessage | Compaction | BranchSummary):
         return None
     usage = total_tokens(view.usage) if isinstance(view, Message) else 0

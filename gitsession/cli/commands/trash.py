@@ -1,4 +1,4 @@
-"""Commands for sessions that go: archive, rm, restore, prune."""
+"""Commands that put sessions away: archive, rm, restore, retain."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ _UNITS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 
 
 class Size(click.ParamType[int]):
-    """Bytes, or with k, m, g or t."""
+    """A size in bytes, or with the unit k, m, g or t."""
 
     name = "size"
 
