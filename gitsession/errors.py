@@ -53,7 +53,7 @@ class Ambiguous(NotFound):
 
 
 class NoBase(NotFound):
-    """A session file that continues another session, whose entries are missing from the store.
+    """A session file that continues another session, if entries of that are missing from the store.
 
     Attributes:
         source_id: The agent's id of that session.
@@ -65,7 +65,7 @@ class NoBase(NotFound):
 
 
 def require(value: object, kind: type | UnionType, expected: str) -> None:
-    """Raise ``TypeError`` if an argument of a public function is no ``kind``. ``expected``: the words for it."""
+    """Raise ``TypeError`` if an argument of a public function is no ``kind``. ``expected``: its description."""
     if not isinstance(value, kind):
         raise TypeError(f"expected {expected}, not {type(value).__name__}")
 
@@ -99,4 +99,4 @@ class Unavailable(GitSessionError):
 
 
 class SummaryFailed(GitSessionError):
-    """No usable summary: the summarizer failed, timed out, was cancelled or returned nothing useful."""
+    """A missing summary: the summarizer failed, timed out, was cancelled or returned nothing useful."""

@@ -130,6 +130,7 @@ class BackgroundCompaction:
 
     @property
     def done(self) -> bool:
+        """True if the compaction has ended, with an entry or with an error."""
         return self._future.done()
 
     def result(self, timeout: float | None = None) -> Node:

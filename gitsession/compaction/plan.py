@@ -25,7 +25,7 @@ CHANGES = frozenset(
 """Names of the agents' tools that read files (``READS``) and change them (``CHANGES``)."""
 
 PATH_CHARS_MAX = 4096
-"""Maximum length of a path. No system opens a longer one, and such a text would be carried on forever."""
+"""Maximum length of a path. No system opens a longer one, and every later compaction would copy it."""
 
 ARGUMENTS = ("path", "file_path", "filePath", "notebook_path")
 
@@ -61,7 +61,7 @@ class CompactionRequest:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Plan:
-    """What a compaction summarizes and what it keeps. Making a plan changes nothing.
+    """The parts of a history that a compaction summarizes and keeps. Making a plan changes nothing.
 
     Attributes:
         leaf: The entry that the plan was made for.
@@ -127,7 +127,7 @@ def _sorted(paths: set[str]) -> tuple[str, ...]:
     return tuple(sorted(paths, key=lambda path: path.encode("utf-16-be")))
 
 
-# Plans that follow from a cut, and plans that only say why there is nothing to do.
+# Plans that follow from a cut, and empty plans with a reason.
 
 
 def nothing(strategy: str, line: ContextHistory, profile: Profile, why: str) -> Plan:

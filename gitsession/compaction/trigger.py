@@ -59,7 +59,7 @@ def retry_once(
 ) -> Answer:
     """Return the result of ``send``. If the request is too long, call ``compact`` and send once more.
 
-    If ``compact`` returns a falsy value, there was nothing to do, and the error is raised. So is a second one.
+    If ``compact`` returns a falsy value, there was nothing to do, and the error is raised. So is a second error.
     """
     try:
         return send()

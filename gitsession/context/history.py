@@ -212,7 +212,7 @@ def answers_to(node: Spot, name: str) -> bool:
 
 
 def names_of(node: Spot) -> tuple[str, ...]:
-    """Return the names of an entry in its history: its chain digest, and its id in the agent's file or short id."""
+    """Return the names of an entry in its history: its chain digest, and its short id or the agent's id."""
     called = short_id(node.chain) if node.source is None else node.source.id
     chain = to_base64url(node.chain)
     return (chain,) if called is None else (chain, called)

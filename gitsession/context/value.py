@@ -71,7 +71,7 @@ class Tokens:
 
     @property
     def counted_here(self) -> int:
-        """All tokens by gitsession's own count."""
+        """Total number of tokens by gitsession's own count."""
         return sum(self.by_role.values())
 
     @property
@@ -176,8 +176,8 @@ class Context:
 def _plain(value: Any) -> Any:
     """Return ``value`` as lists, mappings, texts and numbers. Bytes become their BLAKE3 in hex.
 
-    Fields with their default value are left out, so that a field that a later release adds changes no digest where it
-    is not used.
+    Fields with their default value are left out, so that a new field in a later release does not change the digest of
+    contexts that do not use it.
     """
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         named = {"type": value.type} if hasattr(value, "type") else {}

@@ -213,6 +213,6 @@ def _set(git_dir: Path, name: str, value: str) -> bool:
 
 
 def _config(git_dir: Path, *words: str) -> None:
-    answer = process.run(git_dir, "config", "--local", *words, accept=(0, 5))  # 5: it was not set
+    answer = process.run(git_dir, "config", "--local", *words, accept=(0, 5))  # exit code 5: the setting was not set
     if answer.code and words[0] != "--unset-all":
         raise Unavailable(f"`git config` ended with {answer.code}: {answer.err[-200:]}")

@@ -1,4 +1,4 @@
-"""``gitsession compact``"""
+"""The command ``gitsession compact``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``gitsession demo``"""
+"""The command ``gitsession demo``."""
 
 from __future__ import annotations
 

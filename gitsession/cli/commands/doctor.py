@@ -1,4 +1,4 @@
-"""``gitsession doctor``"""
+"""The command ``gitsession doctor``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``gitsession gate``"""
+"""The command ``gitsession gate``."""
 
 from __future__ import annotations
 

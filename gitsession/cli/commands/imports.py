@@ -1,4 +1,4 @@
-"""``gitsession import``"""
+"""The command ``gitsession import``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``gitsession link``"""
+"""The command ``gitsession link``."""
 
 from __future__ import annotations
 

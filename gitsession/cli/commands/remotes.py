@@ -342,7 +342,7 @@ def tell_plan(app: App, remote: str) -> int:
 
 
 def ask_first(app: App, name: str, *, consent: bool) -> None:
-    """Ask before the first push to a remote if the user has not agreed yet to what is sent there.
+    """Ask before the first push to a remote if the user has not agreed yet to what is sent.
 
     Raises ``Refused`` if there is no terminal to ask on, or if the answer is no.
     """

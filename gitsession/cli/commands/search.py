@@ -1,4 +1,4 @@
-"""``gitsession search``"""
+"""The command ``gitsession search``."""
 
 from __future__ import annotations
 

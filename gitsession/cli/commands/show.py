@@ -1,4 +1,4 @@
-"""``gitsession show``"""
+"""The command ``gitsession show``."""
 
 from __future__ import annotations
 

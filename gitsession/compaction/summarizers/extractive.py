@@ -45,6 +45,8 @@ def make(_: Options) -> Extractive:
 
 @dataclass(frozen=True, slots=True)
 class Extractive:
+    """A summarizer without a model, which selects sentences by rules."""
+
     NAME: ClassVar[str] = "extractive"
 
     def summarise(self, request: Request, *, progress: Progress, cancelled: Event) -> Summary:

@@ -75,7 +75,7 @@ def _kept(line: ContextHistory, seen: VisibleRange) -> list[Spot]:
 
 
 def _keeps_before(line: ContextHistory, node: Spot) -> bool:
-    """Return whether what a compaction keeps precedes its summary ("Summarize from here", L3)."""
+    """Return whether the entries that a compaction keeps precede its summary ("Summarize from here", L3)."""
     entry = line.entry(node)
     return isinstance(entry, Compaction) and keeps_before(entry.preserve, node.source.id if node.source else None)
 

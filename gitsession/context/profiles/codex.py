@@ -96,7 +96,7 @@ def _since_base(line: ContextHistory) -> list[Spot]:
 
 
 def _is_rebuilt(node: Spot, entry: Compaction) -> bool:
-    """Return whether codex wrote the compaction without a list, so that its content follows from what came before."""
+    """Return whether codex wrote the compaction without a list, so that it must be rebuilt from the items before it."""
     return node.source is not None and node.source.agent == codex.AGENT and _list(entry) is None
 
 
@@ -122,7 +122,7 @@ def _compacted(line: ContextHistory, node: Spot, entry: Compaction, before: Sequ
 
 
 def _item(node: Spot, item: Object, at_ms: int) -> Item | None:
-    """Return a response item of a list as the item that its line would be."""
+    """Return a response item of a list as an item of the context, as if it were a line of the file."""
     payload = json.dumps({"type": "response_item", "payload": item}).encode()
     entry = codex.read(payload)
     if not isinstance(entry, Message | CustomMessage):

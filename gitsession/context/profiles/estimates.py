@@ -113,7 +113,7 @@ def _text(text: str) -> str:
 def number(value: float) -> str:
     """Return a number as JavaScript writes it.
 
-    JavaScript has no integers of their own, and writes whole numbers below 1e21 without an exponent.
+    JavaScript has no separate integers, and writes whole numbers below 1e21 without an exponent.
     """
     try:
         value = float(value)

@@ -145,7 +145,7 @@ def _is_left_out(entry: Message) -> bool:
 
 
 def _sent(entry: Message, elsewhere: Set[str | None]) -> Iterator[Block]:
-    """Yield the blocks that are sent. A call without a result, here or ``elsewhere``, gets one that says so."""
+    """Yield the blocks that are sent. A call without a result, here or ``elsewhere``, gets an error as its result."""
     answered = {found.tool_call_id for block in entry.content if (found := result_in(block)) is not None} | elsewhere
     keeps_blank = any(isinstance(block, Thinking) and block.signature for block in entry.content)
     for block in entry.content:

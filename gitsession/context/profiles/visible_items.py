@@ -209,8 +209,8 @@ def kept(line: ContextHistory, at: Spot, compaction: Compaction) -> list[Node]:
 def _kept_by_number(line: ContextHistory, at: Spot, number: int) -> list[Node]:
     """Return the kept nodes from number ``number`` on.
 
-    pi's first files have no ids. They number entries by their index among the lines that can be parsed; the header is
-    0.
+    pi's first files have no ids: the number of an entry is its index among the lines that can be parsed, and the
+    header is 0.
     """
     nodes = list(line.back(at))[::-1]
     parsed = [place for place, node in enumerate(nodes) if node.source is not None and node.kind != Opaque.kind]

@@ -1,6 +1,6 @@
 """Requests as codex itself sends them: the response items of its file unchanged, everything else in its form.
 
-As in codex, a call without a result gets one that says it was aborted, and a result without a call is left out.
+As in codex, a call without a result gets the result ``aborted``, and a result without a call is left out.
 """
 
 from __future__ import annotations
