@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from gitsession.store.git_store import GitStore
 
 DRAIN_WAIT_SECONDS = 10.0
-"""Maximum time to wait for another process that ingests the same events, which this one needs too."""
+"""Maximum time to wait for another process that ingests the same events, which this one needs too, in seconds."""
 
 
 class App:

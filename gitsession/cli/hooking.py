@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 STDIN_BYTES_MAX = 32 << 20
 STDIN_SECONDS = 5.0
 LOOK_SECONDS = 10.0
-"""Maximum time for a snapshot. After that, the process that ingests the event takes it."""
+"""Maximum time for a snapshot, in seconds. After that, the process that ingests the event takes it."""
 WAIT_SECONDS = 5.0
-"""Maximum time to wait for another process that captures the same workspace."""
+"""Maximum time to wait for another process that captures the same workspace, in seconds."""
 
 REASON_MAX = 200
 PROMPT_MAX = 500
@@ -132,7 +132,7 @@ def _look(store: str, event: str, agent: str, at_ms: int, raw: bytes) -> None:
         cwd = data.get("cwd")
         if not isinstance(cwd, str) or not os.path.isabs(cwd):
             raise ValueError("the agent says no folder that it is in")
-        # A store inside the workspace is no part of it, nor is one that does not exist yet.
+        # Create it first: a store inside the workspace is no part of it, even if it is new.
         spool.make_folder(spool.folder(store))
         signal.signal(signal.SIGALRM, too_long)
         signal.setitimer(signal.ITIMER_REAL, LOOK_SECONDS)

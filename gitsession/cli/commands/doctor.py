@@ -192,7 +192,7 @@ class Check:
 def beside(store: Store) -> Iterator[Check]:
     """Check remotes, trash, vault, redaction rules and git hooks.
 
-    No remote is contacted. Features that are not in use yield no check.
+    No remote is contacted. Remotes, trash, vault and hooks that do not exist yield no check.
     """
     objects = store.objects
     yield from _remotes(store)
