@@ -126,7 +126,7 @@ class Commands(click.Group):
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in COMMANDS and cmd_name not in HIDDEN:
+        if cmd_name not in COMMANDS:
             import difflib  # slow to load, and only needed after a mistake
 
             close = ", ".join(difflib.get_close_matches(cmd_name, COMMANDS, n=2))

@@ -122,9 +122,7 @@ def _print_verified(app: App, report: Report, *, most: int) -> None:
     if report.covered is not None:
         say(_coverage_words(report.covered))
     if report.problems:
-        say(
-            "Other entries can still be read. `gitsession repair` restores what a copy, clone or agent's file has."
-        )
+        say("Other entries can still be read. `gitsession repair` restores what a copy, clone or agent's file has.")
 
 
 def _address(app: App, found: Finding) -> str:
