@@ -1,4 +1,4 @@
-"""Parts that the API shares: the open store with its catalogues, and the handle of a session."""
+"""Objects that the parts of the API share: the open store with its catalogs, and the handle of a session."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from gitsession.store.git_store import GitStore
 
 
 class OpenStore:
-    """The objects, the clock, the catalogs and the memory of a store, which ``Store`` and its parts share."""
+    """The state of an open store that ``Store`` and its parts share: objects, clock, catalogs and context cache."""
 
     def __init__(self, objects: GitStore, clock: Callable[[], int] = sessions.now_ms) -> None:
         self.objects = objects
@@ -37,29 +37,31 @@ class OpenStore:
         return self.catalogues.get().find(address, here_of(cwd) if address in ("@", "-") else None)
 
     def forget(self) -> None:
-        """Close the catalogs and forget what contexts remember: objects were removed or rewritten."""
+        """Close the catalogs and clear the context cache, because objects were removed or rewritten."""
         self.catalogues.close()
         self.memory.clear()
 
 
 def here_of(cwd: str | None) -> CurrentFolder:
-    """Return the folder ``cwd``, by default that of this process, as sessions are found by it."""
+    """Return the folder ``cwd``, by default that of this process, as a starting point to find sessions."""
     place = os.path.abspath(cwd or ".")
     return CurrentFolder(place, everybodys(str(Path.home()), os.environ), lambda: projects.identity_of(Path(place)))
 
 
-# The catalogue of a store, one connection for each thread: a transaction of SQLite is its connection's.
 
 
 class Catalogues:
-    """The catalogues of ``objects`` that are open in this process."""
+    """The open catalogs of a store in this process, one for each thread.
+
+    A transaction of SQLite belongs to its connection, so threads cannot share one.
+    """
 
     def __init__(self, objects: GitStore) -> None:
         self._objects = objects
         self._open: dict[tuple[int, int], Catalogue] = {}
 
     def get(self, *, fresh: bool = True) -> Catalogue:
-        """This thread's. ``fresh``: brought up to date, which looks at the whole of each session that has changed."""
+        """Return the catalog of this thread. ``fresh``: update it first, which reads each changed session in full."""
         me = (os.getpid(), threading.get_ident())
         found = self._open.get(me)
         if found is None:
@@ -70,14 +72,14 @@ class Catalogues:
         return found
 
     def close(self) -> None:
-        """Idempotent."""
+        """Close the catalogs. Calling it again does nothing."""
         for pid, thread in list(self._open):
-            if pid == os.getpid():  # a forked child leaves its parent's as they are
+            if pid == os.getpid():  # a forked child does not close its parent's
                 self._open.pop((pid, thread)).close()
 
 
 class Handle:
-    """A session on one of its branches, and the store that it is in: what ``Session`` and its parts share."""
+    """A session on one of its branches, with its store. ``Session`` and its parts share it."""
 
     def __init__(self, opened: OpenStore, session: sessions.StoredSession) -> None:
         self.opened = opened
@@ -91,7 +93,7 @@ class Handle:
         return profiles.of_agent(row.agent if row else "")
 
     def context_line(self, at: str | Node = "leaf") -> ContextHistory:
-        """Return the history of an entry, as contexts are computed from it."""
+        """Return the history of an entry for computing its context."""
         leaf = None if at == "leaf" and self.session.leaf is None else self.session.resolve(at).oid
         objects, catalogues = self.opened.objects, self.opened.catalogues
         known = CatalogueEntryIndex(catalogues.get(fresh=False), self.session.id, catalogues.get)

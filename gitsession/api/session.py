@@ -1,4 +1,4 @@
-"""A session, as a program uses it."""
+"""The session API: append entries, read them, branch, fork and label a session."""
 
 from __future__ import annotations
 
@@ -34,76 +34,89 @@ if TYPE_CHECKING:
 
 
 class Session:
-    """One session: append to it, walk it, branch it. Entries come back as ``Node``; ``read`` gives what they mean.
+    """A session of a store, on one of its branches. ``Store.new_session`` and ``Store.session`` return one.
 
-    ``Store.new_session`` and ``Store.session`` return one. Its parts are ``files`` and ``compaction``.
+    Entries are returned as ``Node``; ``read`` returns the content of an entry. The parts ``files`` and ``compaction``
+    have the operations on the workspace and on the context.
+
+    Where an entry is an argument, pass a ``Node`` or an address such as ``"leaf"``, ``"root"``, ``"leaf~2"``, a branch,
+    a
+    label, an id that the agent gave, or the beginning of a chain digest or object id.
     """
 
     def __init__(self, opened: OpenStore, session: sessions.StoredSession) -> None:
-        """Use ``Store.new_session`` or ``Store.session``."""
+        """Wrap a stored session. Programs call ``Store.new_session`` or ``Store.session`` instead."""
         self._opened = opened
         self._session = session
         self._handle = Handle(opened, session)
 
     @functools.cached_property
     def files(self) -> SessionFiles:
-        """The files of the workspace: checkpoints and rewinds."""
+        """The workspace of the session: checkpoints and rewinds."""
         from gitsession.api.files import SessionFiles
 
         return SessionFiles(self._handle)
 
     @functools.cached_property
     def compaction(self) -> SessionCompaction:
-        """Summaries in place of older entries: plans, and compactions in the background."""
+        """The compaction of the session's context."""
         from gitsession.api.compaction import SessionCompaction
 
         return SessionCompaction(self._handle)
 
     @property
     def id(self) -> str:
-        """The whole id, as in the names of its refs."""
+        """The full session id, as in its ref names."""
         return self._session.id
 
     @property
     def leaf(self) -> Node | None:
-        """The newest entry of the branch now, whoever appended it; ``None`` before the first user message."""
+        """The tip of the branch now, whoever appended it; ``None`` before the first user message."""
         return self._session.leaf
 
     @property
     def branch_name(self) -> str:
-        """The branch this handle is on."""
+        """The branch of this handle."""
         return self._session.branch_name
 
     def line(self) -> list[Node]:
-        """The entries from the root to the leaf. Raises ``Corrupt`` where one of them is lost."""
+        """Return the history of the branch, from the root to the tip. Raises ``Corrupt`` if an entry is lost."""
         return self._session.line()
 
     def line_with_gaps(self) -> list[Node | Gap]:
-        """The same, with a ``Gap`` (``oid``, ``problem``) in the place of each entry that cannot be read."""
+        """Return the history like ``line``, with a ``Gap`` (``oid``, ``problem``) for each unreadable entry."""
         return self._session.line_with_gaps()
 
     def tree(self) -> Tree:
-        """Every entry of every branch."""
+        """Return the entries of all branches as a tree."""
         return self._session.tree()
 
     def branches(self) -> dict[str, Oid]:
-        """The leaf of each branch."""
+        """Return the object id of the tip of each branch."""
         return self._session.branches()
 
     def names(self) -> Names:
-        """Title and labels, from the catalogue."""
+        """Return the title and the labels of the session, from the catalog."""
         return names.names(self._opened.catalogues.get(), self.id)
 
     def read(self, at: str | Node) -> Entry:
-        """What an entry means."""
+        """Return the content of an entry. If it cannot be read, return an ``Opaque`` entry."""
         return self._session.read(self._session.resolve(at))
 
     def resolve(self, at: str | Node) -> Node:
-        """The entry that an address names. Raises ``NotFound`` or ``Ambiguous``."""
+        """Return the entry that an address names.
+
+        Raises:
+            NotFound: No entry matches.
+            Ambiguous: Several entries match.
+        """
         return self._session.resolve(at)
 
     def follow(self, *, every: float = following.EVERY_SECONDS, idle: bool = False) -> Iterator[NewEntry | None]:
-        """Every entry of this session that comes from now on, on any branch: as ``Store.follow``."""
+        """Yield each entry that any process appends to this session from now on, on any branch.
+
+        See ``Store.follow`` for the arguments and errors.
+        """
         return following.follow(self._opened.objects, sid=self.id, every=every, idle=idle)
 
     def context(
@@ -114,10 +127,22 @@ class Session:
         policies: Sequence[Policy] = (),
         window: int | None = None,
     ) -> Context:
-        """Return what the model receives at an entry, by one of ``PROFILES`` (docs/reference/context.md).
+        """Return what the model receives at an entry (docs/reference/context.md).
 
-        ``policies``: what to leave out, as a view. ``window``: how many tokens the model takes.
-        Raises ``NotFound``, and ``Corrupt``, ``MissingObject`` or ``Malformed`` where damage would leave something out.
+        Args:
+            at: The entry.
+            profile: The rules, one of ``PROFILES``. By default those of the session's agent.
+            policies: Rules that leave something out, applied in this order. The stored entries do not change.
+            window: The context window of the model, in tokens.
+
+        Returns:
+            The context.
+
+        Raises:
+            NotFound: No entry matches ``at``.
+            Corrupt: An entry that belongs to the context is damaged.
+            MissingObject: An entry that belongs to the context is lost.
+            Malformed: An entry that belongs to the context does not follow the format.
         """
         line = self._handle.context_line(at)
         return build.revealed(line, profile or self._handle.profile, policies, window=window)
@@ -134,14 +159,26 @@ class Session:
         summarizer: str | Summarizer | None = None,
         undoable: bool = False,
     ) -> Node | None:
-        """Replace older entries with a summary from here on: one ``compaction`` entry; ``None`` where none is due.
+        """Replace older entries in the context with a summary: append one ``compaction`` entry.
 
-        ``strategy`` and ``profile``: who decides what is summarised, pi if nobody else. ``keep_tokens``: of the end, as
-        it is. ``focus``: what to take care of. ``summarizer``: ``"extractive"`` (by rule, the default), ``"command"``,
-        ``"http"`` or a plugin's name, set up in the user's git configuration; or an object with ``summarise``.
-        A ready ``plan`` of ``compaction.plan`` stands for the first three, a ``writing`` for the others.
-        ``undoable``: as an operation of the log, which ``Store.undo`` takes back while nothing was appended behind it.
-        Raises ``SummaryFailed`` or ``Refused``; then nothing was written.
+        Args:
+            plan: A plan of ``compaction.plan``, instead of ``strategy``, ``profile`` and ``keep_tokens``.
+            writing: Options of the summary, instead of ``focus`` and ``summarizer``.
+            strategy: The rule that selects what is summarized, one of ``STRATEGIES``. By default ``"pi"``.
+            profile: The rules of the context, one of ``PROFILES``. By default those of the session's agent.
+            keep_tokens: Number of tokens at the end of the context to keep as they are. By default as the agent does.
+            focus: What the summary should pay attention to.
+            summarizer: ``"extractive"`` (by rule, the default), ``"command"``, ``"http"`` or the name of a plugin, with
+                settings from the user's git configuration; or an object with ``summarise``.
+            undoable: Whether to log an operation, so that ``Store.undo`` removes the entry as long as it is the tip.
+
+        Returns:
+            The new entry; ``None`` if there is nothing to summarize.
+
+        Raises:
+            SummaryFailed: The summarizer failed. Nothing was written.
+            Refused: Another process compacted the branch meanwhile. Nothing was written.
+            TypeError: A plan or options were passed together with the arguments that they replace.
         """
         from gitsession.api import compaction
         from gitsession.compaction import strategies
@@ -168,16 +205,43 @@ class Session:
     # ---- what happens
 
     def append(self, entry: Entry, *, expected: Node | None = None, on_moved: OnMoved = "refuse") -> Node:
-        """Write one entry after the leaf; it is durable when this returns.
+        """Append one entry to the branch. It is durable when this returns (see ``durability`` of ``Store.open``).
 
-        Without ``expected`` the entry goes after whatever is the leaf by then. With it, it goes after that entry only:
-        where another writer was first, ``on_moved="refuse"`` raises ``LeafMoved``, and ``"fork"`` opens a branch beside
-        theirs, on which this handle then stays. Raises ``Malformed`` for what the format cannot hold.
+        Before the first user message, entries are kept in memory. They are written together with that message.
+
+        Args:
+            entry: The entry.
+            expected: The entry that it must follow. By default it follows the tip, whoever appended that.
+            on_moved: If the tip is not ``expected``: ``"refuse"`` raises ``LeafMoved``; ``"fork"`` appends to a new
+                branch
+                that starts at ``expected``, and this handle moves to that branch.
+
+        Returns:
+            The appended entry.
+
+        Raises:
+            LeafMoved: Another writer appended first.
+            NotFound: The branch was removed.
+            Malformed: The format cannot hold the entry.
+            Refused: The session was created by a later release.
         """
         return self._session.append(entry, expected=expected, on_moved=on_moved)
 
     def branch(self, name: str, at: str | Node = "leaf") -> Session:
-        """Start a branch at an entry; the session comes back on it. Raises ``Refused`` where the name is taken."""
+        """Create a branch at an entry and return a handle on it.
+
+        Args:
+            name: The name of the branch.
+            at: The entry.
+
+        Returns:
+            The session on the new branch. This handle stays on its branch.
+
+        Raises:
+            Refused: The name is a branch or a label of this session.
+            InvalidName: The name is not valid for a branch, or it contains a secret.
+            NotFound: No entry matches ``at``.
+        """
         require(name, str, "a name for the branch")
         if names.labelled(self._opened.catalogues.get(), self.id, name) is not None:
             raise Refused(f"{name!r} is a label in this session", hint="choose another name")
@@ -185,15 +249,30 @@ class Session:
         return self.on(name)
 
     def on(self, branch: str) -> Session:
-        """The same session, on another branch. Nothing is moved. Raises ``NotFound``."""
+        """Return a handle of this session on another branch. Nothing is written. Raises ``NotFound``."""
         return Session(self._opened, self._session.on(branch))
 
     def switch(self, branch: str) -> Node:
-        """Make ``branch`` the active one on this machine, and go on there."""
+        """Make ``branch`` the active branch on this machine, move this handle to it, and return its tip.
+
+        Raises ``NotFound`` if there is no such branch.
+        """
         return self._session.switch(branch)
 
     def fork(self, at: str | Node = "leaf") -> Session:
-        """A session of its own that begins at an entry of this one: one ref and one entry, however long the line."""
+        """Create a session that continues this one at an entry.
+
+        A fork costs one ref and one entry, however long the history is. It shares the history and the checkpoints.
+
+        Args:
+            at: The entry.
+
+        Returns:
+            The new session.
+
+        Raises:
+            NotFound: No entry matches ``at``, or this session has no entries.
+        """
         catalogue = self._opened.catalogues.get()
         row = catalogue.session(self.id)
         if row is None:
@@ -203,9 +282,19 @@ class Session:
         return Session(self._opened, forked)
 
     def label(self, at: str | Node, label: str) -> Node:
-        """Name an entry, in place of the name it had; an empty label takes the name away.
+        """Set the label of an entry, or remove it.
 
-        Raises ``Refused`` where the name already leads to another entry of this session.
+        Args:
+            at: The entry.
+            label: The new label. An empty string removes the label.
+
+        Returns:
+            The labeled entry.
+
+        Raises:
+            Refused: The name is a branch of this session, or the label of another entry.
+            InvalidName: The label is too long, or it is an address such as ``leaf``.
+            NotFound: No entry matches ``at``.
         """
         node, label = self._session.resolve(at), sessions.name_of(label)
         taken = names.labelled(self._opened.catalogues.get(), self.id, label) if label else None
@@ -216,9 +305,14 @@ class Session:
         return self._session.label(node, label)
 
     def origin(self) -> Origin | None:
-        """Where an imported session came from: the session, and the call there that started it as a sub-agent.
+        """Return the origin of an imported session.
 
-        Of one that was resumed as another one (``Store.agents.resume``): that one, and the entry it was resumed from.
+        Returns:
+            For the session of a sub-agent: the session and the call that started it. For a session that was resumed as
+            a
+            new one (``Store.agents.resume``): the session and the entry that it continues. ``None`` if there is no
+            origin,
+            or if it is not in the store.
         """
         catalogue = self._opened.catalogues.get()
         row = catalogue.session(self.id)
@@ -229,7 +323,7 @@ class Session:
         return origin(self._opened.objects, self.id, row.source_id if row else None, find)
 
     def started(self, at: str | Node = "leaf") -> list[str]:
-        """The sessions that the calls of an entry started, as sub-agents: ``origin`` the other way round."""
+        """Return the ids of the sessions that the calls of an entry started as sub-agents; see ``origin``."""
         catalogue = self._opened.catalogues.get()
         row = catalogue.session(self.id)
         if row is None or row.source_id is None:
@@ -240,14 +334,24 @@ class Session:
         return started(self._opened.objects, self._session.resolve(at), self.tree(), row.agent, begun)
 
     def rename(self, title: str) -> None:
-        """Name the session; an empty title takes the name away."""
+        """Set the title of the session; an empty title removes it. Raises ``InvalidName`` if it is too long."""
         self._session.rename(title)
 
     def seal(self, branch: str | None = None, *, key: str = "") -> Seal:
-        """Sign a branch as it is, by default the one this handle is on, and keep that.
+        """Sign a branch as it is now, and store the signature.
 
-        ``key``: another than git's ``user.signingKey``. Raises ``NotFound``, ``Unavailable`` where nobody signs, and
-        what reading raises where an entry is lost.
+        Args:
+            branch: The branch. By default the branch of this handle.
+            key: The key. By default git's ``user.signingKey``.
+
+        Returns:
+            The signature.
+
+        Raises:
+            NotFound: There is no such branch.
+            Unavailable: The signing program failed.
+            Corrupt: An entry of the branch is damaged.
+            MissingObject: An entry of the branch is lost.
         """
         from gitsession.git.signing import Signing
         from gitsession.verify import signatures as seals
@@ -259,7 +363,7 @@ class Session:
         return made
 
     def seals(self) -> list[SealCheck]:
-        """The seals of this session, the newest first, and what they are worth."""
+        """Return the signatures of this session and their state, the newest first."""
         from gitsession.git.signing import Signing
         from gitsession.verify import signatures as seals
 

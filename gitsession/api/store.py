@@ -1,4 +1,4 @@
-"""A store, as a program uses it."""
+"""The store API: open, create or clone a store, and use its sessions."""
 
 from __future__ import annotations
 
@@ -57,22 +57,31 @@ if TYPE_CHECKING:
 
 
 def default_path(given: str | None = None) -> Path:
-    """Return where the user's store lies (``paths``)."""
+    """Return the path of the user's store.
+
+    The first that is set wins: ``given``, the environment, the user's git configuration, the default (``paths``).
+    """
     return paths.store_path(given, os.environ, Path.home(), process.user_setting)
 
 
 class Store:
-    """A store of sessions: ``Store.open()`` for the user's own, ``Store.create(path)`` for another.
+    """A store of sessions. Open one with ``open``, ``create`` or ``clone``.
 
-    Synchronous and safe to share between threads; close it, or use it in a ``with``. What not every program needs is in
-    its parts: ``remotes``, ``trash``, ``archive``, ``purges``, ``secrets`` and ``agents``.
+    A store is synchronous and safe to share between threads. Close it, or use it as a context manager.
+    Less common operations are in ``remotes``, ``trash``, ``archive``, ``purges``, ``secrets`` and ``agents``.
     """
 
     def __init__(self, objects: GitStore, clock: Callable[[], int] = sessions.now_ms, *, tends: bool = True) -> None:
-        """Use ``open`` or ``create``."""
+        """Wrap open objects. Programs call ``open``, ``create`` or ``clone`` instead.
+
+        Args:
+            objects: The storage of the store.
+            clock: Returns the current Unix time in ms.
+            tends: Whether ``close`` settles pending purges and merges packs.
+        """
         self.objects = objects
         self._opened = OpenStore(objects, clock)
-        self.agents = AgentSessions(self._opened)  # not made later: it remembers what this handle imported
+        self.agents = AgentSessions(self._opened)  # created now: it remembers what this handle imported
         if create.is_partial(objects.git_dir):
             from gitsession.sync import transport
 
@@ -83,35 +92,35 @@ class Store:
 
     @functools.cached_property
     def remotes(self) -> Remotes:
-        """Other repositories that sessions are synced with."""
+        """The remotes of the store."""
         from gitsession.api.remotes import Remotes
 
         return Remotes(self._opened)
 
     @functools.cached_property
     def trash(self) -> Trash:
-        """Sessions that were removed and can be restored."""
+        """The removed sessions, which can be restored."""
         from gitsession.api.trash import Trash
 
         return Trash(self._opened)
 
     @functools.cached_property
     def archive(self) -> ArchivedSessions:
-        """Old sessions, kept whole behind one ref."""
+        """The archived sessions, which are kept behind one ref."""
         from gitsession.api.trash import ArchivedSessions
 
         return ArchivedSessions(self._opened)
 
     @functools.cached_property
     def purges(self) -> Purges:
-        """Removal for good."""
+        """The permanent removal of entries and sessions."""
         from gitsession.api.purges import Purges
 
         return Purges(self._opened)
 
     @functools.cached_property
     def secrets(self) -> StoredSecrets:
-        """Secrets in what is stored: search and redaction."""
+        """The search for stored secrets, and their redaction."""
         from gitsession.api.purges import StoredSecrets
 
         return StoredSecrets(self._opened)
@@ -128,12 +137,26 @@ class Store:
         clock: Callable[[], int] = sessions.now_ms,
         damaged: bool = False,
     ) -> Self:
-        """The store at ``path``; without one, the user's own, made if it is not there yet.
+        """Open the store at ``path``.
 
-        ``durability``: ``entry`` (an append that returned survives a power cut), ``turn`` (after ``flush``), ``none``.
-        ``flush_on_close=False`` is for processes that append once and end: the next one hands theirs over to git.
-        ``damaged=True`` opens a store also where what makes it one is lost, to ``repair`` it.
-        Raises ``NotAStore`` and ``Corrupt``.
+        Args:
+            path: The store. By default the user's store, which is created if it does not exist.
+            durability: When an append survives a power cut: ``"entry"`` (when it returns), ``"turn"`` (after the next
+                ``flush``) or ``"none"`` (no guarantee).
+            flush_on_close: Whether ``close`` transfers the journal to git. Pass False in a process that appends once
+                and
+                ends; the next process that flushes transfers its entries too.
+            clock: Returns the current Unix time in ms.
+            damaged: Open the store even if files that make it a store are lost, to ``repair`` it.
+
+        Returns:
+            The open store.
+
+        Raises:
+            NotAStore: The path holds no store, or one of an unsupported kind.
+            Corrupt: The store is damaged.
+            Unavailable: The store cannot be created, or its files cannot be opened.
+            ValueError: The durability is unknown.
         """
         if path is None:
             path = default_path()
@@ -147,7 +170,19 @@ class Store:
 
     @classmethod
     def create(cls, path: str | Path, *, clock: Callable[[], int] = sessions.now_ms) -> Self:
-        """A new store at ``path``, or the one that is there. Raises ``NotAStore`` where something else is."""
+        """Create a store at ``path`` and open it. If there is a store at ``path`` already, open that one.
+
+        Args:
+            path: A new or empty folder, or a store.
+            clock: Returns the current Unix time in ms.
+
+        Returns:
+            The open store.
+
+        Raises:
+            NotAStore: The path holds something other than a store.
+            Unavailable: The store cannot be written.
+        """
         create.create(path)
         return cls(GitStore.open(path), clock)
 
@@ -162,10 +197,25 @@ class Store:
         talk: TransportOptions | None = None,
         clock: Callable[[], int] = sessions.now_ms,
     ) -> tuple[Self, SyncReport]:
-        """A new store at ``path`` of what is at ``url``, which is its remote ``origin``; and what came.
+        """Clone a remote into a new store and open it. The remote is named ``origin``.
 
-        ``filter``: what to leave out until it is read, as git says it (``blob:limit=64k``). ``namespace``: it is shared
-        with a code repository. Raises ``Refused``, ``NotAStore``, ``InvalidName`` and ``Unavailable``.
+        Args:
+            url: The remote.
+            path: A new or empty folder.
+            filter: A git filter of objects to fetch only when they are read (``blob:limit=64k``).
+            namespace: The namespace of the sessions, if the remote is a code repository: they are below
+                ``refs/<namespace>/``.
+            talk: How git reports progress and asks for passwords; by default it does neither.
+            clock: Returns the current Unix time in ms.
+
+        Returns:
+            The open store, and the report of what was fetched.
+
+        Raises:
+            Refused: The path is not empty, or the branches of the remote are not those of a store.
+            NotAStore: This release cannot open the cloned store.
+            InvalidName: The URL or the namespace is invalid.
+            Unavailable: The remote cannot be reached, or the store cannot be written.
         """
         from gitsession.sync import cloning
         from gitsession.sync.transport import TransportOptions
@@ -176,36 +226,67 @@ class Store:
     # ---- sessions
 
     def new_session(self, *, agent: str, cwd: str | None = None) -> Session:
-        """A session that begins with its first user message. ``cwd``: the folder it is held in."""
+        """Begin a session. Nothing is stored before its first user message.
+
+        Args:
+            agent: The name of the agent that writes the session.
+            cwd: The working directory of the session. Its project is recorded too.
+
+        Returns:
+            The new session.
+        """
         here = None if cwd is None else os.path.abspath(cwd)
         project = None if here is None else projects.identity_of(Path(here))
         session = sessions.StoredSession.new(self.objects, agent, here, self._opened.clock, project)
         return Session(self._opened, session)
 
     def session(self, address: str, *, cwd: str | None = None) -> Session:
-        """The session that ``address`` names: a unique part of its id, ``<agent>:<source id>``, ``@``, ``-``.
+        """Return the session that an address names.
 
-        ``@`` is the newest session held in ``cwd`` (this process's folder) or above it in its repository; where there
-        is none, the newest of its project; then the newest held above that. ``-`` is the one before it.
-        Raises ``NotFound`` or ``Ambiguous``.
+        Args:
+            address: A part of one session's id, ``<agent>:<source id>``, ``@`` or ``-``. ``@`` is the newest session
+                whose
+                working directory is ``cwd`` or a folder above it in the same repository; if there is none, the newest
+                of
+                the same project; if there is none, the newest of a folder above the repository. ``-`` is the session
+                before
+                ``@`` in this order.
+            cwd: The folder that ``@`` and ``-`` start from. By default that of the process.
+
+        Returns:
+            A handle of the session, on its active branch.
+
+        Raises:
+            NotFound: No session matches.
+            Ambiguous: Several sessions match.
         """
         row = self._opened.find(address, cwd)
         found = sessions.StoredSession.open(self.objects, row.sid, self._opened.clock, row.active, view=row.view)
         return Session(self._opened, found)
 
     def sessions(self) -> list[Row]:
-        """List the sessions, the newest first."""
+        """Return all sessions, the newest first."""
         return self.catalogue().sessions()
 
     def catalogue(self, *, fresh: bool = True) -> Catalogue:
-        """Return the derived index. For this thread only: a transaction of SQLite is its connection's.
+        """Return the catalog (the derived index of the store) of the calling thread.
 
-        ``fresh``: brought up to date, which looks at the whole of each session that has changed.
+        It belongs to this thread because a transaction of SQLite belongs to its connection.
+
+        Args:
+            fresh: Whether to update it first, which reads all of each session that has changed.
         """
         return self._opened.catalogues.get(fresh=fresh)
 
     def expired(self, rules: Retention) -> list[ExpiredSession]:
-        """Select sessions to put into the trash or the archive, by rules, the newest first."""
+        """Select the sessions that retention rules move to the trash or to the archive. Nothing is moved.
+
+        Args:
+            rules: The rules by age, number, size and label.
+
+        Returns:
+            The selected sessions and the reasons, the newest session first.
+        """
         from gitsession.archive import trash
 
         catalogue = self.catalogue()
@@ -219,10 +300,23 @@ class Store:
     def search(
         self, query: str, *, agent: str = "", project: str = "", role: str = "", since_ms: int = 0, most: int = 20
     ) -> list[Hit]:
-        """Where all words of ``query`` were said, the best first; in quotation marks side by side, ``log*`` longer too.
+        """Search the conversations of all sessions.
 
-        ``project``: held in a folder or below it, and wherever else that project lies. ``role``: of
-        ``gitsession.index.search_words.ROLES``. Raises ``Unavailable``.
+        Args:
+            query: Words that must all occur. Words in quotation marks must be adjacent; ``log*`` also matches longer
+                words.
+            agent: Only sessions of this agent.
+            project: Only sessions whose working directory is this folder or below it, or that belong to the same
+                project.
+            role: Only text of this role, one of ``gitsession.index.search_words.ROLES``.
+            since_ms: Only text since this time (Unix time in ms).
+            most: Maximum number of hits.
+
+        Returns:
+            The hits, the best first.
+
+        Raises:
+            Unavailable: SQLite has no full-text search (FTS5), or another process is building the index.
         """
         catalogue = self.catalogue()
         identity = projects.identity_of(Path(project)) if project else None
@@ -233,10 +327,20 @@ class Store:
             return search.search(catalogue, self.objects, wanted)
 
     def follow(self, *, every: float = following.EVERY_SECONDS, idle: bool = False) -> Iterator[NewEntry | None]:
-        """Every entry that comes from now on, whoever writes it: ``NewEntry`` (``session``, ``branch``, ``node``).
+        """Yield each entry that any process appends from now on. The iterator never ends.
 
-        An iterator that never ends; break out of it. ``every``: seconds between two looks; ``idle``: one that finds
-        nothing gives ``None``. No thread runs for it. What agents' hooks have left comes when it is taken in.
+        No thread runs for it: it polls the store. Entries of agents' hooks appear when they are ingested (``drain``).
+
+        Args:
+            every: Interval between two polls, in seconds.
+            idle: Whether to yield ``None`` after a poll that finds no entry.
+
+        Yields:
+            The entry with its session and its branch, or ``None``.
+
+        Raises:
+            Corrupt: An entry cannot be read.
+            Unavailable: The store cannot be read.
         """
         return following.follow(self.objects, every=every, idle=idle)
 
@@ -245,12 +349,27 @@ class Store:
     def import_file(
         self, path: str | Path, *, agent: str = "", final: bool = False, dry_run: bool = False
     ) -> list[ImportResult]:
-        """Import the session at ``path``, or all sessions of a database; again whenever it has changed.
+        """Import the session in a file, or all sessions in a database. Import it again when it has changed.
 
-        ``agent``: whose it is, where it does not show. ``final``: the file is closed, take what follows its last line
-        end too. Raises ``NotFound`` where no agent wrote it, ``Malformed``, ``NoBase`` where it goes on from a session
-        that is not here, ``Refused``, ``Corrupt``, ``Unavailable``, ``OSError``; what came before it in a database is
-        imported then.
+        If one session of a database fails, those before it remain imported.
+
+        Args:
+            path: A session file or a database of an agent.
+            agent: The agent that wrote it. By default it is detected.
+            final: Whether the file is complete, so that text after its last line end is imported too.
+            dry_run: Whether to compute the results without writing anything.
+
+        Returns:
+            The result of each session.
+
+        Raises:
+            NotFound: The agent is unknown, or the file is not a session of a known agent.
+            Malformed: The file is not a regular file, or its content is invalid.
+            NoBase: The file continues a session that is not in the store.
+            Refused: The import would lose work.
+            Corrupt: The store is damaged.
+            Unavailable: The store cannot be written.
+            OSError: The file cannot be read.
         """
         if agent and agent not in FORMATS:
             raise NotFound(f"no agent {agent!r}", hint=f"there are {', '.join(FORMATS)}")
@@ -275,12 +394,25 @@ class Store:
         as_it_came: bool = False,
         with_secrets: bool = False,
     ) -> ExportResult:
-        """Return the session as a file of the agent ``to``, by default its own; ``at``: only the line that ends there.
+        """Export a session as a file of an agent.
 
-        The agent's own lines are as it wrote them, and what was made here follows; ``as_it_came``: without it. Other
-        files that the agent has of the session, and those that it goes on from, are in ``ExportResult.beside``.
-        Secrets are placeholders, which ``ExportResult.hidden`` counts; ``with_secrets``: only those that are not here
-        are. Raises ``Refused`` and ``Corrupt``.
+        The lines of the agent are written unchanged, and entries made in gitsession follow in the agent's format.
+
+        Args:
+            sid: The id of the session.
+            at: The entry at which the exported history ends. By default all branches are exported.
+            to: An agent, or ``jsonl`` or ``markdown``. By default the agent of the session.
+            as_it_came: Whether to write only what was imported.
+            with_secrets: Whether to write secrets whose originals are in the local vault, instead of placeholders.
+
+        Returns:
+            The file. Its ``beside`` has the other files that the agent has of the session and those that it continues;
+            its
+            ``hidden`` is the number of placeholders.
+
+        Raises:
+            Refused: There is no such format.
+            Corrupt: An entry that the file needs cannot be read.
         """
         require(at, Node | None, "an entry, as session.resolve('leaf') returns")
         shown = RevealedStore(self.objects, reveals=with_secrets)
@@ -293,16 +425,23 @@ class Store:
         return replace(sent, beside=tuple(sorted(beside.items()))).from_store(shown)
 
     def drain(self, *, wait_seconds: float = 0.0) -> IngestResult:
-        """Import what agents' hooks have spooled: sessions as far as their files go, and checkpoints.
+        """Ingest the spooled events of agents' hooks: import the sessions so far, and record checkpoints.
 
-        ``wait_seconds``: how long to wait for another process that does it. Raises ``Unavailable``.
+        Args:
+            wait_seconds: How long to wait, in seconds, if another process is ingesting.
+
+        Returns:
+            The counts, and the failures.
+
+        Raises:
+            Unavailable: The store cannot be written.
         """
         from gitsession.api.imports import Imports
         from gitsession.live import ingesting
 
         if not spool.waiting(os.fspath(self.objects.git_dir)):
             return ingesting.IngestResult()
-        imports = Imports(self.agents, logged=False, histories=False)  # hooks look for themselves, and know more
+        imports = Imports(self.agents, logged=False, histories=False)  # hooks record files in more detail
 
         def take_in(agent: str, source_id: str, file: str) -> str | None:
             return imports.follow(agent, source_id, file, Path.home(), os.environ)
@@ -317,24 +456,36 @@ class Store:
     # ---- the store as a whole
 
     def operations(self) -> list[Operation]:
-        """The operation log, newest first."""
+        """Return the operations of the log, the newest first."""
         return list(operation_log.history(self.objects))
 
     def undo(
         self, workspace: str | Path | None = None, *, session: str | None = None, project: str | Path | None = None
     ) -> RewindResult:
-        """Take back the last command that moved refs, or wrote files: those that are still as it left them.
+        """Undo the last command that moved refs or wrote files.
 
-        ``workspace``: where those files are, if not where they were. ``session``, ``project``: only of the session at
-        this address, or of those held in this folder, above or below it, or of its project; else of all. Raises
-        ``NotFound``, or ``Refused`` where work would be lost, or a command changed sessions outside of these too.
+        Files that have changed since are merged; if that is not possible, they stay as they are. Refs that other stores
+        have stay too.
+
+        Args:
+            workspace: The folder of the files. By default the one that the command wrote to.
+            session: Only commands that changed the session of this address.
+            project: Only commands that changed sessions of this folder, of folders above or below it, or of its
+                project.
+
+        Returns:
+            The undone operation and the outcome for each file.
+
+        Raises:
+            NotFound: There is nothing to undo.
+            Refused: Work would be lost, or the command also changed sessions outside ``session`` or ``project``.
         """
         return self._take_next("undo", workspace, session, project)
 
     def redo(
         self, workspace: str | Path | None = None, *, session: str | None = None, project: str | Path | None = None
     ) -> RewindResult:
-        """Do again what was last undone. The arguments are those of ``undo``."""
+        """Redo the operation that was undone last. See ``undo`` for the arguments and errors."""
         return self._take_next("redo", workspace, session, project)
 
     def _take_next(
@@ -364,15 +515,18 @@ class Store:
     def repository(self, transaction: Transaction | None = None) -> StoreRepository:
         """Return a ``pygit2.Repository`` of this store for the calling thread (docs/reference/git.md).
 
-        It has everything that was appended, flushed or not, and is read-only. With ``transaction``, which
-        ``objects.transaction()`` opens, the objects that it makes are written by that transaction. It moves no refs.
+        It has all entries, flushed or not, and moves no refs.
+
+        Args:
+            transaction: A transaction of ``objects.transaction()`` that writes the objects created in the repository.
+                By default the repository is read-only.
         """
         from gitsession.git import engine
 
         return engine.repository(self.objects, transaction, head=f"ref: {create.MAIN}")
 
     def unfinished(self) -> list[str]:
-        """What was begun in workspaces, and has not ended: a rewind that was killed."""
+        """Return descriptions of the rewinds and undos that were killed and must be finished or aborted."""
         from gitsession.checkpoints import intents
 
         return [intent.words for intent in intents.pending(self.objects)]
@@ -386,18 +540,27 @@ class Store:
         quick: bool = False,
         notices: bool = False,
     ) -> Report:
-        """Check what is kept: the journal, git's own `fsck --strict`, every entry against docs/reference/format.md.
+        """Check the journal, git's ``fsck --strict``, and every entry against docs/reference/format.md.
 
-        ``sid``: only the entries of one session. ``sample`` and ``max_seconds``: only so many entries, and for so long;
-        of the whole store, the next part of a round that goes on from call to call (``covered``). ``quick``: only what
-        is new since the last check of all that found nothing; where that cannot be told, all. ``notices``: also what
-        is odd and may be as it was written; it needs all there is, so neither a part nor ``quick``.
-        Raises ``Unavailable`` where there is no git.
+        Args:
+            sid: Check only the entries of this session.
+            sample: Maximum number of entries to check. With ``sample`` or ``max_seconds``, a check of the whole store
+                continues where the last such check ended (``Report.covered``).
+            max_seconds: Maximum duration, in seconds.
+            quick: Check only what is new since the last complete check without findings; everything if that is unknown.
+            notices: Also report oddities that may be as the agent wrote them. This needs a complete check.
+
+        Returns:
+            The findings.
+
+        Raises:
+            Unavailable: There is no git.
+            ValueError: ``notices`` is combined with ``sample``, ``max_seconds`` or ``quick``.
         """
         if notices and (quick or sample is not None or max_seconds is not None):
             raise ValueError("notices are of all there is: neither quick, nor of a sample or a limit of time")
         if create.is_purge_pending(self.objects.git_dir):
-            self._settle()  # what a killed purge has left is no damage
+            self._settle()  # the remains of a killed purge are no damage
         from gitsession.verify import entry_walk, store_check
 
         if sid is not None:
@@ -405,7 +568,7 @@ class Store:
             report = entry_walk.verify(self.objects, sid, sample=sample, max_seconds=max_seconds, notices=notices)
             report.problems[:0] = store_check.files_of_refs(self.objects)
             return report
-        # A catalogue of its own, as it was left: bringing it up to date would read what is to be checked.
+        # Open a separate catalog without an update: an update would read the data to be checked.
         with contextlib.closing(Catalogue(self.objects.git_dir)) as catalogue:
             seen = catalogue.last_seen_refs()
         return store_check.verify(
@@ -419,10 +582,19 @@ class Store:
         )
 
     def repair(self, sources: Sequence[str | Path] = (), *, dry_run: bool = False) -> RepairResult:
-        """Heal what is damaged from copies, and set damaged files aside; nothing is deleted.
+        """Restore damaged data from copies and quarantine damaged files. Nothing is deleted.
 
-        ``sources``: repositories, session files or URLs to take lost objects from, before the alternates, the agents'
-        own files that were imported, and the remotes. ``dry_run``: only say what would be done.
+        Args:
+            sources: Repositories, session files or URLs with lost objects. They are tried first, then the alternates,
+                the
+                imported files of agents, and the remotes.
+            dry_run: Whether to report what would be done without doing it.
+
+        Returns:
+            What was repaired, and what was not.
+
+        Raises:
+            Unavailable: The store cannot be written, or one of its files cannot be read.
         """
         from tempfile import TemporaryDirectory
 
@@ -438,16 +610,16 @@ class Store:
             return healing.repair(self.objects, asked, seen=known.items(), dry_run=dry_run)
 
     def maintain(self) -> MaintenanceResult:
-        """Merge packs, pack refs, clean up after killed processes; purge what plain git brought back."""
+        """Merge packs, pack refs, remove files of killed processes, and purge again what git commands brought back."""
         self.purges.settle(thorough=True)
         return maintain(self.objects)
 
     def flush(self) -> None:
-        """Hand everything over to git."""
+        """Transfer the journal to git."""
         self.objects.flush()
 
     def close(self) -> None:
-        """Hand over to git and let go. Idempotent. Where many packs have gathered, they are merged."""
+        """Flush and close the store; merge packs if there are many. Calling it again does nothing."""
         if self._tends and not self.objects.is_closed:
             self._settle()
         self._opened.catalogues.close()
@@ -457,7 +629,7 @@ class Store:
         self.objects.close()
 
     def _settle(self) -> None:
-        """Purge again what came back, if that is possible now; the next process that opens the store tries again."""
+        """Purge again what came back. If that is impossible now, the next process that opens the store tries again."""
         with contextlib.suppress(GitSessionError, OSError):
             if not self.objects.read_only and self.objects.ref(refs.TOMBSTONES) is not None:
                 self.purges.settle()

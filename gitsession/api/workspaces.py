@@ -1,4 +1,4 @@
-"""Folders of sessions: the workspace of one, and the scope of an undo."""
+"""Folders of sessions: find and open a workspace, and limit an undo to a folder."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from gitsession.workspace import workspace_lock
 from gitsession.workspace.root import WorkspaceRoot
 
 Given = str | Path | None
-"""The folder that the caller names; ``None``: the one that the session was held in."""
+"""The folder that the caller names; ``None`` is the recorded working directory of the session."""
 
 
 def open_root(
     opened: OpenStore, sid: str, given: Given = None, *, recorded: str | None = None, writes: bool = False
 ) -> WorkspaceRoot:
-    """Open the workspace of a session, as ``find`` finds it. Raises ``NotFound``, ``Refused``."""
+    """Open the workspace that ``find`` returns. Raises ``NotFound`` or ``Refused``."""
     folder = find(opened, sid, given, recorded=recorded, writes=writes)
     return WorkspaceRoot.open(folder, home=Path.home(), store=opened.objects.git_dir)
 
@@ -41,11 +41,15 @@ def open_root(
 def find(
     opened: OpenStore, sid: str, given: Given = None, *, recorded: str | None = None, writes: bool = False
 ) -> Path:
-    """Return the workspace of a session: the one named; else where we stand, if that is it or the same project; else
-    the one that was recorded. Raises ``NotFound``.
+    """Return the workspace of a session.
 
-    ``writes``: to write there. What was recorded came with the session, perhaps from somebody else, who may have said
-    any folder at all: it is believed only where this store has looked itself, or where we stand.
+    It is the first of: ``given``; the recorded folder, if the working directory of this process is in it; the top
+    folder
+    of the repository of the working directory, if that belongs to the session's project; the recorded folder, if it
+    exists. Raises ``NotFound`` if there is none.
+
+    If ``writes`` is true, the recorded folder is used only if this store has captured it before or if it is the
+    working directory: a session that comes from somewhere else can record any folder.
     """
     if given is not None:
         return Path(given)
@@ -87,7 +91,7 @@ class _Held(NamedTuple):
 
 
 class _AsMoved(StoreProxy):
-    """A store whose session refs are those that operations moved. For reading."""
+    """A read-only view of a store in which the refs of a session have the values that operations moved them to."""
 
     def __init__(self, store: ObjectStore, values: Mapping[str, Oid]) -> None:
         super().__init__(store)
@@ -98,15 +102,15 @@ class _AsMoved(StoreProxy):
 
 
 def of_session(sid: str) -> UndoScope:
-    """Return the scope of one session."""
+    """Return the scope that contains only one session."""
     return lambda changed, _: changed == sid
 
 
 def of_folder(store: ObjectStore, rows: Sequence[Row], here: CurrentFolder) -> UndoScope:
-    """Return the scope of the sessions held in a folder, above or below it, or of its project.
+    """Return the scope of the sessions of a folder, of folders above or below it, and of its project.
 
-    A session that no folder is known of is in every scope. ``rows``: the catalogue, which does not list what a command
-    removed: of that the operation leads to the entries.
+    A session without a known folder is in every scope. ``rows`` are the sessions of the catalog. It does not list
+    sessions that an operation removed; their folders are read from the entries that the operation moved refs from.
     """
     known = {row.sid: _Held(row.sid, row.project, row.identity) for row in rows}
     identity = functools.cache(here.identity)
@@ -122,7 +126,7 @@ def of_folder(store: ObjectStore, rows: Sequence[Row], here: CurrentFolder) -> U
 
 
 def _held(store: ObjectStore, sid: str, unit: Sequence[Operation]) -> _Held:
-    """Return where a session was held by the entries that ``unit`` moved its refs to or from."""
+    """Return the folder and project of a session, read from the entries that operations moved its refs to or from."""
     values: dict[str, Oid] = {}
     for move in (move for operation in unit for move in operation.moves):
         value = move.new or move.old
@@ -138,5 +142,5 @@ def _held(store: ObjectStore, sid: str, unit: Sequence[Operation]) -> _Held:
                 if isinstance(entry, Fork) and entry.session == sid:
                     return _Held(sid, entry.cwd, None)
     except DAMAGE:
-        pass  # `verify` names what cannot be read
+        pass  # `verify` reports what cannot be read
     return _Held(sid, None, None)
