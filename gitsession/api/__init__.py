@@ -1,4 +1,4 @@
-"""The front door: a store and its sessions as a program sees them."""
+"""The library's API: a store and its sessions."""
 
 from __future__ import annotations
 

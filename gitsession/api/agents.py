@@ -1,4 +1,4 @@
-"""Sessions of agents: imported as their programs wrote them, and resumed by these."""
+"""The API for agents' session files: import a session, and resume one in an agent."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from gitsession.sessions.tombstone_set import Tombstones
 
 
 class AgentSessions:
-    """The sessions of agents, as a store imports and resumes them: ``store.agents``."""
+    """The import of agents' session files, and the resumption of sessions in agents: ``store.agents``."""
 
     def __init__(self, opened: OpenStore) -> None:
         self.opened = opened
@@ -49,10 +49,26 @@ class AgentSessions:
         group: str | None = None,
         dry_run: bool = False,
     ) -> ImportResult:
-        """Import one session file. ``group``: imports in a row with one group are undone as one.
+        """Import the content of one session file.
 
-        Raises ``Malformed`` where ``data`` is no session, ``NoBase`` where it goes on from one that is not here,
-        ``Refused``, ``Corrupt`` and ``Unavailable``.
+        Args:
+            format: The format of the agent that wrote it.
+            data: The content of the file.
+            path: The path of the file. It is needed to find files that the session refers to.
+            name: The path without its extension, for a file that states no session id.
+            final: Whether the file is complete, so that text after its last line end is imported too.
+            group: An id; consecutive imports with the same id are undone as one.
+            dry_run: Whether to compute the result without writing anything.
+
+        Returns:
+            The result of the import.
+
+        Raises:
+            Malformed: The data is not a session.
+            NoBase: It continues a session that is not in the store.
+            Refused: The import would lose work.
+            Corrupt: The store is damaged.
+            Unavailable: The store cannot be written.
         """
         kept, missing = sources.attachments(path, data, format) if path else ({}, [])
         taken = LoadedSession(format.split(data, name=name, final=final), kept, missing)
@@ -69,9 +85,25 @@ class AgentSessions:
         logged: bool = True,
         histories: bool = True,
     ) -> ImportResult:
-        """Import a session that ``discovery.sources`` read. ``logged``: as a command, which ``undo`` takes back.
+        """Import a session that ``discovery.sources`` has read.
 
-        ``histories``: what its agent recorded of files too, as checkpoints.
+        Args:
+            format: The format of the agent that wrote it.
+            taken: The session.
+            path: The path of its file, or its place in a database.
+            group: An id; consecutive imports with the same id are undone as one.
+            dry_run: Whether to compute the result without writing anything.
+            logged: Whether to log the import as an operation, so that it can be undone.
+            histories: Whether to import what the agent recorded of files too, as checkpoints.
+
+        Returns:
+            The result of the import.
+
+        Raises:
+            NoBase: It continues a session that is not in the store.
+            Refused: The import would lose work.
+            Corrupt: The store is damaged.
+            Unavailable: The store cannot be written.
         """
         source = taken.source
         place = os.fsencode(path).decode("utf-8", "replace") if path is not None else source.source_id
@@ -103,7 +135,7 @@ class AgentSessions:
         return done.with_missing(taken.missing)
 
     def _purge_copies(self, copied: PurgedCopies) -> None:
-        from gitsession.purge import purging  # an import that finds no copy does not need it
+        from gitsession.purge import purging  # loaded only when an import finds a copy
 
         purging.add(self._objects, Tombstones(copied.digests), self.opened.clock())
         self.opened.forget()
@@ -117,21 +149,21 @@ class AgentSessions:
             try:
                 held = format.split(sources.read(place)[1], name=sources.name_of(place))
             except (OSError, Malformed):
-                continue  # gone, or another file by now
+                continue  # the file is gone or has become another one
             lines = (record.payload for record in held.records)
             if held.source_id == source.source_id and any(line in payloads for line in lines):
                 return True
         return False
 
     def _continuation(self, format: Format, source: Source) -> Continuation | None:
-        """Return the session that a file was written from, if ``resume`` wrote it here for an agent."""
+        """Return the entry that a file continues, if ``resume`` wrote the file here for an agent."""
         written = export_record.resumed_as(self._objects.git_dir, format.AGENT, source.source_id)
         if written is None or not written.entry or not graph.branches(self._objects, written.session):
             return None
         return Continuation(session=written.session, entry=written.entry, line=written.line)
 
     def _with_history(self, format: Format, source: Source, path: Path, done: ImportResult) -> ImportResult:
-        """Add checkpoints of what the agent recorded of files; if they cannot be read, the import is kept."""
+        """Add checkpoints of the file contents that the agent recorded. If they cannot be read, the import is kept."""
         from gitsession.importing import file_history
 
         try:
@@ -141,9 +173,17 @@ class AgentSessions:
         return done
 
     def find(self, agent: str, source_id: str) -> str | None:
-        """Return the session that an agent calls ``source_id``, or one of its files, as imported last.
+        """Return the id of the session that an agent's id names: the id of a session, or of one of its files.
 
-        Of several the one that began first: an earlier release took a thread's later files for sessions of their own.
+        If several sessions have it, the one imported by this handle is returned, else the one that began first: an
+        earlier release imported the later files of a thread as sessions of their own.
+
+        Args:
+            agent: The agent.
+            source_id: The agent's id.
+
+        Returns:
+            The session id, or ``None``.
         """
         known = self._brought_in.get((agent, source_id))
         if known is not None and graph.branches(self._objects, known):
@@ -171,9 +211,25 @@ class AgentSessions:
         cwd: str | Path = ".",
         dry_run: bool = False,
     ) -> Resumption:
-        """Put the session where ``agent``, by default its own, looks for it in ``cwd``, and say what goes on with it.
+        """Write the session to the place where an agent looks for it, and return the commands that continue it there.
 
-        ``at``: the entry it goes on from. No file is overwritten. Raises ``Refused``, ``Corrupt``, ``OSError``.
+        No file is overwritten: a file that has the beginning of the session is extended.
+
+        Args:
+            sid: The id of the session.
+            at: The entry to continue from. By default the active leaf.
+            agent: The agent. By default that of the session.
+            cwd: The working directory in which the agent is started.
+            dry_run: Whether to plan the files and commands without writing anything.
+
+        Returns:
+            The files and the commands.
+
+        Raises:
+            Refused: The agent is unknown or cannot continue from a file, its file has changed since the import, another
+                file is in its place, or there are no messages at ``at`` yet.
+            Corrupt: An entry that the file needs cannot be read.
+            OSError: A file cannot be written.
         """
         require(at, Node | None, "an entry, as session.resolve('leaf') returns")
         where = resume.workspace(cwd, Path.home(), os.environ)
@@ -181,7 +237,7 @@ class AgentSessions:
         if not dry_run:
             new = [place for place in found.beside if not place.exists()]
             resume.perform(found)
-            with contextlib.suppress(Malformed):  # nothing was said in it yet
+            with contextlib.suppress(Malformed):  # the file has no messages yet
                 handed = resume.source_of(found)
                 line = max((record.line for record in handed.records), default=0)
                 said = resume.said(handed).hex()
@@ -195,18 +251,31 @@ class AgentSessions:
         return found
 
     def record_export(self, sid: str, path: Path, agent: str, data: bytes, **resumed: Any) -> None:
-        """Remember that ``data``, in the form of ``agent``, was written to ``path``: a purge looks there.
+        """Record that ``data`` was written to ``path`` in the format of ``agent``, so that a purge finds the file.
 
-        ``resumed``: ``id``, ``conversation``, ``entry`` and ``line`` of ``ExportedFile``, if it is to go on there.
+        Args:
+            sid: The id of the session.
+            path: The file.
+            agent: The agent, or another export format.
+            data: The content.
+            resumed: ``id``, ``conversation``, ``entry`` and ``line`` of ``ExportedFile``, if the session continues in
+                this file.
         """
         export = ExportedFile(os.fspath(path.absolute()), sid, agent, sha256(data).hexdigest(), **resumed)
-        with contextlib.suppress(OSError, Unavailable), self._objects.locked():  # a store that is read-only here
+        with contextlib.suppress(OSError, Unavailable), self._objects.locked():  # the store is read-only
             export_record.add(self._objects.git_dir, export)
 
     def find_handover(self, format: Format, taken: LoadedSession, place: Path, stamp: Stat) -> str | None:
-        """Return the session that ``resume`` wrote for an agent as this one, if it was not continued there.
+        """Return the session that ``resume`` wrote to this file, if the agent has not continued it.
 
-        ``place``, ``stamp``: where it lies, and how it stood before it was read.
+        Args:
+            format: The format of the agent.
+            taken: The session in the file.
+            place: The path of the file.
+            stamp: The state of the file before it was read.
+
+        Returns:
+            The id of the session, or ``None``.
         """
         source = taken.source
         if self.find(format.AGENT, source.source_id):

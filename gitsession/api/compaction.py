@@ -1,4 +1,4 @@
-"""Compaction of a session's context: plans, compactions in the background, and who summarizes."""
+"""The API for the compaction of a session's context: plans, background compactions and summarizers."""
 
 from __future__ import annotations
 
@@ -32,33 +32,67 @@ class SessionCompaction:
         self, strategy: str = strategies.DEFAULT, *, profile: str | None = None,
         ask: CompactionRequest = strategies.NO_WISHES
     ) -> Plan:
-        """Plan what ``Session.compact`` replaces, by one of ``STRATEGIES``; docs/reference/compaction.md. Read only."""
+        """Plan a compaction for ``Session.compact`` (docs/reference/compaction.md). Nothing is changed.
+
+        Args:
+            strategy: The rule that selects what is summarized, one of ``STRATEGIES``.
+            profile: The rules of the context, one of ``PROFILES``. By default those of the session's agent.
+            ask: Options of the strategy, such as the number of tokens to keep.
+
+        Returns:
+            The plan. Its ``nothing`` states why there is nothing to summarize, if that is the case.
+        """
         profile = profile or self._handle.profile
         return strategies.plan(self._handle.context_line(), strategy, profile=profile, ask=ask)
 
     def plan_leaving(self, to: str | Node, *, profile: str | None = None, window: int | None = None) -> Plan:
-        """Plan a summary, at the entry ``to``, of the branch this handle is on, since the two parted.
+        """Plan a summary of the branch of this handle, for a switch to another branch.
 
-        ``window``: of the model that summarises, in tokens; the newest that fits is taken.
+        It covers the entries since the branch diverged from the history of ``to``, and is appended after ``to``.
+
+        Args:
+            to: The entry to continue from.
+            profile: The rules of the context, one of ``PROFILES``. By default those of the session's agent.
+            window: The context window of the summarizing model, in tokens. If the entries do not fit, the newest that
+                fit are summarized.
+
+        Returns:
+            The plan.
         """
         onto = self._handle.session.resolve(to)
         ways = self._handle.context_line("leaf"), self._handle.context_line(onto)
         return branch_summary.leaving(*ways, onto, profiles.profile(profile or self._handle.profile), window=window)
 
     def is_due(self, window: int, *, reserve: int | None = None, profile: str | None = None) -> bool:
-        """Return whether less than the agent's reserve (or ``reserve``) is left of ``window``, both in tokens."""
+        """Return whether a compaction is due: less than the reserve is left of the context window.
+
+        It is never due before the model has answered since the last compaction (K6).
+
+        Args:
+            window: The context window of the model, in tokens.
+            reserve: The reserve, in tokens. By default that of the agent.
+            profile: The rules of the context, one of ``PROFILES``. By default those of the session's agent.
+        """
         line = self._handle.context_line("leaf")
         return trigger.is_due(build.context(line, profile or self._handle.profile), line, window, reserve=reserve)
 
     def start(self, plan: Plan, writing: SummaryOptions = PLAINLY) -> BackgroundCompaction:
-        """Compact in a thread of its own, while the session goes on; what is appended meanwhile is kept."""
+        """Start a compaction in a background thread. Entries that are appended meanwhile stay in the context."""
         objects, session = self._handle.opened.objects, self._handle.session
         return BackgroundCompaction(
             lambda cancelled: perform(objects, session, plan, dataclasses.replace(writing, cancelled=cancelled))
         )
 
     def prune(self, *policies: Policy, profile: str | None = None) -> Node | None:
-        """Make what policies leave out of tool results last: one ``prune`` entry; ``None`` where there is nothing."""
+        """Remove tool results from the context for good: append one ``prune`` entry.
+
+        Args:
+            policies: The rules that select the tool results.
+            profile: The rules of the context, one of ``PROFILES``. By default those of the session's agent.
+
+        Returns:
+            The new entry; ``None`` if there is nothing to remove.
+        """
         line, profile = self._handle.context_line(), profile or self._handle.profile
         before, after = build.revealed(line, profile), build.revealed(line, profile, policies)
         nodes = [load(self._handle.opened.objects, oid) for oid in newly_cleared(before.items, after.items)]
@@ -67,9 +101,17 @@ class SessionCompaction:
 
 
 def summarizer(wanted: str | Summarizer) -> Summarizer:
-    """Return a summarizer by its name, set up as in the user's git configuration; an object is returned as it is.
+    """Return the summarizer of a name, with settings from the user's git configuration.
 
-    Raises ``NotFound`` for an unknown name, ``SummaryFailed`` where something of its settings is missing or wrong.
+    Args:
+        wanted: The name, or a summarizer, which is returned as it is.
+
+    Returns:
+        The summarizer.
+
+    Raises:
+        NotFound: The name is unknown.
+        SummaryFailed: A setting is missing or invalid.
     """
     if not isinstance(wanted, str):
         return wanted
@@ -77,5 +119,5 @@ def summarizer(wanted: str | Summarizer) -> Summarizer:
 
 
 def users_options() -> Options:
-    """Return the settings in ``git config --global`` (docs/reference/compaction.md), not those of a store."""
+    """Return the settings in ``git config --global`` (docs/reference/compaction.md). Those of a store are not used."""
     return from_config(process.user_settings("gitsession.summarizer"), os.environ)

@@ -1,4 +1,4 @@
-"""The files of a session: checkpoints, and rewinds to them."""
+"""The API for the files of a session: checkpoints and rewinds."""
 
 from __future__ import annotations
 
@@ -38,11 +38,25 @@ class SessionFiles:
         target: str | Node = "leaf",
         reason: str | None = None,
     ) -> Iterator[Node]:
-        """Record what a tool changes in a folder, and what not: ``with session.files.checkpoint("."): run()``.
+        """Record the changes of a tool as changes of the session: ``with session.files.checkpoint("."): run()``.
 
-        ``paths``: the only ones that it can change; else all of the folder is looked at, by the rules of its
-        ``.gitignore``. ``call``: the tool call's id; ``target``: the entry that called it.
-        Raises ``NotFound`` where nobody has spoken in the session yet, ``Refused`` for a folder that is no workspace.
+        Changes that were made before the block are recorded as changes of others.
+
+        Args:
+            workspace: The folder. By default the workspace of the session.
+            paths: The only files that the tool can change. By default the whole folder is captured, except for ignored
+                files (``.gitignore``).
+            call: The id of the tool call.
+            target: The entry with the tool call.
+            reason: A description of the checkpoint.
+
+        Yields:
+            The checkpoint before the tool.
+
+        Raises:
+            NotFound: The session has no entries yet, or its workspace is not found.
+            Refused: The folder cannot be a workspace.
+            Unavailable: Another process keeps capturing the folder.
         """
         self._session.check_view()
         why = CaptureReason(target=self._session.resolve(target), call=call, reason=reason)
@@ -65,10 +79,26 @@ class SessionFiles:
         target: str | Node = "leaf",
         reason: str | None = None,
     ) -> Node:
-        """Record the files once, ``before`` or ``after`` a tool, if ``checkpoint`` cannot be used around it.
+        """Record the files once, before or after a tool. Use it if ``checkpoint`` cannot enclose the tool.
 
-        What differs ``before`` is not the session's, and what differs ``after`` is, so who could not look before a
-        tool must not say ``after``. Where nothing differs the newest checkpoint comes back.
+        With ``"before"``, changes since the last checkpoint are attributed to others; with ``"after"``, to the session.
+        Use ``"after"`` only if there was a checkpoint before the tool.
+
+        Args:
+            phase: ``"before"`` or ``"after"``.
+            workspace: The folder. By default the workspace of the session.
+            paths: The only files that the tool can change. By default the whole folder is captured.
+            call: The id of the tool call.
+            target: The entry with the tool call.
+            reason: A description of the checkpoint.
+
+        Returns:
+            The new checkpoint; the newest one if nothing has changed.
+
+        Raises:
+            NotFound: The session has no entries yet, or its workspace is not found.
+            Refused: The folder cannot be a workspace.
+            Unavailable: Another process keeps capturing the folder.
         """
         self._session.check_view()
         why = CaptureReason(target=self._session.resolve(target), call=call, reason=reason)
@@ -79,32 +109,51 @@ class SessionFiles:
             return taken.node
 
     def at(self, entry: str | Node | None = None) -> Files:
-        """Return the files as they were at an entry, as far as checkpoints tell; by default the newest."""
+        """Return the files as checkpoints recorded them at an entry; by default those of the newest checkpoint."""
         if entry is None:
             return Files(self._objects, history.newest(self._objects, self._session.id))
         return Files(self._objects, files_at(self._objects, self._session.id, self._session.resolve(entry)))
 
     def diff(self, at: str | Node, to: str | Node | None = None) -> list[FileChange]:
-        """List the files that differ between two entries, by default between one and the newest checkpoint."""
+        """Return the files that differ between two entries; by default ``to`` is the newest checkpoint."""
         return self.at(at).diff(self.at(to))
 
     def patch(self, at: str | Node, to: str | Node | None = None, *, paths: Collection[str] = ()) -> list[FilePatch]:
-        """Compare the files at one entry with those at another, by default with the newest checkpoint.
+        """Compare the files at two entries.
 
-        Returns the patch of each file, with the lines added and deleted, and with renames. ``paths``: only files at or
-        below these. What is too large to compare soon has no text. Raises ``MissingObject`` and ``Corrupt`` for a
-        content that cannot be read.
+        Args:
+            at: The first entry.
+            to: The second entry. By default the newest checkpoint.
+            paths: Compare only files at or below these paths.
+
+        Returns:
+            The patch of each file, with renames and the number of added and deleted lines. A file that is too large to
+            compare has no text.
+
+        Raises:
+            NotFound: No entry matches an address.
+            MissingObject: The content of a file is lost.
+            Corrupt: The content of a file is damaged.
         """
         return self.at(at).patch(self.at(to), paths)
 
     def plan_rewind(
         self, at: str | Node, what: What = "both", *, workspace: str | Path | None = None, force: bool = False
     ) -> RewindPlan:
-        """Plan a rewind without doing it: the files that it writes, and the reasons why it leaves others.
+        """Plan a rewind. Nothing is changed.
 
-        ``at``: an entry; of one in which the user spoke, the conversation goes on before it. ``force``: what
-        others than the session changed goes too. Raises ``NotFound`` where the workspace is not here, or has no
-        checkpoints.
+        Args:
+            at: The entry to return to. If it is a prompt, the conversation continues before it.
+            what: ``"both"``, ``"conversation"`` or ``"files"``.
+            workspace: The folder. By default the workspace of the session.
+            force: Whether to revert changes that the session did not make, too.
+
+        Returns:
+            The plan: the files that would be written, and why other files would be left as they are.
+
+        Raises:
+            NotFound: The workspace is not found, or files are requested and the session has no checkpoints.
+            InvalidName: ``what`` is unknown.
         """
         node = self._session.resolve(at)
         if what != "files" and (what != "both" or history.newest(self._objects, self._session.id) is None):
@@ -113,11 +162,21 @@ class SessionFiles:
             return planning.plan(self._objects, self._session, node, what, root=root, force=force)
 
     def rewind(self, plan: RewindPlan) -> RewindResult:
-        """Restore the files and the conversation of an entry, as planned; ``Store.undo`` takes it back.
+        """Restore the files and the conversation of an entry as planned. ``Store.undo`` undoes it.
 
-        The handle of the session then is on the branch where the conversation goes on. Raises ``Refused`` where another
-        rewind has not ended, and ``Unavailable``: then ``finish_rewind`` or ``abort_rewind`` follow. Raises
-        ``TypeError`` for anything but a plan.
+        This handle moves to the branch on which the conversation continues.
+
+        Args:
+            plan: A plan of ``plan_rewind``.
+
+        Returns:
+            The outcome for each file, and the branch.
+
+        Raises:
+            Refused: Another rewind in this workspace has not ended.
+            Unavailable: A file cannot be written. Call ``finish_rewind`` or ``abort_rewind``.
+            ValueError: The plan is for another session.
+            TypeError: ``plan`` is not a plan.
         """
         require(plan, RewindPlan, "a plan, as in session.files.rewind(session.files.plan_rewind(entry))")
         if plan.session != self._session.id:
@@ -129,12 +188,33 @@ class SessionFiles:
             return rewinding.perform(self._objects, self._session, plan, root, self._session.clock)
 
     def finish_rewind(self, workspace: str | Path | None = None) -> RewindResult:
-        """Do the rest of a rewind, or of an undo, that was killed. Raises ``NotFound`` where none was."""
+        """Complete a rewind or an undo that was killed.
+
+        Args:
+            workspace: The folder. By default the workspace of the session.
+
+        Returns:
+            The outcome for each file, and the branch.
+
+        Raises:
+            NotFound: There is no killed rewind or undo in this workspace.
+        """
         with self._root(workspace, writes=True) as root:
             return rewinding.go_on(self._objects, self._session, root)
 
     def abort_rewind(self, workspace: str | Path | None = None) -> RewindResult:
-        """Put the files back as they were before a rewind, or an undo, that was killed."""
+        """Restore the files as they were before a rewind or an undo that was killed.
+
+        Args:
+            workspace: The folder. By default the workspace of the session.
+
+        Returns:
+            The outcome for each file.
+
+        Raises:
+            NotFound: There is no killed rewind or undo in this workspace.
+            Refused: All of it was done already.
+        """
         with self._root(workspace, writes=True) as root:
             return rewinding.abort(self._objects, self._session, root, self._session.clock)
 

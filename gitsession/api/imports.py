@@ -1,4 +1,4 @@
-"""Session files taken in one after the other; one that fails stops no other. One command, and so one undo."""
+"""Imports of many files in one command, which is undone as one. A file that fails does not stop the others."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from gitsession.index.catalogue import Stat
 
 @dataclass(frozen=True, slots=True)
 class ImportFailure:
-    """A file that was not taken in. ``path``: as text that any document can hold."""
+    """A file that could not be imported. ``path``: its path with invalid bytes replaced."""
 
     path: str
     what: str
@@ -30,13 +30,21 @@ class ImportFailure:
 
 
 class Imports:
-    """What one command takes in. ``finish`` at its end, whatever happened."""
+    """The imports of one command. Call ``finish`` at the end, even after an error."""
 
     def __init__(
         self, agents: AgentSessions, *, final: bool = False, dry_run: bool = False, logged: bool = True,
         histories: bool = True,
     ) -> None:  # fmt: skip
-        """``logged``: as a command of the user's, which `undo` takes back. ``histories``: see ``import_session``."""
+        """Prepare an empty set of imports.
+
+        Args:
+            agents: The importer of the store.
+            final: Whether the files are complete, so that text after the last line end is imported too.
+            dry_run: Whether to compute the results without writing anything.
+            logged: Whether to log the imports as one operation of the user, so that ``undo`` reverts them.
+            histories: See ``AgentSessions.import_session``.
+        """
         self.agents = agents
         self.dry_run = dry_run
         self.done: list[tuple[Path, str, ImportResult]] = []
@@ -51,15 +59,22 @@ class Imports:
         self._queue = session_files.ImportQueue()
         self._ids: dict[Path, str] = {}
         self.named: set[Path] = set()
-        """Where the sessions lie that the user asked for by name."""
+        """Paths of the sessions that the user named."""
         self.behind: list[dict[str, str]] = []
-        """In a dry run: what goes on from a session that would be taken in before it."""
-        agents.opened.catalogues.get()  # once: up to date after every file would cost more than the files
+        """In a dry run: files that continue a session which this command would import before them."""
+        agents.opened.catalogues.get()  # once: an update after every file would cost more than the files
 
     def take(self, path: Path, format: Format | None = None, *, named: bool = False) -> str | None:
-        """All sessions at ``path``: one in a file, many in a database; the last one's id, ``None`` where none came in.
+        """Import all sessions at ``path``: one in a file, several in a database.
 
-        ``named``: the user asked for this file, so it is looked at though it has not changed, and must be a session.
+        Args:
+            path: The file or database.
+            format: The format of its agent. By default it is detected.
+            named: Whether the user named this file: then it is read even if it has not changed, and it must be a
+                session.
+
+        Returns:
+            The id of the last session, ``None`` if none was imported.
         """
         found, sid, before, done = False, "", len(self.failed) + len(self._queue.waiting), len(self.done)
         with self._judged(path):
@@ -85,9 +100,21 @@ class Imports:
         return sid or None
 
     def follow(self, agent: str, source_id: str, file: str, home: Path, environment: Mapping[str, str]) -> str | None:
-        """A session as far as its agent has written it: in ``file``, or else wherever the agent keeps its own.
+        """Import a session as far as its agent has written it.
 
-        Its id; ``None`` where it is not there yet. Raises what went wrong with it.
+        Args:
+            agent: The agent.
+            source_id: The agent's id of the session.
+            file: The session file. If empty, all files of the agent are imported.
+            home: The home directory of the user.
+            environment: Environment variables, which can name agents' folders.
+
+        Returns:
+            The id of the session, ``None`` if it is not in the store.
+
+        Raises:
+            GitSessionError: The import failed.
+            OSError: The file cannot be read.
         """
         before = len(self.failed)
         sid = None
@@ -108,7 +135,7 @@ class Imports:
         return rows[0].sid if rows else sid
 
     def take_what_waits(self) -> None:
-        """Files that go on from others, which may have come behind them; those still without are failures."""
+        """Import the files that waited for the files they continue. Files whose base is still missing are failures."""
         self._queue.take_what_waits(self.take)
         if self.dry_run:
             self._see_what_is_behind()
@@ -116,7 +143,7 @@ class Imports:
             self._fail(each.path, str(each.error), each.error)
 
     def _see_what_is_behind(self) -> None:
-        """What would wait no more if all this were written."""
+        """Simulate the imports of waiting files in a dry run: those whose base would be imported no longer wait."""
         coming = {self._ids[path] for path, _, done in self.done if done.moves}
         while found := [each for each in self._queue.waiting if each.error.source_id in coming]:
             for each in found:
@@ -126,13 +153,14 @@ class Imports:
                 self._queue.waiting.remove(each)
 
     def finish(self) -> None:
-        """The catalogue, up to date, remembers the files as they are."""
+        """Update the catalog, and record the state of the imported files in it."""
         self.agents.opened.catalogues.get().remember(self._files)
 
     def _one(self, found: FoundSession, *, named: bool, within: bool) -> str | None:
-        """One session; its id, ``None`` where it failed. ``within``: a database, which says when one has changed.
+        """Import one session and return its id; return ``None`` if it failed.
 
-        What was handed over to its agent, and nothing was said in since, comes in only where the user named it.
+        ``within``: it is in a database, which has a stamp for each session. A session that ``resume`` wrote for the
+        agent and that was not continued there is imported only if the user named it.
         """
         with self._judged(found.place):
             seen = self._seen(found.place, found.stamp) if within and not self._final else None
@@ -164,7 +192,7 @@ class Imports:
 
     @contextmanager
     def _judged(self, path: Path) -> Iterator[None]:
-        """What fails is said, and stops nothing else."""
+        """Record a failure, so that the other imports continue."""
         try:
             yield
         except NoBase:
@@ -185,15 +213,18 @@ class Imports:
 
 
 def _not_all_of(stamp: Stat) -> Stat:
-    """A stamp that no file has: it is known where the session came from, and what waits is asked for again."""
+    """Return a stamp that no file has.
+
+    The session of the file is then known, and the file is read again for the records that wait.
+    """
     return Stamp(-1, stamp.st_mtime_ns, stamp.st_ino)
 
 
 def spelled(path: Path) -> str:
-    """A path as it is told."""
+    """Return a path as printable text."""
     return os.fsencode(path).decode("utf-8", "replace")
 
 
 def known() -> str:
-    """Whose sessions can be taken in."""
+    """Return a phrase for messages that lists the agents whose sessions can be imported."""
     return f"it knows the sessions of {' and '.join(', '.join(sorted(FORMATS)).rsplit(', ', 1))}"

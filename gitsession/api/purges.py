@@ -1,4 +1,4 @@
-"""Removal from a store: purges, and the secrets in it."""
+"""The API for permanent removal: purges, and the redaction of stored secrets."""
 
 from __future__ import annotations
 
@@ -24,15 +24,27 @@ from gitsession.sync import secret_scan
 
 
 class Purges:
-    """Purges of a store: ``store.purges`` (docs/explanation/purge.md)."""
+    """The purges of a store: ``store.purges`` (docs/explanation/purge.md)."""
 
     def __init__(self, opened: OpenStore) -> None:
         self._opened = opened
         self._objects = opened.objects
 
     def plan(self, sid: str | None = None, at: Node | None = None, *, text: str = "") -> PurgePlan:
-        """Select what a purge removes: a session, here or in the trash; the entry ``at`` of it; or all entries with
-        ``text``, in it or in all sessions. Reads only. Raises ``NotFound``.
+        """Plan a purge of a session, of an entry, or of all entries with a text. Nothing is changed.
+
+        Args:
+            sid: The id of a session, also of one in the trash. With ``text``: search only this session.
+            at: An entry of the session: plan the purge of this entry only.
+            text: A text: plan the purge of all entries and captured files that contain it. Without ``sid`` all sessions
+                are searched, including the trash.
+
+        Returns:
+            The plan.
+
+        Raises:
+            NotFound: There is no such session, or ``at`` is the entry that begins the session.
+            Refused: There are no arguments.
         """
         view: ObjectStore = archive_set.UnarchivedStore.of(self._objects)
         if sid is not None and not graph.branches(view, sid):
@@ -41,10 +53,19 @@ class Purges:
         return finding.with_agent_files(plan, self._opened.catalogues.get(fresh=False).files())
 
     def apply(self, plan: PurgePlan) -> PurgeResult:
-        """Remove what was planned from this store for good: nothing of it is left, and no ``undo`` brings it back.
+        """Purge what a plan selected. Nothing of it is left in this store, and ``undo`` does not restore it.
 
-        Raises ``Refused`` where a copy would stay, ``Unavailable`` where others keep writing; what was begun goes on
-        when the store is opened again.
+        If this process is killed, the purge continues when the store is opened again.
+
+        Args:
+            plan: A plan of ``plan``.
+
+        Returns:
+            The refs and objects that the purge changed.
+
+        Raises:
+            Refused: A copy would remain, or a rewind has not ended.
+            Unavailable: Other processes keep writing.
         """
         from gitsession.checkpoints import intents  # `settle` runs whenever a store is closed, and does not need it
 
@@ -54,22 +75,36 @@ class Purges:
             raise Refused(f"{begun[0].words} has not ended", hint="`gitsession rewind --continue` or `--abort` first")
         self._opened.catalogues.close()
         try:
-            redact_exports.forget_digests(self._objects, plan)  # first: nobody does it if this is killed
+            redact_exports.forget_digests(self._objects, plan)  # first: nothing repeats this if the process is killed
             return purging.add(self._objects, plan.more, self._opened.clock()) if plan.more else PurgeResult()
         finally:
             self._opened.forget()
 
     def redact_exports(self, plan: PurgePlan) -> list[RedactedExport]:
-        """Redact in place what ``plan`` removes in the files that this store wrote for agents.
+        """Redact the content that ``plan`` removes in the files that this store wrote for agents.
 
-        A file that its agent could not read then stays as it is, and its ``problem`` says so.
+        If an agent could not read a file after its redaction, the file is left as it is.
+
+        Args:
+            plan: A plan of ``plan``.
+
+        Returns:
+            The outcome for each file. Its ``problem`` states why a file was left.
         """
         return redact_exports.redact(self._objects, plan)
 
     def settle(self, *, thorough: bool = False) -> PurgeResult:
-        """Purge again what came back from a remote, or by plain git. Cheap where nothing did.
+        """Purge again what a remote or a git command brought back. This is fast if there is nothing to do.
 
-        ``thorough``: also what no ref leads to any more; every object is looked at.
+        Args:
+            thorough: Whether to search all objects, also those that no ref reaches.
+
+        Returns:
+            The refs and objects that the purge changed.
+
+        Raises:
+            Refused: A copy would remain.
+            Unavailable: Other processes keep writing.
         """
         applied = purging.apply(self._objects, thorough=thorough)
         if applied.moved or applied.dropped:
@@ -95,7 +130,7 @@ def _selected(view: ObjectStore, sid: str | None, at: Node | None, text: str) ->
 
 
 def _with_trash(found: PurgePlan, away: PurgePlan) -> PurgePlan:
-    """Return one plan of what sessions hold and of what those in the trash hold."""
+    """Merge the plan for the sessions with the plan for those in the trash."""
     entries, files = {hit.node.oid for hit in found.entries}, {hit.oid for hit in found.files}
     redacted = {hit.node.oid for hit in found.redacted}
     return PurgePlan(
@@ -109,7 +144,12 @@ def _with_trash(found: PurgePlan, away: PurgePlan) -> PurgePlan:
 
 @dataclass(frozen=True, slots=True)
 class Redaction:
-    """The result of a redaction. ``entries``: how many have placeholders now; ``moved``: refs that lead elsewhere."""
+    """The result of a redaction.
+
+    Attributes:
+        entries: Number of entries that now have placeholders.
+        moved: The refs that changed.
+    """
 
     entries: int
     moved: tuple[str, ...] = ()
@@ -123,15 +163,35 @@ class StoredSecrets:
         self._objects = opened.objects
 
     def find(self, sid: str | None = None) -> SecretSearch:
-        """Search one session, or all, for secrets; iterate over the result."""
+        """Search one session, or all sessions, for secrets.
+
+        Args:
+            sid: The id of the session. By default all sessions are searched.
+
+        Returns:
+            An iterable of the findings, which searches as you iterate.
+
+        Raises:
+            NotFound: There is no such session.
+        """
         sids = [sid] if sid is not None else [row.sid for row in self._opened.catalogues.get().sessions()]
         return SecretSearch(self._objects, self._guard(), sids, frozenset(secret_scan.allowances(self._objects)))
 
     def redact(self, found: Iterable[FoundSecret]) -> Redaction:
-        """Replace secrets that ``find`` found in entries with placeholders; the vault keeps the originals.
+        """Replace secrets in entries with placeholders, and keep the originals in the vault.
 
-        The old entries are purged, here and wherever this store is synced with. Files of checkpoints stay.
-        Raises ``Refused`` where a copy would stay, ``Unavailable`` where others keep writing.
+        The old entries are purged in this store, and in all stores that it is synced with. Files of checkpoints are not
+        changed.
+
+        Args:
+            found: Findings of ``find``.
+
+        Returns:
+            The number of redacted entries, and the refs that changed.
+
+        Raises:
+            Refused: A copy would remain.
+            Unavailable: Other processes keep writing.
         """
         guard = self._guard()
         nodes = {each.node.oid: each.node for each in found if not each.path}
@@ -154,5 +214,5 @@ class StoredSecrets:
         return Redaction(len(made), applied.moved)
 
     def _guard(self) -> Guard:
-        """Return a guard that finds secrets, also in a store that is configured not to redact them."""
+        """Return a guard that finds secrets, even if redaction is disabled in the store."""
         return self._objects.guard or Guard.by(self._objects.vault, config.redaction(self._objects.git_dir).rules)

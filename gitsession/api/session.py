@@ -40,8 +40,7 @@ class Session:
     have the operations on the workspace and on the context.
 
     Where an entry is an argument, pass a ``Node`` or an address such as ``"leaf"``, ``"root"``, ``"leaf~2"``, a branch,
-    a
-    label, an id that the agent gave, or the beginning of a chain digest or object id.
+    a label, an id that the agent gave, or the beginning of a chain digest or object id.
     """
 
     def __init__(self, opened: OpenStore, session: sessions.StoredSession) -> None:
@@ -213,8 +212,7 @@ class Session:
             entry: The entry.
             expected: The entry that it must follow. By default it follows the tip, whoever appended that.
             on_moved: If the tip is not ``expected``: ``"refuse"`` raises ``LeafMoved``; ``"fork"`` appends to a new
-                branch
-                that starts at ``expected``, and this handle moves to that branch.
+                branch that starts at ``expected``, and this handle moves to that branch.
 
         Returns:
             The appended entry.
@@ -309,10 +307,8 @@ class Session:
 
         Returns:
             For the session of a sub-agent: the session and the call that started it. For a session that was resumed as
-            a
-            new one (``Store.agents.resume``): the session and the entry that it continues. ``None`` if there is no
-            origin,
-            or if it is not in the store.
+            a new one (``Store.agents.resume``): the session and the entry that it continues. ``None`` if there is no
+            origin, or if it is not in the store.
         """
         catalogue = self._opened.catalogues.get()
         row = catalogue.session(self.id)

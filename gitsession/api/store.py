@@ -144,8 +144,7 @@ class Store:
             durability: When an append survives a power cut: ``"entry"`` (when it returns), ``"turn"`` (after the next
                 ``flush``) or ``"none"`` (no guarantee).
             flush_on_close: Whether ``close`` transfers the journal to git. Pass False in a process that appends once
-                and
-                ends; the next process that flushes transfers its entries too.
+                and ends; the next process that flushes transfers its entries too.
             clock: Returns the current Unix time in ms.
             damaged: Open the store even if files that make it a store are lost, to ``repair`` it.
 
@@ -245,12 +244,9 @@ class Store:
 
         Args:
             address: A part of one session's id, ``<agent>:<source id>``, ``@`` or ``-``. ``@`` is the newest session
-                whose
-                working directory is ``cwd`` or a folder above it in the same repository; if there is none, the newest
-                of
-                the same project; if there is none, the newest of a folder above the repository. ``-`` is the session
-                before
-                ``@`` in this order.
+                whose working directory is ``cwd`` or a folder above it in the same repository; if there is none, the
+                newest of the same project; if there is none, the newest of a folder above the repository. ``-`` is the
+                session before ``@`` in this order.
             cwd: The folder that ``@`` and ``-`` start from. By default that of the process.
 
         Returns:
@@ -407,8 +403,7 @@ class Store:
 
         Returns:
             The file. Its ``beside`` has the other files that the agent has of the session and those that it continues;
-            its
-            ``hidden`` is the number of placeholders.
+            its ``hidden`` is the number of placeholders.
 
         Raises:
             Refused: There is no such format.
@@ -586,8 +581,7 @@ class Store:
 
         Args:
             sources: Repositories, session files or URLs with lost objects. They are tried first, then the alternates,
-                the
-                imported files of agents, and the remotes.
+                the imported files of agents, and the remotes.
             dry_run: Whether to report what would be done without doing it.
 
         Returns:

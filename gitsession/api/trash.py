@@ -1,4 +1,4 @@
-"""Sessions in the trash, and archived ones."""
+"""The API for removed and archived sessions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,14 @@ from gitsession.store.interface import ObjectStore
 
 @dataclass(frozen=True, slots=True)
 class RemovedSession:
-    """A session in the trash, or archived. ``name``: its title, else how it began; ``updated_ms``: its newest entry."""
+    """A session in the trash or in the archive.
+
+    Attributes:
+        sid: The id of the session.
+        name: Its title, or the beginning of its first prompt.
+        entries: Number of entries.
+        updated_ms: Time of its newest entry, Unix time in ms.
+    """
 
     sid: str
     name: str
@@ -26,34 +33,50 @@ class RemovedSession:
 
 
 class Trash:
-    """The trash of a store: ``store.trash``. Its sessions are kept whole, and nothing else lists them."""
+    """The trash of a store: ``store.trash``. Sessions in it are complete, but are not listed elsewhere."""
 
     def __init__(self, opened: OpenStore) -> None:
         self._opened = opened
 
     def put(self, *sessions: str) -> None:
-        """Move sessions to the trash, as one command; ``sessions``: their ids. Remotes keep theirs.
+        """Move sessions to the trash, as one operation for ``undo``. Remotes keep their copies.
 
-        Raises ``NotFound`` at the first that is not there, and ``Refused`` where another of its name is in the trash.
+        Args:
+            sessions: The ids of the sessions.
+
+        Raises:
+            NotFound: There is no such session. The sessions before it have been moved.
+            Refused: Another session of the same id is in the trash. The sessions before it have been moved.
         """
         group = secrets.token_hex(8) if len(sessions) > 1 else None
         for sid in sessions:
             trash.remove(self._opened.objects, sid, self._opened.clock(), group)
 
     def restore(self, part: str) -> str:
-        """Restore the session with ``part`` in its id, and return the id. Raises ``NotFound``, ``Ambiguous``."""
+        """Restore a session from the trash.
+
+        Args:
+            part: A part of its id.
+
+        Returns:
+            The id of the session.
+
+        Raises:
+            NotFound: No session in the trash matches.
+            Ambiguous: Several sessions match.
+        """
         sid = trash.find(self._opened.objects, part)
         trash.restore(self._opened.objects, sid, self._opened.clock())
         return sid
 
     def list(self) -> list[RemovedSession]:
-        """List what is in the trash, the newest first."""
+        """Return the sessions in the trash, the newest first."""
         objects = self._opened.objects
         return described(TrashView(objects), trash.sessions(objects))
 
 
 def described(view: ObjectStore, sids: Iterable[str]) -> list[RemovedSession]:
-    """Describe sessions of which there is no catalog, the newest first."""
+    """Return the descriptions of sessions that are not in the catalog, the newest first."""
     found = []
     for sid in sids:
         tree, meta = graph.tree(view, sid), meta_of(view, sid)
@@ -67,25 +90,48 @@ def described(view: ObjectStore, sids: Iterable[str]) -> list[RemovedSession]:
 
 
 class ArchivedSessions:
-    """The archive of a store: ``store.archive``. Its sessions are kept whole behind one ref."""
+    """The archive of a store: ``store.archive``. Sessions in it are complete and are kept behind one ref."""
 
     def __init__(self, opened: OpenStore) -> None:
         self._opened = opened
 
     def put(self, *sessions: str) -> list[str]:
-        """Archive sessions, by their ids, and return these; they are no longer listed.
+        """Move sessions to the archive. If one cannot be archived, none is.
 
-        Raises ``NotFound`` and ``Refused``, and archives none then.
+        Args:
+            sessions: The ids of the sessions.
+
+        Returns:
+            The ids of the sessions that were not in the archive before.
+
+        Raises:
+            NotFound: There is no such session.
+            Refused: A session cannot be archived.
         """
         return archiving.archive(self._opened.objects, sessions, self._opened.clock())
 
     def restore(self, part: str) -> str:
-        """Restore the session with ``part`` in its id, and return the id. Raises ``NotFound``, ``Ambiguous``."""
+        """Restore a session from the archive.
+
+        Args:
+            part: A part of its id.
+
+        Returns:
+            The id of the session.
+
+        Raises:
+            NotFound: No session in the archive matches.
+            Ambiguous: Several sessions match.
+        """
         sid = archiving.find(self._opened.objects, part)
         archiving.restore(self._opened.objects, sid, self._opened.clock())
         return sid
 
     def list(self, number: int | None = None) -> list[RemovedSession]:
-        """List what is archived, the newest first; at most ``number``, of those that began last."""
+        """Return the archived sessions, the newest first.
+
+        Args:
+            number: Maximum number of sessions; those that began last are returned. By default all.
+        """
         archive = archive_set.read(self._opened.objects)
         return described(ArchiveView(self._opened.objects, archive), sorted(archive, reverse=True)[:number])

@@ -44,9 +44,8 @@ def find(
     """Return the workspace of a session.
 
     It is the first of: ``given``; the recorded folder, if the working directory of this process is in it; the top
-    folder
-    of the repository of the working directory, if that belongs to the session's project; the recorded folder, if it
-    exists. Raises ``NotFound`` if there is none.
+    folder of the repository of the working directory, if that belongs to the session's project; the recorded folder, if
+    it exists. Raises ``NotFound`` if there is none.
 
     If ``writes`` is true, the recorded folder is used only if this store has captured it before or if it is the
     working directory: a session that comes from somewhere else can record any folder.
