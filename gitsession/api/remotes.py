@@ -1,4 +1,4 @@
-"""Other repositories that sessions are synced with."""
+"""The API for remotes: add and remove them, push, pull and sync, and bundle files."""
 
 from __future__ import annotations
 
@@ -24,11 +24,14 @@ from gitsession.sync.transport import TransportOptions
 
 @dataclass(frozen=True, slots=True)
 class PushPlan:
-    """The sessions that a push to ``remote`` would send.
+    """The sessions that a push to a remote would send.
 
-    ``is_first``: nobody has agreed yet to what the remote takes: it was not added with ``all``, not cloned from, and no
-    push or sync of all that is in its scope has sent a session.
-    ``archived``: the ids of sessions that the archive would take along, though none of their branches is sent.
+    Attributes:
+        remote: The name of the remote.
+        sessions: The sessions.
+        is_first: Whether the user has not agreed yet to what the remote receives: it was not added with ``all``, not
+            cloned from, and no push or sync of its whole scope has sent a session.
+        archived: The ids of archived sessions that are sent with the archive, although none of their branches is.
     """
 
     remote: str
@@ -38,9 +41,10 @@ class PushPlan:
 
 
 class Remotes:
-    """The remotes of a store: ``store.remotes``. A remote is named by its name or its URL, the home remote by ``""``.
+    """The remotes of a store: ``store.remotes``.
 
-    ``talk``: how git reports progress and asks for passwords; by default it does neither.
+    Where a remote is an argument, pass its name or its URL; ``""`` is the home remote. ``talk`` states how git reports
+    progress and asks for passwords; by default it does neither.
     """
 
     def __init__(self, opened: OpenStore) -> None:
@@ -59,11 +63,27 @@ class Remotes:
         labels: Iterable[str] = (),
         all: bool = False,
     ) -> Remote:
-        """Add a remote. ``namespace``: it is shared with code, sessions lie below ``refs/<namespace>/``.
+        """Add a remote.
 
-        ``home``: of several, it rules names. ``projects`` (folders or identities), ``agents``, ``labels``: its scope;
-        other sessions are not sent to it. ``all``: all sessions, and the commands do not ask before the
-        first push. Raises ``InvalidName``, ``Refused``, and ``NotFound`` for an agent that does not exist.
+        Args:
+            name: The name of the remote.
+            url: Its URL, or the path of a repository.
+            namespace: The namespace of the sessions, if the remote is a code repository: they are below
+                ``refs/<namespace>/``.
+            home: Whether it is the home remote. If two remotes differ, the branches of the home remote keep their
+                names.
+            projects: The scope: only sessions of these folders or project identities are sent to it.
+            agents: The scope: only sessions of these agents are sent to it.
+            labels: The scope: only sessions with one of these labels are sent to it.
+            all: Whether the user agrees to send all sessions, so that the first push does not ask.
+
+        Returns:
+            The remote.
+
+        Raises:
+            InvalidName: The name, URL or namespace is invalid.
+            Refused: There is a remote of that name.
+            NotFound: An agent does not exist.
         """
         agents = tuple(agents)
         known = {*FORMATS, *(row.agent for row in self._opened.catalogues.get().sessions())} if agents else frozenset()
@@ -74,24 +94,40 @@ class Remotes:
         return remotes.add(self._objects.git_dir, name, url, namespace=namespace, home=home, scope=scope)
 
     def remove(self, name: str) -> Remote:
-        """Remove a remote; what came from it stays. Raises ``NotFound``."""
+        """Remove a remote and return it; sessions that were fetched from it are kept. Raises ``NotFound``."""
         return remotes.remove(self._objects.git_dir, name)
 
     def status(self, remote: Remote) -> RemoteStatus:
-        """Return what a remote lacks of what is in its scope, as far as was seen of it. It is not asked."""
+        """Return the refs in the scope of a remote that were not sent to it, by its last known state.
+
+        The remote is not contacted.
+        """
         return pushing.standing_of(self._objects, remote, self._among(remote))
 
     def unmatched_scope(self, remote: Remote) -> list[tuple[str, str]]:
-        """Return the projects, agents and labels in the scope of a remote that no session has, each with its kind."""
+        """Return the entries of a remote's scope that match no session.
+
+        Each is a pair: ``project``, ``agent`` or ``label``, and the value.
+        """
         alone = [("project", value, Scope(projects=(value,))) for value in remote.scope.projects]
         alone += [("agent", value, Scope(agents=(value,))) for value in remote.scope.agents]
         alone += [("label", value, Scope(labels=(value,))) for value in remote.scope.labels]
         return [(kind, value) for kind, value, scope in alone if not self._among(replace(remote, scope=scope))]
 
     def plan_push(self, remote: str = "") -> PushPlan:
-        """Return the sessions that a push would send, as far as was seen of the remote.
+        """Return the sessions that a push would send, by the last known state of the remote.
 
-        Nothing is sent, and the remote is not asked. Raises ``NotFound`` and ``Unavailable``.
+        Nothing is sent, and the remote is not contacted.
+
+        Args:
+            remote: The remote.
+
+        Returns:
+            The sessions, and whether this would be the first push.
+
+        Raises:
+            NotFound: There is no such remote.
+            Unavailable: The journal cannot be flushed.
         """
         found = self._remote(remote)
         among = self._among(found)
@@ -103,7 +139,22 @@ class Remotes:
     def push(
         self, remote: str = "", *, sessions: Iterable[str] = (), talk: TransportOptions | None = None
     ) -> SyncReport:
-        """Send what a remote lacks, of all sessions or of those named. Nothing is forced. Raises as ``pull``."""
+        """Send the sessions that a remote lacks. No ref is forced.
+
+        Args:
+            remote: The remote.
+            sessions: Addresses of the sessions to send. By default all in its scope.
+            talk: How git reports progress and asks for passwords.
+
+        Returns:
+            The report of what was sent and what the remote rejected.
+
+        Raises:
+            NotFound: There is no such remote or session.
+            Ambiguous: An address matches several sessions.
+            Refused: A session is outside the scope of the remote.
+            Unavailable: The remote cannot be reached.
+        """
         sids = [self._opened.find(session).sid for session in sessions]
         found = self._remote(remote)
         report = syncing.push(self._objects, found, talk or TransportOptions(), sessions=sids, among=self._among(found))
@@ -112,35 +163,84 @@ class Remotes:
         return report
 
     def pull(self, remote: str = "", *, talk: TransportOptions | None = None) -> SyncReport:
-        """Fetch what a remote has and merge it. Raises ``NotFound``, ``Refused``, ``Unavailable``."""
+        """Fetch the sessions of a remote and merge them.
+
+        Args:
+            remote: The remote.
+            talk: How git reports progress and asks for passwords.
+
+        Returns:
+            The report of what was received and merged.
+
+        Raises:
+            NotFound: There is no such remote.
+            Refused: The remote is not a store.
+            Unavailable: The remote cannot be reached.
+        """
         return syncing.pull(self._objects, self._remote(remote), talk or TransportOptions())
 
     def sync(self, remote: str = "", *, talk: TransportOptions | None = None) -> SyncReport:
-        """Pull and push until both sides have the same. Raises as ``pull``."""
+        """Pull and push until both sides have the same sessions, as far as the remote's scope allows.
+
+        Args:
+            remote: The remote.
+            talk: How git reports progress and asks for passwords.
+
+        Returns:
+            The report of what was received, merged and sent.
+
+        Raises:
+            NotFound: There is no such remote.
+            Refused: The remote is not a store.
+            Unavailable: The remote cannot be reached, or others push to it again and again.
+        """
         found = self._remote(remote)
         report = syncing.sync(self._objects, found, talk or TransportOptions(), among=self._among(found))
         self._agree(found, report)
         return report
 
     def bundle(self, path: str | Path, sessions: Iterable[str] = ()) -> list[str]:
-        """Write sessions, by default all, to a new bundle file and return their ids.
+        """Write sessions to a new bundle file.
 
-        Raises ``Refused``, ``NotFound`` and ``Unavailable``.
+        Args:
+            path: The file to create.
+            sessions: Addresses of the sessions. By default all.
+
+        Returns:
+            The ids of the sessions.
+
+        Raises:
+            Refused: The file exists.
+            NotFound: There is no such session.
+            Unavailable: The file cannot be written.
         """
         sids = [self._opened.find(session).sid for session in sessions]
         return sorted({refs.session_of(ref) for ref in cloning.write_bundle(self._objects, Path(path), sids)})
 
     def unbundle(self, path: str | Path, *, talk: TransportOptions | None = None) -> SyncReport:
-        """Merge what is in a bundle file. Of diverged branches, theirs is renamed. Raises as ``pull``."""
+        """Merge the sessions of a bundle file. If branches have diverged, the branch from the bundle is renamed.
+
+        Args:
+            path: The bundle file.
+            talk: How git reports progress.
+
+        Returns:
+            The report of what was merged.
+
+        Raises:
+            NotFound: There is no such file.
+            Refused: The file is not a bundle of a store.
+            Unavailable: The file cannot be read.
+        """
         return cloning.read_bundle(self._objects, Path(path), talk or TransportOptions())
 
     def _agree(self, remote: Remote, report: SyncReport) -> None:
-        """Record that what is in the scope of a remote may go there, if any of it was sent."""
+        """Record that the user agreed to the scope of a remote, if any session was sent."""
         if any(refs.session_of(ref) or ref == refs.ARCHIVE for ref in report.pushed):
             remotes.agree(self._objects.git_dir, remote)
 
     def _among(self, remote: Remote) -> frozenset[str] | None:
-        """Return the sessions in the scope of a remote; ``None`` where it has none."""
+        """Return the ids of the sessions in the scope of a remote; ``None`` if it has no scope."""
         scope = remote.scope
         if not scope.is_limited:
             return None
@@ -158,12 +258,12 @@ class Remotes:
         return frozenset(found)
 
     def _remote(self, named: str) -> Remote:
-        """Return a remote by its name, or by its URL."""
+        """Return a remote by its name or its URL."""
         if "/" in named or ":" in named:
             where = os.path.normpath(remotes.address(named))
             named = next((one.name for one in self.list() if os.path.normpath(one.url) == where), named)
         return remotes.find(self._objects.git_dir, named)
 
     def list(self) -> list[Remote]:
-        """List the remotes by name. Git's own configuration has them."""
+        """Return the remotes, sorted by name. They are kept in git's configuration of the store."""
         return remotes.listed(self._objects.git_dir)
