@@ -1,8 +1,8 @@
-"""Our CBOR profile: the few forms of RFC 8949 that we write, and the only ones we read.
+"""The CBOR profile of gitsession: a subset of RFC 8949, in which every value has exactly one encoding.
 
-Text keys in insertion order (the order of arguments is data), definite lengths, shortest integers in
+Text keys in insertion order (the order of arguments is significant), definite lengths, shortest integers in
 [-2**63, 2**64), 64-bit floats, byte and text strings, arrays, true, false, null. No NaN or infinity, no tags, no
-duplicate keys, no trailing bytes, arrays and maps at most ``DEPTH_MAX`` deep. The only module that imports cbor2.
+duplicate keys, no trailing bytes, arrays and maps at most ``DEPTH_MAX`` deep. Only this module imports cbor2.
 """
 
 from __future__ import annotations
@@ -20,31 +20,31 @@ INT_MIN, INT_MAX = -(2**63), 2**64 - 1
 
 Plain: TypeAlias = bool | int | float | str | bytes | list["Plain"] | dict[str, "Plain"] | None
 Way: TypeAlias = tuple[str, ...]
-"""The keys that lead to a value."""
+"""The path to a value: the keys from the root."""
 
 _DEPTH_LEFT = 8
-"""Of ``DEPTH_MAX``, for what a foreign value is put into."""
+"""Levels of ``DEPTH_MAX`` that are reserved for the containers of a foreign value."""
 
 _BYTES, _TEXT, _LIST, _MAP = 2, 3, 4, 5
 _TOO_DEEP = f"arrays and maps deeper than {DEPTH_MAX} levels"
 
 
 def encode(value: Plain) -> bytes:
-    """The one encoding of ``value``. Raises ``Malformed``, with the way to the field, outside the profile."""
+    """Return the encoding of ``value``. Raises ``Malformed``, with the path of the field, outside the profile."""
     _check_profile(value)
     return cbor2.dumps(value)
 
 
 def encode_ours(value: Plain) -> bytes:
-    """``encode`` for a value that this program has put together within the profile: nothing is checked."""
+    """Encode a value that is known to be within the profile, without checking it."""
     return cbor2.dumps(value)
 
 
 def decode(data: bytes) -> Plain:
-    """The value of which ``data`` is the encoding. Raises ``Malformed`` for any other bytes.
+    """Return the value that ``data`` encodes. Raises ``Malformed`` for bytes that are not the encoding of a value.
 
-    Types are checked, then the value is encoded again and compared: what is not the one encoding of a value
-    (wide integers, short floats, indefinite lengths, duplicate keys, trailing bytes) cannot pass.
+    The types are checked, then the value is encoded again and compared. So any other encoding of a value (wide
+    integers, short floats, indefinite lengths, duplicate keys, trailing bytes) is rejected.
     """
     try:
         value: Plain = cbor2.loads(
@@ -66,9 +66,9 @@ def decode(data: bytes) -> Plain:
 
 
 def strings(data: bytes) -> list[tuple[Way, bool, int, int]]:
-    """Where in ``data``, which ``encode`` wrote, the content of each string lies: way, is it text, start, end.
+    """Return the strings of ``data``, which ``encode`` wrote: for each its path, whether it is text, its start and end.
 
-    In order. Keys are no strings here; a list adds nothing to the way of what it holds.
+    They are in order of their places. Keys are not included. A list adds nothing to the paths of its items.
     """
     found: list[tuple[Way, bool, int, int]] = []
     _walk(data, 0, (), found)
@@ -76,7 +76,7 @@ def strings(data: bytes) -> list[tuple[Way, bool, int, int]]:
 
 
 def _walk(data: bytes, at: int, way: Way, found: list[tuple[Way, bool, int, int]]) -> int:
-    """The place behind the item at ``at``."""
+    """Append the strings of the item at ``at``, and return the offset after the item."""
     major, count, at = _head(data, at)
     if major in (_BYTES, _TEXT):
         found.append((way, major == _TEXT, at, at + count))
@@ -93,9 +93,9 @@ def _walk(data: bytes, at: int, way: Way, found: list[tuple[Way, bool, int, int]
 
 
 class Piece(NamedTuple):
-    """A string in an encoding: its head at ``head``, its content from ``start`` to ``end``, and the way to it.
+    """A string in an encoding: its head begins at ``head``, its content is from ``start`` to ``end``.
 
-    Of a key, the way is that of the map.
+    ``way`` is the path to the string; for a key, the path to its map.
     """
 
     way: Way
@@ -107,7 +107,7 @@ class Piece(NamedTuple):
 
 
 def pieces(data: bytes) -> list[Piece]:
-    """Every string of ``data``, which ``encode`` wrote, keys included, in order. Raises ``Malformed``."""
+    """Return every string of ``data``, which ``encode`` wrote, in order, with keys. Raises ``Malformed``."""
     found: list[Piece] = []
     try:
         end = _walk_all(data, 0, (), found)
@@ -119,7 +119,7 @@ def pieces(data: bytes) -> list[Piece]:
 
 
 def _walk_all(data: bytes, at: int, way: Way, found: list[Piece]) -> int:
-    """The place behind the item at ``at``."""
+    """Append the strings and keys of the item at ``at``, and return the offset after the item."""
     head = at
     major, count, at = _head(data, at)
     if major in (_BYTES, _TEXT):
@@ -138,7 +138,7 @@ def _walk_all(data: bytes, at: int, way: Way, found: list[Piece]) -> int:
 
 
 def head_of(content: bytes, *, is_text: bool) -> bytes:
-    """The head of a string with this content."""
+    """Return the head of a string with this content."""
     count = len(content)
     major = (_TEXT if is_text else _BYTES) << 5
     if count < 24:
@@ -148,7 +148,7 @@ def head_of(content: bytes, *, is_text: bool) -> bytes:
 
 
 def _head(data: bytes, at: int) -> tuple[int, int, int]:
-    """Major type and argument of the item at ``at``, and the place behind them."""
+    """Return the major type and the argument of the item at ``at``, and the offset after them."""
     major, short = data[at] >> 5, data[at] & 31
     if short < 24:
         return major, short, at + 1
@@ -157,7 +157,7 @@ def _head(data: bytes, at: int) -> tuple[int, int, int]:
 
 
 def end_of(data: bytes, at: int) -> int | None:
-    """Where the item at ``at`` of any bytes ends, by the heads alone; ``None`` where it has no end."""
+    """Return the end offset of the item at ``at``, computed from the heads alone; ``None`` if it has no end."""
     wanted = 1
     while wanted:
         if at >= len(data) or data[at] & 31 > 27 or data[at] >> 5 == 6:
@@ -174,7 +174,7 @@ def end_of(data: bytes, at: int) -> int | None:
 
 
 class _Outside(Exception):
-    """Something that is not in the profile; the way to it is collected on the way up, innermost first."""
+    """A value outside the profile. The path to it is collected while the exception propagates, innermost part first."""
 
     def __init__(self, what: str, *way: str) -> None:
         super().__init__(what)
@@ -183,12 +183,11 @@ class _Outside(Exception):
 
 _TEXTS = {str}
 _LEAVES = frozenset({str, bytes, bool, type(None)})
-"""What needs no second look in what was decoded: a text that came out of UTF-8 has no lone surrogate."""
+"""Types of decoded values that need no check: a text that was decoded from UTF-8 has no lone surrogate."""
 
 
 def _fits(value: Plain) -> bool:
-    """Whether a value that was decoded is one of the profile, told in a few steps; where not, ``_check`` has the word.
-    """
+    """Return whether a decoded value is in the profile. It is fast; ``_check`` then gives the reason if it is not."""
     level = [value]
     for _ in range(DEPTH_MAX):
         below: list[Plain] = []
@@ -247,7 +246,7 @@ def _check(value: Plain, depth: int) -> None:
             if type(key) is not str:
                 raise _Outside(f"expected a text key, found {type(key).__name__}")
             if key.isascii() and type(item) is str and item.isascii():
-                continue  # most of what there is, without a call
+                continue  # the usual case, without a call
             try:
                 _check_text(key)
                 _check(item, depth + 1)
@@ -279,21 +278,24 @@ def _refuse_tag(*_: Any) -> NoReturn:
     raise ValueError("a tag")
 
 
-# cbor2 runs its own decoders for the tags it knows before it asks ``tag_hook`` (a regular expression for tag 35, shared
-# references that print as gigabytes for 28 and 29), so every registered number it might know is refused by name.
+# cbor2 runs its own decoders for known tags before it calls ``tag_hook`` (a regular expression for tag 35, shared
+# references that print as gigabytes for 28 and 29), so every registered number that it may handle is refused by name.
 _NO_TAGS: Mapping[int, Callable[..., Any]] = dict.fromkeys([*range(300), 1004, 43000, 55799], _refuse_tag)
 
 
-# ---- values of other programs: what their JSON says goes beyond the profile
+# ---- values of other programs: JSON allows values outside the profile
 
 
 def whole(text: str) -> str:
-    """``text`` as UTF-8 can say it: halves of a character that belong together are joined, lone ones are U+FFFD."""
+    """Return ``text`` as valid UTF-8: surrogate pairs are joined, lone surrogates become U+FFFD."""
     return text if text.isascii() else text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
 def sayable(value: Any, *, depth: int = DEPTH_MAX - _DEPTH_LEFT) -> Any:
-    """``value`` with ``whole`` texts; numbers out of range become text, no numbers and what lies too deep ``None``."""
+    """Return ``value`` converted to the profile.
+
+    Texts are made ``whole``, integers out of range become text, NaN and infinity and values that are too deep ``None``.
+    """
     if isinstance(value, str):
         return whole(value)
     if isinstance(value, int) and not INT_MIN <= value <= INT_MAX:

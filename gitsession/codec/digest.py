@@ -1,6 +1,6 @@
-"""The hash recipe: digest of a payload, chain of a position (docs/reference/format.md, "Digest and chain").
+"""The hashes of an entry: the digest of its payload and its chain (docs/reference/format.md, "Digest and chain").
 
-The only module that knows which hash function we use.
+Only this module uses the hash function.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from blake3 import blake3
 HASH_BYTES = 32
 
 _OF_32_BYTES = re.compile("[A-Za-z0-9_-]{42}[AEIMQUYcgkosw048]")
-"""What ``to_base64url`` writes of so many: the last character has two bits too many, which are not set."""
+"""The output of ``to_base64url`` for 32 bytes: the last character has two bits too many, which are not set."""
 
 
 def hash_of(*parts: bytes) -> bytes:
-    """BLAKE3-256 of ``parts`` joined: 32 bytes."""
+    """Return the BLAKE3-256 hash of the joined ``parts``: 32 bytes."""
     if len(parts) == 1:
         return blake3(parts[0]).digest()
     hasher = blake3()
@@ -27,22 +27,22 @@ def hash_of(*parts: bytes) -> bytes:
 
 
 def digest(payload: bytes, holes: bytes = b"") -> bytes:
-    """The identity of a stored payload by content: 32 bytes. ``holes`` is the content of ``holes.cbor``, if any."""
+    """Return the digest of a stored payload: 32 bytes. ``holes``: the content of ``holes.cbor``, if there is one."""
     return hash_of(payload, holes) if holes else hash_of(payload)
 
 
 def chain(parent: bytes | None, payload_digest: bytes) -> bytes:
-    """The identity of an entry by content and position: 32 bytes. ``parent`` is the first parent's chain."""
+    """Return the chain digest of an entry: 32 bytes. ``parent``: the chain of the first parent."""
     return hash_of(payload_digest) if parent is None else hash_of(parent, payload_digest)
 
 
 def to_base64url(value: bytes) -> str:
-    """43 characters for 32 bytes: how a chain stands in a trailer and on the command line."""
+    """Return the text of a chain, as in trailers and addresses: 43 characters for 32 bytes."""
     return base64.urlsafe_b64encode(value).rstrip(b"=").decode()
 
 
 def from_base64url(text: str) -> bytes:
-    """The inverse of ``to_base64url``. Raises ``ValueError`` for anything it could not have written."""
+    """Return the inverse of ``to_base64url``. Raises ``ValueError`` for a text that it does not write."""
     if _OF_32_BYTES.fullmatch(text):
         return base64.urlsafe_b64decode(text + "=")
     value = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
@@ -52,5 +52,5 @@ def from_base64url(text: str) -> bytes:
 
 
 def to_base32(value: bytes, length: int) -> str:
-    """The first ``length`` characters in lower-case base32: names that live in refs and on any file system."""
+    """Return the first ``length`` characters in lower-case base32, which is valid in refs and on any file system."""
     return base64.b32encode(value).decode().lower()[:length]

@@ -1,4 +1,4 @@
-"""What the content of a message is made of. How each agent spells it is known in ``formats/``."""
+"""The blocks of a message's content. ``formats/`` converts them from and to the notations of agents."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, ClassVar, TypeAlias
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """Words, of the user or of the model."""
+    """Text of the user or of the model."""
 
     type: ClassVar[str] = "text"
     text: str
@@ -18,7 +18,7 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Thinking:
-    """The model's reasoning. ``signature`` is opaque and goes back to the provider byte for byte."""
+    """The model's reasoning. ``signature`` is opaque and must be returned to the provider unchanged."""
 
     type: ClassVar[str] = "thinking"
     text: str
@@ -28,7 +28,7 @@ class Thinking:
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """The model asks for a tool. The order of ``arguments`` is data."""
+    """A tool call of the model. The order of ``arguments`` is significant."""
 
     type: ClassVar[str] = "tool_call"
     id: str
@@ -39,7 +39,7 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """A picture, as its own bytes."""
+    """An image with its content."""
 
     type: ClassVar[str] = "image"
     data: bytes
@@ -48,7 +48,7 @@ class Image:
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """A file named or attached: its bytes, or where it is."""
+    """A file that is named or attached, with its content or its location."""
 
     type: ClassVar[str] = "file"
     name: str
@@ -59,7 +59,7 @@ class File:
 
 @dataclass(frozen=True, slots=True)
 class OtherBlock:
-    """A block of a type we do not know, carried as it is."""
+    """A block of an unknown type, kept as it is."""
 
     type: ClassVar[str] = "other"
     value: Any
@@ -69,5 +69,5 @@ Block: TypeAlias = Text | Thinking | ToolCall | Image | File | OtherBlock
 
 
 def text(words: str) -> Text:
-    """A text block: ``Message.assistant([text("I'll read auth.py")])``."""
+    """Return a text block, as in ``Message.assistant([text("I'll read auth.py")])``."""
     return Text(words)

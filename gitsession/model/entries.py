@@ -1,8 +1,8 @@
-"""Entries of a session: one frozen value for each kind (docs/reference/format.md, "Kinds").
+"""Entries of a session: one frozen dataclass for each kind (docs/reference/format.md, "Kinds").
 
-An entry knows what it is, not where it is kept: no id, no parent, no ``save()``. Times arrive as ``at_ms``
-(milliseconds since 1970, UTC); this floor never asks a clock. Where a field refers to another entry it holds the text
-that its writer used: a chain in our own sessions, the agent's own id in imported ones; ``session/`` resolves it.
+An entry has its content, but not its storage: no id, no parent, no ``save()``. Times are arguments (``at_ms``, Unix
+time in ms, UTC); this package reads no clock. A field that refers to another entry has the text that its writer used: a
+chain in gitsession's own entries, the agent's id in imported ones. ``sessions`` resolves it.
 """
 
 from __future__ import annotations
@@ -15,21 +15,29 @@ from gitsession.model.blocks import Block, Text, ToolCall
 from gitsession.model.headline import FORK, TOMBSTONE
 
 FAILED = ("aborted", "error")
-"""How an answer broke off: ``Message.stop``, as pi says it."""
+"""Values of ``Message.stop`` for an answer that broke off, as pi names them."""
 
 ROLES = ("user", "assistant", "tool", "system", "developer", "shell", "custom")
-"""The roles a message can have. An agent's own role that is none of these is ``custom``."""
+"""Roles of a message. Any other role that an agent uses becomes ``custom``."""
 
 CLEARED = "[Old tool result cleared]"
-"""What is shown for a tool result that is left out. The call keeps its answer: providers want both or neither."""
+"""Text in the place of a tool result that is left out of the context.
+
+The call keeps a result, because providers require both or neither.
+"""
 
 SYSTEM = "system"
-"""Where a compaction keeps, in ``preserve``, what the agent was told: behind it no more of that is seen."""
+"""Key in ``Compaction.preserve`` of the agent's instructions, which the context after it would not have otherwise."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Entry:
-    """One thing that happened. ``extra`` carries the fields of a later version, untouched."""
+    """One event of a session.
+
+    Attributes:
+        at_ms: Unix time in ms; 0 if unknown. ``Session.append`` then sets it.
+        extra: Unknown fields of the body, for example of a later version. They are kept.
+    """
 
     kind: ClassVar[str] = ""
     at_ms: int = 0
@@ -38,7 +46,16 @@ class Entry:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SessionHeader(Entry):
-    """The root of a session; on ``meta``, its header as last seen."""
+    """The root of a session. On ``meta``: the agent's header as last seen.
+
+    Attributes:
+        agent: The agent that writes the session.
+        source_id: The agent's id of the session.
+        view: The view number of the session.
+        cwd: The working directory.
+        title: The title in the agent's header.
+        parent: The agent's id, or the file, of the session that started this one.
+    """
 
     kind: ClassVar[str] = "session"
     agent: str
@@ -51,7 +68,24 @@ class SessionHeader(Entry):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Message(Entry):
-    """What a participant said, or what a tool or shell command gave back."""
+    """A message, a tool result, or a shell command of the user with its output.
+
+    Attributes:
+        role: One of ``ROLES``.
+        content: The blocks.
+        provider: The provider of the model.
+        model: The model.
+        usage: Token counts as the provider states them.
+        stop: The reason why the answer ended.
+        error: The error of a failed answer.
+        tool_call_id: The id of the call, for a tool result.
+        tool_name: The tool, for a tool result.
+        is_error: Whether the tool failed.
+        command: The command, for the role ``shell``.
+        output: The output of the command.
+        exit_code: The exit code of the command.
+        details: Data of the agent that the model does not receive.
+    """
 
     kind: ClassVar[str] = "message"
     role: str
@@ -75,34 +109,34 @@ class Message(Entry):
 
     @classmethod
     def assistant(cls, content: str | Iterable[Block], *, at_ms: int = 0, **fields: Any) -> Message:
-        """``fields``: provider, model, usage, stop, error."""
+        """Return an answer of the model. ``fields``: provider, model, usage, stop, error."""
         return cls(role="assistant", content=_blocks(content), at_ms=at_ms, **fields)
 
     @classmethod
     def tool(cls, call: ToolCall, content: str | Iterable[Block], *, at_ms: int = 0, **fields: Any) -> Message:
-        """The result of ``call``. ``fields``: is_error, details."""
+        """Return the result of ``call``. ``fields``: is_error, details."""
         blocks = _blocks(content)
         return cls(role="tool", content=blocks, tool_call_id=call.id, tool_name=call.name, at_ms=at_ms, **fields)
 
     @property
     def failed(self) -> bool:
-        """Whether this is an answer that broke off: half of one, of which a provider's count says nothing."""
+        """True for an answer that broke off. It is incomplete, and its usage counts are not reliable."""
         return self.role == "assistant" and self.stop in FAILED
 
     @property
     def is_excluded(self) -> bool:
-        """True for a command that the user kept from the model (``!!`` in pi and omp)."""
+        """True for a shell command that the user excluded from the context (``!!`` in pi and omp)."""
         return self.role == "shell" and self.extra.get("excludeFromContext") is True
 
     @property
     def text(self) -> str:
-        """The words of the message: its text blocks, one a line."""
+        """The text blocks of the message, joined with line ends."""
         return "\n".join(block.text for block in self.content if isinstance(block, Text))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ModelChange(Entry):
-    """Which model answers from here on."""
+    """The model that answers from here on."""
 
     kind: ClassVar[str] = "model_change"
     provider: str
@@ -112,7 +146,7 @@ class ModelChange(Entry):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ThinkingChange(Entry):
-    """How hard the model thinks from here on."""
+    """The thinking level of the model from here on."""
 
     kind: ClassVar[str] = "thinking_change"
     level: str
@@ -120,7 +154,7 @@ class ThinkingChange(Entry):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ModeChange(Entry):
-    """The agent's mode from here on: plan, accept edits, a service tier ..."""
+    """The agent's mode from here on, such as plan, accept edits or a service tier."""
 
     kind: ClassVar[str] = "mode_change"
     mode: str
@@ -129,7 +163,7 @@ class ModeChange(Entry):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ToolsChange(Entry):
-    """Which tools the model may call from here on."""
+    """The tools that the model may call from here on."""
 
     kind: ClassVar[str] = "tools_change"
     tools: tuple[str, ...]
@@ -137,7 +171,7 @@ class ToolsChange(Entry):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Instructions(Entry):
-    """What the agent told the model before the conversation."""
+    """The instructions that the model receives before the conversation."""
 
     kind: ClassVar[str] = "instructions"
     system_prompt: str | None = None
@@ -149,7 +183,7 @@ class Instructions(Entry):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Injection(Entry):
-    """Rules put before the model from here on."""
+    """Rules that are added to the context from here on."""
 
     kind: ClassVar[str] = "injection"
     rules: Any
@@ -157,7 +191,19 @@ class Injection(Entry):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Compaction(Entry):
-    """A summary that stands for older entries in the context. ``first_kept``: where the verbatim tail begins."""
+    """A summary in the place of older entries of the context.
+
+    Attributes:
+        summary: The summary.
+        first_kept: The oldest entry that stays in the context; ``None`` if none does.
+        tokens_before: Size of the context before the compaction, in tokens.
+        tokens_after: Size of the context after it, in tokens.
+        method: The strategy and the summarizer, as ``<strategy>/<summarizer>``.
+        read_files: Paths of files that the agent read and did not change.
+        modified_files: Paths of files that the agent changed.
+        instructions: What the user asked the summary to pay attention to.
+        preserve: Data that a later compaction needs.
+    """
 
     kind: ClassVar[str] = "compaction"
     summary: str
@@ -173,7 +219,7 @@ class Compaction(Entry):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BranchSummary(Entry):
-    """What happened on a branch that was left. ``left``: its leaf."""
+    """A summary of a branch that was left for another one. ``left``: the tip of that branch."""
 
     kind: ClassVar[str] = "branch_summary"
     summary: str
@@ -184,7 +230,7 @@ class BranchSummary(Entry):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ContextEdit(Entry):
-    """Shows another entry to the model with other content, or not at all (``replacement`` is ``None``)."""
+    """A change of the content that the model receives for ``target``. It is left out if ``replacement`` is ``None``."""
 
     kind: ClassVar[str] = "context_edit"
     target: str
@@ -193,7 +239,7 @@ class ContextEdit(Entry):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Prune(Entry):
-    """Old tool results that the context leaves out from here on."""
+    """Old tool results that are left out of the context from here on."""
 
     kind: ClassVar[str] = "prune"
     targets: tuple[str, ...]
@@ -201,14 +247,14 @@ class Prune(Entry):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Reset(Entry):
-    """The context starts anew here."""
+    """The start of an empty context."""
 
     kind: ClassVar[str] = "reset"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Label(Entry):
-    """A name for an entry; an empty one takes the name away."""
+    """A label of the entry ``target``; ``None`` removes it."""
 
     kind: ClassVar[str] = "label"
     target: str
@@ -217,7 +263,7 @@ class Label(Entry):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Title(Entry):
-    """The session's name from here on; an empty one takes it away."""
+    """The title of the session from here on; ``None`` removes it."""
 
     kind: ClassVar[str] = "title"
     title: str | None = None
@@ -225,7 +271,7 @@ class Title(Entry):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Custom(Entry):
-    """Data of an extension. The model never sees it."""
+    """Data of an extension. The model never receives it."""
 
     kind: ClassVar[str] = "custom"
     custom_type: str
@@ -234,7 +280,7 @@ class Custom(Entry):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CustomMessage(Entry):
-    """Words of an extension, shown to the model as the user's."""
+    """A message of an extension. The model receives it as a prompt."""
 
     kind: ClassVar[str] = "custom_message"
     custom_type: str
@@ -249,7 +295,7 @@ class CustomMessage(Entry):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Usage(Entry):
-    """Tokens spent outside a message."""
+    """Tokens that were spent outside a message."""
 
     kind: ClassVar[str] = "usage"
     purpose: str
@@ -260,7 +306,7 @@ class Usage(Entry):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Permission(Entry):
-    """What the user allowed or refused."""
+    """A permission that the user granted or denied."""
 
     kind: ClassVar[str] = "permission"
     decision: str
@@ -269,12 +315,19 @@ class Permission(Entry):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Checkpoint(Entry):
-    """The files of a workspace at one moment: those under ``files/`` in its tree. Stands on the line ``files``.
+    """The files of a workspace at one time. They are under ``files/`` in the entry's tree. Only on ``files``.
 
-    ``mode``: ``workspace`` (all of it was looked at) or ``edited`` (``paths`` were). ``phase``: what the difference
-    from the checkpoint before it is: ``before`` (nobody's that we know of), ``after`` (the session's), ``rewind``
-    (ours). ``target``: the entry it belongs to; ``call``: the tool call. ``skipped``: what was left out, each path with
-    the reason; ``appeared``: what was there before, and had not been looked at. Paths are written as in the tree.
+    Attributes:
+        mode: ``workspace`` if the whole workspace was captured, ``edited`` if only ``paths`` were.
+        phase: The attribution of changes since the checkpoint before: ``before`` (not the session's), ``after`` (the
+            session's) or ``rewind`` (gitsession's).
+        target: The entry that the checkpoint belongs to.
+        call: The id of the tool call.
+        workspace: The path of the workspace on the machine.
+        paths: The captured paths in mode ``edited``, written as in the tree.
+        skipped: Pairs of a path that was left out and the reason.
+        appeared: Paths that are captured for the first time but existed before.
+        reason: A description.
     """
 
     kind: ClassVar[str] = "checkpoint"
@@ -291,9 +344,10 @@ class Checkpoint(Entry):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Fork(Entry):
-    """Where a session of its own begins on another one's line, with title and labels as they stood.
+    """The start of a fork on the history of another session, with that session's title and labels at the time.
 
-    ``source_id``: the agent's id for it, where the agent made the fork and its file goes on from another one's.
+    ``source_id``: the agent's id of the fork, if the agent made it, so that its file continues the other session's
+    file.
     """
 
     kind: ClassVar[str] = FORK
@@ -308,7 +362,7 @@ class Fork(Entry):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SourceFile(Entry):
-    """On ``meta``: how the agent's file stands to what we keep (docs/reference/format.md, "Rewritten files")."""
+    """The state of the agent's file (docs/reference/format.md, "Rewritten files"). Only on ``meta``."""
 
     kind: ClassVar[str] = "source_file"
     superseded: tuple[str, ...] = ()
@@ -320,7 +374,7 @@ class SourceFile(Entry):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Attachment(Entry):
-    """On ``meta``: bytes that the agent keeps beside its session file, by the name its entries use for them."""
+    """A file that the agent keeps beside its session file, by the name that entries use for it. Only on ``meta``."""
 
     kind: ClassVar[str] = "attachment"
     name: str
@@ -329,7 +383,7 @@ class Attachment(Entry):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Project(Entry):
-    """Which project the session belongs to, as the machine knew it that had the folder. Only on ``meta``."""
+    """The project of the session, as determined on the machine that has the working directory. Only on ``meta``."""
 
     kind: ClassVar[str] = "project"
     identity: str
@@ -337,9 +391,9 @@ class Project(Entry):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Continuation(Entry):
-    """On ``meta``: the session continues another one, of which the lines of its file up to ``line`` are a copy.
+    """The session that this one continues: the lines of its file up to ``line`` are a copy. Only on ``meta``.
 
-    ``session``: the other session's id. ``entry``: the chain of the last entry of it that was copied.
+    ``session``: the id of the other session. ``entry``: the chain of the last entry that was copied from it.
     """
 
     kind: ClassVar[str] = "continuation"
@@ -350,8 +404,15 @@ class Continuation(Entry):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Seal(Entry):
-    """On ``meta``: somebody signed a branch as it was. ``leaf``: the chain of its last entry; ``entries``: how many it
-    had, the root among them. ``format``: ``ssh`` or ``openpgp``, of ``signature`` (armoured).
+    """A signature of a branch. Only on ``meta``.
+
+    Attributes:
+        session: The id of the session.
+        branch: The branch.
+        leaf: The chain of its tip at the time.
+        entries: Number of entries of its history, including the root.
+        format: ``ssh`` or ``openpgp``.
+        signature: The armored signature.
     """
 
     kind: ClassVar[str] = "seal"
@@ -365,9 +426,12 @@ class Seal(Entry):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Tombstone(Entry):
-    """Stands where a purged entry stood. ``of`` (hexadecimal) is that entry's digest, so that every chain still fits.
+    """The replacement of a purged entry. All chains stay valid.
 
-    ``was``: its kind; ``role``: who its author was.
+    Attributes:
+        of: The digest of the purged entry, in hexadecimal.
+        was: Its kind.
+        role: Its author.
     """
 
     kind: ClassVar[str] = TOMBSTONE
@@ -378,7 +442,10 @@ class Tombstone(Entry):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Opaque(Entry):
-    """Bytes of an agent's file that do not parse, are blank, or are no object. ``problem`` says which; "" for blank."""
+    """A record of an agent's file that cannot be parsed, is blank or is not an object. Also an entry that is damaged.
+
+    ``problem``: the reason; "" for a blank record.
+    """
 
     kind: ClassVar[str] = "opaque"
     payload: bytes = b""
@@ -387,9 +454,12 @@ class Opaque(Entry):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class UnknownEntry(Entry):
-    """A kind from a later version, or from an agent's own: listed, walked and kept, never an error.
+    """An entry of a kind that is unknown, from a later version or of an agent. It is listed and kept, never an error.
 
-    ``version``: of the format, where the payload states a later one than ours.
+    Attributes:
+        name: The kind.
+        body: The content.
+        version: The version of the format, if the payload states a later one.
     """
 
     kind: ClassVar[str] = "unknown"
@@ -407,11 +477,11 @@ KINDS: Mapping[str, type[Entry]] = {
         Fork, SourceFile, Attachment, Project, Continuation, Seal, Tombstone,
     )
 }
-"""The kinds an entry of our own may have, by the name its payload states."""
+"""The kinds of gitsession's own entries, by their names in payloads."""
 
 
 def kind_of(entry: Entry) -> str:
-    """The name of an entry's kind; a later version's own name for ``UnknownEntry``."""
+    """Return the name of an entry's kind. For an ``UnknownEntry`` it is the name in the payload."""
     return entry.name if isinstance(entry, UnknownEntry) else entry.kind
 
 

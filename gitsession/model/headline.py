@@ -1,8 +1,8 @@
-"""The headline of a commit message: a few words, taken from the payload once and for ever. FROZEN under view 1.
+"""The text of a commit message, taken from the payload. FROZEN under view 1.
 
-A message is part of a commit's id, so how it is made is frozen under a number (docs/reference/format.md).
-``Headline`` is what the makers of views (``codec`` for our payloads, ``formats`` for agents') hand to the writer of
-messages: it says which words, the writer says how they are cleaned, cut and laid out.
+A message is part of a commit's id, so the rules for it are frozen under a view number (docs/reference/format.md).
+The modules that create views (``codec`` for gitsession's payloads, ``formats`` for agents') choose the text and return
+a ``Headline``; ``codec.message`` cleans, cuts and formats it.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ import re
 from dataclasses import dataclass
 
 TOMBSTONE = "tombstone"
-"""Kind and author of what stands where a purged entry stood; here, so that who reads commits need not load entries."""
+"""Kind and author of a tombstone. It is defined here so that readers of commits need not load the entries."""
 FORK = "fork"
-"""Kind of the first entry of a forked session; here for the same reason."""
+"""Kind of the first entry of a forked session; defined here for the same reason."""
 
 VIEW = 1
-"""The number that new sessions begin with. A session keeps the number its root states."""
+"""The view number of new sessions. A session keeps the number that its root states."""
 
-# No table of Unicode properties is consulted: those change with the release of Python.
+# No table of Unicode properties is used, because those change with the release of Python.
 _SURROGATES = re.compile("[\ud800-\udfff]")
 _UNSAFE = re.compile(
     "[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
@@ -28,9 +28,11 @@ _UNSAFE = re.compile(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Headline:
-    """``kind``: the ``Entry`` trailer; ``role``: the author; ``label``: what stands before the colon of the subject.
+    """The parts of a commit message.
 
-    ``at_ms``: the time the payload states, ``None`` if it states none (the entry then takes its parent's).
+    ``kind``: the ``Entry`` trailer. ``role``: the author. ``label``: the subject before the colon. ``calls``: the
+    number of tool calls. ``at_ms``: the time that the payload states; if it is ``None``, the entry has the time of its
+    parent.
     """
 
     kind: str
@@ -43,7 +45,7 @@ class Headline:
     at_ms: int | None = None
 
     def at(self, at_ms: int | None) -> Headline:
-        """The same, of a payload that states this time."""
+        """Return a copy with another time."""
         return Headline(
             kind=self.kind, role=self.role, label=self.label, words=self.words, calls=self.calls, body=self.body,
             model=self.model, at_ms=at_ms,
@@ -51,7 +53,7 @@ class Headline:
 
 
 def clean(text: str) -> str:
-    """``text`` without control, bidirectional and invisible characters: it cannot drive a terminal or hide words.
+    """Return ``text`` without control, bidirectional and invisible characters, which could control a terminal.
 
     Line ends stay, a tab becomes a space.
     """
@@ -61,16 +63,19 @@ def clean(text: str) -> str:
 
 
 def tokens(count: int) -> str:
-    """``61k`` for 61,234: thousands, rounded half up; below 1,000 the number itself."""
+    """Return a number of tokens as text: ``61k`` for 61,234 (rounded half up), and numbers below 1,000 in full."""
     return str(count) if count < 1000 else f"{(count + 500) // 1000}k"
 
 
 def lines(text: str) -> str:
-    """``14 lines``: how much a tool gave back."""
+    """Return the size of a tool's output as text, such as ``14 lines``."""
     count = text.count("\n") + (not text.endswith("\n")) if text else 0
     return "no output" if not count else "1 line" if count == 1 else f"{count} lines"
 
 
 def first_line(text: str) -> str:
-    """The first line with something on it. Spaces by name: what ``str.strip`` takes for one grows with Unicode."""
+    """Return the first line that is not blank.
+
+    The white space is listed because the set that ``str.strip`` uses grows with Unicode.
+    """
     return text.lstrip(" \t\r\n").partition("\n")[0].rstrip(" \t\r")

@@ -1,4 +1,4 @@
-"""Values as JSON can hold them, for whoever reads our documents."""
+"""Conversion of values to JSON."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON can hold it: what says nothing is left out, bytes are base64."""
+    """Return ``value`` as JSON can hold it: empty fields and ``at_ms`` are left out, bytes become base64."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         named = {"type": value.type} if hasattr(value, "type") else {}
         fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}

@@ -1,7 +1,7 @@
-"""Messages in which the results of tools stand beside the calls, as some agents keep them, and how they come apart.
+"""Messages that hold tool results beside the calls, as some agents store them, and their conversion to messages.
 
-Such a result is a block of a type of its own right behind its call, so that one message stays one entry. Whoever needs
-the messages as a model is sent them asks for the parts.
+Such a result is a block of its own type right after its call, so that one message stays one entry. ``unfold`` returns
+the messages as a model receives them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,18 @@ def result(
     part: str | None = None,
     details: Any = None,
 ) -> OtherBlock:
-    """What a tool gave back for ``call``. ``files``: maps of mime, name, url. ``part``: the agent's own id for it."""
+    """Return a block for the result of a tool call.
+
+    Args:
+        call: The id of the call.
+        name: The tool.
+        text: The output.
+        is_error: Whether the tool failed.
+        files: Attached files: maps of mime, name and url.
+        at_ms: Unix time in ms.
+        part: The agent's id of the result.
+        details: Data of the agent that the model does not receive.
+    """
     said = {
         "type": TYPE, "tool_call_id": call, "tool_name": name, "is_error": is_error, "text": text,
         "files": list(files), "at_ms": at_ms, "part": part, "details": details,
@@ -38,9 +49,9 @@ def result(
 
 
 def result_in(block: Block) -> Message | None:
-    """The message that a block of ``result`` stands for; ``None`` for any other block. ``extra``: its ``part``.
+    """Return the message of a ``result`` block, with its ``part`` in ``extra``; ``None`` for any other block.
 
-    An agent's own block of that type is another one: it may say anything.
+    A block of that type with other fields is an agent's own, and is not a result.
     """
     value = block.value if isinstance(block, OtherBlock) else None
     if not isinstance(value, Mapping) or value.get("type") != TYPE:
@@ -70,9 +81,10 @@ _SHAPE: Mapping[str, type | tuple[type, ...]] = {
 
 
 def unfold(entry: Message) -> Sequence[Message]:
-    """The messages that ``entry`` stands for: words and calls, behind them the results; itself where it has none.
+    """Return the messages that ``entry`` consists of: text and calls, then the results.
 
-    Where the agent asked the model again within it (a block of the type ``step-start``), another begins.
+    A block of the type ``step-start``, where the agent called the model again, begins another message. An entry without
+    results is returned as it is.
     """
     if entry.role != "assistant" or not any(result_in(block) for block in entry.content):
         return (entry,)
@@ -99,7 +111,7 @@ def _begins_step(block: Block) -> bool:
 
 
 def attached(name: Any, mime: Any, url: Any) -> Block:
-    """A file by its URL: an image, where the URL holds one."""
+    """Return a block for a file by its URL: an ``Image`` if the URL contains one, otherwise a ``File``."""
     name, mime = name if isinstance(name, str) else "", mime if isinstance(mime, str) else None
     url = url if isinstance(url, str) else ""
     head, _, encoded = url.partition(";base64,")

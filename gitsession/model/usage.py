@@ -1,4 +1,4 @@
-"""What a provider says one answer took."""
+"""Token counts of answers, as providers state them."""
 
 from __future__ import annotations
 
@@ -6,30 +6,30 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 TOKENS_MAX = 2**40
-"""More than any answer takes: a hostile count must not overflow a sum."""
+"""Maximum number of tokens of an answer. It is higher than any real count, and prevents overflow of a sum."""
 
 _PARTS = (
     "input", "output", "cacheRead", "cacheWrite",
     "input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens",
 )  # fmt: skip
-"""As pi calls them, and as Anthropic does."""
+"""Names of the counts: pi's, then Anthropic's."""
 
 
 class AnswerUsage(NamedTuple):
-    """What an answer took, in tokens. ``answer``: what names it, where several entries can tell of the same one."""
+    """The tokens of an answer. ``answer``: its id, if several entries can state the usage of one answer."""
 
     tokens: int
     answer: str = ""
 
 
 def answer_of(extra: Mapping[str, Any]) -> str:
-    """The answer that a message with ``extra`` is of, for agents that write one in several; "" where nothing says."""
+    """Return the id of the answer that a message is part of, for agents that split one; "" if ``extra`` states none."""
     named = extra.get("id")
     return named if isinstance(named, str) else ""
 
 
 def total_tokens(usage: Mapping[str, Any] | None) -> int:
-    """All tokens of one answer, whatever the provider calls the parts (semantics.md rule 15)."""
+    """Return the total tokens of one answer, whatever the provider calls the parts (semantics.md rule 15)."""
     if not usage:
         return 0
     total = usage.get("totalTokens")
