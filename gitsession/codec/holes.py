@@ -1,6 +1,6 @@
-"""Bytes of a payload that live elsewhere: which ones, cut out, put back (docs/reference/format.md, "Holes").
+"""Holes: spans of a payload that are stored elsewhere (docs/reference/format.md, "Holes").
 
-FROZEN under view 1: what is lifted, images and very long strings, is part of an entry's oid.
+FROZEN under view 1: the choice of what is lifted (images and very long strings) is part of an entry's oid.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ Encoding: TypeAlias = Literal["raw", "base64", "summary"]
 ENCODINGS: tuple[Encoding, ...] = ("raw", "base64", "summary")
 
 VAULT, PURGED = "vault", "purged"
-"""What rows with no content are for: a placeholder that stands for a secret; and what was purged, and is nowhere."""
+"""Encodings of rows without content: a placeholder in the place of a secret, and purged bytes that are not kept."""
 
 RULE_CHARS_MAX = 40
 
 WHOLE_BYTES_MAX = 1 << 30
-"""Of a payload with its holes filled: a small table can name one blob any number of times."""
+"""Maximum size of a payload with its holes filled, in bytes. A small table can name one blob any number of times."""
 
 IMAGE_BYTES_MIN = 1024
 STRING_BYTES_MIN = 65_536
@@ -36,7 +36,7 @@ _MAGIC = (b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff", b"GIF87a", b"GIF89a")
 
 @dataclass(frozen=True, slots=True)
 class PayloadSpan:
-    """Bytes ``start`` to ``end`` of a whole payload, to be kept elsewhere as ``encoding`` says."""
+    """The bytes ``start`` to ``end`` of a whole payload, to be stored elsewhere with ``encoding``."""
 
     start: int
     end: int
@@ -45,7 +45,7 @@ class PayloadSpan:
 
 @dataclass(frozen=True, slots=True)
 class StoredPayload:
-    """A payload as it is stored. ``lifted``: what belongs under each digest, with its encoding."""
+    """A payload as it is stored. ``lifted``: the digest, encoding and content of each blob."""
 
     payload: bytes
     holes: bytes
@@ -53,7 +53,7 @@ class StoredPayload:
 
 
 class PlaceholderSpan(NamedTuple):
-    """A placeholder in a payload with its holes filled: where it begins, its length, and the rule that put it there."""
+    """A placeholder in a payload with its holes filled: its offset, its length, and the rule that found the secret."""
 
     offset: int
     length: int
@@ -61,9 +61,9 @@ class PlaceholderSpan(NamedTuple):
 
 
 def cut(payload: bytes, spans: Iterable[PayloadSpan], hidden: Iterable[tuple[int, int, str]] = ()) -> StoredPayload:
-    """``payload`` without ``spans``, which are in order and do not overlap. Raises ``Malformed`` if it is too long.
+    """Return ``payload`` without ``spans``, which are in order and do not overlap.
 
-    ``hidden``: the placeholders in it.
+    ``hidden``: the placeholders in it. Raises ``Malformed`` if the payload is too long.
     """
     if len(payload) > WHOLE_BYTES_MAX:
         raise Malformed(f"{len(payload):,} bytes; a payload holds at most {WHOLE_BYTES_MAX:,}")
@@ -88,9 +88,10 @@ def cut(payload: bytes, spans: Iterable[PayloadSpan], hidden: Iterable[tuple[int
 
 
 def fill(payload: bytes, holes: bytes, fetch: Callable[[bytes, Encoding], bytes]) -> bytes:
-    """The whole payload. ``fetch(digest, encoding)`` gives the content; it is checked against the digest here.
+    """Return the whole payload.
 
-    Raises ``Malformed`` for a table that is none, or content that is not what the table says.
+    ``fetch(digest, encoding)`` returns the content of a hole, which is checked against the digest here. Raises
+    ``Malformed`` if the table is invalid, or if a content differs from the table.
     """
     if not holes:
         return payload
@@ -115,22 +116,22 @@ def fill(payload: bytes, holes: bytes, fetch: Callable[[bytes, Encoding], bytes]
 
 
 def parse(holes: bytes) -> list[tuple[int, int, bytes, Encoding]]:
-    """The rows of a table whose content is kept elsewhere. Raises ``Malformed``."""
+    """Return the rows of a table whose content is stored elsewhere. Raises ``Malformed``."""
     return [row for row in _rows(holes) if isinstance(row, tuple) and not isinstance(row, PlaceholderSpan)]
 
 
 def hidden(holes: bytes) -> list[PlaceholderSpan]:
-    """The placeholders that a table lists, in order; ``holes`` may be empty. Raises ``Malformed``."""
+    """Return the placeholders of a table, in order; ``holes`` may be empty. Raises ``Malformed``."""
     return [row for row in _rows(holes) if isinstance(row, PlaceholderSpan)] if holes else []
 
 
 def holds_purged(holes: bytes) -> bool:
-    """Return whether a placeholder stands for what was purged: of such a payload no original is kept."""
+    """Return whether a placeholder is for a purged text. No original of such a payload is kept."""
     return any(row.rule == PURGED for row in hidden(holes))
 
 
 def _rows(holes: bytes) -> list[tuple[int, int, bytes, Encoding] | PlaceholderSpan | None]:
-    """``None`` for a row of what was purged: the bytes in its place stay as they are."""
+    """Return the rows of a table; ``None`` for a row of purged bytes, whose place is not filled."""
     table = cbor.decode(holes)
     if type(table) is not list or not table:
         raise Malformed("expected a list with at least one hole", where="holes")
@@ -169,7 +170,7 @@ def _row(row: cbor.Plain, where: str) -> tuple[int, int, bytes, Encoding] | Plac
 
 
 def decode_base64(text: bytes) -> bytes | None:
-    """The bytes that ``text`` is the one base64 encoding of, else ``None``."""
+    """Return the bytes of which ``text`` is the base64 encoding; ``None`` if it is not canonical base64."""
     if len(text) % 4:
         return None
     try:
@@ -179,11 +180,11 @@ def decode_base64(text: bytes) -> bytes | None:
     return data if base64.b64encode(data) == text else None
 
 
-# ---- what is lifted
+# ---- the spans to lift
 
 
 def is_image(data: bytes) -> bool:
-    """Return whether ``data`` begins as PNG, JPEG, GIF, WebP or BMP files do."""
+    """Return whether ``data`` begins like a PNG, JPEG, GIF, WebP or BMP file."""
     return (
         data.startswith(_MAGIC)
         or (data[:4] == b"RIFF" and data[8:12] == b"WEBP")
@@ -192,12 +193,12 @@ def is_image(data: bytes) -> bool:
 
 
 def holds_image(data: bytes) -> bool:
-    """Return whether ``data`` could contain an image: a cheap test before an expensive one."""
+    """Return whether ``data`` may contain an image: a fast test before a slow one."""
     return any(mark in data for mark in (*_MAGIC, b"RIFF", b"BM"))
 
 
 def spans_in_json(line: bytes) -> tuple[PayloadSpan, ...]:
-    """The spans to lift from one line of JSON; it need not parse."""
+    """Return the spans to lift from one line of JSON, which need not be valid."""
     if len(line) < IMAGE_BYTES_MIN:
         return ()
     pieces = line.split(b'"')
@@ -207,7 +208,7 @@ def spans_in_json(line: bytes) -> tuple[PayloadSpan, ...]:
 
 
 def _literals(pieces: list[bytes]) -> Iterator[tuple[int, int]]:
-    """Return the spans of the string literals in bytes that were split at every quotation mark."""
+    """Yield the spans of the string literals in bytes that were split at every quotation mark."""
     at = 0
     start: int | None = None
     for piece in pieces[:-1]:

@@ -1,4 +1,4 @@
-"""Our own entries: payloads (docs/reference/format.md, "Payloads of our own"), and commit messages."""
+"""Payloads of gitsession's own entries (docs/reference/format.md, "Payloads of our own"), and their headlines."""
 
 from __future__ import annotations
 
@@ -31,8 +31,9 @@ _BLOCK_CLASSES = frozenset(_BLOCKS.values())
 
 
 def encode(entry: Entry, nonce: bytes) -> bytes:
-    """The payload of ``entry``. Raises ``Malformed``, with the way to the field, for what ``decode`` would not give
-    back as ``entry``.
+    """Return the payload of ``entry``.
+
+    Raises ``Malformed``, with the path of the field, if ``decode`` would not return an equal entry.
     """
     if type(nonce) is not bytes or len(nonce) != NONCE_BYTES:
         raise Malformed(f"expected {NONCE_BYTES} bytes", where="nonce")
@@ -49,9 +50,9 @@ def encode(entry: Entry, nonce: bytes) -> bytes:
 
 
 def decode(payload: bytes) -> tuple[Entry, bytes]:
-    """The entry and the nonce of ``payload``. Raises ``Malformed`` for bytes that do not follow the format.
+    """Return the entry and the nonce of ``payload``. Raises ``Malformed`` for bytes that do not follow the format.
 
-    A kind, or a version, from later on is ``UnknownEntry``.
+    An entry of a later version, or of an unknown kind, is an ``UnknownEntry``.
     """
     if len(payload) > PAYLOAD_BYTES_MAX:
         raise Malformed(f"{len(payload):,} bytes; a payload holds at most {PAYLOAD_BYTES_MAX:,}")
@@ -77,7 +78,7 @@ def decode(payload: bytes) -> tuple[Entry, bytes]:
 
 
 def spans(entry: Entry, payload: bytes) -> tuple[PayloadSpan, ...]:
-    """What of ``payload``, the encoding of ``entry``, is kept in blobs of its own. FROZEN under view 1."""
+    """Return the spans of ``entry``'s encoding ``payload`` that become blobs of their own. FROZEN under view 1."""
     has_summary = isinstance(entry, Compaction | BranchSummary)
     may_hold_image = b"\x59" in payload and holds_image(payload)  # 0x59: the head of a byte string of 256 B to 64 KiB
     if not has_summary and len(payload) < STRING_BYTES_MIN and not may_hold_image:
@@ -132,7 +133,7 @@ def _unknown_to_plain(entry: UnknownEntry) -> tuple[int, str, cbor.Plain]:
 
 
 def _fields_to_plain(value: Any, where: str) -> dict[str, cbor.Plain]:
-    """The fields that are not equal to their defaults, checked."""
+    """Return the fields that differ from their defaults, after checking them."""
     plain: dict[str, cbor.Plain] = {}
     for field in _fields(type(value)):
         item = getattr(value, field.name)
@@ -165,7 +166,7 @@ def _block_to_plain(block: Any, where: str) -> cbor.Plain:
 
 
 def _to_plain(value: Any) -> cbor.Plain:
-    """Lists and maps of whatever class as those of CBOR, and blocks where a field may hold anything."""
+    """Return ``value`` with CBOR's lists and maps, and with blocks converted where a field can hold any value."""
     kind = type(value)
     if kind in _SCALARS:
         return value  # type: ignore[no-any-return]
@@ -177,7 +178,7 @@ def _to_plain(value: Any) -> cbor.Plain:
         return _to_plain(value.value)
     if kind in _BLOCK_CLASSES:
         return _block_to_plain(value, value.type)
-    other: cbor.Plain = value  # of a type that cbor will refuse
+    other: cbor.Plain = value  # of a type that ``cbor`` rejects
     return other
 
 
@@ -201,7 +202,7 @@ def _block(value: Any, where: str) -> Block:
 
 
 def _known(kind: type[Any], plain: dict[str, Any], where: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The fields of ``kind`` that ``plain`` states, checked and built, and the rest of it."""
+    """Return the fields of ``kind`` in ``plain``, checked and converted, and the unknown fields."""
     known: dict[str, Any] = {}
     extra: dict[str, Any] = {}
     fields, needed = _by_name(kind)
@@ -210,7 +211,7 @@ def _known(kind: type[Any], plain: dict[str, Any], where: str) -> tuple[dict[str
         if field is None:
             extra[name] = item
         elif type(item) in _SCALARS and type(item) in field.types:
-            known[name] = item  # most of what there is
+            known[name] = item  # the usual case
         else:
             field.check(item, where)
             if field.blocks:
@@ -230,13 +231,14 @@ def _check_role(message: Message) -> None:
         raise Malformed(f"no such role: {message.role[:40]!r}", where="message.role")
 
 
-# ---- what a field may hold, by the annotation it has
+# ---- the values that a field can hold, by its annotation
 
 
 class _Field(NamedTuple):
-    """``types``: of the plain value, empty for any; ``part``: of each thing it holds; ``blocks``: it holds blocks.
+    """A field of an entry or block.
 
-    ``pairs``: it holds pairs of texts.
+    ``types``: the types of the plain value, empty for any. ``part``: the type of each item. ``blocks``: the items are
+    blocks. ``pairs``: the items are pairs of texts.
     """
 
     name: str
@@ -260,7 +262,7 @@ class _Field(NamedTuple):
                 raise Malformed("expected two texts", where=f"{where}.{self.name}[{index}]")
 
     def is_default(self, item: Any) -> bool:
-        """Whether a plain value says what the default says; ``None`` and the missing are told apart before."""
+        """Return whether a plain value equals the default. Missing values and ``None`` are handled by the caller."""
         default = self.default
         return default is not None and default is not MISSING and item == (list(default) if default == () else default)
 
@@ -300,7 +302,7 @@ _NAMES: dict[type[Any], frozenset[str]] = {}
 
 
 def _fields(kind: type[Any]) -> tuple[_Field, ...]:
-    """The fields of ``kind`` that stand in a body; the default is ``MISSING`` where there is none."""
+    """Return the fields of ``kind`` in a body. A field without a default has ``MISSING``."""
     if kind not in _FIELDS:
         _FIELDS[kind] = tuple(
             _Field(field.name, _default(field), **_ANNOTATIONS[str(field.type)])
@@ -311,7 +313,7 @@ def _fields(kind: type[Any]) -> tuple[_Field, ...]:
 
 
 def _by_name(kind: type[Any]) -> tuple[dict[str, _Field], tuple[str, ...]]:
-    """The fields of ``kind``, and the names of those that a body has to state."""
+    """Return the fields of ``kind`` by name, and the names of the required ones."""
     found = _BY_NAME.get(kind)
     if found is None:
         fields = _fields(kind)
@@ -321,7 +323,7 @@ def _by_name(kind: type[Any]) -> tuple[dict[str, _Field], tuple[str, ...]]:
 
 
 def _names(kind: type[Any]) -> frozenset[str]:
-    """What a block of ``kind`` may state."""
+    """Return the keys that a block of ``kind`` can have."""
     if kind not in _NAMES:
         _NAMES[kind] = frozenset({"type", *(field.name for field in _fields(kind))})
     return _NAMES[kind]
@@ -335,11 +337,11 @@ def _name_of(value: Any) -> str:
     return _TYPE_NAMES.get(type(value), type(value).__name__)
 
 
-# ---- entry -> the words of its commit message
+# ---- the headlines of entries
 
 
 def headline(entry: Entry) -> Headline:
-    """The words of ``entry``'s commit message. FROZEN under view 1 (see ``codec.message``)."""
+    """Return the headline of ``entry``'s commit message. FROZEN under view 1 (see ``codec.message``)."""
     return _MAKERS.get(type(entry), _of_unknown)(entry)
 
 
@@ -363,7 +365,7 @@ def _of_compaction(entry: kinds.Compaction) -> Headline:
     before = "" if entry.tokens_before is None else tokens(entry.tokens_before)
     after = "" if entry.tokens_after is None else f"{' -> ' if before else ''}{tokens(entry.tokens_after)}"
     words = f"{before}{after} tokens" if before or after else ""
-    return Headline(kind=entry.kind, label="compaction", words=words, at_ms=entry.at_ms)  # `summary.md` has the rest
+    return Headline(kind=entry.kind, label="compaction", words=words, at_ms=entry.at_ms)  # the text is in `summary.md`
 
 
 def _of_branch_summary(entry: kinds.BranchSummary) -> Headline:
@@ -421,7 +423,7 @@ _MAKERS: dict[type[Entry], Callable[[Any], Headline]] = {
     kinds.SourceFile: _of_plain("source file", lambda entry: f"{len(entry.superseded)} superseded"),
     kinds.Attachment: _of_plain("attachment", lambda entry: f"{entry.name}, {len(entry.data):,} bytes"),
     kinds.Project: _of_plain("project", lambda entry: entry.identity),
-    kinds.Continuation: _of_plain("continuation", lambda entry: ""),  # as releases write it that do not know the kind
+    kinds.Continuation: _of_plain("continuation", lambda entry: ""),  # as written by releases without this kind
     kinds.Seal: _of_plain("seal", lambda entry: entry.branch),
     kinds.Tombstone: _of_tombstone,
 }
