@@ -1,4 +1,4 @@
-"""The ``meta`` branch of a session, folded: header, how the agent's file stands, and the marks that stand there."""
+"""The ``meta`` branch of a session, read as one value: header, state of the agent's file, and marks."""
 
 from __future__ import annotations
 
@@ -22,10 +22,11 @@ BELOW = "below:"
 
 @dataclass(frozen=True, slots=True)
 class Meta:
-    """What ``meta`` says: the header as last seen, how the agent's file stands, and marks. Lines are newest first.
+    """The content of ``meta``: the header as last seen, the state of the agent's file, and marks.
 
-    ``gaps``: what of it cannot be read. ``segments``: the ids of the agent's later files of this session, the newest
-    last. ``source_file`` is then the state of the newest, with what is superseded in any of them.
+    ``nodes`` and ``files`` have the newest first. ``gaps``: entries that cannot be read. ``segments``: the ids of the
+    agent's later files of this session, the newest last. If there are any, ``source_file`` is the state of the newest
+    one, with what is superseded in any of them.
     """
 
     header: kinds.SessionHeader | None = None
@@ -39,7 +40,7 @@ class Meta:
     segments: tuple[str, ...] = ()
 
     def of_file(self, segment: str | None) -> Meta:
-        """Return what is said of one of the agent's files: of ``segment``, or of the first file for ``None``."""
+        """Return the part for one of the agent's files: ``segment``, or the first file for ``None``."""
         if not self.segments and segment is None:
             return self
         files = tuple((node, state) for node, state in self.files if state.segment == segment)
@@ -51,7 +52,7 @@ class Meta:
         return replace(self, source_file=state, nodes=nodes, files=files)
 
     def newest_lines(self) -> dict[int, Node]:
-        """The lines of the agent's file on ``meta``, each as it was last seen."""
+        """Return the lines of the agent's file that are on ``meta``, each as last seen, by line number."""
         lines: dict[int, Node] = {}
         for node in self.nodes:
             if node.source is not None:
@@ -59,34 +60,35 @@ class Meta:
         return lines
 
     def lines_in_force(self) -> dict[int, Node]:
-        """The same, without those that are no longer in the file, or were purged."""
+        """Return the lines like ``newest_lines``, without those that are no longer in the file or were purged."""
         gone = set(self.source_file.superseded)
         newest = self.newest_lines().items()
         return {number: node for number, node in newest if position(node) not in gone and not node.is_tombstone}
 
     def headers(self, line: Iterable[Node] | None = None) -> dict[int, Node]:
-        """Of these, the lines before the first entry; those that were in force when ``line`` was the file."""
+        """Return the header lines by line number: those in force now, or when ``line`` was the file."""
         lines = self.lines_in_force() if line is None else self.lines_before(line)
         return {number: node for number, node in lines.items() if not is_of_ours(node) and not node.is_tombstone}
 
     def lines_of_ours(self) -> dict[int, tuple[Node, str]]:
-        """Lines of the agent's file in which it has taken in what we wrote, and the chain of the entry that each is.
+        """Return the lines that an export wrote and the agent kept, by line number, with the chain of each one's entry.
 
-        ``BELOW`` and the chain of the entry it hangs below, for a line that only names an entry, or the leaf.
+        For a line that only refers to an entry, the text is ``BELOW`` and the chain of the entry below which it is.
         """
         chains = {line_of(place): place.partition(":")[2] for place in self.source_file.ours}
         lines = self.lines_in_force().items()
         return {number: (node, chains.get(number, "")) for number, node in lines if is_of_ours(node)}
 
     def older_lines(self) -> list[Node]:
-        """Lines of the agent's file on ``meta`` that a newer one took the place of."""
+        """Return the lines of the agent's file that a newer line on ``meta`` replaced."""
         newest = {node.oid for node in self.newest_lines().values()}
         return [node for node in self.nodes if node.source is not None and node.oid not in newest]
 
     def lines_before(self, line: Iterable[Node]) -> dict[int, Node]:
-        """The lines on ``meta`` that were in force when ``line``, entries of an earlier file, was the file.
+        """Return the lines on ``meta`` that were in force when ``line``, entries of an earlier file, was the file.
 
-        The first ``source_file`` to list an entry of ``line`` put an end to it, and lists the headers replaced with it.
+        The first ``source_file`` that lists an entry of ``line`` ended it, and lists the headers that were replaced
+        with it.
         """
         places = {position(node) for node in line}
         ended = None
@@ -106,18 +108,18 @@ class Meta:
 
 
 def is_of_ours(node: Node) -> bool:
-    """Whether a line on ``meta`` is one that we wrote for the agent: a header names no entry, so it has no id."""
+    """Return whether a line on ``meta`` is one that an export wrote. A header has no id, because it names no entry."""
     return node.source is not None and node.source.id is not None and node.source.line != TAIL
 
 
 def segment_of(node: Node) -> str | None:
-    """The segment whose tail or header a line on ``meta`` is; ``None`` for all others."""
+    """Return the segment to which a tail or header on ``meta`` belongs; ``None`` for other lines."""
     is_of_one = node.source is not None and (node.source.line == TAIL or node.kind == kinds.SessionHeader.kind)
     return node.source.id if node.source is not None and is_of_one else None
 
 
 def meta_of(store: ObjectStore, sid: str) -> Meta:
-    """The ``meta`` branch of a session, folded: newest wins; a line that left the agent's file does not count."""
+    """Return the ``meta`` branch of a session as one value: the newest counts, lines that left the file do not."""
     header: kinds.SessionHeader | None = None
     project: str | None = None
     continuation: kinds.Continuation | None = None
@@ -144,9 +146,9 @@ def meta_of(store: ObjectStore, sid: str) -> Meta:
         nodes.append(node)
         oid = node.parent
         if node.kind == kinds.Attachment.kind:
-            continue  # large, and says nothing about the session
+            continue  # large, and without information about the session
         if node.source is not None:
-            # Only the newest of one line counts. What supersedes it was said after it, so it is known by now.
+            # Only the newest of a line counts. What supersedes it is newer, so it has been read already.
             place = node.source.line, segment_of(node)
             if place in seen_lines:
                 continue
@@ -154,7 +156,7 @@ def meta_of(store: ObjectStore, sid: str) -> Meta:
             if source_file is not None and position(node) in source_file.superseded:
                 continue
         if is_of_ours(node):
-            continue  # it says what an entry of ours says
+            continue  # it repeats one of gitsession's own entries
         entry = entry_of(store, node)
         if isinstance(entry, kinds.SessionHeader) and header is None:
             header = entry
@@ -182,9 +184,9 @@ def meta_of(store: ObjectStore, sid: str) -> Meta:
 
 
 def _current(files: Iterable[tuple[Node, kinds.SourceFile]], segments: Sequence[str]) -> kinds.SourceFile:
-    """The newest state of the newest segment, with what is superseded in any of the agent's files.
+    """Return the newest state of the newest segment, with what is superseded in any of the agent's files.
 
-    An agent's ids of segments begin with the time, so the greatest is the newest.
+    The ids of segments begin with the time, so the greatest is the newest.
     """
     newest: dict[str | None, kinds.SourceFile] = {}
     for _, state in files:
@@ -194,7 +196,7 @@ def _current(files: Iterable[tuple[Node, kinds.SourceFile]], segments: Sequence[
 
 
 def marks_of(node: Node, entry: Entry, *, on_meta: bool) -> list[SessionMark]:
-    """The marks that ``entry`` makes."""
+    """Return the marks that ``entry`` makes."""
     line = node.source.line if node.source else None
 
     def mark(what: str, value: str | None, target: str = "") -> list[SessionMark]:
@@ -204,7 +206,7 @@ def marks_of(node: Node, entry: Entry, *, on_meta: bool) -> list[SessionMark]:
         return mark("label", entry.label, entry.target)
     if isinstance(entry, kinds.Title):
         if node.source is not None and entry.extra.get("automatic") is True:
-            return mark("header", entry.title)  # nobody chose it
+            return mark("header", entry.title)  # not chosen by the user
         return mark("slot" if on_meta and node.source else "title", entry.title)
     if isinstance(entry, kinds.SessionHeader) and on_meta:
         return mark("header", entry.title)

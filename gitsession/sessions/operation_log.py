@@ -1,4 +1,4 @@
-"""The operation log: one commit per command that moved refs, and undo and redo by it (docs/reference/format.md)."""
+"""The operation log: one commit per command that moved refs, with undo and redo (docs/reference/format.md)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """One ref that moved: from ``old`` (``None``: it was not there) to ``new`` (``None``: it was removed)."""
+    """A move of one ref from ``old`` (``None``: it was created) to ``new`` (``None``: it was removed)."""
 
     ref: str
     old: RefValue | None
@@ -38,8 +38,9 @@ class Move:
 
 
 class WorkspaceWrite(NamedTuple):
-    """A workspace that a command of a session wrote to: where it was, the checkpoints that hold it as it was and as it
-    became.
+    """A workspace that a command of a session wrote to.
+
+    ``safety`` and ``result``: the checkpoints before and after.
     """
 
     session: str
@@ -50,11 +51,11 @@ class WorkspaceWrite(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """What one command did. ``undoes`` and ``redoes`` name the operation that this one took back or did again.
+    """An operation of the log.
 
-    ``group``: operations in a row with one group were one command (an import of several files): they are undone as one.
-    ``files``: what it wrote outside of the store, which undo and redo write too (``rewind/``). ``stays``: of a step
-    that was just taken, the refs that it left because others have them.
+    ``group``: successive operations with the same group are one command (an import of several files) and are undone as
+    one. ``undoes``, ``redoes``: the operation that this one undid or redid. ``files``: the write to a workspace, which
+    undo and redo change too. ``stays``: after an undo or redo, the refs that it left because a remote may have them.
     """
 
     id: Oid
@@ -70,7 +71,7 @@ class Operation:
 
     @property
     def named(self) -> list[Oid]:
-        """The commits that it names besides operations: checkpoints, and what refs held."""
+        """The commits that it refers to, besides operations: checkpoints, and the values of refs."""
         values = [value for move in self.moves for value in (move.old, move.new)]
         return [*(self.files[2:] if self.files else ()), *(one for one in values if one and refs.target(one) is None)]
 
@@ -83,7 +84,7 @@ class Operation:
 
 
 class RecordingTransaction:
-    """A transaction that remembers which refs it moved. ``files``: what else the operation is to tell, if set."""
+    """A transaction that records the refs it moved. ``files``: the write to a workspace, if there is one."""
 
     def __init__(self, tx: Transaction) -> None:
         self._tx = tx
@@ -104,13 +105,13 @@ class RecordingTransaction:
         self.moves.append(Move(name, expected, new))
 
     def advance(self, name: str, new: RefValue, *, expected: RefValue | None) -> None:
-        """A move that the operation does not tell, and undo does not take back: a line of checkpoints goes on."""
+        """Move a ref without recording it, so that undo does not revert it: a line of checkpoints continues."""
         self._tx.move(name, new, expected=expected)
 
 
 @contextmanager
 def recording(store: ObjectStore, command: str, at_ms: int, group: str | None = None) -> Iterator[RecordingTransaction]:
-    """A transaction whose ref moves become one operation of the log, in the same record."""
+    """Yield a transaction whose ref moves become one operation of the log, in the same journal record."""
     with store.transaction() as tx:
         recorder = RecordingTransaction(tx)
         yield recorder
@@ -129,9 +130,9 @@ def record(
     redoes: Oid | None = None,
     files: WorkspaceWrite | None = None,
 ) -> None:
-    """Write one operation. Its parents are all that it names, so that nothing undone is ever pruned.
+    """Write one operation. Its parents are all commits that it refers to, so that nothing undone is ever pruned.
 
-    A ref that moved several times moved once, from its first value to its last; if these are one, nothing happened.
+    Several moves of a ref are combined; if the ref has its first value again, the move is left out.
     """
     moves = _summed(moves)
     if not moves and files is None and undoes is None and redoes is None:
@@ -144,7 +145,7 @@ def record(
 
 
 def keep(to: ObjectSink, operation: Operation) -> Oid:
-    """Put the commit of an operation, whose own ``id`` follows from the rest; that id."""
+    """Put the commit of an operation and return its id. ``operation.id`` is not used."""
     moves, parent, files = operation.moves, operation.parent, operation.files
     body = cbor.encode(
         {
@@ -181,12 +182,12 @@ def _summed(moves: list[Move]) -> list[Move]:
 
 
 def history(store: ObjectStore) -> Iterator[Operation]:
-    """The operations, newest first."""
+    """Yield the operations, the newest first."""
     return back(store, store.ref(refs.OPLOG))
 
 
 def back(store: ObjectStore, oid: Oid | None) -> Iterator[Operation]:
-    """The operation ``oid`` and those before it."""
+    """Yield the operation ``oid`` and those before it."""
     while oid is not None:
         operation = load(store, oid)
         yield operation
@@ -194,7 +195,7 @@ def back(store: ObjectStore, oid: Oid | None) -> Iterator[Operation]:
 
 
 def load(store: ObjectStore, oid: Oid) -> Operation:
-    """One operation. Raises ``Malformed``, ``MissingObject`` or ``Corrupt``."""
+    """Return one operation. Raises ``Malformed``, ``MissingObject`` or ``Corrupt``."""
     kind, data = store.read(oid)
     blobs = {name: blob for _, name, blob in parse_tree(store.read(parse_commit(data).tree)[1])}
     if kind != "commit" or layout.OPERATION not in blobs:
@@ -253,10 +254,10 @@ UndoScope: TypeAlias = Callable[[str, Sequence[Operation]], bool]
 
 @dataclass(frozen=True, slots=True)
 class UndoStep:
-    """What ``undo`` or ``redo`` (``verb``) would do next: move these refs, and the files of ``operation`` with them.
+    """The next step of ``undo`` or ``redo`` (``verb``): ref moves, and the files of ``operation``.
 
-    ``seen``: the operation log as it was then; the step is taken behind it and behind no other. ``stays``: refs that it
-    leaves, because others have them.
+    ``seen``: the newest operation when the step was planned; the step is valid only while that is the newest.
+    ``stays``: refs that the step leaves, because a remote may have them.
     """
 
     verb: Verb
@@ -267,7 +268,7 @@ class UndoStep:
     stays: tuple[PublishedRef, ...] = ()
 
     def check(self, store: ObjectStore) -> None:
-        """Raises ``RefMoved`` where another command was logged since, ``Refused`` where work would be lost."""
+        """Raise ``RefMoved`` if another command was logged since, and ``Refused`` if work would be lost."""
         if store.ref(refs.OPLOG) != self.seen:
             raise RefMoved(f"another command ran before {self.verb} did")
         moved = [move for move in self.moves if store.ref(move.ref) != move.old]
@@ -277,9 +278,9 @@ class UndoStep:
         self._check_sessions(store)
 
     def _check_sessions(self, store: ObjectStore) -> None:
-        """Refuse to take ``main`` from a session that keeps other branches.
+        """Refuse to remove ``main`` of a session that keeps other branches.
 
-        What a fork's branches share with the session it began in tells the two apart only as long as ``main`` is there.
+        Branches of a fork can only be told from those of the session it began in while ``main`` exists.
         """
         gone = {move.ref for move in self.moves if move.new is None}
         for sid in (refs.session_of(name) for name in gone if name == refs.leaf(refs.session_of(name))):
@@ -292,7 +293,7 @@ class UndoStep:
                     )
 
     def take(self, store: ObjectStore, tx: Transaction, at_ms: int, files: WorkspaceWrite | None = None) -> Operation:
-        """Take it in ``tx``, if every ref is where it begins; what was done, as one operation. Raises as ``check``."""
+        """Apply the step in ``tx`` and return its operation. Raises as ``check``."""
         self.check(store)
         for move in self.moves:
             tx.move(move.ref, move.new, expected=move.old)
@@ -312,14 +313,14 @@ def _hint(moved: Move) -> str:
 
 
 def anywhere(sid: str, unit: Sequence[Operation]) -> bool:
-    """Return true: a scope that holds every session."""
+    """Return True: a scope with every session."""
     return True
 
 
 def next_step(store: ObjectStore, verb: Verb, scope: UndoScope = anywhere) -> UndoStep:
-    """Return what ``verb`` would do with the newest command that changed a session of ``scope``.
+    """Return the next step of ``verb``, for the newest command that changed a session of ``scope``.
 
-    Raises ``NotFound`` where there is nothing, ``Refused`` if the command changed sessions outside of it too, and
+    Raises ``NotFound`` if there is none, ``Refused`` if the command changed sessions outside ``scope`` too, and
     ``Malformed``.
     """
     seen = store.ref(refs.OPLOG)
@@ -345,12 +346,12 @@ def next_step(store: ObjectStore, verb: Verb, scope: UndoScope = anywhere) -> Un
 
 
 def undo(store: ObjectStore, at_ms: int, scope: UndoScope = anywhere) -> Operation:
-    """Take back the newest command that stands. Raises ``NotFound``, or ``Refused`` where others went on from it."""
+    """Undo the newest command that is not undone. Raises ``NotFound``, or ``Refused`` if work would be lost."""
     return _take_next(store, "undo", at_ms, scope)
 
 
 def redo(store: ObjectStore, at_ms: int, scope: UndoScope = anywhere) -> Operation:
-    """Do again what was last undone. Raises ``NotFound`` or ``Refused``."""
+    """Redo the command that was undone last. Raises ``NotFound`` or ``Refused``."""
     return _take_next(store, "redo", at_ms, scope)
 
 
@@ -363,7 +364,7 @@ def _take_next(store: ObjectStore, verb: Verb, at_ms: int, scope: UndoScope) -> 
         except Refused:
             if store.ref(refs.OPLOG) == step.seen:
                 raise
-            # Another command was logged since we looked: what is newest now is not what we meant. Look again.
+            # Another command was logged meanwhile, so this step was not meant for the newest one. Try again.
 
 
 def _sessions(unit: Unit) -> set[str]:
@@ -373,10 +374,9 @@ def _sessions(unit: Unit) -> set[str]:
 def _next_unit(
     store: ObjectStore, verb: Verb, newest: RefValue | None, scope: UndoScope = anywhere
 ) -> tuple[Unit, Operation | None]:
-    """Return the unit that ``verb`` takes next, empty if there is none, and for a redo the operation that undid it.
+    """Return the next unit for ``verb``, empty if there is none, and for a redo the operation that undid it.
 
-    A unit that changed sessions, and none of ``scope``, is as if it were not there.
-    The log is read from ``newest`` back to that unit, and no further.
+    Units that changed sessions, but none of ``scope``, are skipped. The log is read from ``newest`` back to the unit.
     Raises ``Malformed``, ``MissingObject`` or ``Corrupt``.
     """
     latest: dict[Oid, Operation] = {}  # the last undo or redo of each operation

@@ -1,6 +1,6 @@
-"""A session as its writer and its reader hold it: append, line, branches, labels.
+"""Sessions as stored: append entries, read histories, create branches and labels.
 
-A handle stays on its branch: that another process switches the active branch does not move it.
+A handle stays on its branch, even if another process switches the active branch.
 """
 
 from __future__ import annotations
@@ -48,12 +48,15 @@ NAME_MAX = 200
 
 
 def now_ms() -> int:
-    """Return the time of the machine, the ``Clock`` of most stores."""
+    """Return the current Unix time in ms. It is the ``Clock`` of most stores."""
     return time.time_ns() // 1_000_000
 
 
 class StoredSession:
-    """One session of a store. Make one with ``new`` or ``open``; ``clock`` gives milliseconds since 1970."""
+    """A session of a store, on one of its branches. Create one with ``new`` or ``open``.
+
+    ``clock`` returns the Unix time in ms.
+    """
 
     def __init__(
         self, store: ObjectStore, sid: str, branch: str, clock: Clock, *, view: int = VIEW, birth: _Birth | None = None
@@ -71,9 +74,9 @@ class StoredSession:
     def new(
         cls, store: ObjectStore, agent: str, cwd: str | None, clock: Clock, project: str | None = None
     ) -> StoredSession:
-        """A session that comes into being with its first user message: no empty sessions, no lost prompts.
+        """Return a new session. It is written with its first user message, so that no empty sessions are stored.
 
-        ``project``: which one the folder ``cwd`` belongs to, if that is known.
+        ``project``: the project of the working directory ``cwd``, if known.
         """
         at_ms = clock()
         root = kinds.SessionHeader(agent=agent, view=VIEW, at_ms=at_ms)
@@ -84,11 +87,11 @@ class StoredSession:
     def open(
         cls, store: ObjectStore, sid: str, clock: Clock, branch: str | None = None, *, view: int = VIEW
     ) -> StoredSession:
-        """A session that exists. ``view``: what its root states. Raises ``NotFound``."""
+        """Return a session that exists. ``view``: the view number in its root. Raises ``NotFound``."""
         return cls(store, sid, branch or active(store, sid), clock, view=view)
 
     def on(self, branch: str) -> StoredSession:
-        """The same session, on another branch. Nothing is moved. Raises ``NotFound``."""
+        """Return the session on another branch. Nothing is written. Raises ``NotFound``."""
         if not self.has_branch(branch):
             raise NotFound(f"session {self.id} has no branch {branch[:80]!r}", hint=_list(self.branches()))
         return StoredSession(self._store, self.id, branch, self._clock, view=self._view)
@@ -97,13 +100,14 @@ class StoredSession:
 
     @property
     def leaf(self) -> Node | None:
-        """The entry after which the next one goes; ``None`` before the first is written. Raises ``NotFound``."""
+        """The tip of the branch; ``None`` before the first entry is written. Raises ``NotFound``."""
         oid = self._end()
         return self._node(oid) if oid else None
 
     def line(self) -> list[Node]:
-        """The entries from the root to the leaf. Raises ``Corrupt`` where one is lost: a line has no silent holes;
-        ``NotFound`` if the branch is gone.
+        """Return the history of the branch, from the root to the tip.
+
+        Raises ``Corrupt`` if an entry of it is lost, and ``NotFound`` if the branch is gone.
         """
         oid = self._end()
         try:
@@ -115,7 +119,7 @@ class StoredSession:
             ) from error
 
     def line_with_gaps(self) -> list[Node | Gap]:
-        """The same from the root to the leaf, with a ``Gap`` for each entry that cannot be read."""
+        """Return the history like ``line``, with a ``Gap`` for each entry that cannot be read."""
         oid = self._end()
         return list(graph.line_with_gaps(self._store, self.id, oid))[::-1] if oid else []
 
@@ -130,11 +134,11 @@ class StoredSession:
         return graph.tip(self._store, self.id, name) is not None
 
     def read(self, node: Node) -> Entry:
-        """What an entry means."""
+        """Return the content of an entry. If it cannot be read, return an ``Opaque`` entry."""
         return entry_of(self._store, node)
 
     def resolve(self, address: str | Node) -> Node:
-        """The entry of an address within this session. Raises ``NotFound`` or ``Ambiguous``."""
+        """Return the entry that an address in this session names. Raises ``NotFound`` or ``Ambiguous``."""
         if isinstance(address, Node):
             return address
         require(address, str, "an address such as 'leaf', or an entry of the session")
@@ -152,14 +156,22 @@ class StoredSession:
         activate: bool = False,
         command: str = "",
     ) -> Node:
-        """Write one entry after the leaf; it is durable when this returns.
+        """Append one entry to the branch. It is durable when this returns.
 
-        Without ``expected`` the entry goes after whatever is the leaf by then. With it, it goes after that entry only:
-        where another writer was first, ``on_moved`` says whether to raise ``LeafMoved`` or to open a branch beside
-        theirs, on which this handle then stays. ``summarises``: the leaf of another branch that the entry sums up, for
-        git's graph to show. ``activate``: the branch it is on becomes the active one. ``command``: the operation that
-        the log is to hold, for ``undo`` to take the entry back.
-        Raises ``Malformed`` for what the format cannot hold.
+        Args:
+            entry: The entry.
+            expected: The entry that it must follow. By default it follows the tip, whoever appended that.
+            on_moved: If the tip is not ``expected``: ``"refuse"`` raises ``LeafMoved``; ``"fork"`` appends to a new
+                branch that starts at ``expected``, and this handle moves to that branch.
+            summarises: The tip of a branch that the entry summarizes. It becomes the second parent, for git's graph.
+            activate: Whether the branch becomes the active one.
+            command: The name of the operation to log, so that ``undo`` can remove the entry.
+
+        Raises:
+            LeafMoved: Another writer appended first.
+            NotFound: The branch was removed.
+            Malformed: The format cannot hold the entry.
+            Refused: The session was created by a later release.
         """
         self.check_view()
         if on_moved not in get_args(OnMoved):
@@ -198,12 +210,15 @@ class StoredSession:
                 tx.move(refs.leaf(self.id, branch), node.oid, expected=None)
             if activate:
                 self._activate(tx, branch)
-        self.branch_name = branch  # now that there is one: what is refused may be tried again
+        self.branch_name = branch  # only now, so that a rejected append can be tried again
         self._tip = node
         return node
 
     def branch(self, name: str, at: str | Node = "leaf") -> Node:
-        """Start branch ``name`` at an entry. Raises ``InvalidName``, or ``Refused`` where there is one of that name."""
+        """Create branch ``name`` at an entry.
+
+        Raises ``InvalidName``, or ``Refused`` if there is a branch of that name.
+        """
         refs.check_branch(name)
         guard = self._store.guard
         rule = guard.in_file(name.encode()) if guard is not None else None
@@ -219,7 +234,7 @@ class StoredSession:
         return node
 
     def switch(self, name: str) -> Node:
-        """Make ``name`` the active branch, here and on this machine. Raises ``NotFound``."""
+        """Make ``name`` the active branch on this machine, and move this handle to it. Raises ``NotFound``."""
         require(name, str, "the name of a branch")
         with operation_log.recording(self._store, f"switch {self.id} {name}", self._clock()) as tx:
             target = refs.leaf(self.id, name)
@@ -231,8 +246,9 @@ class StoredSession:
         return self._node(oid)
 
     def go_on(self, tx: Transaction | operation_log.RecordingTransaction, node: Node, onto: str = "") -> str:
-        """Within a transaction: the talk goes on behind ``node``, on the branch ``onto`` if that ends there, else on a
-        new one; the branch, which is the active one then.
+        """Continue the conversation after ``node`` in a transaction, and return the name of the branch.
+
+        The branch is ``onto`` if that ends at ``node``, otherwise a new one. It becomes the active branch.
         """
         name = onto
         if not onto or self._store.ref(refs.leaf(self.id, onto)) != node.oid:
@@ -245,9 +261,9 @@ class StoredSession:
     def fork(
         self, at: str | Node, *, agent: str, cwd: str | None, title: str | None, labels: Mapping[str, str]
     ) -> StoredSession:
-        """A session of its own that begins on this one's line: one ref, one entry; its checkpoints are shared.
+        """Create a session that continues this one at an entry: one ref and one entry. It shares the checkpoints.
 
-        ``title`` and ``labels`` (chain -> label): as they stand, kept in the fork entry.
+        ``title`` and ``labels`` (chain -> label): the current ones, which the fork entry records.
         """
         self.check_view()
         at_ms = self._clock()
@@ -264,7 +280,7 @@ class StoredSession:
         return StoredSession(self._store, sid, refs.MAIN, self._clock)
 
     def label(self, at: str | Node, label: str) -> Node:
-        """Name an entry; an empty label takes the name away."""
+        """Set the label of an entry; an empty label removes it."""
         node = self.resolve(at)
         name = name_of(label)
         if name in (refs.LEAF, refs.ROOT) or STEPS.fullmatch(name):
@@ -274,25 +290,25 @@ class StoredSession:
         return node
 
     def rename(self, title: str) -> None:
-        """Name the session; an empty title takes the name away."""
+        """Set the title of the session; an empty title removes it."""
         entry = kinds.Title(title=name_of(title) or None, at_ms=self._clock())
         self._append_meta(entry, f"name {self.id} {entry.title or '(none)'}")
 
     def seal(self, seal: kinds.Seal) -> Node:
-        """Keep a seal (``verify/signatures.py``)."""
+        """Store a signature (``verify/signatures.py``)."""
         return self._append_meta(seal, f"seal {self.id} {seal.branch}")
 
-    # ---- how
+    # ---- implementation
 
     def _end(self) -> Oid | None:
-        """Return the newest entry of the branch; ``None`` before the first is written. Raises ``NotFound``."""
+        """Return the tip of the branch; ``None`` before the first entry is written. Raises ``NotFound``."""
         oid = self._store.ref(refs.leaf(self.id, self.branch_name))
         if oid is None and self._birth is None:
             raise self._gone()
         return oid
 
     def _gone(self) -> NotFound:
-        """Return the error for a branch that an undo, or another writer, removed."""
+        """Return the error for a branch that an undo or another writer removed."""
         branches = self.branches()
         if not branches:
             return NotFound(f"session {self.id} is no longer in the store")
@@ -308,7 +324,7 @@ class StoredSession:
             tx.move(ref, value, expected=seen)
 
     def _bear(self, birth: _Birth, entry: Entry, draft: commit_writer.Draft) -> Node:
-        """Before the first user message entries are only held; with it, all become durable together."""
+        """Add an entry to a session that is not stored yet. The first user message stores all its entries together."""
         before = birth.place()
         node = birth.add(draft)
         if isinstance(entry, kinds.Message) and entry.role == "user":
@@ -321,16 +337,16 @@ class StoredSession:
                     tx.move(refs.leaf(self.id), node.oid, expected=None)
                     tx.move(refs.meta(self.id), birth.meta.oid, expected=None)
             except BaseException:
-                birth.go_back(before)  # who tries again says it again
+                birth.go_back(before)  # so that the caller can append the entry again
                 raise
             self._birth = None
         self._tip = node
         return node
 
     def check_view(self) -> None:
-        """A session keeps the view it began with, and of a later one we do not know how its entries are written.
+        """Raise ``Refused`` if a later release created the session.
 
-        Raises ``Refused``.
+        A session keeps its view number, and this release cannot write entries of a later one.
         """
         if self._view > VIEW:
             raise Refused(
@@ -350,22 +366,26 @@ class StoredSession:
         return node
 
     def _files(self) -> Oid | None:
-        """The files as last captured, which entries of our own carry: so that `git diff` works between any two."""
+        """Return the files as last captured.
+
+        Each own entry has them, so that `git diff` works between any two entries.
+        """
         first = self._store.ref(refs.chosen_files(self.id, self._store.ref))
         if first != self._captured[0] or (first is not None and self._captured[1] is None):
             newest = checkpoint_refs.end(self._store, self.id) if first else None
             found = files_of(self._store, newest) if newest else None
-            # Of a line that went on beside its ref that does not tell when it moves: it is looked at each time.
+            # If the checkpoints continue at another ref, the first ref does not show when that moves: read it each
+            # time.
             self._captured = (first if newest == first else None, found)
         return self._captured[1]
 
     def _node(self, oid: Oid) -> Node:
-        """The node of a leaf; our own last one is at hand."""
+        """Return the node of ``oid``, from memory if this handle appended it last."""
         return self._tip if self._tip is not None and self._tip.oid == oid else load(self._store, oid)
 
 
 class _Birth:
-    """Objects of a session that has no user message yet."""
+    """The objects of a session that has no user message yet."""
 
     def __init__(
         self, root: kinds.SessionHeader, header: kinds.SessionHeader, project: str | None, guard: Guard | None
@@ -386,7 +406,7 @@ class _Birth:
         return len(self.objects), self._last
 
     def go_back(self, place: tuple[int, Node]) -> None:
-        """Forget what was added since ``place``."""
+        """Discard what was added since ``place``."""
         count, self._last = place
         del self.objects[count:]
 
@@ -403,7 +423,7 @@ def _nonce() -> bytes:
 
 
 def name_of(text: str) -> str:
-    """A label or title as it is kept: one line without control characters. Raises ``InvalidName`` if it is too long."""
+    """Return a label or title as one line without control characters. Raises ``InvalidName`` if it is too long."""
     require(text, str, "a text: a label or a title")
     name = " ".join(clean(text).split())
     if len(name) > NAME_MAX:

@@ -1,6 +1,7 @@
-"""What stands where a purged or redacted entry stood: its bytes follow from that entry's commit alone.
+"""Tombstones and replacements: the commits in the place of purged and redacted entries.
 
-So every store makes the same commit of it, whoever purged what first. FROZEN, as all that makes an oid.
+Their bytes follow from the entry's commit and the tombstone set, so every store makes the same commit. FROZEN, like
+everything that determines an oid.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 @dataclass(frozen=True, slots=True)
 class SubstituteCommit:
-    """A commit that stands for another one, and the objects it is made of but itself."""
+    """A commit that replaces another one, with its other objects."""
 
     commit: bytes
     objects: dict[Oid, tuple[Kind, bytes]]
@@ -45,14 +46,14 @@ class SubstituteCommit:
 
 
 def of_entry(node: Node, digest: str, parents: Sequence[Oid]) -> SubstituteCommit:
-    """The tombstone of ``node``, whose entry has ``digest``, below ``parents``."""
+    """Return the tombstone of ``node``, whose entry has ``digest``, below ``parents``."""
     return _stand(node, drafted(_entry(node, digest)), parents)
 
 
 def of_session(reader: Reader, node: Node, digest: str) -> SubstituteCommit:
-    """The tombstone of a session purged whole that began with ``node``, whose entry has ``digest``.
+    """Return the tombstone of a purged session that began with ``node``, whose entry has ``digest``.
 
-    It has no parents, so that it keeps nothing of another session: a fork began on the line of one.
+    It has no parents, so that it keeps nothing of another session: a fork begins on the history of another session.
     """
     entry = of_node(reader, node) if node.is_tombstone else _entry(node, digest)
     chain = chain_of(None, bytes.fromhex(entry.of))
@@ -69,16 +70,16 @@ def _entry(node: Node, digest: str) -> Tombstone:
 
 
 def drafted(entry: Tombstone) -> commit_writer.Draft:
-    """A tombstone about to be kept, without source and parents."""
+    """Return the draft of a tombstone, without source and parents."""
     of = bytes.fromhex(entry.of)
     data = payload.encode(entry, of[:NONCE_BYTES])
     return commit_writer.Draft(layout.OWN, StoredPayload(data, b"", ()), payload.headline(entry), of=of)
 
 
 def replaced(node: Node, digest: str, by: Replacement, files: Oid | None, parents: Sequence[Oid]) -> SubstituteCommit:
-    """``by`` in the place of ``node``, whose entry had ``digest`` at first.
+    """Return ``by`` in the place of ``node``. ``digest``: of the entry that was first in its place.
 
-    Raises ``Refused`` where this release does not know the agent that wrote it, ``Malformed`` for what is no payload.
+    Raises ``Refused`` if this release does not support the agent that wrote it, ``Malformed`` for an invalid payload.
     """
     headline = words_of(node, by)
     return _stand(
@@ -89,10 +90,10 @@ def replaced(node: Node, digest: str, by: Replacement, files: Oid | None, parent
 def put_unless_purged(
     to: commit_writer.Entries, parent: Node | None, draft: commit_writer.Draft, purged: Tombstones
 ) -> Node:
-    """Keep ``draft`` after ``parent``; where it was purged, what stands in its place: the same commit as in any store.
+    """Write ``draft`` after ``parent``; if it was purged, write its tombstone or replacement, as every store does.
 
-    It is asked for as it is stored, and as it was written: a secret may have been purged that is hidden by now.
-    Raises as ``replaced``.
+    The digests of both the stored and the original payload are looked up, because a secret may have been purged that is
+    redacted now. Raises as ``replaced``.
     """
     digest = next((one for one in commit_writer.digests(draft) if purged.has_entry(one)), None) if purged else None
     if digest is None:
@@ -111,7 +112,7 @@ def put_unless_purged(
 
 
 def words_of(node: Node, by: Replacement) -> Headline:
-    """The words of ``by`` in the place of ``node``. Raises as ``replaced``."""
+    """Return the headline of ``by`` in the place of ``node``. Raises as ``replaced``."""
     data = by.whole()
     if node.source is None:
         return payload.headline(payload.decode(data)[0])
@@ -122,15 +123,15 @@ def words_of(node: Node, by: Replacement) -> Headline:
 
 
 def stands_for(node: Node, parts: EntryTree) -> bytes:
-    """The digest of the entry that ``node`` stands for; ``b""`` for one that is nothing but itself.
+    """Return the digest of the entry that ``node`` replaces; ``b""`` if it replaces none.
 
-    Raises ``Malformed`` for a tombstone that is none.
+    Raises ``Malformed`` for an invalid tombstone.
     """
     return bytes.fromhex(read(node, parts.form, parts.stored).of) if node.is_tombstone else node.replaces
 
 
 def read(node: Node, form: str, data: bytes) -> Tombstone:
-    """What a tombstone says. Raises ``Malformed``."""
+    """Return the content of a tombstone. Raises ``Malformed``."""
     entry = payload.decode(data)[0] if form == layout.OWN else None
     if not isinstance(entry, Tombstone) or not _DIGEST.fullmatch(entry.of):
         raise Malformed("a tombstone that does not say of what", where=node.oid)
@@ -138,13 +139,13 @@ def read(node: Node, form: str, data: bytes) -> Tombstone:
 
 
 def of_node(store: Reader, node: Node) -> Tombstone:
-    """The same, of a node that is a tombstone."""
+    """Return the content of a node that is a tombstone. Raises ``Malformed``."""
     parts = content.kept(store, node)
     return read(node, parts.form, parts.stored)
 
 
 def _stand(node: Node, draft: commit_writer.Draft, parents: Sequence[Oid]) -> SubstituteCommit:
-    """Times, place and source are those of ``node``, and so is the chain."""
+    """Return a commit of ``draft`` with the times, place, source and chain of ``node``."""
     objects: dict[Oid, tuple[Kind, bytes]] = {}
 
     class Put:

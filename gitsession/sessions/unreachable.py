@@ -1,14 +1,14 @@
-"""What stands before an entry whose commit is lost. Nobody comes here unless there is damage.
+"""Search for entries that precede a lost commit. It runs only if a session is damaged.
 
-A lost commit takes with it the name of its parent, so nothing leads to the entries before it. They are still there, and
-their *chains* tell where they belong: an entry's chain is the hash of its parent's chain and of its payload's digest.
-The tree of the lost commit is mostly still there too, named by no commit. So for a surviving entry T, such a tree L and
-the entry C after the gap:
+The id of the parent is lost with a commit, so no ref reaches the entries before it. They still exist, and their
+*chains* prove their place: an entry's chain is the hash of its parent's chain and of its payload's digest. The tree of
+the lost commit usually exists too, although no commit refers to it. So for an existing entry T, such a tree L and the
+entry C after the gap:
 
-    chain(chain(T, digest of L), digest of C) == C's chain    proves that T, the lost one, and C stand in this order
+    chain(chain(T, digest of L), digest of C) == C's chain    proves the order T, the lost entry, C
 
-Two lost entries in a row are found in the same way. Where no tree is left there is no proof, and none is claimed: the
-lines that fit are still given to the session if they can only be its own, unjoined.
+Two successive lost entries are found in the same way. Without the tree there is no proof, and no order is claimed:
+histories that can only belong to the session are added to it without a connection.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from gitsession.store import refs
 from gitsession.store.interface import ObjectStore
 
 _IN_A_ROW_MAX = 2
-"""How many lost entries in a row a proof reaches over: each more costs the number of lost trees, times."""
+"""Maximum number of successive lost entries in a proof. Each one multiplies the cost by the number of lost trees."""
 
 _TRIES_MAX = 1 << 18
 
 
 @dataclass
 class _Scan:
-    """All entries of a store, reachable or not, and the payloads that no commit names."""
+    """All entries of a store, reachable or not, and the digests of payloads that no commit refers to."""
 
     entries: dict[Oid, Node]
     payloads: list[bytes]
@@ -66,9 +66,9 @@ class _Scan:
 def fill(
     store: ObjectStore, sid: str, nodes: Mapping[Oid, Node], gaps: Mapping[Oid, Gap]
 ) -> tuple[dict[Oid, Node], dict[Oid, Gap]]:
-    """The entries of a session that its refs do not lead to because of ``gaps``, and the gaps with what is before them.
+    """Return the entries of a session, including those that ``gaps`` make unreachable, and the gaps with their parents.
 
-    ``nodes``: those the refs do lead to. Entries that were found may have gaps of their own before them.
+    ``nodes``: the entries that its refs reach. Entries that are found may follow further gaps.
     """
     search = _Search(store, sid, dict(nodes), dict(gaps))
     search.prove()
@@ -79,14 +79,14 @@ def fill(
 
 @dataclass(frozen=True, slots=True)
 class Unassigned:
-    """A line with a lost entry before it, that may belong to any of ``sessions``. ``entries``: the newest first."""
+    """A history that begins after a lost entry and may belong to any of ``sessions``. ``entries``: the newest first."""
 
     entries: tuple[Node, ...]
     sessions: tuple[str, ...]
 
 
 def unassigned(store: ObjectStore, listed: Callable[[str], Iterable[Oid]]) -> list[Unassigned]:
-    """Return the lines that ``fill`` gives to no session, because several damaged sessions could have lost them.
+    """Return the histories that ``fill`` adds to no session, because several damaged sessions could have lost them.
 
     ``listed``: the entries that a session lists.
     """
@@ -104,15 +104,15 @@ class _Search:
         led_to, self.damaged = self._follow_refs()
         self._digests: dict[Oid, bytes] = {}
         self._starts = self._find_starts()
-        led_to -= self._starts  # only ``meta`` leads there, when all entries that follow are lost
+        led_to -= self._starts  # if all entries after it are lost, only ``meta`` reaches it
         self._free = {
             oid: node
             for oid, node in self._all.entries.items()
-            if oid not in nodes and oid not in led_to and node.kind != Checkpoint.kind  # no part of what was said
+            if oid not in nodes and oid not in led_to and node.kind != Checkpoint.kind  # not part of the conversation
         }
 
     def prove(self) -> None:
-        """Join each gap to the entry before it, where the chain proves which one that is."""
+        """Connect each gap to the entry before it, if a chain proves which one that is."""
         while True:
             open_gaps = {oid for oid, gap in self.gaps.items() if gap.is_open}
             after = [node for node in self.nodes.values() if node.parent in open_gaps]
@@ -127,7 +127,7 @@ class _Search:
                     self._take(oid)
 
     def take_what_can_only_be_ours(self) -> None:
-        """Lines that nothing leads to: those from our root, and those that no other damaged session could have lost."""
+        """Add unreachable histories that start at an entry of the session, or that only it can have lost."""
         for tip in self._tips():
             line = self._line(tip)
             bottom = line[-1]
@@ -138,7 +138,7 @@ class _Search:
         lone = [gap for gap in self.gaps.values() if gap.oid in named and gap.is_open]
         ends = [oid for oid in self._unjoined() if oid not in named]
         if len(lone) == 1 and len(ends) == 1:
-            # A branch's own leaf is lost, and of all lines just one has no end: it is that branch's.
+            # The tip of one branch is lost, and exactly one history has no successor: it belongs to that branch.
             self.gaps[lone[0].oid] = replace(lone[0], before=ends[0])
 
     def leave_out(self, oids: Iterable[Oid]) -> None:
@@ -158,7 +158,10 @@ class _Search:
     # -- proofs
 
     def _place(self, after: Node) -> tuple[bool, Oid | None]:
-        """Whether it is proven what stood before the entry that was before ``after``, and what; ``None``: nothing."""
+        """Return whether it is proven what precedes the lost parent of ``after``, and that entry.
+
+        The entry is ``None`` if nothing precedes the lost ones.
+        """
         digest = self._digest(after)
         if not digest:
             return False, None
@@ -186,7 +189,7 @@ class _Search:
     # -- lines
 
     def _take(self, tip: Oid) -> None:
-        """The line that ends in ``tip`` is the session's; what is missing before it is a gap."""
+        """Add the history that ends in ``tip`` to the session. A missing entry before it is a gap."""
         oid: Oid | None = tip
         while oid is not None and oid not in self.nodes:
             node = self._all.entries.get(oid)
@@ -216,7 +219,7 @@ class _Search:
         return list(self._store.refs(refs.session(self._sid)).values())
 
     def _find_starts(self) -> set[Oid]:
-        """Where this session is known to begin: the entry on which ``meta`` stands, or its name where it is lost."""
+        """Return the entry at which this session begins, as ``meta`` states it: its oid even if it is lost."""
         oid = self._store.ref(refs.meta(self._sid))
         while oid is not None and (node := self._all.entries.get(oid)) is not None:
             if node.parent is None or node.kind == Fork.kind:
@@ -225,12 +228,15 @@ class _Search:
         return {oid} if oid is not None else set()
 
     def _could_be(self, line: Iterable[Node]) -> set[str]:
-        """The damaged sessions of which a line could be a part: what they hold is of the same agents."""
+        """Return the damaged sessions that a history could belong to: those with entries of the same agents."""
         agents = {_agent(node) for node in line}
         return {sid for sid, known in self.damaged.items() if not known or known & agents}
 
     def _follow_refs(self) -> tuple[set[Oid], dict[str, set[str]]]:
-        """What sessions lead to; and of those with a line that does not come to its root, whose entries it has."""
+        """Return the entries that refs reach, and the sessions with incomplete histories.
+
+        For each of these sessions, the agents of its entries are given.
+        """
         reached: set[tuple[str, Oid]] = set()
         agents: dict[str, set[str]] = {}
         damaged: set[str] = set()
@@ -254,12 +260,12 @@ class _Search:
 
 
 def _agent(node: Node) -> str:
-    """The agent whose file an entry is from; "" for one made here."""
+    """Return the agent whose file an entry is from; "" for an entry that gitsession made."""
     return node.source.agent if node.source else ""
 
 
 def _digest(store: ObjectStore, tree: Oid) -> bytes:
-    """The digest of the payload in an entry's tree; ``b""`` where that cannot be read."""
+    """Return the digest of the payload in an entry's tree; ``b""`` if it cannot be read."""
     try:
         parts = content.kept_in(store, tree)
     except (*DAMAGE, Unavailable):
