@@ -1,6 +1,6 @@
-"""Entries into commits: the one place where an entry gets its tree, its chain, its message and its oid.
+"""The conversion of entries into commits: their trees, chains, messages and oids.
 
-The order of writing is docs/reference/format.md's: blobs, tree, commit; the caller moves the ref last, in the same
+The order of writing is in docs/reference/format.md: blobs, tree, commit; the caller moves the ref last, in the same
 transaction.
 """
 
@@ -30,17 +30,18 @@ if TYPE_CHECKING:
 
 
 class Entries(ObjectSink, Protocol):
-    """Where entries are put: what was secret of them, too."""
+    """A destination of entries, and of the originals of their redacted payloads."""
 
     def keep_original(self, original: Original) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """An entry about to be kept. ``files``: the tree of a checkpoint; ``second_parent``: a leaf it summarises.
+    """An entry to be written.
 
-    ``of``: the digest of the entry in whose place it stands, which is what its chain is made of.
-    ``original``: the payload as its writer wrote it, where secrets were taken out of it.
+    ``files``: the tree of a checkpoint. ``second_parent``: the tip of a branch that it summarizes. ``of``: the digest
+    of the entry that it replaces, from which its chain is computed. ``original``: the payload before redaction, if it
+    was redacted.
     """
 
     form: str
@@ -54,12 +55,12 @@ class Draft:
 
     @property
     def replaces(self) -> bytes:
-        """What the commit says of that: a tombstone says it in its payload."""
+        """The digest in the ``Replaces`` trailer; empty for a tombstone, whose payload has it."""
         return b"" if self.headline.role == Tombstone.kind else self.of
 
 
 def own(entry: Entry, nonce: bytes, guard: Guard | None) -> Draft:
-    """A draft of an entry of our own, without its secrets. Raises ``Malformed`` for what the format cannot hold."""
+    """Return a redacted draft of one of gitsession's own entries. Raises ``Malformed`` if the format cannot hold it."""
     data = whole = payload.encode(entry, nonce)
     rows: tuple[Row, ...] = ()
     if guard is not None:
@@ -71,13 +72,13 @@ def own(entry: Entry, nonce: bytes, guard: Guard | None) -> Draft:
 
 
 def read_back(entry: Entry, guard: Guard | None) -> Entry:
-    """``entry`` as it is read once it is kept."""
+    """Return ``entry`` as it will be read after it was written."""
     data = payload.encode(entry, bytes(payload.NONCE_BYTES))
     return payload.decode(data if guard is None else guard.redact(layout.OWN, data).payload)[0]
 
 
 class RedactedRecord(NamedTuple):
-    """A record's payload without its secrets, and as it is stored."""
+    """A record's payload after redaction, and as it is stored."""
 
     payload: bytes
     stored: StoredPayload
@@ -85,7 +86,10 @@ class RedactedRecord(NamedTuple):
 
 
 def safe(format: Format, data: bytes, guard: Guard | None) -> RedactedRecord:
-    """A payload as it is stored: what is lifted depends on its form (docs/reference/format.md, "Holes")."""
+    """Return a record's payload as it is stored.
+
+    The form decides what is lifted (docs/reference/format.md, "Holes").
+    """
     rows: tuple[Row, ...] = ()
     if guard is not None:
         data, rows = guard.redact(format.FORM, data)
@@ -98,7 +102,10 @@ def cut(form: str, data: bytes, rows: tuple[Row, ...] = ()) -> StoredPayload:
 
 
 def imported(format: Format, record: Record, guard: Guard | None, made: RedactedRecord | None = None) -> Draft:
-    """A draft of a record of an agent's file, verbatim but for its secrets. ``made``: of it, where that is at hand."""
+    """Return a draft of a record of an agent's file, unchanged except for redactions.
+
+    ``made``: its redacted payload.
+    """
     made = made or safe(format, record.payload, guard)
     id = record.source_id
     if made.is_redacted and guard is not None and id is not None:
@@ -109,7 +116,10 @@ def imported(format: Format, record: Record, guard: Guard | None, made: Redacted
 
 
 def digests(draft: Draft) -> list[str]:
-    """What a set of what was purged may call an entry: as it is stored; an agent's also as it was written."""
+    """Return the digests that a tombstone set may have for an entry.
+
+    They are that of the stored payload and, for an agent's entry, that of the payload before redaction.
+    """
     stored = [draft.stored]
     if draft.original is not None and draft.form != layout.OWN:
         stored.append(cut(draft.form, draft.original))
@@ -117,13 +127,13 @@ def digests(draft: Draft) -> list[str]:
 
 
 def check_goes_on(store: ObjectStore, sid: str, parent: Node) -> None:
-    """Raise ``Refused`` if ``parent`` is all that a purge has left of session ``sid``."""
+    """Raise ``Refused`` if ``parent`` is the tombstone of the purged session ``sid``."""
     if parent.is_tombstone and tombstone_set.SESSION + sid in tombstone_set.read(store):
         raise Refused(f"session {sid} was purged", hint="begin another one, or fork one")
 
 
 def put(objects: Entries, parent: Node | None, draft: Draft) -> Node:
-    """Keep ``draft`` after ``parent`` (``None``: as a root) in ``objects``, a transaction."""
+    """Write ``draft`` after ``parent`` (``None``: as a root) to ``objects``, a transaction."""
     tree = put_tree(objects, draft.form, draft.stored, draft.files)
     data, node = commit_of(draft, tree, parent)
     objects.put("commit", data)
@@ -133,26 +143,29 @@ def put(objects: Entries, parent: Node | None, draft: Draft) -> Node:
 
 
 def original_of(node: Node, stored: bytes, table: bytes, data: bytes) -> Original:
-    """The row of the vault for an entry that was ``data``. ``stored`` and ``table``: its payload and holes as kept."""
+    """Return the vault's record of an entry whose payload was ``data``.
+
+    ``stored``, ``table``: its payload and holes.
+    """
     source = node.source
     said = f"{source.agent} {source.id or '-'} {source.line}" if source is not None else ""
     return Original(digest_of(stored, table), node.chain, data, said)
 
 
 def tree_of(form: str, stored: StoredPayload) -> Oid:
-    """The oid that an entry's tree would have."""
+    """Return the oid that an entry's tree would have."""
     return put_tree(_Named(), form, stored)
 
 
 class _Named:
-    """Names objects and keeps none."""
+    """A sink that computes oids and stores nothing."""
 
     def put(self, kind: Kind, data: bytes) -> Oid:
         return oid_of(kind, data)
 
 
 def put_tree(to: ObjectSink, form: str, stored: StoredPayload, files: Oid | None = None) -> Oid:
-    """Put an entry's tree, and the blobs in it; its oid."""
+    """Put an entry's tree and the blobs in it, and return its oid."""
     add = to.put
     entries = {layout.PAYLOAD + form: (layout.FILE_MODE, add("blob", stored.payload))}
     if stored.holes:
@@ -169,7 +182,7 @@ def put_tree(to: ObjectSink, form: str, stored: StoredPayload, files: Oid | None
 
 
 class EntryCommit(NamedTuple):
-    """A commit, and what is needed of it to go on behind it."""
+    """A commit, and the parts of it that the next entry needs."""
 
     data: bytes
     chain: bytes
@@ -179,7 +192,7 @@ class EntryCommit(NamedTuple):
 
 
 def build_draft_commit(draft: Draft, tree: Oid, parent: Node | None) -> EntryCommit:
-    """The commit's bytes."""
+    """Return the commit of a draft."""
     digest = draft.of or digest_of(draft.stored.payload, draft.stored.holes)
     chain = chain_of(None if parent is None else parent.chain, digest)
     return build_commit(chain, draft.headline, draft.source, tree, parent, draft.second_parent, draft.replaces)
@@ -194,7 +207,7 @@ def build_commit(
     second_parent: Oid | None = None,
     replaces: bytes = b"",
 ) -> EntryCommit:
-    """The commit's bytes, for an entry whose chain is known. ``replaces`` as ``Draft`` has it."""
+    """Return the commit of an entry whose chain is known. ``replaces``: see ``Draft``."""
     if headline.at_ms is not None:
         author_seconds = min(max(headline.at_ms // 1000, 0), SECONDS_MAX)
     else:
@@ -216,7 +229,7 @@ def build_commit(
 
 
 def commit_of(draft: Draft, tree: Oid, parent: Node | None) -> tuple[bytes, Node]:
-    """The commit's bytes, and its node."""
+    """Return the bytes of a draft's commit, and its node."""
     headline = draft.headline
     data, chain, text, author_seconds, committer_seconds = build_draft_commit(draft, tree, parent)
     return data, Node(

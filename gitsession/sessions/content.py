@@ -1,4 +1,4 @@
-"""Commits into entries: the payload of a node, whole, and what it means."""
+"""The content of entries: read the payload of a node, and decode it."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from gitsession.sessions.node import Node, load
 from gitsession.sessions.revealed_store import RevealedStore
 
 Rows: TypeAlias = list[tuple[str, str, Oid]]
-"""The entries of a tree: mode, name, oid."""
+"""The rows of a tree: mode, name, oid."""
 
 
 @dataclass(frozen=True, slots=True)
 class EntryTree:
-    """What the tree of an entry holds. ``stored`` still has its holes; ``blob``: where it is."""
+    """The parts of an entry's tree. ``stored``: the payload with holes. ``blob``: its oid."""
 
     form: str
     stored: bytes
@@ -38,22 +38,22 @@ class EntryTree:
 
 
 def kept(store: Reader, node: Node) -> EntryTree:
-    """The parts of a node's tree. Raises ``Malformed`` for a tree that is no entry's."""
+    """Return the parts of a node's tree. Raises ``Malformed`` for a tree that is not an entry's."""
     return kept_in(store, node.tree)
 
 
 def kept_in(store: Reader, tree: Oid) -> EntryTree:
-    """The parts of an entry's tree, whichever commit names it."""
+    """Return the parts of an entry's tree."""
     return kept_of(store, tree, tree_of(store, tree))
 
 
 def tree_of(store: Reader, oid: Oid) -> Rows:
-    """What a tree holds. Raises ``Malformed``, ``MissingObject`` or ``Corrupt``."""
+    """Return the rows of a tree. Raises ``Malformed``, ``MissingObject`` or ``Corrupt``."""
     return parse_tree(_read(store, oid, "tree"))
 
 
 def kept_of(store: Reader, tree: Oid, rows: Rows) -> EntryTree:
-    """The parts of the tree ``tree``, which holds ``rows``."""
+    """Return the parts of the tree ``tree``, which has ``rows``."""
     form, stored, table, files, blob = "", b"", b"", None, ""
     for _, name, oid in rows:
         found = layout.form_of(name)
@@ -69,7 +69,7 @@ def kept_of(store: Reader, tree: Oid, rows: Rows) -> EntryTree:
 
 
 def files_of(store: Reader, oid: Oid) -> Oid | None:
-    """The files that the entry ``oid`` holds, as a tree; ``None`` where it holds none, or cannot be read."""
+    """Return the tree of the files that the entry ``oid`` has; ``None`` if it has none or cannot be read."""
     try:
         return next((child for _, name, child in tree_of(store, load(store, oid).tree) if name == layout.FILES), None)
     except (Malformed, Corrupt, MissingObject):
@@ -77,12 +77,12 @@ def files_of(store: Reader, oid: Oid) -> Oid | None:
 
 
 def payload_of(store: Reader, node: Node) -> bytes:
-    """The payload as its writer wrote it. Raises ``Malformed``, ``MissingObject`` or ``Corrupt``."""
+    """Return the payload of an entry. Raises ``Malformed``, ``MissingObject`` or ``Corrupt``."""
     return whole(store, node, kept(store, node))
 
 
 def whole(store: Reader, node: Node, parts: EntryTree) -> bytes:
-    """The payload of ``parts``, holes filled; of a ``RevealedStore`` store, also with what was hidden."""
+    """Return the payload with its holes filled; from a ``RevealedStore``, also with the originals of redactions."""
     if not parts.holes:
         return parts.stored
     data = _filled(store, node, parts)
@@ -111,15 +111,15 @@ def _filled(store: Reader, node: Node, parts: EntryTree) -> bytes:
 
 
 def entry_of(store: Reader, node: Node) -> Entry:
-    """What the node means, as well as this release knows. Damage costs this entry only: it is shown as ``Opaque``."""
+    """Return the content of an entry, as far as this release supports it. A damaged entry becomes ``Opaque``."""
     return look(store, node).entry
 
 
 class DecodedEntry(NamedTuple):
-    """What an entry means, the digest of its payload, the blob that is all of it, and what is in it.
+    """The content of an entry, and what the catalog keeps of it.
 
-    ``digest`` and ``data`` are ``b""`` where the tree cannot be read, ``alone`` is "" where more than one object must
-    be read.
+    ``digest``: of the payload. ``alone``: the blob with the whole payload; "" if more than one object must be read.
+    ``data``: the payload. ``digest`` and ``data`` are ``b""`` if the tree cannot be read.
     """
 
     entry: Entry
@@ -129,7 +129,7 @@ class DecodedEntry(NamedTuple):
 
 
 def look(store: Reader, node: Node) -> DecodedEntry:
-    """The entry, and what a catalogue keeps of it. Damage costs this entry only: it is shown as ``Opaque``."""
+    """Return the content of an entry, and what the catalog keeps of it. A damaged entry becomes ``Opaque``."""
     digest = b""
     try:
         parts = kept(store, node)
@@ -144,16 +144,16 @@ def look(store: Reader, node: Node) -> DecodedEntry:
 
 
 def read_alone(store: Reader, blob: Oid, agent: str | None) -> tuple[Entry, bytes]:
-    """Entry and payload out of a blob that ``look`` named; ``agent``: who wrote it, ``None`` for us.
+    """Return the content and the payload from a blob that ``look`` returned as ``alone``.
 
-    Raises ``Malformed``, ``MissingObject`` or ``Corrupt``.
+    ``agent``: the agent that wrote it, ``None`` for gitsession. Raises ``Malformed``, ``MissingObject`` or ``Corrupt``.
     """
     data = _read(store, blob, "blob")
     return payload.decode(data)[0] if agent is None else FORMATS[agent].read(data), data
 
 
 def view(node: Node, form: str, data: bytes) -> Entry:
-    """The view of a whole payload. Raises ``Malformed`` for a payload of ours that does not follow the format."""
+    """Return the content of a whole payload. Raises ``Malformed`` if an own payload does not follow the format."""
     if form == layout.OWN:
         return payload.decode(data)[0]
     agent = node.source.agent if node.source else ""
@@ -171,7 +171,7 @@ def _read(store: Reader, oid: Oid, expected: str) -> bytes:
 
 
 def begins_fork(store: Reader, node: Node, sid: str) -> bool:
-    """Whether ``node`` is the entry at which session ``sid`` was forked off an older one."""
+    """Return whether ``node`` is the entry at which session ``sid`` was forked from an older one."""
     if node.kind != Fork.kind or node.source is not None:
         return False
     entry = entry_of(store, node)

@@ -1,4 +1,4 @@
-"""A session's entries as a graph: lines from a leaf to the root, and the whole tree."""
+"""A session's entries as a graph: histories of branches, and the tree of all entries."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gitsession.store.interface import ObjectStore
 
 
 def line(store: ObjectStore, leaf: Oid) -> Iterator[Node]:
-    """The entries from ``leaf`` to the root, along first parents. Raises where one of them cannot be read."""
+    """Yield the entries from ``leaf`` to the root, along first parents. Raises if one of them cannot be read."""
     oid: Oid | None = leaf
     while oid is not None:
         node = load(store, oid)
@@ -24,7 +24,10 @@ def line(store: ObjectStore, leaf: Oid) -> Iterator[Node]:
 
 
 def line_with_gaps(store: ObjectStore, sid: str, leaf: Oid) -> Iterator[Node | Gap]:
-    """The same, with a ``Gap`` in the place of what cannot be read, and then what stands before it if that is known."""
+    """Yield the entries like ``line``, with a ``Gap`` for each that cannot be read.
+
+    The entries before a gap follow if they are known.
+    """
     oid: Oid | None = leaf
     found: Tree | None = None
     seen: set[Oid] = set()
@@ -43,7 +46,7 @@ def line_with_gaps(store: ObjectStore, sid: str, leaf: Oid) -> Iterator[Node | G
 
 
 def branches(store: ObjectStore, sid: str) -> dict[str, Oid]:
-    """The leaves of a session by branch name, ``main`` first, then by name."""
+    """Return the tips of a session by branch name: ``main`` first, then by name."""
     found = {
         name: value
         for ref, value in store.refs(refs.session(sid)).items()
@@ -53,9 +56,9 @@ def branches(store: ObjectStore, sid: str) -> dict[str, Oid]:
 
 
 def tip(store: ObjectStore, sid: str, name: str) -> Oid | None:
-    """The leaf of one branch, without a look at the others; ``None`` where there is no branch ``name``, whatever text.
+    """Return the tip of one branch without reading the others; ``None`` if there is no such branch, for any text.
 
-    A name that ``branches`` cannot return is none: git keeps its locks beside the refs.
+    A name that ``branches`` cannot return has no branch: git keeps its locks beside the refs.
     """
     if not name.isprintable() or "/" in name or name.endswith(".lock") or len(name.encode()) > NAME_BYTES_MAX:
         return None
@@ -64,9 +67,9 @@ def tip(store: ObjectStore, sid: str, name: str) -> Oid | None:
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """All entries of a session but those on ``meta`` and ``files``.
+    """The entries of a session, except those on ``meta`` and ``files``.
 
-    ``children``: in file order, then in order of time and chain.
+    ``children``: in file order, then by time and chain.
     """
 
     branches: Mapping[str, Oid]
@@ -75,11 +78,11 @@ class Tree:
     gaps: tuple[Gap, ...] = ()
 
     def gap(self, oid: Oid | None) -> Gap | None:
-        """The gap of that name."""
+        """Return the gap at ``oid``."""
         return next((gap for gap in self.gaps if gap.oid == oid), None)
 
     def parent(self, oid: Oid) -> Oid | None:
-        """The entry that ``oid`` is drawn below: its parent, or what stands before the gap there."""
+        """Return the entry below which ``oid`` is in the tree: its parent, or the entry before the gap there."""
         return _parent(self.nodes[oid], self.nodes, {gap.oid: gap for gap in self.gaps})
 
     @property
@@ -88,7 +91,7 @@ class Tree:
         return tuple(gap for gap in self.gaps if not gap.foreign)
 
     def walk(self) -> Iterator[tuple[Node, int]]:
-        """Every entry with its depth, parents before children, one branch after the other."""
+        """Yield every entry with its depth: parents before children, one branch after the other."""
         stack = [(oid, 0) for oid in reversed(self.children.get(None, []))]
         while stack:
             oid, depth = stack.pop()
@@ -97,10 +100,10 @@ class Tree:
 
 
 def tree(store: ObjectStore, sid: str) -> Tree:
-    """The whole tree of a session. Raises ``NotFound``; an entry that cannot be read is a gap, not an error.
+    """Return the tree of a session. Raises ``NotFound``. An entry that cannot be read is a gap, not an error.
 
-    What stands before a gap is in the tree too (``sessions.unreachable``): below what it is proven to follow, or else
-    as a line of its own.
+    Entries before a gap are in the tree too (``sessions.unreachable``): below the entry that they are proven to follow,
+    or as a tree of their own.
     """
     leaves = branches(store, sid)
     if not leaves:
@@ -119,7 +122,7 @@ def tree(store: ObjectStore, sid: str) -> Tree:
             else:
                 oid = node.parent
     if any(not gap.foreign for gap in gaps.values()):
-        from gitsession.sessions.unreachable import fill  # reads payloads; without damage nobody needs it
+        from gitsession.sessions.unreachable import fill  # reads payloads, and is needed only after damage
 
         nodes, gaps = fill(store, sid, nodes, gaps)
     children: dict[Oid | None, list[Oid]] = {}
@@ -131,7 +134,7 @@ def tree(store: ObjectStore, sid: str) -> Tree:
 
 
 def below(tree: Tree, start: Oid) -> Tree:
-    """The part of a tree that begins at the entry ``start``, as if that were its root."""
+    """Return the part of a tree that begins at the entry ``start``, as if that were the root."""
     nodes = {start: tree.nodes[start]}
     stack = [start]
     while stack:
@@ -144,7 +147,7 @@ def below(tree: Tree, start: Oid) -> Tree:
 
 
 def _parent(node: Node, nodes: Mapping[Oid, Node], gaps: Mapping[Oid, Gap]) -> Oid | None:
-    """What an entry is drawn below: its parent, or what stands before the gap there."""
+    """Return the entry below which ``node`` is in the tree: its parent, or the entry before the gap there."""
     if node.parent in nodes:
         return node.parent
     gap = gaps.get(node.parent or "")
@@ -152,5 +155,5 @@ def _parent(node: Node, nodes: Mapping[Oid, Node], gaps: Mapping[Oid, Gap]) -> O
 
 
 def place(node: Node) -> tuple[int, int, bytes]:
-    """How siblings are ordered: imported ones by line, then ours by time and chain."""
+    """Return the sort key of siblings: imported entries by line, then own entries by time and chain."""
     return (node.source.line, 0, b"") if node.source else (2**62, node.author_seconds, node.chain)

@@ -1,19 +1,19 @@
-"""Bringing a store's refs together with what a remote holds. Nothing is lost, no line is overwritten.
+"""Merge of a store's session refs with those of a remote. No entry is lost, and no branch is overwritten.
 
-For each ref, with ours and theirs:
+For each ref, with the local tip and the remote tip:
 
-    1. only theirs is there            NEW        ours begins there
-    2. both are one                    SAME
-    3. ours is part of theirs          FORWARDED  ours moves to theirs
-    4. theirs is part of ours          AHEAD      it is to be pushed
-    5. both went on
-       with labels and titles only     FORWARDED  what is ours alone is said again behind theirs
-       at the home remote              FORKED     ours goes on beside (``store.histories``), stays what is gone on with;
-                                                  the name becomes theirs
-       elsewhere                       REFUSED    two remotes cannot both rule a name: theirs comes in beside ours
+    1. no local tip                      NEW        the remote tip becomes the local tip
+    2. the tips are equal                SAME
+    3. the remote history has the local  FORWARDED  the local ref moves to the remote tip
+    4. the local history has the remote  AHEAD      the branch is to be pushed
+    5. diverged
+       only labels and titles are local  FORWARDED  the local entries are appended again after the remote tip
+       the remote is the home remote     FORKED     the local branch is renamed (``store.histories``) and stays active
+                                                    if it was; the remote branch gets the name
+       another remote                    REFUSED    only the home remote decides names: the remote branch is renamed
 
-All moves are one transaction of the store: done, or not begun. A name follows from content, so whoever does it again
-after a crash, or with other news, comes to the same.
+All moves are in one transaction. A new name follows from the content, so a repetition after a crash, or with newer
+remote tips, has the same result.
 """
 
 from __future__ import annotations
@@ -40,14 +40,15 @@ from gitsession.store.interface import ObjectStore, Transaction
 Outcome: TypeAlias = Literal["new", "same", "forwarded", "ahead", "forked", "refused", "purged"]
 
 SMALL_TALK = frozenset({Label.kind, Title.kind, Usage.kind})
-"""Kinds that say nothing in the conversation: they are said again, and make no branch."""
+"""Kinds that are not part of the conversation. They are appended again, and do not make branches diverge."""
 
 
 @dataclass(frozen=True, slots=True)
 class SyncedBranch:
-    """What became of one ref. ``beside``: the ref on which the other line goes on; ``why``: it was refused.
+    """The outcome for one ref.
 
-    ``old``, ``new``: what it held here, and holds. ``secret``: it was held back, for one would have gone with it.
+    ``beside``: the ref of the renamed branch. ``why``: the reason of a refusal. ``old``, ``new``: the local tips before
+    and after. ``secret``: it was not sent because it contains a secret.
     """
 
     ref: str
@@ -60,9 +61,9 @@ class SyncedBranch:
 
 
 def reconcile(store: ObjectStore, tx: Transaction, theirs: Mapping[str, Oid], *, is_home: bool) -> list[SyncedBranch]:
-    """Move our refs to where they belong beside ``theirs``, by our names for them. Under the store's lock.
+    """Merge the tips ``theirs``, by local ref names, into the store's refs. The caller holds the store's lock.
 
-    Raises ``MissingObject`` and ``Corrupt`` where a line of ours cannot be followed; nothing is moved then.
+    Raises ``MissingObject`` and ``Corrupt`` if a local history cannot be read; no ref is moved then.
     """
     found: list[SyncedBranch] = []
     held = _gone_on_with(store, theirs)
@@ -82,7 +83,7 @@ def reconcile(store: ObjectStore, tx: Transaction, theirs: Mapping[str, Oid], *,
 
 
 def _gone_on_with(store: ObjectStore, theirs: Mapping[str, Oid]) -> dict[str, str]:
-    """The active branch of each session that is here and that ``theirs`` may change, where nobody chose one."""
+    """Return the active branches of the local sessions that ``theirs`` may change, if they were not chosen by hand."""
     sids = {parsed[0] for ref, there in theirs.items() if (parsed := refs.parse(ref)) and refs.is_branch(parsed[1])}
     found = {}
     for sid in sids:
@@ -92,7 +93,7 @@ def _gone_on_with(store: ObjectStore, theirs: Mapping[str, Oid]) -> dict[str, st
 
 
 def _hold(store: ObjectStore, tx: Transaction, held: Mapping[str, str], found: list[SyncedBranch]) -> None:
-    """Whoever goes on with a session goes on where they were, whatever is newest on another branch by now."""
+    """Keep the active branches, even if another branch has newer entries now."""
     for branch in found:
         sid, name = refs.parse(branch.beside or branch.ref) or ("", "")
         is_theirs = branch.outcome in ("new", "forwarded") or (branch.outcome == "refused" and branch.beside)
@@ -144,7 +145,7 @@ def _bring_to(store: ObjectStore, tx: Transaction, ref: str, end: Oid) -> None:
 
 
 def _follows(store: ObjectStore, ref: str) -> str | None:
-    """The symbolic ref that is to go along with our line, if this store goes on with what stands at ``ref``."""
+    """Return the symbolic ref that must follow the renamed branch, if it refers to ``ref``."""
     sid, branch = refs.parse(ref) or ("", "")
     choice = refs.choice(ref)
     if choice is None:
@@ -159,7 +160,7 @@ def _follows(store: ObjectStore, ref: str) -> str | None:
 
 
 def _small_talk(store: ObjectStore, mine: Oid, there: Oid, base: Oid | None, *, any_kind: bool) -> list[Node] | None:
-    """The entries that are ours alone, oldest first, if none of them is part of the conversation; else ``None``."""
+    """Return the local entries, oldest first, if none of them is part of the conversation; otherwise ``None``."""
     if base is None:
         return None
     ours = []
@@ -179,7 +180,7 @@ def _small_talk(store: ObjectStore, mine: Oid, there: Oid, base: Oid | None, *, 
             known.add(_digest_of(store, load(store, oid)))
         return [node for node in reversed(ours) if _digest_of(store, node) not in known]
     except (Malformed, MissingObject, Corrupt):
-        return None  # what cannot be said again stays as it is
+        return None  # entries that cannot be appended again stay as they are
 
 
 def _say_again(store: ObjectStore, tx: Transaction, said: list[Node], behind: Oid) -> Oid:
@@ -190,14 +191,17 @@ def _say_again(store: ObjectStore, tx: Transaction, said: list[Node], behind: Oi
 
 
 def _append_copy(store: ObjectStore, objects: ObjectSink, node: Node, parent: Node) -> Node:
-    """Keep what ``node`` holds behind ``parent``. Raises as ``draft``."""
+    """Write the content of ``node`` after ``parent``. Raises as ``_draft_of``."""
     data, made = commit_writer.commit_of(_draft_of(store, node), node.tree, parent)
     objects.put("commit", data)
     return made
 
 
 def _draft_of(store: ObjectStore, node: Node) -> Draft:
-    """What ``node`` holds. Raises ``Malformed`` for what this release does not know, ``MissingObject``, ``Corrupt``."""
+    """Return the content of ``node`` as a draft.
+
+    Raises ``Malformed`` if this release does not support it, ``MissingObject`` and ``Corrupt``.
+    """
     parts = content.kept(store, node)
     data = content.whole(store, node, parts)
     if node.source is None:
@@ -211,6 +215,6 @@ def _draft_of(store: ObjectStore, node: Node) -> Draft:
 
 
 def _digest_of(store: ObjectStore, node: Node) -> bytes:
-    """The digest of what ``node`` holds, as it is stored."""
+    """Return the digest of the stored payload of ``node``."""
     parts = content.kept(store, node)
     return parts.digest

@@ -1,4 +1,4 @@
-"""What a walk over all entries of a session tells: its marks, what names what, what is still in the agent's file."""
+"""Facts from all entries of a session: its marks, the targets of labels, and what is in the agent's file now."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from gitsession.sessions.node import Node, position, short_id
 from gitsession.store.interface import ObjectStore
 
 MARKING = frozenset({"label", "title"})
-"""The kinds of entries, off ``meta``, that are marks."""
+"""The kinds of entries that are marks, outside ``meta``."""
 
 
 def imported_now(tree: Tree, superseded: Iterable[str]) -> list[Node]:
-    """The imported entries that are still in the agent's file: those that are not superseded, nor below one that is."""
+    """Return the imported entries that are in the agent's file now: those not superseded, nor below one that is."""
     gone = set(superseded)
     found: list[Node] = []
     stack = list(tree.children.get(None, []))
@@ -34,9 +34,11 @@ def imported_now(tree: Tree, superseded: Iterable[str]) -> list[Node]:
 
 
 def file_start(store: ObjectStore, tree: Tree, sid: str) -> tuple[Oid, SessionHeader | Fork | None]:
-    """The entry at which the agent's file of session ``sid`` begins, and what it says; ``None`` where none does.
+    """Return the entry at which the agent's file of session ``sid`` begins, and its content.
 
-    A root, or the fork of an agent's that goes on from another file; what is above that is that other file's.
+    The content is ``None`` if it is neither a header nor a fork, for example after a purge.
+
+    It is a root, or the fork of a file that continues another one; what precedes that fork belongs to the other file.
     """
     at = next((oid for oid in tree.nodes if begins_fork(store, tree.nodes[oid], sid)), None)
     while at is not None:
@@ -65,14 +67,14 @@ def segment_starts(tree: Tree, segments: Collection[str]) -> dict[Oid, str]:
 
 
 def segment_at(tree: Tree, starts: Mapping[Oid, str], oid: Oid | None) -> str | None:
-    """The segment in which the entry ``oid`` stands, ``None`` for the first file."""
+    """Return the segment of the entry ``oid``, ``None`` for the first file."""
     while oid is not None and oid in tree.nodes and oid not in starts:
         oid = tree.parent(oid)
     return starts.get(oid or "")
 
 
 def file_part(tree: Tree, starts: Mapping[Oid, str], start: Oid, segment: str | None) -> Tree:
-    """The part of a session's tree that one of its agent's files holds: ``segment``, or else the first."""
+    """Return the part of a session's tree that is in one of its agent's files: ``segment``, or else the first."""
     if not starts and segment is None:
         return below(tree, start)
     tops = [start] if segment is None else [oid for oid, id in starts.items() if id == segment]
@@ -89,9 +91,9 @@ def file_part(tree: Tree, starts: Mapping[Oid, str], start: Oid, segment: str | 
 
 
 def marks(store: ObjectStore, sid: str, tree: Tree, seen: Meta) -> list[SessionMark]:
-    """All marks of a session, by a walk. ``seen``: its ``meta``.
+    """Return all marks of a session. ``seen``: its ``meta``.
 
-    Those of an older session above a fork do not count, nor do lines that are no longer in the agent's file.
+    Marks of an older session above a fork do not count, nor do lines that are no longer in the agent's file.
     """
     found = list(seen.marks)
     start = next((oid for oid in tree.nodes if begins_fork(store, tree.nodes[oid], sid)), None)
@@ -105,7 +107,7 @@ def marks(store: ObjectStore, sid: str, tree: Tree, seen: Meta) -> list[SessionM
 
 
 def above(tree: Tree, start: Oid | None) -> set[Oid]:
-    """The entries of older sessions: those above the fork entry ``start``."""
+    """Return the entries of older sessions: those above the fork entry ``start``."""
     found: set[Oid] = set()
     oid = tree.parent(start) if start is not None else None
     while oid is not None and oid not in found:
@@ -115,9 +117,9 @@ def above(tree: Tree, start: Oid | None) -> set[Oid]:
 
 
 def targets(tree: Tree, seen: Meta) -> dict[str, Oid]:
-    """What a label or an address may name: an entry's chain, or what the agent calls it.
+    """Return the entries that a label or an address can name: by chain, by short id, and by the agent's id.
 
-    Of two entries with one id the later line answers, and one that is in the agent's file before one that was.
+    Of two entries with one id, an entry in the agent's file takes precedence, then the later line.
     """
     named = {short_id(node.chain): node.oid for node in tree.nodes.values() if node.source is None}
     named |= {to_base64url(node.chain): node.oid for node in tree.nodes.values()}

@@ -1,4 +1,4 @@
-"""Secrets in what is stored already: kept before there were rules for them, or while redaction was off."""
+"""The search for secrets in stored entries: those written before a rule existed, or while redaction was disabled."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from gitsession.store.interface import ObjectStore
 
 @dataclass(frozen=True, slots=True)
 class FoundSecret:
-    """An entry that holds ``count`` secrets by ``rule``; ``path``: of the file that does, where it is a checkpoint."""
+    """An entry with ``count`` secrets that match ``rule``. ``path``: the file that has them, for a checkpoint."""
 
     session: str
     node: Node
@@ -32,9 +32,10 @@ class FoundSecret:
 
 
 class SecretSearch:
-    """Looks at each entry, and at each file of checkpoints, once. ``unread``: entries that could not be read.
+    """A search that reads each entry, and each file of checkpoints, once. Iterate over it for the findings.
 
-    ``known``: findings that somebody said are none, as ``<digest>:<rule>`` and ``file:<oid>:<rule>``.
+    ``unread``: entries that could not be read. ``known``: findings that the user declared not to be secrets, as
+    ``<digest>:<rule>`` and ``file:<oid>:<rule>``.
     """
 
     def __init__(self, store: ObjectStore, guard: Guard, sids: Iterable[str], known: Collection[str] = ()) -> None:
@@ -46,7 +47,10 @@ class SecretSearch:
         self.unread: list[Oid] = []
 
     def __iter__(self) -> Iterator[FoundSecret]:
-        """What is found in entries, on ``meta``, and in checkpoints. Raises ``NotFound`` for a session that is none."""
+        """Yield the secrets in entries, on ``meta``, and in checkpoints.
+
+        Raises ``NotFound`` if a session does not exist.
+        """
         for sid in self._sids:
             yield from self._session(sid)
 
@@ -104,9 +108,9 @@ class SecretSearch:
 
 @dataclass(frozen=True, slots=True)
 class RedactedEntry:
-    """An entry without its secrets: what is stored in the place of ``digest``, and what it was.
+    """The redacted replacement of the entry with ``digest``.
 
-    ``new_digest``: of what is stored from then on. ``original``: the payload as its writer wrote it, as far as known.
+    ``new_digest``: of the replacement. ``original``: the payload before any redaction, as far as known.
     """
 
     digest: bytes
@@ -117,7 +121,7 @@ class RedactedEntry:
 
 
 def replacement(store: ObjectStore, node: Node, guard: Guard) -> RedactedEntry | None:
-    """What is to stand in the place of an entry; ``None`` where there is nothing to hide. Placeholders stay."""
+    """Return the replacement of an entry; ``None`` if there is nothing to redact. Existing placeholders stay."""
     parts = kept(store, node)
     data = whole(store, node, parts)
     redacted = guard.redact(parts.form, data)
@@ -138,7 +142,10 @@ def _stored(form: str, redacted: Redacted, older: list[tuple[int, int, str]]) ->
 
 
 def _moved(older: list[holes.PlaceholderSpan], before: bytes, redacted: Redacted) -> list[tuple[int, int, str]]:
-    """Placeholders that were there already, where they stand now: each is found behind the one before it."""
+    """Return the existing placeholders with their offsets after the redaction.
+
+    Each is searched after the one before.
+    """
     moved = []
     at = 0
     for row in older:

@@ -1,7 +1,7 @@
-"""The tombstone set: the keys that were purged, the same in every store (docs/reference/format.md, "Tombstones").
+"""The tombstone set: keys of purged data, the same in every store (docs/reference/format.md, "Tombstones").
 
-A key is the digest of an entry (64 hexadecimal digits), ``file:<oid>`` of a captured file, or ``session:<sid>``. An
-entry's record may hold a replacement, which then stands in its place. Each step is a commit that says the whole set.
+A key is the digest of an entry (64 hexadecimal digits), ``file:<oid>`` of a captured file, or ``session:<sid>``. The
+record of an entry may have a replacement for it. Each commit has the whole set.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ VERSION = 1
 FILE, SESSION = "file:", "session:"
 
 WITHHELD = b"[purged]\n"
-"""What a captured file holds whose bytes were purged. No file is restored from it."""
+"""The content of a captured file whose bytes were purged. No file is restored from it."""
 
 RULE = "purged"
-"""Why a file is left out that still has such bytes."""
+"""The reason why a file that still has such bytes is left out of a checkpoint."""
 
 WITHHELD_OID = oid_of("blob", WITHHELD)
 
 TWICE = "redacted-twice"
-"""The rule by which a text is hidden of which two redactions left different things."""
+"""The rule of a placeholder for a text that two redactions replaced differently."""
 
 _HIDDEN = f"{OPENS}{TWICE}]"
 _PLACEHOLDER = re.compile(rb"\[redacted:([a-z0-9-]{1,40})\]")
@@ -52,7 +52,7 @@ _DIGEST, _OID = re.compile(r"[0-9a-f]{64}"), re.compile(r"[0-9a-f]{40}")
 
 @dataclass(frozen=True, slots=True)
 class Replacement:
-    """What stands in the place of an entry from a redaction on: the same entry, without what was secret."""
+    """A redacted entry, which replaces the entry with the secret."""
 
     form: str
     stored: StoredPayload
@@ -62,7 +62,7 @@ class Replacement:
         return digest_of(self.stored.payload, self.stored.holes).hex()
 
     def __or__(self, other: Replacement) -> Replacement | None:
-        """What hides all that either hides; ``None`` where that is not to be had, and the entry goes."""
+        """Return a replacement that hides what either hides; ``None`` if only a removal does."""
         if self == other:
             return self
         try:
@@ -73,7 +73,7 @@ class Replacement:
         return Replacement(self.form, stored) if stored else None
 
     def whole(self) -> bytes:
-        """The payload with its holes filled. Raises ``Malformed``."""
+        """Return the payload with its holes filled. Raises ``Malformed``."""
         lifted = {(digest, encoding): data for digest, encoding, data in self.stored.lifted}
 
         def fetch(digest: bytes, encoding: Encoding) -> bytes:
@@ -86,9 +86,10 @@ class Replacement:
 
 @dataclass(frozen=True, slots=True)
 class Tombstones:
-    """``removed``: digests of entries, and keys of files. ``replaced``: by digest.
+    """A tombstone set.
 
-    ``sessions``: by name, the digests of the entries at which it began: those alone leave a tombstone.
+    ``removed``: digests of entries, and keys of files. ``replaced``: replacements by digest. ``sessions``: by id, the
+    digests of the entries at which the session began; only those leave a tombstone.
     """
 
     removed: frozenset[str] = frozenset()
@@ -107,11 +108,14 @@ class Tombstones:
         return len(self.removed) + len(self.replaced) + len(self.sessions)
 
     def __le__(self, other: Tombstones) -> bool:
-        """Whether ``other`` says all that this one says. A replacement may have become another, or a removal."""
+        """Return whether ``other`` includes this set. A replacement in it may differ, or be a removal."""
         return (self | other) == other
 
     def __or__(self, other: Tombstones) -> Tombstones:
-        """Both: a removal beats a replacement, and so do two replacements that differ (``joined``)."""
+        """Return the union. A removal takes precedence over a replacement.
+
+        For two different replacements see ``Replacement``.
+        """
         removed = set(self.removed | other.removed)
         replaced: dict[str, Replacement] = {}
         for key in sorted({*self.replaced, *other.replaced} - removed):
@@ -125,21 +129,21 @@ class Tombstones:
         return Tombstones(frozenset(removed), replaced, begun)
 
     def began(self, sid: str) -> frozenset[str]:
-        """The digests of the entries at which a purged session began; none for one that was not."""
+        """Return the digests of the entries at which a purged session began; none if it was not purged."""
         return self.sessions.get(sid, frozenset())
 
     def has_entry(self, digest: str) -> bool:
-        """Whether the entry with this digest is not to be."""
+        """Return whether the entry with this digest was purged or redacted."""
         return digest in self.removed or digest in self.replaced
 
     def instead(self, digest: str) -> Replacement | None:
-        """What stands in the place of an entry that ``has_entry``: ``None`` is a tombstone."""
+        """Return the replacement of an entry that ``has_entry``; ``None`` if a tombstone replaces it."""
         seen: set[str] = set()
         found: Replacement | None = None
         while digest not in self.removed:
             if digest not in self.replaced:
                 return found
-            if digest in seen:  # replacements that go round in a circle: nobody made those, and none of them is right
+            if digest in seen:  # a circle of replacements does not arise normally, and none of them is right
                 return None
             seen.add(digest)
             found = self.replaced[digest]
@@ -147,11 +151,14 @@ class Tombstones:
         return None
 
     def stands(self, of: str) -> bool:
-        """Whether a tombstone may stand for the entry with the digest ``of``."""
+        """Return whether a tombstone for the entry with the digest ``of`` is valid."""
         return (self.has_entry(of) and self.instead(of) is None) or any(of in began for began in self.sessions.values())
 
     def has_file(self, oid: Oid) -> bool:
-        """Whether a captured file is not to be. What stands in the place of one always is, whatever a set says."""
+        """Return whether a captured file was purged.
+
+        The content that replaces one is never purged, whatever the set has.
+        """
         return FILE + oid in self.removed and oid != WITHHELD_OID
 
     @property
@@ -163,7 +170,7 @@ NONE = Tombstones()
 
 
 def at(reader: Reader, oid: Oid) -> Tombstones:
-    """What a commit of tombstones says. Raises ``Malformed``, ``MissingObject`` or ``Corrupt``."""
+    """Return the set in a commit of tombstones. Raises ``Malformed``, ``MissingObject`` or ``Corrupt``."""
     kind, data = reader.read(oid)
     if kind != "commit":
         raise Malformed(f"a {kind}, expected a commit of tombstones", where=oid)
@@ -194,7 +201,7 @@ def _parents(reader: Reader, oid: Oid) -> tuple[Oid, ...]:
 
 
 def is_key(key: str) -> bool:
-    """Whether ``key`` has one of the three forms."""
+    """Return whether ``key`` has one of the three forms."""
     for prefix, fits in ((FILE, _OID.fullmatch), (SESSION, session_ids.is_one)):
         if key.startswith(prefix):
             return bool(fits(key.removeprefix(prefix)))
@@ -202,7 +209,7 @@ def is_key(key: str) -> bool:
 
 
 def tree_of(tombstones: Tombstones) -> tuple[Oid, dict[Oid, tuple[Kind, bytes]]]:
-    """The tree that says it, and the objects it is made of: the same bytes in every store."""
+    """Return the tree of a set and its objects. They are the same bytes in every store."""
     objects: dict[Oid, tuple[Kind, bytes]] = {}
 
     def put(kind: Kind, data: bytes) -> Oid:
@@ -237,7 +244,7 @@ SET = GrowOnlySet(
 )
 
 read, is_behind, merge = SET.read, SET.is_behind, SET.merge
-"""The set of a store; whether one commit of the set is an ancestor of another, by any parent; one tip for two."""
+"""Functions of ``SET``: read a store's set, test whether a commit is an ancestor of another, merge two tips."""
 
 
 def _rows(reader: Reader, oid: Oid) -> list[tuple[str, str, Oid]]:
@@ -293,10 +300,10 @@ def _replacement(record: dict[str, cbor.Plain], where: Oid) -> Replacement:
 def added(
     reader: Reader, tip: Oid | None, more: Tombstones, at_ms: int, seen: Collection[Oid] | None = None
 ) -> Merged:
-    """``more`` behind ``tip``; nothing new where that says it already. Raises ``Malformed``.
+    """Return ``tip`` with ``more``; ``tip`` itself if it has all of it already. Raises ``Malformed``.
 
-    ``seen``: what others have of the set, if that is known. Steps and records that nobody has are left out: the record
-    of a redaction says what it left to read, which the next one may hide.
+    ``seen``: the commits of the set that remotes have, if known. Commits and records that no remote has are left out of
+    the new history, because the record of a redaction has the text that remained, which the next redaction may hide.
     """
     before = NONE if tip is None else at(reader, tip)
     after = before | more
@@ -311,8 +318,9 @@ def added(
 
 
 def _straight(tombstones: Tombstones, given: Tombstones) -> Tombstones:
-    """The same without what lies between: each entry leads to the last of its replacements, but where it was ``given``
-    to others that it leads to another.
+    """Return the set without intermediate replacements: each entry has the last of its replacements.
+
+    A replacement that is in ``given``, the published set, stays.
     """
     ends = {
         key: by if given.replaced.get(key) == by else tombstones.instead(key)
@@ -323,7 +331,7 @@ def _straight(tombstones: Tombstones, given: Tombstones) -> Tombstones:
 
 
 def _published(reader: Reader, tip: Oid | None, seen: Collection[Oid] | None) -> list[Oid]:
-    """The latest steps to ``tip`` that others have; ``tip`` itself where it is in doubt."""
+    """Return the newest ancestors of ``tip`` that remotes have; ``tip`` itself if that is uncertain."""
     if tip is None:
         return []
     known = {*(seen if seen is not None else [tip])}
@@ -333,16 +341,16 @@ def _published(reader: Reader, tip: Oid | None, seen: Collection[Oid] | None) ->
 
 
 def is_given(store: ObjectStore) -> bool:
-    """Return whether a remote was seen to have a set of this store's."""
+    """Return whether a remote has a tombstone set of this store, by its last known state."""
     return any(name.endswith(refs.TOMBSTONES.removeprefix("refs/heads")) for name in store.refs(refs.TRACKING))
 
 
 def _joined_payload(form: str, one: bytes, other: bytes) -> StoredPayload | None:
-    """Two replacements of one entry, of which each hides something else: what hides all that either hides.
+    """Return what hides all that two replacements of one entry hide.
 
-    Nobody has the text of which both were made, so the entry goes (``None``). One at which a session begins cannot go
-    alone: of that, what both say stays, and a text of which they say different things is hidden as a whole. Any number
-    of them come to the same, in whatever order they are joined. FROZEN: every store must come to it.
+    The common original is not available, so the entry is removed (``None``). An entry at which a session begins cannot
+    be removed alone: parts that are equal in both are kept, and a text that differs is hidden completely. The result is
+    the same for any number of replacements in any order. FROZEN: every store must compute the same.
     """
     if form != layout.OWN:
         return None
@@ -358,7 +366,7 @@ def _joined_payload(form: str, one: bytes, other: bytes) -> StoredPayload | None
 
 
 def _joined_value(one: cbor.Plain, other: cbor.Plain) -> cbor.Plain:
-    """Raises ``Malformed`` where they differ in more than texts."""
+    """Return the joined value. Raises ``Malformed`` if the values differ in more than texts."""
     if isinstance(one, dict) and isinstance(other, dict) and one.keys() == other.keys():
         return {key: _joined_value(value, other[key]) for key, value in one.items()}
     if isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
