@@ -1,4 +1,4 @@
-"""The active branch of a session: the one to go on with (docs/reference/format.md, "What is derived")."""
+"""The active branch of a session (docs/reference/format.md, "What is derived")."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gitsession.store.interface import ObjectStore
 
 
 def chosen(store: ObjectStore, sid: str) -> str | None:
-    """The branch chosen by hand on this machine, if it is still there."""
+    """Return the branch that was chosen by hand on this machine, if it exists."""
     value = store.ref(refs.active(sid))
     target = refs.target(value) if value else None
     parsed = refs.parse(target) if target else None
@@ -25,7 +25,7 @@ def chosen(store: ObjectStore, sid: str) -> str | None:
 
 
 def active(store: ObjectStore, sid: str) -> str:
-    """The active branch. Raises ``NotFound`` where there is no such session."""
+    """Return the active branch. Raises ``NotFound`` if there is no such session."""
     by_hand = chosen(store, sid)
     if by_hand is not None:
         return by_hand
@@ -36,9 +36,10 @@ def active(store: ObjectStore, sid: str) -> str:
 
 
 def derived(store: ObjectStore, sid: str, leaves: Mapping[str, Oid]) -> str:
-    """The active branch where nobody chose one.
+    """Return the active branch of a session if none was chosen by hand.
 
-    The newest leaf of ours, else the one that the agent's file names, else the one with the highest source line.
+    It is the one with the newest tip that gitsession wrote, else the one that the agent's file names, else the one with
+    the highest line number.
     """
     nodes = {name: node for name, oid in leaves.items() if (node := _loaded(store, oid)) is not None}
     ours = {name: node for name, node in nodes.items() if node.source is None and node.parent is not None}
@@ -56,7 +57,7 @@ def derived(store: ObjectStore, sid: str, leaves: Mapping[str, Oid]) -> str:
 
 
 def _loaded(store: ObjectStore, oid: Oid) -> Node | None:
-    """A leaf that cannot be read, or that is no entry, is not the one to go on with."""
+    """Return a tip; ``None`` if it cannot be read or is not an entry, so that it is not the active one."""
     try:
         return load(store, oid)
     except DAMAGE:
@@ -88,7 +89,7 @@ def is_superseded(
 
 
 def _readable(store: ObjectStore, leaf: Oid) -> Iterator[Node]:
-    """A line as far as it can be read."""
+    """Yield the entries of a history as far as they can be read."""
     try:
         yield from line(store, leaf)
     except DAMAGE:

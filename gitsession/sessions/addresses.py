@@ -1,4 +1,4 @@
-"""Which entry is meant: an address within a session (design: the command line, addresses)."""
+"""Addresses of entries within a session."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ STEPS = re.compile(r"(.+?)~(\d{1,9})")
 
 
 def resolve(store: ObjectStore, sid: str, address: str, *, branch: str | None = None) -> Node:
-    """The entry that ``address`` names; ``leaf`` is that of ``branch``, or of the active branch.
+    """Return the entry that ``address`` names. ``branch``: the branch of ``leaf``, by default the active one.
 
-    Asked in this order: ``leaf`` and ``root``, a branch, a label, an agent's own id, the first of a chain or an oid.
-    Raises ``NotFound``, also if ``branch`` is gone, or ``Ambiguous`` with what fits.
+    The first match counts: ``leaf`` and ``root``, a branch, a label, an agent's id, the beginning of a chain or an oid.
+    Raises ``NotFound``, also if ``branch`` is gone, or ``Ambiguous`` with the candidates.
     """
     steps = STEPS.fullmatch(address)
     if steps:
@@ -42,7 +42,7 @@ def resolve(store: ObjectStore, sid: str, address: str, *, branch: str | None = 
 
 
 def _meaningful(store: ObjectStore, node: Node) -> Node:
-    """The nearest entry that is more than bytes that do not parse: from there an agent goes on."""
+    """Return the nearest entry that can be parsed; agents continue after that one."""
     while node.kind == "opaque" and node.parent is not None:
         node = load(store, node.parent)
     return node
@@ -57,13 +57,13 @@ def _up(store: ObjectStore, node: Node, steps: int, address: str) -> Node:
 
 
 def _active(store: ObjectStore, sid: str) -> str:
-    from gitsession.sessions.active_branch import active  # it reads entries, and callers in a hurry name the branch
+    from gitsession.sessions.active_branch import active  # it reads entries; callers that must be fast pass the branch
 
     return active(store, sid)
 
 
 def _search(store: ObjectStore, sid: str, address: str) -> Node:
-    from gitsession.sessions import session_facts  # these read entries; a leaf or a branch is found without
+    from gitsession.sessions import session_facts  # they read entries, which a leaf or a branch does not need
     from gitsession.sessions.meta import meta_of
 
     tree = graph.tree(store, sid)

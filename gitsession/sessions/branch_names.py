@@ -1,4 +1,7 @@
-"""The name of a branch that nobody named: it follows from the chain of its first entry (docs/reference/format.md)."""
+"""Names of branches that the user did not name.
+
+They follow from the chain of the first entry (docs/reference/format.md).
+"""
 
 from __future__ import annotations
 
@@ -14,9 +17,10 @@ _NUMBER = re.compile(r"(?<=[a-z2-7]{52})-[0-9]+\Z")
 
 
 class BranchNamer:
-    """Gives derived names that no branch has. ``is_taken`` tells whether one has; what was given is not given again.
+    """A generator of unused names. ``is_taken``: returns whether a branch has a name. No name is returned twice.
 
-    Equal entries side by side have one chain: what was tried for it is remembered, or many of them would take forever.
+    Equal entries below one parent have the same chain. The last number for a chain is remembered, so that many of them
+    do not take quadratic time.
     """
 
     def __init__(self, is_taken: Callable[[str], bool]) -> None:
@@ -24,7 +28,7 @@ class BranchNamer:
         self._next: dict[bytes, int] = {}
 
     def free(self, chain: bytes) -> str:
-        """The first of the names that follow from ``chain`` that is free."""
+        """Return the first unused name that follows from ``chain``."""
         stem = to_base32(chain, LENGTHS[-1])
         for number in count(self._next.get(chain, 0)):
             name = stem[: LENGTHS[number]] if number < len(LENGTHS) else f"{stem}-{number - len(LENGTHS) + 2}"
@@ -35,11 +39,11 @@ class BranchNamer:
 
 
 def stems(chain: bytes) -> set[str]:
-    """The names that follow from a chain, as ``stem`` gives them."""
+    """Return the names that follow from a chain, without numbers; see ``stem``."""
     stem = to_base32(chain, LENGTHS[-1])
     return {stem[:length] for length in LENGTHS}
 
 
 def stem(name: str) -> str:
-    """A derived name without the number it has where equal entries stand side by side."""
+    """Return a derived name without the number that it has for equal entries below one parent."""
     return _NUMBER.sub("", name)

@@ -1,9 +1,9 @@
-"""The refs on which a session's checkpoints stand: ``files``; and where its end could not be read, one beside it.
+"""The refs of a session's checkpoints: ``files``, and others if a tip cannot be read or branches have diverged.
 
-The line then goes on at a ref whose name follows from the end that was lost, and stays there: once that is mended, it
-is found before what stands beside it. Where this store's line and another's went on without each other, one of them is
-``files.<8 characters>``: a symbolic ref (``refs.looks``) says where this store's looks are. Those of others are read
-where somebody asks what the files were.
+If the tip of a line of checkpoints cannot be read, the line continues at a ref whose name follows from the lost tip,
+and stays there: after a repair, the lost checkpoints precede those. If the lines of two stores have diverged, one of
+them is ``files.<8 characters>``; a symbolic ref (``refs.looks``) names the line that this store continues. The lines of
+other stores are read only to reconstruct files.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ _NAME_MAX = 64
 
 
 def ends(store: ObjectStore, sid: str, first: str = "") -> list[tuple[str, Oid]]:
-    """Each ref of the line with its end, the oldest first; none where there are no checkpoints.
+    """Return each ref of a line of checkpoints with its tip, the oldest first; an empty list if there are none.
 
-    ``first``: the ref on which it begins, if that is not the one that this store goes on with.
+    ``first``: the ref at which the line begins, if it is not the one that this store continues.
     """
     found = []
     name = first or refs.chosen_files(sid, store.ref)
@@ -30,7 +30,7 @@ def ends(store: ObjectStore, sid: str, first: str = "") -> list[tuple[str, Oid]]
 
 
 def starts(store: ObjectStore, sid: str) -> list[str]:
-    """The ref on which each line of the session begins; first the one that this store goes on with."""
+    """Return the ref at which each line of the session begins; first the one that this store continues."""
     ours = refs.chosen_files(sid, store.ref)
     names = {name: name.rpartition("/")[2] for name in store.refs(refs.session(sid))}
     others = [name for name, branch in names.items() if refs.is_files(branch) and "-" not in branch and name != ours]
@@ -38,20 +38,20 @@ def starts(store: ObjectStore, sid: str) -> list[str]:
 
 
 def end(store: ObjectStore, sid: str) -> Oid | None:
-    """The newest checkpoint, whether or not it can be read."""
+    """Return the newest checkpoint, which may be unreadable."""
     return next((oid for _, oid in reversed(ends(store, sid))), None)
 
 
 def beside(name: str, lost: Oid) -> str:
-    """Where the line goes on that ends at ``lost`` on ``name``."""
+    """Return the ref at which a line continues whose lost tip ``lost`` is at ``name``."""
     folder, _, branch = name.rpartition("/")
     told = to_base32(hash_of(bytes.fromhex(lost)), 8)
-    # A name has at most 64 characters, with what tells it apart at its end.
+    # A name has at most 64 characters and ends in the characters that distinguish it.
     return f"{folder}/{branch[: _NAME_MAX - len(told) - 1]}-{told}"
 
 
 def aside(store: ObjectStore) -> list[str]:
-    """Refs of checkpoints that no line leads to."""
+    """Return the refs of checkpoints that belong to no line."""
     names = {name: parsed for name in store.refs(refs.SESSIONS) if (parsed := refs.parse(name)) is not None}
     found = {name for name, (_, branch) in names.items() if refs.is_files(branch)}
     sids = {names[name][0] for name in found}

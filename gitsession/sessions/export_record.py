@@ -1,6 +1,6 @@
-"""The files that this store wrote for agents and for people: where each is, and digests of what it held.
+"""The record of files that this store wrote for agents and people: their paths, and digests of their content.
 
-The list is on this machine only: no ref leads to it, and nothing sends it. It holds no text (docs/decisions/0039).
+It is only on this machine: no ref reaches it, and it is never sent. It contains no text (docs/decisions/0039).
 """
 
 from __future__ import annotations
@@ -19,13 +19,14 @@ FILE = f"{create.CONTROL}/exports.jsonl"
 
 @dataclass(frozen=True, slots=True)
 class ExportedFile:
-    """A file that was written. ``path``: absolute, as bytes of the file system decoded by ``os.fsdecode``.
+    """A file that was written.
 
-    ``agent``: the form that it has. ``digest``: SHA-256 of the file, in hexadecimal; "" if it held what was purged.
-    ``id``: what the agent calls the session, and ``conversation``: a digest of what is said in it; "" as ``digest``,
-    and for a file that was not put where an agent looks. ``entry``: the chain of the entry that such a file ends at,
-    and ``line``: of its last line. ``size``, ``mtime_ns``: of a file that held what was purged and was otherwise as
-    it was written: it is known by them while it does not change. 0: not known by them.
+    ``path``: absolute, decoded by ``os.fsdecode``. ``agent``: the format of the file. ``digest``: SHA-256 of the file,
+    in hexadecimal; "" if it contained purged content. ``id``: the agent's id of the session. ``conversation``: a digest
+    of the conversation. Both are "" for a file that is not where an agent looks; ``conversation`` also if the file
+    contained purged content. ``entry``: the chain of the last entry in a file for ``resume``. ``line``: the number of
+    its last line. ``size`` (bytes), ``mtime_ns``: identify a file that contained purged content and was otherwise
+    unchanged; 0 for others.
     """
 
     path: str
@@ -46,7 +47,7 @@ class ExportedFile:
 
 @dataclass(frozen=True, slots=True)
 class ExportHit:
-    """An exported file that holds what a purge takes. ``records``: how many of its records say it."""
+    """An exported file with purged content. ``records``: the number of its records with that content."""
 
     export: ExportedFile
     records: int
@@ -60,7 +61,7 @@ def add(git_dir: Path, export: ExportedFile) -> None:
 
 
 def read(git_dir: Path) -> list[ExportedFile]:
-    """Return the exports, the last of each path. A damaged line is passed over."""
+    """Return the exports, the last of each path. A damaged line is skipped."""
     try:
         lines = (git_dir / FILE).read_bytes().split(b"\n")
     except FileNotFoundError:
@@ -76,7 +77,7 @@ def read(git_dir: Path) -> list[ExportedFile]:
 
 
 def rewrite(git_dir: Path, exports: Iterable[ExportedFile]) -> None:
-    """Put ``exports`` in the place of the list. Raises ``OSError``."""
+    """Replace the list with ``exports``. Raises ``OSError``."""
     file = git_dir / FILE
     durable.replace(file, b"".join(map(_line, exports)), by=file.with_suffix(".tmp"))
 
@@ -87,7 +88,10 @@ def resumed_as(git_dir: Path, agent: str, id: str) -> ExportedFile | None:
 
 
 def unchanged(git_dir: Path, agent: str, place: Path, size: int, mtime_ns: int) -> str | None:
-    """Return the session that was written to ``place`` for ``agent``, if a purge left the file and it is the same."""
+    """Return the session that was written to ``place`` for ``agent``, if a purge left the file unchanged.
+
+    The file must have the recorded size and time.
+    """
     path = os.fspath(place.absolute())
     for export in read(git_dir):
         if (export.agent, export.path) == (agent, path) and export.is_unchanged(size, mtime_ns):

@@ -1,4 +1,4 @@
-"""What is lost, as a value: it stands in a line or a tree where an entry should."""
+"""Gaps: values in the place of entries that cannot be read."""
 
 from __future__ import annotations
 
@@ -8,15 +8,19 @@ from gitsession.errors import Corrupt, Malformed, MissingObject
 from gitsession.git.types import Oid
 
 DAMAGE = (Malformed, Corrupt, MissingObject)
-"""What stays wrong until somebody mends it."""
+"""Errors that persist until the store is repaired."""
 
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """What is named and is no entry, or cannot be read.
+    """A place in a history where an entry cannot be read, or where a commit is not an entry.
 
-    ``foreign``: it can be read, and is somebody else's commit; no entry of ours is hidden by it. ``before``: the entry,
-    or the commit, that stands before it, ``None`` where that is not known. ``is_first``: nothing does, it was the root.
+    Attributes:
+        oid: The oid of the entry or commit.
+        problem: The reason.
+        foreign: Whether it is a readable commit of another program. It hides no entry.
+        before: The entry or commit before it, ``None`` if that is unknown.
+        is_first: Whether nothing precedes it: it was the root.
     """
 
     oid: Oid
@@ -27,5 +31,5 @@ class Gap:
 
     @property
     def is_open(self) -> bool:
-        """Whether it is not known what stands before it."""
+        """True if it is unknown what precedes the gap."""
         return self.before is None and not self.is_first

@@ -1,4 +1,4 @@
-"""Sets that only grow, kept as commits that each say the whole set: two of them joined alike in every store."""
+"""Grow-only sets, stored as commits that each have the whole set. A union is the same in every store."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Objects: TypeAlias = Mapping[Oid, tuple[Kind, bytes]]
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """Where the ref of a set goes, and the objects that are new with it."""
+    """The commit that the ref of a set moves to, and its new objects."""
 
     oid: Oid | None
     objects: Objects = field(default_factory=dict)
@@ -30,9 +30,10 @@ class Merged:
 class GrowOnlySet(Generic[Value]):
     """The set behind ``ref``, in commits by ``author``.
 
-    ``at``: what a commit of it says; ``before``: the sets that a commit was made of; ``tree_of``: the tree that says a
-    value, and the objects it is made of; ``words``: the message of a commit that says a value and goes on from others.
-    All of its methods raise what ``at`` and ``before`` do: ``Malformed``, ``MissingObject`` or ``Corrupt``.
+    ``at``: returns the value of a commit. ``before``: returns the commits of the set that a commit continues.
+    ``tree_of``: returns the tree of a value, and its objects. ``words``: returns the message of a commit with a value
+    and the commits that it continues. All methods raise what ``at`` and ``before`` raise: ``Malformed``,
+    ``MissingObject`` or ``Corrupt``.
     """
 
     def __init__(
@@ -51,7 +52,7 @@ class GrowOnlySet(Generic[Value]):
         self._newest = "", none
 
     def read(self, store: ObjectStore) -> Value:
-        """The set as this store knows it. The one that was read last is kept: its name says all of it."""
+        """Return the value in a store. The value that was read last is cached by its oid."""
         oid = store.ref(self._ref)
         if oid is None:
             return self._none
@@ -63,8 +64,9 @@ class GrowOnlySet(Generic[Value]):
     def encode(
         self, said: Value, before: Sequence[Oid], seconds: int, tips: Sequence[Oid] = (), *, tree: Oid = ""
     ) -> bytes:
-        """The bytes of the commit that says ``said`` and goes on from ``before``. ``tips``: what else it leads to;
-        ``tree``: of ``tree_of``, if that was asked.
+        """Return the bytes of a commit with the value ``said`` that continues ``before``.
+
+        ``tips``: further parents. ``tree``: the result of ``tree_of``, if it was called already.
         """
         return encode_commit(
             tree=tree or self._tree_of(said)[0],
@@ -76,17 +78,17 @@ class GrowOnlySet(Generic[Value]):
         )
 
     def commit(self, said: Value, before: Sequence[Oid], seconds: int, tips: Sequence[Oid] = ()) -> Merged:
-        """The same with its objects, at the nearest time that git can keep."""
+        """Return a commit like ``encode``, with its objects, at the nearest time that git can represent."""
         tree, objects = self._tree_of(said)
         data = self.encode(said, before, min(max(seconds, 0), SECONDS_MAX), tips, tree=tree)
         oid = oid_of("commit", data)
         return Merged(oid, {**objects, oid: ("commit", data)})
 
     def merge(self, reader: Reader, ours: Oid | None, theirs: Oid | None) -> Merged:
-        """One tip for two: the one that has the other behind it, else a commit of their union.
+        """Return one tip for two: the one that has the other in its history, or a commit of their union.
 
-        Its parents are in order, and its time is a second after the later of them: so it is the same wherever it is
-        made.
+        Its parents are sorted, and its time is a second after the later of them, so that every store makes the same
+        commit.
         """
         if ours is None or theirs is None or ours == theirs:
             return Merged(theirs if ours is None else ours)
@@ -99,7 +101,7 @@ class GrowOnlySet(Generic[Value]):
         return self.commit(self._at(reader, one) | self._at(reader, other), parents, seconds)
 
     def is_behind(self, reader: Reader, old: Oid, new: Oid) -> bool:
-        """Whether ``new`` was made of ``old``, and of what else came."""
+        """Return whether ``old`` is an ancestor of ``new``, by any parent."""
         todo, seen = [new], {new}
         while todo:
             for parent in self._before(reader, todo.pop()):

@@ -1,7 +1,7 @@
-"""What a line has said so far about its state: what answers next, how, and with which tools. Pure.
+"""The state of a history: the model, its thinking level, the mode, tools, instructions and rules. Without I/O.
 
-The anchors of an entry follow from those of its parent and from the entry, so a catalogue can keep them for each entry
-as it is written, and whoever resumes a session of 100,000 entries reads one row of it.
+The state at an entry follows from that of its parent and from the entry. So a catalog can keep it for each entry, and
+resuming a session of 100,000 entries reads one row of it.
 """
 
 from __future__ import annotations
@@ -30,27 +30,27 @@ from gitsession.model.entries import (
 from gitsession.sessions.node import Node
 
 SERVICE_TIER = "service_tier"
-"""What a change of omp's price class is called among the modes; it is no mode."""
+"""The name of omp's price class among the modes. It is not a mode."""
 
 ONCE = frozenset({ThinkingChange.kind, ToolsChange.kind, Instructions.kind, Compaction.kind, Reset.kind})
 """The kinds of which only the newest counts."""
 
 EACH = frozenset({ModelChange.kind, ModeChange.kind, Injection.kind})
-"""The kinds of which an older one can count beside the newest."""
+"""The kinds of which older ones can count beside the newest."""
 
 
 SHOWING = frozenset(
     kind.kind for kind in (Message, CustomMessage, BranchSummary, Compaction, Reset, ContextEdit, Prune)
 )
-"""The kinds that can show something to a model, or change what another entry shows."""
+"""The kinds that can add content to the context, or change the content of another entry."""
 
 
 @dataclass(frozen=True, slots=True)
 class HistoryState:
-    """What was said last on a line, at one entry of it. Short answers stand here, long ones are named by their entry.
+    """The state of a history at one entry. Short values are here, long ones are in the entry whose oid is given.
 
-    ``model``: the newest of a model change and an assistant's message; ``assistant``: the newest assistant's;
-    ``models``: changes by role. Each ``provider/model``. ``rules``: names of injected rules, the first first.
+    ``model``: the model of the newest model change or answer. ``assistant``: that of the newest answer. ``models``: the
+    newest model changes by role. Each is ``provider/model``. ``rules``: names of injected rules, the oldest first.
     """
 
     thinking: str | None = None
@@ -69,7 +69,7 @@ NOTHING_SAID = HistoryState()
 
 
 def step(anchors: HistoryState, oid: Oid, entry: Entry) -> HistoryState:
-    """The anchors at ``entry``, of which ``anchors`` are the parent's; the same object where it says nothing new."""
+    """Return the state at ``entry``. ``anchors``: the parent's state, which is returned if nothing changes."""
     match entry:
         case Message(role="assistant"):
             model = name_of_model(entry.provider, entry.model)
@@ -101,10 +101,10 @@ def step(anchors: HistoryState, oid: Oid, entry: Entry) -> HistoryState:
 def gather(
     back: Iterable[Node], read: Callable[[Node], Entry], known: Callable[[Oid], HistoryState | None] = lambda _: None
 ) -> HistoryState:
-    """What a line has said, of which ``back`` gives the nodes, the leaf first.
+    """Return the state of a history. ``back``: its nodes, the tip first.
 
-    It goes back to the nearest entry of which ``known`` tells. Of those before that it reads only what can count: the
-    newest of a kind, where an older one says nothing more.
+    It reads back to the nearest entry whose state is ``known``, and only entries that can count: of a kind in ``ONCE``
+    the newest that has a value.
     """
     counting: list[Node] = []
     found: set[str] = set()
@@ -126,7 +126,7 @@ def gather(
 
 
 def name_of_model(provider: str | None, model: str | None) -> str | None:
-    """``provider/model``, or the half that is known."""
+    """Return ``provider/model``, or the part that is known."""
     return "/".join(filter(None, (provider, model))) or None
 
 

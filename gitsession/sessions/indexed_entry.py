@@ -1,4 +1,4 @@
-"""An entry as a catalogue remembers it: enough to show it, and to go on from it, without its commit and its tree."""
+"""Entries as a catalog keeps them: enough to display an entry and to continue from it, without its commit and tree."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from gitsession.sessions.node import Node
 
 @dataclass(frozen=True, slots=True)
 class IndexedEntry:
-    """``oid``, ``kind``, ``chain`` and ``source`` are those of its node.
+    """An entry in a catalog. ``oid``, ``kind``, ``chain`` and ``source``: those of its node.
 
-    ``payload``: the blob that is its whole payload; "" where one blob is not, or where that was not looked at.
-    ``above``: the nearest entry before it that can show something, "" if none can, ``None`` if that is not known.
+    ``payload``: the blob with its whole payload; "" if there is no single blob, or if that is unknown. ``above``: the
+    nearest entry before it that can add content to the context, "" if there is none, ``None`` if that is unknown.
     """
 
     oid: Oid
@@ -27,4 +27,4 @@ class IndexedEntry:
 
 
 Spot: TypeAlias = Node | IndexedEntry
-"""An entry of a line, by whichever way it was found."""
+"""An entry of a history, from its commit or from a catalog."""

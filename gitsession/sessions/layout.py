@@ -18,7 +18,7 @@ FILE_MODE = "100644"
 TREE_MODE = "40000"
 
 OWN = "cbor"
-"""The form of our own payloads."""
+"""The form of gitsession's own payloads."""
 
 PAYLOAD = "entry."
 """The name of a payload without its form."""
@@ -27,12 +27,12 @@ _PAYLOAD = re.compile(re.escape(PAYLOAD) + r"([a-z0-9]{1,16})")
 
 
 def form_of(name: str) -> str | None:
-    """The form of the payload that ``name`` holds, ``None`` if it holds none. A later version's form is one too."""
+    """Return the form of the payload ``name``, which may be one of a later version; ``None`` if it is no payload."""
     found = _PAYLOAD.fullmatch(name)
     return found[1] if found else None
 
 
 def check(name: str, where: str) -> None:
-    """Raises ``Malformed`` for a name that has no place in an entry's tree."""
+    """Raise ``Malformed`` for a name that is not allowed in an entry's tree."""
     if form_of(name) is None and name not in (HOLES, BLOBS, SUMMARY, FILES):
         raise Malformed(f"{name[:80]!r} has no place in an entry's tree", where=where)

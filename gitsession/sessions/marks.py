@@ -1,7 +1,7 @@
-"""The name of a session, and the labels of its entries (docs/reference/format.md, "What is derived").
+"""The title of a session, and the labels of its entries (docs/reference/format.md, "What is derived").
 
-A *mark* is an entry that names something: a label, a title, a header. Whoever has the entries at hand (a walk of the
-tree, the index) collects the marks; the rules stand here once. Nothing of an entry is loaded by this module.
+A *mark* is an entry that names something: a label, a title, a header. Callers that have the entries (a walk of the
+tree, the index) collect the marks; this module has the rules. It loads no entries.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from gitsession.git.types import Oid
 
 @dataclass(frozen=True, slots=True)
 class SessionMark:
-    """``what``: label, title, slot or header. ``line``: in the agent's file, ``None`` for ours."""
+    """A mark. ``what``: label, title, slot or header. ``line``: in the agent's file, ``None`` for an own entry."""
 
     what: str
     at_ms: int
@@ -25,14 +25,16 @@ class SessionMark:
 
     @property
     def order(self) -> tuple[int, int, int, bytes]:
-        """Imported marks in file order, then ours by time and chain."""
+        """The sort key: imported marks in file order, then own marks by time and chain."""
         return (0, self.line, 0, b"") if self.line is not None else (1, 0, self.at_ms, self.chain)
 
 
 def title(marks: Iterable[SessionMark]) -> str | None:
-    """The session's name: ours if newer, else the agent's (slot, last title, header). ``None`` if it is blank.
+    """Return the title: the own one if it is newer, else the agent's (slot, last title, header).
 
-    Where the slot is blank, the agent's file has no title, whatever its header says: omp reads it so.
+    ``None`` if it is blank.
+
+    If the slot is blank, the agent's file has no title, whatever its header has: omp reads it in this way.
     """
     ours: SessionMark | None = None
     slot = header = inline = None
@@ -51,7 +53,10 @@ def title(marks: Iterable[SessionMark]) -> str | None:
 
 
 def labels(marks: Iterable[SessionMark], resolve: Mapping[str, Oid]) -> dict[Oid, str]:
-    """Labels by entry. ``resolve``: what a target (a source id, a chain) names. One that names nothing is left out."""
+    """Return the labels by entry. ``resolve``: entries by label target (a source id, a chain).
+
+    Unknown targets are skipped.
+    """
     newest: dict[Oid, SessionMark] = {}
     for mark in sorted((mark for mark in marks if mark.what == "label"), key=lambda mark: mark.order):
         oid = resolve.get(mark.target)

@@ -1,4 +1,4 @@
-"""An entry as the graph shows it: what its commit alone says, without its payload."""
+"""Nodes: the metadata of entries, which a commit has without its payload."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from gitsession.model.headline import FORK, TOMBSTONE
 
 
 class Node(NamedTuple):
-    """``chain``: 32 bytes. ``author_seconds``: the entry's own time; ``committer_seconds`` never runs backwards.
+    """The metadata of an entry.
 
-    ``replaces``: the digest of the entry in whose place this one stands after a redaction, ``b""`` for all others.
+    ``chain``: 32 bytes. ``author_seconds``: the time of the entry. ``committer_seconds``: never earlier than the
+    parent's. ``replaces``: the digest of the entry that this one replaces after a redaction, ``b""`` for all others.
     """
 
     oid: Oid
@@ -35,12 +36,12 @@ class Node(NamedTuple):
 
     @property
     def is_tombstone(self) -> bool:
-        """Whether it stands for a purged entry. Its author tells: an agent may call a kind of its own so, too."""
+        """True for a tombstone. Its author decides, because an agent may use the same name for a kind of its own."""
         return self.role == TOMBSTONE
 
     @property
     def starts_session(self) -> bool:
-        """True if a session begins there: at a root of ours, or at a fork."""
+        """True if a session begins here: at a root that gitsession wrote, or at a fork."""
         return self.source is None and (self.parent is None or self.kind == FORK)
 
 
@@ -48,7 +49,7 @@ _NO_ENTRY = "`gitsession tree SESSION` shows the entries; `gitsession branch SES
 
 
 def parse(oid: Oid, data: bytes) -> Node:
-    """The node of a commit's bytes. Raises ``Malformed`` where it is no entry of ours."""
+    """Return the node of a commit's bytes. Raises ``Malformed`` if the commit is not an entry."""
     try:
         commit = parse_commit(data)
         trailers = message.trailers_of(commit.message)
@@ -72,7 +73,7 @@ def parse(oid: Oid, data: bytes) -> Node:
 
 
 def load(store: Reader, oid: Oid) -> Node:
-    """The entry ``oid``. Raises ``MissingObject``, ``Corrupt`` or ``Malformed``."""
+    """Return the node of the entry ``oid``. Raises ``MissingObject``, ``Corrupt`` or ``Malformed``."""
     kind, data = store.read(oid)
     if kind != "commit":
         raise Corrupt(f"{oid} is a {kind}, expected an entry")
@@ -80,26 +81,26 @@ def load(store: Reader, oid: Oid) -> Node:
 
 
 def short_id(chain: bytes) -> str:
-    """What an agent's file calls an entry of ours: the first eight hexadecimal digits of its chain. FROZEN.
+    """Return the id of an own entry in agents' files: the first eight hexadecimal digits of its chain. FROZEN.
 
-    What the agent writes later names the entry by it, and those lines are kept as they are.
+    Lines that the agent writes later refer to the entry by it, and those lines are stored unchanged.
     """
     return chain[:4].hex()
 
 
 def position(node: Node) -> str:
-    """How ``SourceFile.superseded`` names an imported entry: ``<line>:<chain>``."""
+    """Return the position of an imported entry as in ``SourceFile.superseded``: ``<line>:<chain>``."""
     return f"{node.source.line if node.source else ''}:{to_base64url(node.chain)}"
 
 
 def line_of(place: str) -> int | None:
-    """The line in a position; ``None`` for a text that is none."""
+    """Return the line number in a position; ``None`` if there is none."""
     line = place.partition(":")[0]
     return int(line) if line.isascii() and line.isdigit() and len(line) < 19 else None
 
 
 def before(store: Reader, oid: Oid) -> Oid | None:
-    """The first parent of a commit that need not be an entry: where to go on when somebody committed on top of one."""
+    """Return the first parent of a commit, which may be one of another program instead of an entry."""
     try:
         kind, data = store.read(oid)
         return next(iter(parse_commit(data).parents), None) if kind == "commit" else None

@@ -1,4 +1,4 @@
-"""From which entry of which session another one was started, as sub-agents are, or resumed."""
+"""Origins of sessions: the session and the entry that started a sub-agent's session or were resumed."""
 
 from __future__ import annotations
 
@@ -19,9 +19,11 @@ from gitsession.store.interface import ObjectStore
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """``session``: the one that started it, that it was forked from, or that it continues.
+    """The origin of a session.
 
-    ``entry``: the call that started it, or the last entry that it has in common with the one it continues.
+    Attributes:
+        session: The id of the session that started it, that it was forked from, or that it continues.
+        entry: The entry with the call that started it, or the last entry that it shares with the session it continues.
     """
 
     session: str
@@ -31,10 +33,10 @@ class Origin:
 def origin(
     store: ObjectStore, sid: str, source_id: str | None, find: Callable[[str, str], str | None]
 ) -> Origin | None:
-    """Where the session ``sid`` came from, ``None`` if from nowhere else, or if that session is not here.
+    """Return the origin of session ``sid``; ``None`` if it has none, or if that session is not in the store.
 
-    ``source_id``: what its agent calls it; ``find``: the session that an agent calls so. Reads that session up to the
-    call.
+    ``source_id``: the agent's id of ``sid``. ``find``: returns the session that an agent's id names. The origin is read
+    up to the call.
     """
     meta = meta_of(store, sid)
     header = meta.header
@@ -50,10 +52,10 @@ def origin(
 
 
 def started(store: ObjectStore, node: Node, tree: Tree, agent: str, begun: Mapping[str, str | None]) -> list[str]:
-    """The sessions that the calls of an entry started, as sub-agents.
+    """Return the sessions that the calls of an entry started as sub-agents.
 
-    ``tree``: of the session that it stands in; ``begun``: the sessions that say they came from that one, and what
-    ``agent``, whose they are, calls each. Reads the records from the call to the last that says what it began.
+    ``tree``: of the entry's session. ``begun``: the sessions that state this one as their origin, with the ids that
+    ``agent`` gave them. The records from the call to the last one that names a started session are read.
     """
     format = with_capability(agent, Delegating)
     if format is None or not begun or node.oid not in tree.nodes or not _makes_calls(store, node):
@@ -64,7 +66,7 @@ def started(store: ObjectStore, node: Node, tree: Tree, agent: str, begun: Mappi
 
 
 def _continued(store: ObjectStore, sid: str, meta: Meta) -> Origin | None:
-    """The session that ``sid`` continues, and the last entry of it that was copied, if they are in the store."""
+    """Return the session that ``sid`` continues, and the last entry copied from it, if they are in the store."""
     found = meta.continuation
     if found is None or found.session == sid or not graph.branches(store, found.session):
         return None
@@ -74,7 +76,7 @@ def _continued(store: ObjectStore, sid: str, meta: Meta) -> Origin | None:
 
 @dataclass(frozen=True, slots=True)
 class _Begun:
-    """A session that another one began: what its agent calls it, and the files beside its own, by name."""
+    """A session that another one started: the agent's id of it, and the files beside its own, by name."""
 
     id: str
     beside: Mapping[str, bytes]
@@ -88,7 +90,7 @@ def _beside(meta: Meta, store: ObjectStore) -> dict[str, bytes]:
 def _calls(
     store: ObjectStore, tree: Tree, format: Delegating, begun: Mapping[str, _Begun]
 ) -> Iterator[tuple[str, Node | None]]:
-    """The call by which each session was begun, as ``tree`` tells it; ``None`` where the call itself is not in it."""
+    """Yield the call that started each session, according to ``tree``; ``None`` if the call itself is not in it."""
     left = dict(begun)
     for node, _ in tree.walk():
         if not left:
@@ -115,7 +117,7 @@ def _makes_calls(store: ObjectStore, node: Node) -> bool:
 
 
 def _made_by(store: ObjectStore, tree: Tree, node: Node | None, call: str) -> Node | None:
-    """The entry that makes the call: this one, or the nearest before it."""
+    """Return the entry that makes the call: ``node``, or the nearest before it."""
     while node is not None:
         said = content.entry_of(store, node)
         if isinstance(said, Message) and any(isinstance(each, ToolCall) and each.id == call for each in said.content):
@@ -128,7 +130,10 @@ _FILE = ".jsonl"
 
 
 def parent_of(header: SessionHeader | None) -> str | None:
-    """What the agent calls the session that began this one; pi and omp name its file, which ends in that."""
+    """Return the agent's id of the session that started this one.
+
+    pi and omp state the path of its file, which ends in the id.
+    """
     stated = header.parent if header is not None else None
     if not stated or not stated.endswith(_FILE):
         return stated or None

@@ -1,11 +1,11 @@
-"""The ids of what a purge removed or renamed: agents' ids of purged entries, and old names of commits.
+"""Ids that purges removed or changed: agents' ids of purged entries, and old oids of commits.
 
-By the former an import knows a copy that an agent makes of a purged entry. An agent that forks a session writes its
-entries again, with other bytes: the id of the session differs. The id of the entry and its time stay.
-``<store>/gitsession/purged-ids`` holds a digest of each such pair, a line each, and no text.
+With the former, an import recognizes a copy of a purged entry. An agent that forks a session writes its entries again
+with other bytes, because the session id differs. The id of an entry and its time are the same.
+``<store>/gitsession/purged-ids`` has a digest of each such pair, one per line, and no text.
 
-``<store>/gitsession/renamed`` holds the old and the new name of each commit that a purge changed, a line each, so that
-an old address still leads somewhere. Both are on this machine only: every store that carries out a purge makes its own.
+``<store>/gitsession/renamed`` has the old and the new oid of each commit that a purge changed, one pair per line, so
+that old addresses still work. Both files are only on this machine: every store that carries out a purge makes its own.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _PREFIX = re.compile(r"[0-9a-f]{4,40}")
 
 
 def key(node: Node) -> str:
-    """Return the digest of the agent, the agent's id and the time of an entry; "" for one that no agent gave an id."""
+    """Return the digest of the agent, the agent's id and the time of an entry; "" for one without an agent's id."""
     if node.source is None or not node.source.id:
         return ""
     pair = f"{node.source.agent}\0{node.source.id}\0{node.author_seconds}"
@@ -39,7 +39,7 @@ def key(node: Node) -> str:
 
 
 def read(git_dir: Path) -> frozenset[str]:
-    """Return the keys of the entries that were purged here. A damaged line is passed over. Raises ``OSError``."""
+    """Return the keys of the entries that were purged here. A damaged line is skipped. Raises ``OSError``."""
     return frozenset(line.decode() for line in _LINE.findall(read_regular(git_dir / FILE) or b""))
 
 
@@ -51,7 +51,7 @@ def add(git_dir: Path, nodes: Iterable[Node]) -> None:
 
 
 def add_renamed(git_dir: Path, mapped: Mapping[Oid, Oid]) -> None:
-    """Append what commits are called since a purge, old to new, each once. Raises ``OSError``."""
+    """Append the old and new oids of commits that a purge changed, each pair once. Raises ``OSError``."""
     known = _renamed(git_dir)
     lines = "".join(f"{old} {new}\n" for old, new in sorted(mapped.items()) if known.get(old) != new)
     if lines:
@@ -59,7 +59,7 @@ def add_renamed(git_dir: Path, mapped: Mapping[Oid, Oid]) -> None:
 
 
 def find_renamed(git_dir: Path, prefix: str) -> list[tuple[Oid, Oid]]:
-    """Return the commits that began with ``prefix`` (4 digits or more), and what each is called now."""
+    """Return the commits whose oid began with ``prefix`` (4 digits or more), with their oids now."""
     if not _PREFIX.fullmatch(prefix):
         return []
     known = _renamed(git_dir)
@@ -80,7 +80,10 @@ def _renamed(git_dir: Path) -> dict[Oid, Oid]:
 
 
 def _append(path: Path, lines: bytes) -> None:
-    """Append ``lines``, which begin with a line end: a line that a full disk or a power cut has torn ends there."""
+    """Append ``lines``, which begin with a line end, which separates them from a torn line.
+
+    A full disk or a power cut can tear a line.
+    """
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     with os.fdopen(fd, "ab") as file:
         file.write(lines)

@@ -1,4 +1,4 @@
-"""A store that is read ahead of who looks at many entries: the objects of a row of them in one go, as they lie."""
+"""A reader that loads the objects of several entries together, in the order of their places in the packs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gitsession.store.interface import ObjectStore
 
 
 class ReadAheadReader:
-    """A ``Reader`` of ``store``. What was not read ahead, or cannot be, is read when it is asked for."""
+    """A ``Reader`` of ``store`` with a cache. Objects that were not loaded ahead are read from the store."""
 
     def __init__(self, store: ObjectStore) -> None:
         self._store = store
@@ -28,7 +28,7 @@ class ReadAheadReader:
         return oid in self._at_hand or self._store.contains(oid)
 
     def look(self, entries: Iterable[Node]) -> None:
-        """Trees and payloads of ``entries``. What was read ahead before is let go."""
+        """Load the trees and payloads of ``entries``. They replace those loaded before."""
         found = self._at_hand = self._read({node.tree for node in entries})
         inside: set[Oid] = set()
         for _, data in found.values():
@@ -41,7 +41,10 @@ class ReadAheadReader:
 
 
 def commits(store: ObjectStore) -> Mapping[Oid, Node]:
-    """The entries that a walk of all sessions will come by, as far as they can be read together; and others."""
+    """Return the entries that a walk of all sessions will read, as far as they can be loaded together.
+
+    There may be others.
+    """
     found = {}
     for oid, _, data in store.commits():
         with contextlib.suppress(Malformed):

@@ -1,7 +1,7 @@
-"""A store whose entries are read with what was hidden in them, as far as the vault of this machine has it.
+"""A view of a store with the originals of redacted payloads, as far as the vault of this machine has them.
 
-For what stays on this machine: a context, a session that an agent goes on with. Everything else reads the store itself
-and sees placeholders.
+It is for data that stays on this machine: a context, a session that an agent continues. Everything else uses the store
+itself and reads placeholders.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 
 class RevealedStore(StoreProxy):
-    """``store``, read so. ``reveals``: whether what is hidden is shown at all, or only counted.
+    """A view of ``store`` with originals. ``reveals``: whether to return originals, or only count placeholders.
 
-    ``revealed`` and ``hidden``: how many placeholders of each entry that was read were replaced, and how many not.
-    ``problems``: why the vault could not tell, by entry.
+    ``revealed``, ``hidden``: the number of placeholders that were replaced, and not replaced, by entry. ``problems``:
+    the reasons why the vault failed, by entry.
     """
 
     def __init__(self, store: ObjectStore, *, reveals: bool = True) -> None:
@@ -31,7 +31,7 @@ class RevealedStore(StoreProxy):
         self.problems: dict[Oid, str] = {}
 
     def payload(self, node: Node, digest: bytes, redacted: bytes, placeholders: int) -> bytes:
-        """The payload of ``node``, of which ``redacted`` is stored under ``digest``, with so many placeholders."""
+        """Return the payload of ``node``. It is stored as ``redacted``, with this digest and number of placeholders."""
         original = self._original(node, digest) if self._reveals else None
         (self.hidden if original is None else self.revealed)[node.oid] = placeholders
         return redacted if original is None else original

@@ -1,4 +1,4 @@
-"""Where a session begins: what stands beside its conversation (``meta``, ``files``) hangs below that entry."""
+"""The entry at which a session begins. ``meta`` and ``files`` begin below it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gitsession.store.interface import ObjectStore
 
 
 def beginning(store: ObjectStore, sid: str) -> Node:
-    """The fork entry of the session, else its root. Raises ``NotFound`` where it has no entries yet."""
+    """Return the fork entry of the session, else its root. Raises ``NotFound`` if it has no entries yet."""
     leaves = graph.branches(store, sid)
     if not leaves:
         raise NotFound(f"session {sid} has no entries yet")

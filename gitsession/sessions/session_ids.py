@@ -15,29 +15,29 @@ _NAME = re.compile(r"[0-9]{8}-[a-z2-7]{13}(?:[a-z2-7]{13})?")
 
 
 def random(at_ms: int) -> str:
-    """The name of a new session of our own."""
+    """Return the id of a new session that gitsession writes."""
     return f"{date(at_ms)}-{to_base32(os.urandom(16), LENGTH)}"
 
 
 def seed(agent: str, source_id: str, started_ms: int) -> bytes:
-    """The bytes that name an imported session."""
+    """Return the bytes that identify an imported session."""
     return b"\0".join(
         [agent.encode("utf-8", "surrogatepass"), source_id.encode("utf-8", "surrogatepass"), str(started_ms).encode()]
     )
 
 
 def derived(agent: str, source_id: str, started_ms: int, *, length: int = LENGTH) -> str:
-    """The name of an imported session: the same in every store."""
+    """Return the id of an imported session. It is the same in every store."""
     return f"{date(started_ms)}-{to_base32(hash_of(seed(agent, source_id, started_ms)), length)}"
 
 
 def is_one(text: str) -> bool:
-    """Whether ``text`` has the form of a session's name."""
+    """Return whether ``text`` has the form of a session id."""
     return _NAME.fullmatch(text) is not None
 
 
 def date(at_ms: int) -> str:
-    """Return the date with which the name of a session begins."""
+    """Return the date with which a session id begins."""
     try:
         return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y%m%d") if at_ms > 0 else "19700101"
     except (OverflowError, ValueError, OSError):

@@ -1,10 +1,10 @@
-"""Undo beside remotes: what was published neither goes back nor goes away, for the next fetch would bring it again.
+"""Undo of published moves: a branch that a remote may have is neither moved back nor removed.
 
-Of the moves that would take a command back, those that a remote may know are left out:
+Otherwise the next fetch would restore it. Such moves of an undo are replaced:
 
-    a branch would go          it stays
-    a branch would move back   it stays; where it was is a branch of its own, which is the active one then
-    a label or title           refused: saying it anew is what takes it back
+    a branch would be removed      it stays
+    a branch would be moved back   it stays; a new branch at the old value becomes the active one
+    a label or title               refused; set the old value again instead
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from gitsession.store.interface import ObjectStore
 
 
 class PlannedMove(NamedTuple):
-    """One move: a ref, what it holds, and what it is to hold."""
+    """A move of a ref from ``old`` to ``new``."""
 
     ref: str
     old: RefValue | None
@@ -28,7 +28,7 @@ class PlannedMove(NamedTuple):
 
 
 class PublishedRef(NamedTuple):
-    """A ref that stays, because ``remote`` may have it. ``instead``: the branch that stands where it was, or ""."""
+    """A ref that stays because ``remote`` may have it. ``instead``: the new branch at its old value, or ""."""
 
     ref: str
     remote: str
@@ -36,7 +36,7 @@ class PublishedRef(NamedTuple):
 
 
 def keep_published(store: ObjectStore, steps: Iterable[PlannedMove]) -> tuple[list[PlannedMove], list[PublishedRef]]:
-    """The moves that may be made, and what stays. Raises ``Refused``."""
+    """Return the moves to make, and the refs that stay. Raises ``Refused``."""
     made: list[PlannedMove] = []
     stays: list[PublishedRef] = []
     for step in steps:
@@ -59,7 +59,7 @@ def keep_published(store: ObjectStore, steps: Iterable[PlannedMove]) -> tuple[li
 
 
 def _active_instead(store: ObjectStore, made: list[PlannedMove], stays: list[PublishedRef]) -> list[PlannedMove]:
-    """The talk goes on with what stands in the place of a branch that stays."""
+    """Make the branch that replaces a ref that stays the active one."""
     for stay in stays:
         sid = refs.session_of(stay.ref)
         choice = refs.active(sid)

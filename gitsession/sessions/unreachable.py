@@ -35,7 +35,7 @@ _TRIES_MAX = 1 << 18
 
 @dataclass
 class _Scan:
-    """All entries of a store, reachable or not, and the digests of payloads that no commit refers to."""
+    """A scan of a store: its entries, reachable or not, and the digests of payloads that no commit refers to."""
 
     entries: dict[Oid, Node]
     payloads: list[bytes]
