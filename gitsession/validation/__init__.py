@@ -1,1 +1,1 @@
-"""Rules for what others send."""
+"""Validation of proposed refs: what others push to a server, and what is fetched."""

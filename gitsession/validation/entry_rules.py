@@ -1,9 +1,9 @@
-"""One entry that somebody proposes: is it what docs/reference/format.md says, and small enough to be looked at?
+"""Validation of one proposed entry: its form (docs/reference/format.md) and its size.
 
-Sizes come first, from the heads of objects: nothing is unpacked that nobody honest would have written.
+Sizes are checked first, from the headers of objects: no object is unpacked that is larger than any valid one.
 
-Of ``files/`` only what differs from the entry before is read: a folder that is the same at the same place was judged
-with that one. A tree that holds itself many times over, in effect, is counted, never walked: each tree is read once.
+Below ``files/`` only what differs from the entry before is read: a folder that is the same in the same place was
+validated with that entry. Each tree is read once, so a tree that contains itself many times is counted, not walked.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from gitsession.workspace import names
 
 HOLES_BYTES_MAX = 4 * MEBIBYTE
 LIFTED_TREE_BYTES_MAX = 16 * MEBIBYTE
-"""Of ``holes.cbor``, and of the tree ``blobs``."""
+"""Maximum sizes of ``holes.cbor`` and of the tree ``blobs``, in bytes."""
 
 MESSAGE_BYTES_MAX = 8 << 10
 
@@ -52,7 +52,7 @@ _FORM = re.compile(
 
 
 def read(reader: GitReader, oid: Oid) -> Node | Fault:
-    """The entry's commit; or what is wrong with it."""
+    """Return the entry's node, or the fault of its commit."""
     problem = _size(reader, oid, "commit", COMMIT_BYTES_MAX, "the commit")
     if problem is not None:
         return problem
@@ -69,7 +69,7 @@ def read(reader: GitReader, oid: Oid) -> Node | Fault:
 def faults(
     reader: GitReader, node: Node, parent: Node | None, limits: Limits, *, judge_words: bool
 ) -> Iterator[Fault]:
-    """What is wrong with an entry whose parent is good."""
+    """Yield the faults of an entry whose parent is valid."""
     if parent is None and node.kind in KINDS and node.kind not in (SessionHeader.kind, Tombstone.kind):
         yield Fault("root", f"a line begins with a session, not with {node.kind[:40]!r}")
     if node.second_parent is not None and node.kind in KINDS and (node.source or node.kind != BranchSummary.kind):
@@ -93,7 +93,7 @@ def faults(
 
 
 def purged(reader: Reader, node: Node, tombstones: Tombstones) -> Fault | None:
-    """That an entry was purged, or stands for one that was not. Raises ``GitSessionError``."""
+    """Return a fault if an entry was purged, or replaces one that was not. Raises ``GitSessionError``."""
     parts = content.kept_in(reader, node.tree)
     digest = parts.digest
     of = tombstone.stands_for(node, parts) or digest
@@ -103,12 +103,15 @@ def purged(reader: Reader, node: Node, tombstones: Tombstones) -> Fault | None:
 
 
 def misfit(node: Node, on: str) -> Fault | None:
-    """That an entry has no place on a ref of that sort (``meta``, ``files``, or a branch); whose name is to follow."""
+    """Return a fault if an entry does not belong on ``on`` (``meta``, ``files`` or a branch).
+
+    The caller appends the name of the ref to its text.
+    """
     return None if has_place(node, on) else Fault("place", f"{node.kind[:40]!r} has no place on")
 
 
 def _too_large(reader: GitReader, node: Node, limits: Limits) -> Fault | None:
-    """Objects that are gone, are of another kind or too large; told by their heads."""
+    """Return a fault if an object is missing, of another kind or too large, according to the headers of objects."""
     problem = _size(reader, node.tree, "tree", TREE_BYTES_MAX, "the tree")
     if problem is not None:
         return problem
@@ -160,7 +163,7 @@ def _bytes(reader: GitReader, oid: Oid) -> int:
 
 
 def _unknown_words(data: bytes) -> Iterator[Fault]:
-    """Of an entry whose words this release cannot derive: nothing in them may drive a terminal."""
+    """Yield the faults of a message that this release cannot compute: it must not be able to control a terminal."""
     message = data.partition(b"\n\n")[2]
     if len(message) > MESSAGE_BYTES_MAX:
         yield Fault("commit", f"a message of {len(message):,} bytes, and the limit is {MESSAGE_BYTES_MAX:,}")
@@ -178,21 +181,24 @@ def _said(error: GitSessionError, oid: Oid) -> str:
 
 
 class LaterViews:
-    """Answers are remembered, so that a line of such entries is asked about once."""
+    """A test for entries of a view that this release does not support.
+
+    Results are cached for the entries that follow.
+    """
 
     def __init__(self, read: GitReader) -> None:
         self._read = read
         self._later: set[Oid] = set()
 
     def is_known_later(self, node: Node) -> bool:
-        """Whether that was found out for the entry before it, and it begins no session."""
+        """Return whether the entry before is known to have a later view, and ``node`` begins no session."""
         found = node.parent in self._later and not node.starts_session
         if found:
             self._later.add(node.oid)
         return found
 
     def is_later(self, node: Node, new: Mapping[Oid, tuple[Oid, ...]]) -> bool:
-        """``new``: entries that are judged, with their parents."""
+        """Return whether an entry has a later view. ``new``: the entries that are validated, with their parents."""
         at = node
         while not at.starts_session and at.parent is not None and at.parent in new:
             at = load(self._read, at.parent)
@@ -213,7 +219,7 @@ _REMEMBERED_MAX = 50_000
 
 
 class _Below(NamedTuple):
-    """The content of a tree: nested folders, and names, each as often as it is met on the way."""
+    """The size of a tree: nested folders, and names, counted as often as they occur."""
 
     depth: int
     names: int
@@ -226,7 +232,7 @@ class _Wrong(Exception):
 
 
 class FileTrees:
-    """Judges trees of files, and remembers those that it found good."""
+    """The validation of trees of files, with a cache of valid ones."""
 
     def __init__(
         self, reader: GitReader, limits: Limits, tombstones: Tombstones = NONE, *, partial: bool = False
@@ -238,7 +244,7 @@ class FileTrees:
         self._good: dict[tuple[Oid, Oid | None], _Below] = {}
 
     def fault(self, tree: Oid, before: Oid | None) -> Fault | None:
-        """Return the first fault below ``tree``; ``before``: the files of the entry before it, which are good."""
+        """Return the first fault below ``tree``. ``before``: the files of the entry before it, which are valid."""
         if tree == before:
             return None
         try:
@@ -252,7 +258,7 @@ class FileTrees:
         return None
 
     def _judge(self, tree: Oid, before: Oid | None, path: str, depth: int) -> _Below:
-        """Never deeper than ``names.DEPTH_MAX``."""
+        """Return the size of a valid tree, never deeper than ``names.DEPTH_MAX``; otherwise raise ``_Wrong``."""
         known = self._good.get((tree, before))
         if known is None:
             known = self._walk(tree, before, path, depth)
@@ -291,7 +297,7 @@ class FileTrees:
             raise _Wrong("files", f"{_shown(path)}: {error}") from None
 
     def _check(self, rows: Rows, olds: Mapping[str, tuple[str, Oid]], path: str) -> None:
-        """Names and modes, and of what is new the sizes. An empty folder is none: git keeps no such thing."""
+        """Check names and modes, and the sizes of new files. An empty folder is a fault: git stores none."""
         new = [row for row in rows if olds.get(row[1]) != (row[0], row[2])]
         if not rows and path:
             raise _Wrong("files", f"{_shown(path)} is empty")
@@ -316,5 +322,5 @@ class FileTrees:
 
 
 def _shown(path: str) -> str:
-    """A path, of any bytes, as a line of ours may say it."""
+    """Return a path, which may have any bytes, as printable text."""
     return ascii(f"files/{path[:120]}")

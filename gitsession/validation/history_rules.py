@@ -1,4 +1,4 @@
-"""Lines of good entries: do they go forward, begin where their session does, and hold what belongs on their ref?"""
+"""Validation of histories of valid entries: forward moves, the beginnings of sessions, and the refs of entries."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ _BRANCH, _META, _FILES = range(3)
 
 
 class Forked(NamedTuple):
-    """A session that begins on a line with a ``fork`` entry, and the one before it there, which entries share."""
+    """A session that begins in a history with a ``fork`` entry, and the session that began there before it."""
 
     sid: str
     before: Forked | None
 
 
 class HistoryBase(NamedTuple):
-    """What the new part of a line stands on: ``old``, an entry that was there, or ``root``, a new one.
+    """The base of the new part of a history: ``old``, an entry that existed, or ``root``, a new one.
 
-    ``forks``: the sessions that begin in it with a ``fork`` entry. ``named``: the names, or the date in the name, of a
-    session that begins with ``root``; ``None``: any. Shared by the entries of a line.
+    ``forks``: the sessions that begin in the new part with a ``fork`` entry. ``named``: the ids, or the date in the id,
+    of a session that begins with ``root``; ``None``: any. The entries of a history share it.
     """
 
     old: Oid | None
@@ -41,7 +41,7 @@ class HistoryBase(NamedTuple):
 
 
 class AcceptedEntry(NamedTuple):
-    """What is kept of a good entry. ``misfits``: on what kinds of refs it has no place; ``kind``, for words."""
+    """The facts that are kept of a valid entry. ``misfits``: its faults on a branch, on ``meta`` and on ``files``."""
 
     below: HistoryBase
     starts: bool
@@ -50,7 +50,7 @@ class AcceptedEntry(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ProposedBranch:
-    """A ref as it is proposed. ``seen``: its end, ``None`` where that was there before."""
+    """A proposed ref. ``seen``: its tip, ``None`` if that existed before."""
 
     ref: str
     old: Oid | None
@@ -67,12 +67,12 @@ class ProposedBranch:
 
     @property
     def old_below(self) -> Oid | None:
-        """The newest entry of it that was there before; ``None`` where all of it is new."""
+        """The newest of its entries that existed before; ``None`` if all are new."""
         return self.new if self.seen is None else self.seen.below.old
 
 
 def see(read: Reader, node: Node, before: AcceptedEntry | None) -> AcceptedEntry:
-    """``before``: what was seen of its parent, if that is new too."""
+    """Return the facts of a valid entry. ``before``: those of its parent, if that is new too."""
     if before is not None:
         below = before.below
     elif node.parent is not None:
@@ -92,7 +92,7 @@ def refusals(
     seen: Mapping[Oid, AcceptedEntry],
     until: Deadline,
 ) -> Iterator[Refusal]:
-    """Raises ``ValidationTimeout``."""
+    """Yield the refusals of branches whose entries are valid. Raises ``ValidationTimeout``."""
     passed: set[Oid] = set()
     for line in lines:
         fault = rewinds(read, line) or _holds_what_has_no_place(read, line, parents, seen, passed, until)
@@ -109,14 +109,14 @@ def refusals(
         yield from _of_other_sessions(read, sid, together)
         yield from _of_meta(read, sid, together, parents, seen)
     roots: dict[Oid, str] = {}
-    # Of two names for one session that of more refs is taken: a copy under another name is mostly a branch alone.
+    # Of two ids for one session, that with more refs is accepted: a copy under another id usually has one branch only.
     for sid, begun in sorted(by_session.items(), key=lambda row: (-len(row[1]), row[0])):
         until.check()
         yield from _beginnings(read, sid, begun, roots)
 
 
 def rewinds(read: GitReader, line: ProposedBranch) -> Fault | None:
-    """Forward is along first parents: a second one leads to what the line only speaks of."""
+    """Return a fault if the ref does not move forward along first parents. A second parent is only a reference."""
     below = line.old_below
     if line.old is None or below == line.old:
         return None
@@ -133,7 +133,10 @@ def _holds_what_has_no_place(
     passed: set[Oid],
     until: Deadline,
 ) -> Fault | None:
-    """``passed``: what was found to have its place on a branch; it is not looked at again."""
+    """Return the fault of the first entry that does not belong on the ref.
+
+    ``passed``: entries that are known to belong on a branch; they are skipped.
+    """
     where = _BRANCH if refs.is_branch(line.branch) else _META if refs.is_meta(line.branch) else _FILES
     at: Oid | None = line.new
     while at is not None and at in seen and (where != _BRANCH or at not in passed):
@@ -149,7 +152,7 @@ def _holds_what_has_no_place(
         at = next(iter(parents[at]), None)
     if where == _BRANCH or at == line.old:
         return None
-    while at is not None:  # a line of bookkeeping that begins in what was there: down to where its session begins
+    while at is not None:  # `meta` or `files` that begin in existing history: check back to the session's start
         until.check()
         node = load(read, at)
         if node.starts_session:
@@ -162,9 +165,9 @@ def _holds_what_has_no_place(
 
 
 def _of_other_sessions(read: GitReader, sid: str, lines: Sequence[ProposedBranch]) -> Iterator[Refusal]:
-    """Refuse branches that hold the ``fork`` entry of a session that theirs does not begin on.
+    """Refuse branches with the ``fork`` entry of a session on which their session does not begin.
 
-    A fork's branches may begin before its own ``fork`` entry, where those of the sessions stand that it goes on from.
+    Branches of a fork may begin before its own ``fork`` entry, like the branches of the sessions that it continues.
     """
 
     @cache
@@ -184,7 +187,7 @@ def _of_other_sessions(read: GitReader, sid: str, lines: Sequence[ProposedBranch
 
 
 def _forks_on(read: GitReader, line: ProposedBranch) -> list[str]:
-    """Return the sessions that begin with a ``fork`` entry on what is new on a line, the newest first."""
+    """Return the sessions that begin with a ``fork`` entry in the new part of a history, the newest first."""
     found = []
     at = line.seen.below.forks if line.seen is not None else None
     while at is not None:
@@ -199,7 +202,7 @@ def _forks_on(read: GitReader, line: ProposedBranch) -> list[str]:
 
 
 def _forks_before(read: GitReader, end: Oid) -> list[str]:
-    """Return the sessions that begin with a ``fork`` entry on the line of ``end``, the newest first."""
+    """Return the sessions that begin with a ``fork`` entry in the history of ``end``, the newest first."""
     nodes = (load(read, oid) for oid in read.starts(end))
     entries = (content.entry_of(read, node) for node in nodes if node.kind == Fork.kind and node.source is None)
     return [entry.session for entry in entries if isinstance(entry, Fork)]
@@ -212,7 +215,7 @@ def _of_meta(
     parents: Mapping[Oid, tuple[Oid, ...]],
     seen: Mapping[Oid, AcceptedEntry],
 ) -> Iterator[Refusal]:
-    """Refuse new branches that hold what stands on ``meta``."""
+    """Refuse new branches that have entries of ``meta``."""
     begun = [line for line in lines if line.old is None and refs.is_branch(line.branch)]
     metas = {line.new for line in lines if refs.is_meta(line.branch)} | set(read.known_meta_of(sid))
     if not begun or not metas:
@@ -232,7 +235,7 @@ def _of_meta(
 def _first_of_meta(
     read: GitReader, end: Oid, parents: Mapping[Oid, tuple[Oid, ...]], seen: Mapping[Oid, AcceptedEntry]
 ) -> list[Oid]:
-    """Return the oldest entry of the line of ``meta`` that ends in ``end``; none where it holds nothing yet."""
+    """Return the oldest entry of the ``meta`` branch that ends in ``end``; an empty list if it has none yet."""
     above: list[Oid] = []
     at: Oid | None = end
     while at is not None:
@@ -248,9 +251,9 @@ def _first_of_meta(
 
 
 def _beginnings(read: GitReader, sid: str, begun: Sequence[ProposedBranch], roots: dict[Oid, str]) -> Iterator[Refusal]:
-    """New refs of a session begin with the root that the session has.
+    """Refuse new refs of a session that do not begin with the session's root.
 
-    ``roots``: of the sessions that are new in this push; one that is new is added.
+    ``roots``: the roots of the sessions that are new in this push. A new one is added.
     """
 
     @cache
@@ -282,9 +285,9 @@ def _beginnings(read: GitReader, sid: str, begun: Sequence[ProposedBranch], root
 
 
 def _is_fork(read: GitReader, sid: str, begun: Sequence[ProposedBranch]) -> bool:
-    """Return whether a ``fork`` entry on one of the lines begins the session.
+    """Return whether the session begins with a ``fork`` entry in one of the histories.
 
-    It is there already where the session was archived.
+    If the session was archived, that entry exists already.
     """
     for line in begun:
         at = line.seen.below.forks if line.seen is not None else None
@@ -296,7 +299,7 @@ def _is_fork(read: GitReader, sid: str, begun: Sequence[ProposedBranch]) -> bool
 
 
 def _is_first(read: GitReader, sid: str, begun: Iterable[ProposedBranch], first: Oid, roots: dict[Oid, str]) -> bool:
-    """Return whether no other session begins with ``first``, forks excepted."""
+    """Return whether no other session begins with ``first``, except forks."""
     if roots.setdefault(first, sid) != sid:
         return False
     if any(line.seen is not None and line.seen.below.root == first for line in begun):
@@ -312,7 +315,7 @@ def _is_known_fork(read: GitReader, sid: str, ends: Iterable[Oid]) -> bool:
 def _first_root(
     read: GitReader, sid: str, begun: Sequence[ProposedBranch], root: Callable[[ProposedBranch], Oid]
 ) -> Oid:
-    """Where a session that is new here begins; "" where it is another session's beginning."""
+    """Return the root of a session that is new here; "" if it is the root of another session."""
     in_order = sorted(begun, key=lambda line: (not refs.is_branch(line.branch), line.branch != refs.MAIN, line.branch))
     for line in in_order:
         if _is_fork(read, sid, [line]):
@@ -329,7 +332,7 @@ def _first_root(
 
 
 def _names_of(read: Reader, root: Node) -> frozenset[str] | None:
-    """Return what may name a session that begins with ``root``: see ``HistoryBase``; none where it cannot be read."""
+    """Return the possible ids of a session that begins with ``root`` (``HistoryBase``); none if unreadable."""
     try:
         entry = content.entry_of(read, root)
     except GitSessionError:

@@ -1,6 +1,6 @@
-"""Objects that are proposed and not taken in yet, read by way of git: from its quarantine, or from one of ours.
+"""A reader of proposed objects through git: from git's quarantine, or from one of this store.
 
-What is read ahead is a window of entries, so that git answers many questions in one go; nothing else is remembered.
+It loads the objects of a window of entries together, to save questions to git, and caches nothing else.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from gitsession.store import refs
 
 MEBIBYTE = 1 << 20
 TAKE_OUT = "`gitsession sync` takes it out of a store, a forced push out of a server without our hooks"
-"""A hint for purged entries that are still somewhere; the reader may be at either end."""
+"""A hint for purged entries that still exist somewhere. The reader may be at either end."""
 
 
 class Proposed(NamedTuple):
-    """``ref`` is to go from ``old`` (``None``: it is not there) to ``new`` (``None``: it is to be deleted)."""
+    """A proposed move of ``ref`` from ``old`` (``None``: it does not exist) to ``new`` (``None``: delete it)."""
 
     ref: str
     old: Oid | None
@@ -39,7 +39,7 @@ class Proposed(NamedTuple):
 
 
 class Refusal(NamedTuple):
-    """``oid``: the object that is at fault, "" where the ref itself is. ``rule``: see docs/reference/server.md."""
+    """A rejected ref. ``oid``: the faulty object, "" if the ref itself is. ``rule``: see docs/reference/server.md."""
 
     ref: str
     oid: Oid
@@ -53,9 +53,15 @@ class Refusal(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Limits:
-    """Limits of one push. ``entries``: new ones; ``seconds``: of validating them; ``payload_bytes``: of an
-    agent's record as it is stored; ``whole_bytes``: with its holes filled; ``file_bytes``: of a file or a lifted span;
-    ``names``: below ``files/`` of one entry, as far as they are new.
+    """The limits of one push.
+
+    Attributes:
+        entries: Number of new entries.
+        seconds: Duration of the validation.
+        payload_bytes: Size of an agent's record as it is stored.
+        whole_bytes: Size of a payload with its holes filled.
+        file_bytes: Size of a file or a lifted span.
+        names: Number of new names below ``files/`` of one entry.
     """
 
     entries: int = 250_000
@@ -67,32 +73,32 @@ class Limits:
 
 
 class Fault(NamedTuple):
-    """A fault of one object, and the rule that names it."""
+    """A fault of one object, and the rule that it violates."""
 
     rule: str
     what: str
 
 
 class ValidationTimeout(GitSessionError):
-    """Judging took more time than there is for it."""
+    """The validation took longer than its limit."""
 
 
 class Deadline:
-    """Until when judging may take, from now on. ``seconds`` may be infinite."""
+    """The deadline of a validation, from now on. ``seconds`` may be infinite."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
         self._until = time.monotonic() + seconds
 
     def check(self) -> None:
-        """Raises ``ValidationTimeout`` when it has passed."""
+        """Raise ``ValidationTimeout`` if the deadline has passed."""
         if time.monotonic() > self._until:
             raise ValidationTimeout(f"judging took longer than {self._seconds:g} s: push fewer refs at a time")
 
 
 COMMIT_BYTES_MAX = 64 << 10
 TREE_BYTES_MAX = 64 << 10
-"""Of an entry's commit, and of its tree: one of ours has a fraction of it."""
+"""Maximum sizes of an entry's commit and of its tree, in bytes. Valid ones are much smaller."""
 
 _TREE = re.compile(rb"\Atree ([0-9a-f]{40})\n")
 
@@ -102,9 +108,9 @@ _OBJECT_BYTES_MAX = 1 << 30
 
 
 class GitReader:
-    """A ``Reader`` of what git sees from ``git_dir``. ``known``: the refs whose lines were judged before.
+    """A ``Reader`` of the objects that git finds from ``git_dir``. ``known``: the refs that were validated before.
 
-    ``variables``: where else git is to look (``gitcli.quarantine``). To be closed.
+    ``variables``: environment variables with further places (``process.quarantine``). Close it after use.
     """
 
     def __init__(self, git_dir: Path, known: Mapping[str, Oid], variables: Mapping[str, str] | None = None) -> None:
@@ -119,7 +125,7 @@ class GitReader:
     # -- objects
 
     def read(self, oid: Oid) -> tuple[Kind, bytes]:
-        """See ``Reader``. Raises ``Unavailable`` for an object too large to be held."""
+        """See ``Reader``. Raises ``Unavailable`` for an object that is too large for memory."""
         found = self._window.get(oid)
         if found is not None:
             return found
@@ -136,7 +142,7 @@ class GitReader:
         return self.head(oid) is not None
 
     def head(self, oid: Oid) -> ObjectHeader | None:
-        """What the object is, and how large, without unpacking it; ``None`` where it is not there."""
+        """Return the kind and size of an object without unpacking it; ``None`` if it does not exist."""
         if oid not in self._heads and oid not in self._window:
             [found] = list(self._git.heads([oid]))
             return found
@@ -146,12 +152,12 @@ class GitReader:
         return list(self._git.heads(oids))
 
     def look_at(self, oids: Iterable[Oid]) -> None:
-        """Ask what these are, in a few questions."""
+        """Load the headers of objects together."""
         wanted = [oid for oid in dict.fromkeys(oids) if oid not in self._heads]
         self._heads |= zip(wanted, self.heads(wanted), strict=True)
 
     def ahead(self, commits: Sequence[Oid]) -> None:
-        """Read what entries are made of, as far as it is small, in a few questions. What was read before is let go."""
+        """Load the small objects of entries together. They replace those loaded before."""
         self._window, self._heads = {}, {}
         trees = [tree for data in self._fetch(commits, "commit", COMMIT_BYTES_MAX) for tree in _TREE.findall(data)]
         rows = _rows(self._fetch([tree.decode() for tree in trees], "tree", TREE_BYTES_MAX))
@@ -160,7 +166,7 @@ class GitReader:
         self._fetch([oid for mode, _, oid in (*rows, *lifted) if mode != layout.TREE_MODE], "blob", _AHEAD_BYTES_MAX)
 
     def _fetch(self, oids: Iterable[Oid], kind: str, most: int) -> list[bytes]:
-        """Those that are what they should be, and small. Whoever is asked for another one later says what is wrong."""
+        """Load the objects that have the expected kind and size. A later ``read`` of another one reports the fault."""
         wanted = [oid for oid in dict.fromkeys(oids) if oid not in self._window]
         self.look_at(wanted)
         room = _WINDOW_BYTES_MAX
@@ -182,18 +188,18 @@ class GitReader:
             found[oid] = (cast(Kind, answer[0]), answer[1])
         return found
 
-    # -- lines
+    # -- histories
 
     def known_of(self, sid: str) -> Sequence[Oid]:
-        """Return what the known refs of a session hold."""
+        """Return the values of the known refs of a session."""
         return self._ends.get(sid, [])
 
     def known_meta_of(self, sid: str) -> Sequence[Oid]:
-        """Return the ends of the known lines of bookkeeping of a session."""
+        """Return the values of the known ``meta`` refs of a session."""
         return self._metas.get(sid, [])
 
     def archived_of(self, sid: str) -> Sequence[Oid]:
-        """Return the known ends of an archived session. Reads all of the archive."""
+        """Return the known ends of an archived session. Reads the whole archive."""
         return self._archived_ends.get(sid, [])
 
     @functools.cached_property
@@ -221,13 +227,13 @@ class GitReader:
         return found
 
     def archive(self, oid: Oid) -> Archive:
-        """What a commit of the archive says. Raises ``Malformed``."""
+        """Return the archive of a commit. Raises ``Malformed``."""
         if oid not in self._archives:
             self._archives[oid] = archive_set.at(self, oid)
         return self._archives[oid]
 
     def sessions_from(self, root: Oid) -> Mapping[str, set[Oid]]:
-        """Return the known sessions, archived ones too, of which an end leads to ``root``, with these ends."""
+        """Return the known sessions, also archived ones, with their ends that reach ``root``."""
         ends = [(sid, oid) for of in (self._ends, self._archived_ends) for sid in of for oid in of[sid]]
         told = self._run("rev-list", "--ancestry-path", "--stdin", stdin=self._range((oid for _, oid in ends), [root]))
         below = {root, *told.split()}
@@ -238,9 +244,9 @@ class GitReader:
         return found
 
     def new(self, tips: Iterable[Oid], known: Iterable[Oid] | None, most: int) -> dict[Oid, tuple[Oid, ...]] | None:
-        """Commits that lead to ``tips`` and to nothing ``known``, each after its parents, with its parents.
+        """Return the commits that ``tips`` reach and ``known`` do not, each after its parents, with its parents.
 
-        ``known``: ``None`` for what all known refs hold. ``None`` where there are more than ``most``.
+        ``known``: ``None`` for the values of all known refs. Returns ``None`` if there are more than ``most``.
         """
         words = ("rev-list", "--topo-order", "--reverse", "--parents", f"--max-count={most + 1}", "--stdin")
         told = self._run(*words, stdin=self._range(tips, known))
@@ -251,7 +257,7 @@ class GitReader:
         return found if len(found) <= most else None
 
     def count_new(self, tips: Iterable[Oid]) -> int:
-        """How many commits lead to ``tips`` and to no known ref."""
+        """Return the number of commits that ``tips`` reach and no known ref reaches."""
         return int(self._run("rev-list", "--count", "--stdin", stdin=self._range(tips, None)))
 
     def _range(self, tips: Iterable[Oid], known: Iterable[Oid] | None) -> str:
@@ -259,25 +265,25 @@ class GitReader:
         return "".join([*(f"{oid}\n" for oid in tips), *(f"^{oid}\n" for oid in old)])
 
     def ancestors(self, oid: Oid) -> list[Oid]:
-        """The commit and all that lead to it."""
+        """Return the commit and all its ancestors."""
         return self._run("rev-list", oid).split()
 
     def root(self, oid: Oid) -> Oid:
-        """Where the line of ``oid`` begins."""
+        """Return the root of the history of ``oid``."""
         return self._run("rev-list", "--first-parent", "--max-parents=0", oid).strip()
 
     def starts(self, oid: Oid) -> list[Oid]:
-        """Entries on the line of ``oid``, the nearest first, at which a session may begin."""
+        """Return the entries in the history of ``oid`` at which a session may begin, the nearest first."""
         return self._run("rev-list", "--first-parent", "--grep=^Entry: fork$", "--grep=^Entry: session$", oid).split()
 
     def is_on_line(self, old: Oid, new: Oid) -> bool:
-        """Whether ``old`` stands on the line of ``new``: first parents only."""
+        """Return whether ``old`` is an ancestor of ``new`` along first parents."""
         parents = parse_commit(self.read(old)[1]).parents
         told = self._run("rev-list", "--first-parent", new, *(f"^{parent}" for parent in parents))
         return old in told.split()
 
     def leads_to(self, new: Oid, old: Oid) -> bool:
-        """Whether ``old`` is behind ``new``, by any parent."""
+        """Return whether ``old`` is an ancestor of ``new``, by any parent."""
         words = ("merge-base", "--is-ancestor", old, new)
         return process.run(self._git_dir, *words, accept=(0, 1), variables=self._variables).code == 0
 
@@ -297,7 +303,7 @@ class GitReader:
 
 
 def _rows(trees: Iterable[bytes]) -> list[tuple[str, str, Oid]]:
-    """What trees hold, those that can be taken apart; of the others the judge will say so."""
+    """Return the rows of trees. Trees that cannot be parsed are skipped; validation reports them."""
     found: list[tuple[str, str, Oid]] = []
     for data in trees:
         with contextlib.suppress(Malformed):

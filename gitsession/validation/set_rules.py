@@ -1,6 +1,6 @@
-"""The refs of the two sets that only grow, the archive and what was purged: written as every store writes them.
+"""Validation of the refs of the two grow-only sets, the archive and the tombstone set: their bytes must be canonical.
 
-The archive leads to all that it lists; the set of what was purged leads to nothing else.
+The archive reaches everything that it lists; the tombstone set reaches nothing else.
 """
 
 from __future__ import annotations
@@ -32,8 +32,9 @@ FILE_BYTES_MAX = TREE_BYTES_MAX = 64 * MEBIBYTE
 
 
 def judge_archive(read: GitReader, move: Proposed, limits: Limits) -> tuple[Fault | None, list[Proposed]]:
-    """What is wrong with a new value of the ref; else the ends that are new with it, which are to be judged as what
-    refs of those names are to hold.
+    """Return the fault of a new value of the ref, and the new ends in the archive.
+
+    The ends are validated like refs with their names and values.
     """
     if move.new is None:
         return Fault("delete", "what is archived is never let go"), []
@@ -53,7 +54,7 @@ def judge_archive(read: GitReader, move: Proposed, limits: Limits) -> tuple[Faul
 
 
 def is_held(read: GitReader, move: Proposed, archive: Oid) -> Fault | None:
-    """That a ref is to come back whose session is archived, and it says no more than is archived."""
+    """Return a fault if the session of a new ref is archived and the ref adds nothing to the archive."""
     if move.old is not None or move.new is None:
         return None
     try:
@@ -65,7 +66,7 @@ def is_held(read: GitReader, move: Proposed, archive: Oid) -> Fault | None:
 
 
 class _Walk:
-    """Each commit of the archive that is new, after those that it goes on from."""
+    """A walk over the new commits of the archive, each after those that it continues."""
 
     def __init__(self, read: GitReader, limits: Limits, known: Iterable[Oid]) -> None:
         self._read, self._limits = read, limits
@@ -97,7 +98,7 @@ class _Walk:
         return found
 
     def _judged(self, oid: Oid, found: archive_set.ArchiveCommit) -> Archive:
-        """What it says. Raises ``Malformed`` where that is not right."""
+        """Return the archive of a commit. Raises ``Malformed`` if it is invalid."""
         read = self._read
         self._steps += 1
         if self._steps > COMMITS_MAX:
@@ -148,7 +149,7 @@ def _check_size(read: GitReader, oid: Oid, kind: str, most: int) -> int:
 def judge_tombstones(
     read: GitReader, move: Proposed, known: Tombstones, limits: Limits, until: Deadline
 ) -> tuple[Fault | None, Tombstones]:
-    """Return the fault of a new value of the ref, and what is purged from then on."""
+    """Return the fault of a new value of the ref, and the tombstone set after it."""
     if move.new is None:
         return Fault("delete", "what was purged stays purged"), known
     try:
@@ -173,7 +174,7 @@ def judge_tombstones(
 
 
 def _purged(read: GitReader, oid: Oid, limits: Limits) -> Tombstones:
-    """Return the set of a commit. Raises ``Malformed`` if it is too large, or is not written as we write it."""
+    """Return the set of a commit. Raises ``Malformed`` if it is too large or its bytes are not canonical."""
     _check_size(read, oid, "commit", COMMIT_BYTES_MAX)
     data = read.read(oid)[1]
     commit = parse_commit(data)

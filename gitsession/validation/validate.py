@@ -1,15 +1,15 @@
-"""May these refs be moved so? One pass over what is new, before anything of it is taken in.
+"""Validation of proposed ref moves, in one pass over the new objects, before any of them is accepted.
 
-The same judge stands in a server's `pre-receive` and behind our own fetch: what it reads lies in a quarantine, and only
-what the refs that are there lead to counts as judged. The rules are named and told in docs/reference/server.md;
-what an entry must be is docs/reference/format.md's, and ``verify/entry_check.py`` knows it.
+A server's `pre-receive` hook and the fetch of this store use the same code. It reads from a quarantine, and only what
+the existing refs reach counts as validated. The rules are named and described in docs/reference/server.md. The format
+of an entry is in docs/reference/format.md, and ``verify/entry_check.py`` checks it.
 
-    1. refs: a name of ours, not deleted, a commit at its end
-    2. entries, each after its parents: form, sizes, then everything that its commit claims, derived again
-    3. lines: forward, one root a session, on ``meta`` and ``files`` only what belongs there, nothing that was purged
-    4. refs that are no session's
+    1. refs: a valid name, not deleted, a commit as value
+    2. entries, each after its parents: form, sizes, then everything that its commit states, computed again
+    3. histories: forward only, one root per session, on ``meta`` and ``files`` only what belongs there, nothing purged
+    4. refs that are not a session's
 
-What was fetched is judged so before it reaches a ref of the store's (``judge_fetched``).
+Fetched objects are validated before a ref of the store moves to them (``judge_fetched``).
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from gitsession.validation.quarantine_reader import (
 )
 
 _WINDOW = 256
-"""Entries that are read together."""
+"""Number of entries that are read together."""
 
 _OID = re.compile(r"[0-9a-f]{40}")
 
@@ -65,12 +65,18 @@ def judge(
     partial: bool = False,
     keeps_archived: bool = False,
 ) -> list[Refusal]:
-    """Why the refs may not be moved so, at most one refusal for each; none where all may.
+    """Return the refusals of moves, at most one per ref; an empty list if all moves are valid.
 
-    ``tombstones``: what was purged, to which comes what the moves themselves say was. ``allowed``: patterns
-    (``fnmatch``) of refs that are none of ours and go unjudged. ``partial``: blobs may have been left out.
-    ``keeps_archived``: no ref comes back whose session is archived, unless it says more than that.
-    A ref that is refused makes no other one refused, unless that one's line goes on from there.
+    A refused ref does not affect others, unless their histories contain the faulty entry.
+
+    Args:
+        read: The proposed objects, and the known refs.
+        moves: The moves.
+        tombstones: The purged data, to which the moves may add.
+        limits: Limits of the push.
+        allowed: Patterns (``fnmatch``) of refs that are not gitsession's and are not validated.
+        partial: Whether blobs may be missing, as in a partial clone.
+        keeps_archived: Whether to reject a new ref of an archived session that adds nothing to the archive.
     """
     until = Deadline(limits.seconds)
     found: dict[str, Refusal] = {}
@@ -106,21 +112,23 @@ def judge(
     except ValidationTimeout as error:
         for ref in [*([refs.ARCHIVE] if ends else []), *(move.ref for move in rest)]:
             found.setdefault(ref, Refusal(ref, "", str(error), "limit"))
-    except GitSessionError as error:  # git went away, or says that what was sent is not whole
+    except GitSessionError as error:  # git failed, or reports that the sent objects are incomplete
         for ref, oid in [*([(refs.ARCHIVE, "")] if ends else []), *((move.ref, move.new or "") for move in rest)]:
             found.setdefault(ref, Refusal(ref, oid, str(error), "unreadable"))
     return list(found.values())
 
 
 def is_allowed(ref: str, allowed: Collection[str]) -> bool:
-    """Whether a ref is somebody else's, and may be pushed here. What is ours is always judged, and what would stand in
-    its way: git keeps no branch below a branch."""
+    """Return whether a ref is not gitsession's and may be pushed without validation.
+
+    gitsession's refs are always validated, and so are refs that would block them: git has no branch below a branch.
+    """
     is_ours = any(ref.startswith(ours) or ours.startswith(f"{ref}/") for ours in (refs.SESSIONS, refs.OURS))
     return not is_ours and any(fnmatchcase(ref, pattern) for pattern in allowed)
 
 
 def _of_the_ref(read: GitReader, move: Proposed) -> Fault | None:
-    """What is wrong with the ref, or with what it is to hold, whatever leads there."""
+    """Return the fault of the ref itself, or of the object that it would refer to."""
     ref, old, new = move
     if ref.startswith(refs.SESSIONS) and not refs.is_session_ref(ref):
         return Fault("ref", "not the name of a session's branch")
@@ -143,7 +151,7 @@ def _of_the_ref(read: GitReader, move: Proposed) -> Fault | None:
 
 
 class _Judge:
-    """What is known while new entries are judged, each after its parents. A bad one spoils what comes after it."""
+    """The state of a validation of new entries, each after its parents. The children of a faulty entry are faulty."""
 
     def __init__(self, read: GitReader, tombstones: Tombstones, limits: Limits, partial: bool, until: Deadline) -> None:
         self._read = read
@@ -158,10 +166,10 @@ class _Judge:
         self._bad: dict[Oid, tuple[Oid, Fault]] = {}
         self._good: dict[Oid, AcceptedEntry] = {}
         self._waiting: dict[Oid, Node] = {}
-        """Good entries whose children are to come: of the others a few words are kept."""
+        """Valid entries that have further children. Of the others only ``AcceptedEntry`` is kept."""
 
     def refusals(self, moves: Sequence[Proposed]) -> Iterator[Refusal]:
-        """What is wrong with the lines that lead to session refs. Raises ``ValidationTimeout``."""
+        """Yield the refusals of session refs. Raises ``ValidationTimeout``."""
         if not moves:
             return
         there = [self._read.known_of(sid) for sid in {refs.session_of(move.ref) for move in moves}]
@@ -218,7 +226,7 @@ class _Judge:
                 del self._waiting[node.parent]
 
     def _before(self, parent: Oid) -> Node | Fault:
-        """The entry that another one hangs below: new and good, or here already."""
+        """Return the parent of an entry: a new and valid one, or one that is stored already."""
         found = self._waiting.get(parent) or entry_rules.read(self._read, parent)
         if isinstance(found, Fault):
             return Fault("parents", f"its parent {parent[:10]}: {found.what}")
@@ -240,12 +248,15 @@ class _Judge:
         return fault
 
     def _files(self, node: Node) -> Oid | None:
-        """The tree of files of a good entry."""
+        """Return the tree of the files of a valid entry."""
         rows = content.tree_of(self._read, node.tree)
         return next((oid for _, name, oid in rows if name == layout.FILES), None)
 
     def _words_fault(self, node: Node, before: Node | None) -> Fault | None:
-        """Words are judged where the session's view is ours. Nearly all are, so that is asked where they do not fit."""
+        """Return the fault of an entry. Its message is checked only if this release supports the session's view.
+
+        Nearly all sessions have a supported view, so the view is read only if the message does not match.
+        """
 
         def first(*, judge_words: bool) -> Fault | None:
             found = entry_rules.faults(self._read, node, before, self._limits, judge_words=judge_words)
@@ -259,7 +270,7 @@ class _Judge:
         return fault
 
     def _of_purged_sessions(self, lines: Iterable[ProposedBranch]) -> Iterator[Refusal]:
-        """Every ref of a session that was purged as a whole holds a tombstone of where it began, and nothing before."""
+        """Refuse refs of purged sessions unless they have only the tombstone of the entry where the session began."""
         for line in lines:
             fault = history_rules.rewinds(self._read, line)
             if fault is not None:
@@ -278,7 +289,7 @@ class _Judge:
             return False
 
     def _purged_before(self, lines: Iterable[ProposedBranch]) -> Iterator[Refusal]:
-        """A new ref may lead into history that was not rewritten yet: all of its line is looked at."""
+        """Refuse new refs to old history that has purged entries. Their whole history is read."""
         seen: set[Oid] = set()
         for line in lines:
             below = line.old_below
@@ -300,7 +311,7 @@ _TREE_NAMES_MAX = 1000
 
 
 def _main_fault(read: GitReader, move: Proposed) -> Fault | None:
-    """What is wrong with a new ``main``."""
+    """Return the fault of a new ``main``."""
     if move.new is None or move.new == create.first_commit()[0]:
         return None if move.old is None else Fault("rewind", "`main` only goes forward")
     if move.old is not None and not read.is_on_line(move.old, move.new):
@@ -335,14 +346,14 @@ def _marker(read: GitReader, oid: Oid) -> object:
 
 
 SESSIONS_AT_ONCE, ENTRIES_AT_ONCE = 200, 50_000
-"""Sessions that are judged together: so many, and where they are short, as many more as have together these entries."""
+"""Number of sessions that are validated together; more, if together they have at most this number of entries."""
 
 FETCH_LIMITS = Limits(entries=10_000_000, seconds=inf)
-"""Whoever fetches has asked for it: what a server is guarded against is only much, and not wrong."""
+"""Limits of a fetch. The user asked for the data, so its amount is not limited."""
 
 
 class FetchedReader:
-    """The fetched objects, and those of the store."""
+    """A reader of the fetched objects and of the store."""
 
     def __init__(self, git_dir: Path, store: ObjectStore) -> None:
         self.git_dir, self.store = git_dir, store
@@ -356,9 +367,9 @@ class FetchedReader:
 
 
 def judge_fetched(read: FetchedReader, moves: list[Proposed], known: Mapping[str, Oid]) -> list[Refusal]:
-    """Why refs may not be moved so; none where all may. ``known``: refs whose lines were judged before.
+    """Return the refusals of fetched refs; an empty list if all are valid. ``known``: refs validated before.
 
-    A clone that leaves large blobs out is judged without them.
+    A partial clone is validated without the missing blobs.
     """
     gone = tombstone_set.read(read.store)
     good = dict(known)
@@ -375,7 +386,7 @@ def judge_fetched(read: FetchedReader, moves: list[Proposed], known: Mapping[str
 
 
 def unfit(read: FetchedReader, theirs: Oid) -> str:
-    """Why a set of what was purged, as a remote has it, cannot be joined with ours; "" where it can."""
+    """Return why the tombstone set of a remote cannot be merged; "" if it can."""
     ours = read.store.ref(refs.TOMBSTONES)
     with GitReader(read.git_dir, {} if ours is None else {refs.TOMBSTONES: ours}) as apart:
         move = Proposed(refs.TOMBSTONES, None, theirs)
@@ -392,12 +403,12 @@ def _at_once(read: FetchedReader, moves: Sequence[Proposed], known: Mapping[str,
         with GitReader(read.git_dir, known) as apart:
             entries = apart.count_new([move.new for move in moves if move.new is not None])
     except GitSessionError:
-        return SESSIONS_AT_ONCE  # what was fetched is not whole: the judge says which
+        return SESSIONS_AT_ONCE  # the fetched objects are incomplete: validation reports which
     return max(SESSIONS_AT_ONCE, sessions * ENTRIES_AT_ONCE // max(entries, 1))
 
 
 def _portions(moves: Iterable[Proposed], at_once: int) -> Iterator[list[Proposed]]:
-    """Sessions whole, and not all at once, for of each entry a few words are held; first what is no session's."""
+    """Yield the moves in portions of whole sessions, first those of no session, to limit the memory for entries."""
     by_session: dict[str, list[Proposed]] = {}
     for move in moves:
         by_session.setdefault(refs.session_of(move.ref), []).append(move)
