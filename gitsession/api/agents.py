@@ -66,9 +66,9 @@ class AgentSessions:
         Raises:
             Malformed: The data is not a session.
             NoBase: It continues a session that is not in the store.
-            Refused: The import would lose work.
+            Refused: The session was created by a later release.
             Corrupt: The store is damaged.
-            Unavailable: The store cannot be written.
+            Unavailable: The store cannot be written, or another process keeps writing to the session.
         """
         kept, missing = sources.attachments(path, data, format) if path else ({}, [])
         taken = LoadedSession(format.split(data, name=name, final=final), kept, missing)
@@ -94,16 +94,16 @@ class AgentSessions:
             group: An id; consecutive imports with the same id are undone as one.
             dry_run: Whether to compute the result without writing anything.
             logged: Whether to log the import as an operation, so that it can be undone.
-            histories: Whether to import what the agent recorded of files too, as checkpoints.
+            histories: Whether to import the file contents that the agent recorded too, as checkpoints.
 
         Returns:
             The result of the import.
 
         Raises:
             NoBase: It continues a session that is not in the store.
-            Refused: The import would lose work.
+            Refused: The session was created by a later release.
             Corrupt: The store is damaged.
-            Unavailable: The store cannot be written.
+            Unavailable: The store cannot be written, or another process keeps writing to the session.
         """
         source = taken.source
         place = os.fsencode(path).decode("utf-8", "replace") if path is not None else source.source_id

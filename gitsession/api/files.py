@@ -40,7 +40,7 @@ class SessionFiles:
     ) -> Iterator[Node]:
         """Record the changes of a tool as changes of the session: ``with session.files.checkpoint("."): run()``.
 
-        Changes that were made before the block are recorded as changes of others.
+        Changes from before the block are attributed to others, unless another tool of the session is running.
 
         Args:
             workspace: The folder. By default the workspace of the session.

@@ -172,7 +172,7 @@ class StoredSecrets:
             An iterable of the findings, which searches as you iterate.
 
         Raises:
-            NotFound: There is no such session.
+            NotFound: There is no such session. It is raised when you iterate.
         """
         sids = [sid] if sid is not None else [row.sid for row in self._opened.catalogues.get().sessions()]
         return SecretSearch(self._objects, self._guard(), sids, frozenset(secret_scan.allowances(self._objects)))

@@ -152,7 +152,7 @@ class Remotes:
         Raises:
             NotFound: There is no such remote or session.
             Ambiguous: An address matches several sessions.
-            Refused: A session is outside the scope of the remote.
+            Refused: A session is outside the scope of the remote, or the remote is not a store.
             Unavailable: The remote cannot be reached.
         """
         sids = [self._opened.find(session).sid for session in sessions]

@@ -176,7 +176,8 @@ class Session:
 
         Raises:
             SummaryFailed: The summarizer failed. Nothing was written.
-            Refused: Another process compacted the branch meanwhile. Nothing was written.
+            Refused: Another process compacted or moved the branch meanwhile. Nothing was written.
+            NotFound: The branch was removed. Nothing was written.
             TypeError: A plan or options were passed together with the arguments that they replace.
         """
         from gitsession.api import compaction
@@ -306,9 +307,9 @@ class Session:
         """Return the origin of an imported session.
 
         Returns:
-            For the session of a sub-agent: the session and the call that started it. For a session that was resumed as
-            a new one (``Store.agents.resume``): the session and the entry that it continues. ``None`` if there is no
-            origin, or if it is not in the store.
+            For a session that its agent started from another one: that session, and the call that started a sub-agent.
+            For a session that was resumed as a new one (``Store.agents.resume``): the session and the entry that it
+            continues. ``None`` if there is no origin, or if it is not in the store.
         """
         catalogue = self._opened.catalogues.get()
         row = catalogue.session(self.id)
@@ -345,7 +346,7 @@ class Session:
 
         Raises:
             NotFound: There is no such branch.
-            Unavailable: The signing program failed.
+            Unavailable: The signing program failed, or git's ``gpg.format`` is not supported.
             Corrupt: An entry of the branch is damaged.
             MissingObject: An entry of the branch is lost.
         """

@@ -77,7 +77,7 @@ class Store:
         Args:
             objects: The storage of the store.
             clock: Returns the current Unix time in ms.
-            tends: Whether ``close`` settles pending purges and merges packs.
+            tends: Whether ``close`` purges again what came back, and merges packs.
         """
         self.objects = objects
         self._opened = OpenStore(objects, clock)
@@ -225,7 +225,7 @@ class Store:
     # ---- sessions
 
     def new_session(self, *, agent: str, cwd: str | None = None) -> Session:
-        """Begin a session. Nothing is stored before its first user message.
+        """Create a session. Nothing is stored before its first user message.
 
         Args:
             agent: The name of the agent that writes the session.
@@ -362,9 +362,9 @@ class Store:
             NotFound: The agent is unknown, or the file is not a session of a known agent.
             Malformed: The file is not a regular file, or its content is invalid.
             NoBase: The file continues a session that is not in the store.
-            Refused: The import would lose work.
+            Refused: The session was created by a later release.
             Corrupt: The store is damaged.
-            Unavailable: The store cannot be written.
+            Unavailable: The store cannot be written, or another process keeps writing to the session.
             OSError: The file cannot be read.
         """
         if agent and agent not in FORMATS:

@@ -22,7 +22,7 @@ class RemovedSession:
     Attributes:
         sid: The id of the session.
         name: Its title, or the beginning of its first prompt.
-        entries: Number of entries.
+        entries: Number of entries, without the root.
         updated_ms: Time of its newest entry, Unix time in ms.
     """
 
@@ -102,11 +102,11 @@ class ArchivedSessions:
             sessions: The ids of the sessions.
 
         Returns:
-            The ids of the sessions that were not in the archive before.
+            The ids of the sessions, without duplicates.
 
         Raises:
             NotFound: There is no such session.
-            Refused: A session cannot be archived.
+            Refused: A ref of a session is not a branch that can be archived.
         """
         return archiving.archive(self._opened.objects, sessions, self._opened.clock())
 

@@ -101,7 +101,7 @@ class GrowOnlySet(Generic[Value]):
         return self.commit(self._at(reader, one) | self._at(reader, other), parents, seconds)
 
     def is_behind(self, reader: Reader, old: Oid, new: Oid) -> bool:
-        """Return whether ``old`` is an ancestor of ``new``, by any parent."""
+        """Return whether ``old`` is an ancestor of ``new`` among the commits of the set."""
         todo, seen = [new], {new}
         while todo:
             for parent in self._before(reader, todo.pop()):

@@ -32,9 +32,8 @@ class SessionMark:
 def title(marks: Iterable[SessionMark]) -> str | None:
     """Return the title: the own one if it is newer, else the agent's (slot, last title, header).
 
-    ``None`` if it is blank.
-
-    If the slot is blank, the agent's file has no title, whatever its header has: omp reads it in this way.
+    It is ``None`` if it is blank. If the slot is blank, the agent's file has no title, whatever its header has: omp
+    reads it in this way.
     """
     ours: SessionMark | None = None
     slot = header = inline = None

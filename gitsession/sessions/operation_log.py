@@ -280,7 +280,8 @@ class UndoStep:
     def _check_sessions(self, store: ObjectStore) -> None:
         """Refuse to remove ``main`` of a session that keeps other branches.
 
-        Branches of a fork can only be told from those of the session it began in while ``main`` exists.
+        A branch of a fork can begin before its ``fork`` entry. Without ``main``, which has that entry, such a branch
+        could not be distinguished from a branch of the older session.
         """
         gone = {move.ref for move in self.moves if move.new is None}
         for sid in (refs.session_of(name) for name in gone if name == refs.leaf(refs.session_of(name))):

@@ -80,10 +80,7 @@ def _renamed(git_dir: Path) -> dict[Oid, Oid]:
 
 
 def _append(path: Path, lines: bytes) -> None:
-    """Append ``lines``, which begin with a line end, which separates them from a torn line.
-
-    A full disk or a power cut can tear a line.
-    """
+    """Append ``lines``. They begin with a line end, which ends a line torn by a full disk or a power cut."""
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     with os.fdopen(fd, "ab") as file:
         file.write(lines)

@@ -374,8 +374,7 @@ class StoredSession:
         if first != self._captured[0] or (first is not None and self._captured[1] is None):
             newest = checkpoint_refs.end(self._store, self.id) if first else None
             found = files_of(self._store, newest) if newest else None
-            # If the checkpoints continue at another ref, the first ref does not show when that moves: read it each
-            # time.
+            # If the checkpoints continue at another ref, the first ref does not show when that moves.
             self._captured = (first if newest == first else None, found)
         return self._captured[1]
 

@@ -36,9 +36,8 @@ def imported_now(tree: Tree, superseded: Iterable[str]) -> list[Node]:
 def file_start(store: ObjectStore, tree: Tree, sid: str) -> tuple[Oid, SessionHeader | Fork | None]:
     """Return the entry at which the agent's file of session ``sid`` begins, and its content.
 
-    The content is ``None`` if it is neither a header nor a fork, for example after a purge.
-
     It is a root, or the fork of a file that continues another one; what precedes that fork belongs to the other file.
+    The content is ``None`` if it is neither a header nor a fork, for example after a purge.
     """
     at = next((oid for oid in tree.nodes if begins_fork(store, tree.nodes[oid], sid)), None)
     while at is not None:

@@ -186,7 +186,7 @@ class _Search:
             self._digests[node.oid] = _digest(self._store, node.tree)
         return self._digests[node.oid]
 
-    # -- lines
+    # -- histories
 
     def _take(self, tip: Oid) -> None:
         """Add the history that ends in ``tip`` to the session. A missing entry before it is a gap."""

@@ -1,6 +1,7 @@
 """A reader of proposed objects through git: from git's quarantine, or from one of this store.
 
-It loads the objects of a window of entries together, to save questions to git, and caches nothing else.
+It loads the objects of a window of entries together, because one request to git is faster than many. It caches
+nothing else.
 """
 
 from __future__ import annotations
