@@ -202,7 +202,7 @@ class Session:
         command = f"compact {self.id} {plan.strategy}" if undoable else ""
         return perform(self._opened.objects, self._session, plan, writing, command=command)
 
-    # ---- what happens
+    # ---- writing
 
     def append(self, entry: Entry, *, expected: Node | None = None, on_moved: OnMoved = "refuse") -> Node:
         """Append one entry to the branch. It is durable when this returns (see ``durability`` of ``Store.open``).
