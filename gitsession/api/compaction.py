@@ -66,7 +66,7 @@ class SessionCompaction:
     def is_due(self, window: int, *, reserve: int | None = None, profile: str | None = None) -> bool:
         """Return whether a compaction is due: less than the reserve is left of the context window.
 
-        It is never due before the model has answered since the last compaction (K6).
+        It is never due before the model has answered since the last compaction.
 
         Args:
             window: The context window of the model, in tokens.
