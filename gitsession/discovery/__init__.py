@@ -1,1 +1,1 @@
-"""Where the sessions of agents are on this machine."""
+"""Search for the sessions of agents on this machine."""

@@ -1,7 +1,7 @@
-"""Agents' SQLite databases, opened to be read: never written to, never copied, and only the tables that are asked for.
+"""Read-only access to agents' SQLite databases: they are never written or copied, and only the needed tables are read.
 
-An agent keeps credentials in the same file. SQLite itself refuses us every table that the agent's module does not name,
-so no query, view or trigger of a strange database leads there.
+An agent keeps credentials in the same file. An authorizer of SQLite denies every table that the agent's module does not
+name, so no query, view or trigger of an untrusted database can read others.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ TEXT_BYTES_MAX = 1 << 29
 
 @dataclass(frozen=True, slots=True)
 class OpenDatabase:
-    """A database as it stood when it was opened. ``format``: that of its agent, ``None`` if no supported one."""
+    """A database in one read transaction. ``format``: the format of its agent, ``None`` if that is not supported."""
 
     format: Database | None
     columns: Columns
     db: sqlite3.Connection
 
     def ask(self, query: str, values: Sequence[object] = ()) -> Iterator[Row]:
-        """Raises ``Unavailable`` where the database is busy, ``Malformed`` where it is damaged."""
+        """Yield the rows of a query. Raises ``Unavailable`` if the database is busy, ``Malformed`` if it is damaged."""
         with _named():
             for row in self.db.execute(query, tuple(values)):  # noqa: UP028 - it would close what is closed by then
                 yield row
@@ -39,9 +39,9 @@ class OpenDatabase:
 
 @contextlib.contextmanager
 def opened(path: Path) -> Iterator[OpenDatabase]:
-    """The database at ``path``, all of it as it is at one moment, what waits in its write-ahead log included.
+    """Yield the database at ``path`` at one moment, including its write-ahead log.
 
-    Raises ``Unavailable`` where it is locked or cannot be opened, ``Malformed`` where it is damaged.
+    Raises ``Unavailable`` if it is locked or cannot be opened, ``Malformed`` if it is damaged.
     """
     with _named():
         db = _connect(path)
@@ -69,7 +69,8 @@ def _connect(path: Path) -> sqlite3.Connection:
             db.execute("SELECT count(*) FROM sqlite_master")
         except sqlite3.OperationalError as error:
             db.close()
-            # In a folder that we may not write, SQLite cannot make the index of a log. Without a log none is needed.
+            # In a read-only folder, SQLite cannot create the index of a write-ahead log. If there is no log, it needs
+            # none.
             nothing_waits = not os.path.exists(f"{path}-wal") and not os.path.exists(f"{path}-journal")
             if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_CANTOPEN or not nothing_waits or "immutable" in mode:
                 raise
@@ -82,7 +83,10 @@ def _connect(path: Path) -> sqlite3.Connection:
 
 
 def _columns(db: sqlite3.Connection) -> dict[str, list[str]]:
-    """The columns of every table that some agent of ours may have. Views are none: they could show other tables."""
+    """Return the columns of every table that a supported agent may have.
+
+    Views are excluded: they can read other tables.
+    """
     wanted = {table for format in all_with_capability(Database).values() for table in format.TABLES}
     there = [name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'") if name in wanted]
     return {name: [row[1] for row in db.execute(f'PRAGMA table_info("{name}")')] for name in there}
@@ -99,7 +103,7 @@ def _judge(allowed: set[str], action: int, first: str | None, *_: str | None) ->
 
 @contextlib.contextmanager
 def _named() -> Iterator[None]:
-    """SQLite's errors by ours."""
+    """Raise the errors of ``gitsession.errors`` in place of SQLite's."""
     try:
         yield
     except sqlite3.Error as error:

@@ -1,4 +1,4 @@
-"""Where session files lie: the agents' own folders, and folders that the user names."""
+"""Search for session files in the agents' own folders, and in folders that the user names."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from gitsession.formats import FORMATS, ROOTS, Format, InProject, SearchRoot, al
 def everywhere(
     home: Path, environment: Mapping[str, str], *, unreadable: bool = False
 ) -> Iterator[tuple[Path, Format]]:
-    """Every session file in the agents' own folders, which variables of the ``environment`` may have moved.
+    """Yield every session file in the agents' own folders, which variables of ``environment`` may have moved.
 
-    ``unreadable``: also what has the name of one and is no file (a folder, a pipe, a link that leads nowhere), and
-    folders that may not be read, for the import to name them.
+    ``unreadable``: also yield what has the name of a session file and is not a file (a folder, a pipe, a broken link),
+    and folders without read permission, so that the import reports them.
     """
     for format in FORMATS.values():
         bases = [(root, base_of(root, home, environment)) for root in ROOTS[format.AGENT]]
@@ -28,27 +28,27 @@ def everywhere(
         for root, base in bases:
             found = {*base.glob(root.pattern)}
             if unreadable and os.path.lexists(base / root.pattern):
-                found.add(base / root.pattern)  # a glob of a plain name does not find a link that leads nowhere
+                found.add(base / root.pattern)  # a glob without wildcards does not find a broken link
             yield from ((path, format) for path in sorted(found) if unreadable or path.is_file())
 
 
 def _closed(base: Path, pattern: str) -> Iterator[Path]:
-    """Yield the folders on the way to ``pattern`` that may not be listed: a glob passes over them."""
+    """Yield the folders on the path of ``pattern`` that may not be listed. A glob skips them silently."""
     above = [parent.as_posix() for parent in reversed(Path(pattern).parents)]
     for folders in ([base], *(sorted(base.glob(parent)) for parent in above if parent != ".")):
         yield from (folder for folder in folders if folder.is_dir() and not os.access(folder, os.R_OK | os.X_OK))
 
 
 def base_of(root: SearchRoot, home: Path, environment: Mapping[str, str]) -> Path:
-    """The folder that the agent's sessions lie below."""
+    """Return the folder that contains the agent's sessions."""
     moved = environment.get(root.variable) if root.variable else None
     return Path(moved).expanduser() if moved else home / root.home
 
 
 def in_projects(folders: Iterable[Path], *, unreadable: bool = False) -> Iterator[tuple[Path, Format]]:
-    """The session files that an agent keeps in the projects themselves: at the top of what each folder belongs to.
+    """Yield the session files that agents keep in projects, at the top of the project of each folder.
 
-    ``unreadable``: also what is called so and is no file.
+    ``unreadable``: also yield what has the name of such a file and is not a file.
     """
     tops = dict.fromkeys(found for folder in folders if (found := _top(folder)) is not None)
     for format in all_with_capability(InProject).values():
@@ -57,7 +57,7 @@ def in_projects(folders: Iterable[Path], *, unreadable: bool = False) -> Iterato
 
 
 def _top(folder: Path) -> Path | None:
-    """A folder is whatever a session says: it need not be one that can be."""
+    """Return the top of a project, or ``None`` for an impossible path: sessions can state any text as their folder."""
     try:
         return top(folder)
     except (OSError, ValueError):
@@ -65,17 +65,17 @@ def _top(folder: Path) -> Path | None:
 
 
 def top(folder: Path) -> Path:
-    """The top of the repository that ``folder`` is in, without asking git; of none, the folder itself.
+    """Return the top of the repository with ``folder``, without running git, or ``folder`` if there is none.
 
-    Raises ``OSError`` and ``ValueError`` for what is no name of a folder.
+    Raises ``OSError`` and ``ValueError`` if ``folder`` is not a valid path.
     """
     folder = folder.absolute()
-    # One after the other: a session may say a folder of fifty thousand parents.
+    # Lazily: the folder of a session can have fifty thousand parents.
     return next((place for place in chain([folder], folder.parents) if (place / ".git").exists()), folder)
 
 
 def under(paths: Iterable[Path]) -> Iterator[Path]:
-    """The files that ``paths`` name; of folders, every file below them that is called like a session file."""
+    """Yield the files in ``paths``. For a folder, yield every file below it that has the name of a session file."""
     patterns = {pattern for format in FORMATS.values() for pattern in format.FILES}
     for path in paths:
         if path.is_dir():
@@ -86,7 +86,10 @@ def under(paths: Iterable[Path]) -> Iterator[Path]:
 
 
 def called(path: Path, id: str) -> list[Path]:
-    """The session files beside ``path`` whose names end in ``id``, also in folders of other days (``2026/11/22``)."""
+    """Return the session files beside ``path`` whose names end in ``id``.
+
+    If ``path`` is in a folder for a day (``2026/11/22``), those of all days are searched.
+    """
     top = path.absolute().parent
     while top.name.isdecimal() and len(top.name) in (2, 4):
         top = top.parent

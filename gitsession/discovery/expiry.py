@@ -1,4 +1,4 @@
-"""How many of an agent's own session files it will soon delete."""
+"""Forecast of how many of an agent's session files the agent will delete soon."""
 
 from __future__ import annotations
 
@@ -15,21 +15,23 @@ from gitsession.formats.claude.agent import claude
 SOON_DAYS = 7
 
 SETTINGS = "settings.json"
-"""Below ``Root.home``."""
+"""The name of the settings file in the agent's folder (``SearchRoot.home``)."""
 
 DAYS = 30
 DAYS_MIN = 1
 DAYS_MAX = 1_000_000
-"""As good as for ever."""
+"""Maximum number of days, effectively for ever."""
 
 _DAY_MS = 24 * 60 * 60 * 1000
 
 
 @dataclass(frozen=True, slots=True)
 class ExpiryForecast:
-    """``files``: how many there are. ``soon``: how many go within ``SOON_DAYS``, ``overdue`` of them at any time now.
+    """A forecast of deletions.
 
-    ``not_imported``: of ``soon``, those that are not in the store as they are. ``days``: after how many a file goes.
+    ``days``: days after which a file is deleted. ``files``: number of files. ``soon``: number of files that are deleted
+    within ``SOON_DAYS``; ``overdue``: number of these that may be deleted now; ``not_imported``: number of these of
+    which the store lacks the current content.
     """
 
     days: int
@@ -40,7 +42,10 @@ class ExpiryForecast:
 
 
 def forecast(files: Iterable[tuple[int, bool]], days: int, now_ms: int) -> ExpiryForecast:
-    """``files``: when each was last written, in ms since 1970, and whether it is imported."""
+    """Return the forecast for ``files``.
+
+    ``files``: for each, the time of its last change in ms since 1970, and whether it is imported.
+    """
     left = [(written_ms + days * _DAY_MS - now_ms, is_imported) for written_ms, is_imported in files]
     soon = [(left_ms, is_imported) for left_ms, is_imported in left if left_ms <= SOON_DAYS * _DAY_MS]
     overdue = sum(left_ms <= 0 for left_ms, _ in soon)
@@ -50,7 +55,7 @@ def forecast(files: Iterable[tuple[int, bool]], days: int, now_ms: int) -> Expir
 def look(
     home: Path, environment: Mapping[str, str], now_ms: int, is_imported: Callable[[Path, os.stat_result], bool]
 ) -> ExpiryForecast:
-    """What Claude Code, the one agent that sweeps, will do to the sessions on this machine."""
+    """Return the forecast for Claude Code on this machine, the only agent that deletes sessions."""
     base = discover.base_of(ROOTS[claude.AGENT][0], home, environment)
     found = []
     for path, format in discover.everywhere(home, environment):
@@ -68,7 +73,7 @@ def look(
 
 
 def days_kept(settings: bytes) -> int:
-    """Return the days after which Claude Code deletes a session that nobody wrote to, by its settings or by default."""
+    """Return the days after which Claude Code deletes an unchanged session, from its settings or by default."""
     found = jsonl.parse(settings)
     stated = found.get("cleanupPeriodDays") if isinstance(found, dict) else None
     if not isinstance(stated, int | float) or isinstance(stated, bool) or stated < DAYS_MIN:

@@ -1,6 +1,7 @@
-"""Which project a folder belongs to, said so that it is the same on every machine (docs/decisions/0016).
+"""Identity of the project that a folder belongs to, the same on every machine (docs/decisions/0016).
 
-Reads only: the folder's own git directory is asked, with nobody's configuration, and nothing is run that it names.
+Reads only: git reads the folder's own git directory, without system or user configuration, and no program that the
+configuration names is run.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from gitsession.errors import Unavailable
 from gitsession.git import process
 
 DECLARED = ".gitsession-project"
-"""A file at the top of a project whose first line is its name, for one that has no repository to tell."""
+"""The file at the top of a project whose first line is the project's name, for projects without a repository."""
 
 SECONDS_MAX = 10.0
 NAME_CHARS_MAX = 200
@@ -25,9 +26,9 @@ _SCP = re.compile(r"(?:[^@/:]+@)?(\[[0-9A-Fa-f:.]+\]|[^:/@]{2,}):(?!//)([^?#]*)(
 
 
 def identity_of(folder: Path) -> str | None:
-    """``remote:<host>/<path>``, else ``root:<oid>``, else ``name:<text>``; ``None`` where nothing says.
+    """Return ``remote:<host>/<path>``, else ``root:<oid>``, else ``name:<text>``, or ``None`` if none of them applies.
 
-    Also for a folder that is not there (any more): nothing can be said of it here. Never raises.
+    The result is also ``None`` if the folder does not exist on this machine. Never raises.
     """
     try:
         if not folder.is_dir():
@@ -41,9 +42,9 @@ def identity_of(folder: Path) -> str | None:
 
 
 def of_remote(url: str) -> str | None:
-    """Host and path of a remote, whichever way it is spelt, and nothing of who fetches from it.
+    """Return host and path of a remote, the same for every spelling of its URL, without user name or password.
 
-    ``None`` for a place on this machine, and for what no other machine could understand.
+    Returns ``None`` for a path on this machine, and for a URL that other machines cannot resolve.
     """
     url = url.strip()
     found = _URL.fullmatch(url)
@@ -71,7 +72,7 @@ def _by_git(git_dir: Path) -> str | None:
 
 
 def _git_dir(place: Path) -> Path | None:
-    """The git directory of a working tree: a worktree's is a file that names it."""
+    """Return the git directory of a working tree. In a worktree, ``.git`` is a file that names it."""
     found = place / ".git"
     if found.is_dir():
         return found
@@ -82,7 +83,7 @@ def _git_dir(place: Path) -> Path | None:
 
 
 def _remotes(git_dir: Path) -> dict[str, str]:
-    """The first URL of each remote."""
+    """Return the first URL of each remote."""
     words = ("config", "--null", "--get-regexp", r"^remote\..*\.url$")
     told = _ask(git_dir, *words)
     found: dict[str, str] = {}
@@ -94,7 +95,7 @@ def _remotes(git_dir: Path) -> dict[str, str]:
 
 
 def _root_commit(git_dir: Path) -> str | None:
-    """The commit in which the history begins; of several, the first by name. A shallow clone does not know it."""
+    """Return the root commit; of several, the lowest object id. In a shallow clone, it is unknown."""
     if _ask(git_dir, "rev-parse", "--is-shallow-repository").strip() != "false":
         return None
     roots = sorted(_ask(git_dir, "rev-list", "--max-parents=0", "HEAD").split())

@@ -1,7 +1,7 @@
-"""A path taken apart into the sessions that are there: one in a file, many in a database.
+"""Sessions at a path: one in a file, many in a database.
 
-A session in a database is called by the database's path, ``#`` and its own id: so the catalogue remembers it, and a
-repair finds it again.
+A session in a database has the database's path, ``#`` and its own id as its path. The catalog stores this path, and a
+repair finds the session by it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ WITHIN = "#"
 HEAD_BYTES = 64 * 1024
 FILE_BYTES_MAX = 1 << 30
 LARGE_BYTES = 64 << 20
-"""From there on a file is copied, and read in parts, where its agent's module can."""
+"""Size from which a file is copied and read in parts, if its agent's module supports that, in bytes."""
 
 _DATABASE = b"SQLite format 3\0"
 
@@ -44,7 +44,7 @@ _CHUNK = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class LoadedSession:
-    """A session, and what lies beside it: ``attachments`` by name, ``missing`` the names of what is not there."""
+    """A session and the files beside it: ``attachments`` by name, and the names of the ``missing`` ones."""
 
     source: Source
     attachments: Mapping[str, bytes]
@@ -53,7 +53,7 @@ class LoadedSession:
 
 @dataclass(frozen=True, slots=True)
 class FoundSession:
-    """A session that can be taken. ``place``: what it is called; ``stamp``: how it stood before it was read."""
+    """A session that can be loaded with ``take``. ``place``: its path; ``stamp``: its state before it was read."""
 
     place: Path
     format: Format
@@ -62,13 +62,13 @@ class FoundSession:
 
 
 def stamp_of(path: Path) -> Stat:
-    """How the sessions at ``path`` stand: what changes when one of them does. Raises ``OSError``."""
+    """Return the state of the sessions at ``path``, which changes when one of them does. Raises ``OSError``."""
     parts = _folders_of(path)
     return _stamp_of_folders(path, parts) if parts is not None else _stamp_of_file(path)
 
 
 def _stamp_of_file(path: Path) -> Stamp:
-    """Return what changes when a file does, or the write-ahead log of a database."""
+    """Return the state of a file, which includes the write-ahead log of a database."""
     found = path.stat()
     log = stat_of(Path(f"{path}-wal"))
     size, changed_ns = (log.st_size, log.st_mtime_ns) if log is not None else (0, 0)
@@ -76,9 +76,11 @@ def _stamp_of_file(path: Path) -> Stamp:
 
 
 def at(path: Path, format: Format | None = None, *, final: bool = False) -> Iterator[FoundSession]:
-    """The sessions at ``path``, each to be taken before the next is asked for; none, where no agent of ours wrote it.
+    """Yield the sessions at ``path``, or none if no supported agent wrote it.
 
-    ``format``: take it as this agent's. Raises ``Malformed``, ``Unavailable`` and ``OSError``.
+    Load each one before you request the next.
+
+    ``format``: read the path as this agent's. Raises ``Malformed``, ``Unavailable`` and ``OSError``.
     """
     stamp = stamp_of(path)
     if is_database(head(path)):
@@ -108,7 +110,7 @@ def at(path: Path, format: Format | None = None, *, final: bool = False) -> Iter
 
 
 def _in_large_file(path: Path, format: Streamed, *, final: bool) -> FoundSession:
-    """The session of a file that is not held in memory."""
+    """Return the session of a file that is not held in memory."""
     stamp, data = stored(path)
 
     def take() -> LoadedSession:
@@ -119,7 +121,7 @@ def _in_large_file(path: Path, format: Streamed, *, final: bool) -> FoundSession
 
 
 def reopen(place: Path) -> Iterator[FoundSession]:
-    """The sessions at a ``place`` that was taken before: all of a file, the one of a database."""
+    """Yield the sessions at a ``place`` that was loaded before: all of a file, the one of a database."""
     head, within, _ = os.fspath(place).rpartition(WITHIN)
     if not within or place.exists():
         yield from at(place)
@@ -143,19 +145,19 @@ def _in_database(path: Path, format: Format | None, final: bool) -> Iterator[Fou
 
 
 def _spelled(id: str) -> str:
-    """An id as a part of a file's name: it may say anything."""
+    """Return any id as a part of a file name."""
     return id.replace("/", "%2F").replace("\0", "%00").encode("utf-8", "replace").decode()
 
 
 class _Folders(NamedTuple):
-    """Those of the ``messages`` of one session, and of the ``parts`` of all messages."""
+    """The folder with the ``messages`` of one session, and the folder with the ``parts`` of all messages."""
 
     messages: Path
     parts: Path
 
 
 def _folders_of(path: Path) -> _Folders | None:
-    """The folders that belong to a session's description, if it is one by its place."""
+    """Return the folders of a session's description, or ``None`` if the path is not that of one."""
     parents = path.absolute().parents
     if len(parents) < 3 or parents[1].name != "session":
         return None
@@ -164,13 +166,13 @@ def _folders_of(path: Path) -> _Folders | None:
 
 
 def _take_folders(format: Scattered, info: bytes, folders: _Folders, *, final: bool) -> Source:
-    """The session that ``info`` describes. Raises ``Malformed`` and ``OSError``."""
+    """Return the session that ``info`` describes. Raises ``Malformed`` and ``OSError``."""
     files = _contents(folders.messages)
     return format.from_folders(info, files, {name: _contents(folders.parts / name) for name in files}, final=final)
 
 
 def _stamp_of_folders(path: Path, folders: _Folders) -> Stamp:
-    """What changes when any of its files does. Raises ``OSError``."""
+    """Return the state of all files of a session. Raises ``OSError``."""
     messages = _json_files(folders.messages)
     beside = [each for message in messages for each in (message, *_json_files(folders.parts / message.stem))]
     found = [path.stat(), *(stat for each in beside if (stat := stat_of(each)) is not None)]
@@ -183,7 +185,10 @@ def _contents(folder: Path) -> dict[str, bytes]:
 
 
 def _content(path: Path) -> bytes:
-    """Nothing of what is no file: it is left out, and named. Raises ``OSError`` for what may be read another day."""
+    """Return the content of a file, or no bytes for what is not a file, so that it is left out and reported.
+
+    Raises ``OSError`` if the file may be readable later.
+    """
     try:
         return read(path)[1]
     except Malformed:
@@ -205,7 +210,7 @@ def _json_files(folder: Path) -> list[Path]:
 
 
 def stat_of(path: Path) -> os.stat_result | None:
-    """Return the status of a file; ``None`` if there is none, or none that can be looked at."""
+    """Return the status of a file, or ``None`` if there is no readable one."""
     try:
         return path.stat()
     except OSError:
@@ -213,34 +218,34 @@ def stat_of(path: Path) -> os.stat_result | None:
 
 
 def name_of(path: Path) -> str:
-    """Return the id of a session file that has none of its own: its path without the suffix."""
+    """Return the id of a session file that states none: its path without the suffix."""
     return path.absolute().with_suffix("").as_posix()
 
 
 def head(path: Path) -> bytes:
-    """The beginning of a regular file; nothing of what is none. Raises ``OSError``."""
+    """Return the beginning of a regular file, or no bytes for anything else. Raises ``OSError``."""
     with _opened(path) as (fd, found):
         return os.read(fd, HEAD_BYTES) if stat.S_ISREG(found.st_mode) else b""
 
 
 def is_database(head: bytes) -> bool:
-    """Return whether a file that begins with ``head`` is a database of SQLite."""
+    """Return whether a file that begins with ``head`` is an SQLite database."""
     return head.startswith(_DATABASE)
 
 
 def read(path: Path) -> tuple[os.stat_result, bytes]:
-    """A session file as it is: what it grows by meanwhile is not read.
+    """Return a session file. Bytes that are appended while it is read are not included.
 
-    Raises ``Malformed`` for what is no regular file, or over 1 GiB; ``OSError``.
+    Raises ``Malformed`` if it is not a regular file or is larger than 1 GiB, and ``OSError``.
     """
     with _session_file(path) as (fd, found), os.fdopen(fd, "rb", closefd=False) as file:
         return found, file.read(found.st_size)
 
 
 def stored(path: Path) -> tuple[os.stat_result, StoredFile]:
-    """The same, in a copy on disk that nobody changes and that goes with the process.
+    """Return a session file as a copy on the disk that does not change and disappears with the process.
 
-    The copy is a file of mode 0600 that no folder lists. Raises as ``read`` does, and ``Unavailable`` where the copy
+    The copy is an unlinked file of mode 0600. Raises the same errors as ``read``, and ``Unavailable`` if the copy
     cannot be written.
     """
     with _session_file(path) as (fd, found):
@@ -258,13 +263,13 @@ def stored(path: Path) -> tuple[os.stat_result, StoredFile]:
 
 
 def _folder_of_copies() -> str:
-    """Return the folder that the user chose for temporary files, else one that is no file system in memory."""
+    """Return the user's folder for temporary files, or one on the disk if that is a file system in memory."""
     folder = tempfile.gettempdir()
     return _ON_DISK if folder == _IN_MEMORY and os.access(_ON_DISK, os.W_OK) else folder
 
 
 class _Copy:
-    """A file without a name, closed when nobody reads it any more."""
+    """An unlinked file that is closed when it is garbage-collected."""
 
     _fd = -1
 
@@ -296,7 +301,7 @@ def _session_file(path: Path) -> Iterator[tuple[int, os.stat_result]]:
 @contextlib.contextmanager
 def _opened(path: Path) -> Iterator[tuple[int, os.stat_result]]:
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a pipe must not hold us up
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # do not block on a pipe
     except OSError as error:
         if error.errno != errno.ENXIO:
             raise
@@ -311,9 +316,10 @@ def _opened(path: Path) -> Iterator[tuple[int, os.stat_result]]:
 
 
 def format_of(path: Path, data: bytes) -> Format | None:
-    """Return the format of the agent in whose folder a file lies, else of the one that claims its beginning.
+    """Return the format of the agent in whose folder a file is, otherwise the format that claims its beginning.
 
-    The folder comes first so that a file is one session, whether it was found or named: early omp files look like pi's.
+    The folder takes precedence so that a file is the same session whether it was found or named: files of early omp
+    versions look like pi's.
     """
     place = path.absolute().as_posix()
     for agent, roots in ROOTS.items():
@@ -326,7 +332,7 @@ def format_of(path: Path, data: bytes) -> Format | None:
 def unrecognized(path: Path) -> NotFound:
     """Return the error for a file that the user named and no supported agent wrote. Raises ``OSError``."""
     known = f"supported agents: {', '.join(sorted(FORMATS))}"
-    from gitsession.formats.claude import split_file  # most commands need none of it
+    from gitsession.formats.claude import split_file  # most commands do not need it
 
     other = split_file.agent_of(head(path))
     if other:
@@ -337,7 +343,7 @@ def unrecognized(path: Path) -> NotFound:
 def attachments(path: Path, data: Data, format: Format) -> tuple[dict[str, bytes], list[str]]:
     """Return the files that the agent keeps beside a session file, by name, and the names of missing ones.
 
-    Of a file that must hash to its name, only content that does is taken.
+    If the hash of a file is given, a file with another hash counts as missing.
     """
     contents: dict[str, bytes] = {}
     missing: list[str] = []

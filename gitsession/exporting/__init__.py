@@ -1,1 +1,1 @@
-"""Sessions written as files of an agent, or for people to read."""
+"""Export of sessions as files of an agent, or for people to read."""

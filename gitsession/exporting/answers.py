@@ -1,8 +1,8 @@
-"""Answers with all their calls, each result behind its answer: what every provider asks of a conversation.
+"""Grouping of answers with all their calls and results, as every provider requires it.
 
-Some agents keep each block of an answer as a record of its own, and write a result as soon as it is there, so that
-calls made together and their results can stand in any order. Here they become one message with all its calls, the
-results behind it, and whatever stood among them behind those.
+Some agents store each block of an answer as a separate record, and write a result as soon as it exists. So calls that
+were made together and their results can be in any order. This module joins them to one message with all its calls,
+followed by the results, followed by everything that was between them.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from gitsession.model.usage import answer_of
 
 
 class AnswerPart(NamedTuple):
-    """A part of a conversation. ``of``: the entry that it comes from; ``entry``: what it is now."""
+    """A part of a conversation. ``of``: the entry that it comes from; ``entry``: its current form."""
 
     of: OutgoingEntry
     entry: Entry
 
 
 def grouped(pieces: Sequence[AnswerPart], *, by_block: bool, notes: Counter[str] | None = None) -> list[AnswerPart]:
-    """Return ``pieces``, a line of a conversation, with whole answers and their results behind them.
+    """Return ``pieces``, the entries of one branch, with whole answers, each followed by its results.
 
-    An answer goes on where the next one follows at once and is a part of it, and where it comes before a result of an
-    earlier call. A result belongs to the newest unanswered call with its id. Where ``notes`` are asked for, one that
-    belongs to none is left out.
+    An answer is joined to the one before if it follows directly and belongs to it, or if a result of an earlier call is
+    still to come. A result belongs to the newest unanswered call with its id. If ``notes`` is given, a result without a
+    call is left out.
 
     Args:
-        by_block: whether the agent keeps each block of an answer as a record of its own.
+        by_block: whether the agent stores each block of an answer as a separate record.
         notes: counts results without a call, and calls without a result.
     """
     results = _results(pieces)
@@ -64,7 +64,7 @@ def grouped(pieces: Sequence[AnswerPart], *, by_block: bool, notes: Counter[str]
 
 
 class _Group:
-    """The answer that is being put together, and what is done so far."""
+    """The answer that is being joined, and the parts that are finished."""
 
     def __init__(self, pieces: Sequence[AnswerPart], results: dict[int, list[int]]) -> None:
         self.found: list[AnswerPart] = []
@@ -94,7 +94,7 @@ class _Group:
         return True
 
     def close(self) -> None:
-        """Put down the open answer, its results, and what stood among them."""
+        """Append the open answer, its results, and what was between them."""
         if self._answer is not None:
             self.found.append(AnswerPart(self._pieces[self._members[0]].of, self._answer))
             behind = sorted(result for member in self._members for result in self._results.get(member, ()))
@@ -104,7 +104,7 @@ class _Group:
 
 
 def _results(pieces: Sequence[AnswerPart]) -> dict[int, list[int]]:
-    """Return the places of the results of each answer, by its place: one for each call that has one."""
+    """Return the indexes of the results of each answer, by the answer's index: one for each call that has a result."""
     waiting: dict[str | None, list[int]] = {}
     found: dict[int, list[int]] = {}
     for at, (_, entry) in enumerate(pieces):
@@ -119,9 +119,10 @@ def _results(pieces: Sequence[AnswerPart]) -> dict[int, list[int]]:
 
 
 def with_tool_names(entries: Sequence[OutgoingEntry], whole: Sequence[OutgoingEntry]) -> list[OutgoingEntry]:
-    """Return ``entries`` in which each result names its tool, as some agents ask for and others do not write.
+    """Return ``entries`` with the tool's name in each result, which some agents need and others do not write.
 
-    The nearest call above a result with its id tells, else the last one in ``whole``, which has what a compaction hid.
+    The name is that of the nearest call above the result with its id, otherwise that of the last one in ``whole``,
+    which includes entries that a compaction removed.
     """
     anywhere = {call.id: call.name for each in whole for call in _calls(each)}
     by_key = {each.key: each for each in entries}
@@ -138,7 +139,7 @@ def with_tool_names(entries: Sequence[OutgoingEntry], whole: Sequence[OutgoingEn
 
 
 def _nearest_call(of: OutgoingEntry, id: str, by_key: Mapping[str, OutgoingEntry]) -> str | None:
-    """Return the name in the nearest call with this id above an entry. A circle is gone round once."""
+    """Return the name in the nearest call with this id above an entry. A cycle is followed once."""
     at = by_key.get(of.below or "")
     for _ in by_key:
         name = next((call.name for call in _calls(at) if call.id == id), None) if at is not None else None
@@ -154,13 +155,13 @@ def _calls(of: OutgoingEntry) -> list[ToolCall]:
 
 
 def unfolded(entries: Sequence[OutgoingEntry], leaf: str | None) -> tuple[tuple[OutgoingEntry, ...], str | None]:
-    """The same with an entry for each message (``model.results``), and the leaf, as they hang below each other.
+    """Return the entries with one entry for each message (``model.results``), and the leaf.
 
-    Who names such an entry means its first message. An entry that the agent itself wrote is not taken apart.
+    A reference to a split entry means its first message. An entry that the agent itself wrote is not split.
     """
     found: list[OutgoingEntry] = []
     ends: dict[str, str] = {}
-    results: dict[str, str] = {}  # an agent's own name for a result -> its key
+    results: dict[str, str] = {}  # the agent's id of a result -> its key
     for each in entries:
         below = ends.get(each.below, each.below) if each.below is not None else None
         each = dataclasses.replace(each, below=below)
@@ -173,7 +174,8 @@ def unfolded(entries: Sequence[OutgoingEntry], leaf: str | None) -> tuple[tuple[
             continue
         below = each.below
         for number, part in enumerate(parts):
-            key = f"{each.key}+{number}" if number else each.key  # "/" stands between what ids are made of
+            # not "/", which joins the parts that ids are derived from
+            key = f"{each.key}+{number}" if number else each.key
             id, short = (each.id, each.short) if not number else (None, "")
             found.append(dataclasses.replace(each, key=key, below=below, entry=part, id=id, short=short))
             name = part.extra.get("part")

@@ -1,6 +1,6 @@
-"""A session out of the store: as its agent's file has it, or with what was made here in the agent's own words.
+"""Export of a session: as its agent's file, or with the entries made in gitsession in the agent's own format.
 
-docs/decisions/0013 says what goes where; docs/reference/format.md, "The agent's file", what that is.
+docs/decisions/0013 states what is written where; docs/reference/format.md, "The agent's file", how that file is built.
 """
 
 from __future__ import annotations
@@ -35,18 +35,21 @@ from gitsession.store.interface import ObjectStore
 
 AT_HOME = "images that the agent keeps in a folder of its own, and this file only names: `resume` restores them"
 TO_READ: dict[str, Writer] = {writer.AGENT: writer for writer in (json_lines, markdown)}
-"""Forms that are no agent's: a session can be written as one, and none is taken in."""
+"""Formats that are not an agent's: sessions can be exported in them, but not imported."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExportResult:
-    """``data``: the file. ``left_out``: entries made here that are not in it. ``added``: lines that are written anew.
+    """An exported session.
 
-    ``notes``: what ``agent``'s form cannot say as we do, and how often. Of a file that goes on in some folder,
-    ``session``: its id and folder there; ``stay``: the same file in the folder it was in. ``hidden``: how many secrets
-    are placeholders in it; ``problems``: why one of them could not be shown. ``place``: where the agent keeps
-    the file, where that does not follow from ``session``; ``beside``: names and contents of the other files of the
-    session, and of those that it goes on from.
+    ``data``: the file. ``left_out``: number of our own entries that are not in it. ``added``: number of newly written
+    lines. ``notes``: counts of what ``agent``'s format cannot represent exactly. ``hidden``: number of secrets that are
+    placeholders in it; ``problems``: the reasons why originals could not be read. ``place``: path of the file in the
+    agent's folder, if it does not follow from ``session``; ``beside``: names and contents of the other files of the
+    session, and of those that it continues.
+
+    If the session is to be continued in a folder, ``session`` has its id and folder there, and ``stay`` is the same
+    file in its former folder.
     """
 
     agent: str
@@ -62,21 +65,29 @@ class ExportResult:
     beside: tuple[tuple[str, bytes], ...] = ()
 
     def from_store(self, shown: RevealedStore) -> ExportResult:
-        """The same, with what ``shown``, which it was read from, has to tell."""
-        hidden = min(sum(shown.hidden.values()), self.data.count(OPENS.encode()))  # it may have read more than is in it
+        """Return the result with the numbers of secrets and the problems of ``shown``, the store that was read."""
+        # more may have been read than exported
+        hidden = min(sum(shown.hidden.values()), self.data.count(OPENS.encode()))
         return dataclasses.replace(self, hidden=hidden, problems=tuple(dict.fromkeys(shown.problems.values())))
 
 
 def export(
     store: ObjectStore, sid: str, to: str | None = None, at: Node | None = None, cwd: str | None = None
 ) -> ExportResult:
-    """The session as a file that ``to`` opens: an agent of ``FORMATS``, by default its own; or one of ``TO_READ``.
+    """Return the session as a file that the agent ``to`` can open.
 
-    Where the agent's file says all there is, it is that file, byte for byte. ``at``: the line that ends in this entry.
-    ``cwd``: the folder it is to go on in, where the agent may have a file of this session already: what is not that
-    file gets an id of its own, and is called by its first prompt if the agent needs a title and there is none. Only
-    for agents that are ``Resumable``.
-    Raises ``Refused`` where there is no such form, ``Corrupt`` where the file would not be whole.
+    If the agent's file has all of the content, the result is that file, byte for byte.
+
+    Args:
+        to: an agent of ``FORMATS``, by default the session's own, or a format of ``TO_READ``.
+        at: export only the history of this entry.
+        cwd: the folder in which to continue, for agents that are ``Resumable``. The agent may have a file of this
+            session already. An export that is not that file gets an id of its own, and its first prompt as title if it
+            has none and the agent needs one.
+
+    Raises:
+        Refused: if there is no such format.
+        Corrupt: if the file would be incomplete.
     """
     tree = _readable_tree(store, sid, at)
     _, began = session_facts.file_start(store, tree, sid)
@@ -114,26 +125,26 @@ def export(
 
 
 def _first_words(out: Outgoing) -> str | None:
-    """Return the words of the first prompt that goes along and has any, cut to a line as lists show it."""
+    """Return the text of the first exported prompt that has any, cut to one line as in lists."""
     said = (each.entry for each in out.line())
     prompts = (entry for entry in said if isinstance(entry, Message) and entry.role == "user")
     return next(filter(None, (message.words_of(headline(entry)) for entry in prompts)), None)
 
 
 def _place(agent: str, data: bytes, segment: str | None) -> str:
-    """Return the path at which the agent keeps its file ``data``, "" for an agent whose files continue no others."""
+    """Return the path at which the agent keeps its file ``data``, or "" if the agent's files continue no others."""
     format = with_capability(agent, Continuing)
     return format.place_of(data, segment) if format is not None else ""
 
 
 def _named_at_home(agent: str, data: bytes) -> int:
-    """Count the files that ``data`` names and the agent keeps in a folder of its own."""
+    """Count the files that ``data`` names and that the agent keeps in a folder of its own."""
     format = with_capability(agent, Accompanied)
     return sum(bool(wanted.home) for wanted in format.beside(data, "")) if format is not None else 0
 
 
 def _to_read(store: ObjectStore, sid: str, writer: Writer, at: Node | None, agent: str) -> ExportResult:
-    """The session as ``writer`` tells it; it is named by its agent, and by its id here."""
+    """Return the session in the format of ``writer``, with the name of its agent and its id in this store."""
     found = gather(store, sid, writer, at)
     out = dataclasses.replace(found.out, session=dataclasses.replace(found.out.session, agent=agent))
     written = writer.write(out)
@@ -141,8 +152,10 @@ def _to_read(store: ObjectStore, sid: str, writer: Writer, at: Node | None, agen
 
 
 def _id_there(sid: str, found: ExportInput, began: SessionHeader | Fork | None, *, is_whole: bool) -> str:
-    """What the agent calls the session: by the id of its own file, or by ours, where the file that it goes on with is
-    taken in as this session again; else by one that follows from the entry that it goes on from.
+    """Return the agent's id of the session.
+
+    This is the id of its own file, or ours if an import of the continued file yields this session again. Otherwise, it
+    is an id that follows from the entry to continue from.
     """
     is_ours = isinstance(began, SessionHeader) and began.source_id is None and not found.is_fork
     if is_whole and (found.is_home or is_ours):
@@ -151,9 +164,10 @@ def _id_there(sid: str, found: ExportInput, began: SessionHeader | Fork | None, 
 
 
 def export_original(store: ObjectStore, sid: str, at: Node | None = None) -> ExportResult:
-    """The agent's own file, byte for byte. ``at``: the line that ends in this entry, also where it has left the file.
+    """Return the agent's own file, byte for byte.
 
-    Raises ``Refused`` for a session that no agent's file made, ``Corrupt`` where the file would not be whole.
+    ``at``: export only the history of this entry, even if it is no longer in the file. Raises ``Refused`` if the
+    session was not imported from an agent's file, and ``Corrupt`` if the file would be incomplete.
     """
     tree = _readable_tree(store, sid, at)
     start, began = session_facts.file_start(store, tree, sid)
@@ -164,25 +178,25 @@ def export_original(store: ObjectStore, sid: str, at: Node | None = None) -> Exp
 
 
 def segments(store: ObjectStore, sid: str) -> list[str | None]:
-    """The files that an agent has of a session: ``None`` for the first, and the ids of those that came later."""
+    """Return the ids of the files that an agent has of a session: ``None`` for the first, then the later segments."""
     return [None, *meta_of(store, sid).segments]
 
 
 def is_in_newest(store: ObjectStore, sid: str, leaf: Oid) -> bool:
-    """Return whether an entry stands in the newest of the agent's files, with which the agent goes on."""
+    """Return whether an entry is in the newest of the agent's files, with which the agent continues."""
     ids = meta_of(store, sid).segments
     tree = graph.tree(store, sid) if ids else None
     return tree is None or session_facts.segment_at(tree, session_facts.segment_starts(tree, ids), leaf) == ids[-1]
 
 
 def segment(store: ObjectStore, sid: str, id: str | None) -> bytes:
-    """One of the ``segments`` of a session, byte for byte. Raises as ``export_original`` does."""
+    """Return one of the ``segments`` of a session, byte for byte. Raises the same errors as ``export_original``."""
     tree = _readable_tree(store, sid)
     return _file(store, sid, (tree, *session_facts.file_start(store, tree, sid)), meta_of(store, sid), id, None).data
 
 
 class _FileLines(NamedTuple):
-    """The content of one of the agent's files, by line: header lines, entries, and entries of ours that it took in.
+    """The content of one of the agent's files by line: header lines, entries, and our own entries that are in it.
 
     ``nodes``: all entries of the session that the file could hold.
     """
@@ -194,7 +208,7 @@ class _FileLines(NamedTuple):
 
 
 def _lines_of(store: ObjectStore, part: graph.Tree, meta: Meta, at: Node | None) -> _FileLines:
-    """Return the lines of a file as it is now; with ``at``, of its line that ends there."""
+    """Return the lines of a file as it is now. With ``at``, only those in the history of that entry."""
     ours = meta.lines_of_ours()
     if at is None:
         nodes = list(part.nodes.values())
@@ -204,7 +218,7 @@ def _lines_of(store: ObjectStore, part: graph.Tree, meta: Meta, at: Node | None)
     else:
         nodes = found = _line(store, at, set(part.children[None]))
         here = {to_base64url(node.chain) for node in nodes}
-        # What waits behind the last line stood behind another one.
+        # The tail belongs after another line.
         headers = {number: node for number, node in meta.headers(nodes).items() if number not in (TAIL, WHOLE)}
         taken = {number: node for number, (node, chain) in ours.items() if chain in here}
     return _FileLines(nodes, headers, {node.source.line: node for node in found if node.source}, taken)
@@ -218,7 +232,11 @@ def _file(
     segment: str | None,
     at: Node | None,
 ) -> ExportResult:
-    """One of the agent's files of a session, whose ``meta`` is ``whole``; ``at``: only its line that ends there."""
+    """Return one of the agent's files of a session.
+
+    ``begun``: its tree, the entry at which the file begins, and that entry's content. ``whole``: the session's
+    ``meta``. ``at``: export only the history of this entry.
+    """
     tree, start, began = begun
     root = began or SessionHeader(agent="unknown")
     meta = whole.of_file(segment)
@@ -240,15 +258,15 @@ def _file(
 
 
 def _joined(store: ObjectStore, format: Format, lines: Mapping[int, Node], *, ends: bool) -> bytes:
-    """Return the payloads of ``lines`` as the agent's file has them. ``ends``: with what stands between two behind."""
+    """Return the payloads of ``lines`` joined as in the agent's file. ``ends``: whether a separator ends the file."""
     payloads = [payload_of(store, lines[number]) for number in sorted(lines)]
     if TAIL in lines and not payloads[-1]:
-        payloads.pop()  # it has found its line
+        payloads.pop()  # the tail is empty: its lines are part of a record now
     return format.BETWEEN.join(payloads) + (format.BETWEEN if ends else b"")
 
 
 def _without_file(sid: str, root: SessionHeader | Fork, at: Node | None) -> Refused:
-    """Return the error for a session, or a line of it, of which no agent has a file."""
+    """Return the error for a session, or an entry of it, of which no agent has a file."""
     if at is not None and root.source_id is not None:
         return Refused(
             f"nothing of {root.agent}'s own file stands in session {sid} as far as this entry",
@@ -261,7 +279,7 @@ def _without_file(sid: str, root: SessionHeader | Fork, at: Node | None) -> Refu
 
 
 def _document(store: ObjectStore, format: Document, file: _FileLines) -> bytes:
-    """A file that is laid out from its records; or, where that would be another one, its bytes as they were."""
+    """Return a file that is built from its records, or its stored bytes if the records do not yield it."""
     entries = {number: node for number, node in file.entries.items() if not node.is_tombstone}
     headers = {n: node for n, node in file.headers.items() if n in entries or n in (0, WHOLE, TAIL)}
     lines = {**entries, **headers, **file.taken}
@@ -273,7 +291,7 @@ def _document(store: ObjectStore, format: Document, file: _FileLines) -> bytes:
 
 
 def _readable_tree(store: ObjectStore, sid: str, at: Node | None = None) -> graph.Tree:
-    """Return the tree of a session. Raises ``Corrupt`` for a damaged one, unless only the line to ``at`` is wanted."""
+    """Return the tree of a session. Raises ``Corrupt`` if it is damaged and ``at`` is ``None``."""
     tree = graph.tree(store, sid)
     if tree.damage and at is None:
         raise Corrupt(
@@ -284,15 +302,13 @@ def _readable_tree(store: ObjectStore, sid: str, at: Node | None = None) -> grap
 
 
 def agent_of(store: ObjectStore, sid: str, began: SessionHeader | Fork | None) -> str:
-    """The agent that has a file of this session; where none has, the one it began with. ``began``: what its file or
-    its root says.
-    """
+    """Return the agent that has a file of this session, otherwise the agent that ``began`` states."""
     theirs = (node.source.agent for node in meta_of(store, sid).headers().values() if node.source)
     return next(theirs, began.agent if began is not None else "unknown")
 
 
 def _line(store: ObjectStore, at: Node, starts: Collection[Oid]) -> list[Node]:
-    """The entries from ``at`` up to where the file begins."""
+    """Return the entries from ``at`` up to the beginning of the file."""
     found: list[Node] = []
     for node in graph.line(store, at.oid):
         found.append(node)
@@ -302,7 +318,7 @@ def _line(store: ObjectStore, at: Node, starts: Collection[Oid]) -> list[Node]:
 
 
 def _home_of(store: ObjectStore, sid: str, root: SessionHeader | Fork) -> str:
-    """The session that has the header: this one; for a fork of ours, the one that was imported."""
+    """Return the session that has the header: this one, or the imported one if this is a fork that gitsession made."""
     is_home = store.ref(refs.meta(sid)) is not None and meta_of(store, sid).newest_lines()
     if root.source_id is None or is_home:
         return sid

@@ -1,7 +1,7 @@
-"""A session out of the store, as the module of an agent's format takes it: what to say, in which order, who means whom.
+"""Selection of the entries of an export, in order and with the references between them, for the formats' writers.
 
-The agent's own lines come first, as they stand in its file. What was made here follows, branch by branch, and the line
-that one goes on with comes last, because agents of pi's kind take the last line of a file for the leaf.
+The agent's own lines come first, as in its file. Entries that were made in gitsession follow, branch by branch. The
+branch to continue comes last, because agents like pi take the last line of a file as the leaf.
 """
 
 from __future__ import annotations
@@ -38,11 +38,12 @@ NO_IMAGE = "[image: its bytes are not in this store]"
 
 @dataclass(frozen=True, slots=True)
 class ExportInput:
-    """``is_home``: whether ``out`` begins with the agent's own file. ``is_news``: whether it says anything more.
+    """The input of a format's writer.
 
-    ``left_out``: entries made here that have no place in it, because they hang below what the agent has rewritten.
-    ``is_fork``: whether it was begun here on another session's line. ``notes``: what to tell of it besides, and how
-    often. ``segment``: which of the agent's files it is, where that is not the first.
+    ``is_home``: whether ``out`` begins with the agent's own file. ``is_news``: whether it has anything else.
+    ``left_out``: number of our own entries that have no place in it, because the agent rewrote the lines above them.
+    ``is_fork``: whether the session is a fork that gitsession made. ``notes``: further notes for the user, with counts.
+    ``segment``: the id of the agent's file, if it is not the first.
     """
 
     out: Outgoing
@@ -55,7 +56,7 @@ class ExportInput:
 
 
 def gather(store: ObjectStore, sid: str, format: Writer, at: Node | None = None) -> ExportInput:
-    """The session ``sid`` for ``format``; ``at``: only the line that ends there."""
+    """Return the session ``sid`` for ``format``. ``at``: export only the history of this entry."""
     return _Gatherer(store, sid, format, at).run()
 
 
@@ -70,8 +71,8 @@ class _Gatherer:
         starts = session_facts.segment_starts(tree, self.meta.segments)
         self.fork = next((node for node in tree.nodes.values() if begins_fork(store, node, sid)), None)
         is_file = began is not None and began.agent == format.AGENT and not self._is_begun_here()
-        # What an agent's fork shares stands in another file of that agent's; for any other agent, and for a fork made
-        # here, of which no file is there, it goes along.
+        # The shared part of an agent's fork is in another file of that agent. For any other agent, and for a fork that
+        # gitsession made, which has no file, it is exported too.
         if starts and is_file:
             self.segment = session_facts.segment_at(tree, starts, self.leaf.oid)
             self.tree = session_facts.file_part(tree, starts, start, self.segment)
@@ -95,7 +96,7 @@ class _Gatherer:
 
     @property
     def is_home(self) -> bool:
-        """Whether the agent has a file of this session: the export then begins with what stands in it."""
+        """Whether the agent has a file of this session. The export then begins with the content of that file."""
         began, agent = self.began, self.format.AGENT
         imported = isinstance(began, kinds.SessionHeader) and began.source_id is not None and began.agent == agent
         has_header = any(node.source is not None and node.source.agent == agent for node in self.headers)
@@ -107,7 +108,7 @@ class _Gatherer:
         return node.is_tombstone or (is_header and not self.is_home)
 
     def _current(self, line: list[Node]) -> list[Node]:
-        """The entries that go along, parents before children, those of the leaf's line last wherever ways part."""
+        """Return the exported entries, parents before children. At a fork, the branch of the leaf comes last."""
         if self.at is not None:
             return line[-2::-1]
         gone = set(self.meta.source_file.superseded)
@@ -150,14 +151,14 @@ class _Gatherer:
         return ExportInput(out, self.is_home, is_news, self._left_out(), notes, is_fork, self.segment)
 
     def _is_begun_here(self) -> bool:
-        """Return whether the session is a fork made here: one that an agent made has an id of its own."""
+        """Return whether gitsession made the session as a fork. A fork that an agent made has an id of its own."""
         entry = entry_of(self.store, self.fork) if self.fork is not None else None
         return isinstance(entry, kinds.Fork) and entry.source_id is None
 
     def _as_seen(
         self, entries: tuple[OutgoingEntry, ...], labels: tuple[Label, ...], leaf: str | None
     ) -> tuple[tuple[OutgoingEntry, ...], tuple[Label, ...], str | None]:
-        """Return the entries as the source's model sees them, if the target has other rules (``in_sight``)."""
+        """Return the entries as the source's model receives them if the target's rules differ (``visible_history``)."""
         source, target = profiles.of_agent(self.agent), profiles.of_agent(self.format.AGENT)
         oid = next((oid for oid, key in self.keys.items() if key == leaf), None)
         if self.is_home or source == target or leaf is None or oid is None:
@@ -171,7 +172,10 @@ class _Gatherer:
         return laid.entries, tuple(named), laid.leaf
 
     def _portable(self, each: OutgoingEntry) -> OutgoingEntry:
-        """The same in blocks that the agent's messages can hold. What opencode keeps besides them no model sees."""
+        """Return the entry with blocks that the agent's messages can hold.
+
+        Other blocks of opencode's are left out: no model receives them.
+        """
         entry = each.entry
         if each.line is not None or not isinstance(entry, kinds.Message | kinds.CustomMessage):
             return each
@@ -181,7 +185,10 @@ class _Gatherer:
         return dataclasses.replace(each, entry=portable(entry, self.format.AGENT, self.counts))
 
     def _timed(self, entries: Sequence[OutgoingEntry]) -> tuple[OutgoingEntry, ...]:
-        """Entries of agents that keep no times stand where the one before them does: agents list sessions by time."""
+        """Return the entries with times.
+
+        An entry without one gets that of its parent, because agents list sessions by time.
+        """
         times: dict[str | None, int] = {None: self._session().at_ms}
         found = []
         for each in entries:
@@ -215,7 +222,10 @@ class _Gatherer:
         return ("the file is the agent's own, and its last line, where it goes on, is not on the active branch",)
 
     def _key_of_leaf(self, entries: Sequence[OutgoingEntry]) -> str | None:
-        """The leaf, or the nearest before it that goes along; where its line is not in the file, the file's last."""
+        """Return the key of the leaf, or of the nearest exported entry above it.
+
+        If the leaf is no longer in the agent's file, this is the last entry of the file.
+        """
         known = {entry.key for entry in entries}
         for node in graph.line(self.store, self.leaf.oid):
             if self.keys.get(node.oid) in known:
@@ -227,7 +237,7 @@ class _Gatherer:
     # ---- entries
 
     def _lines_of_the_file(self) -> list[OutgoingEntry]:
-        """The agent's file as it stands: its own lines, and lines of ours that it has taken in."""
+        """Return the lines of the agent's file in order: its own, and the lines of ours that an import found in it."""
         numbered = {node.source.line: (node, node) for node in self.current if node.source}
         by_chain = {self.keys[node.oid]: node for node in self.current}
         names = {}
@@ -240,13 +250,13 @@ class _Gatherer:
         return [found[number] for number in sorted(found)]
 
     def _name(self, node: Node, below: str) -> OutgoingEntry:
-        """A line of ours that names an entry or the leaf, as the agent's file has it."""
+        """Return a line of ours that names an entry or the leaf, as it is in the agent's file."""
         line, id = payload_of(self.store, node), node.source.id if node.source else None
         entry = self._meant(entry_of(self.store, node), node)
         return OutgoingEntry(key=f"line {id}", below=below, entry=entry, line=line, id=id, is_name=True)
 
     def _leaving(self, node: Node, kept: Node | None = None) -> OutgoingEntry:
-        """``kept``: the commit that holds the line of the agent's file."""
+        """Return the entry of ``node`` for export. ``kept``: the commit with the line of the agent's file."""
         entry = entry_of(self.store, node)
         if isinstance(entry, Opaque) and not entry.payload and entry.problem:
             raise Corrupt(f"an entry cannot be read: {entry.problem}", hint="`gitsession verify` names what is damaged")
@@ -264,20 +274,20 @@ class _Gatherer:
         )
 
     def _resolved(self, node: Node, agent: str, entry: Entry) -> Entry:
-        """``entry`` with what it names of the files beside the agent's own: the target cannot read them there."""
+        """Return ``entry`` with the content of files beside the agent's own, which the target cannot read there."""
         payload = payload_of(self.store, node) if with_capability(agent, Referring) is not None else b""
         resolved = self.attached.resolve(agent, payload)
         return entry if resolved is payload else FORMATS[agent].read(resolved)
 
     def _below(self, node: Node) -> str | None:
-        """The key of the entry before it; what is left out between them has none."""
+        """Return the key of the nearest exported entry above ``node``."""
         at = self.tree.nodes.get(node.parent or "")
         while at is not None and self._is_left_out(at):
             at = self.tree.nodes.get(at.parent or "")
         return self.keys.get(at.oid) if at is not None else None
 
     def _meant(self, entry: Entry, node: Node) -> Entry:
-        """The same, with keys where it names other entries by any of their names."""
+        """Return ``entry`` with keys in place of its references to other entries, whatever names these use."""
         match entry:
             case kinds.Compaction():
                 number = entry.extra.get("firstKeptEntryIndex")
@@ -296,7 +306,10 @@ class _Gatherer:
         return entry
 
     def _key(self, name: str | None, node: Node) -> str | None:
-        """The key of the entry that is meant. The root is no entry of an agent's: the first one behind it is meant."""
+        """Return the key of the entry that ``name`` refers to.
+
+        The root is not an entry of an agent's: a reference to it means the first entry after it.
+        """
         oid = self.named.get(name) if name is not None else None
         if oid == self.root.oid:
             at = node
@@ -306,19 +319,22 @@ class _Gatherer:
         return name if oid is None else self.keys.get(oid, name)
 
     def _by_number(self, number: int) -> str | None:
-        """The key of the entry with this index among the lines of the agent's file that parse; the header is 0."""
+        """Return the key of the entry with this index among the parsable lines of the agent's file.
+
+        The header has index 0.
+        """
         parsed = [(node.source.line, node.oid) for node in self.current if node.source and node.kind != Opaque.kind]
         return self.keys[sorted(parsed)[number - 1][1]] if 0 < number <= len(parsed) else None
 
     # ---- names and headers
 
     def _names(self, entries: Sequence[OutgoingEntry]) -> tuple[tuple[Label, ...], kinds.Title | None]:
-        """Labels and title that whoever reads ``entries`` in order would not find."""
+        """Return the labels and the title that do not follow from reading ``entries`` in order."""
         marks = session_facts.marks(self.store, self.sid, self.tree, self.meta)
         theirs = [mark for mark in marks if mark.line is not None] if self.is_home else []
         ours = [mark for mark in marks if mark.line is None or not self.is_home]
         labels, title = self._labels(entries, ours, marks), rules.title(marks)
-        # What is in the file by a line of ours counts as its agent's word: the later line wins.
+        # A title in the file by a line of ours counts as the agent's: the later line takes precedence.
         said = [(at, each.entry) for at, each in enumerate(entries) if isinstance(each.entry, kinds.Title)]
         theirs += [SessionMark("title", each.at_ms, at + 2, b"", "", (each.title or "").strip()) for at, each in said]
         times = [mark.at_ms for mark in ours if mark.what != "label" and (mark.value or None) == title]
@@ -342,7 +358,7 @@ class _Gatherer:
         return tuple(labels)
 
     def _head(self) -> tuple[bytes, ...]:
-        """The header lines as the agent last wrote them; before a rewrite, for a line of that time."""
+        """Return the header lines as the agent last wrote them. With ``at``, those that were in force at that entry."""
         if self.segment is not None:
             return (payload_of(self.store, self.root),)
         before = None if self.at is None else [node for node in self.current if node.source is not None]
@@ -354,7 +370,7 @@ class _Gatherer:
         return b"" if node is None else payload_of(self.store, node)
 
     def _session(self) -> kinds.SessionHeader:
-        """What a header of ours says: the session's own name here, so that it is known again."""
+        """Return the values of a header. Its id is the session's id in this store, by which an import recognizes it."""
         header = self.meta.header
         cwd, at_ms = header.cwd if header is not None else None, self.began.at_ms
         if self.fork is not None:

@@ -1,6 +1,8 @@
-"""A session as plain lines of JSON, for programs that know no agent: what each entry means, none of its agent's words.
+"""A writer of sessions as lines of JSON, for programs that support no agent's format.
 
-docs/reference/json.md, "Export as JSON lines", describes the lines. Nothing takes such a file in again.
+It contains the meaning of entries.
+
+docs/reference/json.md, "Export as JSON lines", describes the lines. Such files cannot be imported.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ AGENT = "jsonl"
 
 
 def write(out: Outgoing) -> WrittenFile:
-    """``Writer``: the session, then every entry, parents before children. Nothing is left out."""
+    """Write the session, then every entry, parents before children. Nothing is left out."""
     head = {
         "type": "session",
         "session": out.session.source_id,
@@ -38,5 +40,5 @@ def _entry(each: OutgoingEntry) -> dict[str, Any]:
 
 
 def _json(value: dict[str, Any]) -> bytes:
-    """In ASCII, so that any text can stand in it."""
+    """Return ``value`` as ASCII JSON, which can represent any text."""
     return json.dumps(value, separators=(",", ":"), default=str).encode()

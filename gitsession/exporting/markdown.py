@@ -1,8 +1,8 @@
-"""A session as Markdown, for people: who said what, in order. Nothing takes such a file in again.
+"""A writer of sessions as Markdown, for people. Such files cannot be imported.
 
-What somebody said must not look like what somebody else said: a line that reads like one of our headings is escaped,
-results of tools stand in fences that nothing in them closes, and a fence left open is closed. HTML outside code is
-escaped: a viewer that renders it would run it.
+Text of one author must not look like that of another. A line that looks like one of our headings is escaped, results of
+tools are in fences that nothing in them closes, and an open fence is closed. HTML outside of code is escaped, because a
+viewer that renders it would run it.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ AGENT = "markdown"
 
 _FENCE = re.compile(r"( {0,3})(`{3,}(?!.*`)|~{3,})")
 _OURS = re.compile(r" {0,3}(?=#{1,2}\s|(?:=+|-+)\s*$)")
-"""The beginning of a line that reads like one of our headings."""
+"""The beginning of a line that looks like one of our headings."""
 _TAG = re.compile(r"<(?=[A-Za-z/!?])")
 _SPAN = re.compile(r"(?<!`)(`+)(?!`)(.*?)(?<!`)\1(?!`)")
 """A code span within one line."""
 
 
 def write(out: Outgoing) -> WrittenFile:
-    """``Writer``: the line to the leaf. ``notes``: what has no words to be read, and other branches."""
+    """Write the history of the leaf. ``notes`` counts entries without a readable form, and those on other branches."""
     notes: Counter[str] = Counter()
     labels, line = out.all_labels(), _line(out)
     notes["entries on other branches, which are left out"] += len(out.entries) - len(line)
     paragraphs = list(_head(out))
     for each in line:
         if isinstance(each.entry, Title | Label):
-            continue  # they stand in the heads
+            continue  # they are part of the headings
         said = list(_said(each.entry))
         if not said:
             notes[f"{called(each.entry)}, which are left out"] += 1
@@ -59,7 +59,7 @@ def write(out: Outgoing) -> WrittenFile:
 
 
 def _line(out: Outgoing) -> list[OutgoingEntry]:
-    """The entries from the root to the leaf."""
+    """Return the entries from the root to the leaf."""
     entries = {each.key: each for each in out.entries}
     found: list[OutgoingEntry] = []
     at = entries.get(out.leaf or "")
@@ -90,17 +90,17 @@ def _one_line(text: str) -> str:
 
 
 def _no_html(text: str) -> str:
-    """Return ``text`` with every ``<`` that may begin a tag, a comment or a link as an entity."""
+    """Return ``text`` with every ``<`` that may begin a tag, a comment or a link replaced with an entity."""
     return _TAG.sub("&lt;", text)
 
 
 def _safe(text: str) -> str:
-    """What cannot drive a terminal, with the tabs that code may need."""
+    """Return ``text`` without characters that control a terminal. Tabs are kept for code."""
     return "\t".join(map(clean, text.split("\t")))
 
 
 def _said(entry: Entry) -> Iterator[str]:
-    """Who speaks, and paragraphs; nothing where an entry has no words for people."""
+    """Yield the author, then paragraphs. An entry without a readable form yields nothing."""
     match entry:
         case Message(role="shell"):
             yield "shell"
@@ -144,7 +144,7 @@ def _block(block: Block) -> str:
         case File():
             return f"*file: {_one_line(' '.join(filter(None, (block.name, block.mime, block.url))))}*"
         case OtherBlock():
-            return ""  # what an agent notes between its words
+            return ""  # notes of an agent that are not part of its text
     return ""
 
 
@@ -156,11 +156,11 @@ def _fenced(text: str, language: str = "") -> str:
 
 
 def _words(text: str) -> str:
-    """Return words as they are, but for lines that would be taken for ours, and HTML outside code.
+    """Return ``text`` with lines that look like our headings, and HTML outside of code, escaped.
 
-    Which text is code depends on how a reader splits blocks. Code is left as it is only where every way agrees: in a
-    fence at the first column while no indented one came before, which a list may end early, and in a code span of a
-    paragraph each of whose lines closes its own spans.
+    Which text is code depends on how a reader splits blocks. Code is left as it is only where all readers agree. This
+    is so in a fence at the first column, if no indented fence precedes it, which a list could end early. It is also so
+    in a code span of a paragraph in which each line closes its own spans.
     """
     lines: list[str] = []
     paragraph: list[str] = []
@@ -184,14 +184,14 @@ def _words(text: str) -> str:
 
 
 def _prose(lines: list[str]) -> list[str]:
-    """Return the lines of a paragraph without HTML; code spans stay where no line leaves one open."""
+    """Return the lines of a paragraph with HTML escaped. Code spans stay as they are if every line closes its own."""
     if any("`" in _SPAN.sub("", line) or "\\`" in line for line in lines):
         return [_no_html(line) for line in lines]
     return [_outside_code(line) for line in lines]
 
 
 def _outside_code(line: str) -> str:
-    """Return ``line`` without HTML outside code spans, or in one with a ``|``, which may end a cell of a table."""
+    """Return ``line`` with HTML escaped outside of code spans and in spans with ``|``, which may end a table cell."""
     parts, at = [], 0
     for span in _SPAN.finditer(line):
         code = span[0]

@@ -1,7 +1,6 @@
-"""A session put where an agent looks for it, and the command that goes on with it there.
+"""Export of a session to the place where an agent looks for it, and the commands that continue it there.
 
-Nothing is ever overwritten: what is there is left as it is, or, where it is the beginning of what belongs there, the
-rest is put behind it.
+No file is ever overwritten. An existing file is left as it is; if it is a prefix of the export, the rest is appended.
 """
 
 from __future__ import annotations
@@ -49,11 +48,13 @@ _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 
 @dataclass(frozen=True, slots=True)
 class Resumption:
-    """``file``: where the session lies or goes, with ``data`` in it. ``held``: how many bytes of it are there already,
-    ``None``: no file. ``id``: what the agent calls the session. ``commands``: run one after the other in ``cwd``; the
-    last goes on with it, one before that has the agent take the file in. ``sent``: what there is to tell of ``data``.
-    ``entry``: the chain of the entry that it goes on from.
-    ``beside``: files that the session names or goes on from and the agent does not have, to be written beside it.
+    """A plan to resume a session.
+
+    ``file``: path of the session's file; ``data``: its content. ``held``: number of its bytes that exist already,
+    ``None`` if there is no file. ``id``: the agent's id of the session. ``commands``: run one after the other in
+    ``cwd``; the last continues the session, one before it makes the agent import the file. ``sent``: the export of
+    ``data``. ``entry``: the chain of the entry at which the session continues. ``beside``: files that the session names
+    or continues and the agent does not have, to be written beside it.
     """
 
     sent: ExportResult
@@ -73,18 +74,18 @@ class Resumption:
 
 
 def said(source: Source) -> bytes:
-    """A digest of what a session says, to know again what was handed to an agent."""
+    """Return a digest of the content of a session, to recognize later what an agent received."""
     parts = (*(record.payload for record in source.records), source.tail or b"", source.waiting)
     return sha256(b"".join(b"%d:%b" % (len(part), part) for part in parts)).digest()
 
 
 def source_of(plan: Resumption) -> Source:
-    """What an import would make of the file as it is handed over. Raises ``Malformed``."""
+    """Return the source that an import of the planned file would read. Raises ``Malformed``."""
     return FORMATS[plan.sent.agent].split(plan.data, name=sources.name_of(plan.file))
 
 
 def workspace(cwd: str | Path, home: Path, environment: Mapping[str, str]) -> Workspace:
-    """The folder ``cwd`` on this machine."""
+    """Return the folder ``cwd`` with the directories of this machine. Symbolic links are resolved."""
     names = ("TMPDIR", "TMP", "TEMP")
     temporary = next((found for name in names if (found := environment.get(name))), "/tmp")
     return Workspace(*(os.path.realpath(path) for path in (cwd, home, temporary)))
@@ -99,11 +100,16 @@ def plan(
     environment: Mapping[str, str],
     find: Callable[[str, str], str | None] | None = None,
 ) -> Resumption:
-    """How ``agent``, by default the session's own, goes on at ``at``, by default the leaf, in ``where``. Reads only.
+    """Plan how an agent continues a session in the folder ``where``. Reads only.
 
-    ``find``: the session here that an agent calls so, to say where it went on.
-    Raises ``Refused`` where the agent has gone on with its file since it was imported, or another one is in its place;
-    where nothing has been said at ``at`` yet; and where there is no such agent, or none that goes on with a file.
+    Args:
+        agent: the agent; ``None`` for the session's own.
+        at: the entry to continue from; ``None`` for the leaf.
+        find: returns the session in the store with an agent's id, for the message if the agent continued elsewhere.
+
+    Raises:
+        Refused: if the agent continued its file after the last import, if another file is in its place, if the history
+            of ``at`` has no message, or if the agent is unknown or cannot continue a session from a file.
     """
     agent = agent or agent_of(store, sid, session_facts.file_start(store, graph.tree(store, sid), sid)[1])
     format = with_capability(agent, Resumable)
@@ -117,7 +123,7 @@ def plan(
             f"nothing is said in session {sid} as far as this entry: there is nothing to go on with",
             hint="name a later entry: `gitsession log` shows them",
         )
-    shown = RevealedStore(store)  # the agent's own file has it all, and goes on where it left
+    shown = RevealedStore(store)  # the agent's own file has the secrets, and continues where it ended
     sent = export(shown, sid, agent, _unless_whole(store, sid, at), where.cwd).from_store(shown)
     assert sent.session is not None
     id = format.called(sent.session.source_id or sid)
@@ -148,11 +154,11 @@ def plan(
 
 
 def perform(plan: Resumption) -> None:
-    """Write what is not there yet. Raises ``Refused`` where somebody was faster, ``OSError``."""
+    """Write the missing files. Raises ``Refused`` if another process wrote one meanwhile, and ``OSError``."""
     for place, content in plan.beside.items():
         try:
             _write(place, content)
-        except FileExistsError:  # a beginning of it; or the agent was faster
+        except FileExistsError:  # a prefix of it exists, or the agent was faster
             held = sources.read(place)[1]
             if content.startswith(held) and held != content:
                 _put_behind(place, len(held), content)
@@ -183,7 +189,7 @@ def _beside(
     format: Resumable, file: Path, data: bytes, held: SessionAttachments, where: Workspace,
     environment: Mapping[str, str]
 ) -> tuple[dict[Path, bytes], int]:
-    """The files to write beside the session's own, by their places, and how many of them the store does not have."""
+    """Return the files to write beside the session's own, by path, and the number of those that the store lacks."""
     found: dict[Path, bytes] = {}
     missing = 0
     for wanted in format.beside(data, sources.name_of(file)) if isinstance(format, Accompanied) else ():
@@ -201,7 +207,7 @@ def _beside(
 
 
 def _unless_whole(store: ObjectStore, sid: str, at: Node | None) -> Node | None:
-    """``None`` where the whole file goes on at ``at``; else the entry whose line alone does."""
+    """Return ``None`` if the whole file continues at ``at``, otherwise the entry whose history is exported alone."""
     leaves = graph.branches(store, sid)
     leaf = leaves[active(store, sid)]
     wanted = at.oid if at is not None else leaf
@@ -213,14 +219,14 @@ def _unless_whole(store: ObjectStore, sid: str, at: Node | None) -> Node | None:
 def _found(
     format: Resumable, sent: ExportResult, header: SessionHeader, where: Workspace, environment: Mapping[str, str]
 ) -> tuple[Path, bytes, int | None]:
-    """The file that goes on, what belongs in it, and how much of that is there. Raises ``Refused``.
+    """Return the path of the file, its content, and the number of bytes that exist. Raises ``Refused``.
 
-    What an agent finds for ``where`` though its header names another folder stays as it is.
+    A file that the agent finds for ``where`` is not changed if its header names another folder.
     """
     base = _folder(format, where, environment)
     place = base / (sent.place or format.place(header, where))
     if isinstance(format, Importing):
-        # The agent has a copy of its own. What an earlier file of ours said is no history, and need not be in the way.
+        # The agent has a copy of its own. An earlier export is not part of a history and may keep its name.
         place = place.with_stem(f"{place.stem}-{sha256(sent.data).hexdigest()[:12]}")
     others = []
     lies = [session_files.AgentFile(sent.place, sent.data).pattern] if sent.place else format.lies(header, where)
@@ -236,7 +242,7 @@ def _found(
 
 
 def _folder(format: Resumable, where: Workspace, environment: Mapping[str, str]) -> Path:
-    """The agent's own folder; of an agent that has none, the one to go on in."""
+    """Return the agent's own folder, or the folder of ``where`` if the agent has none."""
     roots = ROOTS[format.AGENT]
     if not roots:
         return Path(where.cwd)
@@ -244,9 +250,9 @@ def _folder(format: Resumable, where: Workspace, environment: Mapping[str, str])
 
 
 def _missing(folder: Path, base: session_files.AgentFile) -> dict[Path, bytes]:
-    """The file that another one goes on from, by its place, where not all of it is there.
+    """Return the content of the file that another one continues, by its path, if it is missing or incomplete.
 
-    The agent may have gone on with it, in whatever folder. Raises ``Refused`` where it says something else.
+    The agent may have continued that file, in any folder. Raises ``Refused`` if its content differs.
     """
     place = folder / base.place
     for file in _there(folder, place, [base.pattern]):
@@ -269,7 +275,11 @@ def _there(base: Path, place: Path, globs: Sequence[str]) -> Iterator[Path]:
 
 
 def _put_behind(file: Path, held: int, data: bytes) -> None:
-    """Who is killed here leaves a longer beginning. A program that has the file open goes on with the same one."""
+    """Append the bytes of ``data`` after the first ``held``.
+
+    If the process is killed here, the file is still a prefix of ``data``. A program that has it open sees the same
+    file.
+    """
     fd = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
     try:
         if os.fstat(fd).st_size != held:
@@ -283,7 +293,7 @@ def _put_behind(file: Path, held: int, data: bytes) -> None:
 
 
 def _name(scratch: Path, file: Path) -> None:
-    """``file`` from now on, unless there is one: a rename would replace it."""
+    """Give ``scratch`` the name ``file`` unless that exists. A rename would replace an existing file."""
     try:
         os.link(scratch, file)
     except OSError as error:
@@ -305,14 +315,14 @@ def _is_other(file: Path) -> Refused:
     )
 
 
-# What an agent's database has already of a session that the agent is to take in.
+# Comparison with the session in the database of an agent that is to import it.
 #
-# The agent's own import adds the messages that are not there, and leaves those that are as they are. So it must not
-# be asked where the two do not say the same: what came of it would be neither.
+# The agent's own import adds the messages that are missing, and leaves existing ones as they are. So the agent must not
+# import if the two differ: the result would be neither session.
 
 
 class AgentFileAhead(Refused):
-    """The agent has more of the session at ``path`` than was taken in as it."""
+    """The error that the agent has more of the session at ``path`` than was imported."""
 
     def __init__(self, path: Path, message: str) -> None:
         super().__init__(message, hint=f"`gitsession import {shlex.quote(str(path))}` first")
@@ -320,10 +330,10 @@ class AgentFileAhead(Refused):
 
 
 def check(format: Format, data: bytes, home: Path, environment: Mapping[str, str]) -> int:
-    """Count the results marked as old in the export ``data`` that stay unmarked because they are there already.
+    """Count the prunes in the export ``data`` that have no effect because the agent has the messages already.
 
-    Raises ``Refused`` where a database of this agent's has the session, and more of it or another; ``Unavailable``
-    where one is locked, ``Malformed`` where it is damaged.
+    Raises ``Refused`` if a database of this agent has more of the session, or another session with its id;
+    ``Unavailable`` if a database is locked, and ``Malformed`` if it is damaged.
     """
     wanted = format.split(data, final=True)
     ours = [parse(record.payload) for record in wanted.records]

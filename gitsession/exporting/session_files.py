@@ -1,4 +1,4 @@
-"""Sessions of several files: the others that an agent has of one, and those that a file goes on from."""
+"""Sessions of several files: an agent's other files of a session, and the files that a file continues."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gitsession.store.interface import ObjectStore
 
 
 class AgentFile(NamedTuple):
-    """One of an agent's files. ``place``: where it lies below the agent's folder."""
+    """One of an agent's files. ``place``: its path below the agent's folder."""
 
     place: str
     data: bytes
@@ -26,7 +26,7 @@ class AgentFile(NamedTuple):
 
     @property
     def pattern(self) -> str:
-        """A glob for the places where the agent may have put it: the time in its name is that of some time zone."""
+        """A glob for the paths where the agent may have stored it. The time in its name is in an unknown time zone."""
         folder, _, name = self.place.rpartition("/")
         top = folder.partition("/")[0]
         ids = name.split("-", 6)[-1] if name.count("-") > 6 else name
@@ -34,7 +34,7 @@ class AgentFile(NamedTuple):
 
 
 class WaitingFile(NamedTuple):
-    """A file that cannot be imported before the one that it goes on from, which ``error`` names."""
+    """A file that cannot be imported before the file that it continues, which ``error`` names."""
 
     path: Path
     format: Format | None
@@ -43,18 +43,18 @@ class WaitingFile(NamedTuple):
 
 
 class ImportFile(Protocol):
-    """Import the sessions at ``path``: record in an ``ImportQueue`` what was imported and what has to wait."""
+    """Import the sessions at ``path``, and record in an ``ImportQueue`` what was imported and what has to wait."""
 
     def __call__(self, path: Path, format: Format | None = None, *, named: bool = False) -> object: ...
 
 
 def beside(waiting: WaitingFile) -> Iterable[Path]:
-    """Return the files in the folders around a waiting file that may be the one that it goes on from."""
+    """Return the files in the folders around a waiting file that may be the one that it continues."""
     return discover.called(waiting.path, waiting.error.source_id)
 
 
 class ImportQueue:
-    """The order in which files are imported that go on from one another.
+    """The order of import for files that continue each other.
 
     ``imported``: each file with the agent's id for it; ``waiting``: files whose base has not been imported.
     """
@@ -64,7 +64,7 @@ class ImportQueue:
         self.waiting: list[WaitingFile] = []
 
     def take_what_waits(self, take: ImportFile, locate: Callable[[WaitingFile], Iterable[Path]] = beside) -> None:
-        """Import the files that waiting ones go on from, as far as ``locate`` finds them, and then the waiting ones."""
+        """Import the files that waiting ones continue, if ``locate`` finds them, and then the waiting ones."""
         self._take_bases(take, locate)
         came = {id for _, id in self.imported}
         while again := [each for each in self.waiting if each.error.source_id in came]:
@@ -87,9 +87,9 @@ class ImportQueue:
 
 
 def bases(store: ObjectStore, agent: str, data: bytes, find: Callable[[str, str], str | None]) -> list[AgentFile]:
-    """Return the files that ``data`` goes on from, the nearest first.
+    """Return the files that ``data`` continues, the nearest first. Files that are not in the store are left out.
 
-    ``find``: the session that an agent calls so, by the id of any of its files. What is not here is left out.
+    ``find``: returns the session for an agent and the id of any of its files.
     """
     format = with_capability(agent, Continuing)
     found: list[AgentFile] = []
@@ -108,7 +108,7 @@ def bases(store: ObjectStore, agent: str, data: bytes, find: Callable[[str, str]
 
 
 def others(store: ObjectStore, agent: str, sid: str, data: bytes) -> Iterator[AgentFile]:
-    """Yield the agent's files of a session, but that one whose content is ``data``."""
+    """Yield the agent's files of a session, except the one whose content is ``data``."""
     format = with_capability(agent, Continuing)
     ids = export_session.segments(store, sid) if format is not None else []
     for segment in ids if len(ids) > 1 else []:

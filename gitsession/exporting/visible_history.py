@@ -1,13 +1,13 @@
-"""The session of another agent as its model sees it: where a hand-over to an agent with other rules starts.
+"""Conversion of a session to what its model receives, for an export to an agent with other rules.
 
-Agents differ in what their model sees of a line: edits, prunes, commands that are kept from it, lists that stand for
-what a compaction replaced, answers kept block by block. The context of the source has applied them all, so entries of
-the line to the leaf give way to what it shows of them. What stands before the newest compaction or reset is history,
-and stays. Branches beside that line stay as they are, with whole answers.
+Agents differ in what their model receives of a history: context edits, prunes, commands that are excluded, lists in the
+place of what a compaction replaced, answers stored block by block. In the context of the source, all of these rules are
+applied. So entries on the path to the leaf are replaced by what the context contains of them. Entries before the newest
+compaction or reset are not in the context and stay. Entries of other branches stay, with whole answers.
 
-1. no compaction, no reset                        -> what the context shows of each entry, in its place
-2. a summary, then what it kept, then what follows -> the compaction, and 1 for what it kept and for what follows
-3. any other compaction, any other order          -> a reset, what the context shows up to there, and 1 for the rest
+1. no compaction, no reset -> what the context contains of each entry, in its place
+2. a summary, what it kept, what follows -> the compaction; case 1 for what it kept and for what follows
+3. any other compaction or order -> a reset, what the context contains up to there; case 1 for the rest
 """
 
 from __future__ import annotations
@@ -39,23 +39,24 @@ from gitsession.model.entries import (
 EARLIER = "What happened before this point in the conversation, in summary:"
 
 _BY_BLOCK = ("codex",)
-"""Agents that keep each block of an answer as a record of its own, and do not say which belong together."""
+"""Agents that store each block of an answer as a separate record, without stating which blocks belong together."""
 
 _KEEP_UNSENT = ("pi", "omp")
-"""Agents that keep answers that broke off, and commands that the user excluded, and send neither."""
+"""Agents that keep interrupted answers and commands that the user excluded, and send neither to their model."""
 
 _JOINS_RESULTS = ("claude",)
-"""Agents that take a result on another branch for a result of the answer that it hangs below."""
+"""Agents that take a result on another branch as a result of the answer above it."""
 
 _Placed = tuple[int, Entry]
-"""Something that the context shows, and the place of its entry on the path."""
+"""An item of the context, after the index of its entry on the path."""
 
 
 @dataclass(frozen=True, slots=True)
 class VisibleHistory:
-    """Entries as they go along, and the key of the leaf. ``names``: the key that stands for each that is gone.
+    """The converted entries and the key of the leaf.
 
-    ``notes``: what is left out, and how often.
+    ``names``: for each removed entry, the key of the entry that replaces it in references. ``notes``: counts of what is
+    left out.
     """
 
     entries: tuple[OutgoingEntry, ...]
@@ -67,11 +68,11 @@ class VisibleHistory:
 def visible_history(
     entries: Sequence[OutgoingEntry], leaf: str, shown: Sequence[tuple[str, Shown]], source: Profile, target: Profile
 ) -> VisibleHistory:
-    """Return ``entries`` with the line to ``leaf`` as a context shows it.
+    """Return ``entries`` with the path to ``leaf`` as the context contains it.
 
     Args:
         entries: parents before children.
-        shown: the context at ``leaf``: each thing that it shows, with the key of its entry.
+        shown: the context at ``leaf``: its items, each with the key of its entry.
         source: the profile that made the context.
         target: the profile of the agent that will read the entries.
     """
@@ -112,7 +113,7 @@ def _path(entries: Iterable[OutgoingEntry], leaf: str | None) -> list[OutgoingEn
 
 
 def _goes_along(entry: Shown, source: Profile, target: Profile, notes: Counter[str]) -> bool:
-    """Return whether the source sends ``entry`` to its model, or the target has a word for what is sent to none."""
+    """Return whether the source sends ``entry`` to its model, or the target can store entries that are not sent."""
     keeps = target.NAME in _KEEP_UNSENT
     if source.llm_role(entry) is None and not (keeps and target.llm_role(entry) is None):
         notes[_unseen(entry)] += 1
@@ -124,7 +125,7 @@ def _goes_along(entry: Shown, source: Profile, target: Profile, notes: Counter[s
 
 
 def _count_unseen(path: Iterable[OutgoingEntry], shown: Sequence[tuple[str, Shown]], notes: Counter[str]) -> None:
-    """Count entries of which the context shows nothing, and calls that it has left out of others."""
+    """Count the entries of which the context contains nothing, and the calls that it omits from other entries."""
     keys = {key for key, _ in shown}
     blocks = {repr(block) for _, entry in shown for block in _blocks(entry)}
     for each in path:
@@ -155,14 +156,14 @@ def _is_result(entry: Entry) -> bool:
     return isinstance(entry, Message) and entry.role == "tool"
 
 
-# What the context shows, in place of the entries that it comes from
+# Replacement of entries by what the context contains of them
 
 
 def _laid(path: Sequence[OutgoingEntry], shown: Sequence[_Placed]) -> tuple[int, list[AnswerPart]]:
-    """Return where on ``path`` the part begins that the model sees, and what that part is."""
+    """Return the index on ``path`` where the part that the model receives begins, and that part."""
     base = max((at for at, each in enumerate(path) if isinstance(each.entry, Compaction | Reset)), default=-1)
     if shown and isinstance(path[shown[0][0]].entry, Custom):
-        base = max(base, shown[0][0])  # what an agent has read again stands for all before it
+        base = max(base, shown[0][0])  # context that an agent read again replaces everything before it
     if base < 0 or isinstance(path[base].entry, Reset):
         start, in_place = max(base, 0), _in_place(path, shown, max(base, 0))
     else:
@@ -171,7 +172,7 @@ def _laid(path: Sequence[OutgoingEntry], shown: Sequence[_Placed]) -> tuple[int,
 
 
 def _in_place(path: Sequence[OutgoingEntry], shown: Sequence[_Placed], start: int) -> list[AnswerPart] | None:
-    """Return the pieces from ``start`` on; ``None`` where the context has another order than the line."""
+    """Return the parts from ``start`` on, or ``None`` if the context has another order than the path."""
     by_place: dict[int, list[Entry]] = {}
     before = start
     for at, entry in shown:
@@ -189,13 +190,13 @@ def _in_place(path: Sequence[OutgoingEntry], shown: Sequence[_Placed], start: in
 
 
 _GIVES_WAY = (Message, CustomMessage, BranchSummary, Compaction, ContextEdit, Prune, Reset)
-"""Kinds that a model sees, or that change what it sees: the context has done what they say."""
+"""Kinds that a model receives, or that change what it receives. The context contains their effect."""
 
 
 def _compacted(
     path: Sequence[OutgoingEntry], base: int, shown: Sequence[_Placed]
 ) -> tuple[int, list[AnswerPart] | None]:
-    """Case 2; nothing where the context is no summary with what it kept behind it."""
+    """Return the part for case 2, or ``None`` if the context is not a summary followed by what it kept."""
     entry = path[base].entry
     count = next((n for n, (at, _) in enumerate(shown) if at != base), len(shown))
     said = [each for _, each in shown[:count]]
@@ -215,14 +216,14 @@ def _compacted(
 
 
 def _is_summary(shown: Entry, entry: Entry) -> bool:
-    """Return whether ``shown`` is the summary of a compaction: the entry, or its words as somebody's message."""
+    """Return whether ``shown`` is the summary of a compaction: the entry, or a message with its text."""
     if isinstance(shown, Message) and isinstance(entry, Compaction):
         return shown.text.strip() == entry.summary.strip() != ""
     return isinstance(shown, Compaction)
 
 
 def _anew(path: Sequence[OutgoingEntry], base: int, shown: Sequence[_Placed]) -> tuple[int, list[AnswerPart]]:
-    """Case 3."""
+    """Return the part for case 3."""
     split = next((n for n, (at, _) in enumerate(shown) if at > base), len(shown))
     after = _in_place(path, shown[split:], base + 1) if base >= 0 else None
     if after is None:
@@ -233,17 +234,17 @@ def _anew(path: Sequence[OutgoingEntry], base: int, shown: Sequence[_Placed]) ->
 
 
 def _in_words(entry: Entry) -> Entry:
-    """A summary that stands elsewhere than at the head of a context can only be told."""
+    """Return a summary as a user message, because it is not at the beginning of the context."""
     if isinstance(entry, Compaction):
         return Message.user(f"{EARLIER}\n\n{entry.summary}", at_ms=entry.at_ms)
     return entry
 
 
-# Keys, and what hangs below what
+# Keys and parents
 
 
 def _linked(pieces: Sequence[AnswerPart], below: str | None) -> list[OutgoingEntry]:
-    """Return the pieces as entries, each below the one before it. The first of an entry has its key."""
+    """Return the parts as entries, each below the one before. The first part of an entry keeps its key."""
     counts: Counter[str] = Counter()
     found: list[OutgoingEntry] = []
     for of, entry in pieces:
@@ -259,8 +260,9 @@ def _follow(
     chain: Sequence[OutgoingEntry], linked: Sequence[OutgoingEntry], ends: dict[str | None, str | None],
     names: dict[str, str]
 ) -> None:
-    """Note for each entry of ``chain`` below what its children hang now, and for those that are gone what they are
-    called: as the next one that is there, else as the one before.
+    """Record in ``ends`` the key below which the children of each entry of ``chain`` are now placed.
+
+    ``names`` gets the replacement of each removed entry: the next one that exists, otherwise the last.
     """
     there = {each.key for each in linked}
     last = {each.key.partition("+")[0]: each.key for each in linked}
@@ -275,7 +277,7 @@ def _follow(
 
 
 def _chains(entries: Sequence[OutgoingEntry]) -> Iterator[list[OutgoingEntry]]:
-    """Yield the entries in chains, parents before children: a chain ends where ways part."""
+    """Yield the entries in chains, parents before children. A chain ends at a fork."""
     children = Counter(each.below for each in entries)
     chains: dict[str, list[OutgoingEntry]] = {}
     for each in entries:
@@ -300,7 +302,7 @@ def _renamed(each: OutgoingEntry, names: Mapping[str, str]) -> OutgoingEntry:
 
 
 def _in_order(line: Iterable[OutgoingEntry], beside: Iterable[OutgoingEntry]) -> Iterator[OutgoingEntry]:
-    """Yield parents before children, and the line last wherever ways part."""
+    """Yield the entries, parents before children. At a fork, ``line`` comes last."""
     below: dict[str | None, list[OutgoingEntry]] = {}
     for each in beside:
         below.setdefault(each.below, []).append(each)

@@ -1,9 +1,10 @@
-"""The session files of agents: one instance of ``Format`` per agent, in one table. Pure: no store, no clock, no files.
+"""The session formats of agents: a table with one ``Format`` instance per agent. Pure: no store, no clock, no files.
 
-A session's records are kept verbatim; their meaning is a *view* (``read``), computed when asked for and free to get
-better. The words of a record's commit message (``headline``) are frozen under a view number: they are part of an oid.
+A session's records are kept verbatim. Their meaning is a *view* (``read``), which is computed on access and may change
+between releases. The text of a record's commit message (``headline``) is frozen under a view number, because it is part
+of an oid.
 
-The modules of an agent are loaded when the agent is asked for.
+The modules of an agent are loaded on first use.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ F = TypeVar("F", bound=Format)
 
 
 class SearchRoot(NamedTuple):
-    """``pattern``, a glob, below the folder ``home`` of the user's home directory.
+    """A glob, ``pattern``, below the folder ``home`` of the user's home directory.
 
     ``variable``: the environment variable that names another folder in place of ``home``; "" if there is none.
     """
@@ -80,16 +81,16 @@ class SearchRoot(NamedTuple):
 
     @property
     def fixed(self) -> str:
-        """The part of the place that no wildcard is in, with a slash at both ends: ``/.pi/agent/sessions/``."""
+        """The part of the path before the first wildcard, with a slash at both ends: ``/.pi/agent/sessions/``."""
         place = f"/{self.home}/{self.pattern}"
         return place[: place.partition("*")[0].rindex("/") + 1]
 
 
 class _KnownAgent(NamedTuple):
-    """An agent as it is known before its modules are loaded.
+    """The properties of an agent that are available before its modules are loaded.
 
-    ``module``: has its format. ``sign``: matches in the head of every file that the format claims, and in few others.
-    ``roots``: see ``ROOTS``.
+    ``module``: the module with its format. ``sign``: a pattern that matches the beginning of every file that the format
+    claims, and of few others. ``roots``: see ``ROOTS``.
     """
 
     module: str
@@ -122,7 +123,9 @@ _AGENTS = {
     "opencode": _KnownAgent(
         "opencode.agent",
         rb'\A(?:\xef\xbb\xbf)?\s*\{\s*"(?:info|id)"',
-        (  # the folders first: opencode left them as they were when it moved to the database, which has the last word
+        # The folders first: opencode did not change them when it moved to the database, so the database takes
+        # precedence.
+        (
             SearchRoot(".local/share", "opencode/storage/session/*/ses_*.json", "XDG_DATA_HOME"),
             SearchRoot(".local/share", "opencode/opencode*.db", "XDG_DATA_HOME"),
         ),
@@ -133,14 +136,14 @@ _AGENTS = {
         (SearchRoot(".pi/agent", "sessions/**/*.jsonl", "PI_CODING_AGENT_DIR"),),
     ),
 }
-"""By the agents' names, in the order in which they are asked: the pickier first."""
+"""The agents by name, in the order in which their formats are tried: stricter patterns first."""
 
 ROOTS: Mapping[str, tuple[SearchRoot, ...]] = {agent: known.roots for agent, known in _AGENTS.items()}
-"""Folders in which each agent keeps its sessions."""
+"""The folders in which each agent keeps its sessions."""
 
 
 class _Formats(Mapping[str, Format]):
-    """The format of each agent, loaded when it is asked for."""
+    """A mapping from agents to formats that loads each format on first use."""
 
     def __init__(self) -> None:
         self._loaded: dict[str, Format] = {}
@@ -152,7 +155,7 @@ class _Formats(Mapping[str, Format]):
         return self._loaded[agent]
 
     def __contains__(self, agent: object) -> bool:
-        return agent in _AGENTS  # the mixin's would load it
+        return agent in _AGENTS  # the mixin's method would load it
 
     def __iter__(self) -> Iterator[str]:
         return iter(_AGENTS)
@@ -162,17 +165,17 @@ class _Formats(Mapping[str, Format]):
 
 
 FORMATS: Mapping[str, Format] = _Formats()
-"""By the agents' names, in the order in which they are asked."""
+"""The formats by agent name, in the order in which they are tried."""
 
 
 def with_capability(agent: str, capability: type[F]) -> F | None:
-    """Return the format of ``agent`` if there is one and it has ``capability``, a class of ``base.format``."""
+    """Return the format of ``agent`` if it has ``capability``, a class of ``base.format``; otherwise ``None``."""
     format = FORMATS.get(agent)
     return format if isinstance(format, capability) else None
 
 
 def all_with_capability(capability: type[F]) -> dict[str, F]:
-    """Return the formats that have ``capability``, by the agents' names. Loads every agent."""
+    """Return the formats that have ``capability``, by agent name. Loads the modules of every agent."""
     return {agent: format for agent, format in FORMATS.items() if isinstance(format, capability)}
 
 

@@ -1,1 +1,1 @@
-"""Sessions of agents brought into the store."""
+"""Import of agents' sessions into the store."""

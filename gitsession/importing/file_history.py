@@ -1,7 +1,7 @@
-"""What an agent recorded of the files that it changed, as checkpoints of the imported session (decision 0021).
+"""Import of an agent's record of file changes, as checkpoints of the imported session (decision 0021).
 
-What was recorded is replayed in the order of the agent's file: what files were before is nobody's, what a call is said
-to have made of one is the session's, and only where both ends are known whole. Nothing here looks at the workspace.
+The changes are replayed in the order of the agent's file. The state of files before a change is not attributed to the
+session. The change of a tool call is, but only if both states are known completely. The workspace is not read.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ from gitsession.workspace.trees import State, TreeEntry
 
 
 def keep(store: ObjectStore, format: Format, source: Source, place: Path, sid: str) -> int:
-    """Put what ``source`` says of files, and what copies there are, on the session's line; how many were added.
+    """Add checkpoints for the file changes that ``source`` records, and return how many were added.
 
-    ``place``: the agent's file. Nothing where the copies are not at hand, and where anything else stands at the end of
-    the line: a look of ours knows better, and an older one is not put behind it. Raises ``MissingObject``, ``Corrupt``
-    and ``Malformed`` where the line cannot be read, and ``Unavailable``.
+    ``place``: path of the agent's file. Nothing is added if the agent's copies are not available, or if the newest
+    checkpoint is not one of this kind: a snapshot by gitsession is more exact, and no older state is added after it.
+    Raises ``MissingObject``, ``Corrupt`` and ``Malformed`` if the checkpoints cannot be read, and ``Unavailable``.
     """
     cwd = _cwd(format, source)
     if not isinstance(format, Remembering) or cwd is None or not cwd.startswith("/"):
@@ -69,14 +69,17 @@ def keep(store: ObjectStore, format: Format, source: Source, place: Path, sid: s
 
 
 def _cwd(format: Format, source: Source) -> str | None:
-    """The session's folder: by what it is said to be, else by its file's own header."""
+    """Return the session's folder: from the source's header, otherwise from the header in the file."""
     said = [source.header, *(format.read(record.payload) for record in source.meta)]
     return next((header.cwd for header in said if isinstance(header, SessionHeader) and header.cwd), None)
 
 
 @dataclass
 class _Copies:
-    """The agent's copies, each read once: what a name holds, or why that cannot be told. They never change."""
+    """The agent's copies by name: the stored file, or the reason why it is not available.
+
+    Copies never change, so each is read once.
+    """
 
     folder: Path
     contents: Contents
@@ -107,7 +110,7 @@ class _Copies:
 
 
 class _Replay:
-    """``newest``: where the line ends. What was recorded up to its time is there already."""
+    """A replay of recorded changes. ``newest``: the newest checkpoint; changes up to its time are already included."""
 
     def __init__(
         self, store: ObjectStore, sid: str, cwd: str, folder: Path, lent: BorrowedObjects, reason: str,
@@ -124,7 +127,7 @@ class _Replay:
     def run(self, noted: Iterable[RecordedChange]) -> int:
         there = self._newest.entry.at_ms if self._newest is not None else -1
         for each in noted:
-            self._at_ms = max(each.at_ms or 0, self._at_ms + 2)  # an order that the clock tells too
+            self._at_ms = max(each.at_ms or 0, self._at_ms + 2)  # increasing times keep the order
             self._named += [] if each.entry is None else [each.entry]
             if isinstance(each, RecordedBackup) and self._at_ms > there:
                 self._seen(each)
@@ -134,7 +137,7 @@ class _Replay:
 
     @functools.cached_property
     def _entries(self) -> Mapping[str | int, Node]:
-        """The session's own entries by what the agent calls them, and by their lines."""
+        """Return the session's own entries by the agent's ids, and by their lines."""
         found: dict[str | int, Node] = {}
         own = graph.below(graph.tree(self._store, self._sid), beginning(self._store, self._sid).oid)
         for node in own.nodes.values():
@@ -144,7 +147,7 @@ class _Replay:
 
     @property
     def _target(self) -> Node | None:
-        """The entry that was named last, of those that there are."""
+        """Return the entry that was named last, if it exists."""
         return next((self._entries[name] for name in reversed(self._named) if name in self._entries), None)
 
     def _changed(self, each: RecordedEdit | RecordedReplacement | RecordedRun) -> None:
@@ -160,7 +163,7 @@ class _Replay:
         if ends is None or any(data is not None and len(data) > USUAL.file_bytes for data in ends):
             return
         if any(data is not None and self._contents.withheld(data) for data in ends):
-            return  # such a file is kept whole or not at all
+            return  # a file with a secret is left out as a whole
         mode = known.mode if known is not None else PLAIN
         was, became = (None if data is None else self._contents.file(data, mode) for data in ends)
         if was is None or was != known:
@@ -184,7 +187,11 @@ class _Replay:
             self._add(BEFORE, seen, states, skipped=tuple(skipped))
 
     def _ran(self, ran: RecordedRun) -> None:
-        """What the calls may have changed is the session's; of all else that the line knows, nobody's."""
+        """Add the checkpoints of one step.
+
+        Changes that the calls may have made are attributed to the session. Other changes since the newest checkpoint
+        are recorded before them, so they are not attributed to it.
+        """
         step = RecordedStep(self._store, self._lent, self._trees, self._cwd, ran)
         was, became = step.changed()
         if not became:
@@ -226,7 +233,10 @@ class _Replay:
 
 
 def _ends(each: RecordedEdit | RecordedReplacement, held: bytes | None) -> tuple[bytes | None, bytes | None] | None:
-    """What a file was and became, to the byte; ``None`` where nobody knows. ``held``: what was known of it last."""
+    """Return a file's bytes before and after, or ``None`` if they cannot be determined.
+
+    ``held``: its last known bytes.
+    """
     if isinstance(each, RecordedEdit):
         return contents(each, held)
     try:
@@ -236,10 +246,12 @@ def _ends(each: RecordedEdit | RecordedReplacement, held: bytes | None) -> tuple
 
 
 def contents(edited: RecordedEdit, held: bytes | None) -> tuple[bytes | None, bytes] | None:
-    """What a file was and became, to the byte; ``None`` where that is not known. ``held``: what was known of it last.
+    """Return a file's bytes before and after, or ``None`` if they cannot be determined.
 
-    The agent tells texts with LF alone. Whether the file's lines end so, only ``held`` says: it decides if it is the
-    text that is told, and if it is another, nobody knows how that one's end.
+    ``held``: its last known bytes.
+
+    The agent records texts with LF only, so the line ends are taken from ``held`` if that is the recorded text. If it
+    is another text, and has CR line ends, those of the recorded text are unknown.
     """
     try:
         became = edited.became.encode()

@@ -1,4 +1,4 @@
-"""What an import appends to ``meta``: lines that an agent rewrites in place, how its file stands, what it needs."""
+"""Entries that an import appends to ``meta``: lines that an agent rewrites in place, state of the file, attachments."""
 
 from __future__ import annotations
 
@@ -26,9 +26,10 @@ from gitsession.store.interface import ObjectStore
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ImportedSource:
-    """The records of ``source`` in the store. ``tree``: what the session had of the file, ``None`` where it is new.
+    """The records of ``source`` in the store.
 
-    ``at_line``: the entry of each line; ``taken``: the lines of ours among them; ``new``: how many were not there.
+    ``tree``: the session's part from this file, ``None`` if the session is new. ``at_line``: the entry of each line;
+    ``taken``: those lines that are ours; ``new``: number of new entries.
     """
 
     source: Source
@@ -40,10 +41,10 @@ class ImportedSource:
 
 
 class MetadataImport:
-    """What is news goes there. ``before`` and ``tip``: where ``meta`` of the session was, and is after it.
+    """The changes to ``meta`` of one import. ``before`` and ``tip``: the tip of ``meta`` before and after.
 
-    ``lost``: the places of entries that the file had when it was imported last, and does not have now.
-    ``rewritten``: the first line that the agent wrote anew since. ``problems``: what there is to tell.
+    ``lost``: positions of entries that the file had at the last import and does not have now. ``rewritten``: the first
+    line that the agent changed since. ``problems``: problems for the report.
     """
 
     def __init__(
@@ -63,7 +64,7 @@ class MetadataImport:
         self._node = seen.nodes[0] if seen.nodes else placed.root
 
     def keep_file(self, project: str | None, continuation: kinds.Continuation | None) -> None:
-        """How the file stands and what its header says, but for an older copy of what is here."""
+        """Append the session's header and the state of the file, unless the file is an older copy of what is stored."""
         if not self._is_older_copy():
             self._header(project)
             if continuation is not None and self._seen.continuation is None:
@@ -71,7 +72,7 @@ class MetadataImport:
             self._file_as_it_stands()
 
     def attach(self, attachments: Mapping[str, bytes]) -> None:
-        """Keep what lies beside the file, by name, each once: its tree follows from name and bytes alone."""
+        """Append each file beside the session file once. The tree of its entry follows from name and bytes alone."""
         have = {node.tree for node in self._seen.nodes}
         for name, data in attachments.items():
             self._attach(name, data, have)
@@ -86,14 +87,14 @@ class MetadataImport:
             return
         drafts = [draft]
         if draft.original is not None:
-            drafts.append(commit_writer.own(entry, nonce, None))  # an older release has kept it as it is
+            drafts.append(commit_writer.own(entry, nonce, None))  # an older release stored it without redaction
         digests = [digest_of(each.stored.payload, each.stored.holes).hex() for each in drafts]
         is_purged = any(map(self._purged.has_entry, digests))
         if not is_purged and not any(commit_writer.tree_of(each.form, each.stored) in have for each in drafts):
             self._append(draft)
 
     def _is_older_copy(self) -> bool:
-        """Whether all of the file is in the store as it stands, and the file ends before the store does."""
+        """Return whether the file's content is all in the store and the file ends before the stored content does."""
         if self._tree is None or self._new:
             return False
         superseded = set(self._seen.source_file.superseded)
@@ -124,7 +125,7 @@ class MetadataImport:
             headers.append(node)
         self._tail(newest.pop(TAIL, None))
         before = self._seen.source_file
-        # Headers that earlier rewrites replaced stay listed: they say which one was in force (``send_out``).
+        # Headers that earlier rewrites replaced stay listed: the list says which header was in force.
         older = {position(node) for node in self._seen.older_lines()} & set(before.superseded)
         entries = self._superseded(newest.values(), headers)
         superseded = (*entries, *sorted(older - set(entries)))
@@ -147,13 +148,16 @@ class MetadataImport:
         self._say(state)
 
     def _leaf(self) -> int | None:
-        """The line that the agent goes on from, where that is not the last of the only file."""
+        """Return the line at which the agent continues, unless it is the last line of the session's only file."""
         if self._source.segment is not None and self._source.leaf is None:
             return max(self._at_line)
         return self._source.leaf
 
     def _tail(self, kept: Node | None) -> None:
-        """The lines that wait for the next that speaks. A beginning of what is kept is an older copy of it."""
+        """Append the tail if it changed.
+
+        A tail that is a prefix of the stored one is an older copy and is not appended.
+        """
         tail = self._source.tail
         before = payload_of(self._store, kept) if kept is not None and not kept.is_tombstone else b""
         if tail is None or (kept is not None and not kept.is_tombstone and says(self._store, kept, tail)):
@@ -167,7 +171,7 @@ class MetadataImport:
             )
 
     def _header(self, project: str | None) -> None:
-        """What the session is, where no line of the file says it."""
+        """Append the session's header if no line of the file states it, and the session's project."""
         header = _sayable(self._source.header) if self._source.header is not None else None
         seen = self._seen
         if header is not None and (seen.header is None or replace(seen.header, at_ms=0) not in self._as_kept(header)):
@@ -176,32 +180,44 @@ class MetadataImport:
             self._say(kinds.Project(identity=project))
 
     def _as_kept(self, header: Entry) -> list[Entry]:
-        """What can be read back of a header, by the rules of today and by none."""
+        """Return how a header reads after it was stored with the current rules, and with no rules."""
         return [commit_writer.read_back(header, guard) for guard in (self._guard, None)]
 
     def _say(self, entry: Entry) -> None:
-        """The same in every store that saw the same: time and nonce follow from the entry before."""
+        """Append an entry of our own.
+
+        Its time and nonce follow from the entry before it, so every store with the same entries writes the same commit.
+        """
         entry = replace(entry, at_ms=self._node.author_seconds * 1000)
         self._append(commit_writer.own(entry, hash_of(self._node.chain)[:NONCE_BYTES], self._guard))
 
     def _superseded(self, lost: Iterable[Node], headers: Iterable[Node]) -> tuple[str, ...]:
-        """The entries that are no longer in the file and whose parent is, or is the root; and the headers ``lost``."""
+        """Return the positions of superseded entries and of the header lines ``lost``.
+
+        An entry is superseded if it is no longer in the file and the imported entry above it is in the file or is the
+        root.
+        """
         here = {node.oid for node in self._at_line.values()} | {self._root.oid}
-        # A header that began meta and a second header in its place are one commit: in the file if either is.
+        # A first header on ``meta`` and a second header in its place can be one commit: it is in the file if either
+        # header is.
         here |= {node.oid for node in headers}
         nodes = self._tree.nodes if self._tree else {}
         gone = [node for node in nodes.values() if node.source is not None and node.oid not in here]
-        if gone:  # below a line that stands there twice, one that is in the file may have a twin of the same place
+        if gone:  # below a duplicated line, an entry that is in the file can have a twin with the same position
             places = {position(node) for node in self._at_line.values()}
             here |= {node.oid for node in gone if position(node) in places}
             gone = [node for node in gone if node.oid not in here]
-        above = here | {None}  # nothing of a segment stands above its header
+        above = here | {None}  # None: a segment's header has no entry of the segment above it
         gone = [node for node in gone if self._imported_above(node) in above]
         gone += [node for node in lost if node.oid not in here]
         return tuple(position(node) for node in sorted(gone, key=graph.place))
 
     def _imported_above(self, node: Node) -> Oid | None:
-        """The nearest entry above that is not one of ours: a line of ours that has left the file takes none along."""
+        """Return the nearest imported entry above ``node``, or the root.
+
+        Entries of our own are skipped, so a line of ours that is removed from the file does not remove the entries
+        below it.
+        """
         nodes = self._tree.nodes if self._tree else {}
         at = nodes.get(node.parent or "")
         while at is not None and at.source is None and at.oid != self._root.oid:
@@ -209,7 +225,7 @@ class MetadataImport:
         return at.oid if at is not None else None
 
     def _says(self, node: Node, record: Record) -> bool:
-        """Whether ``node`` holds ``record``, or stands for it."""
+        """Return whether ``node`` contains ``record`` or is its tombstone."""
         if not node.is_tombstone:
             return says(self._store, node, record.payload)
         made = [commit_writer.safe(self._format, record.payload, guard).stored for guard in (self._guard, None)]
@@ -222,6 +238,6 @@ class MetadataImport:
 
 
 def _sayable(header: kinds.SessionHeader) -> kinds.SessionHeader:
-    """What a file's lines or its place say, as an entry of ours can hold it."""
+    """Return ``header`` with its texts in a form that an entry of our own can store."""
     said = {name: sayable(getattr(header, name)) for name in ("cwd", "parent", "source_id", "extra")}
     return replace(header, **said)

@@ -1,7 +1,7 @@
-"""A session file into the store: idempotent, incremental, never overwriting (docs/reference/format.md).
+"""Import of a session file into the store: idempotent, incremental, never overwriting (docs/reference/format.md).
 
-Everything is worked out against what the store holds, without the lock; then one transaction writes the objects and
-moves each ref from the value that was seen. Where another writer was faster, it is worked out again.
+An import is planned against the content of the store, without the lock. Then one transaction writes the objects and
+moves each ref from the value that was read. If another writer moved a ref meanwhile, the import is planned again.
 """
 
 from __future__ import annotations
@@ -60,18 +60,19 @@ if TYPE_CHECKING:
 
 TRIES = 5
 SPILL_BYTES = 32 << 20
-"""From there on objects of an import leave memory before it is carried out."""
+"""Size above which an import writes its objects to a file before its transaction, in bytes."""
 
 UPGRADE = "upgrade gitsession to write to it; it can be read as it is"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ImportResult:
-    """What an import did. ``entries``: of the file; ``new``: not there before.
+    """The result of an import.
 
-    ``rewritten``: the first line that the agent wrote anew since, ``None`` where it only went on. ``branch``: the one
-    that the file's last line is the leaf of, "" where what was kept goes further. ``is_purged``: the session was, so
-    nothing of it was taken in.
+    ``entries``: number of records in the file; ``new``: number of entries that the store did not have. ``rewritten``:
+    the first line that the agent changed since the last import, ``None`` if it only appended. ``branch``: the branch
+    whose tip is the file's last entry; "" if the branch continues after it. ``is_purged``: the session was purged, so
+    nothing was imported.
     """
 
     session: str
@@ -87,7 +88,7 @@ class ImportResult:
         return replace(self, problems=(*self.problems, SourceProblem(0, what)))
 
     def with_missing(self, names: list[str]) -> ImportResult:
-        """The same, with a problem for what its entries name and is not where the agent keeps it."""
+        """Return the result with a problem for each file that entries name and the agent does not have."""
         missing = tuple(
             SourceProblem(0, f"{name} is named, and not beside the session: kept as the name") for name in names
         )
@@ -95,7 +96,10 @@ class ImportResult:
 
 
 class PurgedCopies(GitSessionError):
-    """A file has new entries that its agent copied from purged ones. ``digests``: as the tombstone set names them."""
+    """The error that a file has new entries that its agent copied from purged ones.
+
+    ``digests``: their digests, as in the tombstone set.
+    """
 
     def __init__(self, digests: Collection[str]) -> None:
         are = "entry is a copy of a purged one" if len(digests) == 1 else "entries are copies of purged ones"
@@ -105,7 +109,7 @@ class PurgedCopies(GitSessionError):
 
 @dataclass(frozen=True, slots=True)
 class ImportOperation:
-    """How an import stands in the operation log. ``group``: one for all files of one command."""
+    """The values of an import in the operation log. ``group``: the same for all files of one command."""
 
     name: str
     at_ms: int
@@ -129,19 +133,23 @@ def import_source(
     is_elsewhere: Callable[[str, Collection[bytes]], bool] | None = None,
     purged_keys: Container[str] = frozenset(),
 ) -> ImportResult:
-    """Import ``source``. ``attachments``: what its entries name and the agent keeps elsewhere, by name.
+    """Import ``source`` into the store.
 
-    ``find``: for a file that goes on from another one's; raises ``NoBase`` where that is not in the store.
-    ``project``: which one it belongs to, as far as this machine knows; what another one knew stays otherwise.
+    Args:
+        attachments: files that its entries name and that the agent stores elsewhere, by name.
+        command: the operation for the operation log, in the same transaction; ``None`` to record none.
+        project: identity of its project, if it is known on this machine; ``None`` keeps a recorded one.
+        dry_run: whether to plan the import without writing anything.
+        find: lookup of the session that the file continues.
+        continuation: the session that this one continues, if the file was written from another session.
+        is_elsewhere: returns whether another file that was imported as this session still has one of these lines. If it
+            does, the file is a second one with the same id, and is imported as a session of its own (decision 0033).
+        purged_keys: keys of purged entries (``sessions.purged_ids``), by which copies of them are recognized.
 
-    ``continuation``: the session that this one continues, if the file was written from another one.
-    ``is_elsewhere``: whether another file that was imported as this session still has one of these lines. Then the file
-    is a second one with the same id, and is imported as a session of its own (decision 0033).
-    ``command``: what the operation log calls it, in the same transaction; without one it is not logged.
-    ``purged_keys``: of purged entries (``sessions.purged_ids``), by which copies of these are known. Raises
-    ``PurgedCopies`` if new entries are copies: purge these first.
-    ``dry_run``: work it all out and write nothing. Raises ``Unavailable`` where other writers moved the session's refs
-    at every try.
+    Raises:
+        NoBase: if the store does not have the session that the file continues.
+        PurgedCopies: if new entries are copies of purged ones. Purge these first.
+        Unavailable: if other writers moved the session's refs at every attempt.
     """
     request = _Request(
         store=store,
@@ -179,7 +187,7 @@ def import_source(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Request:
-    """The arguments of ``import_source``. ``may_hold``: whether the record of a number may hold a secret."""
+    """The arguments of ``import_source``. ``may_hold``: returns whether the record of a number may contain a secret."""
 
     store: ObjectStore
     format: Format
@@ -194,9 +202,10 @@ class _Request:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """The session that a file is of: its name, its tree if it is there, and the entry below which the file begins.
+    """The position of a file in the store.
 
-    ``base``: the entry of another file that it goes on from.
+    ``sid``: the id of its session; ``tree``: that session's tree, ``None`` if it is new; ``root``: the entry below
+    which the file begins; ``base``: the entry of another file that it continues.
     """
 
     sid: str
@@ -206,7 +215,7 @@ class _Place:
 
 
 def _draft(request: _Request, held: ExitStack, *, dry_run: bool) -> _Draft:
-    """Work out an import against what the store holds: locate the session, align the records, draft what is new."""
+    """Plan an import: find the session, match the records with entries, and draft the new ones."""
     store, source = request.store, request.source
     objects = held.enter_context(closing(_Objects(None if dry_run else store.spill)))
     purged = tombstone_set.read(store)
@@ -235,7 +244,7 @@ def _draft(request: _Request, held: ExitStack, *, dry_run: bool) -> _Draft:
 
 @dataclass(frozen=True, slots=True)
 class _Draft:
-    """An import that is worked out: objects and ref moves, to be carried out in one transaction."""
+    """A planned import: objects and ref moves for one transaction."""
 
     request: _Request
     objects: _Objects
@@ -245,10 +254,10 @@ class _Draft:
     meta: MetadataImport
 
     def second_file(self, is_elsewhere: Callable[[str, Collection[bytes]], bool] | None) -> _Request | None:
-        """The request to import the file as a session of its own, if it is a second one with the id of this session.
+        """Return the request to import the file as a separate session, if it is a second file with this session's id.
 
-        It is if it lacks entries that another file still has, or if it was imported so before. The id of the session
-        follows from the agent's id and the first entry that the file does not share.
+        It is a second one if it lacks entries that another file still has, or if it was imported as one before. The id
+        of the session follows from the agent's id and the first entry that the file does not share.
         """
         request, place, at_line = self.request, self.place, self.entries.at_line
         if place.tree is None or not self.meta.lost or request.source.segment is not None:
@@ -285,7 +294,10 @@ class _Draft:
         return outcome
 
     def _move_in(self, moves: Iterable[Move]) -> None:
-        """Within the transaction, before all else. Raises ``RefMoved`` where what was worked out does not hold."""
+        """Check the plan and move spilled objects in, first in the transaction.
+
+        Raises ``RefMoved`` if the plan is outdated.
+        """
         store, spill = self.request.store, self.objects.spill
         if any(store.ref(move.ref) != move.old for move in moves):
             raise RefMoved("another writer was faster")
@@ -314,7 +326,7 @@ class _Draft:
 
 
 class _Objects:
-    """The objects and originals of one import: ``objects`` and ``originals`` are those that are not in ``spill``."""
+    """The objects and originals of one import. ``objects`` and ``originals`` do not include those in ``spill``."""
 
     def __init__(self, begin_spill: Callable[[], Spill | None] | None) -> None:
         self.spill: Spill | None = None
@@ -348,11 +360,11 @@ class _Objects:
             self.objects, self.originals, self._size = {}, [], 0
 
 
-# Where the session is
+# The session of the file
 
 
 def _session(request: _Request, sink: _Objects, base: Node | None) -> _Place:
-    """The session of the file; by a longer name if another session has the short one."""
+    """Return the session of the file. It has a longer id if another session has the short one."""
     store, source = request.store, request.source
     begun_here = tree_of_ours(store, source.source_id)
     if begun_here is not None:
@@ -368,7 +380,8 @@ def _session(request: _Request, sink: _Objects, base: Node | None) -> _Place:
         tree = graph.tree(store, sid)
         if tree.damage:
             raise _damaged(sid)
-        older = commit_writer.put(sink, base, _root_draft(source, fork, None))  # it may be older than the rules
+        # it may have been stored before the rules existed
+        older = commit_writer.put(sink, base, _root_draft(source, fork, None))
         for each in (root, older):
             if each.oid in tree.nodes:
                 return _Place(sid, graph.below(tree, each.oid), each, base)
@@ -377,7 +390,7 @@ def _session(request: _Request, sink: _Objects, base: Node | None) -> _Place:
 
 
 def _thread(request: _Request, base: Node | None) -> _Place:
-    """The session of which the file is a segment. Raises ``NoBase``."""
+    """Return the session of which the file is a segment. Raises ``NoBase``."""
     store, thread = request.store, request.source.source_id
     sid = request.find(thread) if request.find is not None else None
     if sid is None:
@@ -402,7 +415,7 @@ def _part(source: Source, place: _Place, seen: Meta) -> graph.Tree | None:
 
 
 def _refuse_later_view(request: _Request, sid: str, tree: graph.Tree, root: Node) -> None:
-    """The same session, begun by a later release: its entries are written in a way that we do not know."""
+    """Raise ``Refused`` if the session was begun by a later release, whose entries this one cannot write."""
     for oid in tree.children.get(None, []):
         begun = entry_of(request.store, tree.nodes[oid])
         same = oid == root.oid or getattr(begun, "source_id", None) == request.source.source_id
@@ -411,7 +424,7 @@ def _refuse_later_view(request: _Request, sid: str, tree: graph.Tree, root: Node
 
 
 def _lookahead(store: ObjectStore, source: Source) -> Callable[[int], bool]:
-    """Return whether the record of a number may hold a secret that the store's guard takes out."""
+    """Return a function that returns whether the record of a number may contain a secret that the guard redacts."""
     guard, records = store.guard, source.records
     if guard is None:
         return lambda number: False
@@ -422,11 +435,11 @@ def _lookahead(store: ObjectStore, source: Source) -> Callable[[int], bool]:
 
 
 class _Entries:
-    """The entry of every line of the file, and the branches that they are on: what is there, and what is drafted.
+    """The entry of every line of the file, existing or drafted, and the branches of these entries.
 
-    ``at_line``: by line; ``taken``: lines of ours among them; ``before``, ``tips``: leaves. ``continued``: the
-    entries of the store that new ones follow. ``copied``: digests of new entries that are copies of purged ones, by
-    ``purged_keys``.
+    ``at_line``: entries by line; ``taken``: those lines that are ours; ``before``, ``tips``: the tips of the branches
+    before and after the import. ``continued``: the entries of the store that new entries follow. ``copied``: digests of
+    new entries that are copies of purged ones, by ``purged_keys``.
     """
 
     def __init__(self, request: _Request, sink: _Objects, place: _Place, seen: Meta, purged: Tombstones) -> None:
@@ -446,9 +459,10 @@ class _Entries:
         self.new = 0
 
     def _agents_leaves(self) -> dict[Oid, str]:
-        """The branches that go on where the file does, by their leaf: ``main``, and those named after an entry of it.
+        """Return the branches that grow with the file, by their tip.
 
-        What we opened stays where it is; where we went on from the agent's leaf, the agent's next line branches off.
+        These are ``main`` and those named after an imported entry. Branches that were created by hand stay where they
+        are. If an entry of our own follows the agent's last entry, the agent's next line opens a branch.
         """
         if self._tree is None:
             return {self._root.oid: refs.MAIN}
@@ -460,7 +474,7 @@ class _Entries:
         }
 
     def align(self) -> None:
-        """Match the record of every line with the entry that is there, or draft a new one."""
+        """Match the record of every line with its existing entry, or draft a new one."""
         known = self._known()
         alike = EquivalentEntries(self._store, known.values())
         seen = self._seen.of_file(self._source.segment)
@@ -492,7 +506,7 @@ class _Entries:
         self._make_last_a_leaf()
 
     def _take(self, line: ExportedLine) -> None:
-        """Let a line of ours stand for its entry."""
+        """Map a line of ours to its entry."""
         self.taken[line.record.line] = line
         self.at_line[line.record.line] = line.node
         self._follow(line.node)
@@ -500,11 +514,14 @@ class _Entries:
     def _stands_for(
         self, alike: EquivalentEntries, parent: Node, record: Record, draft: commit_writer.Draft
     ) -> Node | None:
-        """What stands for a record with a secret that was purged: the rules may be others than when it was stored."""
+        """Return the tombstone for a record with a secret that was purged, or ``None``.
+
+        The rules can differ from those with which the record was stored.
+        """
         if not self._purged:
             return None
         if draft.original is None and self._store.guard is None:
-            from gitsession.redaction.guard import Guard  # who opens a store does not wait for the rules
+            from gitsession.redaction.guard import Guard  # not at the top: opening a store must not load the rules
 
             draft = commit_writer.imported(self._format, record, Guard.by(self._store.vault))
         if draft.original is None:
@@ -514,7 +531,7 @@ class _Entries:
         return alike.tombstone(self._format, parent, record)
 
     def _put(self, parent: Node, draft: commit_writer.Draft) -> Node:
-        """A new entry; where it was purged, what stands in its place, which may be there already."""
+        """Write a new entry, or its tombstone if it was purged, unless the session has it already."""
         node = put_unless_purged(self._sink, parent, draft, self._purged)
         if self._tree is None or node.oid not in self._tree.nodes:
             self.new += 1
@@ -526,7 +543,7 @@ class _Entries:
         return node
 
     def _known(self) -> dict[tuple[Oid, int, Oid], Node]:
-        """The session's imported entries by what makes them the same: parent, line and tree."""
+        """Return the imported entries of the session by what identifies them: parent, line and tree."""
         if self._tree is None:
             return {}
         return {
@@ -536,7 +553,7 @@ class _Entries:
         }
 
     def _grow(self, parent: Node, node: Node) -> None:
-        """A first child goes on with its parent's branch; each later one, and a segment, opens one named after it."""
+        """Extend the parent's branch with its first child. Each later child, and a segment, opens its own branch."""
         is_segment = self._source.segment is not None and parent is self._root
         name = None if is_segment else self._goes_on.pop(parent.oid, None)
         name = name or self._free(node)
@@ -544,7 +561,7 @@ class _Entries:
         self.tips[name] = node.oid
 
     def _follow(self, node: Node) -> None:
-        """Where the agent has the leaf of the active branch in its file, it goes on there, whoever named the branch."""
+        """Continue the active branch if its tip is in the agent's file, even if the branch was named by hand."""
         if node.oid == self.before.get(self._active) and node.oid not in self._goes_on:
             self._goes_on[node.oid] = self._active
 
@@ -556,21 +573,24 @@ class _Entries:
         return self._names.free(node.chain)
 
     def _make_last_a_leaf(self) -> None:
-        """Where the agent goes on, a ref must say so: in a file cut short by a rewrite, and behind the user's undo."""
+        """Create a branch at the entry where the agent continues, if it is not a tip.
+
+        This happens if a rewrite shortened the file, and after an ``undo`` by the user.
+        """
         last = self.last_node()
         news = self.new or self._source.leaf is not None
         if news and last is not None and last.oid not in self.tips.values():
             self.tips[self._free(last)] = last.oid
 
     def last_node(self) -> Node | None:
-        """The entry that the agent goes on from: that of the file's last line, if the file names no other."""
+        """Return the entry at which the agent continues: the one the file names, or that of its last line."""
         if self._source.leaf is not None:
             return self.at_line[self._source.leaf]
         return self.at_line[max(self.at_line)] if self.at_line else None
 
 
 def _purged(store: ObjectStore, source: Source) -> ImportResult | None:
-    """The outcome of importing a session that was purged; ``None`` if it was not."""
+    """Return the result for a session that was purged, or ``None`` if it was not."""
     sid = _purged_session(store, source)
     if not sid:
         return None
@@ -582,12 +602,12 @@ def _purged(store: ObjectStore, source: Source) -> ImportResult | None:
 
 
 def root_digest(source: Source) -> str:
-    """Return the digest of the entry at which a session made of ``source`` begins, if it is no fork."""
+    """Return the digest of the root of a session made from ``source``, if it is not a fork."""
     return commit_writer.digests(_root_draft(source, "", None))[0]
 
 
 def _root_draft(source: Source, fork: str, guard: Guard | None) -> commit_writer.Draft:
-    """Return the entry at which a session begins. ``fork``: its name if it goes on from another file, else ""."""
+    """Return the draft of a session's first entry. ``fork``: the session's id if it continues another file, else ""."""
     agent, source_id, at_ms = source.agent, source.source_id, source.started_ms
     entry: Entry = kinds.SessionHeader(agent=agent, source_id=source_id, view=VIEW, at_ms=at_ms)
     if fork:
@@ -597,7 +617,7 @@ def _root_draft(source: Source, fork: str, guard: Guard | None) -> commit_writer
 
 
 def _purged_session(store: ObjectStore, source: Source) -> str:
-    """The session that ``source`` is, if it was purged; else ""."""
+    """Return the id of the session of ``source`` if it was purged, else ""."""
     tombstones = tombstone_set.read(store)
     if not tombstones.sessions:
         return ""

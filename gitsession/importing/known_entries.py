@@ -1,14 +1,13 @@
-"""The entries of the store that an import looks up: those that records match, and where a file continues another.
+"""Lookups of an import in the store: entries that records match, and the entry at which a file continues another.
 
-Entries that are the same but for what rules hide: rules differ between releases, machines and users.
+*Equivalent entries* differ only in what is redacted, because rules differ between releases, machines and users. A
+record that was stored with other rules, or with none, is the same entry, and stays as it is stored: new rules open no
+branches. ``gitsession redact`` finds what older rules missed.
 
-A record that was stored by other rules, or by none, is the same entry, and stays as it is stored: new rules open no
-branches. ``gitsession redact`` finds what older ones have left.
-
-Lines of an agent's file that we wrote into it: known again, they are the entries they were made of, not new ones.
-
-A line of ours is known by its id, which follows from its entry, and by saying what we would write there today. What an
-earlier import has found is on ``meta``, so it stays known whatever a later release would write.
+*Exported lines* are lines that gitsession wrote into an agent's file. On import they are the entries from which they
+were written, not new ones. Such a line is recognized by its id, which follows from its entry, and by its content, which
+must be what gitsession would write today. Lines that an earlier import recognized are recorded on ``meta``, so they are
+recognized whatever a later release would write.
 """
 
 from __future__ import annotations
@@ -39,15 +38,16 @@ from gitsession.sessions.revealed_store import RevealedStore
 from gitsession.store.interface import ObjectStore
 
 Find: TypeAlias = Callable[[str], str | None]
-"""The name of the session that goes by an agent's id in this store."""
+"""A function that returns the id of the session with an agent's id in this store, or ``None``."""
 
 WAIT = "import the file that it goes on from, then this one again"
 
 
 def shared(store: ObjectStore, base: Base, find: Find | None) -> Node:
-    """The last entry of ``base`` that the fork shares; its root, if the fork begins before its first entry.
+    """Return the last entry of ``base`` that the fork shares; its root, if the fork begins before its first entry.
 
-    Raises ``NoBase``: an entry that depends on what comes later would be another one in the next store.
+    Raises ``NoBase`` if the store does not have that part of ``base`` yet: a fork that depended on entries still to
+    come would have another id in another store.
     """
     sid = find(base.source_id) if find is not None else None
     if sid is None:
@@ -82,7 +82,7 @@ def _check_reaches(store: ObjectStore, base: Base, last: list[Node]) -> None:
 
 
 class EquivalentEntries:
-    """Imported entries of one session, to be compared with records."""
+    """The imported entries of one session, for comparison with records."""
 
     def __init__(self, store: ObjectStore, nodes: Iterable[Node]) -> None:
         self._store = store
@@ -92,9 +92,10 @@ class EquivalentEntries:
                 self._at.setdefault((node.parent, node.source.line), []).append(node)
 
     def as_it_is(self, format: Format, parent: Node, record: Record) -> Node | None:
-        """The one entry below ``parent`` from the record's line, where it is ``record`` to the byte: nothing is hidden.
+        """Return the only entry below ``parent`` at the record's line if its bytes are those of ``record``.
 
-        It needs no look for secrets. Where there are several, that look tells which of them it is.
+        Such an entry has no redactions and needs no secret scan. Between several entries, the result of the scan
+        decides.
         """
         nodes = self._at.get((parent.oid, record.line), ())
         if len(nodes) != 1:
@@ -103,34 +104,38 @@ class EquivalentEntries:
         return nodes[0] if nodes[0].tree == tree else None
 
     def find(self, parent: Node, record: Record) -> Node | None:
-        """The entry below ``parent`` that ``record`` is, whatever of it was hidden."""
+        """Return the entry below ``parent`` that equals ``record`` apart from redactions."""
         nodes = self._at.get((parent.oid, record.line), ())
         return next((node for node in nodes if says(self._store, node, record.payload)), None)
 
     def tombstone(self, format: Format, parent: Node, record: Record) -> Node | None:
-        """Return the tombstone of an entry with this record's place and id, of which nothing is left to compare."""
+        """Return the tombstone with this record's position and id, whose content cannot be compared any more."""
         source = SourceRef.of(format.AGENT, record.source_id, record.line)
         nodes = self._at.get((parent.oid, record.line), ())
         return next((node for node in nodes if node.is_tombstone and node.source == source), None)
 
 
 def fill_vault(store: ObjectStore, sink: commit_writer.Entries, node: Node, payload: bytes) -> None:
-    """``payload``, which ``node`` says, has what is hidden in it: this machine may not have had it before."""
+    """Store ``payload``, the original of ``node``, in the vault if ``node`` has redactions. The vault may lack it."""
     parts = kept(store, node)
     if holes.hidden(parts.holes) and not holes.holds_purged(parts.holes):
         sink.keep_original(commit_writer.original_of(node, parts.stored, parts.holes, payload))
 
 
 def says(store: ObjectStore, node: Node, payload: bytes) -> bool:
-    """Return whether an entry is ``payload``, its hidden parts aside. Raises ``Malformed``, ``Corrupt`` ..."""
+    """Return whether the payload of an entry is ``payload`` apart from redactions.
+
+    Raises ``Malformed``, ``Corrupt`` ...
+    """
     parts = kept(store, node)
     return matches(whole(store, node, parts), holes.hidden(parts.holes), payload)
 
 
 def tree_of_ours(store: ObjectStore, sid: str) -> Tree | None:
-    """The session begun here that a file was written from: its header has our name for it.
+    """Return the tree of session ``sid`` if gitsession created it and a file was written from it, otherwise ``None``.
 
-    Not a fork: the lines it shares have their numbers from another file. Raises ``Corrupt`` where it is damaged.
+    The header of such a file has the id of our session. A fork does not qualify: the lines that it shares have their
+    numbers from another file. Raises ``Corrupt`` if the session is damaged.
     """
     if not session_ids.is_one(sid) or not graph.branches(store, sid):
         return None
@@ -145,9 +150,9 @@ def tree_of_ours(store: ObjectStore, sid: str) -> Tree | None:
 
 @dataclass(frozen=True, slots=True)
 class ExportedLine:
-    """A line of ours in the agent's file. ``node``: the entry that what hangs below the line hangs below.
+    """A line of ours in the agent's file.
 
-    ``place``: how ``SourceFile.ours`` says it.
+    ``node``: the entry below which the children of the line are placed. ``place``: the line in ``SourceFile.ours``.
     """
 
     record: Record
@@ -156,21 +161,21 @@ class ExportedLine:
 
 
 class ExportedLineFinder:
-    """The lines of ours in a file of ``format``, of the session ``sid``, which has ``tree`` and ``meta``."""
+    """A finder of the lines of ours in a file of session ``sid``, which has ``tree`` and ``meta``."""
 
     def __init__(self, store: ObjectStore, sid: str, format: Format, tree: Tree, meta: Meta) -> None:
         self._store, self._sid, self._format = store, sid, format
         self._meta = meta
         self._nodes = {to_base64url(node.chain): node for node in tree.nodes.values()}
         self._recorded = meta.lines_of_ours()
-        # Where all that is ours is in the file already, nothing need be written to be compared.
+        # If all our entries are in the file already, no lines have to be written for comparison.
         known = {key for _, key in self._recorded.values()}
         roots = tree.children[None]
         pending = (key for key, node in self._nodes.items() if node.source is None and node.oid not in roots)
         self._may_be_new = any(mark.line is None for mark in meta.marks) or any(key not in known for key in pending)
 
     def find(self, record: Record, parent: Node) -> ExportedLine | None:
-        """Return our entry that ``record``, below ``parent`` in the file, is; ``None`` if it is the agent's."""
+        """Return our entry that ``record``, below ``parent`` in the file, is; ``None`` if the line is the agent's."""
         if record.source_id is None:
             return None
         recorded = self._recorded.get(record.line)
@@ -188,9 +193,10 @@ class ExportedLineFinder:
         return ExportedLine(record, node, f"{record.line}:{place}")
 
     def find_header(self, record: Record, parent: Node) -> ExportedLine | None:
-        """Return the entry that ``record``, the header of a later file, is in another folder; ``None`` if it is none.
+        """Return the entry for ``record`` if it is the header of a later file in another folder, otherwise ``None``.
 
-        Also where it is in its own folder again, and an earlier import found it in another one.
+        The entry is also returned if the header is in its own folder again after an earlier import found it in another
+        one.
         """
         if record.source_id not in self._meta.segments:
             return None
@@ -213,14 +219,14 @@ class ExportedLineFinder:
         return self._format.moved(payload, stated.source_id or "", stated.cwd or "")
 
     def _is_one(self, record: Record, written: tuple[bytes, str | None]) -> bool:
-        """Return whether a record is a line of ours, in which secrets may be hidden here and not there."""
+        """Return whether a record is a line of ours. Secrets may be redacted in one of the two only."""
         theirs, guard = record.payload, self._store.guard
         safe = theirs if guard is None else guard.redact(self._format.FORM, theirs).payload
         return any(_says_the_same(each, written[0], is_name=written[1] is None) for each in {theirs, safe})
 
     @functools.cached_property
     def _written(self) -> dict[str, tuple[bytes, str | None]]:
-        """Return the lines that we would write into the file today, by id, with the entry's key (none for a name)."""
+        """Return the lines that gitsession would write into the file today, by id, with the entry's key."""
         out = gather(RevealedStore(self._store), self._sid, self._format).out
         theirs = {entry.id for entry in out.entries if entry.line is not None}
         lines = self._format.write(out).lines
@@ -233,7 +239,10 @@ def _is_header(node: Node, record: Record) -> bool:
 
 
 def _says_the_same(theirs: bytes, ours: bytes, *, is_name: bool) -> bool:
-    """However it is spaced and ordered. A name may stand below another entry by now: the leaf has moved."""
+    """Return whether two lines are equal apart from spacing and order.
+
+    The parent of a name may differ, because the leaf has moved since.
+    """
     found, expected = jsonl.parse(spoken(theirs)), jsonl.parse(spoken(ours))
     if not isinstance(found, dict) or not isinstance(expected, dict):
         return False

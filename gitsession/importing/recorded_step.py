@@ -1,4 +1,4 @@
-"""One step of an agent's between two trees of the whole project: what of it goes into checkpoints, and as what."""
+"""Checkpoint contents for one step of an agent, recorded as two trees of the whole project."""
 
 from __future__ import annotations
 
@@ -15,11 +15,14 @@ from gitsession.workspace.read_file import USUAL
 from gitsession.workspace.trees import State, TreeEntry
 
 BYTES_MAX = 256 << 20
-"""That are taken in with one step."""
+"""Maximum size of the files that are stored for one step, in bytes."""
 
 
 class RecordedStep:
-    """``cwd``: the session's folder; nothing outside of it counts. ``skipped``: what is left out, with the reason."""
+    """The changes of one step. ``cwd``: the session's folder; files outside of it are ignored.
+
+    ``skipped``: the paths that are left out, with the reasons.
+    """
 
     def __init__(self, store: ObjectStore, lent: BorrowedObjects, trees: Trees, cwd: str, ran: RecordedRun) -> None:
         self._store, self._lent, self._trees, self._ran = store, lent, trees, ran
@@ -29,7 +32,7 @@ class RecordedStep:
         self.skipped: list[tuple[str, str]] = []
 
     def changed(self) -> tuple[dict[str, State], dict[str, State]]:
-        """What the calls may have changed: what it was, and what it became. Nothing where that cannot be told."""
+        """Return the files that the calls may have changed, before and after. Files in doubt are in ``skipped``."""
         was: dict[str, State] = {}
         became: dict[str, State] = {}
         found = self._trees.diff(self._ran.before.name, self._ran.after.name) if self._base is not None else None
@@ -53,7 +56,7 @@ class RecordedStep:
         return was, became
 
     def moved_on(self, known: Mapping[str, State]) -> dict[str, State]:
-        """Of the files that are ``known``, those that were another when the step began: what they were."""
+        """Return those of the ``known`` files that had another state when the step began, with that state."""
         found: dict[str, State] = {}
         for path, last in known.items():
             raw = (self._base or b"") + names.unescape_path(path)
@@ -66,7 +69,7 @@ class RecordedStep:
         return found
 
     def _path(self, raw: bytes) -> str | None:
-        """As a checkpoint has it; ``None`` for one outside of the session's folder, and for what none holds."""
+        """Return a path for a checkpoint; ``None`` if it is outside of the session's folder or cannot be stored."""
         base = self._base or b""
         if not raw.startswith(base):
             return None
@@ -74,7 +77,7 @@ class RecordedStep:
         return path if names.path_refusal(path) is None else None
 
     def _state(self, raw: bytes, held: RecordedFile | None) -> State | str:
-        """What a file is; in plain words why that cannot be told."""
+        """Return the state of a file, or the reason why it cannot be determined."""
         if held is None:
             return None
         if any(self._trees.is_converted(tree.name, raw) for tree in (self._ran.before, self._ran.after)):
@@ -89,7 +92,7 @@ class RecordedStep:
 
 
 def _below(root: str, cwd: str) -> bytes | None:
-    """What stands before the names of the folder ``cwd`` in a tree of ``root``; ``None`` where it is not in there."""
+    """Return the prefix of paths in folder ``cwd`` in a tree of ``root``, or ``None`` if ``cwd`` is not below it."""
     above = root.rstrip("/") + "/"
     try:
         return (cwd.rstrip("/") + "/").encode()[len(above.encode()) :] if f"{cwd}/".startswith(above) else None
@@ -98,5 +101,5 @@ def _below(root: str, cwd: str) -> bytes | None:
 
 
 def _raw(path: str, root: str) -> bytes:
-    """A path as a tree of ``root`` has it; nothing in there has the name of one that leads elsewhere."""
+    """Return a path as a tree of ``root`` names it. A path outside of ``root`` matches no name in the tree."""
     return posixpath.relpath(posixpath.normpath(posixpath.join(root, path)), root).encode("utf-8", "backslashreplace")

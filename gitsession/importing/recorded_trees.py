@@ -1,7 +1,7 @@
-"""git's trees that an agent recorded: what differs between two of them, and what a path is in one.
+"""git trees that an agent recorded: the differences between two of them, and lookups of paths.
 
-Names are bytes, as they are on the disk. Whoever made a tree may have made any: every walk is bounded, and what is
-read is what its name says (``git.cat_file``).
+Names are bytes, as on the disk. The trees are not trusted: every walk is bounded, and the content of each object is
+verified against its id (``git.cat_file``).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from gitsession.git.objects import SUBMODULE_MODE, TREE_MODE, parse_tree
 from gitsession.workspace.names import DEPTH_MAX
 
 NAMES_MAX = 4_000_000
-"""That are compared for one session."""
+"""Maximum number of names that are compared for one session."""
 
 TREE_BYTES_MAX = 64 << 20
 RULES_BYTES_MAX = 1 << 20
@@ -27,7 +27,7 @@ _GLOB = re.compile(rb"[*?\[\\]")
 
 
 class RecordedFile(NamedTuple):
-    """A file in a tree of an agent's: git's mode, and the name of its bytes."""
+    """A file in a tree that an agent recorded: git's mode, and the object id of its content."""
 
     mode: str
     oid: str
@@ -37,7 +37,7 @@ _Level: TypeAlias = Mapping[bytes, RecordedFile]
 
 
 class Trees:
-    """Each folder is read once."""
+    """A reader of trees that reads each folder once."""
 
     def __init__(self, lent: BorrowedObjects) -> None:
         self._lent = lent
@@ -46,7 +46,10 @@ class Trees:
         self._names = 0
 
     def diff(self, old: str, new: str) -> dict[bytes, tuple[RecordedFile | None, RecordedFile | None]] | None:
-        """The files that differ; ``None`` where either tree is not all there. Raises ``Malformed`` at a bound."""
+        """Return the files that differ, or ``None`` if either tree is incomplete.
+
+        Raises ``Malformed`` if a limit is exceeded.
+        """
         found: dict[bytes, tuple[RecordedFile | None, RecordedFile | None]] = {}
         stack: list[tuple[bytes, str | None, str | None]] = [(b"", old, new)]
         while stack:
@@ -69,7 +72,7 @@ class Trees:
         return found
 
     def look_up(self, tree: str, path: bytes) -> RecordedFile | str | None:
-        """What ``path`` is; in plain words why nobody knows."""
+        """Return the file at ``path``, ``None`` if there is none, or the reason why this cannot be determined."""
         *folders, name = path.split(b"/")
         at: str | None = tree
         for folder in folders:
@@ -81,8 +84,9 @@ class Trees:
         return _NOT_ALL if level is None else _file(level.get(name))
 
     def may_have_been_there(self, old: str, new: str, path: bytes) -> bool:
-        """Whether a file that only ``new`` has may be one that ``old`` was not allowed to have: git ignored it until
-        then, or it was in a repository of its own.
+        """Return whether a file that only ``new`` has may have existed when ``old`` was recorded.
+
+        ``old`` lacks files that git ignored at that time, and files in a repository of their own.
         """
         folders = path.split(b"/")
         own = folders[-1] == _IGNORES
@@ -114,7 +118,7 @@ class Trees:
         return held is not None and held.mode == SUBMODULE_MODE
 
     def is_converted(self, tree: str, path: bytes) -> bool:
-        """Whether git's attributes may have changed a file's bytes on their way into ``tree``."""
+        """Return whether git's attributes may have changed a file's bytes when it was added to ``tree``."""
         folders = path.split(b"/")
         for depth in range(len(folders)):
             held = self.look_up(tree, b"/".join((*folders[:depth], _ATTRIBUTES)))
@@ -125,14 +129,14 @@ class Trees:
         return False
 
     def _patterns(self, oid: str) -> Iterable[bytes]:
-        """Those of the lines that name a conversion; one that defines a name for some concerns all files."""
+        """Return the patterns of the lines that name a conversion. A macro with a conversion counts for all files."""
         if oid not in self._rules:
             text = self._lent.read("blob", oid, RULES_BYTES_MAX)
             self._rules[oid] = [b"*"] if isinstance(text, str) else list(_rules(text))
         return self._rules[oid]
 
     def _level(self, tree: str | None) -> _Level | None:
-        """A folder's entries; ``None`` where it cannot be read."""
+        """Return the entries of a folder, or ``None`` if it cannot be read."""
         if tree is None:
             return {}
         if tree not in self._levels:
@@ -165,7 +169,7 @@ def _rules(text: bytes) -> Iterator[bytes]:
 
 
 def _concerns(pattern: bytes, path: bytes) -> bool:
-    """Whether a pattern may match; in doubt it does."""
+    """Return whether a pattern may match ``path``. In doubt, the result is True."""
     if pattern.startswith(b"*") and not _GLOB.search(pattern, 1) and b"/" not in pattern:
         return path.endswith(pattern[1:])
     found = _GLOB.search(pattern)
@@ -176,7 +180,7 @@ def _concerns(pattern: bytes, path: bytes) -> bool:
 
 
 def _plain(mode: str) -> str:
-    """Old repositories hold files of other modes."""
+    """Return git's current mode for a file's mode. Old repositories have files with other modes."""
     return mode if not mode.startswith("100") else "100755" if int(mode, 8) & 0o100 else "100644"
 
 

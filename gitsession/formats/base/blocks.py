@@ -1,4 +1,7 @@
-"""Content blocks as agents write them: each is read as one of ours, or carried as it is. Nothing here raises."""
+"""Readers of agents' content blocks: a known block becomes one of the model's, any other is kept as it is.
+
+Never raise.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +16,10 @@ from gitsession.model.blocks import Block, Image, OtherBlock, Text, Thinking
 def content_reader(
     by_type: Mapping[str, Callable[[dict[str, Any]], Block | None]],
 ) -> Callable[[Any], tuple[Block, ...] | None]:
-    """Return the function that reads an agent's content.
+    """Return a function that reads an agent's content.
 
     Args:
-        by_type: what reads each type of block; it gives ``None`` where the field is missing that makes it what it is.
+        by_type: the reader for each type of block. It returns ``None`` if a required field is missing.
     """
 
     def read_block(block: Any) -> Block:
@@ -27,7 +30,7 @@ def content_reader(
         return (read(block) if read else None) or OtherBlock(block)
 
     def read_content(content: Any) -> tuple[Block, ...] | None:
-        """Return the blocks of a text, of a list, or of nothing at all; ``None`` for what is no content."""
+        """Return the blocks of a text or a list, ``()`` for ``None``, and ``None`` if ``content`` is anything else."""
         if content is None:
             return ()
         if isinstance(content, str):
@@ -38,19 +41,19 @@ def content_reader(
 
 
 def redacted(block: dict[str, Any]) -> Block | None:
-    """Read reasoning that only its provider can read."""
+    """Return the reasoning in a block that only its provider can read."""
     data = block.get("data")
     return Thinking("", data, True) if isinstance(data, str) else None
 
 
 def image(data: Any, mime: Any) -> Image | None:
-    """Return the picture whose bytes are ``data`` in base64."""
+    """Return the image whose bytes are ``data`` in base64, or ``None``."""
     content = decoded(data)
     return Image(content, mime) if content is not None and isinstance(mime, str) else None
 
 
 def decoded(data: Any) -> bytes | None:
-    """Return the bytes of a text in base64; ``None`` for what is none."""
+    """Return the bytes of a base64 text, or ``None`` if it is not base64."""
     try:
         return base64.b64decode(data, validate=True) if isinstance(data, str) else None
     except (binascii.Error, ValueError):

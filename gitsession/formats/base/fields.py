@@ -1,10 +1,10 @@
-"""Fields of agents' records: taken by type, as times, and as the words of commit messages.
+"""Functions that read fields of agents' records by type, as times, and as text of commit messages.
 
-What ``Fields`` does not take becomes the ``extra`` of the entry: a field of a later version, and one whose value is of
-a type we did not expect, ride along unread, and nothing has to raise.
+Fields that ``Fields`` does not take become the ``extra`` of the entry. So a field of a later version, or a field with a
+value of an unexpected type, is kept unread, and nothing raises.
 
-FROZEN under view 1, as ``pi.headline`` is: times, since an entry's time is part of its oid, and what the headlines of
-several agents share. Times are milliseconds since 1970, UTC, by our own arithmetic: a start time is part of a
+FROZEN under view 1, like ``pi.headline``: times, because an entry's time is part of its oid, and what the headlines of
+several agents share. Times are milliseconds since 1970, UTC, computed in this module: a start time is part of a
 session's name, and what ``datetime.fromisoformat`` accepts differs between Python releases.
 """
 
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 class Fields:
-    """The fields of one object. Taking one that is absent, null or of another type gives ``None`` or the default."""
+    """The fields of one object. A field that is absent, null or of another type is read as ``None`` or the default."""
 
     __slots__ = ("left",)
 
@@ -31,11 +31,11 @@ class Fields:
         self.left = dict(value)
 
     def take(self, name: str) -> Any:
-        """The value as it is, of any type."""
+        """Remove a field and return its value, of any type."""
         return self.left.pop(name, None)
 
     def drop(self, *names: str) -> None:
-        """Fields that are said otherwise: the id, the parent, the type."""
+        """Remove fields that are represented in another way: the id, the parent, the type."""
         for name in names:
             self.left.pop(name, None)
 
@@ -50,14 +50,14 @@ class Fields:
         return self._of(dict, name)
 
     def whole(self, name: str) -> int | None:
-        """An integer, however it is written: 61000 or 61e3."""
+        """Return an integer, whether it is written as 61000 or 61e3."""
         found = self.left.get(name)
         if type(found) is float and found.is_integer():
             self.left[name] = int(found)
         return self._of(int, name)
 
     def texts(self, name: str) -> tuple[str, ...] | None:
-        """A list of nothing but texts."""
+        """Return a list if all of its items are texts."""
         found = self.left.get(name)
         if isinstance(found, list) and not all(isinstance(item, str) for item in found):
             return None
@@ -73,11 +73,11 @@ class Fields:
 
 
 INT_MAX = 2**53
-"""Beyond it JavaScript's numbers are no longer whole: no agent means such a time."""
+"""The limit of integers that JavaScript represents exactly. No agent writes a time beyond it."""
 
 
 def to_ms(value: object) -> int | None:
-    """Milliseconds for an ISO 8601 text (UTC where it names no zone) or a number of them; ``None`` for the rest."""
+    """Return the milliseconds of an ISO 8601 text (UTC if it names no zone) or of an integer; otherwise ``None``."""
     if type(value) is int:
         return value if 0 <= value < INT_MAX else None
     if not isinstance(value, str):
@@ -98,7 +98,10 @@ def to_ms(value: object) -> int | None:
 
 
 def to_iso(at_ms: int) -> str:
-    """The inverse, in UTC with milliseconds; a time that four digits of a year cannot say is the nearest that can."""
+    """Return the ISO 8601 text of a time, in UTC with milliseconds.
+
+    A time outside of the years that four digits can represent becomes the nearest such time.
+    """
     seconds, ms = divmod(min(max(at_ms, 0), _LAST), 1000)
     days, seconds = divmod(seconds, 86_400)
     clock = f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}.{ms:03}Z"
@@ -114,23 +117,23 @@ _ISO = re.compile(
 
 
 def plain(value: Any) -> str:
-    """A text, or nothing."""
+    """Return ``value`` if it is a text, otherwise ""."""
     return value if isinstance(value, str) else ""
 
 
 def object_in(value: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """Return the object in a field, an empty one where there is none."""
+    """Return the object in a field, or an empty one if there is none."""
     found = value.get(name)
     return found if isinstance(found, dict) else {}
 
 
 def storable(text: str) -> str:
-    """Return ``text`` with its escape for a lone surrogate, which could not be hashed or stored."""
+    """Return ``text`` with lone surrogates escaped, because they cannot be hashed or stored."""
     return text.encode(errors="backslashreplace").decode()
 
 
 def text_of(content: Any) -> str:
-    """The words of a message: the text itself, or its text blocks, one a line."""
+    """Return the text of a message: the text itself, or its text blocks, joined by line ends."""
     if isinstance(content, str):
         return content
     if not isinstance(content, list):
@@ -140,12 +143,12 @@ def text_of(content: Any) -> str:
 
 
 def count(value: Any) -> int | None:
-    """A whole number that a message names, or ``None``."""
+    """Return ``value`` if it is an integer in [0, 2^53), otherwise ``None``."""
     return value if type(value) is int and 0 <= value < 2**53 else None
 
 
 def opaque(failure: LineFailure, size_bytes: int) -> Headline:
-    """Of a line that is no object."""
+    """Return the headline of a line that is not an object."""
     if not failure.reason:
         return Headline(kind="opaque", label="opaque", words="blank line")
     words = "1 byte that does not parse" if size_bytes == 1 else f"{size_bytes} bytes that do not parse"
@@ -153,8 +156,8 @@ def opaque(failure: LineFailure, size_bytes: int) -> Headline:
 
 
 def uuid_from(*parts: object) -> str:
-    """A UUID that follows from ``parts``."""
+    """Return a UUID derived from ``parts``."""
     digest = bytearray(sha256("/".join(map(str, parts)).encode("utf-8", "backslashreplace")).digest()[:16])
-    digest[6], digest[8] = digest[6] & 0x0F | 0x80, digest[8] & 0x3F | 0x80  # version 8: made in a way of our own
+    digest[6], digest[8] = digest[6] & 0x0F | 0x80, digest[8] & 0x3F | 0x80  # version 8: custom
     found = digest.hex()
     return "-".join((found[:8], found[8:12], found[12:16], found[16:20], found[20:]))

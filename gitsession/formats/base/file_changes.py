@@ -1,4 +1,4 @@
-"""What an agent's own records say of the files that it changed: values only. Times are milliseconds since 1970, UTC."""
+"""Values for the file changes that an agent's records state. Times are milliseconds since 1970, UTC."""
 
 from __future__ import annotations
 
@@ -8,21 +8,22 @@ from typing import NamedTuple, TypeAlias
 
 
 class RecordedCopy(NamedTuple):
-    """A file's bytes, where the agent keeps its copies, under ``name``."""
+    """The bytes of a file, which the agent stores as a copy under ``name``."""
 
     name: str
 
 
 class RecordedTree(NamedTuple):
-    """All files of a folder, as git's tree of that name (40 digits) among the objects that the agent keeps."""
+    """All files of a folder: the git tree ``name`` (40 digits) among the objects that the agent keeps."""
 
     name: str
 
 
 class RecordedBackup(NamedTuple):
-    """What paths were before the agent touched them; ``None``: not there. ``entry``: its own id of the entry that this
-    belongs to, or the number of that one's line. A path is as the agent says it: relative to the session's folder, or
-    absolute.
+    """The state of files before the agent changed them; ``None`` for a file that did not exist.
+
+    ``entry``: the agent's id of the entry that this belongs to, or the line number of that entry. Paths are as the
+    agent states them: relative to the session's folder, or absolute.
     """
 
     said: bytes
@@ -32,8 +33,10 @@ class RecordedBackup(NamedTuple):
 
 
 class RecordedEdit(NamedTuple):
-    """What a call made of one file. ``was``: its whole text before, ``None``: not there; with LF for its line ends, as
-    ``became`` is. ``rewrites``: the line ends too are as ``became`` has them, if the file had no others.
+    """The change that a tool call made to one file.
+
+    ``was``: its whole text before, with LF as line ends; ``None`` if it did not exist. ``became``: its text after,
+    likewise. ``rewrites``: the call wrote the line ends as in ``became``, whatever they were before.
     """
 
     said: bytes
@@ -47,8 +50,10 @@ class RecordedEdit(NamedTuple):
 
 
 class RecordedReplacement(NamedTuple):
-    """What a call made of one file that was there. ``was``: its whole text before, line ends and all, as ``became`` is;
-    ``None``: gone.
+    """The change that a tool call made to one existing file.
+
+    ``was``: its whole text before, with its line ends. ``became``: its text after, likewise; ``None`` if it was
+    deleted.
     """
 
     said: bytes
@@ -61,8 +66,9 @@ class RecordedReplacement(NamedTuple):
 
 
 class RecordedRun(NamedTuple):
-    """The files of the folder ``root`` before and after calls ran. ``paths``: the only ones that these calls can have
-    changed, as the agent says them; ``None``: any.
+    """The files of the folder ``root`` before and after tool calls.
+
+    ``paths``: the only paths that these calls can have changed, as the agent states them; ``None`` if any path.
     """
 
     said: bytes
@@ -76,7 +82,7 @@ class RecordedRun(NamedTuple):
 
 
 RecordedChange: TypeAlias = RecordedBackup | RecordedEdit | RecordedReplacement | RecordedRun
-"""One of these, from the line ``said``: what is kept of it follows from that."""
+"""A recorded change. The payload of its checkpoint follows from the line ``said``."""
 
 
 _HUNK = re.compile(r"@@ -([0-9]{1,9})(?:,([0-9]{1,9}))? \+[0-9]{1,9}(?:,([0-9]{1,9}))? @@[^\n]*\n")
@@ -84,9 +90,9 @@ _NO_END = "\\ No newline at end of file"
 
 
 def patched(held: str, diff: str) -> str | None:
-    """What a unified ``diff`` makes of ``held``; ``None`` where it is not of that: each line it shows must stand there.
+    """Apply a unified ``diff`` to ``held``. Returns ``None`` if a context or removed line does not match.
 
-    Of the lines that it does not show it says nothing; whoever compares the outcome with a file compares those too.
+    Lines that the diff does not show are not checked. Callers that compare the result with a file check them too.
     """
     rows = iter(_rows(diff))
     old, at = _lines(held), 0
@@ -96,7 +102,7 @@ def patched(held: str, diff: str) -> str | None:
         if hunk is None:
             return None
         start, lost, gained = int(hunk[1]), int(hunk[2] or 1), int(hunk[3] or 1)
-        start -= lost > 0  # of no lines, it is the one before them
+        start -= lost > 0  # a hunk that removes no lines states the line before it
         if not at <= start <= len(old):
             return None
         became += old[at:start]
@@ -115,7 +121,7 @@ def patched(held: str, diff: str) -> str | None:
 
 
 def _rows(diff: str) -> list[str]:
-    """The lines of a diff; one that has no end in the file has none here."""
+    """Return the lines of a diff, without the line end of a line that has none in the file."""
     rows: list[str] = []
     for row in _lines(diff):
         if not row.startswith(_NO_END):
@@ -126,5 +132,5 @@ def _rows(diff: str) -> list[str]:
 
 
 def _lines(text: str) -> list[str]:
-    """With their ends, which are LF alone."""
+    """Return the lines of ``text`` with their line ends. Only LF is a line end."""
     return re.findall(r"[^\n]*\n|[^\n]+", text)

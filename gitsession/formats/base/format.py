@@ -1,7 +1,7 @@
-"""The classes that an agent's format derives from: ``Format``, and one per capability that only some agents have.
+"""Base classes for the formats of agents: ``Format``, and one class for each capability that only some agents have.
 
-They hold no state. ``formats.with_capability`` returns the format of an agent if it has a capability. Before them: the
-places of an agent's files, as values that ``discovery`` looks up, and the queries of agents with a ``Database``.
+These classes hold no state. ``formats.with_capability`` returns the format of an agent if it has a capability. The
+module also defines the values that ``discovery`` uses to find an agent's files, and the query types of ``Database``.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from gitsession.model.usage import AnswerUsage
 
 
 class Workspace(NamedTuple):
-    """The folder that a session is to go on in: absolute, without links in it, as the other two are.
+    """A folder in which a session is to be continued. All paths are absolute and contain no symbolic links.
 
-    ``home``: the user's home directory; ``temporary``: where this machine keeps what is temporary.
+    ``home``: the user's home directory; ``temporary``: the machine's directory for temporary files.
     """
 
     cwd: str
@@ -32,12 +32,12 @@ class Workspace(NamedTuple):
 
 
 class Sidecar(NamedTuple):
-    """A file that belongs to a session and lies beside its own.
+    """A file that belongs to a session and is stored beside the session file.
 
-    ``name``: what entries call it, and what it is kept under. ``places``: where it can be, relative to the folder of
-    the session file; the first that is there counts. ``sha256``: what it must hash to, in hexadecimal; "" if anything
-    will do. ``needed``: whether to say so where it is not there. ``home``: where the agent looks for it when it resumes
-    the session, below the first of its ``formats.ROOTS``; "" if nowhere.
+    ``name``: its name in entries, under which it is stored. ``places``: paths where it can be, relative to the folder
+    of the session file; the first that exists is used. ``sha256``: its required hash in hexadecimal; "" if any content
+    is accepted. ``needed``: whether a missing file is reported. ``home``: the path where the agent looks for it on
+    resume, below the first of its ``formats.ROOTS``; "" if none.
     """
 
     name: str
@@ -49,16 +49,16 @@ class Sidecar(NamedTuple):
 
 Row: TypeAlias = Sequence[Any]
 Columns: TypeAlias = Mapping[str, Collection[str]]
-"""The columns of each table that may be read."""
+"""The readable columns of each table."""
 
 Ask: TypeAlias = Callable[[str, Sequence[object]], Iterator[Row]]
-"""One SELECT, with its values. Text that is not UTF-8 comes with replacement characters."""
+"""A function that runs one SELECT with its parameters. Invalid UTF-8 in text becomes replacement characters."""
 
 
 class Stamp(NamedTuple):
-    """What changes when a session in a database does; named as in ``os.stat_result``, with which it is compared.
+    """The state of a session in a database. Fields are named as in ``os.stat_result``, with which it is compared.
 
-    ``st_size``: how many rows it has. ``st_mtime_ns``: when the newest was written. ``st_ino``: a sum over all of them.
+    ``st_size``: its number of rows. ``st_mtime_ns``: time of the newest row. ``st_ino``: a sum over all rows.
     """
 
     st_size: int
@@ -67,24 +67,24 @@ class Stamp(NamedTuple):
 
 
 UNKNOWN = Stamp(-1, 0, 0)
-"""Of a session that could not be looked at: no other one is equal to what is seen of it when it can."""
+"""The stamp of a session that could not be read. It differs from every stamp of a session that can be read."""
 
 WHOLE_MASK = (1 << 62) - 1
-"""What keeps a number of any size one that SQLite can hold."""
+"""A mask that reduces an integer of any size to one that SQLite can hold."""
 
 
 def picked(names: Sequence[str], there: Collection[str]) -> str:
-    """A list of columns for a SELECT, ``NULL`` for one that this version of the agent does not have yet."""
+    """Return the column list of a SELECT, with ``NULL`` for columns that this version of the agent does not have."""
     return ", ".join(f'"{name}"' if name in there else f'NULL AS "{name}"' for name in names)
 
 
 def summed(column: str) -> str:
-    """A sum over a column for a SELECT, which no value in it makes fail or a fraction."""
+    """Return the SQL for a sum over ``column`` that always succeeds and is always an integer."""
     return f"coalesce(sum(CAST({column} AS INTEGER) % {1 << 40}), 0)"
 
 
 def rows_of(ask: Ask, query: str) -> tuple[list[Row], Malformed | None]:
-    """The rows of a SELECT; where the database is damaged, those before the damage, and what is to be said of it."""
+    """Return the rows of a SELECT. If the database is damaged, return the rows before the damage, and the error."""
     found: list[Row] = []
     try:
         found.extend(ask(query, ()))
@@ -104,7 +104,7 @@ class Format(ABC):
     """The bytes between two payloads in the agent's file: a line end, or nothing."""
 
     FILES: Sequence[str] = ("*.jsonl",)
-    """The names of the agent's files (``fnmatch``), for folders that a user names."""
+    """The names of the agent's files (``fnmatch`` patterns), for folders that a user passes as arguments."""
 
     @abstractmethod
     def claims(self, head: bytes) -> bool:
@@ -112,24 +112,29 @@ class Format(ABC):
 
     @abstractmethod
     def split(self, data: bytes, *, name: str = "", final: bool = False) -> Source:
-        """Split a file into its records. ``name``: its path (POSIX) without the ending, for a file that states no id.
+        """Split a file into its records.
 
-        ``final``: the file is closed, take the bytes after its last line end too. Raises ``Malformed`` if there is no
-        session at all; a bad line is a problem in the report, never an error.
+        Args:
+            name: path of the file (POSIX) without its ending, for files that contain no session id.
+            final: whether the file is closed, so that the bytes after its last line end are included.
+
+        Raises ``Malformed`` if there is no session at all. A bad line is a problem in the report, not an error.
         """
 
     @abstractmethod
     def headline(self, payload: bytes) -> Headline:
-        """Return the headline of the commit message of ``payload``: frozen under view 1. Never raises."""
+        """Return the headline of the commit message of ``payload``. Frozen under view 1. Never raises."""
 
     @abstractmethod
     def read(self, payload: bytes) -> Entry:
-        """Return the meaning of ``payload``, as far as this release knows. Never raises: ``Opaque``,
-        ``UnknownEntry``."""
+        """Return the entry that ``payload`` represents, as far as this release supports it.
+
+        Never raises: the result is ``Opaque`` or ``UnknownEntry`` if the payload is not understood.
+        """
 
     @abstractmethod
     def write(self, out: Outgoing) -> WrittenFile:
-        """Return a session as a file that the agent opens at the leaf. Deterministic. Never raises."""
+        """Return the file with which the agent opens the session at the leaf. Deterministic. Never raises."""
 
 
 class Document(Format):
@@ -140,7 +145,7 @@ class Document(Format):
 
     @abstractmethod
     def join(self, header: bytes, payloads: Sequence[bytes], tail: bytes) -> bytes:
-        """Return the file of the session itself (line 0), its records or what stands for them, and what waits."""
+        """Return the file built from the session's description (line 0), its records or replacements, and the tail."""
 
 
 class Streamed(Format):
@@ -148,139 +153,151 @@ class Streamed(Format):
 
     @abstractmethod
     def split(self, data: Data, *, name: str = "", final: bool = False) -> Source:
-        """``Format.split``. The records of a stored file read their payloads when they are asked for them."""
+        """Split a file as ``Format.split`` does. The records of a stored file read their payloads on access."""
 
 
 class Database(Format):
     """A format whose agent keeps its sessions in an SQLite database.
 
-    ``discovery.databases`` opens the file. It lets a format read only ``TABLES``: credentials lie in the same file.
+    ``discovery.databases`` opens the file and lets a format read only ``TABLES``, because the same file contains
+    credentials.
     """
 
     TABLES: Sequence[str]
 
     @abstractmethod
     def holds(self, columns: Columns) -> bool:
-        """Return whether a database with these tables is this agent's."""
+        """Return whether a database with these tables belongs to this agent."""
 
     @abstractmethod
     def listed(self, ask: Ask, columns: Columns) -> Iterator[tuple[str, Stamp]]:
-        """Yield the ids of its sessions, the oldest first."""
+        """Yield the id and stamp of each session, oldest first."""
 
     @abstractmethod
     def session(self, ask: Ask, columns: Columns, id: str, *, final: bool = False) -> Source:
-        """Return one session. Raises ``Malformed`` if it is none; a bad row is a problem in the report."""
+        """Return one session.
+
+        Raises ``Malformed`` if it is not a session. A bad row is a problem in the report.
+        """
 
 
 class Scattered(Format):
-    """A format whose agent kept a session as a description, one file per message and one per part."""
+    """A format whose agent kept a session as a description, one file per message and one file per part."""
 
     @abstractmethod
     def is_info(self, head: bytes) -> bool:
-        """Return whether it is the description of a session, whose messages lie elsewhere."""
+        """Return whether ``head`` belongs to the description of a session whose messages are in other files."""
 
     @abstractmethod
     def from_folders(
         self, info: bytes, files: Mapping[str, bytes], parts: Mapping[str, Mapping[str, bytes]], *, final: bool = False
     ) -> Source:
-        """Return the session of ``info``: ``files`` of its messages by name, and for each name those of ``parts``."""
+        """Return the session that ``info`` describes.
+
+        ``files``: the files of its messages, by name. ``parts``: for each of these names, the files of its parts.
+        """
 
 
 class InProject(Format):
-    """A format whose agent keeps its sessions with the project."""
+    """A format whose agent keeps its sessions in the project's folder."""
 
     IN_PROJECT: str
-    """Its session file, at the top of every repository it was run in."""
+    """Name of the session file at the top of each repository in which the agent was run."""
 
 
 class Continuing(Format):
-    """A format whose agent has files that continue others, and do not repeat them."""
+    """A format whose agent writes files that continue other files without repeating their content."""
 
     @abstractmethod
     def base_of(self, data: bytes) -> str | None:
-        """Return the agent's id for the file that ``data`` continues; ``None`` for a file of its own."""
+        """Return the agent's id of the file that ``data`` continues, or ``None`` if it continues none."""
 
     @abstractmethod
     def place_of(self, data: bytes, segment: str | None) -> str:
-        """Return the path of the file ``data`` below the agent's folder. ``segment``: the id of a later file."""
+        """Return the path of the file ``data`` below the agent's folder.
+
+        ``segment``: the id of a later file of the session.
+        """
 
 
 class Accompanied(Format):
-    """A format whose agent keeps files beside a session's own."""
+    """A format whose agent keeps further files beside the session file."""
 
     @abstractmethod
     def beside(self, data: Data, name: str) -> Sequence[Sidecar]:
-        """Return the files that belong to the session of ``data`` and lie beside its own, whose path is ``name``."""
+        """Return the files stored beside the file of the session ``data``, whose path is ``name``."""
 
 
 class Referring(Accompanied):
-    """A format whose entries hold the names of such files in place of their content."""
+    """A format whose entries contain the names of such files in place of the content."""
 
     @abstractmethod
     def resolve(self, payload: bytes, fetch: Callable[[str], bytes | None], substitute: str = "") -> bytes:
-        """Return ``payload`` with what ``fetch`` returns for the names in it. Never raises.
+        """Return ``payload`` with each such name replaced by the content that ``fetch`` returns for it. Never raises.
 
-        If it returns ``None``, the name stays, or an image block becomes the text ``substitute``.
+        If ``fetch`` returns ``None``, the name is kept. If ``substitute`` is given, an image block becomes that text
+        instead.
         """
 
 
 class Counting(Format):
-    """A format whose agent states the token count of an answer apart from the answer."""
+    """A format whose agent records the token count of an answer separately from the answer."""
 
     @abstractmethod
     def counts(self, payload: bytes) -> Iterable[AnswerUsage]:
-        """Return the counts in the lines of a record, or in those that wait for the next record. Never raises."""
+        """Return the token counts in the lines of a record or of the tail. Never raises."""
 
 
 class Delegating(Format):
-    """A format whose agent begins sessions of their own from calls in another."""
+    """A format whose agent starts separate sessions from tool calls in another session."""
 
     @abstractmethod
     def began(self, payload: bytes, id: str, beside: Mapping[str, bytes]) -> str:
-        """Return the call that began the session ``id``, if that record of another session names it; else "".
+        """Return the id of the call that started the session ``id``, or "" if this record of another session has none.
 
-        ``beside``: the files beside that of ``id``, by name.
+        ``beside``: the files beside the file of session ``id``, by name.
         """
 
     @abstractmethod
     def is_delegated(self, source_id: str, header: SessionHeader) -> bool:
-        """Return whether the session ``source_id`` of ``header`` is a sub-agent's: a call began it, not the user."""
+        """Return whether the session was started by a call, not by the user."""
 
 
 class Remembering(Format):
     """A format whose agent keeps the content of files from before it changed them."""
 
     RECORDED: str
-    """The reason of a checkpoint made from it."""
+    """The reason stated in checkpoints that are made from these copies."""
 
     @abstractmethod
     def copies(self, name: str, source: Source) -> Sequence[str]:
-        """Return the folders that may hold copies, relative to that of the session's file, whose path is ``name``.
+        """Return the folders that may hold copies, relative to the folder of the session file, whose path is ``name``.
 
-        One at least must be there: an agent without copies names its file's own.
+        At least one of them must exist. An agent without copies returns the folder of its session file.
         """
 
     @abstractmethod
     def noted(self, source: Source) -> Iterable[RecordedChange]:
-        """Return what the lines of a session, in the order of its file, say of files. Never raises."""
+        """Return the file changes that the lines of a session record, in the order of the file. Never raises."""
 
 
 class Resumable(Format):
-    """A format whose agent continues a session from a file that gitsession wrote."""
+    """A format whose agent can continue a session from a file that gitsession wrote."""
 
     def called(self, source_id: str) -> str:
-        """Return the agent's id of the session that has ``source_id`` here: that, or one derived from it."""
+        """Return the agent's id for the session ``source_id``: the same id, or one derived from it."""
         return source_id
 
     @abstractmethod
     def place(self, header: SessionHeader, at: Workspace) -> str:
-        """Return the path of the file of the session of ``header`` (its id and start), below its ``formats.ROOTS[0]``.
+        """Return the path of the session's file, below the agent's ``formats.ROOTS[0]``.
 
-        If it has no such root, for an agent that keeps its sessions with the project: below the folder itself.
+        It follows from the id and the start in ``header``. If the agent has no such root because it keeps its sessions
+        in the project, the path is below the project's folder.
         """
 
     def lies(self, header: SessionHeader, at: Workspace) -> Sequence[str]:
-        """Return globs, also below that, of the paths where the agent itself may have put this session's file."""
+        """Return globs, below the same folder, of paths where the agent may have stored this session's file."""
         return ()
 
     @abstractmethod
@@ -289,15 +306,18 @@ class Resumable(Format):
 
     @abstractmethod
     def resume_command(self, source_id: str, file: str = "") -> list[str]:
-        """Return the command that continues the session, run in its folder. ``file``: its path."""
+        """Return the command that continues the session.
+
+        It is run in the session's folder. ``file``: path of its file.
+        """
 
 
 class Importing(Resumable):
-    """A format whose agent keeps its sessions in a database, and imports one from a file.
+    """A format whose agent keeps its sessions in a database and can import a session from a file.
 
-    ``place`` is then a path of gitsession's, and ``lies`` is empty: the database is searched instead.
+    ``place`` is then a path that gitsession chooses, and ``lies`` is empty, because the database is searched instead.
     """
 
     @abstractmethod
     def take_in_command(self, file: str) -> list[str]:
-        """Return the command that imports the export ``file``, run in the session's folder."""
+        """Return the command that imports the export ``file``. It is run in the session's folder."""

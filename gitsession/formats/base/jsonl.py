@@ -1,15 +1,15 @@
-"""Files of one JSON object a line: lines, parsed so that nothing can go wrong, and records of several lines.
+"""Files with one JSON object per line: a parser that never fails, and records of several lines.
 
-What ``parse`` accepts decides whether a line is ``opaque``, and that word stands in commit messages: changing the
-verdict on any bytes is a change of view number, as with the headlines. A large file is read when its lines are asked
-for (``StoredFile``): memory holds only where they begin.
+The result of ``parse`` decides whether a line is ``opaque``, and that word is part of commit messages. A different
+result for any bytes is therefore a change of view number, as for headlines. A large file is read on access to its lines
+(``StoredFile``): only the offsets of the lines are in memory.
 
 Agents that log everything (token counts, settings, user-interface events) write more lines about a conversation than
-of it. Each line an entry would cost twice the disk and bury what was said; so a record (``Group``) is a line that
-*speaks* and the lines before it that *ride*, verbatim, with the line ends between them. Which lines ride is frozen
-under the view number, as what is lifted is: it decides what the entries are. Behind the last line that speaks, riding
-lines wait for the next one: they are the file's ``tail``, kept on ``meta``, so that no entry depends on a later line
-(docs/decisions/0014).
+lines of it. An entry for each line would take twice the disk space and hide the conversation. So a record (``Group``)
+is a *record line* and the lines before it that *accompany* it, verbatim, with the line ends between them. Which lines
+accompany others decides what the entries are, so it is frozen under the view number, as is what is lifted into blobs.
+Accompanying lines after the last record line wait for the next one: they are the file's ``tail``, which is stored on
+``meta``, so that no entry depends on a later line (docs/decisions/0014).
 """
 
 from __future__ import annotations
@@ -27,13 +27,16 @@ _CHUNK = 1 << 20
 
 
 class StoredFile:
-    """The first ``size`` bytes of a file that nobody changes meanwhile. ``read``: so many of them from an offset."""
+    """The first ``size`` bytes of a file that does not change meanwhile.
+
+    ``read`` returns a number of bytes from an offset.
+    """
 
     def __init__(self, read: Callable[[int, int], bytes], size: int) -> None:
         self._read = read
         self._size = size
         self.newest: tuple[int, Any] = (-1, None)
-        """The last value made of a span, by the offset of the span."""
+        """The last value parsed from a span, with the offset of the span."""
 
     def __len__(self) -> int:
         return self._size
@@ -61,7 +64,7 @@ class FileSpan(NamedTuple):
 
 
 class Lines(Sequence[bytes]):
-    """The lines of a stored file without their LF. ``tail``: what stands after the last LF."""
+    """The lines of a stored file without their LF. ``tail``: the bytes after the last LF."""
 
     def __init__(self, data: StoredFile) -> None:
         self._data = data
@@ -76,11 +79,11 @@ class Lines(Sequence[bytes]):
         return self._data[self._start(len(self._ends)) :]
 
     def append(self, tail: bytes) -> None:
-        """Take ``tail`` as one more line."""
+        """Append ``tail`` as one more line."""
         self._ends.append(self._start(len(self._ends)) + len(tail))
 
     def joined(self, first: int, last: int) -> FileSpan:
-        """The lines from ``first`` up to ``last``, which is not among them, with the line ends between them."""
+        """Return the span from line ``first`` up to but not including line ``last``, without the last line end."""
         return FileSpan(self._data, self._start(first), self._ends[last - 1])
 
     def __len__(self) -> int:
@@ -104,24 +107,24 @@ class Lines(Sequence[bytes]):
 
 
 def joined(lines: Sequence[bytes], first: int, last: int) -> bytes | FileSpan:
-    """The lines from ``first`` up to ``last``, with the line ends between them; where they are stored, their place."""
+    """Return lines ``first`` up to but not including ``last``, joined by LF. The span of a stored file is not read."""
     return lines.joined(first, last) if isinstance(lines, Lines) else LF.join(lines[first:last])
 
 
 DEPTH_MAX = 200
-"""Levels of nesting that a line may have; deeper ones end the stack of some reader sooner or later."""
+"""Maximum nesting depth of a line. Deeper lines would overflow the stack of some reader."""
 
 Object: TypeAlias = dict[str, Any]
 
 
 class LineFailure(NamedTuple):
-    """Why a line is no object. ``reason``: short words for a report, "" for a blank line."""
+    """The reason why a line is not an object. ``reason``: a short text for a report; "" for a blank line."""
 
     reason: str
 
 
 class FileLines(NamedTuple):
-    """The lines of a file without their LF. ``waiting``: what stands after them and is no whole line yet."""
+    """The lines of a file without their LF. ``waiting``: the bytes after them that are not a complete line yet."""
 
     lines: list[bytes] | Lines
     waiting: bytes
@@ -129,9 +132,9 @@ class FileLines(NamedTuple):
 
 
 def cut(data: Data, *, final: bool) -> FileLines:
-    """Cut ``data`` into lines. What stands after the last LF is one if it is an object, or if the file is ``final``.
+    """Split ``data`` into lines. Bytes after the last LF are a line if they are an object or if the file is ``final``.
 
-    LF only: ``splitlines`` would also cut at CR, and in text at U+2028 and U+0085, which are data here.
+    Only LF counts: ``splitlines`` would also split at CR, and in text at U+2028 and U+0085, which are data here.
     """
     lines: list[bytes] | Lines
     if isinstance(data, StoredFile):
@@ -147,10 +150,10 @@ def cut(data: Data, *, final: bool) -> FileLines:
 
 
 def parse(line: bytes) -> Object | LineFailure:
-    """The object that ``line`` holds. Never raises.
+    """Return the object in ``line``, or the reason why there is none. Never raises.
 
-    A byte order mark before it is tolerated, as some editors put one at the head of a file. NaN and Infinity are not
-    JSON. An integer of thousands of digits becomes a float.
+    A byte order mark before it is accepted, because some editors write one at the beginning of a file. NaN and Infinity
+    are not JSON. An integer of thousands of digits becomes a float.
     """
     if line.count(b"[") + line.count(b"{") > DEPTH_MAX and _deeper_than(line, DEPTH_MAX):
         return LineFailure(f"nested deeper than {DEPTH_MAX} levels")
@@ -182,12 +185,12 @@ def _decode(text: str) -> Any:
         return _EXACT(text)
     except json.JSONDecodeError:
         raise
-    except ValueError:  # int() refuses thousands of digits: int_max_str_digits
+    except ValueError:  # int() rejects thousands of digits: int_max_str_digits
         return _LENIENT(text)
 
 
 def _deeper_than(line: bytes, levels: int) -> bool:
-    """Whether brackets outside strings nest deeper than ``levels``: a scan, since a parser would recurse first."""
+    """Return whether brackets outside of strings nest deeper than ``levels``, without the recursion of a parser."""
     brackets = _STRING.sub(b"", line).translate(None, _NO_BRACKETS)
     if brackets.count(b"[") + brackets.count(b"{") <= levels:
         return False
@@ -202,18 +205,19 @@ def _deeper_than(line: bytes, levels: int) -> bool:
 _BLANK = " \t\r\n\f\v"
 _EXACT = json.JSONDecoder(parse_constant=_refuse).decode
 _LENIENT = json.JSONDecoder(parse_constant=_refuse, parse_int=float).decode
-_STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"?+', re.DOTALL)  # possessive: linear on any bytes; to the end if unclosed
+# possessive: linear on any bytes; an unclosed string extends to the end
+_STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"?+', re.DOTALL)
 _NO_BRACKETS = bytes(byte for byte in range(256) if byte not in b"[]{}")
 
 
 def dumps(value: Any) -> bytes:
-    """Return ``value`` as one line of JSON, spelled as pi does; half a character is its escape. Bytes become base64."""
+    """Return ``value`` as one line of JSON, formatted as pi does. Lone surrogates are escaped; bytes become base64."""
     text = json.dumps(_jsonable(value), separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     return text.encode("utf-8", "backslashreplace")
 
 
 def _jsonable(value: Any) -> Any:
-    """Return ``value`` without what JSON has no word for."""
+    """Return ``value`` with everything that JSON cannot represent replaced."""
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
     if isinstance(value, float) and not math.isfinite(value):
@@ -226,7 +230,7 @@ def _jsonable(value: Any) -> Any:
 
 
 class Group(NamedTuple):
-    """``payload``: the lines; ``line``: the number of the one that speaks; ``spoken``: what that one says."""
+    """The lines of one record. ``line``: number of the record line; ``spoken``: its parsed object."""
 
     line: int
     payload: bytes
@@ -234,7 +238,7 @@ class Group(NamedTuple):
 
 
 class StoredGroup:
-    """The same of a large file: ``spoken`` is parsed when it is asked for, and only the newest is remembered."""
+    """A group of a large file: ``spoken`` is parsed on access, and only the newest result is cached."""
 
     __slots__ = ("line", "payload")
 
@@ -252,7 +256,7 @@ class StoredGroup:
 
 
 def grouped(lines: Sequence[bytes], first: int, last: int, said: Object | LineFailure) -> Group | StoredGroup:
-    """The group of the lines from ``first`` up to ``last``, of which the last one says ``said``."""
+    """Return the group of the lines from ``first`` up to but not including ``last``. ``said``: the parsed last line."""
     payload = joined(lines, first, last)
     return Group(last, payload, said) if isinstance(payload, bytes) else StoredGroup(last, payload)
 
@@ -260,9 +264,10 @@ def grouped(lines: Sequence[bytes], first: int, last: int, said: Object | LineFa
 def group(
     lines: Sequence[bytes], start: int, rides: Callable[[Object], bool]
 ) -> tuple[list[Group | StoredGroup], bytes | None]:
-    """Groups of the lines from ``start`` on, and the tail: those behind the last that speaks, ``None`` without any.
+    """Return the groups of the lines from ``start`` on, and the tail or ``None``.
 
-    A line that is no object speaks: it is a problem, and shown as one.
+    The tail is the lines after the last record line. ``rides`` returns whether a line accompanies the next record line.
+    A line that is not an object is a record line: it is a problem, and is shown as one.
     """
     groups: list[Group | StoredGroup] = []
     first = start
@@ -275,10 +280,10 @@ def group(
 
 
 def spoken(payload: bytes) -> bytes:
-    """The line of a record that speaks: its last."""
+    """Return the record line of a record: its last line."""
     return payload.rpartition(LF)[2]
 
 
 def riding(payload: bytes) -> list[bytes]:
-    """The lines of a record that ride with it."""
+    """Return the lines of a record that accompany its record line."""
     return payload.split(LF)[:-1]

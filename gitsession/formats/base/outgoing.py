@@ -1,7 +1,7 @@
-"""A session on its way into an agent's file: what is to be said, and the lines that say it. Values only.
+"""Values for the export of a session: the entries that are written, and the lines of the file.
 
-An entry is named by its *key*; where it refers to another one that goes along, it says that one's key. What an agent
-calls it (an id of eight digits, a number) is the business of the agent's module.
+Each entry has a *key*, and references between exported entries are keys. The agent's own ids (eight digits, a number)
+are assigned by the agent's module.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ _RECORDS = {
     "aider:restored": "lines that Aider printed",
     "aider:command": "commands to Aider",
 }
-"""What people call records of which a form has no word, by their type."""
+"""Descriptions of records that a format cannot represent, by record type."""
 
 
 def called(entry: Entry) -> str:
-    """What people call entries such as this one, where they hear that some were left out."""
+    """Return a description of entries such as this one, for notes on entries that were left out."""
     if isinstance(entry, Custom):
         return _RECORDS.get(entry.custom_type, "records that no model is shown")
     return f"{kind_of(entry).replace('_', ' ')[:40]} entries"
@@ -33,11 +33,11 @@ def called(entry: Entry) -> str:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OutgoingEntry:
-    """One entry. ``below``: the key of the one it hangs below, ``None`` for the root.
+    """One entry to export. ``below``: the key of its parent; ``None`` for the root.
 
-    ``short``: what it is called where the agent has no name for it, eight digits, if they are free.
-    ``line``: its bytes where the agent itself wrote them, or they stand in its file already. ``id``: the agent's own.
-    ``is_name``: no entry, but a line that names one, or the leaf: what comes below its parent hangs below it.
+    ``short``: its proposed id if the agent has no id for it: eight digits, used if they are free. ``line``: its bytes,
+    if the agent wrote them or they are in its file already. ``id``: the agent's own id. ``is_name``: the line is not an
+    entry but states a name or the leaf; later children of its parent are written below it.
     """
 
     key: str
@@ -51,11 +51,12 @@ class OutgoingEntry:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Outgoing:
-    """``entries``: parents before children, as they are to stand in the file. ``leaf``: the key to go on from.
+    """A session to export.
 
-    ``session``: id, start, folder and name of the session, for a header. ``head``: the header lines the agent wrote.
-    ``tail``: those behind its last entry, which wait for the next (``formats.base.jsonl``).
-    ``labels``: by key, and ``title``: those that the entries do not say.
+    ``entries``: parents before children, in the order of the file. ``leaf``: the key of the entry to continue from.
+    ``session``: id, start, folder and name of the session, for a header. ``head``: the header lines that the agent
+    wrote. ``tail``: the lines after its last entry, which wait for the next record line (``formats.base.jsonl``).
+    ``labels`` (by key) and ``title``: those that no entry states.
     """
 
     session: SessionHeader
@@ -67,7 +68,7 @@ class Outgoing:
     title: Title | None = None
 
     def line(self) -> list[OutgoingEntry]:
-        """The entries from the first to the leaf; a circle is gone round once."""
+        """Return the entries from the first to the leaf. A cycle is followed once."""
         by_key = {entry.key: entry for entry in self.entries}
         found: list[OutgoingEntry] = []
         key = self.leaf
@@ -77,22 +78,23 @@ class Outgoing:
         return found[::-1]
 
     def all_labels(self) -> dict[str, str]:
-        """Every label in force, by key of its entry: those that entries say, too."""
+        """Return all labels in force by the key of their entry, including those that entries state."""
         said = [each.entry for each in self.entries if isinstance(each.entry, Label)]
         found = {label.target: (label.label or "").strip() for label in (*said, *self.labels)}
         return {key: text for key, text in found.items() if text}
 
     def name(self) -> str | None:
-        """The title in force, also where an entry says it."""
+        """Return the title in force, including one that an entry states."""
         said = [each.entry for each in self.entries if isinstance(each.entry, Title)]
         return next((title.title for title in (self.title, *reversed(said)) if title is not None), None)
 
 
 @dataclass(frozen=True, slots=True)
 class OutgoingLine:
-    """One line of the file. ``key``: of the entry it is, ``None`` where it is a name or a mark at the leaf.
+    """One line of the file.
 
-    ``id``: the agent's name for it, ``None`` where it has none.
+    ``key``: the key of its entry, or ``None`` for a line that states a name or the leaf. ``id``: the agent's id for it,
+    or ``None``.
     """
 
     data: bytes
@@ -102,7 +104,7 @@ class OutgoingLine:
 
 @dataclass(frozen=True, slots=True)
 class WrittenFile:
-    """A file. ``notes``: what the agent's form cannot say as we do, and how often."""
+    """A written file. ``notes``: counts of what the agent's format cannot represent exactly."""
 
     lines: tuple[OutgoingLine, ...]
     notes: Counter[str] = field(default_factory=Counter)
@@ -113,7 +115,7 @@ class WrittenFile:
 
 
 class Writer(Protocol):
-    """What writes sessions: the module of an agent's format, and forms that are no agent's."""
+    """A writer of sessions: the module of an agent's format, or a format that is no agent's."""
 
     AGENT: str
 
@@ -124,10 +126,10 @@ PICTURES = ("image/jpeg", "image/png", "image/gif", "image/webp")
 PDF = "application/pdf"
 
 _FILES: Mapping[str, tuple[str, ...] | None] = {"claude": (*PICTURES, PDF), "opencode": None}
-"""Agents whose messages can hold files, and of which types; ``None`` for any."""
+"""Agents whose messages can hold files, and the accepted types; ``None`` for any type."""
 
 _OPAQUE = ("encrypted_content", "signature", "data", "result", "b64_json")
-"""Fields that no one can read but the program that they are for."""
+"""Fields that only the program they are meant for can read."""
 
 _ABOUT = ("type", "id", "status", "tool_use_id")
 _CHARS_MAX = 20_000
@@ -145,7 +147,7 @@ def portable(entry: Spoken, agent: str, notes: Counter[str]) -> Spoken:
 
 
 def file_words(file: File) -> str:
-    """Return a file of text in full, and of any other file its name and type."""
+    """Return the content of a text file, or the name and type of any other file."""
     try:
         content = file.data.decode() if file.data and file.mime != PDF else None
     except UnicodeDecodeError:
@@ -178,7 +180,7 @@ def _holds(agent: str, file: File) -> bool:
 
 
 def _words(value: Any, notes: Counter[str]) -> str:
-    """Return what a block of an unknown type says, without what only its own program can read."""
+    """Return a text for a block of an unknown type, without the fields that only its own program can read."""
     name = value.get("type") if isinstance(value, Mapping) else None
     name = name if isinstance(name, str) and name else "block"
     said = _readable(value)

@@ -1,18 +1,18 @@
-"""A session file taken apart: its records, each with its bytes and its place. Values only; no store, no oids.
+"""Values for the records of a session file: their bytes and their positions. No store, no oids.
 
-``place`` makes a tree that every reader can walk of the ids and parents that a file states, the same for every agent
-whose lines name their parents. The cases, in the order in which they are tried:
+``place`` builds a tree from the ids and parents that a file states. The rules are the same for every agent whose lines
+name their parents, and every reader can walk the tree. The cases, in the order in which they are tried:
 
-1. no id and no parent field: no place of its own  -> below the previous line; later children of that line hang below it
-2. parent field absent                             -> below the previous line
-3. parent null                                     -> the root
-4. parent stated by an earlier line                -> below the line that answers to the id now
-5. parent stated by a later line only              -> below the first such line, and it comes out after it
-6. that closes a cycle (or names itself)           -> the root, for the line of the cycle that comes first
-7. parent stated by no line                        -> the root
+1. no id and no parent field         -> below the previous line; later children of that line are below this line
+2. parent field absent               -> below the previous line
+3. parent null                       -> the root
+4. parent id in an earlier line      -> below the latest earlier line with that id (or its follower by case 1)
+5. parent id only in a later line    -> below the first such line, and ordered after it
+6. closes a cycle, or names itself   -> the root, for the first line of the cycle
+7. parent id in no line              -> the root
 
-A duplicate id is kept: the later line answers from there on. Lines are placed in one pass, each by what stands before
-it, so a file that grows moves nothing but lines whose parent was not there yet (5 and 6).
+A duplicate id is kept: from the later line on, the id means the later line. Lines are placed in one pass, each by the
+lines before it. If a file grows, only lines whose parent was missing before can move (cases 5 and 6).
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from gitsession.model.entries import SessionHeader
 
 
 class Field(Enum):
-    """A parent field that is not there at all, as opposed to ``None``, which names the root."""
+    """The value of a parent field that is absent, unlike ``None``, which means the root."""
 
     ABSENT = "absent"
 
 
 class LineLink(NamedTuple):
-    """What a line says about itself: its number, its own id, and the id of its parent."""
+    """The number of a line, its own id, and the id of its parent, as the line states them."""
 
     line: int
     id: str | None
@@ -42,9 +42,10 @@ class LineLink(NamedTuple):
 
 
 class PlacedLine(NamedTuple):
-    """Where a line hangs: below line ``parent``, or below the root. ``at``: its place in what was handed in.
+    """The position of a line: below line ``parent``, or below the root if that is ``None``.
 
-    ``claimed``: the parent it names, where that is not where it hangs. ``problem``: for the report; "" if none.
+    ``at``: its index in the input. ``claimed``: the parent that the line names, if it is not its actual parent.
+    ``problem``: text for the report; "" if none.
     """
 
     at: int
@@ -55,11 +56,11 @@ class PlacedLine(NamedTuple):
 
 
 NOTHING = LineLink(0, None, Field.ABSENT)
-"""What a line without a place of its own says: unparsable, blank, bookkeeping."""
+"""The link of a line without a position of its own: unparsable, blank, or bookkeeping."""
 
 
 def place(nodes: Sequence[LineLink]) -> list[PlacedLine]:
-    """Give every node a place. Parents come out before their children, otherwise in the order handed in."""
+    """Place every node. Parents come before their children; otherwise the order of the input is kept."""
     parents, waiting, forward, duplicate = _link(nodes)
     cut = _cut_cycles(parents, forward)
     missing = {index for indexes in waiting.values() for index in indexes}
@@ -80,7 +81,7 @@ def place(nodes: Sequence[LineLink]) -> list[PlacedLine]:
 
 
 def quoted(value: object) -> str:
-    """An id for a report: any text, cut, on one line and printable."""
+    """Return an id for a report: truncated, on one line and printable."""
     text = str(value)
     return ascii(text if len(text) <= 60 else f"{text[:57]}...")
 
@@ -89,13 +90,13 @@ _ROOT = -1
 
 
 def _link(nodes: Sequence[LineLink]) -> tuple[list[int], dict[str, list[int]], list[int], set[int]]:
-    """Parents by index, the nodes still waiting for theirs by its id, those that found it later, and duplicates."""
+    """Return the parent indexes, nodes whose parent is missing by its id, nodes with a later parent, and duplicates."""
     parents = [_ROOT] * len(nodes)
-    holder: dict[str, int] = {}  # who answers to an id by now
+    holder: dict[str, int] = {}  # the node that an id refers to so far
     waiting: dict[str, list[int]] = {}
     forward: list[int] = []
     duplicate: set[int] = set()
-    answers: str | None = None  # the id that the previous line answers to
+    answers: str | None = None  # the id of the previous line
     for index, (_, own, parent) in enumerate(nodes):
         if parent is Field.ABSENT:
             parents[index] = index - 1
@@ -121,9 +122,12 @@ def _link(nodes: Sequence[LineLink]) -> tuple[list[int], dict[str, list[int]], l
 
 
 def _cut_cycles(parents: list[int], forward: list[int]) -> set[int]:
-    """Hang the first node of every cycle on the root. A cycle has a parent that came later, so look from those only."""
+    """Make the first node of every cycle a child of the root.
+
+    Every cycle contains a node whose parent came later, so the search starts only from those.
+    """
     cut: set[int] = set()
-    walked: dict[int, int] = {}  # node -> the walk that met it
+    walked: dict[int, int] = {}  # node -> start of the walk that reached it
     for start in forward:
         at = start
         while at != _ROOT and at not in walked:
@@ -144,12 +148,12 @@ def _first_of_cycle(parents: list[int], member: int) -> int:
 
 
 def _order(parents: list[int], forward: list[int]) -> Sequence[int]:
-    """Every index, parents first; where there is a choice, the lower index first."""
+    """Return all indexes, parents first; where there is a choice, the lower index first."""
     if not forward:
         return range(len(parents))
     order: list[int] = []
     out = [False] * len(parents)
-    held: dict[int, list[int]] = {}  # children whose parent is not out yet
+    held: dict[int, list[int]] = {}  # children whose parent is not in the order yet
     for index, parent in enumerate(parents):
         if parent != _ROOT and not out[parent]:
             held.setdefault(parent, []).append(index)
@@ -165,20 +169,20 @@ def _order(parents: list[int], forward: list[int]) -> Sequence[int]:
 
 
 TAIL = (1 << 31) - 1
-"""The line number of a file's tail on ``meta``: behind every line (``formats.base.jsonl``)."""
+"""The line number of a file's tail on ``meta``: after every line (``formats.base.jsonl``)."""
 
 WHOLE = TAIL - 1
-"""The line number, on ``meta``, of a document that cannot be laid out from its records as it is: all of its bytes."""
+"""The line number on ``meta`` of all bytes of a document that cannot be built from its records."""
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
     """One record of an agent's file, verbatim.
 
-    ``line``: its number in the file, from 1 for the header (an omp title slot before the header is 0, so that gaining
-    one renumbers nothing). ``parent``: the line of the record it hangs below, ``None`` for the root. ``source_id``: the
-    agent's own id for it. ``claimed_parent``: the parent the file names where that is not where it hangs (missing,
-    cut from a cycle). ``problem``: what is wrong with it, for the report; "" if nothing.
+    ``line``: its number in the file, from 1 for the header. An omp title slot before the header is line 0, so that
+    gaining one renumbers nothing. ``parent``: the line of the record above it; ``None`` for the root. ``source_id``:
+    the agent's own id for it. ``claimed_parent``: the parent that the file names, if it is not the actual parent
+    (missing, or cut from a cycle). ``problem``: what is wrong with it, for the report; "" if nothing.
     """
 
     line: int
@@ -190,7 +194,7 @@ class Record:
 
 
 class StoredRecord(Record):
-    """A record of a large file: its payload is read each time it is asked for."""
+    """A record of a large file. Its payload is read on each access."""
 
     __slots__ = ("_span",)
     _span: FileSpan
@@ -217,7 +221,7 @@ def record_of(
     claimed_parent: str | None = None,
     problem: str = "",
 ) -> Record:
-    """The record, with its payload in memory or where it is stored."""
+    """Return a record whose payload is in memory or in a stored file."""
     if isinstance(payload, bytes):
         return Record(line, payload, parent, source_id, claimed_parent, problem)
     made = StoredRecord.__new__(StoredRecord)
@@ -228,10 +232,10 @@ def record_of(
 
 
 class Base(NamedTuple):
-    """Where a file goes on from another session's, which it does not repeat.
+    """The point in another session's file that a file continues from, without repeating what is before it.
 
-    ``source_id``: of that session, or of the segment of one; ``end``: the agent's own number of the first line of it
-    that is not shared, and ``number``: gives that number of a record's last line, ``None`` where it has none.
+    ``source_id``: id of that session, or of a segment of one. ``end``: the agent's own number of the first line there
+    that is not shared. ``number``: returns that number for the last line of a record, or ``None`` if it has none.
     """
 
     source_id: str
@@ -241,7 +245,7 @@ class Base(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SourceProblem:
-    """Something to tell the user: where in the file, and what. ``waits``: what stands there was not taken in yet."""
+    """A message for the user about a line of the file. ``waits``: the line was not imported yet."""
 
     line: int
     what: str
@@ -249,7 +253,7 @@ class SourceProblem:
 
 
 def waits(line: int, rest: bytes) -> SourceProblem:
-    """That ``rest`` is no whole line yet."""
+    """Return the problem that ``rest`` is not a complete line yet."""
     size, its, it = ("1 byte", "its", "it") if len(rest) == 1 else (f"{len(rest):,} bytes", "their", "them")
     what = f"not taken in: {size} after the last line end, to wait for the rest of {its} line; --final takes {it}"
     return SourceProblem(line, what, waits=True)
@@ -257,20 +261,18 @@ def waits(line: int, rest: bytes) -> SourceProblem:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Source:
-    """A session as an agent's file has it.
+    """A session as an agent's file contains it.
 
-    ``records`` stand in an order in which every parent comes before its children (file order, but for a record whose
-    parent stands further down). ``meta``: the lines that the agent rewrites in place (header, title slot), in file
-    order, and, in a document, what stands there in place of a record, under the record's line. ``tail``: the lines
-    behind the last record that wait for the next (``formats.base.jsonl``); ``None`` for an agent whose lines are all
-    records. ``waiting``: bytes after the last line end that are no whole record yet.
-    ``ends_with_newline``: whether the bytes taken in end with a line end. ``version``: the file's own format version,
-    for the report.
-    ``leaf``: the line of the record that the agent goes on from, where that is not the last one.
-    ``base``: the session that this one was forked from, where the file holds only what came since.
-    ``segment``: the agent's id for this file, where a session has several and this is not the first: its first record
-    hangs below the last one that it shares with ``base``, or, without one, where the session begins.
-    ``header``: what the session is, where the file has no header of its own to say it (no agent, no times in it).
+    ``records`` are ordered so that every parent comes before its children: file order, except for a record whose parent
+    is further down. ``meta``: the lines that the agent rewrites in place (header, title slot), in file order, and, in a
+    document, what replaces a record, under the record's line. ``tail``: the lines after the last record that wait for
+    the next one (``formats.base.jsonl``); ``None`` for an agent whose lines are all records. ``waiting``: bytes after
+    the last line end that are not a complete record yet. ``ends_with_newline``: whether the imported bytes end with a
+    line end. ``version``: the file's own format version, for the report. ``leaf``: the line of the record at which the
+    agent continues, if it is not the last one. ``base``: the session that this one was forked from, if the file holds
+    only the later part. ``segment``: the agent's id for this file, if the session has several files and this is not the
+    first. Its first record is below the last one that it shares with ``base``, or, without ``base``, where the session
+    begins. ``header``: the session's header, if the file has none of its own (no agent, no times in it).
     """
 
     agent: str
@@ -289,7 +291,7 @@ class Source:
     problems: tuple[SourceProblem, ...] = field(default=())
 
     def payloads(self) -> Iterator[bytes]:
-        """Of its records, in the order of the file, and of its tail."""
+        """Yield the payloads of the records in file order, then the tail."""
         yield from (record.payload for record in sorted(self.records, key=lambda record: record.line))
         if self.tail:
             yield self.tail
