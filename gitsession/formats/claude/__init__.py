@@ -1,1 +1,1 @@
-"""The sessions of Claude Code."""
+"""The session format of Claude Code."""

@@ -1,6 +1,6 @@
 """Sessions of Claude Code: ``~/.claude/projects/<place>/<session>.jsonl``, and a file for each sub-agent below that.
 
-Its line format is internal and changes between versions: what we do not know of it is carried as it is.
+The line format is internal and changes between versions. Unknown parts are kept as they are.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from gitsession.model.entries import SessionHeader
 
 
 class Claude(Accompanied, Delegating, Remembering, Resumable, Streamed):
-    """The transcripts of Claude Code, and those of its sub-agents."""
+    """The transcripts of Claude Code and of its sub-agents."""
 
     AGENT = split_file.AGENT
     RECORDED = "recorded by Claude Code"
@@ -53,14 +53,17 @@ class Claude(Accompanied, Delegating, Remembering, Resumable, Streamed):
         return files.noted(source.payloads())
 
     def moved(self, data: bytes, id: str, cwd: str) -> bytes:
-        """Return ``data`` as it is: the path states the session and its folder; the lines, where they were written.
+        """Return ``data`` unchanged: the session and its folder follow from the path, not from the lines.
 
-        A sub-agent's file becomes a session of its own, because the program continues no sub-agent.
+        A sub-agent's file becomes a session of its own, because Claude Code cannot resume a sub-agent.
         """
         return of_its_own(data)
 
     def began(self, payload: bytes, id: str, beside: Mapping[str, bytes]) -> str:
-        """Return the call that the file beside the sub-agent's names; without one, the call whose result names it."""
+        """Return the call that a sub-agent's description names.
+
+        Without one, the call whose result names the sub-agent.
+        """
         agent = id.rpartition("agent-")[2]
         named = {call for data in beside.values() if (call := _named(data)) is not None}
         if not any(word.encode("utf-8", "surrogatepass") in payload for word in named or {agent}):

@@ -1,8 +1,8 @@
-"""Paths of Claude Code's sessions, and what their lines say of files that it changed. Nothing here raises.
+"""Paths of Claude Code's sessions, and the file changes that its lines record. Nothing here raises.
 
-A ``file-history-snapshot`` lists every file that the session has touched so far with the newest copy of what it was;
-one is made at each prompt, and one more, with the whole list again, at the first touch of a file. The results of Write
-and Edit say the rest.
+A ``file-history-snapshot`` lists every file that the session has changed so far, with the newest copy of its content
+before. Claude Code writes one at each prompt, and another one, with the whole list again, at the first change of a
+file. The results of Write and Edit contain the other states.
 """
 
 from __future__ import annotations
@@ -28,7 +28,10 @@ _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 
 class SessionPath(NamedTuple):
-    """``file``: the name without its ending. ``session``: the one whose sub-agent this is, as far as the place says."""
+    """The parts of a session file's path.
+
+    ``file``: the name without its ending. ``session``: for a sub-agent, the session above it, if the path states one.
+    """
 
     file: str
     session: str | None
@@ -36,53 +39,53 @@ class SessionPath(NamedTuple):
 
 
 def place_of(name: str) -> SessionPath:
-    """What ``name``, a file's place without its ending, says: ``.../<session>/subagents/.../agent-<id>``."""
+    """Return the parts of ``name``, a path without its ending: ``.../<session>/subagents/.../agent-<id>``."""
     *folders, file = name.split("/")
     at = max((at for at, folder in enumerate(folders) if folder == "subagents"), default=0)
     return SessionPath(file, folders[at - 1] if at else None, file.startswith("agent-"))
 
 
 def beside(name: str) -> Sequence[Sidecar]:
-    """``agent-<id>.meta.json``: which call started a sub-agent. Older versions wrote none."""
+    """Return ``agent-<id>.meta.json``, which states the call that started a sub-agent. Older versions wrote none."""
     found = place_of(name)
     return (Sidecar(f"{found.file}.meta.json", (f"{found.file}.meta.json",), needed=False),) if found.is_agents else ()
 
 
 def copies(name: str) -> Sequence[str]:
-    """``file-history/<session>``, beside ``projects``; a sub-agent's are with those of the session that began it."""
+    """Return ``file-history/<session>``, beside ``projects``. A sub-agent's copies are in the folder of its session."""
     found = place_of(name)
     return [f"../../file-history/{found.file}"] if _UUID.fullmatch(found.file) else []
 
 
 def place(header: SessionHeader, at: Workspace) -> str:
-    """Where below ``SearchRoot.home`` the session of ``header`` must lie to be found in ``at``."""
+    """Return the path below ``SearchRoot.home`` at which Claude Code finds the session of ``header`` in ``at``."""
     return f"projects/{folder_of(at.cwd)}/{session_uuid(header.source_id or '')}.jsonl"
 
 
 def lies(header: SessionHeader, at: Workspace) -> Sequence[str]:
-    """The program knows one file for a session and a folder."""
+    """Return the only path at which Claude Code finds a session in a folder."""
     return (glob.escape(place(header, at)),)
 
 
 def resume_command(source_id: str, file: str = "") -> list[str]:
-    """What goes on with a session, in its working directory."""
+    """Return the command that continues a session. It is run in the session's working directory."""
     return ["claude", "--resume", session_uuid(source_id)]
 
 
 def session_uuid(source_id: str) -> str:
-    """What Claude Code knows a session by: a UUID, which follows from ``source_id`` where that is none."""
+    """Return Claude Code's id of a session: ``source_id`` if it is a UUID, otherwise a UUID derived from it."""
     return source_id if _UUID.fullmatch(source_id) else uuid_from(source_id)
 
 
 def folder_of(cwd: str) -> str:
-    """What Claude Code calls the folder of a working directory. A long one has a hash of the whole at its end."""
+    """Return Claude Code's folder name for a working directory. A long name is cut, and ends in a hash of the whole."""
     path = _units(unicodedata.normalize("NFC", cwd))
     folder = _ODD.sub("-", path)
     return folder if len(folder) <= FOLDER_CHARS_MAX else f"{folder[:FOLDER_CHARS_MAX]}-{_base36(_hash(path))}"
 
 
 def _units(text: str) -> str:
-    """A character for each of JavaScript's."""
+    """Return ``text`` with a character for each UTF-16 code unit, as in JavaScript."""
     data = text.encode("utf-16-le", "surrogatepass")
     return "".join([chr(int.from_bytes(data[at : at + 2], "little")) for at in range(0, len(data), 2)])
 
@@ -107,7 +110,7 @@ _MARKS = (b"file-history-snapshot", b"toolUseResult")
 
 
 def noted(payloads: Iterable[bytes]) -> Iterator[RecordedChange]:
-    """What the lines of ``payloads``, in the order of the file, say of files."""
+    """Yield the file changes in the lines of ``payloads``, which are in the order of the file."""
     held: dict[str, Any] = {}
     for payload in payloads:
         for line in payload.split(b"\n"):
@@ -127,7 +130,10 @@ def noted(payloads: Iterable[bytes]) -> Iterator[RecordedChange]:
 
 
 def _seen(line: bytes, said: Object, held: dict[str, Any]) -> RecordedBackup | None:
-    """``held``: the list of the snapshot before. Of one that is added to, only what is new in it was looked at then."""
+    """Return the backups that a snapshot adds.
+
+    ``held``: the list of the snapshot before. If a snapshot is an update, only its new items were read at that time.
+    """
     snapshot = said.get("snapshot")
     listed = snapshot.get("trackedFileBackups") if isinstance(snapshot, dict) else None
     if not isinstance(snapshot, dict) or not isinstance(listed, dict):
@@ -144,7 +150,7 @@ def _seen(line: bytes, said: Object, held: dict[str, Any]) -> RecordedBackup | N
 
 
 def _is_ours(backup: object) -> bool:
-    """Whether Claude Code would say so: what is named otherwise may be any file."""
+    """Return whether a backup has a name that Claude Code uses. Any other name may be that of any file."""
     if not isinstance(backup, dict) or "backupFileName" not in backup:
         return False
     name = backup["backupFileName"]
@@ -157,7 +163,7 @@ def _copy(backup: Any) -> RecordedCopy | None:
 
 
 def _edited(line: bytes, said: Object) -> RecordedEdit | None:
-    """The result of a call that tells all that the file was, and all that it became."""
+    """Return the edit in a tool result that contains the whole file before and after, or ``None``."""
     result = said.get("toolUseResult")
     path = text(result.get("filePath")) if isinstance(result, dict) else None
     if not isinstance(result, dict) or path is None or result.get("userModified") is True:
@@ -177,7 +183,7 @@ def _edited(line: bytes, said: Object) -> RecordedEdit | None:
 
 
 def _replaced(result: Object) -> str | None:
-    """What an Edit made of a file: what its patch says, which must be what its words say."""
+    """Return the file after an Edit, or ``None`` if the result's strings and its patch disagree."""
     was, old, new = result.get("originalFile"), result.get("oldString"), result.get("newString")
     if not isinstance(was, str) or not isinstance(old, str) or not isinstance(new, str):
         return None
@@ -191,7 +197,7 @@ def _replaced(result: Object) -> str | None:
 
 
 def _agrees(result: Object, became: str) -> bool:
-    """Whether each line that the patch says is in the file now stands there where it says."""
+    """Return whether each line that the patch shows in the new file is at its stated position in ``became``."""
     patch = result.get("structuredPatch")
     lines = became.split("\n")
     for hunk in patch if isinstance(patch, list) else ():

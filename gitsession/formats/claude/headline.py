@@ -1,6 +1,6 @@
-"""What a commit message says of a record of Claude Code's. FROZEN under view 1, as ``pi.headline`` is.
+"""Headlines of the commit messages of Claude Code's records. FROZEN under view 1, like ``pi.headline``.
 
-Nothing here looks at ``read``, which may get better. Types that are not listed go by their literal name for ever.
+Nothing here uses ``read``, which may change. Types that are not listed keep their literal name for ever.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from gitsession.model.headline import Headline, first_line, lines, tokens
 
 
 def headline_of(payload: bytes) -> Headline:
-    """The headline of a record: what its last line says. Never raises."""
+    """Return the headline of a record, from its last line. Never raises."""
     line = parse(spoken(payload))
     if isinstance(line, LineFailure):
         return opaque(line, len(spoken(payload)))
@@ -45,7 +45,7 @@ def _user(line: Object) -> Headline:
         failed = "error, " if any(block.get("is_error") is True for block in results) else ""
         return Headline(kind="message", role="tool", label="tool", words=failed + words)
     said = _text_of(line)
-    if line.get("isMeta") is True:  # the agent's own words, as the user's
+    if line.get("isMeta") is True:  # a text of the agent, in a user's message
         return Headline(kind="message", role="custom", label="user (meta)", words=first_line(said))
     return Headline(kind="message", role="user", label="user", words=first_line(said), body=said)
 
@@ -63,14 +63,14 @@ def _assistant(line: Object) -> Headline:
 
 
 SYNTHETIC = "<synthetic>"
-"""The model of an answer that the agent made itself: that an API failed, that there was nothing to say."""
+"""The model of an answer that the agent generated itself: an API error, or an empty answer."""
 
 
 def _attachment(line: Object) -> Headline:
     stated = line.get("attachment")
     attachment = stated if isinstance(stated, dict) else {}
     name = text(attachment.get("type"))
-    if name == "queued_command":  # what the user said while the model was busy
+    if name == "queued_command":  # a prompt that the user wrote while the model was busy
         said = text_of(attachment.get("prompt"))
         return Headline(kind="message", role="user", label="user", words=first_line(said), body=said)
     words = text(attachment.get("filename")) or ""
@@ -119,7 +119,7 @@ _BY_TYPE: dict[str, Callable[[Object], Headline]] = {
 }
 
 
-# Words, out of values of any type
+# Texts from values of any type
 
 
 def _blocks(line: Object) -> list[Object]:

@@ -1,6 +1,6 @@
-"""The meaning of a record of Claude Code's, in the blocks of Anthropic's Messages API. A view: free to get better.
+"""Reader of Claude Code's records, with blocks of Anthropic's Messages API. A view, which may change between releases.
 
-A type we do not know, and one without the field that makes it what it is, is ``UnknownEntry`` under its literal name.
+A record of an unknown type, or without a required field, becomes an ``UnknownEntry`` with the literal name of its type.
 """
 
 from __future__ import annotations
@@ -69,11 +69,11 @@ read_content = content_reader(
 PROVIDER = "anthropic"
 SYNTHETIC = "<synthetic>"
 AUTOMATIC = {"automatic": True}
-"""What a title says that nobody chose: one that somebody did counts before it."""
+"""The mark of a title that was generated. A title that the user chose takes precedence."""
 
 
 def entry_of(payload: bytes) -> Entry:
-    """The entry in a record. Never raises."""
+    """Return the entry in a record. Never raises."""
     last = spoken(payload)
     line = parse(last)
     if isinstance(line, LineFailure):
@@ -121,14 +121,14 @@ def _content_of(line: Object) -> Any:
 
 
 def preserved(stated: Any) -> frozenset[str] | None:
-    """The ids that a compaction, whose ``preserve`` is ``stated``, lists as kept; ``None`` where it lists none."""
+    """Return the ids that a compaction lists as kept, or ``None`` if it lists none. ``stated``: its ``preserve``."""
     messages = stated.get("preservedMessages") if isinstance(stated, Mapping) else None
     listed = messages.get("uuids") if isinstance(messages, Mapping) else None
     return frozenset(str(uuid) for uuid in listed) if isinstance(listed, list | tuple) and listed else None
 
 
 def keeps_before(stated: Any, own: str | None) -> bool:
-    """Return whether what a compaction keeps precedes its summary: it is anchored elsewhere than at the summary.
+    """Return whether the messages that a compaction keeps precede its summary: their anchor is not the summary.
 
     ``stated``: its ``preserve``; ``own``: the id of its summary.
     """
@@ -138,7 +138,7 @@ def keeps_before(stated: Any, own: str | None) -> bool:
 
 
 def result_in(block: Any, *, at_ms: int) -> entries.Message | None:
-    """The result that a block is which stands among others; ``None`` for another block."""
+    """Return the result in a block that is one of several in a message, or ``None`` for another block."""
     if not isinstance(block, Mapping) or block.get("type") != "tool_result":
         return None
     return _result(at_ms, dict(block), Fields({}), Fields({}))
@@ -253,7 +253,7 @@ _ATTACHED: dict[str, Callable[[Object], str | None]] = {
     "edited_text_file": _edited,
     "hook_additional_context": _hook,
 }
-"""What an attachment tells the model that it is not told anew: in few words, where the agent has its own."""
+"""Texts of attachments that Claude Code does not generate again. They are shorter than Claude Code's own."""
 
 
 def _system(at_ms: int, fields: Fields) -> Entry | None:
@@ -284,7 +284,7 @@ def _named(name: str, field: str) -> Callable[[int, Fields], Entry | None]:
 
 
 def _replaced(at_ms: int, fields: Fields) -> Entry | None:
-    """Long results that the agent shows as something shorter from here on, by the id of their call."""
+    """Return the edit that replaces long results with shorter texts from here on, by the ids of their calls."""
     replacements = fields.left.get("replacements")
     if not isinstance(replacements, list):
         return None

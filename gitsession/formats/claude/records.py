@@ -1,6 +1,6 @@
-"""What a line of Claude Code's says of itself. FROZEN with view 1: it decides which records there are, and where.
+"""Fields of Claude Code's lines. FROZEN with view 1: they decide what the records are, and their parents.
 
-Nothing here raises, whatever a line holds.
+Nothing here raises, whatever a line contains.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from gitsession.formats.base.jsonl import LineFailure, Object, parse
 MESSAGES = ("user", "assistant")
 
 _TREE = ("user", "assistant", "attachment", "system")
-"""What the agent itself links into a tree. It passes over ``progress``, which older versions linked as well."""
+"""The types that Claude Code itself links into a tree. It skips ``progress``, which older versions linked too."""
 
 _SPEAKING = frozenset({*_TREE, "custom-title", "ai-title", "summary", "tag", "agent-name", "content-replacement"})
-"""What speaks without a ``uuid``: it names something, or changes what the model sees."""
+"""The types of record lines without a ``uuid``: they name something, or change what the model receives."""
 
 
 def text(value: Any) -> str | None:
@@ -28,13 +28,13 @@ def uuid_of(line: Object) -> str | None:
 
 
 def rides(line: Object) -> bool:
-    """Whether a line only logs: it has no place in the tree, names nothing and changes nothing that the model sees."""
+    """Return whether a line accompanies the next record line: it is not in the tree, and names and changes nothing."""
     type_ = line.get("type")
     return uuid_of(line) is None and not (isinstance(type_, str) and type_ in _SPEAKING)
 
 
 def is_linked(line: Object) -> bool:
-    """Whether the agent goes on from such a line."""
+    """Return whether Claude Code can continue from a line."""
     return line.get("type") in _TREE and uuid_of(line) is not None
 
 
@@ -43,7 +43,7 @@ def is_sidechain(line: Object) -> bool:
 
 
 def is_boundary(line: Object) -> bool:
-    """Where a compaction cut the history: its summary is the next line."""
+    """Return whether a line is where a compaction cut the history. Its summary is the next line."""
     return line.get("type") == "system" and line.get("subtype") == "compact_boundary" and uuid_of(line) is not None
 
 
@@ -53,7 +53,10 @@ def is_summary_of(line: Object, boundary: Object) -> bool:
 
 
 def preserved_by(boundary: Object) -> list[str]:
-    """The ids of messages before a compaction that the model still sees, as far as it lists them: all, or the last."""
+    """Return the ids of messages before a compaction that the model still receives, as far as they are listed.
+
+    The list has all of them, or only the last.
+    """
     metadata = boundary.get("compactMetadata")
     if not isinstance(metadata, dict):
         return []
@@ -69,17 +72,17 @@ def message_of(line: Object) -> Object:
 
 
 def answer_id(line: Object) -> str | None:
-    """The id of the answer that an assistant's line is a block of."""
+    """Return the id of the answer that an assistant's line is a part of."""
     return text(message_of(line).get("id")) if line.get("type") == "assistant" else None
 
 
 def results_in(line: Object) -> set[str]:
-    """The ids of the calls whose results a user's line holds."""
+    """Return the ids of the calls whose results are in a user's line."""
     return _ids_in(line, "user", "tool_result", "tool_use_id")
 
 
 def calls_in(line: Object) -> set[str]:
-    """The ids of the calls that an assistant's line makes."""
+    """Return the ids of the calls in an assistant's line."""
     return _ids_in(line, "assistant", "tool_use", "id")
 
 
@@ -91,7 +94,7 @@ def _ids_in(line: Object, speaker: str, block: str, name: str) -> set[str]:
 
 
 def boundary_before(line: Object, payload: bytes) -> Object | None:
-    """The boundary that rides with ``line``, the last of ``payload``, if that is the summary of a compaction."""
+    """Return the boundary that accompanies ``line``, the last one of ``payload``, if it is a compaction's summary."""
     if line.get("isCompactSummary") is not True:
         return None
     for riding in reversed(payload.split(b"\n")[:-1]):

@@ -1,12 +1,14 @@
-"""Claude Code's session file taken apart: which lines speak, what they hang below, and which one it goes on from.
+"""Splitter of Claude Code's session files: the record lines, their parents, and the leaf.
 
-Which lines ride and where a record hangs is FROZEN with view 1 (docs/reference/format.md, "Claude Code"). Lines with a
-``uuid`` are a tree; most others only log. A compaction is two lines, a boundary and the summary: they are one record.
+Which lines accompany others, and the parent of each record, are FROZEN with view 1 (docs/reference/format.md, "Claude
+Code"). Lines with a ``uuid`` form a tree; most others are only logged. A compaction consists of two lines, a boundary
+and the summary, which are one record.
 
-Claude Code writes a line for each block of an answer, and hangs each result below the line of its call: calls that are
-made together fork the tree, and a walk from the end back meets one of them. It puts the others in again by the id of
-their answer. Here they hang below one another as they were written (``ParallelCalls``), so that every walk meets them
-all. It goes on from what its ``last-prompt`` names, unless it went on from there since (``Leaf``).
+Claude Code writes a line for each block of an answer, and places each result below the line of its call. So calls that
+are made together fork the tree, and a walk from the end to the root meets only one of them. Claude Code adds the others
+by the id of their answer. In the store they are below one another in file order (``ParallelCalls``), so that every walk
+meets all of them. Claude Code continues at the line that its ``last-prompt`` names, unless it has continued from there
+already (``Leaf``).
 """
 
 from __future__ import annotations
@@ -51,7 +53,7 @@ from gitsession.model.entries import SessionHeader
 
 @dataclass
 class _Turn:
-    """An answer, the results of its calls, and what was noted between. ``tip``: the id of its last record."""
+    """An answer, the results of its calls, and the records between them. ``tip``: the id of its last record."""
 
     answer: str
     tip: str
@@ -59,13 +61,13 @@ class _Turn:
 
 
 class ParallelCalls:
-    """Told of every record in file order."""
+    """The parents of records of parallel calls. ``parent`` must be called for every record in file order."""
 
     def __init__(self) -> None:
         self._of: dict[str, _Turn] = {}
 
     def parent(self, said: Object, own: str | None, stated: str | None) -> str | None:
-        """What the record ``own`` hangs below, which says that it hangs below ``stated``."""
+        """Return the parent of the record ``own``, whose line states the parent ``stated``."""
         turn = self._of.get(stated) if stated is not None else None
         if own is None or own in self._of:
             return stated
@@ -78,7 +80,7 @@ class ParallelCalls:
             return stated
         elif results:
             if results & turn.answered:
-                return stated  # called once more: another history
+                return stated  # the call was made again: another history
             turn.answered |= results
         elif said.get("type") in MESSAGES or stated != turn.tip:
             return stated
@@ -88,7 +90,10 @@ class ParallelCalls:
 
 
 class Leaf:
-    """Told of every line in file order. ``of_agent``: it is a sub-agent's own file, all of whose lines are aside."""
+    """The leaf of a file. ``see`` must be called for every line in file order.
+
+    ``of_agent``: the file is a sub-agent's own, in which all lines are in a sidechain.
+    """
 
     def __init__(self, *, of_agent: bool) -> None:
         self._of_agent = of_agent
@@ -110,7 +115,10 @@ class Leaf:
                 self._named = named
 
     def of(self, records: Sequence[Record], at_id: dict[str, int], messages: Collection[int]) -> int | None:
-        """The line of that record; ``None`` where it is the last. ``at_id``: lines by id; ``messages``: their lines."""
+        """Return the line of the leaf, or ``None`` if it is the last line.
+
+        ``at_id``: lines by id; ``messages``: the lines of messages.
+        """
         parents = {record.line: record.parent for record in records}
         leaf = at_id.get(self._named) if self._named is not None else None
         newest = at_id.get(self._newest) if self._newest is not None else None
@@ -118,7 +126,7 @@ class Leaf:
             leaf = newest
         if leaf is None:
             return None
-        notes: dict[int, int] = {}  # by parent, the last line that is no message
+        notes: dict[int, int] = {}  # by parent, the last line that is not a message
         for line, parent in parents.items():
             if parent is not None and line not in messages:
                 notes[parent] = max(line, notes.get(parent, 0))
@@ -146,7 +154,7 @@ def agent_of(head: bytes) -> str:
 
 
 def _is_qwen(line: Object) -> bool:
-    """Claude Code's fields, but messages in Gemini's form: ``parts`` in place of ``content``."""
+    """Return whether a line has Claude Code's fields and a message in Gemini's form: ``parts``, not ``content``."""
     if not isinstance(line.get("uuid"), str):
         return False
     message = line.get("message")
@@ -160,13 +168,14 @@ HEAD_BYTES = 64 * 1024
 _TELLING = (b'"parentUuid"', b'"leafUuid"', b'"sessionId"')
 
 _HEADERS = frozenset({"session", "session_meta", "title"})
-"""Types of the first line in files of pi, omp and codex. A line that one of them took over from Claude Code keeps its
-fields, ``sessionId`` too.
+"""Types of the first line in files of pi, omp and codex.
+
+A line that one of these agents copied from Claude Code keeps its fields, including ``sessionId``.
 """
 
 
 def is_ours(head: bytes) -> bool:
-    """Whether a file that begins with ``head`` is Claude Code's. Its first line may be longer than that."""
+    """Return whether a file that begins with ``head`` is Claude Code's. Its first line may be longer than ``head``."""
     if agent_of(head):
         return False
     lines = head.split(LF)[:LINES_ASKED]
@@ -188,7 +197,7 @@ def is_ours(head: bytes) -> bool:
 
 
 def split(data: Data, *, name: str = "", final: bool = False) -> Source:
-    """``Format.split``."""
+    """Split a file as ``Format.split`` does."""
     if not data:
         raise Malformed("an empty file is no session")
     if other := agent_of(data[:HEAD_BYTES]):
@@ -220,7 +229,10 @@ def split(data: Data, *, name: str = "", final: bool = False) -> Source:
 
 
 def _source_id(where: SessionPath, session: str | None) -> str:
-    """The file's name: lines of a session that was forked can name the older one. A sub-agent's has its session's."""
+    """Return the session's id: the name of the file, after its session's id for a sub-agent.
+
+    The lines do not count, because those of a forked session can name the older one.
+    """
     if where.is_agents:
         session = where.session or session
         found = f"{session}/{where.file}" if session else where.file
@@ -232,7 +244,7 @@ def _source_id(where: SessionPath, session: str | None) -> str:
 
 
 def _header(parts: _Parts, where: SessionPath) -> SessionHeader | None:
-    """What the first lines that say so say: a file that grows says nothing else."""
+    """Return a header with the first value of each field. A file that grows states no other values."""
     parent = (where.session or parts.session) if where.is_agents else parts.forked_from
     if parts.cwd is None and parent is None and parts.version is None:
         return None
@@ -242,7 +254,7 @@ def _header(parts: _Parts, where: SessionPath) -> SessionHeader | None:
 
 @dataclass
 class _Parts:
-    """A file's lines sorted out, and what they say of the session. ``groups`` and ``nodes`` run side by side."""
+    """The lines of a file in groups, and the values of the session. ``groups`` and ``nodes`` have the same indexes."""
 
     where: SessionPath
     groups: list[Group | StoredGroup] = field(default_factory=list)
@@ -262,9 +274,12 @@ class _Parts:
         self._link()
 
     def _group(self, lines: Sequence[bytes]) -> None:
-        """Groups, as ``groups.group`` makes them; but a boundary rides with its summary if that speaks next."""
-        first = 0  # of the lines that wait for one that speaks
-        held: tuple[int, Object] | None = None  # a boundary: its number, itself
+        """Group the lines as ``jsonl.group`` does.
+
+        But a boundary accompanies its summary if that is the next record line.
+        """
+        first = 0  # index of the first line that waits for a record line
+        held: tuple[int, Object] | None = None  # a boundary: its number and the line
         for number, line in enumerate(lines, 1):
             said = jsonl.parse(line)
             if not isinstance(said, LineFailure):
@@ -298,13 +313,13 @@ class _Parts:
             self.forked_from = text(forked.get("sessionId"))
 
     def _link(self) -> None:
-        """Find the parent of each record, by the ids that lines state (docs/reference/format.md, "Claude Code")."""
+        """Determine the parent of each record from the ids in lines (docs/reference/format.md, "Claude Code")."""
         turns = ParallelCalls()
         stated = {uuid for group in self.groups for uuid in self._ids(group)}
         seen: set[str] = set()
-        stands_for: dict[str, str] = {}  # ids that a compaction answers to from there on, and by which
-        before: dict[bool, str] = {}  # the record before, on the main line and aside
-        above: dict[str, str] = {}  # each id's parent, as it is placed
+        stands_for: dict[str, str] = {}  # id -> the compaction that it refers to from there on
+        before: dict[bool, str] = {}  # by sidechain or not, the record before
+        above: dict[str, str] = {}  # id -> the parent at which it is placed
         for group in self.groups:
             if isinstance(group.spoken, LineFailure):
                 self.nodes.append(NOTHING._replace(line=group.line))
@@ -323,14 +338,14 @@ class _Parts:
             else:
                 turns.parent(group.spoken, own, None)
             if parent is None and not seen:
-                parent = Field.ABSENT  # titles that stand before the conversation are no branch of their own
+                parent = Field.ABSENT  # titles before the conversation are not a branch of their own
             self.nodes.append(LineLink(group.line, own, parent))
             if own is not None:
                 if isinstance(parent, str):
                     above[own] = parent
                 before[is_sidechain(group.spoken)] = own
                 seen.update(self._ids(group))
-                stands_for.pop(own, None)  # it is written down once more, in its new place
+                stands_for.pop(own, None)  # it was written again, in its new position
                 if boundary is not None:
                     stands_for |= dict.fromkeys([*self._ids(group), *preserved_by(boundary)], own)
 
@@ -365,10 +380,10 @@ class _Parts:
 
 
 def _below_kept(boundary: Object, parent: str, above: Mapping[str, str]) -> str:
-    """Return the last message that a compaction kept behind ``parent``, where the history was cut; else ``parent``.
+    """Return the last message that a compaction kept if they follow ``parent``, where the history was cut.
 
-    "Summarize up to here" cuts the history before the messages that it keeps. They are on its branch only if it hangs
-    below them.
+    "Summarize up to here" cuts the history before the messages that it keeps. They are on the branch of the compaction
+    only if it is below them. Otherwise, the result is ``parent``.
     """
     kept = preserved_by(boundary)
     left, at = set(kept), kept[-1] if kept else parent
@@ -379,7 +394,10 @@ def _below_kept(boundary: Object, parent: str, above: Mapping[str, str]) -> str:
 
 
 def _parent(line: Object, seen: set[str]) -> str | Field | None:
-    """The parent a line states. A compaction goes on from where the history was cut, if that is in the file."""
+    """Return the parent that a line states.
+
+    For a compaction, this is where the history was cut, if that is in the file.
+    """
     parent = line.get("parentUuid", Field.ABSENT)
     if parent is None:
         logical = text(line.get("logicalParentUuid"))

@@ -1,9 +1,9 @@
-"""A session into a file that Claude Code resumes: a line for each block, linked by ids, and the leaf named at the end.
+"""Writer of files that Claude Code can resume: a line for each block, linked by ids, and the leaf stated at the end.
 
-Lines that the program wrote itself are kept as they are, and what was made here follows. Ids follow from what they
-name, so the same session is the same file. What the Messages API refuses is changed so that it does not: ids and names
-of tools, pictures of other kinds, thoughts that another model signed. A kind of entry that the program has no word for
-is left out, and noted: lines of other types would be deleted, or shown to its user.
+Lines that Claude Code wrote are kept as they are, and entries made elsewhere follow. Ids are derived from what they
+identify, so the same session gives the same file. What the Messages API rejects is changed so that it is accepted: ids
+and names of tools, images of other types, thoughts that another model signed. A kind of entry that Claude Code does not
+support is left out and noted, because lines of other types would be deleted, or shown to the user.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ Words = dict[str, Any]
 
 
 def uttered(entry: Message, notes: Counter[str]) -> list[Words]:
-    """The blocks of an answer. Thoughts only where the model that signed them can be the one that goes on."""
+    """Return the blocks of an answer. Thoughts are included only if the model that signed them may be the next one."""
     own = entry.provider == PROVIDER
     found: list[Words] = []
     for block in entry.content:
@@ -67,7 +67,7 @@ def uttered(entry: Message, notes: Counter[str]) -> list[Words]:
 
 
 def told(blocks: Iterable[Block], notes: Counter[str]) -> str | list[Words]:
-    """What a user or a tool said: the text alone, or blocks."""
+    """Return the content of a user's or tool's message: its text alone, or blocks."""
     found = [spelt for block in blocks if (spelt := _told(block, notes)) is not None]
     if len(found) == 1 and found[0]["type"] == "text":
         return str(found[0]["text"])
@@ -81,7 +81,7 @@ def result(entry: Message, notes: Counter[str]) -> Words:
 
 
 def usage(stated: Mapping[str, Any] | None) -> Words:
-    """What an answer took, with zeros for what nobody counted."""
+    """Return the token counts of an answer, with zeros for unknown ones."""
     given = stated or {}
     counts = {ours: given.get(ours, given.get(theirs)) for ours, theirs in _COUNTS.items()}
     return {name: count if type(count) is int and count >= 0 else 0 for name, count in counts.items()}
@@ -96,7 +96,7 @@ def tool_name(name: str) -> str:
 
 
 def _legal(name: str, chars_max: int) -> str:
-    """``name`` if the API takes it, else one that it does and that is its alone."""
+    """Return ``name`` if the API accepts it, otherwise an accepted name that is unique to it."""
     if name and len(name) <= chars_max and not _ILLEGAL.search(name):
         return name
     mark = sha256(name.encode(errors="surrogatepass")).hexdigest()[:_MARK_CHARS]
@@ -142,12 +142,15 @@ SILENT = frozenset({
     kinds.SessionHeader.kind,
     kinds.Fork.kind, kinds.Custom.kind, kinds.Checkpoint.kind,
 })  # fmt: skip
-"""Kinds that say nothing to a model and that nobody misses in a conversation."""
+"""Kinds that no model receives and that are left out without a note."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClaudeEntryContext:
-    """``answer``: the id of an answer that has none. ``called``: the ids of all calls so far, by which results go."""
+    """Values that the lines of an entry depend on.
+
+    ``answer``: the id for an answer that has none. ``called``: the ids of all calls so far; results need one of them.
+    """
 
     answer: str
     called: Collection[str]
@@ -155,7 +158,7 @@ class ClaudeEntryContext:
 
 
 def spell(entry: Entry, to: ClaudeEntryContext) -> list[Words]:
-    """The lines of one entry, the next below the one before. Without a ``type`` of the tree: no place in it."""
+    """Return the lines of one entry, each below the one before. A line without a ``message`` is not in the tree."""
     how = _BY_KIND.get(entry.kind)
     if how is not None:
         return how(entry, to)
@@ -174,7 +177,7 @@ def _user(entry: kinds.Message, to: ClaudeEntryContext) -> list[Words]:
 
 
 def _assistant(entry: kinds.Message, to: ClaudeEntryContext) -> list[Words]:
-    """A line for each block, as the program writes it."""
+    """Return a line for each block, as Claude Code does."""
     blocks = uttered(entry, to.notes)
     stated = entry.extra.get("id")
     calls = any(block.get("type") == "tool_use" for block in blocks)
@@ -199,7 +202,7 @@ def _tool(entry: kinds.Message, to: ClaudeEntryContext) -> list[Words]:
 
 
 def _shell(entry: kinds.Message, to: ClaudeEntryContext) -> list[Words]:
-    """As the program keeps what its user runs with an exclamation mark."""
+    """Return the lines that Claude Code writes for a command that the user runs with an exclamation mark."""
     if entry.is_excluded:
         return []
     printed = f"<bash-stdout>{entry.output or ''}</bash-stdout><bash-stderr></bash-stderr>"
@@ -226,7 +229,7 @@ def _as_user(content: str | list[Words], *, is_meta: bool = False) -> list[Words
 
 
 def _compaction(entry: kinds.Compaction, to: ClaudeEntryContext) -> list[Words]:
-    """The boundary, and the summary. What it kept is filled in by who knows the ids."""
+    """Return the boundary and the summary. The caller adds the ids of the kept messages."""
     metadata: Words = {"trigger": "auto" if entry.method == "auto" else "manual", "preTokens": entry.tokens_before or 0}
     if entry.tokens_after is not None:
         metadata["postTokens"] = entry.tokens_after
@@ -272,19 +275,19 @@ _BY_KIND: dict[str, Callable[[Any, ClaudeEntryContext], list[Words]]] = {
 
 
 VERSION = "2.1.197"
-"""The release whose lines these are like."""
+"""The release of Claude Code whose lines are written."""
 
 PROMPT_CHARS_MAX = 200
 _WHERE = ("cwd", "sessionId", "version", "gitBranch", "isSidechain", "agentId")
 
 
 def write(out: Outgoing) -> WrittenFile:
-    """``Format.write``."""
+    """Write a session as a file of Claude Code."""
     return _Writer(out).run()
 
 
 def of_its_own(data: bytes) -> bytes:
-    """What a sub-agent said, as a session that the program goes on with; the file of any other session as it is."""
+    """Return a sub-agent's file as a session that can be resumed. The file of any other session is not changed."""
     if b'"isSidechain":true' not in data or b'"isSidechain":false' in data:
         return data
     lines = data.split(LF)
@@ -301,8 +304,9 @@ class _Writer:
         self.out = out
         self.lines: list[OutgoingLine] = []
         self.notes: Counter[str] = Counter()
-        self.uuids: dict[str, list[str]] = {}  # key -> the lines of it that a compaction can keep
-        self.ends: dict[str | None, str | None] = {None: None}  # key -> the line that what is below it hangs below
+        self.uuids: dict[str, list[str]] = {}  # key -> its lines that a compaction can keep
+        # key -> the line that is the parent of what is below the entry
+        self.ends: dict[str | None, str | None] = {None: None}
         self.below = {entry.key: entry.below for entry in out.entries}
         self.called: set[str] = set()
         self.parents: set[str] = set()
@@ -341,7 +345,7 @@ class _Writer:
             self.ends[leaving.below] = end
 
     def _hear(self, entry: Entry) -> None:
-        """What an entry says that later lines go by."""
+        """Record the values of an entry that later lines depend on."""
         if isinstance(entry, Message):
             self.called.update(call_id(block.id) for block in entry.content if isinstance(block, ToolCall))
             if entry.role == "user" and entry.extra.get("isMeta") is not True:
@@ -372,7 +376,10 @@ class _Writer:
     def _compaction(
         self, leaving: OutgoingEntry, entry: Compaction, bodies: list[Words], ids: list[str], parent: str | None
     ) -> None:
-        """Two lines that are one record. What is kept is listed, so that the program puts it behind the summary."""
+        """Write two lines that are one record.
+
+        The kept messages are listed, so that Claude Code puts them after the summary.
+        """
         boundary, summary = bodies
         kept = self._since(leaving.below, entry.first_kept)
         if kept:
@@ -386,11 +393,11 @@ class _Writer:
         if parent is not None:
             self.parents.add(parent)
         self.lines.append(OutgoingLine(LF.join(pair), leaving.key, ids[1]))
-        # A later compaction that keeps what is around this one says its summary once more.
+        # A later compaction that keeps entries around this one repeats its summary.
         self.uuids[leaving.key], self.ends[leaving.key] = [], ids[1]
 
     def _since(self, key: str | None, first: str | None) -> list[str]:
-        """The lines from the entry ``first`` on to the entry ``key``; none where ``first`` is not on that line."""
+        """Return the lines from the entry ``first`` to the entry ``key``, or none if ``first`` is not above ``key``."""
         found: list[str] = []
         while key is not None and first is not None:
             found = [*self.uuids.get(key, []), *found]
@@ -409,7 +416,7 @@ class _Writer:
         return dumps({"parentUuid": parent, **body, **said, **self.where})
 
     def _at_the_leaf(self) -> None:
-        """Title, and where to go on. A leaf that other lines hang below must be chosen expressly."""
+        """Write the title and the leaf. A leaf that has lines below it must be marked as explicit."""
         where = {"sessionId": self.where["sessionId"]}
         if self.out.title is not None and self.out.title.title:
             self.lines.append(

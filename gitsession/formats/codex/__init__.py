@@ -1,1 +1,1 @@
-"""The sessions of codex."""
+"""The session format of codex."""

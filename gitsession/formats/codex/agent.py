@@ -47,14 +47,14 @@ class Codex(Continuing, Counting, Delegating, Remembering, Resumable, Streamed):
         return read_entry.entry_of(parse(spoken(payload)), payload)
 
     def copies(self, name: str, source: Source) -> Sequence[str]:
-        """Return the file's own folder: codex keeps no copies, its lines hold what it states of files."""
+        """Return the file's own folder: codex keeps no copies, its lines contain the recorded content."""
         return ["."]
 
     def place(self, header: SessionHeader, at: Workspace) -> str:
         return files.place(header)
 
     def lies(self, header: SessionHeader, at: Workspace) -> Sequence[str]:
-        """Return the globs of the one rollout of a thread, whatever folder it continues in."""
+        """Return globs for the only rollout of a thread, whatever its folder."""
         return files.lies(header)
 
     def moved(self, data: bytes, id: str, cwd: str) -> bytes:
@@ -76,7 +76,7 @@ class Codex(Continuing, Counting, Delegating, Remembering, Resumable, Streamed):
         return ""
 
     def is_delegated(self, source_id: str, header: SessionHeader) -> bool:
-        """Return whether a call began the thread: a fork by the user states ``forked_from_id`` alone."""
+        """Return whether a call started the thread. A fork by the user states only ``forked_from_id``."""
         source = header.extra.get("source")
         is_spawned = isinstance(source, dict) and "subagent" in source
         return is_spawned or bool(header.extra.get("parent_thread_id"))

@@ -1,8 +1,8 @@
-"""Paths of codex's rollouts, and what their lines say of files. Nothing here raises.
+"""Paths of codex's rollouts, and the file changes that their lines record. Nothing here raises.
 
-The ends of its patches are ``patch_apply_end`` or, in paginated files, ``FileChange``. Of a file that a patch adds they
-tell the text, and not what it took the place of: codex writes over what is there and says nothing of it. So that only
-tells what a later patch finds.
+Applied patches are recorded as ``patch_apply_end`` or, in paginated files, ``FileChange``. For a file that a patch
+adds, they have the new text but not the former one, because codex overwrites an existing file without recording it. So
+an added file only provides the text to which a later patch is applied.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from gitsession.model.entries import SessionHeader
 
 
 def thread_id(source_id: str | None) -> str:
-    """Return codex's id of a session's thread: the session's own if it is one of codex's, else one derived from it."""
+    """Return codex's id of a session's thread: the session's own if codex accepts it, else one derived from it."""
     if source_id is not None and is_thread_id(source_id):
         return source_id
     digits = sha256((source_id or "").encode("utf-8", "surrogatepass")).hexdigest()
@@ -29,7 +29,7 @@ def thread_id(source_id: str | None) -> str:
 
 
 def base_of(data: bytes) -> str | None:
-    """Return the thread that the rollout ``data`` continues, ``None`` if it continues none."""
+    """Return the thread that the rollout ``data`` continues, or ``None`` if it continues none."""
     stated = _header_in(data).get("history_base")
     thread = stated.get("thread_id") if isinstance(stated, dict) else None
     return thread if isinstance(thread, str) else None
@@ -56,13 +56,13 @@ def _header_in(data: bytes) -> dict[str, Any]:
 
 
 def lies(session: SessionHeader) -> Sequence[str]:
-    """Return globs, below ``.codex``, with any day: the day in a name is that of a time zone that is not stated."""
+    """Return globs below ``.codex`` for any day: the day in a file's name is in an unknown time zone."""
     name = f"rollout-*-{glob.escape(thread_id(session.source_id))}.jsonl"
     return (f"sessions/*/*/*/{name}", f"archived_sessions/{name}")
 
 
 def place(session: SessionHeader) -> str:
-    """Return the path below ``.codex`` of a rollout: by the day it began in UTC, whatever folder it is in."""
+    """Return the path below ``.codex`` of a rollout: by the day it began in UTC, whatever its folder."""
     time = to_iso(session.at_ms)
     day, clock = time[:10], time[11:19].replace(":", "-")
     return f"sessions/{day.replace('-', '/')}/rollout-{day}T{clock}-{thread_id(session.source_id)}.jsonl"
@@ -73,7 +73,7 @@ _MARKS = (b'"patch_apply_end"', b'"FileChange"')
 
 
 def noted(source: Source) -> Iterator[RecordedReplacement]:
-    """``Remembering.noted``. What a patch did belongs to the entry that makes the call."""
+    """Yield the file changes of applied patches. A change belongs to the entry that makes the call."""
     if not any(mark in payload for payload in source.payloads() for mark in _MARKS):
         return
     calls: dict[str, int] = {}
@@ -99,7 +99,7 @@ class _Applied(NamedTuple):
 
 
 def _applied(said: Object) -> _Applied | None:
-    """The end of a patch that was applied, all of it."""
+    """Return a patch that was applied completely, or ``None``."""
     end = object_in(said, "payload") if said.get("type") == "event_msg" else {}
     if end.get("type") == "item_completed":
         item = object_in(end, "item")
@@ -114,7 +114,7 @@ def _applied(said: Object) -> _Applied | None:
 def _noted(
     line: bytes, said: Object, found: _Applied, entry: int | None, texts: dict[str, str]
 ) -> Iterator[RecordedReplacement]:
-    """``texts``: of the files that are known to have one, by patches up to this one."""
+    """Yield the changes of one patch. ``texts``: known contents of files after the patches so far; updated."""
     at_ms = to_ms(said.get("timestamp"))
     for path, change in sorted(found.changes.items()):
         kind, fields = _kind(change)
@@ -123,7 +123,7 @@ def _noted(
         if kind == "add" and isinstance(content, str):
             texts[path] = content
         elif kind == "delete" and isinstance(content, str) and not content.startswith("#!"):
-            # Of a script nobody could say whether it was executable.
+            # It is unknown whether a script was executable.
             yield RecordedReplacement(line, at_ms, entry, found.call, path, content, None)
         elif kind == "update" and isinstance(diff, str) and was is not None and fields.get("move_path") is None:
             became = patched(was, diff)
@@ -133,7 +133,7 @@ def _noted(
 
 
 def _kind(change: Any) -> tuple[str, Object]:
-    """Named in a field, or, in older files, by the only member."""
+    """Return the kind and the fields of a change. In older files, the kind is the name of its only member."""
     if not isinstance(change, dict):
         return "", {}
     kind = change.get("type")

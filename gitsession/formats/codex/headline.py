@@ -1,6 +1,6 @@
-"""What a commit message says of a record of codex. FROZEN under view 1 (see ``pi.headline``).
+"""Headlines of the commit messages of codex's records. FROZEN under view 1 (see ``pi.headline``).
 
-It speaks of the last line of a record, the one that is not riding. Types that are not listed go by their own name.
+A headline describes the record line. Types that are not listed keep their own name.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from gitsession.model.headline import Headline, first_line, lines
 
 
 def headline_of(line: Object | LineFailure, payload: bytes) -> Headline:
-    """The headline of the line ``payload``, of which ``line`` is what ``jsonl.parse`` made."""
+    """Return the headline of the line ``payload``. ``line``: the parsed line."""
     if isinstance(line, LineFailure):
         return opaque(line, len(payload))
     return _words(line).at(to_ms(line.get("timestamp")))
@@ -122,7 +122,7 @@ _BY_ITEM: dict[str, Callable[[Object], Headline]] = {
 }
 
 
-# Everything else
+# Other lines
 
 
 def _event(event: Object) -> Headline:
@@ -158,7 +158,7 @@ def _compacted(compacted: Object) -> Headline:
 
 
 _SUMMARY_BEGINS = "Another language model started to solve this problem"
-"""The line by which codex tells the model what a summary is."""
+"""The beginning of the line with which codex introduces a summary to the model."""
 
 
 def _mail(mail: Object) -> Headline:
@@ -175,11 +175,11 @@ _BY_TYPE: dict[str, Callable[[Object], Headline | None]] = {
 }
 
 
-# Words, out of values of any type
+# Texts from values of any type
 
 
 def _text_of(content: Any) -> str:
-    """The text of all blocks that have one, one a line."""
+    """Return the texts of all blocks that have one, joined by line ends."""
     if not isinstance(content, list):
         return ""
     texts = [block.get("text") for block in content if isinstance(block, dict)]

@@ -1,8 +1,10 @@
-"""What a record of codex means. A view: free to get better, but for the kind, which the headline has told.
+"""Reader of codex's records.
 
-It is what the record's last line says; the lines that ride with it stay in the payload. A type we do not know is
-``UnknownEntry`` under its own name. One response item is one entry: a thought, a call and its result each are one, as
-codex keeps them. What answers took is in ``token_count``, an event that rides with the item behind the answer.
+A view, which may change between releases, except for the kind, which the headline states.
+
+The entry follows from the record line; accompanying lines stay in the payload. A record of an unknown type becomes an
+``UnknownEntry`` with its own name. One response item is one entry: a thought, a call and its result are one each, as in
+codex's files. Token counts of answers are in ``token_count``, an event that accompanies the item after the answer.
 """
 
 from __future__ import annotations
@@ -21,18 +23,18 @@ from gitsession.model.entries import Custom, CustomMessage, Entry, Message, Opaq
 from gitsession.model.usage import TOKENS_MAX, AnswerUsage
 
 PASSED_THROUGH = "internal_chat_message_metadata_passthrough"
-"""What codex keeps of an item for itself and sends to no model."""
+"""A field of an item that codex keeps for itself and sends to no model."""
 
 
 def read_item(at_ms: int, item: Object, beside: Mapping[str, Any]) -> Entry | None:
-    """The entry that ``item`` is; ``None`` for a type we do not know. ``beside``: fields of its line."""
+    """Return the entry of ``item``, or ``None`` for an unknown type. ``beside``: the other fields of its line."""
     name = item.get("type")
     read = _ITEMS.get(name) if isinstance(name, str) else None
     return read(at_ms, item, Fields({**beside, **item})) if read else None
 
 
 def read_blocks(content: Any) -> tuple[Block, ...]:
-    """The blocks of a message or of what a tool gave back."""
+    """Return the blocks of a message or of a tool's output."""
     return tuple(_block(block) for block in content) if isinstance(content, list) else ()
 
 
@@ -55,7 +57,10 @@ def _content(fields: Fields) -> tuple[Block, ...]:
 
 
 def _reasoning(at_ms: int, item: Object, fields: Fields) -> Entry:
-    """``signature``: the whole item, encrypted content and all, as the API wants it back."""
+    """Return an entry with reasoning.
+
+    Its ``signature`` is the whole item with its encrypted content, as the API requires it.
+    """
     text = _words(item.get("summary")) or _words(item.get("content"))
     fields.drop(*item.keys() - {PASSED_THROUGH})
     sent = {name: value for name, value in item.items() if name != PASSED_THROUGH}
@@ -76,7 +81,7 @@ def _call(at_ms: int, item: Object, fields: Fields) -> Entry:
 
 
 def _arguments(item: Object) -> Mapping[str, Any]:
-    """What a tool is asked: an object, or a text that is given as one of a single field."""
+    """Return the arguments of a call: an object, or an object with a text as its single field."""
     stated = item.get("arguments")
     if isinstance(stated, str):
         found = parse(stated.encode("utf-8", "surrogatepass"))
@@ -105,7 +110,7 @@ def _called(at_ms: int, call: ToolCall, fields: Fields) -> Entry:
 
 
 def _as_it_is(at_ms: int, item: Object, fields: Fields) -> Entry:
-    """What the provider did by itself, or gave to be sent back: nothing of ours says more than the item does."""
+    """Return an entry with the whole item: the provider made it, and no block of the model's represents it better."""
     beside = {name: value for name, value in fields.left.items() if name not in item}
     return Message(at_ms=at_ms, role="assistant", content=(OtherBlock(item),), extra=beside)
 
@@ -168,7 +173,7 @@ _ITEMS: dict[str, Callable[[int, Object, Fields], Entry]] = {
 }
 
 
-# Blocks: each is ours, or carried as it is
+# Blocks: of the model's types, or kept as they are
 
 
 def _block(block: Any) -> Block:
@@ -192,12 +197,15 @@ def _image(url: Any) -> Block | None:
 
 
 def tokens_in(line: bytes) -> int | None:
-    """How much codex takes the context for since the last answer, or since it made it shorter."""
+    """Return codex's token count of the context, after the last answer or compaction."""
     return _whole(_info(line, "last_token_usage"), "total_tokens")
 
 
 def counts_in(payload: bytes) -> Iterator[AnswerUsage]:
-    """What answers took, each by the sum up to it: codex says the same again when only its limits have moved."""
+    """Yield the token counts of answers, each identified by the total so far.
+
+    codex repeats a count if only its limits have changed.
+    """
     for line in payload.split(b"\n"):
         last = _info(line, "last_token_usage")
         tokens, so_far = _whole(last, "total_tokens"), _whole(_info(line, "total_token_usage"), "total_tokens")
@@ -217,11 +225,11 @@ def _whole(usage: Object, name: str) -> int | None:
 
 
 REPLACEMENT = "replacement_history"
-"""Where a ``Compaction`` of codex keeps, in ``preserve``, the response items that stand for all before it."""
+"""The key in ``preserve`` of codex's ``Compaction``: the response items that replace everything before it."""
 
 
 def entry_of(line: Object | LineFailure, payload: bytes) -> Entry:
-    """The entry in the record ``payload``, of whose last line ``line`` is what ``jsonl.parse`` made. Never raises."""
+    """Return the entry in the record ``payload``. ``line``: its parsed last line. Never raises."""
     if isinstance(line, LineFailure):
         return Opaque(payload=payload, problem=line.reason)
     name, stated = line.get("type"), line.get("payload")
@@ -252,7 +260,7 @@ def _session(at_ms: int, fields: Fields) -> Entry:
 
 
 def _parent(fields: Fields) -> str | None:
-    """The thread that started this one as its sub-agent, else the one it was forked from."""
+    """Return the thread that started this one as its sub-agent, otherwise the one from which it was forked."""
     spawned = fields.left.get("source")
     for step in ("subagent", "thread_spawn", "parent_thread_id"):
         spawned = spawned.get(step) if isinstance(spawned, dict) else None

@@ -1,12 +1,12 @@
-"""A rollout of codex taken apart: one line below the other, but for what a roll-back leaves behind.
+"""Splitter of codex's rollouts: each record is below the one before, except after a roll-back.
 
-FROZEN under view 1: which lines ride, where each record hangs, what its number is (docs/reference/format.md,
-"codex"). The first ``session_meta`` is the header; the lines before it (there should be none) all speak, those behind
-it by ``rides``.
+FROZEN under view 1: which lines accompany others, the parent of each record, and its number (docs/reference/format.md,
+"codex"). The first ``session_meta`` is the header. The lines before it (there should be none) are all record lines; for
+those after it, see ``rides``.
 
-A roll-back drops turns, so where the lines behind it hang follows from what a turn is, and from what codex itself puts
-between the words of user and model (``injected``): the words are those by which codex 0.169 tells its own insertions
-from what a person typed (observed, one by one).
+A roll-back drops turns. So the parent of the next line depends on what a turn is, and on what codex itself inserts
+between the messages of user and model (``injected``). The texts are those by which codex 0.169 distinguishes its own
+insertions from what a person typed (each one observed).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _INJECTED = (
     ("<recommended_plugins>", "</recommended_plugins>", "recommended_plugins"),
     ("<hook_prompt", "</hook_prompt>", "hook_prompt"),
 )
-"""How text that is put in as the user's begins and ends, in lower case, and what it is called."""
+"""The beginning and the end of text that codex inserts as the user's, in lower case, and the name of the insertion."""
 
 _UPDATES = (
     "<permissions instructions>", "<collaboration_mode>", "<model_switch>", "<realtime_conversation>",
@@ -44,13 +44,13 @@ _UPDATES = (
     "<multi_agent_mode>", "<token_budget>", "<context_window>", "<git_attribution>", "<persistent_mode>",
     "<environments_instructions>", "<context_window_guidance>", "<rollout_budget>", "approved command prefix saved:",
 )  # fmt: skip
-"""How a developer message begins that tells of a change before a turn, and goes with the turn when it is dropped."""
+"""The beginnings of developer messages that report a change before a turn. They are dropped together with the turn."""
 
 _BLANK = " \t\r\n\f\v"
 
 
 def injected(item: Object) -> str | None:
-    """What codex calls the user message ``item`` if it put it in by itself; ``None`` for what a person said."""
+    """Return the name of codex's insertion in the user message ``item``, or ``None`` if a person wrote it."""
     if not _is_message(item, "user"):
         return None
     for text in _texts(item):
@@ -63,19 +63,19 @@ def injected(item: Object) -> str | None:
 
 
 def starts_turn(item: Object) -> bool:
-    """Whether the response item ``item`` is what a person said."""
+    """Return whether the response item ``item`` is a message that a person wrote."""
     return _is_message(item, "user") and injected(item) is None
 
 
 def is_update(item: Object) -> bool:
-    """Whether ``item`` tells the model what changed before a turn, and belongs to that turn."""
+    """Return whether ``item`` reports a change before a turn, and belongs to that turn."""
     if _is_message(item, "developer"):
         return any(_lower(text.lstrip(_BLANK)[:64]).startswith(_UPDATES) for text in _texts(item))
     return injected(item) is not None
 
 
 def _lower(text: str) -> str:
-    """ASCII only: what ``str.lower`` does to the rest grows with Unicode."""
+    """Return ``text`` in lower case. Only ASCII changes, because ``str.lower`` depends on the Unicode version."""
     return text.translate(_LOWER)
 
 
@@ -109,7 +109,7 @@ _BEGINS = re.compile(
     rb'(?:\xef\xbb\xbf)?\s*\{\s*"timestamp"\s*:\s*"[^"\\]{0,64}"\s*,\s*(?:"ordinal"\s*:\s*[0-9]{1,20}\s*,\s*)?'
     rb'"type"\s*:\s*"session_meta"\s*,\s*"payload"\s*:\s*\{'
 )
-"""A header of which the end may not be in sight: with what the agent was told it can be longer than a head."""
+"""The beginning of a header line. With the agent's instructions, the line can be longer than the head of a file."""
 
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _SEGMENT = re.compile(rf"({_UUID.pattern})_({_UUID.pattern})$")
@@ -117,14 +117,14 @@ _SEGMENT = re.compile(rf"({_UUID.pattern})_({_UUID.pattern})$")
 
 
 def claims(head: bytes) -> bool:
-    """Whether a file that begins with ``head`` is a rollout, compressed or not."""
+    """Return whether a file that begins with ``head`` is a rollout, compressed or not."""
     if head.startswith(_COMPRESSED) or _BEGINS.match(head):
         return True
     return any(b'"session_meta"' in line and is_header(jsonl.parse(line)) for line in head.split(LF))
 
 
 def is_header(line: Object | LineFailure) -> bool:
-    """Whether ``line`` says which thread a file is."""
+    """Return whether ``line`` states the thread of a file."""
     if isinstance(line, LineFailure) or line.get("type") != META:
         return False
     payload = line.get("payload")
@@ -132,7 +132,7 @@ def is_header(line: Object | LineFailure) -> bool:
 
 
 def rides(line: Object) -> bool:
-    """Whether ``line`` is no part of the conversation, and rides with the line behind it."""
+    """Return whether ``line`` is not part of the conversation, and accompanies the next record line."""
     if line.get("type") != EVENT:
         return line.get("type") in _RIDE
     payload = line.get("payload")
@@ -140,7 +140,7 @@ def rides(line: Object) -> bool:
 
 
 def split(data: Data, *, name: str = "", final: bool = False) -> Source:
-    """``Format.split``."""
+    """Split a file as ``Format.split`` does."""
     if not data:
         raise Malformed("an empty file is no session")
     if data.startswith(_COMPRESSED):
@@ -178,7 +178,7 @@ def split(data: Data, *, name: str = "", final: bool = False) -> Source:
 
 
 def _groups(lines: Sequence[bytes], header: int | None) -> tuple[list[Group | StoredGroup], bytes]:
-    """The records of a file whose header is its line ``header``, and its tail."""
+    """Return the records of a file whose header has the index ``header``, and its tail."""
     before = lines if header is None else lines[:header]
     alone, _ = group(before, 0, lambda line: False)
     if header is None:
@@ -187,20 +187,20 @@ def _groups(lines: Sequence[bytes], header: int | None) -> tuple[list[Group | St
     return [*alone, *groups], tail or b""
 
 
-# Where things hang
+# Parents
 
 
 class _Step(NamedTuple):
-    """A record on the line as it stands. ``updates``: it tells what changed before a turn."""
+    """A record of the current history. ``updates``: whether it reports a change before a turn."""
 
     line: int
     updates: bool
 
 
 def _placed(groups: Sequence[Group | StoredGroup]) -> Iterator[Record]:
-    """Every record below the one before it; a roll-back, and what follows it, below what it leaves in force."""
+    """Yield every record below the one before it. A roll-back is below what remains of the history."""
     line: list[_Step] = []
-    turns: list[int] = []  # where on the line the turns begin
+    turns: list[int] = []  # the indexes in ``line`` at which turns begin
     for each in groups:
         number, said = each.line, each.spoken
         item: Object = {}
@@ -225,9 +225,9 @@ def _placed(groups: Sequence[Group | StoredGroup]) -> Iterator[Record]:
 def _in_thread(
     records: Sequence[Record], groups: Sequence[Group | StoredGroup], header: int, segment: str, first: int
 ) -> Iterator[Record]:
-    """Number the records of a segment as in its thread: behind the ``first`` lines that it does not repeat.
+    """Number the records of a segment as in its thread, after the ``first`` lines that the segment does not repeat.
 
-    The record of its ``header`` is called by the segment's id. ``groups``: those of the records, in the same order.
+    The record of line ``header`` has the segment's id. ``groups``: those of the records, in the same order.
     """
     for record, each in zip(records, groups, strict=True):
         parent = None if record.parent is None else record.parent + first
@@ -236,9 +236,9 @@ def _in_thread(
 
 
 def _cut(line: Sequence[_Step], turns: Sequence[int], back: int) -> int:
-    """Where the line ends without its last ``back`` turns, and without what was said just before the first of them.
+    """Return the length of the history without its last ``back`` turns and the updates before the first of them.
 
-    If that is all of them, what stands before the very first turn stays.
+    If there are no more than ``back`` turns, everything before the first turn remains.
     """
     if back >= len(turns):
         return turns[0]
@@ -257,7 +257,7 @@ def _turns_rolled_back(line: Object) -> int:
 
 
 def item_in(line: Object) -> Object:
-    """The response item of a line; ``{}`` if it has none."""
+    """Return the response item of a line, or ``{}`` if it has none."""
     payload = line.get("payload")
     return payload if line.get("type") == ITEM and isinstance(payload, dict) else {}
 
@@ -266,7 +266,7 @@ def _is_settings(line: Object | LineFailure) -> bool:
     return not isinstance(line, LineFailure) and line.get("type") == "turn_context"
 
 
-# Which thread it is
+# Thread
 
 
 class _Thread(NamedTuple):
@@ -278,7 +278,7 @@ class _Thread(NamedTuple):
 
 
 def _thread(lines: Sequence[bytes], at: int | None, name: str) -> tuple[_Thread, list[SourceProblem]]:
-    """What the header says; else the one that was written over several lines; else the name of the file."""
+    """Return the thread that the header states, else a header written over several lines, else the name of the file."""
     stated = jsonl.parse(lines[at]) if at is not None else _spread(lines)
     if not isinstance(stated, LineFailure) and is_header(stated):
         payload = stated["payload"]
@@ -301,9 +301,9 @@ def _thread(lines: Sequence[bytes], at: int | None, name: str) -> tuple[_Thread,
 
 
 def _base(header: Object, segment: str | None) -> Base | None:
-    """The thread or segment that a fork or a ``segment`` goes on from, and up to where, by the ordinals of its lines.
+    """Return the thread or segment that a fork or a ``segment`` continues, and the end of the shared part by ordinal.
 
-    It is called by the last id in the name of its file.
+    A segment is named by the last id in the name of its file.
     """
     stated = header.get("history_base")
     if not isinstance(stated, dict):
@@ -315,10 +315,10 @@ def _base(header: Object, segment: str | None) -> Base | None:
 
 
 def _segment(line: Object, name: str) -> str | None:
-    """Return the id of a segment, a later file of a thread that a revert began; ``None`` for a thread's first file.
+    """Return the id of a segment, a later file of a thread that a revert created; ``None`` for a thread's first file.
 
-    It stands in the file's name. In a file of another name, a history that goes on from its own thread's is one; its
-    id then follows from the header: the time, as in a UUID of version 7, and a digest.
+    The id is in the file's name. A file of another name is a segment if its history continues that of its own thread.
+    Then the id follows from the header: the time, as in a UUID of version 7, and a digest.
     """
     header = line["payload"]
     thread = header["id"]
@@ -335,23 +335,23 @@ def _segment(line: Object, name: str) -> str | None:
 
 
 def ordinal(payload: bytes) -> int | None:
-    """The number of a record's last line in a paginated thread."""
+    """Return the number of a record's last line in a paginated thread."""
     line = jsonl.parse(spoken(payload))
     stated = None if isinstance(line, LineFailure) else line.get("ordinal")
     return stated if type(stated) is int else None
 
 
 def _spread(lines: Sequence[bytes]) -> Object | LineFailure:
-    """The first object of a file that was printed for people: up to the first line that is a brace and no more."""
+    """Return the first object of a pretty-printed file, which ends at the first line that is only a brace."""
     end = next((at for at, line in enumerate(lines) if line.rstrip() == b"}" and not line.startswith(b" ")), None)
     return LineFailure("no object") if end is None else jsonl.parse(LF.join(lines[: end + 1]))
 
 
 def is_thread_id(text: str) -> bool:
-    """Whether codex can call a thread so."""
+    """Return whether ``text`` can be codex's id of a thread."""
     return _UUID.fullmatch(text) is not None
 
 
 def _time_in(uuid: str) -> int:
-    """Ids of threads say when they were made: version 7 begins with the milliseconds."""
+    """Return the time in a thread's id, in ms. UUIDs of version 7 begin with it; for others, the result is 0."""
     return int(uuid[:8] + uuid[9:13], 16) if uuid[14] == "7" else 0

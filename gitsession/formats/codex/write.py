@@ -1,8 +1,8 @@
-"""A session into a rollout that codex goes on with: one line, from the root to the leaf.
+"""Writer of rollouts that codex can continue: one branch, from the root to the leaf.
 
-A file of codex's own is kept as it is, with what was made here behind it. Where the leaf hangs beside the end of that
-file, and for the session of another agent, the way to the leaf is written: codex's files have no branches. What codex
-wrote itself keeps its fields, as far as its view has kept them in ``extra``.
+A file of codex's own is kept as it is, followed by the entries made elsewhere. If the leaf is not below the end of that
+file, and for the session of another agent, only the history of the leaf is written, because codex's files have no
+branches. Items of codex keep its fields, as far as the view has kept them in ``extra``.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ SUMMARY_PREFIX = (
     "has already been done and avoid duplicating work. Here is the summary produced by the other language model, use "
     "the information in this summary to assist with your own analysis:"
 )
-"""What codex writes before a summary, and by which it tells one from the user's words: its own words, not ours."""
+"""The text that codex writes before a summary, and by which it distinguishes a summary from the user's messages."""
 
 _OWN = frozenset(
     {"web_search_call", "image_generation_call", "compaction", "compaction_summary", "context_compaction",
@@ -40,7 +40,7 @@ _OWN = frozenset(
 
 
 def items_of(entry: Entry) -> list[Object]:
-    """The response items that say ``entry`` to the model; none for what no model sees."""
+    """Return the response items that represent ``entry`` to the model, or none if no model receives it."""
     match entry:
         case Message(role="assistant"):
             return [item for block in entry.content for item in _uttered(block, entry)]
@@ -59,12 +59,12 @@ def items_of(entry: Entry) -> list[Object]:
 
 
 def sent(item: Object) -> Object:
-    """What of ``item`` goes to a provider."""
+    """Return the fields of ``item`` that are sent to a provider."""
     return {name: value for name, value in item.items() if name != PASSED_THROUGH}
 
 
 def call_output(call: Object, output: str) -> Object | None:
-    """What stands in place of a result that ``call`` never had; ``None`` for an item that has none."""
+    """Return an output for a ``call`` that never had one, or ``None`` if the item needs none."""
     name, id_ = call.get("type"), call.get("call_id")
     if not isinstance(id_, str):
         return None
@@ -93,7 +93,10 @@ def _said(role: str, entry: Message | CustomMessage) -> list[Object]:
 
 
 def _uttered(block: Block, entry: Message) -> Iterable[Object]:
-    """Reasoning only where it is codex's own item: nobody else can read what is encrypted there."""
+    """Yield the items of a block.
+
+    Reasoning is included only if it is codex's own item: no other program can decrypt it.
+    """
     match block:
         case ToolCall():
             arguments = json.dumps(dict(block.arguments), ensure_ascii=False, default=str)
@@ -112,7 +115,7 @@ def _uttered(block: Block, entry: Message) -> Iterable[Object]:
 
 
 def _call_id(id_: str) -> str:
-    """The id of a call as the API takes it. pi joins it to that of its item by a bar."""
+    """Return the id of a call in a form that the API accepts. pi joins it to the id of its item with a ``|``."""
     id_ = id_.partition("|")[0] or id_
     is_long = len(id_) > _CHARS_MAX
     return f"call_{sha256(id_.encode('utf-8', 'surrogatepass')).hexdigest()[:32]}" if is_long else id_
@@ -149,7 +152,7 @@ def _text(role: str, text: str) -> Object:
 
 
 def _shell(entry: Message) -> str:
-    """A command that the user ran, as codex tells of one."""
+    """Return the text of a command that the user ran, in codex's form."""
     code = "" if entry.exit_code is None else f"Exit code: {entry.exit_code}\n"
     result = f"{code}Output:\n{entry.output or ''}"
     command = f"<command>\n{entry.command or ''}\n</command>"
@@ -157,7 +160,7 @@ def _shell(entry: Message) -> str:
 
 
 def write(out: Outgoing) -> WrittenFile:
-    """``Format.write``."""
+    """Write a session as a rollout."""
     return _Writer(out).run()
 
 
@@ -220,10 +223,10 @@ class _Writer:
         if leaving.line is None:
             self._say(leaving.entry, leaving.key)
         elif not (isinstance(leaving.entry, Custom) and leaving.entry.custom_type == ROLLED_BACK):
-            self._keep(leaving)  # the turns that a roll-back drops are not here, and it would drop others
+            self._keep(leaving)  # the turns that a roll-back drops are not written, so it would drop others
 
     def _keep(self, leaving: OutgoingEntry) -> None:
-        """A record as codex wrote it, with the lines that ride with it."""
+        """Write a record as codex wrote it, with its accompanying lines."""
         assert leaving.line is not None
         self.lines.append(OutgoingLine(leaving.line, leaving.key, leaving.id))
         self._count(spoken(leaving.line))
@@ -247,14 +250,14 @@ class _Writer:
                 self.notes[f"{called(entry)}, which are left out"] += 1
 
     def _count_thoughts(self, entry: Entry, items: list[Object]) -> None:
-        """Those of another model, which nobody else can read, are no items."""
+        """Count the thoughts of another model. They are encrypted, so they are not written as items."""
         thoughts = sum(isinstance(block, Thinking) for block in getattr(entry, "content", ()))
         left = thoughts - sum(item.get("type") == "reasoning" for item in items)
         if left > 0:
             self.notes["thoughts of another model, which are left out"] += left
 
     def _item(self, item: Object, at_ms: int, key: str | None) -> None:
-        """An item, and how codex shows it on its screen."""
+        """Write an item, and the event with which codex displays it."""
         self._put(ITEM, item, at_ms, key)
         text = "\n".join(part["text"] for part in item.get("content") or () if isinstance(part.get("text"), str))
         if item.get("type") != "message" or self.ordinal is not None:
@@ -266,7 +269,7 @@ class _Writer:
             self._put(EVENT, {"type": "agent_message", "message": text}, at_ms, None)
 
     def _compacted(self, entry: Compaction, key: str | None) -> Object:
-        """The summary and what was kept, as the list that codex goes on from."""
+        """Return the summary and the kept entries as the list from which codex continues."""
         stated = entry.preserve.get(REPLACEMENT) if isinstance(entry.preserve, dict) else None
         if isinstance(stated, list):
             return {"message": entry.summary, REPLACEMENT: stated}
@@ -287,7 +290,7 @@ class _Writer:
         self.lines.append(OutgoingLine(_dumps(line), key))
 
     def _count(self, line: bytes) -> None:
-        """What number the next line has, in a file that numbers them."""
+        """Update the number of the next line, if the file numbers its lines."""
         said = parse(line.rpartition(LF)[2])
         stated = None if isinstance(said, LineFailure) else said.get("ordinal")
         if self.ordinal is not None:
@@ -295,7 +298,7 @@ class _Writer:
 
 
 def _items(leaving: OutgoingEntry) -> list[Object]:
-    """The response items of an entry: the ones codex wrote, else ours."""
+    """Return the response items of an entry: codex's own, otherwise those of ``items_of``."""
     if leaving.line is None:
         return [] if isinstance(leaving.entry, Compaction) else items_of(leaving.entry)
     said = parse(spoken(leaving.line))
@@ -309,7 +312,7 @@ def _dumps(value: Object) -> bytes:
 
 
 def moved(data: bytes, id: str, cwd: str) -> bytes:
-    """``Resumable.moved``: another thread and another folder in the header."""
+    """Return ``data`` with another thread and another folder in the header."""
     lines = data.split(LF)
     at = next((at for at, line in enumerate(lines) if b"session_meta" in line and is_header(parse(line))), None)
     header = None if at is None else parse(lines[at])

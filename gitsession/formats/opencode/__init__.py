@@ -1,1 +1,1 @@
-"""The sessions of opencode."""
+"""The session format of opencode."""

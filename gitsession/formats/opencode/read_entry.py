@@ -1,7 +1,7 @@
-"""What a record of opencode's means. A view: free to get better.
+"""Reader of opencode's records. A view, which may change between releases.
 
-An answer and what its tools gave back are one message of opencode's, so they are one entry: each result stands as a
-block behind its call (``model.results``). Parts that say nothing to a model are blocks as they stand.
+An answer and the results of its tools are one message in opencode, so they are one entry: each result is a block after
+its call (``model.results``). Parts that no model receives are kept as blocks.
 """
 
 from __future__ import annotations
@@ -27,7 +27,10 @@ Words = dict[str, Any]
 
 
 def part_of(block: Block, notes: Counter[str]) -> Words | None:
-    """The part that says a block, a call without its result; ``None`` where it has no word, which ``notes`` count."""
+    """Return the part for a block, or ``None`` if opencode has none. ``notes`` counts what is left out.
+
+    A call has no result yet.
+    """
     match block:
         case Text():
             return {"type": "text", "text": block.text} if block.text else None
@@ -48,18 +51,18 @@ def part_of(block: Block, notes: Counter[str]) -> Words | None:
 
 
 def made_id(kind: str, at_ms: int, count: int, *named: str) -> str:
-    """As opencode makes them: twelve digits of the time and of a counter, and fourteen that keep them apart."""
+    """Return an id as opencode builds it: twelve digits from time and counter, and fourteen that make it unique."""
     apart = sha256("/".join((kind, str(count), *named)).encode("utf-8", "backslashreplace")).hexdigest()[:14]
     return f"{kind}_{(at_ms * 4096 + count) % (1 << 48):012x}{apart}"
 
 
 def whole(value: Any) -> int:
-    """A count of tokens as opencode takes it."""
+    """Return a token count as opencode accepts it."""
     return value if type(value) is int and value > 0 else 0
 
 
 def id_in(header: bytes) -> str | None:
-    """What opencode calls the session of a header."""
+    """Return opencode's id of the session of a header."""
     found = parse(header)
     info = None if isinstance(found, LineFailure) else found.get("info")
     id = info.get("id") if isinstance(info, Mapping) else None
@@ -67,7 +70,7 @@ def id_in(header: bytes) -> str | None:
 
 
 def in_full(line: bytes) -> list[tuple[str, bytes]]:
-    """What stands on ``meta`` for a record, by the id of the message that speaks."""
+    """Return the replacement of a record on ``meta``, with the id of the record's last message."""
     if not line.startswith(b'{"in full":'):
         return []
     found = parse(line)
@@ -78,7 +81,7 @@ def in_full(line: bytes) -> list[tuple[str, bytes]]:
 
 
 def marked(kept: bytes, targets: set[str], key: str, at_ms: int) -> bytes:
-    """A message of opencode's in which the results that are meant, all of them or single parts, are marked as old."""
+    """Return a message in which the given results are marked as old: all of its results, or single parts."""
     record = parse(kept)
     if isinstance(record, LineFailure):
         return kept
@@ -95,7 +98,7 @@ def marked(kept: bytes, targets: set[str], key: str, at_ms: int) -> bytes:
 
 
 def entry_of(payload: bytes) -> Entry:
-    """The entry in a record. Never raises."""
+    """Return the entry in a record. Never raises."""
     record = parse(payload)
     if isinstance(record, LineFailure):
         return Opaque(payload=payload, problem=record.reason)
@@ -163,7 +166,10 @@ def _assistant(info: Object, parts: list[Any]) -> Entry:
 
 
 def _compaction(asked: Any, answer: Any) -> Entry | None:
-    """A request to compact and its summary (rule K1). The first message that is kept stands in the request (K2)."""
+    """Return the entry of a request to compact and its summary (rule K1).
+
+    The first kept message is in the request (K2).
+    """
     if not isinstance(asked, dict) or not isinstance(answer, dict):
         return None
     info, parts, wish = answer.get("info"), answer.get("parts"), asked.get("parts")
@@ -181,7 +187,7 @@ def _compaction(asked: Any, answer: Any) -> Entry | None:
 
 
 def texts(parts: Iterable[Any]) -> list[str]:
-    """The words of a message, part by part."""
+    """Return the texts of a message's parts."""
     found = [part.get("text") for part in parts if isinstance(part, dict) and part.get("type") == "text"]
     return [text for text in found if isinstance(text, str)]
 
@@ -248,7 +254,7 @@ def _result(part: Object, call: str, name: str, state: Object, text: str, *, is_
 
 
 def _signature(part: Object) -> str | None:
-    """What the provider wants back with a part, verbatim; the program's own marks are none."""
+    """Return what the provider requires with a part, verbatim. opencode's own metadata is not included."""
     metadata = part.get("metadata")
     if not isinstance(metadata, dict):
         return None
@@ -270,7 +276,7 @@ _BY_TYPE: dict[str, Callable[[Object], list[Block] | None]] = {
 _BY_ROLE: dict[str, Callable[[Object, list[Any]], Entry]] = {"user": _user, "assistant": _assistant}
 
 
-# ---- what a message says of itself
+# ---- fields of a message
 
 
 def _rest(info: Object) -> Fields:

@@ -1,10 +1,10 @@
-"""A session of opencode's as records, wherever it was read: a database, an export, the folders of old.
+"""Records of opencode's sessions, the same for a database, an export, and the folders of older versions.
 
-A record is a message with its parts, compact, and without what opencode goes on rewriting in it for ever: the summary
-of what a user's turn changed in files, and the mark on a tool's result that it is not shown any more. The message as it
-stands is on ``meta`` wherever it says more than its record; marks are records of their own, in their place in time, as
-they change what the model sees. A request to compact and the summary that answers it are one record. Messages behind
-the last answer that is finished wait: they are still being written (docs/decisions/0015). FROZEN with view 1.
+A record is a message with its parts, compact, without the fields that opencode keeps rewriting: the summary of file
+changes in a user's message, and the mark on a tool's result that it is no longer shown. If the message as it is now has
+more than its record, it is stored on ``meta``. Marks are records of their own, in order of time, because they change
+what the model receives. A request to compact and the summary that answers it are one record. Messages after the last
+finished answer wait, because they are still being written (docs/decisions/0015). FROZEN with view 1.
 """
 
 from __future__ import annotations
@@ -33,9 +33,10 @@ AGENT = "opencode"
 
 
 class OpencodeMessage(NamedTuple):
-    """One message. ``full``: all of it; ``bare``: its record; ``marks``: when which part stopped being shown.
+    """One message.
 
-    ``orders``: in which order the members of its record stood, object by object (``json_text.ordered``).
+    ``full``: all of it; ``bare``: its record; ``marks``: times at which parts stopped being shown, with their ids.
+    ``orders``: the orders of the members of its record, object by object (``json_text.ordered``).
     """
 
     full: str
@@ -48,7 +49,7 @@ class OpencodeMessage(NamedTuple):
 
 
 def said(info: str, parts: Iterable[str]) -> OpencodeMessage:
-    """A message of its objects, which are compact and were checked."""
+    """Return a message built from its objects, which are compact and valid."""
     found = members(info)
     stated = object_of(found)
     orders: list[Order] = []
@@ -73,14 +74,14 @@ def said(info: str, parts: Iterable[str]) -> OpencodeMessage:
 
 
 def with_ids(raw: str, ids: Mapping[str, str]) -> str:
-    """An object, compact and checked, with the ids that a row says beside it: those in it do not count."""
+    """Return a compact and valid object with the ids from the other columns of its row, instead of its own."""
     keys = {f'"{name}"': value for name, value in ids.items()}
     rest = [member for member in members(raw) if member.key not in keys]
     return joined([*rest, *(Member(key, value, None) for key, value in keys.items())])
 
 
 def message_of(raw: str, value: Any) -> OpencodeMessage:
-    """An element of an export's list of messages, compact and checked."""
+    """Return the message in an element of an export's list of messages, compact and valid."""
     if isinstance(value, dict) and isinstance(value.get("info"), dict) and isinstance(value.get("parts"), list):
         by_key = {member.key: member.raw for member in members(raw)}
         if len(by_key) == len(value) == 2 and by_key.keys() == {'"info"', '"parts"'}:
@@ -89,23 +90,23 @@ def message_of(raw: str, value: Any) -> OpencodeMessage:
 
 
 def asks_to_compact(info: Object, parts: Any) -> bool:
-    """Whether a message is no words of the user's but a request to compact."""
+    """Return whether a message is a request to compact, not a message that the user wrote."""
     parts = parts if isinstance(parts, list | tuple) else ()
     return info.get("role") == "user" and any(isinstance(p, dict) and p.get("type") == "compaction" for p in parts)
 
 
 def object_of(found: Iterable[Member]) -> Object:
-    """An object of its members."""
+    """Return an object built from its members."""
     return {member.key[1:-1]: member.value for member in found}
 
 
 def together(info: str, parts: Sequence[str]) -> str:
-    """A message of its objects, compact."""
+    """Return the compact text of a message built from its objects."""
     return f'{{"info":{info},"parts":[{",".join(parts)}]}}'
 
 
 def _mark(part: Object) -> tuple[int, str] | None:
-    """When a part of a tool's stopped being shown, and its id."""
+    """Return the time at which a tool's part stopped being shown, and the part's id, or ``None``."""
     state = part.get("state")
     time = state.get("time") if isinstance(state, dict) else None
     at_ms = time.get("compacted") if isinstance(time, dict) else None
@@ -129,17 +130,17 @@ def _without(found: list[Member], way: Sequence[str]) -> list[Member]:
 
 
 def id_of(info: Object) -> str | None:
-    """What a message is called."""
+    """Return the id of a message."""
     id = info.get("id")
     return id if isinstance(id, str) else None
 
 
 def created_ms(info: Object) -> int | None:
-    """When a message, or a session, came to be."""
+    """Return the time at which a message, or a session, was created, in ms."""
     return to_ms(object_in(info, "time").get("created"))
 
 HEADER = 0
-"""The line of the session itself on ``meta``: messages are counted from 1."""
+"""The line of the session itself on ``meta``. Messages are counted from 1."""
 
 
 def source_of(
@@ -151,10 +152,14 @@ def source_of(
     task: str = "",
     problems: Iterable[SourceProblem] = (),
 ) -> Source | None:
-    """The session that ``info``, an object, describes; ``None`` where that has no id.
+    """Return the session that the object ``info`` describes, or ``None`` if it has no id.
 
-    ``messages``: in opencode's order. ``whole``: the file, where it cannot be laid out from the records. ``task``: an
-    object that says which call of which session began this one.
+    Args:
+        messages: the messages in opencode's order.
+        final: whether to include unfinished messages.
+        whole: the file, if it cannot be built from the records.
+        task: an object with the ids of the call, and of its session, that started this session.
+        problems: problems that were found before.
     """
     about = object_of(members(info))
     source_id = about.get("id")
@@ -184,7 +189,10 @@ def source_of(
 
 
 def document(header: bytes, payloads: Iterable[bytes], tail: bytes) -> str:
-    """What ``source_of`` took apart, as one compact object. ``payloads``: records, or what stands for them."""
+    """Return the session that ``source_of`` split, as one compact object.
+
+    ``payloads``: the records, or what replaces them.
+    """
     top = {member.key: member.raw for member in members(header.decode())}
     orders = Orders.of(top.get('"order"', "[]"))
     found = [text for payload in payloads for text in _inner(payload, orders)]
@@ -194,7 +202,7 @@ def document(header: bytes, payloads: Iterable[bytes], tail: bytes) -> str:
 
 
 def _inner(payload: bytes, orders: Orders) -> list[str]:
-    """The messages that a record holds, or what stands for it: one, or two of a compaction, or none."""
+    """Return the messages in a record or in its replacement: one, two for a compaction, or none for marks."""
     text = payload.decode()
     if text.startswith(_MARKS):
         return []
@@ -206,7 +214,7 @@ def _inner(payload: bytes, orders: Orders) -> list[str]:
 
 
 def _as_it_stood(raw: str, orders: Orders) -> str:
-    """A record's message with its members in their own order."""
+    """Return the message of a record with the original order of its members."""
     if not raw.startswith(f"{{{_INFO}:{{"):
         return raw
     found = members(raw)
@@ -228,7 +236,7 @@ _GROUP = '{"messages":['
 
 
 class _Row(NamedTuple):
-    """``is_all``: whether the file follows from the record alone."""
+    """The values of one record. ``is_all``: whether the file can be built from the record alone."""
 
     full: str
     bare: str
@@ -240,7 +248,7 @@ class _Row(NamedTuple):
 def _records(
     messages: Sequence[OpencodeMessage], until_ms: int | None, orders: Orders
 ) -> tuple[list[Record], list[Record], list[SourceProblem]]:
-    """The records, each below the one before it; what stands for them in the file; and what is wrong with them."""
+    """Return the records, each below the one before it, their replacements in the file, and their problems."""
     records: list[Record] = []
     overrides: list[Record] = []
     problems: list[SourceProblem] = []
@@ -260,9 +268,9 @@ def _records(
 
 
 def _rows(messages: Sequence[OpencodeMessage], until_ms: int | None, orders: Orders) -> Iterator[_Row]:
-    """Messages and marks in the order in which they came to be: a mark stands behind all that was there by then.
+    """Yield messages and marks in order of time: a mark follows all messages that existed by then.
 
-    ``until_ms``: when the first message came that waits; marks from then on wait with it.
+    ``until_ms``: the time of the first waiting message. Marks from then on wait too.
     """
     marks: dict[int, list[str]] = {}
     for message in messages:
@@ -286,7 +294,7 @@ def _rows(messages: Sequence[OpencodeMessage], until_ms: int | None, orders: Ord
 
 
 def _follows(message: OpencodeMessage, orders: Orders) -> bool:
-    """Whether a message says no more than its record, in the order that the session's others have."""
+    """Return whether a message can be built from its record, with the usual orders of the session's members."""
     as_usual = all(orders.has(order) for order in message.orders)
     return as_usual and len(message.full) == len(message.bare)
 
@@ -297,7 +305,7 @@ def _marked(at_ms: int, parts: list[str]) -> _Row:
 
 
 def _is_compaction(asked: OpencodeMessage, answer: OpencodeMessage) -> bool:
-    """Whether ``answer`` is the summary that ``asked`` asks for, and was finished (rule K1)."""
+    """Return whether ``answer`` is the finished summary that ``asked`` requests (rule K1)."""
     info = answer.info
     return (
         asks_to_compact(asked.info, asked.parts)
@@ -310,7 +318,7 @@ def _is_compaction(asked: OpencodeMessage, answer: OpencodeMessage) -> bool:
 
 
 def _settled(messages: Sequence[OpencodeMessage]) -> int:
-    """How many messages stand up to the last answer that is finished. What does not parse never will be."""
+    """Return the number of messages up to the last finished answer. An unparsable message is never finished."""
     for at in range(len(messages), 0, -1):
         info = messages[at - 1].info
         time = info.get("time")
@@ -323,7 +331,10 @@ def _settled(messages: Sequence[OpencodeMessage]) -> int:
 def _leaf(
     revert: Any, messages: Sequence[OpencodeMessage], records: Sequence[Record]
 ) -> tuple[int | None, list[SourceProblem]]:
-    """The line that opencode goes on from where the user went back: the one before the message it is to undo."""
+    """Return the line at which opencode continues after a revert by the user: the one before the reverted message.
+
+    The second value has the problems with the revert.
+    """
     target = revert.get("messageID") if isinstance(revert, dict) else None
     if not isinstance(target, str):
         return None, []

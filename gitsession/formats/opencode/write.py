@@ -1,7 +1,7 @@
-"""A session into an export that ``opencode import`` takes: from the root to the leaf, as opencode has no branches.
+"""Writer of exports for ``opencode import``: from the root to the leaf, because opencode has no branches.
 
-Messages that opencode wrote itself are kept; what was made here, or by another agent, is told in its words. Ids are
-made as opencode makes them, of a time and of what they name, so the same session is the same export.
+Messages that opencode wrote are kept. Entries made elsewhere are written in its format. Ids are built as opencode
+builds them, from a time and from what they identify, so the same session gives the same export.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ from gitsession.model.entries import (
 from gitsession.model.results import unfold
 
 VERSION = "1.18.33"
-"""The release whose messages these are like."""
+"""The release of opencode whose messages are written."""
 
 UNKNOWN = ("unknown", "unknown")
 _SILENT = ("title", "model_change", "usage", "label", "checkpoint", "permission")
-"""Kinds that are told elsewhere, or that say nothing of the conversation."""
+"""Kinds that are represented elsewhere, or that are not part of the conversation."""
 
 
 @dataclass(frozen=True, slots=True)
 class Export(WrittenFile):
-    """``header``: what the session is, as the first record on ``meta`` says it."""
+    """A written export. ``header``: the description of the session, as in the first record on ``meta``."""
 
     header: bytes = b""
 
@@ -51,13 +51,13 @@ class Export(WrittenFile):
 
 
 def write(out: Outgoing) -> Export:
-    """``Format.write``."""
+    """Write a session as an export of opencode."""
     return _Writer(out).run()
 
 
 @dataclass(slots=True)
 class _Made:
-    """A message on its way. ``key``: of the last entry that it says."""
+    """A message to be written. ``key``: the key of the last entry in it."""
 
     key: str
     info: Words
@@ -72,8 +72,8 @@ class _Writer:
         self.out = out
         self.notes: Counter[str] = Counter()
         self.made: list[_Made] = []
-        self.ids: dict[str, str] = {}  # key -> the id of the first message that says it
-        self.calls: dict[str, Words] = {}  # id of a call -> the part that waits for its result
+        self.ids: dict[str, str] = {}  # key -> the id of the first message of the entry
+        self.calls: dict[str, Words] = {}  # id of a call -> the part without a result
         self.by_key: dict[str, list[Words]] = {}  # key -> parts of tools, for marks
         self.model: tuple[str, str] = UNKNOWN
         self.user = ""
@@ -111,7 +111,7 @@ class _Writer:
     # ---- messages
 
     def _keep(self, leaving: OutgoingEntry, line: bytes) -> None:
-        """A record as it is; one that marks old results is said again in the messages that it marks."""
+        """Write a record as it is. A record that marks old results becomes marks in the messages with these results."""
         self.calls.clear()
         if isinstance(leaving.entry, Prune):
             self._say(leaving.key, leaving.entry)
@@ -202,7 +202,7 @@ class _Writer:
         }  # fmt: skip
 
     def _result(self, key: str, entry: Message) -> None:
-        """What a tool gave back goes into the call; a result of no call stays out."""
+        """Write a result into the part of its call. A result without a call is left out."""
         part = self.calls.pop(entry.tool_call_id or "", None)
         if part is None:
             self.notes["results of calls that are not in the line, which are left out"] += 1
@@ -226,11 +226,11 @@ class _Writer:
             }  # fmt: skip
         self.by_key.setdefault(key, []).append(part)
         for made in self.made[-1:]:
-            made.key = key  # what follows hangs below the last thing that is said
+            made.key = key  # children of the result are placed after this message
             self.ids.setdefault(key, made.id or "")
 
     def _compaction(self, key: str, entry: Compaction) -> None:
-        """A request and its answer. What is kept begins at a message, of which every entry that goes along has one."""
+        """Write a request to compact and its answer. The kept part begins at the first message of an entry."""
         first = self.ids.get(entry.first_kept or "")
         kept = {"tail_start_id": first} if first else {}
         provider, model = self.model
@@ -296,7 +296,7 @@ class _Writer:
         return quoted({"info": said}).encode()
 
     def _titled(self) -> bytes:
-        """The header with the session's name by now, and without what says where a file of old stood."""
+        """Return the header with the current title of the session."""
         found = parse(self.header)
         if isinstance(found, LineFailure) or not self.title:
             return self.header
