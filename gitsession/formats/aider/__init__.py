@@ -1,1 +1,1 @@
-"""The sessions of Aider."""
+"""The session format of Aider."""

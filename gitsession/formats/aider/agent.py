@@ -15,7 +15,7 @@ from gitsession.model.entries import SessionHeader
 
 
 class Aider(Accompanied, InProject, Resumable):
-    """The chat histories of Aider. Its times are in a file beside them."""
+    """The chat histories of Aider. The times of its prompts are in a file beside them."""
 
     AGENT = split_file.AGENT
     FORM = "md"
@@ -33,16 +33,16 @@ class Aider(Accompanied, InProject, Resumable):
         return split_file.beside(name)
 
     def place(self, header: SessionHeader, at: Workspace) -> str:
-        """Return a name below the folder itself that is never the one of the history that Aider writes there."""
+        """Return a name in the folder itself that is never that of the history that Aider writes there."""
         called = "".join(char if char.isalnum() or char in "-_" else "-" for char in header.source_id or "session")
         return f".aider.{called}.aider.chat.history.md"
 
     def moved(self, data: bytes, id: str, cwd: str) -> bytes:
-        """Return ``data`` as it is: a history names neither itself nor its folder."""
+        """Return ``data`` unchanged: a history states neither its name nor its folder."""
         return data
 
     def resume_command(self, source_id: str, file: str = "") -> list[str]:
-        """Return the command that continues the history in ``file``; without one, the folder's own."""
+        """Return the command that continues the history in ``file``, or the folder's own without ``file``."""
         return ["aider", "--restore-chat-history", *(["--chat-history-file", file] if file else [])]
 
 

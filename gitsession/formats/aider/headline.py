@@ -1,4 +1,4 @@
-"""What a commit message says of a span of Aider's history. FROZEN under view 1, as ``pi.headline`` is."""
+"""Headlines of the commit messages of Aider's spans. FROZEN under view 1, like ``pi.headline``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from gitsession.model.headline import Headline, first_line
 
 
 def headline_of(payload: bytes) -> Headline:
-    """The headline of a span."""
+    """Return the headline of a span."""
     match kind_of(payload):
         case SpanKind.RUN:
             return _run(payload)

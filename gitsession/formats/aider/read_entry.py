@@ -1,8 +1,9 @@
-"""The meaning of a span of Aider's history. A view, and of a file without a grammar: a good guess.
+"""Reader of Aider's spans. A view, and a heuristic one, because the file has no grammar.
 
-``reread`` is what Aider itself makes of its history where it is told to restore it. It loses much, and so do we there:
-every line that begins with ``# `` is dropped, wherever it stands; ``> `` is Aider's own, ``#### `` the user's, all else
-the model's. Lines of one kind in a row are one message. Nothing is known of fences, commands or runs. Seen with 0.86.2.
+``reread`` returns what Aider itself reads from its history when it restores it. Aider loses much there, and so does
+``reread``: every line that begins with ``# `` is dropped, wherever it is; ``> `` is Aider's own, ``#### `` the user's,
+everything else the model's. Consecutive lines of one kind are one message. Fences, commands and runs are not
+recognized. Observed with 0.86.2.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from gitsession.model.entries import Custom, Entry, Message, Opaque, Reset
 
 
 def reread(data: bytes) -> list[tuple[str, str]]:
-    """Role (``user`` or ``assistant``) and words of the messages that Aider sends again."""
+    """Return role (``user`` or ``assistant``) and text of the messages that Aider sends again."""
     text = data.decode("utf-8", "replace").replace("\r\n", "\n").replace("\r", "\n")
     lines = [line for line in text.splitlines(keepends=True) if not line.startswith("# ")]
     spoken = [(role, "".join(_said(line, role) for line in found)) for role, found in groupby(lines, _role)]
@@ -32,17 +33,17 @@ def _said(line: str, role: str) -> str:
 
 
 COMMAND = "aider:command"
-"""The type of what the user told Aider and not the model: ``data`` is the text."""
+"""The type of a command of the user to Aider. ``data`` is the text."""
 
 OUTPUT = "aider:output"
-"""The type of what Aider printed: ``data`` is the lines."""
+"""The type of what Aider printed. ``data`` is the lines."""
 
 RESTORED = "aider:restored"
-"""The type of the beginning of a run that read its history again: ``data`` is what it printed."""
+"""The type of the beginning of a run that read its history again. ``data`` is what Aider printed."""
 
 
 def entry_of(payload: bytes) -> Entry:
-    """The entry in a span. Never raises."""
+    """Return the entry in a span. Never raises."""
     match kind_of(payload):
         case SpanKind.RUN:
             return _run(payload)
@@ -61,7 +62,7 @@ def entry_of(payload: bytes) -> Entry:
 
 
 def _run(payload: bytes) -> Entry:
-    """A run begins with an empty context, unless it was told to read its history again."""
+    """Return the entry of a run. A run begins with an empty context, unless it read its history again."""
     run = split_file.run(payload)
     at_ms, lines = to_ms(run.started) or 0, list(run.words)
     if run.restored:

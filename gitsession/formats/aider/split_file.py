@@ -1,14 +1,13 @@
-"""A history file of Aider as a session: spans, one below the other. FROZEN under view 1.
+"""Splitter of Aider's history files: spans, each below the one before. FROZEN under view 1.
 
-Aider's history is a Markdown file without ids. Aider appends, and writes no line that says where an answer ends. What
-tells a line of its own from one of an answer: its own end in two spaces, and a prompt and an answer stand behind a
-blank line. Of what Aider prints in several lines the first alone begins with ``>``, and the last alone ends in two
-spaces. Inside a fenced block of an answer nothing is taken for a prompt, for words of Aider's or for the beginning of a
-run, but what Aider prints behind every answer, for answers may leave a fence open; in one that the user broke off,
-fences count for nothing.
+Aider's history is a Markdown file without ids. Aider appends to it, and does not mark where an answer ends. Its own
+lines differ from those of an answer in that they end in two spaces. Prompts and answers follow a blank line. If Aider
+prints several lines, only the first begins with ``>``, and only the last ends in two spaces. In a fenced block of an
+answer, no line is a prompt, Aider's own, or the beginning of a run, except for what Aider prints after every answer,
+because an answer can leave a fence open. In an answer after ``> ^C again to exit``, fences do not count.
 
-A span is a run of lines with their line ends, the blank lines before it included: the spans joined are the file. Which
-kind it is follows from its own bytes (``kind_of``); where it ends, from the lines before and the three behind.
+A span is a sequence of lines with their line ends, including the blank lines before it: the spans joined are the file.
+The kind of a span follows from its own bytes (``kind_of``), its end from the lines before it and the three after it.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ LF = b"\n"
 
 
 class SpanKind(Enum):
-    """Whose words a span is."""
+    """The author of a span."""
 
     BLANK = "blank"
     RUN = "run"
@@ -39,7 +38,7 @@ class SpanKind(Enum):
 
 
 class AiderSpan(NamedTuple):
-    """``line``: the number of its last line in the file, from 1."""
+    """A span. ``line``: the number of its last line in the file, from 1."""
 
     line: int
     payload: bytes
@@ -53,9 +52,9 @@ _TWO_SPACES = b"  "
 
 
 def cut(data: bytes, *, final: bool = False) -> tuple[list[AiderSpan], bytes]:
-    """The spans of a history, and what stands behind the last one that is known to have ended.
+    """Return the spans of a history, and the bytes after the last span that is known to have ended.
 
-    The end of a file is not the end of an answer: the last span waits for the next, unless ``final``.
+    The end of a file is not the end of an answer: the last span waits for the next one, unless ``final``.
     """
     lines = data.splitlines(keepends=True) if b"\r" not in data else _lines(data)
     whole = len(lines) if final or not lines or lines[-1].endswith(LF) else len(lines) - 1
@@ -78,7 +77,7 @@ def cut(data: bytes, *, final: bool = False) -> tuple[list[AiderSpan], bytes]:
 
 
 def kind_of(payload: bytes) -> SpanKind:
-    """Whose words a span is, from its bytes alone."""
+    """Return the kind of a span, from its bytes alone."""
     every = [_bare(line) for line in _lines(payload)]
     lines = [line for line in every if line.strip()]
     if not lines:
@@ -94,7 +93,7 @@ def kind_of(payload: bytes) -> SpanKind:
 
 
 def begins_run(head: bytes) -> bool:
-    """Whether a run begins in ``head`` for all to see: not what an answer says of one."""
+    """Return whether a run evidently begins in ``head``: a line of an answer about a run does not count."""
     lines = [_bare(line) for line in _lines(head)]
     return any(
         RUN.fullmatch(line) and not lines[at + 1].strip() and _is_quoted(lines[at + 2])
@@ -104,7 +103,7 @@ def begins_run(head: bytes) -> bool:
 
 
 class _Reader:
-    """What the lines so far say about the next one."""
+    """The state of the lines so far, which determines the kind of the next line."""
 
     def __init__(self, lines: list[bytes], whole: int, final: bool) -> None:
         self.lines = lines
@@ -112,16 +111,16 @@ class _Reader:
         self.final = final
         self.open = SpanKind.BLANK
         self.after_blank = True
-        self.behind = 0  # the line behind the last that says something
-        self.several = False  # in what Aider prints in several lines
-        self.run_head = 0  # up to this line, what stands there belongs to the beginning of a run
-        self.end = _TWO_SPACES  # of Aider's own lines; b"" in a run whose line ends an editor has trimmed
+        self.behind = 0  # the index after the last line that is not blank
+        self.several = False  # whether Aider prints several lines here
+        self.run_head = 0  # lines before this index belong to the beginning of a run
+        self.end = _TWO_SPACES  # the end of Aider's own lines; b"" in a run whose line ends an editor has trimmed
         self.fence: bytes | None = None
         self.minds_fences = True
         self.broken_off = False
 
     def begins(self, at: int) -> bool | None:
-        """Whether a span begins at line ``at``; ``None`` where the lines behind it must be there to tell."""
+        """Return whether a span begins at line ``at``, or ``None`` if that depends on lines that are missing yet."""
         line = _bare(self.lines[at])
         if at < self.run_head:
             return False
@@ -173,7 +172,7 @@ class _Reader:
         return SpanKind.ANSWER
 
     def _is_aiders_before(self) -> bool:
-        """Whether the line before is no answer's: an answer begins behind a blank line."""
+        """Return whether the line before is not an answer's: an answer begins after a blank line."""
         return not self.after_blank and self.open in (SpanKind.RUN, SpanKind.USER, SpanKind.TOOL)
 
     def _run(self, at: int) -> SpanKind | None:
@@ -185,7 +184,7 @@ class _Reader:
         return SpanKind.RUN if _is_quoted(behind[1]) else SpanKind.ANSWER
 
     def _mind(self, line: bytes) -> None:
-        """Keep track of the fenced block that an answer is in."""
+        """Update the fence for a line of an answer."""
         found = _FENCE.fullmatch(line)
         if found is None:
             return
@@ -198,7 +197,10 @@ class _Reader:
 
 
 def _is_behind_answer(line: bytes) -> bool:
-    """Whether Aider tells how much it was: no search by pattern, which takes long on lines that are made for it."""
+    """Return whether Aider prints token counts, as after every answer.
+
+    This is not a regular expression, which would be slow on lines that are made for it.
+    """
     return line.startswith(b"> Tokens: ") and 0 <= line.find(b" sent, ") < line.rfind(b" received.")
 
 
@@ -215,35 +217,35 @@ def _bare(line: bytes) -> bytes:
 
 
 def _lines(data: bytes) -> list[bytes]:
-    """The lines with their line ends. LF only: a CR elsewhere, and what else text takes for a line end, is data."""
+    """Return the lines with their line ends. Only LF counts: a CR elsewhere, and other line separators, are data."""
     lines = [line + LF for line in data.split(LF)]
     last = lines.pop()[:-1]
     return [*lines, last] if last else lines
 
 
 CLEARED = ("All chat history cleared.", "All files dropped and chat history cleared.")
-"""What ``/clear`` and ``/reset`` print: the model sees nothing of what was before."""
+"""Lines that ``/clear`` and ``/reset`` print. After them, the context is empty."""
 
 RESTORED = "Restored previous conversation history."
-"""What a run with ``--restore-chat-history`` prints when it has read this file again."""
+"""The line that a run with ``--restore-chat-history`` prints after it has read this file again."""
 
 APPLIED = "Applied edit to "
-"""How a line begins that says which file was changed."""
+"""The beginning of a line that names a changed file."""
 
 COMMITTED = "I committed the changes with git hash {hash} & commit msg: {message}"
 UPDATED = "I updated the files."
-"""What Aider then tells the model, as the user's words; the model's are ``OK``."""
+"""The messages that Aider then sends as the user's. The model's answer is ``OK``."""
 
 RAN = "I ran this command:\n\n{command}\n\nAnd got this output:\n\n{output}\n"
-"""What it tells the model of a command that the user ran, and shared."""
+"""The message that Aider sends for a command that the user ran and shared."""
 
 OK = "Ok."
 SUMMARY_PREFIX = "I spoke to you previously about a number of things.\n"
-"""How a summary begins, as the user's words."""
+"""The beginning of a summary, which is a message of the user."""
 
 
 class Run(NamedTuple):
-    """The beginning of a run. ``started``: local time, as it stands there; ``""`` for what is not said."""
+    """The beginning of a run. ``started``: local time, as in the file; ``""`` for values that are not stated."""
 
     started: str
     version: str
@@ -260,29 +262,29 @@ class AiderCommit(NamedTuple):
 
 
 def prompt(payload: bytes) -> str:
-    """What the user typed."""
+    """Return the text that the user typed."""
     lines = [line.removeprefix("####").removeprefix(" ").removesuffix("  ") for line in _text_lines(payload)]
     text = "\n".join(lines)
     return "" if text == "<blank>" else text
 
 
 def is_command(text: str) -> bool:
-    """Whether a prompt is for Aider and not for the model."""
+    """Return whether a prompt is a command to Aider, not a message to the model."""
     return text.startswith(("/", "!"))
 
 
 def answer(payload: bytes) -> str:
-    """What the model said."""
+    """Return the text of the model's answer."""
     return _text(payload).strip(" \t\r\n")
 
 
 def output(payload: bytes) -> list[str]:
-    """What Aider printed, line by line."""
+    """Return the lines that Aider printed."""
     return [line.removeprefix(">").strip(" \t") for line in _text_lines(payload)]
 
 
 def run(payload: bytes) -> Run:
-    """What the beginning of a run says of it."""
+    """Return the values that the beginning of a run states."""
     head, *_ = _text_lines(payload)
     found = RUN.fullmatch(head.encode())
     words = tuple(line.removeprefix(">").strip(" \t") for line in _text_lines(payload)[1:])
@@ -292,7 +294,7 @@ def run(payload: bytes) -> Run:
 
 
 def commits(lines: list[str]) -> list[AiderCommit]:
-    """The commits that were printed."""
+    """Return the commits in the printed lines."""
     return [AiderCommit(found[1], found[2]) for line in lines if (found := _COMMIT.fullmatch(line))]
 
 
@@ -302,7 +304,7 @@ _COMMIT = re.compile(r"Commit ([0-9a-f]{4,40}) (.*)")
 
 
 def _text_lines(payload: bytes) -> list[str]:
-    """The lines with something on them, without their line ends."""
+    """Return the lines that are not blank, without their line ends."""
     lines = [line.removesuffix("\r") for line in _text(payload).split("\n")]
     return [line for line in lines if line.strip(" \t\r")]
 
@@ -313,27 +315,27 @@ def _text(payload: bytes) -> str:
 
 AGENT = "aider"
 NAME = ".aider.chat.history"
-"""What Aider itself calls the file, without its ending: it lies at the top of the repository, where Aider works."""
+"""Aider's name of the file, without its ending. The file is at the top of the repository, where Aider works."""
 
 PROMPTS = ".aider.input.history"
-"""What was typed, each with its time, of all runs; it grows in the same folder."""
+"""The file with the prompts of all runs and their times, in the same folder."""
 
 
 def beside(name: str) -> Sequence[Sidecar]:
-    """``Accompanied.beside``: what was typed, where the history is Aider's own."""
+    """Return the file of prompts, if the history is Aider's own."""
     return (Sidecar(PROMPTS, (PROMPTS,), needed=False),) if name.rpartition("/")[2] == NAME else ()
 
 
 def split(data: bytes, *, name: str = "", final: bool = False) -> Source:
-    """``Format.split``."""
+    """Split a file as ``Format.split`` does."""
     first = _first_line(data)
     if not first:
         raise Malformed("nothing was said in this file yet", hint="try again when something is")
     folder, _, called = name.rpartition("/")
     found = RUN.fullmatch(first)
     started = found[1].decode() if found else ""
-    # Nothing in the file names the session. Its first line is the one that never changes; the name of the folder
-    # tells apart what a script began in many folders in one second.
+    # The file does not name the session. Its first line is the only one that never changes. The name of the folder is
+    # added because a script can start runs in many folders in the same second.
     said = started.replace(" ", "T") if started else sha256(first).hexdigest()[:16]
     source_id = "@".join(filter(None, (folder.rpartition("/")[2], said)))
     source_id = storable(source_id)
@@ -354,7 +356,7 @@ def _records(spans: Sequence[AiderSpan]) -> tuple[Record, ...]:
 
 
 def _first_line(data: bytes) -> bytes:
-    """The first line that says something, if it is whole."""
+    """Return the first line that is not blank, if it is complete."""
     at = 0
     while (end := data.find(LF, at)) >= 0:
         line = data[at:end].strip()

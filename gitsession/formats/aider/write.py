@@ -1,8 +1,7 @@
-"""A session into a history that ``aider --restore-chat-history`` reads again: the way from the root to the leaf.
+"""Writer of histories that ``aider --restore-chat-history`` reads: the history of the leaf.
 
-That reader (``read_entry.reread``) knows two speakers and no structure, so what is written here is made for it.
-Aider's own spans are kept as they are. Of a line with a summary of ours on it, what the summary stands for is not
-written.
+Aider's reader (``read_entry.reread``) has two roles and no structure, and the output is made for it. Aider's own spans
+are kept as they are. Entries that a summary made elsewhere replaces are not written.
 """
 
 from __future__ import annotations
@@ -18,11 +17,11 @@ from gitsession.model.blocks import Block, File, Image, Text, ToolCall
 from gitsession.model.entries import BranchSummary, Compaction, CustomMessage, Entry, Message, Reset
 
 _DROPPED = ("# ", "> ", "#### ")
-"""How a line begins that Aider would take for no answer's."""
+"""The beginnings of lines that Aider would not read as an answer's."""
 
 
 def write(out: Outgoing) -> WrittenFile:
-    """``Format.write``."""
+    """Write a session as a history."""
     notes: Counter[str] = Counter()
     path = _path(out)
     kept = _in_sight(path)
@@ -41,7 +40,7 @@ def write(out: Outgoing) -> WrittenFile:
 
 
 def _path(out: Outgoing) -> list[OutgoingEntry]:
-    """From the root to the leaf."""
+    """Return the entries from the root to the leaf."""
     by_key = {entry.key: entry for entry in out.entries if not entry.is_name}
     path: list[OutgoingEntry] = []
     at = by_key.get(out.leaf or "")
@@ -52,7 +51,10 @@ def _path(out: Outgoing) -> list[OutgoingEntry]:
 
 
 def _in_sight(path: Sequence[OutgoingEntry]) -> Sequence[OutgoingEntry]:
-    """From the newest summary or reset that is not Aider's own: the summary, what it kept, what came after."""
+    """Return the entries from the newest summary or reset that is not Aider's own.
+
+    After a summary, these are the summary, what it kept, and what follows it.
+    """
     for at in range(len(path) - 1, -1, -1):
         entry = path[at].entry
         if path[at].line is not None:
@@ -86,7 +88,7 @@ def _spell(entry: Entry, notes: Counter[str]) -> Iterator[str]:
             words = _words(entry.content, notes)
             if words:
                 by = " ".join(f"{entry.provider}/{entry.model}".split()) if entry.provider and entry.model else "?"
-                yield f"{_answer(words)}> Answered by {by}  \n"  # without it two answers in a row were one
+                yield f"{_answer(words)}> Answered by {by}  \n"  # otherwise two answers in a row would be one
         case Message(role="tool"):
             notes["results of tools, told as the user's words"] += 1
             failed = "failed with" if entry.is_error else "gave"
@@ -100,18 +102,18 @@ def _spell(entry: Entry, notes: Counter[str]) -> Iterator[str]:
 
 
 def _user(text: str) -> str:
-    """As Aider writes it: each line with its mark and two spaces."""
+    """Return a prompt as Aider writes it: each line with its mark and two spaces."""
     return "\n" + "".join(f"#### {line}  \n" for line in text.splitlines() or ["<blank>"])
 
 
 def _answer(text: str) -> str:
-    """An answer. A line that Aider would drop, or take for somebody else's, has a space before it."""
+    """Return an answer. A line that Aider would drop, or attribute to another author, gets a space before it."""
     lines = (f" {line}" if line.startswith(_DROPPED) else line for line in text.strip().splitlines())
     return "\n" + "".join(f"{line}\n" for line in lines) + "\n"
 
 
 def _words(content: Sequence[Block], notes: Counter[str]) -> str:
-    """Blocks in words; reasoning is nobody's to read."""
+    """Return the text of blocks. Reasoning is left out."""
     return "\n\n".join(filter(None, (_block(block, notes) for block in content)))
 
 

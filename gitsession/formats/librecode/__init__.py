@@ -1,1 +1,1 @@
-"""The sessions of librecode."""
+"""The session format of librecode."""

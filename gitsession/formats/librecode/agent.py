@@ -1,6 +1,6 @@
 """Sessions of librecode: ``~/.librecode/librecode.db``, or ``.librecode/librecode.db`` of a project.
 
-librecode has no files of sessions: an export gives the rows, one a line.
+librecode has no session files: an export has one row per line.
 """
 
 from __future__ import annotations

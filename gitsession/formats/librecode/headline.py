@@ -1,4 +1,4 @@
-"""What a commit message says of a row of librecode's. FROZEN under view 1, as ``pi.headline`` is."""
+"""Headlines of the commit messages of librecode's rows. FROZEN under view 1, like ``pi.headline``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _ROLES = {"user": "user", "assistant": "assistant", "toolResult": "tool", "tool_
 
 
 def headline_of(payload: bytes) -> Headline:
-    """The headline of a row. Never raises."""
+    """Return the headline of a row. Never raises."""
     row = parse(payload)
     if isinstance(row, LineFailure):
         words = f"{len(payload)} bytes that do not parse" if row.reason else "blank line"

@@ -1,7 +1,7 @@
-"""What a row of librecode's means. A view: free to get better.
+"""Reader of librecode's rows. A view, which may change between releases.
 
-librecode keeps what its tools gave back and what the model thought, and sends neither again: an entry says so in
-``model_facing``, where it is not what its kind says (``extra``).
+librecode stores the results of tools and the thoughts of the model, but sends neither again. If an entry's
+``model_facing`` differs from the value for its kind, it is in ``extra``.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ ROLES = {"user": "user", "assistant": "assistant", "toolResult": "tool", "tool_r
 
 
 def entry_of(payload: bytes) -> Entry:
-    """The entry in a row. Never raises."""
+    """Return the entry in a row. Never raises."""
     row = parse(payload)
     if isinstance(row, LineFailure):
         return Opaque(payload=payload, problem=row.reason)
@@ -38,7 +38,7 @@ def entry_of(payload: bytes) -> Entry:
 
 
 def _data(fields: Fields) -> Object:
-    """What the row's own JSON says; it stays in the row where it does not parse."""
+    """Return the parsed JSON of the row's ``data_json``. If it cannot be parsed, it stays in the row."""
     text = fields.left.get("data_json")
     found = parse(text.encode("utf-8", "surrogatepass")) if isinstance(text, str) else LineFailure("")
     if isinstance(found, LineFailure):
@@ -158,7 +158,7 @@ _BY_TYPE: dict[str, Callable[[int, Fields, Object], Entry | None]] = {
 
 
 def _content(fields: Fields) -> tuple[Block, ...]:
-    """The parts of a message; its content, where that is all there is."""
+    """Return the parts of a message, or its content if it has no parts."""
     parts = fields.left.get("parts")
     content = fields.text("content")
     if not isinstance(parts, list):
@@ -175,7 +175,7 @@ def _block(part: Any) -> Block:
 
 
 def _usage(stated: Any) -> dict[str, int] | None:
-    """Input and output tokens; ``contextTokens`` is what the last request took."""
+    """Return the input and output tokens. ``contextTokens`` is the size of the last request."""
     if not isinstance(stated, dict):
         return None
     names = {"input": ("input_tokens", "inputTokens"), "output": ("output_tokens", "outputTokens"),

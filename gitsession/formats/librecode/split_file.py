@@ -1,9 +1,9 @@
-"""librecode's database as lines: one for the session, one for each entry, in the order in which they were written.
+"""Rows of librecode's database as lines: one for the session, one for each entry, in the order of their times.
 
-Rows are only ever added, so a row is a record: its columns by their names, as they stand, without those that say what
-they say by default, and without what librecode derives anew (its token estimate) or keeps twice (the message beside the
-entry). The lines are also what an export gives, as librecode has no file of its own; they are read back. FROZEN with
-view 1: what of a row is in its line.
+librecode only adds rows, so a row is a record: its columns by name, with their values, without columns that have their
+default, and without what librecode derives again (its token estimate) or stores twice (the message beside the entry).
+An export consists of these lines, because librecode has no file format of its own, and can be imported. FROZEN with
+view 1: the content of a row's line.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _ENTRY = (
 )  # fmt: skip
 _PART = ("type", "text", "mime_type", "name", "width", "height", "data")
 _MESSAGE = ("role", "provider", "model", "content")
-"""What stands beside the entry, and since migration 23 only there."""
+"""Columns that are in a row beside the entry, since migration 23 only there."""
 
 _DEFAULTS: Mapping[str, Any] = {
     "data_json": "{}", "compaction_tokens_before": 0, "width": 0, "height": 0, "tool_status": "",
@@ -56,17 +56,17 @@ def listed(ask: Ask, columns: Columns) -> Iterator[tuple[str, Stamp]]:
 
 
 def _stamp(ask: Ask, id: str, changed_ms: int) -> Stamp:
-    newest = "coalesce(max(CAST(rowid AS INTEGER)), 0)"  # a column may be called so
+    newest = "coalesce(max(CAST(rowid AS INTEGER)), 0)"  # another column may have the name
     wanted = f"SELECT count(*), {newest}, {summed('rowid')} FROM session_entries WHERE session_id = ?"
     try:
         count, last, total = next(ask(wanted, (id,)))
     except Malformed:
-        return UNKNOWN  # who takes it is told why
+        return UNKNOWN  # the import of the session reports the damage
     return Stamp(count, (changed_ms + last) & WHOLE_MASK, total)
 
 
 def session(ask: Ask, columns: Columns, id: str, *, final: bool = False) -> Source:
-    """``Database.session``."""
+    """Return one session of the database."""
     row = next(ask(f"SELECT {picked(_SESSION, columns['sessions'])} FROM sessions WHERE id = ?", (id,)), None)
     if row is None:
         raise Malformed("no such session", where=id)
@@ -78,7 +78,7 @@ def session(ask: Ask, columns: Columns, id: str, *, final: bool = False) -> Sour
 
 
 def split(data: bytes, *, final: bool = False) -> Source:
-    """``Format.split``: the lines that an export gives."""
+    """Split an export, which consists of such lines, as ``Format.split`` does."""
     lines, waiting, ends_with_newline = jsonl.cut(data, final=final)
     header = jsonl.parse(lines[0]) if lines else LineFailure("")
     id = None if isinstance(header, LineFailure) else header.get("id")
@@ -148,7 +148,7 @@ def _parts(ask: Ask, columns: Columns, id: str) -> dict[str, list[Object]]:
 
 
 def _entry(row: Mapping[str, Any], parts: Sequence[Object]) -> Object:
-    """What an entry's line says. Parts are left out where the content says the same."""
+    """Return the line of an entry as an object. Parts are left out if they equal the content."""
     texts = [part.get("text", "") for part in parts if part.get("type") == "text"]
     content = row["content"] if row["content"] is not None else "".join(texts)
     derived = {"model_facing": int(_faces_model(row)), "display": int(_is_displayed(row))}
@@ -162,7 +162,7 @@ def _entry(row: Mapping[str, Any], parts: Sequence[Object]) -> Object:
 
 
 def _said(names: Iterable[str], values: Iterable[Any]) -> Object:
-    """Columns by name, but for those that are empty or say what they say by default."""
+    """Return columns by name, without those that are empty or have their default."""
     pairs = zip(names, values, strict=True)
     return {name: _plain(value) for name, value in pairs if value not in (None, "", b"", _DEFAULTS.get(name, ""))}
 
@@ -172,7 +172,7 @@ def _plain(value: Any) -> Any:
 
 
 def _faces_model(row: Mapping[str, Any]) -> bool:
-    """Whether the model sees an entry, where nothing says otherwise (its ``model_facing``)."""
+    """Return whether the model receives an entry of this kind, unless the column ``model_facing`` differs."""
     if row["entry_type"] == "message":
         return row["role"] in ("user", "assistant")
     return row["entry_type"] in ("custom_message", "branch_summary", "compaction")
@@ -187,7 +187,10 @@ def _line(said: Object) -> bytes:
 
 
 def _order(row: Mapping[str, Any]) -> tuple[int, str, str]:
-    """When an entry was written, to the nanosecond: as texts, a whole second would come after its parts."""
+    """Return a sort key by time, to the nanosecond.
+
+    Compared as texts, a time without a fraction would be after the times within that second.
+    """
     at, id = str(row["created_at"]), str(row["id"])
     fraction = _FRACTION.search(at)
     return (to_ms(at) or 0) // 1000, (fraction[1] if fraction else "").ljust(9, "0"), id

@@ -1,4 +1,4 @@
-"""A session as rows of librecode's, one a line. Nothing takes them into librecode: they are for reading, and for us."""
+"""Writer of sessions as rows of librecode, one per line. librecode cannot import them; gitsession can."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _ROLES = {"tool": "toolResult", "shell": "bashExecution"}
 
 
 def write(out: Outgoing) -> WrittenFile:
-    """``Format.write``."""
+    """Write a session as rows."""
     notes: Counter[str] = Counter()
     ids: dict[str | None, str | None] = {None: None}
     lines = [OutgoingLine(line) for line in out.head] or [OutgoingLine(_header(out))]

@@ -1,6 +1,6 @@
 """Sessions of opencode: ``~/.local/share/opencode/opencode.db`` since 1.2, folders of JSON before; and its exports.
 
-However a session is read, its records are the same (docs/decisions/0015).
+The records of a session are the same from each of these sources (docs/decisions/0015).
 """
 
 from __future__ import annotations

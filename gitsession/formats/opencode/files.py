@@ -1,8 +1,8 @@
-"""File changes in opencode's messages, and the place where an export waits on its way into opencode's database.
+"""File changes in opencode's messages, and the path of an export before opencode imports it.
 
-The messages name the trees of the whole project that opencode takes as a step begins and ends. A step is one answer of
-the model's and the calls in it. opencode's own ``patch`` parts name the paths that differ, for its revert; the trees
-themselves say more. Nothing here raises, whatever a record holds.
+The messages name trees of the whole project, which opencode records at the beginning and the end of each step. A step
+is one answer of the model and its calls. opencode's own ``patch`` parts name the paths that differ, for its revert; the
+trees have more. Nothing here raises, whatever a record contains.
 """
 
 from __future__ import annotations
@@ -20,30 +20,31 @@ from gitsession.formats.opencode.json_text import laid_out, quoted
 from gitsession.model.entries import SessionHeader
 
 _ID_CHARS = 16
-"""Of an id, the kind and the time: by them opencode puts messages in order."""
+"""Length of the part of an id with its kind and time, by which opencode orders messages."""
 
 _NAMES = ("id", "sessionID", "messageID", "parentID", "tail_start_id")
 _STAYS = ("revert", "share", "parentID")
-"""What is said of the session that another one begins like, and not of that one."""
+"""Fields of a session that do not apply to a copy of it under another id."""
 
 
 def session_id(source_id: str | None) -> str:
-    """The session's id for opencode: its own if that is one of opencode's, else one that follows from it."""
+    """Return opencode's id of a session: its own if that is one of opencode's, else one derived from it."""
     if source_id is not None and source_id.startswith("ses"):
         return source_id
     return f"ses_{sha256((source_id or '').encode('utf-8', 'surrogatepass')).hexdigest()[:26]}"
 
 
 def place(header: SessionHeader) -> str:
-    """Below the folder for data, where ours lies too: opencode only reads the file, and once."""
+    """Return the path below the user's data folder, in gitsession's own folder: opencode only reads the file once."""
     called = "".join(char if char.isalnum() or char in "-_" else "-" for char in session_id(header.source_id))
     return f"gitsession/opencode/{called}.json"
 
 
 def moved(data: bytes, id: str, cwd: str) -> bytes:
-    """``Resumable.moved``. Messages have ids that the whole database knows, and of two with one id it keeps the first:
+    """Return an export for another session id and folder.
 
-    so in a session of another id they have others, which follow from it.
+    The ids of messages are unique in the whole database: opencode's import keeps the first of two messages with one id.
+    So in a session of another id, messages have other ids, which follow from it.
     """
     document = parse(data)
     about = None if isinstance(document, LineFailure) else document.get("info")
@@ -77,7 +78,7 @@ def _called(value: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any
 
 
 def _with_files(part: dict[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
-    """What a tool gave back besides words are parts too."""
+    """Return a part with renamed files: attachments of a tool's result have ids like parts."""
     state = part.get("state")
     if not isinstance(state, dict) or "attachments" not in state:
         return part
@@ -103,12 +104,14 @@ _CHANGE_NOTHING = frozenset(
 )  # fmt: skip
 _NAME_THEIR_FILE = frozenset({"edit", "multiedit", "write"})
 _SUB_AGENT = "task"
-"""What it does is in a session of its own, which has trees of its own."""
+"""The tool that starts a sub-agent. Its changes are in a session of its own, which has its own trees."""
 
 
 def copies(name: str, source: Source) -> Sequence[str]:
-    """``Remembering.copies``: ``snapshot/<project>/<sha1 of the worktree>``, or ``snapshot/<project>`` in older
-    versions, each beside the database or the folders of old.
+    """Return the folders of opencode's snapshot objects.
+
+    They are ``snapshot/<project>/<sha1 of the worktree>``, or ``snapshot/<project>`` in older versions, beside the
+    database or the folders of older versions.
     """
     about = _about(source)
     project = about.get("projectID")
@@ -122,8 +125,9 @@ def copies(name: str, source: Source) -> Sequence[str]:
 
 
 def noted(source: Source) -> Iterator[RecordedRun]:
-    """What the messages of a session say of files. Of those that it copied from another when it began, nothing: what
-    they did is that one's doing.
+    """Yield the file changes in the messages of a session.
+
+    Messages that it copied from another session when it began are skipped: their changes belong to that session.
     """
     began_ms = to_ms(object_in(_about(source), "time").get("created"))
     for record in sorted(source.records, key=lambda record: record.line):
@@ -136,7 +140,7 @@ def noted(source: Source) -> Iterator[RecordedRun]:
 
 
 def _steps(payload: bytes, message: Object, at_ms: int | None) -> Iterator[RecordedRun]:
-    """``payload``: the record that ``message`` is in."""
+    """Yield the steps of a message. ``payload``: the record that contains it."""
     info, root = object_in(message, "info"), _root(message)
     id, parts = info.get("id"), message.get("parts")
     if root is None or not isinstance(parts, list):
@@ -161,7 +165,7 @@ def _steps(payload: bytes, message: Object, at_ms: int | None) -> Iterator[Recor
 
 
 def _paths(calls: Iterable[Object], info: Object) -> tuple[str, ...] | None:
-    """The only paths that ``calls`` can have changed; ``None`` where that may be any."""
+    """Return the only paths that ``calls`` can have changed, or ``None`` if they can have changed any."""
     found: set[str] = set()
     is_any = is_delegated = False
     folder = object_in(info, "path").get("cwd")
@@ -179,7 +183,7 @@ def _paths(calls: Iterable[Object], info: Object) -> tuple[str, ...] | None:
 
 
 def _messages(records: Iterable[Record]) -> Iterator[Object]:
-    """The answers in ``records``, each with its parts."""
+    """Yield the answers in ``records``, each with its parts."""
     for record in records:
         said = parse(record.payload) if b'"assistant"' in record.payload else LineFailure("")
         if isinstance(said, LineFailure):
@@ -191,13 +195,13 @@ def _messages(records: Iterable[Record]) -> Iterator[Object]:
 
 
 def _about(source: Source) -> Object:
-    """What the session is: the first line on ``meta``."""
+    """Return the description of the session: the first line on ``meta``."""
     said = parse(source.meta[0].payload) if source.meta else LineFailure("")
     return {} if isinstance(said, LineFailure) else object_in(said, "info")
 
 
 def _root(message: Object) -> str | None:
-    """The folder that the trees are of."""
+    """Return the folder whose trees are recorded."""
     root = object_in(object_in(message, "info"), "path").get("root")
     return root if isinstance(root, str) and root.startswith("/") else None
 

@@ -1,12 +1,12 @@
-"""JSON as text: cut into members and elements, laid out anew and ordered, no token of it changed. FROZEN with view 1.
+"""JSON as text: split into members and elements, reformatted and ordered without changing a token. FROZEN with view 1.
 
-opencode keeps a message as text in a database and prints it in another layout in an export. What both say is the same
-record here, so a record is the text without its layout; numbers and escapes stay as they stand.
+opencode stores a message as text in a database, and prints it with another layout in an export. Both must give the same
+record, so a record is the text without layout. Numbers and escapes are not changed.
 
-Nor does opencode keep the order of members: a message that went through ``opencode export`` and ``opencode import``
-says the same with its members elsewhere. So in a record they stand sorted, in the objects whose members are opencode's
-own; what a tool was asked and what it gave back is data, and stays as it is. The order that each kind of object had is
-kept once for a session.
+opencode does not keep the order of members either: after ``opencode export`` and ``opencode import``, a message has the
+same members in another order. So in a record they are sorted, in the objects whose members are opencode's own.
+Arguments and results of tools are data, and are not changed. The order in each kind of object is stored once for a
+session.
 """
 
 from __future__ import annotations
@@ -28,18 +28,21 @@ _WITHIN = {
     "part.tokens": ("cache",),
     "part.state": ("time",),
 }
-"""The members that are objects of opencode's own, too."""
+"""The members that are also objects of opencode's own."""
 
 
 class Order(NamedTuple):
-    """The order of an object's members. ``level``: which object it is; ``keys``: as they stand in the text."""
+    """The order of an object's members. ``level``: which object it is; ``keys``: the keys as they are in the text."""
 
     level: str
     keys: tuple[str, ...]
 
 
 def ordered(found: Sequence[Member], level: str, orders: list[Order]) -> str:
-    """The object of the members ``found``, sorted; ``orders`` gets the order in which they stood, and those within."""
+    """Return the object of the members ``found``, sorted.
+
+    Their former orders, at all levels, are appended to ``orders``.
+    """
     orders.append(Order(level, tuple([member.key for member in found])))
     within = _WITHIN.get(level, ())
     kept = [
@@ -52,7 +55,7 @@ def ordered(found: Sequence[Member], level: str, orders: list[Order]) -> str:
 
 
 class Orders:
-    """The first order that the members of each kind of object had in a session."""
+    """The first order of the members of each kind of object in a session."""
 
     def __init__(self, found: Iterable[Order]) -> None:
         self._known: dict[tuple[str, frozenset[str]], Order] = {}
@@ -62,7 +65,7 @@ class Orders:
 
     @classmethod
     def of(cls, raw: str) -> Orders:
-        """The inverse of ``text``."""
+        """Return the orders in ``raw``. The inverse of ``text``."""
         found = []
         for listed, _ in elements(raw):
             (_, level), *keys = elements(listed)
@@ -71,17 +74,17 @@ class Orders:
 
     @property
     def text(self) -> str:
-        """A list of lists: level, and keys in their order; "" for an empty one. What is sorted anyway is left out."""
+        """A list of lists, each a level and its keys in order; "" if there are none. Sorted orders are left out."""
         told = [order for order in self._known.values() if list(order.keys) != sorted(order.keys)]
         rows = (",".join((f'"{order.level}"', *order.keys)) for order in told)
         return f"[{','.join(f'[{row}]' for row in rows)}]" if told else ""
 
     def has(self, order: Order) -> bool:
-        """Whether members in this order come back in it."""
+        """Return whether members in this order are restored in this order."""
         return self._known.get((order.level, frozenset(order.keys))) == order
 
     def restored(self, raw: str, level: str) -> str:
-        """An object of a record, its members in their order."""
+        """Return an object of a record with its members in their former order."""
         found = members(raw)
         within = _WITHIN.get(level, ())
         by_key = {
@@ -95,7 +98,7 @@ class Orders:
 
 
 class Member(NamedTuple):
-    """One member of an object. ``key`` and ``raw``: as they stand in the text; ``value``: what ``raw`` says."""
+    """One member of an object. ``key`` and ``raw``: as in the text; ``value``: the parsed ``raw``."""
 
     key: str
     raw: str
@@ -103,18 +106,18 @@ class Member(NamedTuple):
 
 
 def compact(text: str) -> str:
-    """``text`` without the white space between its tokens."""
+    """Return ``text`` without the white space between its tokens."""
     return _LAYOUT.sub(r"\1", text)
 
 
 def checked(text: str) -> tuple[str, LineFailure | None]:
-    """``text``, compact, if it is one object that can be walked; else why it is none."""
+    """Return ``text``, compact, if it is one object; otherwise ``text`` and the reason why it is not."""
     found = parse(text.encode("utf-8", "surrogatepass"))
     return (text, found) if isinstance(found, LineFailure) else (compact(text.removeprefix("\ufeff")), None)
 
 
 def members(raw: str) -> list[Member]:
-    """The members of an object that is compact and was checked; of two with one key, the later counts to readers."""
+    """Return the members of a compact, valid object. If two have the same key, readers use the later one."""
     found: list[Member] = []
     at = 1
     while raw[at] != "}":
@@ -126,7 +129,7 @@ def members(raw: str) -> list[Member]:
 
 
 def elements(raw: str) -> Iterator[tuple[str, Any]]:
-    """The elements of an array that is compact and was checked: text and value."""
+    """Yield the elements of a compact, valid array, as text and value."""
     at = 1
     while raw[at] != "]":
         value, end = _scan(raw, at)
@@ -135,12 +138,12 @@ def elements(raw: str) -> Iterator[tuple[str, Any]]:
 
 
 def joined(kept: Iterable[Member]) -> str:
-    """An object of members."""
+    """Return an object with the members ``kept``."""
     return "{" + ",".join(f"{member.key}:{member.raw}" for member in kept) + "}"
 
 
 def quoted(value: Any) -> str:
-    """A value as JavaScript writes it, but for the exponents of its numbers."""
+    """Return ``value`` as JavaScript writes it, apart from the exponents of numbers."""
     try:
         text = _WRITTEN(value)
     except ValueError:
@@ -149,7 +152,7 @@ def quoted(value: Any) -> str:
 
 
 def _finite(value: Any) -> Any:
-    """The same without numbers that JSON cannot say, as 1e999 becomes one."""
+    """Return ``value`` without numbers that JSON cannot represent: 1e999 is read as such a number."""
     if isinstance(value, float):
         return value if isfinite(value) else None
     if isinstance(value, dict):
@@ -158,7 +161,7 @@ def _finite(value: Any) -> Any:
 
 
 def laid_out(raw: str) -> str:
-    """Compact JSON as ``JSON.stringify(value, null, 2)`` prints it."""
+    """Return compact JSON in the layout of ``JSON.stringify(value, null, 2)``."""
     out: list[str] = []
     depth = 0
     before = ""
@@ -182,7 +185,7 @@ def _newline(depth: int) -> str:
 
 
 def _whole(text: str) -> int | float:
-    """An integer of thousands of digits becomes a float: ``int`` would refuse it."""
+    """Return an integer, or a float for thousands of digits, which ``int`` would reject."""
     return int(text) if len(text) < 400 else float(text)
 
 

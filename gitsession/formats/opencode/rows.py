@@ -1,8 +1,7 @@
-"""opencode's database, since 1.2: rows into what ``opencode export`` would say of them.
+"""Rows of opencode's database, since 1.2, as ``opencode export`` would print them.
 
-The session's row becomes the ``info`` of an export, member by member as opencode does it; a column of a later version
-follows at its end, by its own name. FROZEN with view 1 is the order of messages and parts only: the rest is on
-``meta``.
+The session's row becomes the ``info`` of an export, member by member as in opencode. Columns of later versions follow
+at its end, by their own names. Only the order of messages and parts is FROZEN with view 1: the rest is on ``meta``.
 """
 
 from __future__ import annotations
@@ -53,13 +52,13 @@ def _stamp(ask: Ask, asked: Iterable[str], id: str, changed: int) -> Stamp:
     try:
         found = [next(ask(query, (id,))) for query in asked]
     except Malformed:
-        return UNKNOWN  # who takes it is told why
+        return UNKNOWN  # the import of the session reports the damage
     newest = max(changed, *(_whole(row[1]) for row in found))
     return Stamp(sum(row[0] for row in found), newest, (changed + sum(row[2] for row in found)) & WHOLE_MASK)
 
 
 def session(ask: Ask, columns: Columns, id: str, *, final: bool = False) -> Source:
-    """``Database.session``."""
+    """Return one session of the database."""
     later = sorted(set(columns["session"]) - set(_SESSION))
     names = [*_SESSION, *later]
     found = next(ask(f"SELECT {picked(names, columns['session'])} FROM session WHERE id = ?", (id,)), None)
@@ -77,7 +76,7 @@ def session(ask: Ask, columns: Columns, id: str, *, final: bool = False) -> Sour
 
 
 def _messages(ask: Ask, session: str, problems: list[SourceProblem]) -> Iterator[OpencodeMessage]:
-    """In the order in which opencode reads them. Ids alone would not do: they begin anew every 795 days."""
+    """Yield the messages in opencode's order. Ids alone do not suffice, because they wrap around every 795 days."""
     parts: dict[str, list[tuple[str, Any]]] = {}
     wanted = "SELECT message_id, id, data FROM part WHERE message_id IN (SELECT id FROM message WHERE session_id = ?)"
     for message, id, data in ask(f"{wanted} ORDER BY message_id, id", (session,)):
@@ -91,7 +90,7 @@ def _messages(ask: Ask, session: str, problems: list[SourceProblem]) -> Iterator
 
 
 def _object(data: Any, ids: dict[str, Any], problems: list[SourceProblem]) -> str:
-    """The object in a row, with the ids that stand in other columns."""
+    """Return the object in a row, with the ids from its other columns."""
     text = data if isinstance(data, str) else data.decode(errors="replace") if isinstance(data, bytes) else ""
     raw, failure = checked(text)
     if isinstance(failure, LineFailure):
@@ -103,7 +102,7 @@ def _object(data: Any, ids: dict[str, Any], problems: list[SourceProblem]) -> st
 
 
 def _task(ask: Ask, columns: Columns, id: str, parent: Any) -> str:
-    """Which call of its parent began a session: an object, "" where none is known to."""
+    """Return an object with the ids of the call that started a session, or "" if none is known."""
     if not isinstance(parent, str) or "session_id" not in columns["part"]:
         return ""
     asked = "SELECT id, message_id, data FROM part WHERE session_id = ? AND instr(data, ?) ORDER BY id"
@@ -116,7 +115,7 @@ def _task(ask: Ask, columns: Columns, id: str, parent: Any) -> str:
 
 
 def begins(part: Object | LineFailure, id: str) -> bool:
-    """Return whether ``part`` is a call that began the session ``id``."""
+    """Return whether ``part`` is a call that started the session ``id``."""
     state = None if isinstance(part, LineFailure) else part.get("state")
     metadata = state.get("metadata") if isinstance(state, dict) else None
     return isinstance(metadata, dict) and metadata.get("sessionId") == id
@@ -134,7 +133,7 @@ _SESSION = (
 
 
 def _info(row: dict[str, Any], later: list[str]) -> str:
-    """The members that have a value, in the order in which opencode prints them."""
+    """Return the members that have a value, in the order in which opencode prints them."""
     plain = {name: None if value is None else _plain(value) for name, value in row.items()}
     json_of = {name: None if row[name] is None else _json(row[name]) for name in _JSON}
     model, revert = _parsed(json_of["model"]), _parsed(json_of["revert"])
@@ -183,7 +182,7 @@ def _chosen(value: Any, names: tuple[str, ...]) -> str | None:
 
 
 def _plain(value: Any) -> str:
-    """A column as JavaScript writes it: a number without a fraction has none."""
+    """Return a column's value as JavaScript writes it: an integral number has no fraction."""
     if isinstance(value, float) and isfinite(value):
         if value.is_integer() and abs(value) < 1e21:
             return str(int(value))
@@ -193,7 +192,7 @@ def _plain(value: Any) -> str:
 
 
 def _json(value: Any) -> str:
-    """A column that holds JSON; as a text, where it does not."""
+    """Return the JSON in a column, or its text as a JSON string if it is not JSON."""
     text = value if isinstance(value, str) else _plain(value)
     raw, failure = checked(f'{{"":{text}}}')
     found = members(raw) if failure is None else []

@@ -1,7 +1,7 @@
-"""Files of opencode's: what ``opencode export`` writes, and the folders in which it kept sessions before its database.
+"""Splitter of opencode's files: those of ``opencode export``, and the folders of sessions of older versions.
 
-An export is one JSON object, ``info`` and ``messages``. Its bytes follow from the records, as it is always laid out
-alike; of one that somebody else laid out, or that says more, all bytes are kept beside them.
+An export is one JSON object, ``info`` and ``messages``. It can be built from the records, because its layout is always
+the same. If an export has another layout, or further content, all of its bytes are stored too.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ _INFO = re.compile(rb'\A(?:\xef\xbb\xbf)?\s*\{\s*"id"\s*:\s*"ses')
 
 
 def is_document(head: bytes) -> bool:
-    """Whether a file that begins with ``head`` is an export."""
+    """Return whether a file that begins with ``head`` is an export."""
     return _DOCUMENT.match(head) is not None
 
 
 def is_info(head: bytes) -> bool:
-    """Whether a file that begins with ``head`` is the description of a session in the old folders."""
+    """Return whether a file that begins with ``head`` is the description of a session in the old folders."""
     return _INFO.match(head) is not None
 
 
 def split(data: bytes, *, final: bool) -> Source:
-    """``Format.split`` of an export."""
+    """Split an export as ``Format.split`` does."""
     raw = _object(data, "an export")
     top = {member.key: member for member in members(raw)}
     about, listed = top.get('"info"'), top.get('"messages"')
@@ -57,16 +57,16 @@ def split(data: bytes, *, final: bool) -> Source:
 
 
 def join(header: bytes, payloads: Sequence[bytes], tail: bytes) -> bytes:
-    """``Format.join``: the export that opencode would write."""
+    """Return the export that opencode would write."""
     return f"{laid_out(records.document(header, payloads, tail))}\n".encode()
 
 
 def from_folders(
     info: bytes, files: Mapping[str, bytes], parts: Mapping[str, Mapping[str, bytes]], *, final: bool = False
 ) -> Source:
-    """A session of the old folders. ``files``: of its messages, ``parts``: of their parts, both by name.
+    """Return a session from the old folders. ``files``: its messages; ``parts``: their parts, both by name.
 
-    Raises ``Malformed`` where ``info`` describes no session; a message or a part that does not parse is a problem.
+    Raises ``Malformed`` if ``info`` describes no session. An unparsable message or part is a problem in the report.
     """
     about = _object(info, "the description of a session")
     problems: list[SourceProblem] = []
