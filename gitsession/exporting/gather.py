@@ -96,7 +96,7 @@ class _Gatherer:
 
     @property
     def is_home(self) -> bool:
-        """Whether the agent has a file of this session. The export then begins with the content of that file."""
+        """True if the agent has a file of this session. The export then begins with the content of that file."""
         began, agent = self.began, self.format.AGENT
         imported = isinstance(began, kinds.SessionHeader) and began.source_id is not None and began.agent == agent
         has_header = any(node.source is not None and node.source.agent == agent for node in self.headers)

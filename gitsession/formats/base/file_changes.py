@@ -14,7 +14,7 @@ class RecordedCopy(NamedTuple):
 
 
 class RecordedTree(NamedTuple):
-    """All files of a folder: the git tree ``name`` (40 digits) among the objects that the agent keeps."""
+    """The files of a folder: the git tree ``name`` (40 digits) among the objects that the agent keeps."""
 
     name: str
 

@@ -1,1 +1,1 @@
-"""The sessions of pi and of omp, a fork of pi."""
+"""The session formats of pi and of omp, a fork of pi."""

@@ -28,14 +28,14 @@ class Pi(Referring, Resumable, Streamed):
     resolve = staticmethod(resolve)
 
     def claims(self, head: bytes) -> bool:
-        """Return whether a header is among the first lines, after any garbage. Not the experimental version 4."""
+        """Return whether a header is among the first lines, even after garbage. Not the experimental version 4."""
         return split_file.header_in(head) is not None
 
     def split(self, data: Data, *, name: str = "", final: bool = False) -> Source:
         return split_file.split(data, agent=self.AGENT, name=name, final=final)
 
     def beside(self, data: Data, name: str) -> Sequence[Sidecar]:
-        """Return omp's blobs: files of both agents can name them, since early files of omp look like pi's."""
+        """Return omp's blobs. Files of both agents can name them, because early files of omp look like pi's."""
         return split_file.beside(data)
 
     def headline(self, payload: bytes) -> Headline:
@@ -51,7 +51,7 @@ class Pi(Referring, Resumable, Streamed):
         return files.place(header, self.folder_of(at))
 
     def lies(self, header: SessionHeader, at: Workspace) -> Sequence[str]:
-        """Return globs with any time: the time in a file's name need not be the one in its header."""
+        """Return globs with any time: the time in a file's name can differ from the one in its header."""
         return files.lies(header, self.folder_of(at))
 
     def folder_of(self, at: Workspace) -> str:
@@ -59,12 +59,12 @@ class Pi(Referring, Resumable, Streamed):
         return files.folder_of(at.cwd)
 
     def resume_command(self, source_id: str, file: str = "") -> list[str]:
-        """Return the command that continues the session in ``file``; without one, the one it finds by its id."""
+        """Return the command that continues the session in ``file``, or, without it, the one that pi finds by id."""
         return ["pi", "--session", file or source_id]
 
 
 _MARKS = frozenset({"title", "titleSource", "additionalDirectories", "previousSessionFiles", "providerPromptCacheKey"})
-"""Fields of the header that pi never writes. Old omp files have none of them: they are pi's in every respect."""
+"""Fields of the header that pi never writes. Early omp files have none of them, and do not differ from pi's."""
 
 
 class Omp(Pi):
@@ -73,7 +73,7 @@ class Omp(Pi):
     AGENT = "omp"
 
     def claims(self, head: bytes) -> bool:
-        """Return whether there is a header with a mark of omp's, or with a title slot before it."""
+        """Return whether there is a header with a field that only omp writes, or with a title slot before it."""
         found = split_file.header_in(head)
         if found is None:
             return False

@@ -1,8 +1,8 @@
-"""Paths of the session files of pi and omp, and the images that omp keeps in a folder of blobs.
+"""Paths of the session files of pi and omp, and the images that omp stores in a folder of blobs.
 
-omp's session files hold ``blob:sha256:<hex>`` in their place. The positions are those that omp resolves when it loads a
-session: image blocks of a ``content``, ``images`` and ``frames``, results of image generation, and ``image_url``, whose
-blob is the whole data URL.
+omp's session files contain ``blob:sha256:<hex>`` in place of these images. The positions are those that omp resolves
+when it loads a session: image blocks of a ``content``, ``images`` and ``frames``, results of image generation, and
+``image_url``, whose blob is the whole data URL.
 """
 
 from __future__ import annotations
@@ -22,28 +22,28 @@ from gitsession.model.entries import SessionHeader
 
 _SEPARATOR = re.compile(r"[/\\:]")
 _ODD = re.compile(r"[/\\:\x00-\x1f]")
-"""What stands in no name of a file: an id is whatever a header says."""
+"""Characters that no file name has here: a header's id can be any text."""
 
 
 def place(header: SessionHeader, folder: str) -> str:
-    """``<time>_<id>.jsonl`` in ``folder``."""
+    """Return the path ``<time>_<id>.jsonl`` in ``folder``."""
     time = to_iso(header.at_ms).replace(":", "-").replace(".", "-")
     return f"sessions/{folder}/{time}_{_name(header)}.jsonl"
 
 
 def lies(header: SessionHeader, folder: str) -> Sequence[str]:
-    """A pattern for that file, whatever time is in its name."""
+    """Return a glob for that file, with any time in its name."""
     return (f"sessions/{glob.escape(folder)}/*_{glob.escape(_name(header))}.jsonl",)
 
 
 def folder_of(cwd: str) -> str:
-    """What pi calls the folder of a working directory: two of them can share a name."""
+    """Return pi's folder name for a working directory. Two directories can have the same name."""
     inner = _SEPARATOR.sub("-", cwd[1:] if cwd[:1] in ("/", "\\") else cwd)
     return f"--{inner}--"
 
 
 def bucket(at: Workspace) -> str:
-    """What omp calls it: short below the home directory and below the one for what is temporary."""
+    """Return omp's folder name, which is short below the home directory and the directory for temporary files."""
     for above, prefix in ((at.home, "-"), (at.temporary, "-tmp")):
         inside = at.cwd.removeprefix(f"{above.rstrip('/')}/")
         if above and at.cwd == above:
@@ -84,7 +84,7 @@ def resolve(payload: bytes, fetch: Fetch, substitute: str = "") -> bytes:
 
 
 class _Resolver:
-    """``changed``: whether anything was replaced."""
+    """A walk that replaces blob names. ``changed``: whether anything was replaced."""
 
     def __init__(self, fetch: Fetch, substitute: str) -> None:
         self._fetch = fetch
@@ -92,7 +92,7 @@ class _Resolver:
         self.changed = False
 
     def walk(self, value: Any, key: str) -> None:
-        """Resolve the blobs in ``value``, which is, or is listed in, the field ``key``."""
+        """Resolve the blobs in ``value``, which is the value of the field ``key``, or an item of it."""
         if isinstance(value, list):
             for item in value:
                 self.walk(item, key)

@@ -1,8 +1,8 @@
-"""What a commit message says of a line of pi or omp. FROZEN under view 1.
+"""Headlines of the commit messages of lines of pi and omp. FROZEN under view 1.
 
-Words of a message are part of a commit's id, so nothing here may change for bytes that were ever seen: a change of any
-answer is a new view number, beside this one. For the same reason nothing here looks at ``read``, which may get better.
-Types that are not listed go by their literal name for ever.
+The text of a message is part of a commit's id. So no result here may change for bytes that were ever read: any change
+is a new view number, beside this one. For the same reason nothing here uses ``read``, which may change. Types that are
+not listed keep their literal name for ever.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from gitsession.model.headline import Headline, first_line, lines, tokens
 
 
 def headline_of(line: Object | LineFailure, payload: bytes) -> Headline:
-    """The headline of ``payload``, of which ``line`` is what ``jsonl.parse`` made."""
+    """Return the headline of ``payload``. ``line``: the parsed payload."""
     if isinstance(line, LineFailure):
         return opaque(line, len(payload))
     return _words(line).at(_at_ms(line))
@@ -31,7 +31,7 @@ def _words(line: Object) -> Headline:
 
 
 def _at_ms(line: Object) -> int | None:
-    """The time the line states, else its message; ``None`` if neither does."""
+    """Return the time that the line states, otherwise that of its message, or ``None``."""
     own = to_ms(line.get("timestamp"))
     message = line.get("message")
     return own if own is not None or not isinstance(message, dict) else to_ms(message.get("timestamp"))
@@ -102,7 +102,7 @@ def _other(message: Object) -> Headline:
     return Headline(kind="message", role="other", label="message", words=words)
 
 
-# Everything else, by type
+# Other types
 
 
 def _session(line: Object) -> Headline:
@@ -222,7 +222,7 @@ _BY_TYPE: dict[str, Callable[[Object], Headline]] = {
 }
 
 
-# Words, out of values of any type
+# Texts from values of any type
 
 
 def _named(what: str, name: Any) -> str:

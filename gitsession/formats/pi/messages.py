@@ -1,4 +1,4 @@
-"""Messages of pi and omp: roles and content blocks, read (a view, free to get better), and spelled for what we say."""
+"""Messages of pi and omp: reader and writer of roles and content blocks. Reading is a view, which may change."""
 
 from __future__ import annotations
 
@@ -13,9 +13,12 @@ from gitsession.model.entries import Message
 
 
 def read_message(at_ms: int, message: dict[str, Any], entry: Fields) -> Message:
-    """The message inside an entry. What neither of the two says in our words is ``extra``; ``entry`` yields to it.
+    """Return the message inside an entry.
 
-    ``extra`` keeps the message's own ``timestamp`` (an agent's context shows it), and its ``role`` where ours differs.
+    Fields without an equivalent are ``extra``; the message's precede ``entry``'s.
+
+    ``extra`` keeps the message's own ``timestamp``, because an agent's context shows it, and its ``role`` if that
+    differs from ours.
     """
     fields = Fields(message)
     role = fields.text("role")
@@ -25,7 +28,7 @@ def read_message(at_ms: int, message: dict[str, Any], entry: Fields) -> Message:
 
 
 def take_content(fields: Fields) -> tuple[Block, ...]:
-    """The field ``content``, left where it is if it is none."""
+    """Remove the field ``content`` and return its blocks. If it is no content, it is left there."""
     content = read_content(fields.left.get("content"))
     if content is None:
         return ()
@@ -33,7 +36,7 @@ def take_content(fields: Fields) -> tuple[Block, ...]:
     return content
 
 
-# Roles: each gives the values of a Message
+# Roles: each function returns the values of a Message
 
 
 def _user(fields: Fields) -> dict[str, Any]:
@@ -128,7 +131,7 @@ _BY_ROLE: dict[str, Callable[[Fields], dict[str, Any]]] = {
 }
 
 
-# Blocks: each is ours, or carried as it is
+# Blocks: of the model's types, or kept as they are
 
 
 def _text(block: dict[str, Any]) -> Block | None:
@@ -155,7 +158,7 @@ def _call(block: dict[str, Any]) -> Block | None:
 
 
 def _image(block: dict[str, Any]) -> Block | None:
-    # omp's "blob:sha256:..." for a picture kept elsewhere is not base64.
+    # omp's "blob:sha256:..." for an image that is stored elsewhere is not base64.
     return image(block.get("data"), block.get("mimeType"))
 
 
@@ -187,13 +190,13 @@ Words = dict[str, Any]
 COUNTS = ("input", "output", "cacheRead", "cacheWrite")
 
 UNNAMED = "tool"
-"""What a result says of a tool that is not known: pi and omp read the name of each."""
+"""The name in a result of an unknown tool: pi and omp read the name of each result's tool."""
 
 _ROLES = {"tool": "toolResult", "shell": "bashExecution"}
 
 
 def message(entry: Message, *, omp: bool = False) -> Words:
-    """The value of the field ``message``. What ``extra`` says besides rides along, and wins."""
+    """Return the value of the field ``message``. Values in ``extra`` are added, and take precedence."""
     role = str(entry.extra.get("role") or _ROLES.get(entry.role, entry.role))
     fields = {
         "role": role,
@@ -213,12 +216,12 @@ def message(entry: Message, *, omp: bool = False) -> Words:
 
 
 def content(blocks: Sequence[Block], *, omp: bool = False) -> list[Any]:
-    """A list of blocks."""
+    """Return the blocks as a list."""
     return [_spelled(block, omp) for block in blocks]
 
 
 def usage(stated: Mapping[str, Any] | None) -> Words:
-    """What an answer took, with zeros for what nobody counted: pi adds these up without a look."""
+    """Return the token counts of an answer, with zeros for unknown ones: pi adds them without a check."""
     nothing: Words = dict.fromkeys((*COUNTS, "totalTokens"), 0)
     if stated is None:
         return {**nothing, "cost": dict.fromkeys((*COUNTS, "total"), 0)}

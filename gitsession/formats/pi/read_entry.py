@@ -1,6 +1,6 @@
-"""What a line of pi or omp means: one small function for each type of entry. A view: free to get better.
+"""Reader of lines of pi and omp, with one function for each type of entry. A view, which may change between releases.
 
-A type we do not know, and one without the field that makes it what it is, is ``UnknownEntry`` under its literal name.
+A line of an unknown type, or without a required field, becomes an ``UnknownEntry`` with the literal name of its type.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from gitsession.model.entries import Entry, Opaque, UnknownEntry
 
 
 def entry_of(line: Object | LineFailure, payload: bytes, *, agent: str) -> Entry:
-    """The entry in ``payload``, of which ``line`` is what ``jsonl.parse`` made. Never raises."""
+    """Return the entry in ``payload``. ``line``: the parsed payload. Never raises."""
     if isinstance(line, LineFailure):
         return Opaque(payload=payload, problem=line.reason)
     name = line.get("type")
@@ -32,7 +32,7 @@ def entry_of(line: Object | LineFailure, payload: bytes, *, agent: str) -> Entry
 
 
 def _at_ms(line: Object) -> int:
-    """The time of a line that states none of its own."""
+    """Return the time of a line that states none of its own: that of its message, or 0."""
     message = line.get("message")
     return (to_ms(message.get("timestamp")) or 0) if isinstance(message, dict) else 0
 
@@ -64,7 +64,7 @@ def _message(at_ms: int, fields: Fields) -> Entry | None:
 
 def _model_change(at_ms: int, fields: Fields) -> Entry | None:
     provider, model, both = fields.text("provider"), fields.text("modelId"), fields.text("model")
-    if provider is None or model is None:  # omp: one field for the two
+    if provider is None or model is None:  # omp: one field for both
         if both is None:
             return None
         provider, _, model = both.partition("/") if "/" in both else ("", "", both)
@@ -77,7 +77,7 @@ def _thinking_change(at_ms: int, fields: Fields) -> Entry | None:
     if level is None:
         if fields.left.get("thinkingLevel") is not None:
             return None
-        level = "off"  # omp: no level is none
+        level = "off"  # omp: no level means off
     return entries.ThinkingChange(at_ms=at_ms, level=level, extra=fields.left)
 
 
@@ -110,7 +110,7 @@ def _branch_summary(at_ms: int, fields: Fields) -> Entry | None:
 
 
 def _files(fields: Fields) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Read and modified files out of ``details``, which stays in ``extra`` as far as it says more."""
+    """Return the read and modified files in ``details``. Its other fields stay in ``extra``."""
     stated = fields.mapping("details")
     if stated is None:
         return (), ()
@@ -244,4 +244,4 @@ _BY_TYPE: dict[str, Callable[[int, Fields], Entry | None]] = {
 }
 
 _UNKNOWN_TO_OMP = frozenset({"session_info"})
-"""Types of pi's that omp loads and ignores: its title stands in the slot or the header."""
+"""Types of pi's that omp loads and ignores. omp's title is in the slot or the header."""

@@ -1,7 +1,7 @@
-"""The session file that pi invented and omp shares: a header, then one entry a line, each naming its parent.
+"""Splitter of the session files of pi and omp: a header, then one entry per line, each with the id of its parent.
 
-omp puts a slot of fixed size for the title before the header. Slot and header are rewritten in place, so they are
-``meta``; everything else is a record. Lines are numbered as they stand in the file, from 1, not counting the slot.
+omp writes a slot of fixed size for the title before the header. Slot and header are rewritten in place, so they are
+``meta``; all other lines are records. Lines are numbered as in the file, from 1, without the slot.
 """
 
 from __future__ import annotations
@@ -32,11 +32,14 @@ from gitsession.formats.base.record import (
 
 _BLOB = re.compile(rb"blob:sha256:([0-9a-f]{64})(?![0-9a-f])")
 _BLOBS_UP = 4
-"""How far above a session file omp's blob folder can lie: agent/blobs beside agent/sessions/<bucket>/<file>."""
+"""Number of folders that are searched for omp's blobs, from that of the session file upwards.
+
+``agent/blobs`` is beside the path ``agent/sessions/<bucket>/<file>``.
+"""
 
 
 def header_in(head: bytes) -> tuple[Object, Object | None] | None:
-    """The header among the lines of ``head``, and the title slot if one stands before it. ``None``: no header."""
+    """Return the header in ``head`` and the title slot before it, if there is one; ``None`` if there is no header."""
     slot: Object | None = None
     for line in head.split(b"\n"):
         if b'"session"' not in line and b'"title"' not in line:
@@ -52,7 +55,7 @@ def header_in(head: bytes) -> tuple[Object, Object | None] | None:
 
 
 def beside(data: Data) -> list[Sidecar]:
-    """The contents that omp keeps in a folder of blobs, above the session file's."""
+    """Return the files that omp stores in a folder of blobs, in a folder above the session file."""
     parts = Lines(data) if isinstance(data, StoredFile) else (data,)
     wanted = sorted({found.decode() for part in parts for found in _BLOB.findall(part)})
     above = ["/".join([*[".."] * levels, "blobs"]) for levels in range(_BLOBS_UP)]
@@ -60,7 +63,7 @@ def beside(data: Data) -> list[Sidecar]:
 
 
 def moved(data: bytes, id: str, cwd: str) -> bytes:
-    """``Resumable.moved``: another id and another folder in the header."""
+    """Return ``data`` with another id and another folder in the header."""
     lines = data.split(b"\n")
     for at, line in enumerate(lines):
         header = jsonl.parse(line) if b'"session"' in line else None
@@ -72,7 +75,7 @@ def moved(data: bytes, id: str, cwd: str) -> bytes:
 
 
 def split(data: Data, *, agent: str, name: str, final: bool) -> Source:
-    """``Format.split`` for both agents."""
+    """Split a file of pi or omp as ``Format.split`` does."""
     if not data:
         raise Malformed("an empty file is no session")
     lines, waiting, ends_with_newline = jsonl.cut(data, final=final)
@@ -98,7 +101,7 @@ def split(data: Data, *, agent: str, name: str, final: bool) -> Source:
 
 
 class _Parts(NamedTuple):
-    """A file's lines sorted out: ``nodes``, ``payloads`` and ``reasons`` run side by side, one for each record."""
+    """The lines of a file by their use. ``nodes``, ``payloads`` and ``reasons`` have one item for each record."""
 
     header: Object
     meta: tuple[Record, ...]
@@ -141,7 +144,7 @@ def _take_apart(lines: Sequence[bytes]) -> _Parts:
 
 def _records(parts: _Parts) -> tuple[tuple[Record, ...], list[SourceProblem]]:
     records = tuple([_record(parts, placed) for placed in place(parts.nodes)])
-    # A title slot has no number among the lines that the store knows; for whoever opens the file it is line 1.
+    # A title slot has no number among the stored lines, but it is line 1 for a person who opens the file.
     return records, [SourceProblem(record.line + parts.slots, record.problem) for record in records if record.problem]
 
 
@@ -168,20 +171,20 @@ def _node(line: int, entry: Object) -> LineLink:
         own = None
     parent = entry.get("parentId", Field.ABSENT)
     if parent is not None and not isinstance(parent, str | Field):
-        parent = json.dumps(parent)  # a number or worse: names nothing, and is shown as it stands
+        parent = json.dumps(parent)  # a number, for example: it matches no id, and is shown as it is
     return LineLink(line, own, parent)
 
 
 def _unread(failure: LineFailure) -> str:
-    """Return why a line is no entry, and what the agents do with it if that differs from what is shown here."""
+    """Return the reason why a line is not an entry, with the agents' behavior if it differs."""
     if not failure.reason.startswith("not JSON: Extra data"):
         return failure.reason
     return f"{failure.reason}: the line is kept and not shown; pi skips it, omp reads its first value"
 
 
 def _unplaced(node: LineLink, entry: Object, version: int) -> str:
-    """Return what to report of an entry without id, and of a message that names no parent either, since version 2."""
-    if version < 2 or entry.get("id"):  # pi takes a number for an id
+    """Return the problem of an entry without id, or of a message without id and parent, since version 2."""
+    if version < 2 or entry.get("id"):  # pi accepts a number as id
         return ""
     if node.parent is not Field.ABSENT:
         return "an entry without id: no other can name it as its parent; pi shows it only while it is the last one"
@@ -199,7 +202,7 @@ def _is_slot(line: Object) -> bool:
 
 
 def _version(header: Object) -> int:
-    """1 where it is not stated. pi itself takes any number, and "3" for 3."""
+    """Return the version, or 1 if none is stated. pi itself accepts any number, and "3" for 3."""
     stated = header.get("version", 1)
     if isinstance(stated, str) and stated.isascii() and stated.isdigit() and len(stated) < 10:
         return int(stated)

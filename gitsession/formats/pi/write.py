@@ -1,7 +1,7 @@
-"""A session into a file that pi or omp opens: the leaf is its last line, each entry names its parent by an id.
+"""Writer of files for pi and omp: the leaf is the last line, and each entry names its parent by an id.
 
-Lines that stand in the file already, and those that the agent wrote itself, are kept as they are. A file of version 1
-has no ids to name, so it is written as the agent itself writes it when it opens one: version 3, with ids.
+Lines that are in the file already, or that the agent wrote, are kept as they are. A file of version 1 has no ids. So it
+is written as the agent itself converts it when it opens one: version 3, with ids.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from gitsession.model.entries import Custom, Entry, Message, ModelChange, Reset,
 
 VERSION = 3
 SLOT_BYTES = 256
-"""omp's title slot, with its line end: it is written over in place."""
+"""Size of omp's title slot with its line end, in bytes. It is overwritten in place."""
 
 LEAF = f"{OURS}leaf"
 """The type of the ``custom`` entry that makes an older entry the leaf."""
 
 
 def write(out: Outgoing, *, omp: bool) -> WrittenFile:
-    """``Format.write`` for both agents."""
+    """Write a session as a file of pi or omp."""
     return _Writer(out, omp).run()
 
 
@@ -37,8 +37,8 @@ class _Writer:
         self.lines: list[OutgoingLine] = []
         self.notes: Counter[str] = Counter()
         self.taken = {entry.id for entry in out.entries if entry.id}
-        self.begins: dict[str, str] = {}  # key -> the id of the first line that says it, for who names the entry
-        self.ends: dict[str, str] = {}  # key -> the id of the last one, below which children hang
+        self.begins: dict[str, str] = {}  # key -> the id of its first line, for references to the entry
+        self.ends: dict[str, str] = {}  # key -> the id of its last line, the parent of its children
         self.states: dict[str | None, _State] = {None: _State()}
         self.head = [parsed for line in out.head if not isinstance(parsed := jsonl.parse(line), LineFailure)]
         self.migrates = not any(_has_ids(line) for line in self.head)
@@ -56,9 +56,9 @@ class _Writer:
     # ---- ids
 
     def _name_all(self) -> None:
-        """Every id before the first line: an entry may name one that comes later.
+        """Choose all ids before the first line is written: an entry may refer to a later one.
 
-        Another agent may use an id twice: two entries with one id make a circle, in which pi 0.73 hangs.
+        Another agent may use an id twice. Two entries with one id form a cycle, in which pi 0.73 hangs.
         """
         used = {entry.id for entry in self.out.entries if entry.line is not None}
         for entry in self.out.entries:
@@ -70,7 +70,7 @@ class _Writer:
                 self.begins.setdefault(entry.key, id)
 
     def _free(self, *parts: object, wish: str = "") -> str:
-        """Eight digits that follow from what they name, so that the same entry has the same in every export."""
+        """Return ``wish`` or an unused id of eight digits, derived from ``parts``, the same in every export."""
         for attempt in range(2**16):
             seed = "/".join(map(str, (*parts, attempt)))
             found = (not attempt and wish) or sha256(seed.encode("utf-8", "backslashreplace")).hexdigest()[:8]
@@ -85,7 +85,7 @@ class _Writer:
         session, title = self.out.session, self.out.title
         lines = list(self.out.head)
         at = next((at for at, line in enumerate(lines) if _type_of(line) == "session"), None)
-        if at is None:  # one begun here, or a file that has lost its header
+        if at is None:  # a session of gitsession's own, or a file that has lost its header
             said = {"type": "session", "version": VERSION, "id": session.source_id, "timestamp": to_iso(session.at_ms)}
             if self.omp and not lines:
                 title = title or Title(title=self.out.name(), at_ms=session.at_ms)
@@ -113,7 +113,7 @@ class _Writer:
         self.ends[leaving.key] = id
 
     def _kept(self, leaving: OutgoingEntry, line: bytes, parent: str | None) -> None:
-        """A line as it is; in a file of version 1 with what the agent adds when it opens one."""
+        """Write a line as it is. In a file of version 1, add what the agent adds when it opens one."""
         id = self.begins.get(leaving.key) if leaving.id is None else leaving.id
         found = jsonl.parse(line)
         if self.migrates and leaving.id is None and not isinstance(found, LineFailure):
@@ -137,16 +137,19 @@ class _Writer:
     def _put(self, spelled: Spelled, id: str, parent: str | None, at_ms: int, key: str | None) -> None:
         type, fields = spelled
         base = {"type": type, "id": id, "parentId": parent, "timestamp": to_iso(at_ms)}
-        # A later version's field must not take the place of what makes the line an entry.
+        # Fields of a later version must not replace those that make the line an entry.
         rest = {name: value for name, value in fields.items() if name not in base or name == "timestamp"}
         if to_ms(rest.get("timestamp")) is None:
             rest.pop("timestamp", None)
         self.lines.append(OutgoingLine(dumps({**base, **rest}), key, id))
 
-    # ---- behind the leaf
+    # ---- after the leaf
 
     def _at_the_leaf(self) -> None:
-        """Names that the entries do not say, below the leaf; where the last line is not the leaf, a mark there."""
+        """Write the labels and the title that no entry states, below the leaf.
+
+        If there are none and the leaf is not the last line, write a mark there.
+        """
         at = None if self.out.leaf is None else self.ends.get(self.out.leaf)
         last = next((line.id for line in reversed(self.lines) if line.id), None)
         said: list[tuple[Entry, tuple[object, ...]]] = [
@@ -169,7 +172,7 @@ class _Writer:
 
 
 class _State:
-    """What is in force at an entry."""
+    """The values in force at an entry."""
 
     def __init__(self, model: tuple[str, str] | None = None, thinking: str | None = None) -> None:
         self.model = model
@@ -187,7 +190,7 @@ class _State:
 
 
 def _has_ids(header: Object) -> bool:
-    """Whether the file of this header names its entries: since version 2, and pi takes any number for a later one."""
+    """Return whether a file with this header has entry ids: since version 2. For pi, a text is a later version."""
     version = header.get("version", 1)
     return header.get("type") == "session" and not (type(version) in (int, float) and version < 2)
 
@@ -198,7 +201,7 @@ def _type_of(line: bytes) -> object:
 
 
 def _slot(title: Title) -> bytes:
-    """omp's title slot, without its line end: cut where the title is too long for it."""
+    """Return omp's title slot without its line end. A title that is too long is cut."""
     words = title.title or ""
     said: Words = {"type": "title", "v": 1, "title": words, "source": "user", "updatedAt": to_iso(title.at_ms)}
     while True:

@@ -1,6 +1,6 @@
-"""Entries as lines of a file of pi's or omp's: the type and the fields of each kind. The inverse of ``read_entry.py``.
+"""Writer of entries as lines of pi and omp: type and fields of each kind. The inverse of ``read_entry.py``.
 
-A kind that the agent has no word for becomes a ``custom`` entry, which both keep and show no model, and a note.
+A kind without an equivalent becomes a ``custom`` entry, which both agents keep and send to no model, and a note.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from gitsession.model import entries as kinds
 from gitsession.model.entries import CLEARED, SYSTEM, Entry, kind_of
 
 Spelled: TypeAlias = tuple[str, Words]
-"""The type of a line, and its fields but for id, parent and time."""
+"""The type of a line, and its fields without id, parent and time."""
 
 OURS = "gitsession:"
-"""How the type of a ``custom`` entry begins that stands for a kind of ours."""
+"""The beginning of the type of a ``custom`` entry that represents one of our kinds."""
 
 KNOWN_ROLES = {"user", "assistant", "toolResult", "bashExecution", "custom", "system", "hookMessage"}
 OMP_ROLES = KNOWN_ROLES | {"developer", "pythonExecution", "fileMention"}
@@ -27,9 +27,10 @@ OMP_ROLES = KNOWN_ROLES | {"developer", "pythonExecution", "fileMention"}
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PiEntryContext:
-    """Who is written for, and what others call an entry. ``names``: key -> id. ``own``: the id of the entry itself.
+    """Values that the lines of an entry depend on.
 
-    ``model`` and ``thinking``: in force before the entry, for what must be said again.
+    ``omp``: whether the file is omp's. ``names``: ids by key. ``own``: the id of the entry itself. ``model`` and
+    ``thinking``: in force before the entry, for lines that repeat them.
     """
 
     omp: bool
@@ -40,18 +41,18 @@ class PiEntryContext:
     thinking: str | None = None
 
     def name(self, key: str) -> str:
-        """The id of the entry that ``key`` means; what it says where it means none."""
+        """Return the id of the entry with this key, or the key itself if there is none."""
         return self.names.get(key, key)
 
 
 def spell(entry: Entry, to: PiEntryContext) -> list[Spelled]:
-    """The lines of one entry, in order: one, or more where the agent says in steps what we say at once."""
+    """Return the lines of one entry, in order. The agent may need several lines for one entry."""
     how = _BY_KIND.get(entry.kind)
     return (how(entry, to) if how else None) or _custom_of(entry, to)
 
 
 def _message(entry: kinds.Message, to: PiEntryContext) -> list[Spelled]:
-    if entry.role == "tool" and entry.tool_call_id is None:  # with it, a provider would refuse the whole conversation
+    if entry.role == "tool" and entry.tool_call_id is None:  # a provider would reject the whole conversation with it
         to.notes["results that name no call, which its model is not shown"] += 1
         return [("custom", {"customType": OURS + entry.kind, "data": messages.message(entry, omp=to.omp)})]
     if entry.role == "developer" and not to.omp:
@@ -60,7 +61,7 @@ def _message(entry: kinds.Message, to: PiEntryContext) -> list[Spelled]:
         return [("custom_message", words | dict(entry.extra))]
     said = messages.message(entry, omp=to.omp)
     if entry.role == "assistant":
-        # Both agents go by the model of the last answer: one that names none must not change it.
+        # Both agents use the model of the last answer: an answer that names none must not change it.
         provider, model = to.model or ("unknown", "unknown")
         said = {**said, "provider": entry.provider or provider, "model": entry.model or model}
     elif entry.role == "custom":
@@ -78,7 +79,7 @@ def _model_change(entry: kinds.ModelChange, to: PiEntryContext) -> list[Spelled]
         model = f"{entry.provider}/{entry.model}" if entry.provider else entry.model
         return [("model_change", {"model": model, **role, **entry.extra})]
     if entry.role != "default":
-        return None  # pi has one model: that of another role must not become it
+        return None  # pi has one model: a model for another role must not become it
     return [("model_change", {"provider": entry.provider, "modelId": entry.model, **entry.extra})]
 
 
@@ -112,7 +113,11 @@ def _injection(entry: kinds.Injection, to: PiEntryContext) -> list[Spelled] | No
 
 
 def _compaction(entry: kinds.Compaction, to: PiEntryContext) -> list[Spelled]:
-    """``firstKeptEntryId`` is the compaction's own id where nothing is kept. What pi has no field for has omp's."""
+    """Return the line of a compaction.
+
+    If nothing is kept, ``firstKeptEntryId`` is the compaction's own id. Values without a field in pi are in omp's
+    fields.
+    """
     told = None if to.omp else _system_message(entry)
     said = {
         "summary": entry.summary,
@@ -129,7 +134,7 @@ def _compaction(entry: kinds.Compaction, to: PiEntryContext) -> list[Spelled]:
 
 
 def _system_message(entry: kinds.Compaction) -> Words | None:
-    """What was told, as the one message that pi keeps with a compaction: the newest word on each thing counts."""
+    """Return the preserved system messages as the single one that pi keeps: the newest value of each item counts."""
     kept = entry.preserve.get(SYSTEM) if isinstance(entry.preserve, Mapping) else None
     told = [each for each in kept if isinstance(each, Mapping)] if isinstance(kept, list | tuple) else []
     if not told:
@@ -156,7 +161,7 @@ def _branch_summary(entry: kinds.BranchSummary, to: PiEntryContext) -> list[Spel
 
 
 def _details(entry: kinds.Compaction | kinds.BranchSummary) -> Words:
-    """The files, together with what ``extra`` has of the same field."""
+    """Return the files, merged with the same field in ``extra``."""
     more = entry.extra.get("details")
     if not isinstance(more, Mapping | None):
         return {"details": more}
@@ -175,7 +180,7 @@ def _context_edit(entry: kinds.ContextEdit, to: PiEntryContext) -> list[Spelled]
 
 
 def _prune(entry: kinds.Prune, to: PiEntryContext) -> list[Spelled] | None:
-    """pi edits one result at a time, since 0.87."""
+    """Return a line for each result that is pruned: pi edits them one at a time, since 0.87."""
     if to.omp or not entry.targets:
         return None
     to.notes["prunings, which pi knows since 0.87 and earlier releases pass over"] += 1
@@ -185,7 +190,7 @@ def _prune(entry: kinds.Prune, to: PiEntryContext) -> list[Spelled] | None:
 
 
 def _reset(entry: kinds.Reset, to: PiEntryContext) -> list[Spelled]:
-    """pi begins anew with a second root, so what is in force must be said again there."""
+    """Return the lines of a reset. pi starts a second root, so the values in force must be repeated there."""
     if to.omp:
         return [("reset_boundary", dict(entry.extra))]
     said: list[Spelled] = [("custom", {"customType": OURS + entry.kind, **entry.extra})]
@@ -218,7 +223,7 @@ def _custom_message(entry: kinds.CustomMessage, to: PiEntryContext) -> list[Spel
 
 def _usage(entry: kinds.Usage, to: PiEntryContext) -> list[Spelled] | None:
     if not isinstance(entry.usage, Mapping) or entry.provider is None or entry.model is None:
-        return None  # it would be added up
+        return None  # the agent would add it to the total
     said = {"provider": entry.provider, "model": entry.model, "usage": messages.usage(entry.usage)}
     if to.omp:
         return [("model_usage", {"purpose": entry.purpose, "api": "", "stopReason": "stop", **said, **entry.extra})]
@@ -226,7 +231,10 @@ def _usage(entry: kinds.Usage, to: PiEntryContext) -> list[Spelled] | None:
 
 
 def _unknown(entry: kinds.UnknownEntry, to: PiEntryContext) -> list[Spelled] | None:
-    """A line of a type we do not know, of an agent of this family; a kind of a later release of ours is no line."""
+    """Return a line of an unknown type as pi or omp wrote it, or ``None``.
+
+    A kind of a later release of gitsession is not such a line.
+    """
     if not isinstance(entry.body, dict) or entry.version is not None or entry.body.get("type") != entry.name:
         return None
     said = ("type", "id", "parentId", "timestamp")
@@ -234,7 +242,7 @@ def _unknown(entry: kinds.UnknownEntry, to: PiEntryContext) -> list[Spelled] | N
 
 
 def _custom_of(entry: Entry, to: PiEntryContext) -> list[Spelled]:
-    """A kind that the agent has no word for."""
+    """Return a kind without an equivalent as a ``custom`` entry."""
     kind = kind_of(entry)
     to.notes[f"{kind[:40]} entries, which are kept as {OURS}{kind[:40]} and not acted on"] += 1
     fields = (field.name for field in dataclasses.fields(entry) if field.name not in ("at_ms", "extra"))
