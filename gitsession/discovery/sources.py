@@ -78,9 +78,8 @@ def _stamp_of_file(path: Path) -> Stamp:
 def at(path: Path, format: Format | None = None, *, final: bool = False) -> Iterator[FoundSession]:
     """Yield the sessions at ``path``, or none if no supported agent wrote it.
 
-    Load each one before you request the next.
-
-    ``format``: read the path as this agent's. Raises ``Malformed``, ``Unavailable`` and ``OSError``.
+    Each session must be loaded before the next one is requested. ``format``: read the path as this agent's. Raises
+    ``Malformed``, ``Unavailable`` and ``OSError``.
     """
     stamp = stamp_of(path)
     if is_database(head(path)):

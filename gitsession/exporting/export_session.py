@@ -42,11 +42,11 @@ TO_READ: dict[str, Writer] = {writer.AGENT: writer for writer in (json_lines, ma
 class ExportResult:
     """An exported session.
 
-    ``data``: the file. ``left_out``: number of our own entries that are not in it. ``added``: number of newly written
-    lines. ``notes``: counts of what ``agent``'s format cannot represent exactly. ``hidden``: number of secrets that are
-    placeholders in it; ``problems``: the reasons why originals could not be read. ``place``: path of the file in the
-    agent's folder, if it does not follow from ``session``; ``beside``: names and contents of the other files of the
-    session, and of those that it continues.
+    ``data``: the file. ``left_out``: number of entries made in gitsession that are not in it. ``added``: number of
+    newly written lines. ``notes``: counts of what ``agent``'s format cannot represent exactly. ``hidden``: number of
+    secrets that are placeholders in it; ``problems``: the reasons why originals could not be read. ``place``: path of
+    the file in the agent's folder, if it does not follow from ``session``; ``beside``: names and contents of the other
+    files of the session, and of those that it continues.
 
     If the session is to be continued in a folder, ``session`` has its id and folder there, and ``stay`` is the same
     file in its former folder.
@@ -154,8 +154,8 @@ def _to_read(store: ObjectStore, sid: str, writer: Writer, at: Node | None, agen
 def _id_there(sid: str, found: ExportInput, began: SessionHeader | Fork | None, *, is_whole: bool) -> str:
     """Return the agent's id of the session.
 
-    This is the id of its own file, or ours if an import of the continued file yields this session again. Otherwise, it
-    is an id that follows from the entry to continue from.
+    This is the id of its own file, or the session's id in this store if an import of the continued file yields this
+    session again. Otherwise, it is an id that follows from the entry to continue from.
     """
     is_ours = isinstance(began, SessionHeader) and began.source_id is None and not found.is_fork
     if is_whole and (found.is_home or is_ours):
@@ -196,7 +196,7 @@ def segment(store: ObjectStore, sid: str, id: str | None) -> bytes:
 
 
 class _FileLines(NamedTuple):
-    """The content of one of the agent's files by line: header lines, entries, and our own entries that are in it.
+    """The content of one of the agent's files by line: header lines, entries, and exported lines in the file.
 
     ``nodes``: all entries of the session that the file could hold.
     """

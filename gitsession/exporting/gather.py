@@ -41,9 +41,9 @@ class ExportInput:
     """The input of a format's writer.
 
     ``is_home``: whether ``out`` begins with the agent's own file. ``is_news``: whether it has anything else.
-    ``left_out``: number of our own entries that have no place in it, because the agent rewrote the lines above them.
-    ``is_fork``: whether the session is a fork that gitsession made. ``notes``: further notes for the user, with counts.
-    ``segment``: the id of the agent's file, if it is not the first.
+    ``left_out``: number of entries made in gitsession that have no place in it, because the agent rewrote the lines
+    above them. ``is_fork``: whether the session is a fork that gitsession made. ``notes``: further notes for the user,
+    with counts. ``segment``: the id of the agent's file, if it is not the first.
     """
 
     out: Outgoing
@@ -237,7 +237,7 @@ class _Gatherer:
     # ---- entries
 
     def _lines_of_the_file(self) -> list[OutgoingEntry]:
-        """Return the lines of the agent's file in order: its own, and the lines of ours that an import found in it."""
+        """Return the lines of the agent's file in order: its own, and exported lines that an import found in it."""
         numbered = {node.source.line: (node, node) for node in self.current if node.source}
         by_chain = {self.keys[node.oid]: node for node in self.current}
         names = {}
@@ -250,7 +250,7 @@ class _Gatherer:
         return [found[number] for number in sorted(found)]
 
     def _name(self, node: Node, below: str) -> OutgoingEntry:
-        """Return a line of ours that names an entry or the leaf, as it is in the agent's file."""
+        """Return an exported line that names an entry or the leaf, as it is in the agent's file."""
         line, id = payload_of(self.store, node), node.source.id if node.source else None
         entry = self._meant(entry_of(self.store, node), node)
         return OutgoingEntry(key=f"line {id}", below=below, entry=entry, line=line, id=id, is_name=True)
@@ -334,7 +334,7 @@ class _Gatherer:
         theirs = [mark for mark in marks if mark.line is not None] if self.is_home else []
         ours = [mark for mark in marks if mark.line is None or not self.is_home]
         labels, title = self._labels(entries, ours, marks), rules.title(marks)
-        # A title in the file by a line of ours counts as the agent's: the later line takes precedence.
+        # A title in the file by an exported line counts as the agent's: the later line takes precedence.
         said = [(at, each.entry) for at, each in enumerate(entries) if isinstance(each.entry, kinds.Title)]
         theirs += [SessionMark("title", each.at_ms, at + 2, b"", "", (each.title or "").strip()) for at, each in said]
         times = [mark.at_ms for mark in ours if mark.what != "label" and (mark.value or None) == title]

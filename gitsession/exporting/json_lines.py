@@ -1,6 +1,4 @@
-"""A writer of sessions as lines of JSON, for programs that support no agent's format.
-
-It contains the meaning of entries.
+"""Writer of sessions as lines of JSON with the meaning of each entry, for programs that support no agent's format.
 
 docs/reference/json.md, "Export as JSON lines", describes the lines. Such files cannot be imported.
 """

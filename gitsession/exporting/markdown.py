@@ -1,8 +1,8 @@
-"""A writer of sessions as Markdown, for people. Such files cannot be imported.
+"""Writer of sessions as Markdown, for people. Such files cannot be imported.
 
-Text of one author must not look like that of another. A line that looks like one of our headings is escaped, results of
-tools are in fences that nothing in them closes, and an open fence is closed. HTML outside of code is escaped, because a
-viewer that renders it would run it.
+Text of one author must not look like that of another. A line that looks like a heading of the export is escaped,
+results of tools are in fences that nothing in them closes, and an open fence is closed. HTML outside of code is
+escaped, because a viewer that renders it would run it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ AGENT = "markdown"
 
 _FENCE = re.compile(r"( {0,3})(`{3,}(?!.*`)|~{3,})")
 _OURS = re.compile(r" {0,3}(?=#{1,2}\s|(?:=+|-+)\s*$)")
-"""The beginning of a line that looks like one of our headings."""
+"""The beginning of a line that looks like a heading of the export."""
 _TAG = re.compile(r"<(?=[A-Za-z/!?])")
 _SPAN = re.compile(r"(?<!`)(`+)(?!`)(.*?)(?<!`)\1(?!`)")
 """A code span within one line."""
@@ -156,7 +156,7 @@ def _fenced(text: str, language: str = "") -> str:
 
 
 def _words(text: str) -> str:
-    """Return ``text`` with lines that look like our headings, and HTML outside of code, escaped.
+    """Return ``text`` with lines that look like headings of the export, and HTML outside of code, escaped.
 
     Which text is code depends on how a reader splits blocks. Code is left as it is only where all readers agree. This
     is so in a fence at the first column, if no indented fence precedes it, which a list could end early. It is also so

@@ -226,7 +226,8 @@ def _found(
     base = _folder(format, where, environment)
     place = base / (sent.place or format.place(header, where))
     if isinstance(format, Importing):
-        # The agent has a copy of its own. An earlier export is not part of a history and may keep its name.
+        # The agent keeps its own copy, so an earlier export is not needed any more. With a digest in its name, the new
+        # file does not collide with it.
         place = place.with_stem(f"{place.stem}-{sha256(sent.data).hexdigest()[:12]}")
     others = []
     lies = [session_files.AgentFile(sent.place, sent.data).pattern] if sent.place else format.lies(header, where)

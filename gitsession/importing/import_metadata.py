@@ -29,7 +29,7 @@ class ImportedSource:
     """The records of ``source`` in the store.
 
     ``tree``: the session's part from this file, ``None`` if the session is new. ``at_line``: the entry of each line;
-    ``taken``: those lines that are ours; ``new``: number of new entries.
+    ``taken``: the exported lines among them; ``new``: number of new entries.
     """
 
     source: Source
@@ -125,7 +125,7 @@ class MetadataImport:
             headers.append(node)
         self._tail(newest.pop(TAIL, None))
         before = self._seen.source_file
-        # Headers that earlier rewrites replaced stay listed: the list says which header was in force.
+        # Headers that earlier rewrites replaced stay listed, to determine which header was in force at an entry.
         older = {position(node) for node in self._seen.older_lines()} & set(before.superseded)
         entries = self._superseded(newest.values(), headers)
         superseded = (*entries, *sorted(older - set(entries)))
@@ -184,7 +184,7 @@ class MetadataImport:
         return [commit_writer.read_back(header, guard) for guard in (self._guard, None)]
 
     def _say(self, entry: Entry) -> None:
-        """Append an entry of our own.
+        """Append an entry that gitsession makes.
 
         Its time and nonce follow from the entry before it, so every store with the same entries writes the same commit.
         """
@@ -215,8 +215,8 @@ class MetadataImport:
     def _imported_above(self, node: Node) -> Oid | None:
         """Return the nearest imported entry above ``node``, or the root.
 
-        Entries of our own are skipped, so a line of ours that is removed from the file does not remove the entries
-        below it.
+        Entries that gitsession made are skipped. So if an exported line is removed from the file, the entries below it
+        stay.
         """
         nodes = self._tree.nodes if self._tree else {}
         at = nodes.get(node.parent or "")
@@ -238,6 +238,6 @@ class MetadataImport:
 
 
 def _sayable(header: kinds.SessionHeader) -> kinds.SessionHeader:
-    """Return ``header`` with its texts in a form that an entry of our own can store."""
+    """Return ``header`` with its texts in a form that CBOR can represent."""
     said = {name: sayable(getattr(header, name)) for name in ("cwd", "parent", "source_id", "extra")}
     return replace(header, **said)

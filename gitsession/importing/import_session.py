@@ -437,9 +437,9 @@ def _lookahead(store: ObjectStore, source: Source) -> Callable[[int], bool]:
 class _Entries:
     """The entry of every line of the file, existing or drafted, and the branches of these entries.
 
-    ``at_line``: entries by line; ``taken``: those lines that are ours; ``before``, ``tips``: the tips of the branches
-    before and after the import. ``continued``: the entries of the store that new entries follow. ``copied``: digests of
-    new entries that are copies of purged ones, by ``purged_keys``.
+    ``at_line``: entries by line; ``taken``: the exported lines among them; ``before``, ``tips``: the tips of the
+    branches before and after the import. ``continued``: the entries of the store that new entries follow. ``copied``:
+    digests of new entries that are copies of purged ones, by ``purged_keys``.
     """
 
     def __init__(self, request: _Request, sink: _Objects, place: _Place, seen: Meta, purged: Tombstones) -> None:
@@ -462,7 +462,7 @@ class _Entries:
         """Return the branches that grow with the file, by their tip.
 
         These are ``main`` and those named after an imported entry. Branches that were created by hand stay where they
-        are. If an entry of our own follows the agent's last entry, the agent's next line opens a branch.
+        are. If an entry made in gitsession follows the agent's last entry, the agent's next line opens a branch.
         """
         if self._tree is None:
             return {self._root.oid: refs.MAIN}
@@ -506,7 +506,7 @@ class _Entries:
         self._make_last_a_leaf()
 
     def _take(self, line: ExportedLine) -> None:
-        """Map a line of ours to its entry."""
+        """Map an exported line to its entry."""
         self.taken[line.record.line] = line
         self.at_line[line.record.line] = line.node
         self._follow(line.node)

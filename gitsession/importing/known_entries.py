@@ -125,7 +125,7 @@ def fill_vault(store: ObjectStore, sink: commit_writer.Entries, node: Node, payl
 def says(store: ObjectStore, node: Node, payload: bytes) -> bool:
     """Return whether the payload of an entry is ``payload`` apart from redactions.
 
-    Raises ``Malformed``, ``Corrupt`` ...
+    Raises ``Malformed``, ``Corrupt`` and others if the entry cannot be read.
     """
     parts = kept(store, node)
     return matches(whole(store, node, parts), holes.hidden(parts.holes), payload)
@@ -134,8 +134,8 @@ def says(store: ObjectStore, node: Node, payload: bytes) -> bool:
 def tree_of_ours(store: ObjectStore, sid: str) -> Tree | None:
     """Return the tree of session ``sid`` if gitsession created it and a file was written from it, otherwise ``None``.
 
-    The header of such a file has the id of our session. A fork does not qualify: the lines that it shares have their
-    numbers from another file. Raises ``Corrupt`` if the session is damaged.
+    The header of such a file has the session's id in this store. A fork does not qualify: the lines that it shares have
+    their numbers from another file. Raises ``Corrupt`` if the session is damaged.
     """
     if not session_ids.is_one(sid) or not graph.branches(store, sid):
         return None
@@ -150,7 +150,7 @@ def tree_of_ours(store: ObjectStore, sid: str) -> Tree | None:
 
 @dataclass(frozen=True, slots=True)
 class ExportedLine:
-    """A line of ours in the agent's file.
+    """A line in the agent's file that gitsession wrote.
 
     ``node``: the entry below which the children of the line are placed. ``place``: the line in ``SourceFile.ours``.
     """
@@ -161,21 +161,21 @@ class ExportedLine:
 
 
 class ExportedLineFinder:
-    """A finder of the lines of ours in a file of session ``sid``, which has ``tree`` and ``meta``."""
+    """A finder of exported lines in a file of session ``sid``, which has ``tree`` and ``meta``."""
 
     def __init__(self, store: ObjectStore, sid: str, format: Format, tree: Tree, meta: Meta) -> None:
         self._store, self._sid, self._format = store, sid, format
         self._meta = meta
         self._nodes = {to_base64url(node.chain): node for node in tree.nodes.values()}
         self._recorded = meta.lines_of_ours()
-        # If all our entries are in the file already, no lines have to be written for comparison.
+        # If all entries made in gitsession are in the file already, no lines have to be written for comparison.
         known = {key for _, key in self._recorded.values()}
         roots = tree.children[None]
         pending = (key for key, node in self._nodes.items() if node.source is None and node.oid not in roots)
         self._may_be_new = any(mark.line is None for mark in meta.marks) or any(key not in known for key in pending)
 
     def find(self, record: Record, parent: Node) -> ExportedLine | None:
-        """Return our entry that ``record``, below ``parent`` in the file, is; ``None`` if the line is the agent's."""
+        """Return ``record`` as an exported line below ``parent`` in the file, or ``None`` if the agent wrote it."""
         if record.source_id is None:
             return None
         recorded = self._recorded.get(record.line)
@@ -219,7 +219,7 @@ class ExportedLineFinder:
         return self._format.moved(payload, stated.source_id or "", stated.cwd or "")
 
     def _is_one(self, record: Record, written: tuple[bytes, str | None]) -> bool:
-        """Return whether a record is a line of ours. Secrets may be redacted in one of the two only."""
+        """Return whether a record is the exported line ``written``. Secrets may be redacted in one of the two only."""
         theirs, guard = record.payload, self._store.guard
         safe = theirs if guard is None else guard.redact(self._format.FORM, theirs).payload
         return any(_says_the_same(each, written[0], is_name=written[1] is None) for each in {theirs, safe})

@@ -32,7 +32,10 @@ class RecordedStep:
         self.skipped: list[tuple[str, str]] = []
 
     def changed(self) -> tuple[dict[str, State], dict[str, State]]:
-        """Return the files that the calls may have changed, before and after. Files in doubt are in ``skipped``."""
+        """Return the files that the calls may have changed, before and after.
+
+        Files in doubt are in ``skipped``. If a tree is incomplete, the result is empty.
+        """
         was: dict[str, State] = {}
         became: dict[str, State] = {}
         found = self._trees.diff(self._ran.before.name, self._ran.after.name) if self._base is not None else None

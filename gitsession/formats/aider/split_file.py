@@ -28,7 +28,7 @@ LF = b"\n"
 
 
 class SpanKind(Enum):
-    """The author of a span."""
+    """The kind of a span: its author, the beginning of a run, or blank lines."""
 
     BLANK = "blank"
     RUN = "run"

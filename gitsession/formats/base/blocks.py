@@ -1,6 +1,6 @@
-"""Readers of agents' content blocks: a known block becomes one of the model's, any other is kept as it is.
+"""Readers of agents' content blocks. A known block becomes one of ``model.blocks``, any other is kept as it is.
 
-Never raise.
+Nothing here raises.
 """
 
 from __future__ import annotations

@@ -3,9 +3,10 @@
 Fields that ``Fields`` does not take become the ``extra`` of the entry. So a field of a later version, or a field with a
 value of an unexpected type, is kept unread, and nothing raises.
 
-FROZEN under view 1, like ``pi.headline``: times, because an entry's time is part of its oid, and what the headlines of
-several agents share. Times are milliseconds since 1970, UTC, computed in this module: a start time is part of a
-session's name, and what ``datetime.fromisoformat`` accepts differs between Python releases.
+FROZEN under view 1, like ``pi.headline``: the parsing of times, because an entry's time is part of its oid, and the
+functions that the headlines of several agents share. Times are milliseconds since 1970, UTC. They are parsed without
+``datetime.fromisoformat``, because what it accepts differs between Python releases and a start time is part of a
+session's name.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ INT_MAX = 2**53
 
 
 def to_ms(value: object) -> int | None:
-    """Return the milliseconds of an ISO 8601 text (UTC if it names no zone) or of an integer; otherwise ``None``."""
+    """Return a time in ms since 1970 from an ISO 8601 text (UTC if it names no zone) or an integer, or ``None``."""
     if type(value) is int:
         return value if 0 <= value < INT_MAX else None
     if not isinstance(value, str):
@@ -158,6 +159,6 @@ def opaque(failure: LineFailure, size_bytes: int) -> Headline:
 def uuid_from(*parts: object) -> str:
     """Return a UUID derived from ``parts``."""
     digest = bytearray(sha256("/".join(map(str, parts)).encode("utf-8", "backslashreplace")).digest()[:16])
-    digest[6], digest[8] = digest[6] & 0x0F | 0x80, digest[8] & 0x3F | 0x80  # version 8: custom
+    digest[6], digest[8] = digest[6] & 0x0F | 0x80, digest[8] & 0x3F | 0x80  # version 8: a custom scheme
     found = digest.hex()
     return "-".join((found[:8], found[8:12], found[12:16], found[16:20], found[20:]))

@@ -115,7 +115,7 @@ class WrittenFile:
 
 
 class Writer(Protocol):
-    """A writer of sessions: the module of an agent's format, or a format that is no agent's."""
+    """A writer of sessions: the module of an agent's format, or a module for another format."""
 
     AGENT: str
 

@@ -269,10 +269,10 @@ class Source:
     the next one (``formats.base.jsonl``); ``None`` for an agent whose lines are all records. ``waiting``: bytes after
     the last line end that are not a complete record yet. ``ends_with_newline``: whether the imported bytes end with a
     line end. ``version``: the file's own format version, for the report. ``leaf``: the line of the record at which the
-    agent continues, if it is not the last one. ``base``: the session that this one was forked from, if the file holds
+    agent continues, if it is not the last one. ``base``: the session from which this one was forked, if the file holds
     only the later part. ``segment``: the agent's id for this file, if the session has several files and this is not the
     first. Its first record is below the last one that it shares with ``base``, or, without ``base``, where the session
-    begins. ``header``: the session's header, if the file has none of its own (no agent, no times in it).
+    begins. ``header``: the session's header, without a time, if the file has no header of its own.
     """
 
     agent: str

@@ -150,7 +150,7 @@ def _seen(line: bytes, said: Object, held: dict[str, Any]) -> RecordedBackup | N
 
 
 def _is_ours(backup: object) -> bool:
-    """Return whether a backup has a name that Claude Code uses. Any other name may be that of any file."""
+    """Return whether a backup has a name as Claude Code writes it. Another name could refer to any file."""
     if not isinstance(backup, dict) or "backupFileName" not in backup:
         return False
     name = backup["backupFileName"]
@@ -183,7 +183,7 @@ def _edited(line: bytes, said: Object) -> RecordedEdit | None:
 
 
 def _replaced(result: Object) -> str | None:
-    """Return the file after an Edit, or ``None`` if the result's strings and its patch disagree."""
+    """Return the file after an Edit, or ``None`` if the edit is ambiguous or its patch disagrees."""
     was, old, new = result.get("originalFile"), result.get("oldString"), result.get("newString")
     if not isinstance(was, str) or not isinstance(old, str) or not isinstance(new, str):
         return None

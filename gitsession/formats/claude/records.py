@@ -28,7 +28,10 @@ def uuid_of(line: Object) -> str | None:
 
 
 def rides(line: Object) -> bool:
-    """Return whether a line accompanies the next record line: it is not in the tree, and names and changes nothing."""
+    """Return whether a line is only logged, so that it accompanies the next record line.
+
+    Such a line is not in the tree, names nothing, and does not change what the model receives.
+    """
     type_ = line.get("type")
     return uuid_of(line) is None and not (isinstance(type_, str) and type_ in _SPEAKING)
 

@@ -274,10 +274,7 @@ class _Parts:
         self._link()
 
     def _group(self, lines: Sequence[bytes]) -> None:
-        """Group the lines as ``jsonl.group`` does.
-
-        But a boundary accompanies its summary if that is the next record line.
-        """
+        """Group the lines as ``jsonl.group`` does, but a boundary with its summary if that is the next record line."""
         first = 0  # index of the first line that waits for a record line
         held: tuple[int, Object] | None = None  # a boundary: its number and the line
         for number, line in enumerate(lines, 1):
@@ -380,10 +377,10 @@ class _Parts:
 
 
 def _below_kept(boundary: Object, parent: str, above: Mapping[str, str]) -> str:
-    """Return the last message that a compaction kept if they follow ``parent``, where the history was cut.
+    """Return the parent of a compaction: the last message that it kept, if these follow ``parent``; else ``parent``.
 
     "Summarize up to here" cuts the history before the messages that it keeps. They are on the branch of the compaction
-    only if it is below them. Otherwise, the result is ``parent``.
+    only if it is below them.
     """
     kept = preserved_by(boundary)
     left, at = set(kept), kept[-1] if kept else parent

@@ -1,6 +1,6 @@
-"""Reader of codex's records.
+"""Reader of codex's records. A view, which may change between releases.
 
-A view, which may change between releases, except for the kind, which the headline states.
+Only the kind of an entry does not change, because the headline states it.
 
 The entry follows from the record line; accompanying lines stay in the payload. A record of an unknown type becomes an
 ``UnknownEntry`` with its own name. One response item is one entry: a thought, a call and its result are one each, as in
@@ -110,7 +110,7 @@ def _called(at_ms: int, call: ToolCall, fields: Fields) -> Entry:
 
 
 def _as_it_is(at_ms: int, item: Object, fields: Fields) -> Entry:
-    """Return an entry with the whole item: the provider made it, and no block of the model's represents it better."""
+    """Return an entry with the item as a block. The provider made it, and no other block represents it better."""
     beside = {name: value for name, value in fields.left.items() if name not in item}
     return Message(at_ms=at_ms, role="assistant", content=(OtherBlock(item),), extra=beside)
 
@@ -173,7 +173,7 @@ _ITEMS: dict[str, Callable[[int, Object, Fields], Entry]] = {
 }
 
 
-# Blocks: of the model's types, or kept as they are
+# Blocks: one of ``model.blocks``, or kept as they are
 
 
 def _block(block: Any) -> Block:

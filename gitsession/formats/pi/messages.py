@@ -15,10 +15,9 @@ from gitsession.model.entries import Message
 def read_message(at_ms: int, message: dict[str, Any], entry: Fields) -> Message:
     """Return the message inside an entry.
 
-    Fields without an equivalent are ``extra``; the message's precede ``entry``'s.
-
-    ``extra`` keeps the message's own ``timestamp``, because an agent's context shows it, and its ``role`` if that
-    differs from ours.
+    Fields without an equivalent go to ``extra``. If message and entry have the same field, that of the message is kept.
+    ``extra`` has the message's own ``timestamp``, because an agent's context shows it, and its ``role`` if the returned
+    one differs.
     """
     fields = Fields(message)
     role = fields.text("role")
@@ -131,7 +130,7 @@ _BY_ROLE: dict[str, Callable[[Fields], dict[str, Any]]] = {
 }
 
 
-# Blocks: of the model's types, or kept as they are
+# Blocks: one of ``model.blocks``, or kept as they are
 
 
 def _text(block: dict[str, Any]) -> Block | None:

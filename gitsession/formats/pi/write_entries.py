@@ -19,7 +19,7 @@ Spelled: TypeAlias = tuple[str, Words]
 """The type of a line, and its fields without id, parent and time."""
 
 OURS = "gitsession:"
-"""The beginning of the type of a ``custom`` entry that represents one of our kinds."""
+"""The beginning of the type of a ``custom`` entry that represents a kind of gitsession's."""
 
 KNOWN_ROLES = {"user", "assistant", "toolResult", "bashExecution", "custom", "system", "hookMessage"}
 OMP_ROLES = KNOWN_ROLES | {"developer", "pythonExecution", "fileMention"}
