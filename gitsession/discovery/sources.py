@@ -144,7 +144,7 @@ def _in_database(path: Path, format: Format | None, final: bool) -> Iterator[Fou
 
 
 def _spelled(id: str) -> str:
-    """Return any id as a part of a file name."""
+    """Return ``id``, which can be any text, as a part of a file name."""
     return id.replace("/", "%2F").replace("\0", "%00").encode("utf-8", "replace").decode()
 
 

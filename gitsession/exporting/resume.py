@@ -154,7 +154,7 @@ def plan(
 
 
 def perform(plan: Resumption) -> None:
-    """Write the missing files. Raises ``Refused`` if another process wrote one meanwhile, and ``OSError``."""
+    """Write the missing files. Raises ``Refused`` if the session's file changed meanwhile, and ``OSError``."""
     for place, content in plan.beside.items():
         try:
             _write(place, content)
@@ -331,9 +331,9 @@ class AgentFileAhead(Refused):
 
 
 def check(format: Format, data: bytes, home: Path, environment: Mapping[str, str]) -> int:
-    """Count the prunes in the export ``data`` that have no effect because the agent has the messages already.
+    """Count the prunes in the export ``data`` that the agent's import ignores because it has the messages already.
 
-    Raises ``Refused`` if a database of this agent has more of the session, or another session with its id;
+    Raises ``Refused`` if a database of this agent has more of the session, or other content under its id,
     ``Unavailable`` if a database is locked, and ``Malformed`` if it is damaged.
     """
     wanted = format.split(data, final=True)

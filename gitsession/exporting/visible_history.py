@@ -2,8 +2,8 @@
 
 Agents differ in what their model receives of a history: context edits, prunes, commands that are excluded, lists in the
 place of what a compaction replaced, answers stored block by block. In the context of the source, all of these rules are
-applied. So entries on the path to the leaf are replaced by what the context contains of them. Entries before the newest
-compaction or reset are not in the context and stay. Entries of other branches stay, with whole answers.
+applied. So entries on the path to the leaf are replaced by what the context contains of them. Entries before that part,
+which a compaction or reset removed from the context, stay. Entries of other branches stay, with whole answers.
 
 1. no compaction, no reset -> what the context contains of each entry, in its place
 2. a summary, what it kept, what follows -> the compaction; case 1 for what it kept and for what follows

@@ -36,7 +36,8 @@ class RecordedEdit(NamedTuple):
     """The change that a tool call made to one file.
 
     ``was``: its whole text before, with LF as line ends; ``None`` if it did not exist. ``became``: its text after,
-    likewise. ``rewrites``: the call wrote the line ends as in ``became``, whatever they were before.
+    likewise. ``rewrites``: the call wrote the whole text with its line ends. If the file had other line ends before,
+    those after the call are unknown.
     """
 
     said: bytes

@@ -56,7 +56,7 @@ def listed(ask: Ask, columns: Columns) -> Iterator[tuple[str, Stamp]]:
 
 
 def _stamp(ask: Ask, id: str, changed_ms: int) -> Stamp:
-    newest = "coalesce(max(CAST(rowid AS INTEGER)), 0)"  # another column may have the name
+    newest = "coalesce(max(CAST(rowid AS INTEGER)), 0)"  # a column can be named rowid
     wanted = f"SELECT count(*), {newest}, {summed('rowid')} FROM session_entries WHERE session_id = ?"
     try:
         count, last, total = next(ask(wanted, (id,)))

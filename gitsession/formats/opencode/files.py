@@ -78,7 +78,7 @@ def _called(value: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any
 
 
 def _with_files(part: dict[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
-    """Return a part with renamed files: attachments of a tool's result have ids like parts."""
+    """Return ``part`` with new ids in the attachments of a tool's result too."""
     state = part.get("state")
     if not isinstance(state, dict) or "attachments" not in state:
         return part
