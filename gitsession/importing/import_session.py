@@ -71,8 +71,8 @@ class ImportResult:
 
     ``entries``: number of records in the file; ``new``: number of entries that the store did not have. ``rewritten``:
     the first line that the agent changed since the last import, ``None`` if it only appended. ``branch``: the branch
-    whose tip is the file's last entry; "" if the branch continues after it. ``is_purged``: the session was purged, so
-    nothing was imported.
+    whose tip is the entry at which the agent continues; "" if the store has later entries on that branch.
+    ``is_purged``: the session was purged, so nothing was imported.
     """
 
     session: str

@@ -197,7 +197,7 @@ class _Reader:
 
 
 def _is_behind_answer(line: bytes) -> bool:
-    """Return whether Aider prints token counts, as after every answer.
+    """Return whether a line is the token count that Aider prints after an answer.
 
     This is not a regular expression, which would be slow on lines that are made for it.
     """

@@ -58,7 +58,7 @@ class Fields:
         return self._of(int, name)
 
     def texts(self, name: str) -> tuple[str, ...] | None:
-        """Return a list if all of its items are texts."""
+        """Return the items of a list if all of them are texts, otherwise ``None``."""
         found = self.left.get(name)
         if isinstance(found, list) and not all(isinstance(item, str) for item in found):
             return None

@@ -20,10 +20,11 @@ class RecordedTree(NamedTuple):
 
 
 class RecordedBackup(NamedTuple):
-    """The state of files before the agent changed them; ``None`` for a file that did not exist.
+    """The state of files before the agent changed them.
 
-    ``entry``: the agent's id of the entry that this belongs to, or the line number of that entry. Paths are as the
-    agent states them: relative to the session's folder, or absolute.
+    ``files``: the copies by path, ``None`` for a file that did not exist. Paths are as the agent states them: relative
+    to the session's folder, or absolute. ``entry``: the agent's id of the entry that this belongs to, or the line
+    number of that entry.
     """
 
     said: bytes

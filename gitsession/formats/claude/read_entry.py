@@ -253,7 +253,7 @@ _ATTACHED: dict[str, Callable[[Object], str | None]] = {
     "edited_text_file": _edited,
     "hook_additional_context": _hook,
 }
-"""Texts of attachments that Claude Code does not generate again. They are shorter than Claude Code's own."""
+"""Readers of attachments that Claude Code does not write again at each start. Their texts are shorter than its own."""
 
 
 def _system(at_ms: int, fields: Fields) -> Entry | None:

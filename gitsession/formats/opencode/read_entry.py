@@ -81,7 +81,10 @@ def in_full(line: bytes) -> list[tuple[str, bytes]]:
 
 
 def marked(kept: bytes, targets: set[str], key: str, at_ms: int) -> bytes:
-    """Return a message in which the given results are marked as old: all of its results, or single parts."""
+    """Return ``kept`` with completed results marked as old.
+
+    These are all results if ``key`` is in ``targets``, otherwise the parts whose ids are in ``targets``.
+    """
     record = parse(kept)
     if isinstance(record, LineFailure):
         return kept
