@@ -1,10 +1,10 @@
-"""Is there news? Answered from file names and times alone, for programs that start often and mostly find nothing.
+"""A fingerprint of a store by file names and times, for programs that start often and mostly find no change.
 
-Imports no CBOR, no hashing and no git: listing sessions asks here whether the index is up to date.
+Imports no CBOR, no hashing and no git: listing sessions uses it to check whether the index is up to date.
 
-Whoever changes a loose ref renames a file into its directory, so the directory's time tells, and one look at each
-session's directory is enough. Only a time too near to now is not trusted: two renames may share it. There what the refs
-hold is told too, and so the next fingerprint may differ without cause, once.
+A change of a loose ref renames a file into its directory, so the directory's time shows it, and one ``stat`` of each
+session's directory is enough. A time too close to now is not trusted, because two renames may share it. In that case
+the values of the refs are included, so the next fingerprint may differ once without a change.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from gitsession.store import journal_frames
 _WATCHED = ("refs/heads/sessions", "refs/heads/gitsession", "refs/gitsession")
 _FRESH_NS = 1_000_000_000
 _JOURNAL = "\njournal\n"
-_NO_SUBDIRECTORIES = 2  # links to a directory: its name and its own ``.``; each directory in it would add one
+_NO_SUBDIRECTORIES = 2  # links to a directory: its name and its own ``.``; each subdirectory adds one
 
 
 def fingerprint(git_dir: Path | str) -> str:
-    """A text that changes whenever a ref of ours does or the journal grows. Two alike: nothing has happened.
+    """Return a text that changes whenever one of our refs does or the journal grows.
 
-    Raises ``Unavailable`` where a folder of refs may not be read.
+    If two texts are equal, nothing has changed. Raises ``Unavailable`` if a folder of refs may not be read.
     """
     fresh = time.time_ns() - _FRESH_NS
     parts = [_packed_refs(f"{git_dir}/packed-refs")]
@@ -38,7 +38,7 @@ def fingerprint(git_dir: Path | str) -> str:
 
 
 def has_only_grown(before: str, now: str) -> bool:
-    """Return whether between two fingerprints git moved no ref, and the journal lost nothing."""
+    """Return whether, between two fingerprints, git moved no ref and the journal lost nothing."""
     repository, _, journal = before.rpartition(_JOURNAL)
     repository_now, _, journal_now = now.rpartition(_JOURNAL)
     if repository != repository_now:
@@ -49,9 +49,9 @@ def has_only_grown(before: str, now: str) -> bool:
 
 
 def is_journal_doubtful(git_dir: Path | str) -> bool:
-    """Whether a file of the journal was set aside as damaged, or something stands behind where one seems to end.
+    """Return whether a journal file was renamed as damaged, or data follows the apparent end of one.
 
-    What a killed writer left is such a thing, too: whoever opens the store can tell.
+    A killed writer leaves such data, too; opening the store distinguishes the two.
     """
     directory = f"{git_dir}/gitsession/journal"
     try:
@@ -81,7 +81,7 @@ def _packed_refs(path: str) -> str:
 
 
 def _directory(path: str, fresh: int, parts: list[str]) -> None:
-    """Add what tells one state of a directory of refs from another."""
+    """Add the state of a directory of refs to ``parts``."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except (FileNotFoundError, NotADirectoryError):
@@ -109,7 +109,7 @@ def _directory(path: str, fresh: int, parts: list[str]) -> None:
 
 def _content(path: str) -> str:
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a pipe must not hold us up
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a named pipe must not block
         try:
             return os.read(fd, 1024).decode("utf-8", "replace").strip()
         finally:
@@ -119,7 +119,7 @@ def _content(path: str) -> str:
 
 
 def _journal(git_dir: Path | str) -> Iterator[tuple[int, int, int]]:
-    """Number, inode and end of every journal file."""
+    """Yield number, inode and end of every journal file."""
     directory = f"{git_dir}/gitsession/journal"
     for number in journal_frames.numbers(directory):
         try:

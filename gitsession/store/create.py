@@ -1,8 +1,9 @@
-"""Making a store, and telling whether a path holds one we can open.
+"""Creation of a store, and the check whether a path holds a store that can be opened.
 
-A store is made aside, in a sibling directory, and gets its name by one rename: a kill leaves no half store, and of two
-creators one finds the other's. Every file is written here, so neither git nor the user's configuration has a say: the
-format (SHA-1 names, refs as files, bare, branch main) is what libgit2 and every git since 2.39 can open.
+A store is built in a temporary sibling directory and renamed into place: a kill leaves no partial store, and of two
+concurrent creators one finds the store of the other. Every file is written here, so neither git nor the user's
+configuration has an effect. The format (SHA-1 names, refs as files, bare, branch main) can be opened by libgit2 and by
+git 2.39 and later.
 """
 
 from __future__ import annotations
@@ -49,9 +50,9 @@ _KNOWN_EXTENSIONS = frozenset(
 
 
 def create(path: Path | str) -> None:
-    """Make an empty store at ``path``. A store that is there already stays as it is.
+    """Create an empty store at ``path``. A store that exists there stays as it is.
 
-    Raises ``NotAStore`` where something else is there, and ``Unavailable`` where the disk says no.
+    Raises ``NotAStore`` if something else is there, and ``Unavailable`` if the disk fails.
     """
     path = Path(os.path.abspath(path))
     if os.path.lexists(path) and not _is_empty_directory(path) and not is_waiting(path):
@@ -74,7 +75,7 @@ def create(path: Path | str) -> None:
 
 
 def is_waiting(path: Path) -> bool:
-    """Whether at ``path`` there is no store yet, only what agents' hooks have left for one."""
+    """Return whether ``path`` holds no store yet, but files that agents' hooks left for one."""
     try:
         return os.listdir(path) == [CONTROL] and not set(os.listdir(path / CONTROL)) & {"journal", "lock", "keep"}
     except OSError:
@@ -82,14 +83,15 @@ def is_waiting(path: Path) -> bool:
 
 
 def is_purge_pending(path: Path | str) -> bool:
-    """Whether a purge was begun in the store at ``path`` and has not ended."""
+    """Return whether a purge has begun in the store at ``path`` and has not ended."""
     return os.path.exists(f"{os.fspath(path)}/{PURGE_PENDING}")
 
 
 def check(path: Path | str, *, damaged: bool = False) -> None:
-    """Raises ``NotAStore`` with one line that says why, unless ``path`` is a store of this format.
+    """Check that ``path`` is a store of this format.
 
-    ``damaged``: what makes it one may be lost, if our own folder is in it.
+    Raises ``NotAStore``, ``Corrupt`` or ``Unavailable`` with a one-line reason. ``damaged``: accept a repository with
+    our folder even if its ``HEAD``, configuration or marker is damaged or lost.
     """
     path = Path(path)
     if is_waiting(path):
@@ -116,17 +118,17 @@ def check(path: Path | str, *, damaged: bool = False) -> None:
 
 
 def is_partial(path: Path) -> bool:
-    """Whether it is a clone that left something out."""
+    """Return whether the store is a partial clone, which leaves out objects."""
     return any((path / "objects" / "pack").glob("*.promisor"))
 
 
 def is_shallow(path: Path) -> bool:
-    """Whether it is a clone that was cut off: its oldest entries are not there."""
+    """Return whether the store is a shallow clone, which lacks the oldest entries."""
     return (path / "shallow").exists()
 
 
 def check_readable(path: Path) -> None:
-    """Raises ``Unavailable`` where a file that a store keeps may not be read: what then looks damaged is not."""
+    """Raise ``Unavailable`` if a file of the store may not be read: it would look damaged but is not."""
     permissions.require(path / name for name in _KEPT)
 
 
@@ -147,7 +149,7 @@ def _check_layout(path: Path, settings: dict[str, str], head: str) -> None:
 
 
 def check_marker(path: Path) -> None:
-    """What makes a repository a store is a file on its main branch, which every clone has too."""
+    """Check the marker of a store: a file on its main branch, which every clone has, too."""
     try:
         value = _marker(VerifiedRepository(path))
     except (MissingObject, Corrupt, Malformed, Unavailable) as error:
@@ -198,9 +200,9 @@ def _build(path: Path) -> None:
 
 
 def _move_in(path: Path, aside: Path) -> None:
-    """What waits at ``path`` for a store comes into the one that is made; the place is free then.
+    """Move the files that wait at ``path`` for a store into the new one, and remove the directory ``path``.
 
-    A hook that writes meanwhile makes its folders anew: they are moved too.
+    A hook that writes meanwhile creates its folders again; they are moved, too.
     """
     for _ in range(_TRIES):
         if not is_waiting(path):
@@ -228,7 +230,7 @@ def _name(aside: Path, path: Path) -> None:
 
 
 def first_commit() -> tuple[Oid, dict[Oid, tuple[Kind, bytes]]]:
-    """Its name, and the objects by name: the same bytes in every store, so that all stores share it."""
+    """Return the oid of a store's first commit and its objects: the same bytes in every store, so all share it."""
     readme, marker = _README.encode(), json.dumps({"format": FORMAT}).encode() + b"\n"
     tree = encode_tree({"README.md": ("100644", oid_of("blob", readme)), MARKER: ("100644", oid_of("blob", marker))})
     commit = encode_commit(

@@ -1,12 +1,13 @@
-"""Objects dropped by name, never by what reaches them: all that other writers have under way stays.
+"""Removal of objects by name, not by reachability: whatever other writers have in progress stays.
 
-    1  under the lock: flush, so that the journal holds nothing; list packs and loose objects
-    2  without it: packs that hold a victim are packed anew by git, without the victims; the new pack is on disk, and
-       found to list every object that stays
-    3  under the lock again: nothing came in that holds a victim (else from 1); note what goes; a new generation, so
-       that nobody takes what goes for being there; remove exactly those packs, and the loose victims
+    1  with the lock: flush, so that the journal is empty; list packs and loose objects
+    2  without it: git repacks the packs that hold a victim, without the victims; the new pack is on disk, and known to
+       list every object that stays
+    3  with the lock again: check that no new pack holds a victim (else return to 1); write a note of what is removed;
+       begin a new generation, so that no process relies on removed objects; remove exactly those packs, and the loose
+       victims
 
-Who is killed in 3 leaves the note; ``finish`` does the rest of it.
+A process that is killed in step 3 leaves the note; ``finish`` completes the step.
 """
 
 from __future__ import annotations
@@ -32,24 +33,24 @@ NOTE = f"{create.CONTROL}/dropping"
 
 _PACK = ("pack-objects", "--delta-base-offset", "--window-memory=100m", "-q", "objects/pack/pack")
 _BESIDE = (".pack", ".rev", ".bitmap", ".mtimes", ".keep", ".promisor", ".idx")
-"""The index goes last: git passes over one without its pack."""
+"""Suffixes of a pack's files. The index is removed last: git ignores an index without a pack."""
 _ALL = ("cat-file", "--batch-all-objects", "--unordered", "--batch-check=%(objectname) %(objecttype)")
 
 
 class ObjectRemoval:
-    """One look at all packs of a store, and what is to go of it."""
+    """A removal of objects, based on one listing of all packs of a store."""
 
     def __init__(self, store: GitStore) -> None:
-        """Raises ``Refused`` where objects are shared with other repositories, ``Unavailable``."""
+        """List the packs. Raises ``Refused`` if objects are shared with other repositories, and ``Unavailable``."""
         self._store = store
         self._directory = store.git_dir / "objects/pack"
         with store.locked():
             check_alone(store.git_dir)
             store.flush_held()
-            self._seen = pack_reader.files(str(self._directory)).keys()  # a name says what is in it: it is a hash
+            self._seen = pack_reader.files(str(self._directory)).keys()  # the name of a pack is a hash of its content
 
     def kinds(self) -> dict[Oid, str]:
-        """Every object there is, and of which kind: ``commit``, ``tree``, ``blob`` or ``tag``. Raises ``Corrupt``."""
+        """Return the type of every object: ``commit``, ``tree``, ``blob`` or ``tag``. Raises ``Corrupt``."""
         try:
             told = process.run(self._store.git_dir, *_ALL, timeout_seconds=3600).out.decode()
         except Unavailable as error:
@@ -57,16 +58,16 @@ class ObjectRemoval:
         return dict(line.split(" ", 1) for line in told.splitlines())
 
     def drop(self, victims: AbstractSet[Oid], is_settled: Callable[[], bool]) -> bool:
-        """Drop ``victims``; false where others wrote meanwhile, and all has to be worked out again. For a holder of
-        ``packing``.
+        """Drop ``victims``; return False if others wrote meanwhile and the victims must be selected again.
 
-        ``is_settled``: asked under the lock, whether no ref leads to a victim. Raises ``Unavailable``.
+        Needs the lock ``packing``. ``is_settled``: called with the store's lock held; returns whether no ref leads to a
+        victim. Raises ``Unavailable``.
         """
         try:
             going = [name for name in self._seen if name.endswith(".idx") and self._holds(name, victims)]
             self._pack_without(going, victims)
         except FileNotFoundError:
-            return False  # another git has put packs in the place of those
+            return False  # another git has replaced those packs
         with self._store.locked():
             self._store.flush_held()
             if not self._is_as_seen(victims) or not is_settled():
@@ -75,7 +76,7 @@ class ObjectRemoval:
             _note(self._store.git_dir, [name.removesuffix(".idx") for name in going], loose)
             finish(self._store.git_dir)
         with self._store.locked():
-            return True  # this handle has seen, too, that they are gone
+            return True  # taking the lock made this handle open the packs again
 
     def _holds(self, name: str, victims: AbstractSet[Oid]) -> bool:
         return any(raw.hex() in victims for raw in PackIndex(f"{self._directory}/{name}").names())
@@ -99,7 +100,7 @@ class ObjectRemoval:
     def _is_as_seen(self, victims: AbstractSet[Oid]) -> bool:
         now = pack_reader.files(str(self._directory)).keys()
         if not self._seen <= now:
-            return False  # another git put packs in the place of those: what is in them was not looked at
+            return False  # another git replaced packs, and the new ones have not been searched
         new = [name for name in now if name.endswith(".idx") and name not in self._seen]
         try:
             return not any(self._holds(name, victims) for name in new)
@@ -108,7 +109,7 @@ class ObjectRemoval:
 
 
 def check_alone(git_dir: Path) -> None:
-    """Raises ``Refused`` where objects may be another repository's, too."""
+    """Raise ``Refused`` if objects may be shared with another repository."""
     if any((git_dir / "objects/info" / name).exists() for name in ("alternates", "http-alternates")):
         raise Refused(
             f"{git_dir} borrows objects of another repository: what is there cannot be purged from here",
@@ -120,7 +121,7 @@ def check_alone(git_dir: Path) -> None:
 
 
 def finish(git_dir: Path) -> bool:
-    """Do what a note says, if there is one; whether there was. For a holder of the store's lock."""
+    """Complete the removal that a note describes; return whether there was a note. Needs the store's lock."""
     try:
         note = json.loads((git_dir / NOTE).read_bytes())
     except FileNotFoundError:

@@ -1,13 +1,13 @@
-"""The values that flushes gave to refs, so that a ref which another program deleted or set back is noticed.
+"""A record of the values that flushes gave to refs, to detect refs that another program deleted or moved back.
 
 ``<store>/gitsession/flushed`` has a line for each ref that a flush moved, ``<journal> <before> <after> <ref>``: the
 number of the oldest journal file that was flushed, and the values, zeros for none. If ``before`` is not the ``after``
-of the previous line for that ref, another program moved the ref in between, and that value is remembered too; unless
-both lines are of one journal file, which a killed flush left to the next. ``# checked`` says that all values above it
-were found kept, ``# purged`` that a purge has rewritten them.
+of the previous line for that ref, another program moved the ref in between, and that value is remembered, too. The
+exception is two lines of one journal file, which a killed flush left to the next. ``# checked`` means that all values
+above it were found in the store, ``# purged`` that a purge has rewritten them.
 
-A flush appends under the store's lock, after the refs have moved and before the journal's files go. Nothing waits for
-the disk: what a power cut takes from the file is an older value known of a ref, and no entry.
+A flush appends under the store's lock, after the refs have moved and before the journal files are removed. Writes are
+not synced to disk: a power cut may lose the record of an older value of a ref, but no entry.
 """
 
 from __future__ import annotations
@@ -29,15 +29,17 @@ _CHECKED, _PURGED = "# checked", "# purged"
 _HEAD = re.compile(rb"# ([0-9]{12})\n")
 _LINE = re.compile(r"([0-9]+) ([0-9a-f]{40}) ([0-9a-f]{40}) (refs/[^\x00-\x20\x7f]+)")
 _SPARE_BYTES = 1 << 18
-"""The file may grow by this much, and to three times its size, before it is written anew."""
+"""The file may grow by this much, and to three times its size, before it is rewritten."""
 
 Moved = Mapping[str, tuple[RefValue | None, RefValue | None]]
 
 
 @dataclass
 class FlushedRefs:
-    """``last``: the value that each ref was given last, ``None`` if it was deleted. ``since``: those given since the
-    last clean check. ``passed``: values since then that another program took away from a ref, by ref.
+    """The recorded values.
+
+    ``last``: the last value of each ref, ``None`` if it was deleted. ``since``: the same, only of refs that a flush
+    moved since the last clean check. ``passed``: by ref, values since that check that another program replaced.
     """
 
     last: dict[str, Oid | None] = field(default_factory=dict)
@@ -55,7 +57,7 @@ def is_recorded(name: str, value: RefValue | None) -> bool:
 
 
 def append(git_dir: Path, moved: Moved, *, journal: int) -> None:
-    """Record the values of ``moved``, before and after. Under the store's lock. Raises ``OSError``.
+    """Record the old and new values of ``moved``. Needs the store's lock. Raises ``OSError``.
 
     ``journal``: the number of the oldest journal file that is flushed.
     """
@@ -69,19 +71,19 @@ def append(git_dir: Path, moved: Moved, *, journal: int) -> None:
 
 
 def mark_checked(git_dir: Path) -> None:
-    """Record that every value was found kept. Under the store's lock. Raises ``OSError``."""
+    """Record that every value was found in the store. Needs the store's lock. Raises ``OSError``."""
     if (git_dir / FILE).exists():
         _append(git_dir, f"{_CHECKED}\n")
 
 
 def mark_purged(git_dir: Path) -> None:
-    """Record that a purge has rewritten what refs held. Under the store's lock. Raises ``OSError``."""
+    """Record that a purge has rewritten the values of refs. Needs the store's lock. Raises ``OSError``."""
     if (git_dir / FILE).exists():
         _append(git_dir, f"{_PURGED}\n")
 
 
 def read(git_dir: Path) -> FlushedRefs:
-    """Return what is recorded; lines that are damaged are left out. Raises ``OSError``."""
+    """Return the recorded values, without damaged lines. Raises ``OSError``."""
     found = FlushedRefs()
     for line in (read_regular(git_dir / FILE) or b"").decode("utf-8", "surrogateescape").split("\n"):
         match = _LINE.fullmatch(line)
@@ -109,14 +111,14 @@ def _append(git_dir: Path, text: str) -> None:
         if size > 3 * int(head[1] if head else 0) + _SPARE_BYTES:
             _rewrite(git_dir, text)
             return
-        # A line that a power cut tore must not take the next one along.
+        # Begin with a line feed: a line that a power cut tore must not spoil the next one.
         write_all(fd, f"\n{text}".encode("utf-8", "surrogateescape"), size)
     finally:
         os.close(fd)
 
 
 def _rewrite(git_dir: Path, text: str) -> None:
-    """Write the file anew, with one line for each value that is remembered, and ``text``."""
+    """Rewrite the file with one line for each remembered value, and ``text``."""
     data = ("\n".join(_lines(read(git_dir))) + f"\n{text}").encode("utf-8", "surrogateescape")
     path = git_dir / FILE
     replace(path, b"# %012d\n" % len(data) + data, by=path.with_suffix(".tmp"))

@@ -1,7 +1,7 @@
-"""The refs of a flush: moved to where the journal's chains end, and noted in the reflog of ``main``.
+"""The refs of a flush: each is moved to the end of its chain in the journal, and noted in the reflog of ``main``.
 
-Under the store's lock, with the journal tailed. What moves is what the journal's chain says is ours to move; a ref that
-others moved meanwhile stays theirs, and our line goes on beside it (``move_to_ends``).
+Needs the store's lock and a tailed journal. Only a value that the journal's chain contains is replaced. If another
+program moved a ref meanwhile, its value stays, and our branch is renamed (``move_to_ends``).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from gitsession.store.journal import Move
 
 
 def moved(chains: Mapping[str, Chain], left: set[str], beside: Mapping[str, str]) -> flush_record.Moved:
-    """Return the first and the last value of each chain that has reached a ref, by the name of that ref."""
+    """Return the first and last value of each chain that has reached a ref, by the name of that ref."""
     return {
         beside.get(name, name): (None if name in beside else chain[0], chain[-1])
         for name, chain in chains.items()
@@ -34,14 +34,14 @@ def moved(chains: Mapping[str, Chain], left: set[str], beside: Mapping[str, str]
 REFLOG = f"logs/{create.MAIN}"
 
 _EXPIRES_NEVER = 4102444800
-"""The time of each line, in Unix seconds: 2100. `git gc` drops what a reflog has of more than 30 days ago."""
+"""Time of each line, in Unix seconds: the year 2100. ``git gc`` drops reflog lines older than 30 days."""
 
 _BYTES_MAX = 1 << 20
-"""Each time the file has grown by so much, only the last line of each branch is kept."""
+"""Bytes of growth after which the file is cut to the last line of each branch."""
 
 
 _LOG_LINE = re.compile(rb"^[0-9a-f]{40} [0-9a-f]{40} [^\n\0]*> [0-9]+ [+-][0-9]{4}(?:\t[^\n\0]*)?\n", re.MULTILINE)
-"""A line as git reads it."""
+"""A well-formed line, as git reads it."""
 
 
 def append_reflog(
@@ -51,16 +51,16 @@ def append_reflog(
     *,
     check_whole: bool = False,
 ) -> None:
-    """Write the values of ``moved`` to the reflog of ``main``; in a new file first those of ``there``, the branches.
+    """Write the values of ``moved`` to the reflog of ``main``; begin a new file with those of ``there``, the branches.
 
-    git keeps what a reflog names: after `git branch -D` a collection leaves the entries in the store, and `repair`
-    gets them back by the record of values (store/flush_record.py). The reflog of the branch itself would be of no use:
-    git deletes it with the branch. ``main`` is in every store, and no command deletes it.
+    Git keeps what a reflog names: after ``git branch -D``, a collection leaves the entries in the store, and ``repair``
+    restores them by the record of flushed values (store/flush_record.py). The reflog of the branch itself would not
+    help, because git deletes it with the branch. ``main`` is in every store, and no command deletes it.
 
-    The store's lock is held. Nothing waits for the disk: without a line, an entry is as safe as in any repository of
-    git. A purge removes all reflogs; the flush that finds none begins with the branches that are there. So does one
-    that finds a file which is no reflog, after the lines in it that are whole: its end is looked at each time, all of
-    it with ``check_whole``. Raises ``OSError``.
+    Needs the store's lock. The data is not synced to disk: without a line, an entry is as safe as in any git
+    repository. A purge removes all reflogs; the flush that finds none starts the file with the existing branches. If
+    the file is not a well-formed reflog, a flush does the same, after the whole lines in it. Each flush checks the end
+    of the file, and all of it with ``check_whole``. Raises ``OSError``.
     """
     problem = reflog_problem(git_dir)
     if problem:
@@ -83,7 +83,7 @@ def append_reflog(
 
 
 def reflog_problem(git_dir: Path) -> str:
-    """Return why the reflog of ``main`` cannot be written, "" if nothing is in its way."""
+    """Return why the reflog of ``main`` cannot be written, "" if it can."""
     path = git_dir / REFLOG
     for folder in (git_dir / "logs", git_dir / "logs/refs", path.parent):
         if os.path.lexists(folder) and (folder.is_symlink() or not folder.is_dir()):
@@ -92,7 +92,7 @@ def reflog_problem(git_dir: Path) -> str:
 
 
 def _damaged_reflog(path: Path, *, check_whole: bool) -> bytes | None:
-    """Return the whole lines of a file that is no well-formed reflog; ``None`` if it is one, is empty or missing."""
+    """Return the whole lines of a file that is not a well-formed reflog; ``None`` if it is, or is empty or missing."""
     if not os.path.lexists(path):
         return None
     if path.is_symlink() or not path.is_file():
@@ -122,7 +122,7 @@ def _reflog_line(name: str, value: RefValue) -> str:
 
 
 def _shorten_reflog(path: Path) -> None:
-    """Leave the last line of each branch."""
+    """Keep only the last line of each branch."""
     last: dict[bytes, bytes] = {}
     for line in (read_regular(path) or b"").splitlines(keepends=True):
         last[line.rpartition(b"\t")[2]] = line
@@ -137,25 +137,25 @@ Chain = list[RefValue | None]
 def move_to_ends(
     chains: Mapping[str, Chain], writer: RefWriter, read: Read, sidestepped: list[tuple[str, str]]
 ) -> tuple[list[Move], Exception | None]:
-    """Bring the repository's refs to where the journal's chains end; the moves that are left, and the first error.
+    """Move the repository's refs to the ends of the journal's chains; return the remaining moves and the first error.
 
-    A chain is every value a ref had since the journal began. What the repository holds decides:
+    A chain is every value of a ref since the journal began. The action depends on the value in the repository:
 
-        1. a value of the chain       -> ours to move: to the end of the chain
-        2. part of what we wrote      -> the same: others brought it too, and not as far as we
+        1. a value of the chain       -> moved to the end of the chain
+        2. a part of what we wrote    -> the same: another program brought it, too, and less of it
         3. our end and more           -> it stays: others have what we wrote
-        4. nothing                    -> another program deleted it: it is set to the end of the chain again
-        5. anything else              -> others moved it meanwhile: theirs stays, and our line goes on beside it under
-                                         the name that follows from it (``store.histories``); what this store had
-                                         chosen to go on with goes along
-        6. we cannot move it for now  -> it is left for the next flush, and holds up no other ref
+        4. none                       -> another program deleted the ref: it is set to the end of the chain again
+        5. anything else              -> the branches diverged: the value stays, and our branch is renamed to the name
+                                         that follows from it (``store.histories``). If it is the active branch or the
+                                         checkpoint branch of this store, that choice follows
+        6. the ref cannot be moved    -> it is left for the next flush, and delays no other ref
 
-    Where many refs move at once, those that hold what is ours and are no files of their own move together, by one
-    write. Symbolic refs and deletions hold no history, and tracking refs only say what was seen: where others moved
-    those, theirs stays and that is all.
+    If many refs move at once, those whose value is in the chain and that are not loose are moved together, by one
+    write. Symbolic refs and deletions have no history, and remote-tracking refs only record a remote's state: if
+    another program moved one of those, its value stays.
 
-    The store's lock is held. Adds to ``sidestepped`` each ref that others had moved, with our new name for it. Raises
-    ``OSError`` where no lock can be made at all.
+    Needs the store's lock. Adds to ``sidestepped`` each ref that another program had moved, with the new name of our
+    branch. Raises ``OSError`` if no lock file can be created at all.
     """
     done = _move_many(chains, writer)
     rest = {name: chain for name, chain in chains.items() if name not in done}
@@ -174,21 +174,21 @@ def move_to_ends(
 
 
 def _move_many(chains: Mapping[str, Chain], writer: RefWriter) -> set[str]:
-    """Many refs at once, as a pull of many sessions brings them, are one write; which ones are where they belong."""
+    """Move many refs by one write, as after a pull of many sessions; return the names of the refs that are done."""
     ends = {name: chain[-1] for name, chain in chains.items() if refs.target(chain[-1] or "") is None}
     if len(ends) <= _MANY:
         return set()
     try:
         return writer.move_many(ends, {name: set(chains[name]) for name in ends})
     except (OSError, GitSessionError):
-        return set()  # one by one, then: what is in the way is told where it still is
+        return set()  # then one by one: an obstacle that is still there is reported for its ref
 
 
 def _meet(name: str, chains: Mapping[str, Chain], end: Oid, writer: RefWriter, read: Read) -> str | None:
-    """Bring our line to where it belongs beside what others put there; its name, if that is not ``name``."""
+    """Flush a ref that another program has moved; return the new name of our branch, ``None`` if it keeps ``name``."""
     theirs = _held(name, writer)
     if theirs is None and writer.move(name, end, ours={None}):
-        return None  # branches are deleted by us alone: another program's deletion is taken back
+        return None  # only we delete branches: the deletion by another program is undone
     if theirs is not None:
         try:
             if histories.holds(read, end, theirs, until=chains[name][0]) and writer.move(name, end, ours={theirs}):
@@ -196,7 +196,7 @@ def _meet(name: str, chains: Mapping[str, Chain], end: Oid, writer: RefWriter, r
             if histories.holds(read, theirs, end):
                 return None
         except GitSessionError:
-            pass  # what cannot be followed is not ours to judge
+            pass  # a history that cannot be read is treated as another branch
     side = histories.aside(read, lambda at: _held(at, writer), name, end, theirs)
     held = _held(side, writer)
     if (held is None or not histories.holds(read, held, end)) and not writer.move(side, end, ours={held}):
@@ -211,7 +211,7 @@ def _held(name: str, writer: RefWriter) -> Oid | None:
 
 
 def _take_along(name: str, side: str, chains: Mapping[str, Chain], writer: RefWriter) -> None:
-    """Who goes on with the line ``name``, by choice or for lack of one, goes on with ours."""
+    """Make ``side`` the active branch or checkpoint branch if ``name`` is it, by choice or by default."""
     choice = refs.choice(name)
     chain = chains.get(choice or "", [None])
     if choice and chain[-1] in (None, refs.symbolic(name)):
@@ -219,7 +219,7 @@ def _take_along(name: str, side: str, chains: Mapping[str, Chain], writer: RefWr
 
 
 def _left(name: str, chain: Chain, writer: RefWriter) -> Move:
-    """One move stands for the whole chain: from what the repository holds, where that is ours."""
+    """Return one move for the whole chain, from the repository's value if the chain contains it."""
     try:
         held = writer.refs.read(name)
     except GitSessionError:

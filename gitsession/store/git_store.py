@@ -1,14 +1,14 @@
-"""The store on disk: journal, overlay, packs and refs, put together.
+"""The store on disk: journal, overlay, packs and refs in one object.
 
-What must hold at every moment: *an object or ref move that was acknowledged is in the journal or in the repository*,
-and a reader never meets half a transaction. From that follow the orders:
+The invariant: *an acknowledged object or ref move is in the journal or in the repository at every moment*, and a reader
+never sees half a transaction. It determines the order of steps:
 
     append   lock; tail the journal; check; journal record; fdatasync; overlay; unlock       (``store.writing``)
-    flush    lock; tail; pack (kept); refs; next journal file; what could not be moved goes
-             into it; old files; keeps                                                       (``store.writing``)
+    flush    lock; tail; pack (kept); refs; next journal file, with the moves that failed;
+             remove old journal files; remove keep files                                     (``store.writing``)
     read     tail the journal first, then git                                                (``store.state``)
 
-Opening is tailing: there is no recovery.
+To open a store is to tail its journal: no recovery is needed.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ if TYPE_CHECKING:
     from gitsession.redaction.vault import Vault
 
 Durability: TypeAlias = Literal["entry", "turn", "none"]
-"""When an append survives a power cut: once it has returned, after the next ``flush()``, or never by our doing."""
+"""When an append survives a power cut: once it has returned, after the next ``flush()``, or without a guarantee."""
 
 PACKED_PREFIXES = ("refs/heads/", "refs/remotes/", "refs/gitsession/")
-"""Where refs lead to commits: those can be packed without asking what they lead to."""
+"""Prefixes of refs that point to commits: they can be packed without reading the objects."""
 
 
 class SecretGuard:
-    """The guard that hides the secrets of the store at ``git_dir``, loaded with the first that is written or shown.
+    """The secret guard of the store at ``git_dir``, loaded when a payload is first written or shown.
 
-    Its own configuration says whether there is a guard, and its rules. Who only reads what has none starts without the
-    rules, and without SQLite.
+    The store's own configuration turns the guard on or off and selects its rules. A process that only reads, or whose
+    store has the guard off, loads neither rules nor SQLite.
     """
 
     def __init__(self, git_dir: Path) -> None:
@@ -55,7 +55,7 @@ class SecretGuard:
 
     @functools.cached_property
     def guard(self) -> Guard | None:
-        """See ``ObjectStore``. Off where the configuration has ``gitsession.redact = false``."""
+        """See ``ObjectStore``. ``None`` if the configuration has ``gitsession.redact = false``."""
         from gitsession.redaction.guard import Guard
 
         said = config.redaction(self._git_dir)
@@ -63,7 +63,7 @@ class SecretGuard:
 
     @functools.cached_property
     def vault(self) -> Vault:
-        """See ``ObjectStore``: a file of the store's that only its owner can read."""
+        """See ``ObjectStore``. The vault is a file that only its owner can read."""
         from gitsession.redaction.vault import FILE, Vault
 
         return Vault(self._git_dir / create.CONTROL / FILE)
@@ -74,18 +74,18 @@ class SecretGuard:
 
 
 _beginning_again = threading.Lock()
-"""One thread of a forked child closes what its parent had open: a descriptor closed twice may be another file's."""
+"""Held while a forked child closes the parent's files: a descriptor closed twice may be another file's."""
 os.register_at_fork(after_in_child=_beginning_again._at_fork_reinit)  # type: ignore[attr-defined]
 
 
 class GitStore:
-    """An ``ObjectStore`` in a bare git repository. Safe to share between threads; a forked child opens it anew.
+    """An ``ObjectStore`` in a bare git repository. Threads may share it; a forked child opens the files again.
 
-    ``promised`` brings an object that a clone left out, if it is set.
+    ``promised``: if set, called to fetch an object that a partial clone left out.
     """
 
     def __init__(self, git_dir: Path, *, durability: Durability, flush_on_close: bool, read_only: bool) -> None:
-        """Use ``open``."""
+        """Use ``open`` instead."""
         self.promised: Callable[[Oid], None] | None = None
         self._asking = threading.local()
         self._git_dir = git_dir
@@ -105,10 +105,10 @@ class GitStore:
         read_only: bool = False,
         damaged: bool = False,
     ) -> Self:
-        """The store at ``path``. On a disk that cannot be written it is read-only of itself.
+        """Open the store at ``path``. If the disk cannot be written, the store is read-only.
 
-        ``flush_on_close=False`` is for processes that append once and end: the next one to flush takes theirs along.
-        ``damaged``: open it also where what makes it a store is lost, to repair it.
+        ``flush_on_close=False`` is for processes that append once and exit: the next flush of another process includes
+        their records. ``damaged``: see ``create.check``.
         Raises ``NotAStore``, ``Corrupt`` and ``Unavailable``.
         """
         if durability not in get_args(Durability):
@@ -127,7 +127,7 @@ class GitStore:
 
     @property
     def git_dir(self) -> Path:
-        """The repository, for git itself and for those who hand it over to git (after a ``flush``)."""
+        """The repository, for git commands. Call ``flush`` first, so that git sees everything."""
         return self._git_dir
 
     @property
@@ -140,7 +140,7 @@ class GitStore:
 
     @property
     def pending(self) -> int:
-        """How many acknowledged transactions are not handed over to git yet, those of other processes included."""
+        """Return the number of acknowledged transactions that are not in git yet, including other processes'."""
         return self._tailed().overlay.records
 
     @property
@@ -176,7 +176,7 @@ class GitStore:
 
     @contextmanager
     def asking_nobody(self) -> Iterator[None]:
-        """Meanwhile this thread takes what was left out for missing: who looks at everything does not fetch it all."""
+        """Run a block in which this thread fetches no missing objects: a full scan must not download everything."""
         before, self._asking.nobody = getattr(self._asking, "nobody", False), True
         try:
             yield
@@ -214,20 +214,20 @@ class GitStore:
         return PackSpill(self._git_dir)
 
     def transaction(self) -> AbstractContextManager[Transaction]:
-        """See ``ObjectStore``. Within it, reads of the same thread see what it has staged.
+        """See ``ObjectStore``. Reads of the same thread see what the transaction has staged.
 
-        Raises ``Unavailable`` where the store is read-only, is held by others for too long, or the disk says no.
+        Raises ``Unavailable`` if the store is read-only, the lock is held for too long, or the disk fails.
         """
         return InTransaction(self._files())
 
     def locked(self) -> AbstractContextManager[None]:
-        """No process appends or flushes meanwhile. Raises ``Unavailable``."""
+        """Return a context in which no other process appends or flushes. Raises ``Unavailable``."""
         return Locked(self._files())
 
     def flush(self) -> None:
-        """See ``ObjectStore``. Raises ``Unavailable`` where the disk says no.
+        """See ``ObjectStore``. Raises ``Unavailable`` if the disk fails.
 
-        A ref that another program keeps locked stays pending, holds up no other, and is in ``last_flush_error``.
+        A ref that another program keeps locked stays pending, delays no other ref, and sets ``last_flush_error``.
         """
         if self.read_only:
             if self.pending:
@@ -237,7 +237,7 @@ class GitStore:
             self._opened.flush()
 
     def close(self) -> None:
-        """See ``ObjectStore``. What could not be flushed stays in the journal, the reason in ``last_flush_error``."""
+        """See ``ObjectStore``. If the flush fails, the data stays in the journal; see ``last_flush_error``."""
         if self._closed:
             return
         opened = self._files()
@@ -249,42 +249,42 @@ class GitStore:
         self._closed = True
         opened.state.close()
 
-    # -- what flushes tell
+    # -- results of flushes
 
     @property
     def last_flush_error(self) -> Exception | None:
-        """What kept the last flush, or a ref in it, from being handed over to git: nothing acknowledged is lost."""
+        """The error that kept the last flush, or a ref in it, from reaching git. Nothing acknowledged is lost."""
         return self._opened.last_error
 
     @property
     def sidestepped(self) -> list[tuple[str, str]]:
-        """The refs that others had moved, with the name ours has now."""
+        """Refs that another program had moved, each with the name that this store's branch is renamed to."""
         return self._opened.sidestepped
 
     @property
     def set_aside(self) -> list[str]:
-        """The damaged files of the journal that a flush has put aside for ``gitsession repair``."""
+        """Damaged journal files that a flush renamed, for ``gitsession repair``."""
         return self._opened.set_aside
 
-    # -- for upkeep and repair
+    # -- for maintenance and repair
 
     def flush_held(self) -> None:
-        """Flush, for a holder of the lock, and begin a new file of the journal: nothing is left in the old ones.
+        """Flush, and begin a new journal file, so that the old ones are gone. Needs the lock.
 
-        Raises ``Unavailable`` where another program keeps a ref locked, or the disk says no.
+        Raises ``Unavailable`` if another program keeps a ref locked or the disk fails.
         """
         self._opened.flush_all()
 
     def pending_moves(self) -> int:
-        """How many refs have not reached the repository yet. For a holder of the lock."""
+        """Return the number of refs that have not reached the repository yet. Needs the lock."""
         return len(self._opened.state.overlay.chains)
 
     def break_dead_locks(self) -> int:
-        """Remove ref locks that writers of ours left when they died; how many. For a holder of the lock."""
+        """Remove ref locks left by dead gitsession processes; return their number. Needs the lock."""
         return self._opened.refs.break_dead_locks()
 
     def pack_refs(self) -> int:
-        """Move refs that are files of their own into ``packed-refs``; how many. For a holder of the lock.
+        """Move loose refs into ``packed-refs``; return their number. Needs the lock.
 
         Raises ``Unavailable``.
         """
@@ -294,15 +294,15 @@ class GitStore:
             raise unavailable(self._git_dir, "pack refs", error) from error
 
     def rebuild_packed_refs(self, put: Mapping[str, Oid]) -> None:
-        """Write ``packed-refs`` anew without its damaged lines, and with ``put``. For a holder of the lock."""
+        """Write ``packed-refs`` anew, without its damaged lines and with the refs ``put``. Needs the lock."""
         self._opened.refs.rebuild_packed(put)
 
     def damaged_refs(self) -> dict[str, str]:
-        """What in the files of refs is none, by file."""
+        """Return the damage in files of refs, by file."""
         return self._files().state.git.refs.damage()
 
     def damage(self) -> list[str]:
-        """What of the journal is damaged, not merely torn at its end: file by file, below the store's own folder."""
+        """Return the damaged journal files, relative to the store's own folder. A torn end is not damage."""
         if self.read_only:
             self._tailed().journal.look_for_damage()
         else:
@@ -311,12 +311,12 @@ class GitStore:
         return self._opened.state.journal.damage()
 
     def damaged_journal(self) -> dict[str, bytes]:
-        """What is in the files that ``damage`` names, by name below the store, oldest first; no file that is gone."""
+        """Return the content of the files of ``damage`` that exist, by name relative to the store, oldest first."""
         self.damage()
         return self._opened.state.damaged_files()
 
     def unread_records(self) -> int:
-        """How many acknowledged records cannot be read, at the least and as far as reading the journal tells."""
+        """Return a lower bound of the number of acknowledged records that cannot be read."""
         return self._tailed().journal.unread()
 
     def __enter__(self) -> Self:
@@ -325,7 +325,7 @@ class GitStore:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    # -- what is open
+    # -- open files
 
     def _tailed(self) -> StoreState:
         state = self._files().state
@@ -333,7 +333,7 @@ class GitStore:
         return state
 
     def _files(self) -> StoreWriter:
-        """A child shares its parent's open files, and locks of threads it does not have: it begins again."""
+        """Return the open files; in a forked child open them again, because the parent's files and locks are shared."""
         if os.getpid() != self._opened.pid and not self._closed:
             with _beginning_again:
                 opened = self._opened

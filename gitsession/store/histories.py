@@ -1,9 +1,10 @@
-"""Lines of commits along first parents: where two of them part, and what one is called beside the other.
+"""Histories along first parents: where two branches diverge, and the name that one of them is renamed to.
 
-The name follows from content: ``<base>.<8 base32 of the chain of our first entry that theirs lacks>``. Where that is
-another line's which has that entry too, it is the first that this one lacks; else 13, 26 or 52 characters. Published
-lines only grow, so that entry, and with it the name, is the same after any crash, retry or later fetch, and in every
-store. Second parents do not count: a summary may come to name anything.
+The name follows from content: ``<base>.<8 base32 characters of the chain digest>``, of our first entry that theirs
+lacks. If a third branch that has that entry, too, holds this name, our first entry that the third branch lacks is used.
+If an unrelated branch holds it, the name gets 13, 26 or 52 characters. Published branches only grow, so that entry, and
+with it the name, is the same after any crash, retry or later fetch, and in every store. Second parents do not count:
+the second parent of a summary can be any entry.
 """
 
 from __future__ import annotations
@@ -24,9 +25,10 @@ _UNREADABLE = (MissingObject, Corrupt, Malformed)
 
 
 class Divergence(NamedTuple):
-    """``base``: the newest commit that both lines hold; ``first``: the oldest of ours that theirs lacks.
+    """The point where two branches diverge.
 
-    ``None`` where there is none: lines that begin apart; ours that is part of theirs.
+    ``base``: the newest common commit, ``None`` if there is none. ``first``: the oldest commit of ours that theirs
+    lacks, ``None`` if ours is part of theirs.
     """
 
     base: Oid | None
@@ -34,7 +36,7 @@ class Divergence(NamedTuple):
 
 
 def of_found(find: Callable[[Oid], tuple[Kind, bytes] | None]) -> Read:
-    """``find``, which gives ``None`` for what it does not have, as a ``Read``."""
+    """Return ``find``, which returns ``None`` for a missing object, as a ``Read``."""
 
     def read(oid: Oid) -> tuple[Kind, bytes]:
         found = find(oid)
@@ -46,7 +48,7 @@ def of_found(find: Callable[[Oid], tuple[Kind, bytes] | None]) -> Read:
 
 
 def commit_of(read: Read, oid: Oid) -> Commit:
-    """Raises ``MissingObject``, ``Corrupt`` and ``Malformed``."""
+    """Read a commit. Raises ``MissingObject``, ``Corrupt`` and ``Malformed``."""
     kind, data = read(oid)
     if kind != "commit":
         raise Malformed(f"a {kind}, expected a commit", where=oid)
@@ -54,7 +56,7 @@ def commit_of(read: Read, oid: Oid) -> Commit:
 
 
 def walk(read: Read, tip: Oid) -> Iterator[Oid]:
-    """``tip`` and what is before it. Raises as ``commit_of``."""
+    """Yield ``tip`` and its history along first parents. Raises as ``commit_of``."""
     oid: Oid | None = tip
     while oid is not None:
         yield oid
@@ -62,9 +64,9 @@ def walk(read: Read, tip: Oid) -> Iterator[Oid]:
 
 
 def parting(read: Read, ours: Oid, theirs: Oid) -> Divergence:
-    """Where two lines part; it costs what is behind the parting, not what is before it. Raises as ``commit_of``."""
+    """Find where two branches diverge. The cost depends only on the commits after that. Raises as ``commit_of``."""
     walks = walk(read, ours), walk(read, theirs)
-    line: dict[Oid, Oid | None] = {}  # ours, each with the one after it
+    line: dict[Oid, Oid | None] = {}  # our commits, each with its child
     other: set[Oid] = set()
     after: Oid | None = None
     while True:
@@ -83,7 +85,7 @@ def parting(read: Read, ours: Oid, theirs: Oid) -> Divergence:
 
 
 def holds(read: Read, tip: Oid, wanted: Oid, *, until: Oid | None = None) -> bool:
-    """Whether ``wanted`` is on the line that ends in ``tip``, not before ``until``. Raises as ``commit_of``."""
+    """Return whether ``wanted`` is in the history of ``tip``, back to ``until``. Raises as ``commit_of``."""
     for oid in walk(read, tip):
         if oid == wanted:
             return True
@@ -93,9 +95,9 @@ def holds(read: Read, tip: Oid, wanted: Oid, *, until: Oid | None = None) -> boo
 
 
 def names_beside(read: Read, name: str, ours: Oid, theirs: Oid | None) -> Iterator[str]:
-    """What our line may be called beside the ref ``name``, that holds ``theirs``: short, and longer.
+    """Yield names to rename our branch to if the ref ``name`` has the value ``theirs``, from short to long.
 
-    Where the lines cannot be read, what can be of ours stands in.
+    If the histories cannot be read, the names follow from an object id of our branch.
     """
     key = _key(read, ours, theirs)
     folder, _, branch = name.rpartition("/")
@@ -104,10 +106,10 @@ def names_beside(read: Read, name: str, ours: Oid, theirs: Oid | None) -> Iterat
 
 
 def aside(read: Read, held: Callable[[str], Oid | None], name: str, ours: Oid, theirs: Oid | None) -> str:
-    """The ref on which our line goes on beside what ``name`` holds, ``theirs``: it is free, or holds a part of ours, or
-    ours and more. No other line is ever overwritten.
+    """Return the ref that our branch is renamed to if the ref ``name`` has the value ``theirs``.
 
-    ``held``: what a ref holds. Raises ``Unavailable`` where every name is another line's.
+    The ref does not exist, or it holds a part of our branch, or our branch and more: no other branch is ever
+    overwritten. ``held``: returns the value of a ref. Raises ``Unavailable`` if other branches have all names.
     """
     tried: set[str] = set()
     beside = theirs
@@ -120,7 +122,7 @@ def aside(read: Read, held: Callable[[str], Oid | None], name: str, ours: Oid, t
             if there is None or holds(read, there, ours) or holds(read, ours, there):
                 return side
             if _goes_further(read, ours, there, beside):
-                beside = there  # another line that begins as ours does: by what it lacks, then
+                beside = there  # a third branch that begins as ours does: use our first entry that it lacks
                 break
         else:
             raise Unavailable(f"every name to step aside to from {name} is another line's")

@@ -1,7 +1,7 @@
-"""What the floors above may ask of a store. Bytes and ids cross this door.
+"""The interface of a store for the layers above, in bytes and object ids.
 
-Two stores keep this contract: ``store.git_store.GitStore`` on disk, and ``store.memory.MemoryStore`` for tests.
-One suite (tests/store/test_store_contract.py) judges both.
+Two stores implement it: ``store.git_store.GitStore`` on disk, and ``store.memory.MemoryStore`` for tests. One suite
+(tests/store/test_store_contract.py) tests both.
 """
 
 from __future__ import annotations
@@ -19,27 +19,31 @@ if TYPE_CHECKING:
 
 
 class Transaction(Protocol):
-    """Objects and ref moves that become durable together or not at all. Lives under the store's lock."""
+    """Objects and ref moves that become durable together or not at all. It exists while the store's lock is held."""
 
     def put(self, kind: Kind, data: bytes) -> Oid:
-        """Add an object; it can be read through the store before the end. Adding it twice is free."""
+        """Add an object and return its id. The store can read it at once. Adding it twice has no cost."""
 
     def put_all(self, objects: Mapping[Oid, tuple[Kind, bytes]]) -> None:
-        """Add objects whose ids the caller has from ``objects.oid_of``."""
+        """Add objects whose ids the caller has computed with ``objects.oid_of``."""
 
     def keep_original(self, original: Original) -> None:
-        """What an entry among the objects was before it was redacted: in the vault before the objects are anywhere."""
+        """Put the original of a redacted entry into the vault before the objects of the transaction are stored."""
 
     def move(self, name: str, new: RefValue | None, *, expected: RefValue | None) -> None:
-        """Point ``name`` at ``new`` (``None``: delete it) if it holds ``expected`` (``None``: is absent).
+        """Point ``name`` at ``new`` (``None``: delete it) if its value is ``expected`` (``None``: it does not exist).
 
-        Checked here, under the lock. Raises ``RefMoved`` where the ref holds something else, ``InvalidName`` where
-        git could not keep the name or another ref stands in its way (``a`` and ``a/b`` cannot both be).
+        The value is checked at once, under the lock.
+
+        Raises:
+            RefMoved: The ref has another value.
+            InvalidName: Git cannot store the name, or it conflicts with another ref (``a`` and ``a/b`` cannot both
+                exist).
         """
 
 
 class Spill(Protocol):
-    """Objects that wait outside of memory for one transaction (``store/spill.py``)."""
+    """Objects of one transaction that wait outside of memory (``store/spill.py``)."""
 
     def put(self, objects: Mapping[Oid, tuple[Kind, bytes]], originals: Sequence[Original]) -> None: ...
     def move_in(self, vault: Vault) -> None: ...
@@ -47,43 +51,44 @@ class Spill(Protocol):
 
 
 class ObjectStore(Reader, Protocol):
-    """A bare git repository: objects by id, refs by name, atomic durable writes. What is read has the name it says."""
+    """A bare git repository: objects by id, refs by name, atomic durable writes. Reads check content against its id."""
 
     def read_all(self, oids: Iterable[Oid]) -> Iterator[tuple[Oid, Kind, bytes]]:
-        """Those of ``oids`` that are at hand together, in the order that is quickest. Of the others, ``read`` tells."""
+        """Yield those of ``oids`` that can be read together, in the fastest order. For the others use ``read``."""
 
     def commits(self) -> Iterator[tuple[Oid, Kind, bytes]]:
-        """The commits that are at hand so, reachable or not."""
+        """Yield the commits that can be read together, reachable or not."""
 
     def oids(self) -> Iterator[Oid]:
-        """The name of every object there is, whole or not, reachable or not; one may come twice."""
+        """Yield the id of every object, intact or damaged, reachable or not. May yield an id twice."""
 
     def ref(self, name: str) -> RefValue | None:
-        """What ``name`` holds, not followed where symbolic; ``None`` if there is no such ref."""
+        """Return the value of ``name``, not followed if symbolic; ``None`` if there is no such ref."""
 
     def refs(self, prefix: str) -> Mapping[str, RefValue]:
-        """Every ref whose name starts with ``prefix``, sorted by name, with what it holds."""
+        """Return every ref whose name starts with ``prefix``, sorted by name, with its value."""
 
     def pending_refs(self) -> Mapping[str, RefValue | None]:
-        """Every ref that acknowledged transactions moved and that git may not have yet, with what it holds."""
+        """Return every ref, with its value, that acknowledged transactions moved and that git may not have yet."""
 
     def published_to(self, name: str, new: RefValue | None) -> str | None:
-        """The remote that may have more of the ref ``name`` than it would hold at ``new`` (``None``: if it were gone);
-        ``None`` where nobody has, so that it may go back.
+        """Return the remote that may have commits of the ref ``name`` that ``new`` lacks (``None``: a deletion).
+
+        Returns ``None`` if no remote has, so that the ref may be moved back.
         """
 
     def spill(self) -> Spill | None:
-        """A place for more objects of one transaction than memory should hold; ``None`` where there is no other."""
+        """Return a place for more objects of one transaction than memory should hold; ``None`` if there is none."""
 
     def transaction(self) -> AbstractContextManager[Transaction]:
-        """Enter: wait for the lock, see what others wrote. Leave: durable, then acknowledged. An exception: nothing."""
+        """Return a context that takes the lock, reads others' writes, and commits durably unless an error leaves it."""
 
     def flush(self) -> None:
-        """Hand everything acknowledged over to git: a pack and moved refs. Idempotent."""
+        """Transfer everything acknowledged to git: a pack and moved refs. Idempotent."""
 
     @property
     def guard(self) -> Guard | None:
-        """What takes secrets out of what is to be kept; ``None`` where the store is set not to.
+        """The guard that redacts secrets in new payloads; ``None`` if the store has it turned off.
 
         Raises ``NotFound`` and ``Refused`` for rules of the user that cannot be used.
         """
@@ -93,11 +98,11 @@ class ObjectStore(Reader, Protocol):
         """The originals of what was redacted here."""
 
     def close(self) -> None:
-        """Flush and let go of files and locks. Idempotent."""
+        """Flush, and close files and locks. Idempotent."""
 
 
 class StoreProxy:
-    """An ``ObjectStore`` with another one behind it, to be changed in one thing or another by who inherits it."""
+    """A wrapper that delegates every call to another ``ObjectStore``. Subclasses override what they change."""
 
     def __init__(self, store: ObjectStore) -> None:
         self._store = store
@@ -109,7 +114,7 @@ class StoreProxy:
         return self._store.contains(oid)
 
     def read_all(self, oids: Iterable[Oid]) -> Iterator[tuple[Oid, Kind, bytes]]:
-        """Nothing: each is read by itself, as whoever inherits reads."""
+        """Yield nothing, so that each object is read by ``read``, which a subclass may override."""
         return iter(())
 
     def commits(self) -> Iterator[tuple[Oid, Kind, bytes]]:
@@ -148,4 +153,4 @@ class StoreProxy:
         self._store.flush()
 
     def close(self) -> None:
-        """It is not ours to close."""
+        """Do nothing: the wrapped store belongs to the caller."""

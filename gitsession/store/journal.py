@@ -1,21 +1,22 @@
-"""The journal: numbered append-only files that make a write durable before it is packed. One fdatasync an append.
+"""The journal: numbered append-only files that make a write durable before it is packed, by one fdatasync per append.
 
-store/journal_frames.py has the frame; a payload is CBOR ``[1, [[type, bytes], ...], [[ref, old, new], ...]]``: objects
-(types as in a pack: 1 commit, 2 tree, 3 blob; ids are computed when read) and what refs held and hold, ``null`` for
-nothing.
+The frame is described in store/journal_frames.py. A payload is CBOR ``[1, [[type, bytes], ...], [[ref, old, new],
+...]]``: objects (types as in a pack: 1 commit, 2 tree, 3 blob; ids are computed when read) and the old and the new
+value of each ref, ``null`` for none.
 
-- The highest number is written. There is always one, the next is made before an old one goes, and no number comes
-  twice: so a file that still has its name, with no next beside it, is the newest, and no directory need be listed.
-- Opening is reading to the end; a crashed process's records and a live one's look the same. A torn record after the
-  end was never acknowledged, and is written over.
-- A failed write or fdatasync is final: the record's magic is blanked and the file never written again by this process
-  (trying fsync again may succeed without having written).
-- Where a record does not verify and another one behind it is proven (store/journal_scan.py), the file is damaged, not
-  torn: nobody writes over it, and when its time comes it is set aside under another name. Looked for where a record
-  does not verify, once for each file where something stands behind its end, and by whoever flushes or checks.
+- Only the file with the highest number is written. One file always exists, the next is created before an old one is
+  removed, and no number is used twice. So a file that still has its name, with no next one beside it, is the newest,
+  and the directory need not be listed.
+- To open the journal is to read it to the end; records of a crashed process and of a live one look the same. A torn
+  record after the end was never acknowledged and is overwritten.
+- A failed write or fdatasync is final: the record's magic is blanked, and this process never writes to the file again
+  (another fsync may succeed without having written).
+- If a record does not verify and a later one is proven (store/journal_scan.py), the file is damaged, not torn. No
+  process writes to it, and the flush that would remove it renames it instead. The check for this runs when a record
+  does not verify, once for each file with data after its end, and in each flush and each ``damage`` check.
 
-Appending and dropping want the store's lock. Reading does not, but may see a record whose writer has not finished; if
-that writer fails the record goes away again, so what was read without the lock is looked at once more.
+Appending and dropping need the store's lock. Reading does not, but may return a record whose writer has not finished.
+If that writer fails, the record is blanked, so a record that was read without the lock is checked again later.
 """
 
 from __future__ import annotations
@@ -46,12 +47,12 @@ _KIND_OF: Final[dict[int, Kind]] = {number: kind for kind, number in _NUMBER_OF.
 _LOOKS_MAX = 200
 
 Move = tuple[str, RefValue | None, RefValue | None]
-"""A ref, what it held, and what it holds from now on."""
+"""A ref, its old value, and its new value."""
 
 
 @dataclass(frozen=True, slots=True)
 class JournalRecord:
-    """One transaction: ``objects`` as ``(kind, bytes)``, ``moves`` as ``(ref, old, new)``; ``size`` bytes as stored."""
+    """One transaction: ``objects`` as ``(kind, bytes)``, ``moves`` as ``(ref, old, new)``; ``size``: encoded bytes."""
 
     objects: list[tuple[Kind, bytes]]
     moves: list[Move]
@@ -60,7 +61,7 @@ class JournalRecord:
 
 @dataclass(frozen=True, slots=True)
 class JournalUpdate:
-    """What a look at the journal found: numbers of files that are gone, and new records with their file's number."""
+    """Changes since the last read: numbers of files that are gone, and new records with the number of their file."""
 
     gone: list[int] = field(default_factory=list)
     records: list[tuple[int, JournalRecord]] = field(default_factory=list)
@@ -85,14 +86,14 @@ _NOTHING = JournalUpdate()
 
 
 def encode_record(objects: Sequence[tuple[Kind, bytes]], moves: Sequence[Move]) -> bytes:
-    """The payload of a record."""
+    """Return the payload of a record."""
     return cbor.encode_ours(
         [VERSION, [[_NUMBER_OF[kind], data] for kind, data in objects], [[name, old, new] for name, old, new in moves]]
     )
 
 
 def decode_record(payload: bytes) -> JournalRecord:
-    """The record of a payload whose digest was right. Raises ``Corrupt``; ``NotAStore`` for one of a later version."""
+    """Decode a payload whose digest verified. Raises ``Corrupt``, and ``NotAStore`` for a record of a later version."""
     try:
         value = cbor.decode(payload)
     except Malformed as error:
@@ -106,12 +107,12 @@ def decode_record(payload: bytes) -> JournalRecord:
 
 
 def scan(data: bytes) -> Scan:
-    """What is good in the bytes of a journal file, be it damaged."""
+    """Scan the bytes of a journal file, damaged or not, for good records."""
     return journal_scan.scan(data, _proves_itself)
 
 
 def _proves_itself(payload: bytes) -> bool:
-    """Whether a payload is a record that moves refs, each to an object of its own."""
+    """Return whether a payload is a record that moves refs, each to an object of the same record."""
     try:
         record = decode_record(payload)
     except (Corrupt, NotAStore):
@@ -132,11 +133,11 @@ class Journal:
         self._failed = False
 
     def tail(self, *, locked: bool) -> JournalUpdate:
-        """What happened since the last look. ``locked``: the caller holds the store's lock."""
+        """Return the changes since the last read. ``locked``: the caller holds the store's lock."""
         newest = self._newest
         if (
             newest is None
-            or len(self._files) > 1  # a flush was under way: the older ones go any moment, and the newest does not say
+            or len(self._files) > 1  # a flush was under way: it may remove the older files at any moment
             or not os.fstat(newest.fd).st_nlink
             or os.access(newest.next_path, os.F_OK)
             or not _still_true(newest)
@@ -146,12 +147,12 @@ class Journal:
         return JournalUpdate([], records) if records else _NOTHING
 
     def append(self, payload: bytes, *, sync: bool) -> int:
-        """Write a record after the newest; the number of its file. Raises ``OSError``, and then nothing was written."""
+        """Append a record; return the number of its file. Raises ``OSError`` and blanks the record if possible."""
         newest = self._newest
         if newest is None or newest.damaged or self._failed:
             newest = self.start_next()
         elif not newest.name_is_durable and sync:
-            # Its maker may have been killed before it could make the name durable.
+            # The process that created the file may have been killed before it made the name durable.
             try:
                 sync_directory(self._directory)
             except OSError:
@@ -172,7 +173,7 @@ class Journal:
         return newest.number
 
     def start_next(self) -> _File:
-        """Begin a new file, durable before it is used. Raises ``OSError``."""
+        """Create the next file, durable before it is used, and return it. Raises ``OSError``."""
         number = self._newest.number + 1 if self._newest else 1
         salt = secrets.token_bytes(journal_frames.SALT_BYTES)
         path, temporary = self._path(number), f"{self._directory}/{journal_frames.TEMPORARY}{number}"
@@ -196,11 +197,10 @@ class Journal:
         return self._newest
 
     def drop(self, numbers: Sequence[int]) -> list[str]:
-        """Remove files whose records are all in packs and refs, oldest first. Never the newest.
+        """Remove files whose records are all in packs and refs, but never the newest; rename damaged ones instead.
 
-        Gives the names of those that were damaged, and are set aside instead.
-
-        Oldest first, so that what a kill leaves is the end of every chain, and no reader sees a ref go back.
+        Returns the new names of the damaged files. Removes the oldest first: if the process is killed, the end of each
+        chain of ref values is left, and no reader sees a ref move back.
         """
         aside = []
         for number in sorted(numbers):
@@ -216,19 +216,21 @@ class Journal:
         return aside
 
     def numbers(self) -> list[int]:
-        """The files as of the last look, oldest first."""
+        """Return the numbers of the files as of the last read, oldest first."""
         return sorted(self._files)
 
     def look_for_damage(self) -> None:
-        """Whether in the files of the last look something stands behind the end. Reads all that is there."""
+        """Scan each file that has data after its end, and mark the damaged ones. Reads the files to their last byte."""
         for file in self._files.values():
             size = os.fstat(file.fd).st_size
             if not file.damaged and journal_frames.is_something_behind(file.fd, file.end, size - file.end):
                 self._judge(file)
 
     def unread(self) -> int:
-        """How many records cannot be read, at the least and as far as looks have told; of files set aside, how many
-        are lost in them."""
+        """Return a lower bound of the number of records that cannot be read, from the scans so far.
+
+        For a file that was renamed because of damage: the number of records lost in it.
+        """
         found = sum(file.unread for file in self._files.values())
         for name in self._aside():
             with open(f"{self._directory}/{name}", "rb") as file:
@@ -237,11 +239,11 @@ class Journal:
 
     @property
     def has_damage(self) -> bool:
-        """Whether a file is to be set aside."""
+        """Return whether a file is damaged and has not been renamed yet."""
         return any(file.damaged for file in self._files.values())
 
     def damage(self) -> list[str]:
-        """The damaged files, those set aside too, as of the last look; names below the store's own folder."""
+        """Return the damaged files, including renamed ones, by name relative to the store's own folder."""
         now = [journal_frames.file_name(number) for number, file in sorted(self._files.items()) if file.damaged]
         return [f"journal/{name}" for name in now + self._aside()]
 
@@ -259,7 +261,7 @@ class Journal:
     # -- reading
 
     def _look(self, locked: bool) -> JournalUpdate:
-        """List the directory. Without the lock, again and again until no flush came between listing and reading."""
+        """List the directory and read its files. Without the lock, repeat if a flush came between the two."""
         gone: list[int] = []
         records: list[tuple[int, JournalRecord]] = []
         empty = 0
@@ -295,7 +297,7 @@ class Journal:
         return file
 
     def _read(self, file: _File, locked: bool) -> list[tuple[int, JournalRecord]]:
-        """The records after what is known, up to the first that does not verify."""
+        """Return the records after those already read, up to the first that does not verify."""
         file.unsure = file.unsure and not locked
         if file.damaged:
             return []
@@ -317,14 +319,14 @@ class Journal:
         return found
 
     def _look_behind(self, file: _File) -> None:
-        """Once for each file: an end with something behind it may be none."""
+        """Scan the file for damage if data follows its end. Does so once for each file."""
         if not file.looked_behind:
             file.looked_behind = True
             if journal_frames.is_something_behind(file.fd, file.end):
                 self._judge(file)
 
     def _judge(self, file: _File) -> None:
-        """Damage or a torn end? Asked twice: while the bytes were read the first time, a writer may have come by."""
+        """Mark the file if it is damaged, not torn. Scans twice: a writer may have appended during the first scan."""
         found = scan(_whole(file.fd))
         if found.flawed_at is not None and found == scan(_whole(file.fd)):
             file.damaged, file.unread = True, found.unread
@@ -344,7 +346,7 @@ class Journal:
 
 
 def _check_move(name: str, *values: str | None) -> None:
-    """A name becomes a path at the flush, so it is not taken on trust from a file either."""
+    """Check a ref move. The name becomes a path at the flush, so names from a file are not trusted either."""
     try:
         check_ref_name(name)
         for value in values:
@@ -355,7 +357,7 @@ def _check_move(name: str, *values: str | None) -> None:
 
 
 def _still_true(file: _File) -> bool:
-    """Whether the last record we know of is still there, if it was read while its writer may not have been done."""
+    """Return whether the last record read is still there, if it was read before its writer was known to be done."""
     if not file.unsure:
         return True
     raw = os.pread(file.fd, journal_frames.HEAD_BYTES, file.last)
@@ -367,7 +369,7 @@ def _whole(fd: int) -> bytes:
 
 
 def _preallocate(fd: int) -> None:
-    """Blocks that exist already make fdatasync cheaper; not worth a disk that is almost full, nor a failure."""
+    """Allocate blocks in advance, which makes fdatasync cheaper. Skipped if the disk is almost full."""
     space = os.fstatvfs(fd)
     if space.f_bavail * space.f_frsize > 16 * PREALLOCATED_BYTES:
         with contextlib.suppress(OSError):  # a quota, or a limit of this process on the size of files

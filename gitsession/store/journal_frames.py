@@ -1,12 +1,12 @@
-"""The frame of a journal file: where records begin and end. Reads nothing of what is in them.
+"""The frame of a journal file: where records begin and end. The payloads are not read.
 
     <8 digits>   header record record ... zeros
     header       "GSJ1" 00000000 salt[32]
     record       "GSJ1" length:u32be digest[32] payload[length]
 
-The digest is BLAKE3 of (the digest before, or the salt; the length; the payload): chained and salted, so neither an old
-record nor bytes inside a hostile payload can pass as the next one after a torn tail. What does not verify is the end.
-This module does not compute it: a program that only asks whether there is news walks the lengths
+The digest is BLAKE3 of (the previous digest, or the salt; the length; the payload): chained and salted, so neither an
+old record nor bytes inside a hostile payload can pass as the next one after a torn end. A record that does not verify
+is the end. This module does not compute digests: a program that only checks for changes follows the lengths
 (store/change_stamp.py).
 """
 
@@ -20,7 +20,7 @@ HEAD_BYTES = 40
 SALT_BYTES = 32
 TEMPORARY = "tmp-"
 ASIDE = "damaged-"
-"""What the name of a file that is set aside begins with."""
+"""Prefix of the names of damaged files that were set aside."""
 
 LOOK_BYTES = 1 << 16
 _ZEROS = bytes(LOOK_BYTES)
@@ -33,7 +33,7 @@ def file_name(number: int) -> str:
 
 
 def numbers(directory: str) -> list[int]:
-    """The journal files in ``directory``, oldest first. A clone made by git has no such directory."""
+    """Return the numbers of the journal files in ``directory``, oldest first; none if it is missing (a git clone)."""
     try:
         names = os.listdir(directory)
     except FileNotFoundError:
@@ -50,7 +50,7 @@ def head(length: int, digest: bytes) -> bytes:
 
 
 def length_at(fd: int, offset: int, size: int) -> int | None:
-    """The length of the payload whose head is at ``offset`` of a file of ``size`` bytes; ``None`` if there is none."""
+    """Return the length of the payload whose head is at ``offset`` of a file of ``size`` bytes, if there is one."""
     raw = os.pread(fd, 8, offset)
     if len(raw) < 8 or raw[:4] != MAGIC:
         return None
@@ -59,7 +59,7 @@ def length_at(fd: int, offset: int, size: int) -> int | None:
 
 
 def end(fd: int) -> int:
-    """Where the last record ends that looks whole, by the lengths alone."""
+    """Return the end of the last record that looks whole, by the lengths alone."""
     size = os.fstat(fd).st_size
     offset = HEAD_BYTES
     while (length := length_at(fd, offset, size)) is not None:
@@ -68,7 +68,7 @@ def end(fd: int) -> int:
 
 
 def is_something_behind(fd: int, offset: int, bytes_max: int = LOOK_BYTES) -> bool:
-    """Whether anything but zeros is in the next ``bytes_max`` bytes: an end with something behind it may be none."""
+    """Return whether the next ``bytes_max`` bytes are not all zeros, so that ``offset`` may not be the real end."""
     stop = offset + bytes_max
     while offset < stop:
         chunk = os.pread(fd, min(LOOK_BYTES, stop - offset), offset)

@@ -1,17 +1,17 @@
-"""What is good in a journal file that is damaged: the records before the damage, and those behind it that are proven.
+"""Search for good records in a damaged journal file: those before the damage, and proven ones after it.
 
-Nobody comes here unless a record does not verify and bytes follow. The digests are a chain from a salt that nobody but
-the owner of the store has read, so a *link* (a record that verifies over what the record before it states, or is
-computed to have) proves the places of both. From a record that does not verify the next one is looked for
+It runs only if a record does not verify and bytes follow it. The digests are a chain from a salt that only the owner
+of the store can read. So a *link* (a record that verifies against the digest that the record before it states or is
+computed to have) proves the places of both. After a record that does not verify, the next one is searched
 
-    1. where its head says that it ends, or its payload (CBOR tells its own end) does. A link there proves the place;
-       if it is one to the computed digest, only the head was hit, and nothing is lost at all
-    2. anywhere behind it: the first record from which links lead on to the end of all that was written. Whoever chooses
-       the bytes of a payload can put a chain of records of his own into it, but not one that runs to the end: behind it
-       come the tree and the commit that name his bytes. A last record without another to link to counts where its
-       payload decodes, moves a ref, and each value that it moves one to is an object of its own
+    1. at the end that its head states, and where its payload ends (CBOR delimits itself). A link there proves the
+       place. If it is a link to the computed digest, only the head was damaged, and nothing is lost
+    2. anywhere after it: the first record from which links lead to the end of the written data. An attacker who chooses
+       the bytes of a payload can put a chain of records into it, but not one that reaches the end: after it come the
+       tree and the commit that name these bytes. A last record, with no other one to link to, counts if its payload
+       decodes and moves a ref, and each new value is an object of the same record
 
-Where none is found all the rest is a torn end. A last record that was taken back (its magic is zeros) is one too.
+If none is found, the rest is a torn end. So is a last record that was blanked (its magic is zeros).
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from gitsession.codec.digest import hash_of
 from gitsession.store import journal_frames
 
 _EFFORT = 64
-"""How many times its own size may be hashed of a file: a payload can be full of what looks like heads."""
+"""Maximum of hashed bytes, as a multiple of the file's size: a payload can be full of bytes that look like heads."""
 
 
 @dataclass(frozen=True, slots=True)
 class SoundRecord:
-    """A record. ``proven``: by a digest; where it is not, only its place is, and its payload decodes."""
+    """A good record. ``proven``: by a digest; if not, only its place is proven, and its payload decodes."""
 
     start: int
     payload: bytes
@@ -40,8 +40,10 @@ class SoundRecord:
 
 @dataclass(frozen=True, slots=True)
 class JournalHole:
-    """Lost records, ``count`` if that is known. ``before``: the digest (or salt) before them; ``until``: the digest
-    with which a copy of them, record after record, comes out of the hole."""
+    """A span of lost records. ``count``: their number, if known. ``before``: the digest (or salt) before them.
+
+    ``until``: the digest that a copy of them, chained record by record from ``before``, must end with.
+    """
 
     start: int
     before: bytes
@@ -51,31 +53,31 @@ class JournalHole:
 
 @dataclass
 class Scan:
-    """``flawed_at``: where the first damage is, ``None`` where there is none. ``found``: in order."""
+    """The result of a scan. ``flawed_at``: the first damage, ``None`` if there is none; ``found``: in file order."""
 
     found: list[SoundRecord | JournalHole] = field(default_factory=list)
     flawed_at: int | None = None
 
     @property
     def unread(self) -> int:
-        """How many records stand at or behind the first damage, at the least."""
+        """Return a lower bound of the number of records at or after the first damage."""
         at = self.flawed_at
         behind = [it for it in self.found if at is not None and it.start >= at]
         return sum((it.count or 1) if isinstance(it, JournalHole) else 1 for it in behind)
 
     @property
     def lost(self) -> int:
-        """How many records are lost, at the least."""
+        """Return a lower bound of the number of lost records."""
         return sum(it.count or 1 for it in self.found if isinstance(it, JournalHole))
 
 
 def scan(data: bytes, accepts: Callable[[bytes], bool]) -> Scan:
-    """The records in the bytes of a journal file. ``accepts``: whether a payload that no digest proves is a record."""
+    """Scan the bytes of a journal file. ``accepts``: whether a payload that no digest proves is a record."""
     return _Scanner(data, accepts).run()
 
 
 _Step: TypeAlias = tuple[list[SoundRecord | JournalHole], int, bytes]
-"""What was found, where the record behind it begins, and the digest that this one follows."""
+"""The records and holes found, the offset of the next record, and the digest before it."""
 
 
 class _Scanner:
@@ -106,7 +108,7 @@ class _Scanner:
     # -- one record
 
     def _end(self, at: int) -> int | None:
-        """Where the record at ``at`` ends by its head, whatever its magic is."""
+        """Return the end of the record at ``at`` by its head, whatever its magic is."""
         length = int.from_bytes(self._data[at + 4 : at + 8], "big")
         end = at + journal_frames.HEAD_BYTES + length
         return end if length and end <= len(self._data) else None
@@ -117,7 +119,7 @@ class _Scanner:
         return hash_of(before + (end - start).to_bytes(4, "big") + self._data[start:end])
 
     def _verified(self, at: int, before: bytes) -> int | None:
-        """The end of the record at ``at`` if it is the one that follows ``before``."""
+        """Return the end of the record at ``at`` if it verifies against the digest ``before``."""
         if self._data[at : at + 4] != journal_frames.MAGIC or self._left < 0:
             return None
         end = self._end(at)
@@ -126,7 +128,7 @@ class _Scanner:
         return end
 
     def _step(self, at: int, before: bytes) -> _Step | None:
-        """Over a record that does not verify, by the end that its head or its payload tells."""
+        """Step over a record that does not verify, to the end that its head or its payload gives."""
         start = at + journal_frames.HEAD_BYTES
         stated = self._data[at + 8 : start]
         for end in dict.fromkeys((self._end(at), cbor.end_of(self._data, start))):
@@ -142,10 +144,10 @@ class _Scanner:
                 return [JournalHole(at, before, stated, 1)], end, stated
         return None
 
-    # -- behind a gap
+    # -- after a gap
 
     def _search(self, at: int, before: bytes) -> _Step:
-        """Over whatever is between ``at`` and the first place behind it from which links lead to the end."""
+        """Skip to the first place after ``at`` from which links lead to the end."""
         place = self._data.find(journal_frames.MAGIC, at + 1)
         while 0 <= place < self._written and self._left > 0:
             end = self._end(place)

@@ -1,8 +1,8 @@
 """One writer per store: a mutex between threads, then flock(2) between processes.
 
-The order is always mutex, flock, ref lock; git takes only ref locks, so there is no circle to wait in. The kernel
-releases a flock when its process ends, however it ends: there is no stale lock to judge. flock belongs to the open
-file, which fork(2) shares, so a child that finds another process id than its own opens the file anew.
+The order is always mutex, flock, ref lock. Git takes only ref locks, so no deadlock is possible. The kernel releases a
+flock when its process ends, however it ends, so no lock is ever stale. A flock belongs to the open file, which fork(2)
+shares, so a forked child opens the file again.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from pathlib import Path
 from gitsession.errors import Unavailable
 from gitsession.store import create
 
-# Who has waited longer asks more often, so that among busy writers nobody starves (measured with 8: the longest wait
-# is a quarter of what it is where pauses grow). After a second it is no crowd but one who holds the lock for long.
+# A process that has waited longer tries more often, so that no busy writer starves (measured with 8: the longest wait
+# is a quarter of that with growing pauses). A wait of more than a second means one long holder, not many writers.
 _FIRST_PAUSE, _SHORTEST_PAUSE, _CROWD_SECONDS = 0.002, 0.0002, 1.0
 
 
@@ -28,15 +28,16 @@ class StoreLock:
     """The lock of one store, for every thread of this process and every process of this machine."""
 
     def __init__(self, path: Path, *, wait_seconds: float = 30.0) -> None:
-        """Raises ``OSError`` where the file cannot be opened for writing."""
+        """Open the file. Raises ``OSError`` if it cannot be opened for writing."""
         self._path = path
         self._wait_seconds = wait_seconds
         self._fd = -1
         self._open()
 
     def acquire(self, wait_seconds: float | None = None) -> None:
-        """Not where this thread has it. Raises ``Unavailable`` after ``wait_seconds``, and says who holds the lock
-        where the system tells.
+        """Take the lock. This thread must not hold it already.
+
+        Raises ``Unavailable`` after ``wait_seconds``, with the id of the process that holds the lock, if available.
         """
         wait_seconds = self._wait_seconds if wait_seconds is None else wait_seconds
         if os.getpid() != self._pid:
@@ -48,12 +49,12 @@ class StoreLock:
             if self._fd < 0:
                 raise Unavailable(f"this handle of {self._path.parent.parent} is closed")
             self._flock(wait_seconds)
-        except BaseException:  # a Ctrl-C may come between any two steps, with either of the two taken
+        except BaseException:  # Ctrl-C may interrupt between any two steps, after one or both locks are taken
             self.release()
             raise
 
     def release(self) -> None:
-        """Let go, if this thread holds it. In a forked child nothing happens: that would unlock the parent."""
+        """Release the lock if this thread holds it. Do nothing in a forked child, which would unlock the parent."""
         if os.getpid() != self._pid or not self.is_mine:
             return
         try:
@@ -64,13 +65,13 @@ class StoreLock:
 
     @property
     def is_mine(self) -> bool:
-        """Whether this thread holds the mutex: a reentrant one, because only that knows its owner at any moment."""
+        """Return whether this thread holds the mutex: an ``RLock``, because only that tracks its owner reliably."""
         return self._mutex._is_owned()  # type: ignore[attr-defined, no-any-return]
 
     def close(self) -> None:
-        """Let go of the file, when no other thread holds it any more; idempotent.
+        """Close the file as soon as no other thread holds the lock. Idempotent.
 
-        Closing (unlike unlocking) in a forked child leaves the parent's lock alone, and waits for nobody.
+        In a forked child, closing (unlike unlocking) does not affect the parent's lock, and does not wait.
         """
         waited = os.getpid() == self._pid and self._mutex.acquire(timeout=self._wait_seconds)
         try:
@@ -103,7 +104,7 @@ class StoreLock:
                 time.sleep(_pause(now - since) * random.uniform(0.5, 1.0))
 
     def _holder(self) -> str:
-        """Linux lists who holds which file: ``1: FLOCK  ADVISORY  WRITE 4711 08:01:1234 0 EOF``."""
+        """Return the holder by Linux's list of file locks: ``1: FLOCK  ADVISORY  WRITE 4711 08:01:1234 0 EOF``."""
         inode = os.fstat(self._fd).st_ino
         try:
             rows = Path("/proc/locks").read_text().splitlines()
@@ -117,7 +118,7 @@ class StoreLock:
 
 
 def _pause(waited: float) -> float:
-    """How long to sleep before asking again, both in seconds."""
+    """Return the seconds to sleep before the next attempt, after ``waited`` seconds."""
     if waited > _CROWD_SECONDS:
         return _FIRST_PAUSE
     return max(_SHORTEST_PAUSE, _FIRST_PAUSE / (1 + waited / _FIRST_PAUSE))
@@ -125,7 +126,7 @@ def _pause(waited: float) -> float:
 
 @contextmanager
 def alone(path: Path, *, wait_seconds: float = 30.0) -> Iterator[None]:
-    """One process at a time, by the file ``path``. Raises ``Unavailable``: held too long, or it cannot be made."""
+    """Hold an exclusive lock on the file ``path``. Raises ``Unavailable``: held too long, or not creatable."""
     try:
         lock = StoreLock(path, wait_seconds=wait_seconds)
     except OSError as error:
@@ -144,5 +145,5 @@ _PACKING = f"{create.CONTROL}/packing"
 
 
 def packing(git_dir: Path, *, wait_seconds: float = 60.0) -> AbstractContextManager[None]:
-    """Raises ``Unavailable`` where another process is at it for too long, or no lock can be made."""
+    """Return the lock for repacking. Raises ``Unavailable`` if it is held for too long or cannot be created."""
     return alone(git_dir / _PACKING, wait_seconds=wait_seconds)

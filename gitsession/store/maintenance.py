@@ -1,10 +1,10 @@
-"""Housekeeping that git does best, and the traces of runs that were killed.
+"""Maintenance of a store: repacking by git, and removal of files that killed processes left.
 
-Packs of ours get the deltas that we do not make (``deltify``), and many small ones become few by ``git repack -d
---geometric=2``. That is safe beside live writers: what is not reachable yet is in kept packs. Loose refs become one
-file, by our own ref writer: a killed ``git pack-refs`` leaves locks nobody can judge. Cleaning up wants the store's
-lock: whoever holds it knows that what an unfinished write of ours has left belongs to nobody. What other programs leave
-is removed when it is a day old.
+Packs written by gitsession have no deltas; ``deltify`` adds them. ``git repack -d --geometric=2`` merges small packs.
+That is safe while other processes write: objects that are not reachable yet are in kept packs. Loose refs are packed by
+our own ref writer, because a killed ``git pack-refs`` leaves locks whose owner cannot be determined. The cleanup needs
+the store's lock: while it is held, no live process owns the leftovers of an unfinished gitsession write. Leftovers of
+other programs are removed when they are a day old.
 """
 
 from __future__ import annotations
@@ -35,7 +35,13 @@ _DAY_SECONDS = 86400.0
 
 @dataclass(frozen=True, slots=True)
 class MaintenanceResult:
-    """What was done: packs before and after, loose refs packed away, and files of killed runs that are gone."""
+    """The result of maintenance.
+
+    Attributes:
+        dead_locks: Number of removed ref locks of dead processes.
+        released: Number of packs whose ``.keep`` file was removed.
+        removed: Paths of removed leftovers, relative to the store.
+    """
 
     packs_before: int
     packs_after: int
@@ -45,9 +51,9 @@ class MaintenanceResult:
 
 
 def maintain(store: GitStore) -> MaintenanceResult:
-    """Flush, clean up, pack refs, have git repack.
+    """Flush, clean up, pack refs, and repack with git.
 
-    Raises ``Unavailable``, without git among other reasons, and ``Corrupt`` where a file is damaged that git wants.
+    Raises ``Unavailable`` (also if git is not installed), and ``Corrupt`` if a damaged file keeps git from repacking.
     """
     try:
         return _maintain(store)
@@ -79,16 +85,16 @@ def _maintain(store: GitStore) -> MaintenanceResult:
 
 
 def _repack(git_dir: Path, waiting: Sequence[str]) -> None:
-    """``waiting``: packs, by name, whose deltas are not made yet; merged with others they would never be."""
+    """Repack all but ``waiting``: packs, by file name, that have no deltas yet and would not get any once merged."""
     try:
         process.run(git_dir, "repack", "-d", "-q", "--geometric=2", *(f"--keep-pack={name}" for name in waiting))
     except Unavailable:
-        # An older git, or packs it cannot order. -k: what no ref reaches stays; dropping it is not ours to decide.
+        # Git is older, or cannot order the packs. -k keeps unreachable objects: maintenance must not drop any.
         process.run(git_dir, "repack", "-a", "-d", "-k", "-q")
 
 
 def is_due(store: GitStore) -> bool:
-    """Whether there are so many packs that reading gets slow."""
+    """Return whether there are so many packs that reading gets slow."""
     return not store.read_only and count_packs(store.git_dir) >= PACKS_MAX
 
 
@@ -97,7 +103,7 @@ def count_packs(git_dir: Path) -> int:
 
 
 def _remove_leftovers(git_dir: Path) -> Iterator[str]:
-    """Under the store's lock. Names are relative to the store."""
+    """Remove leftovers and yield their names relative to the store. Needs the store's lock."""
     old = time.time() - _DAY_SECONDS
     for directory in ("objects/pack", "objects", create.JOURNAL):
         with os.scandir(git_dir / directory) as entries:
@@ -122,34 +128,34 @@ def _is_left_over(entry: os.DirEntry[str], old: float, *, ours: bool) -> bool:
 
 
 BATCH_BYTES = 256 << 20
-"""Some twenty seconds of git's."""
+"""Bytes of packs that git packs at once, which takes about twenty seconds."""
 
 SECONDS_MAX = 60.0
-"""No batch begins later; what is left waits for the next time."""
+"""Seconds after which no further batch begins; the rest is done by the next run."""
 
 _COMMAND = (
     "pack-objects", "--stdin-packs", "--no-reuse-delta", "--delta-base-offset", "--window-memory=100m", "-q",
 )  # fmt: skip
-"""Objects of one pack are not tried against each other where deltas are reused. Memory: of each thread."""
+"""Without ``--no-reuse-delta``, git does not compare objects of one pack. The memory limit is per thread."""
 
 _NOT_OURS = (".keep", ".rev", ".promisor", ".mtimes")
 _DELTAS = (6, 7)
 
 
 def deltify(store: GitStore) -> list[str]:
-    """Give the packs that we write, which hold no deltas, one pass of git's; those that have to wait, by file name.
+    """Let git pack our packs without deltas once; return the file names of those left for the next run.
 
-    ``git repack`` takes objects out of a pack as they are and tries none of them against its neighbours there, so what
-    was written in one go would stay as it is. This has git pack those packs afresh, and them alone: what it costs goes
-    with what is new. The mark that a pack had its pass is the reverse index that git writes beside its packs
-    (git/process.py sees to that) and we do not; one that came without is looked through for a delta.
+    ``git repack`` copies objects from a pack as they are and does not compare them with others of that pack, so what
+    was written at once would never get deltas. This function packs only such packs afresh, so its cost depends on the
+    amount of new data. A pack is known to be done by its reverse index, which git writes beside its packs
+    (git/process.py turns that on) and gitsession does not. A pack without one is searched for a delta.
 
-    The new pack is on disk, and found to list every object, before an old one goes. Each object is in a whole pack at
-    any moment, whoever is killed and whatever git does meanwhile. Raises ``Unavailable`` and ``Corrupt``.
+    The new pack is on disk and known to list every object before an old one is removed. So each object is in a complete
+    pack at every moment, even if a process is killed or git runs meanwhile. Raises ``Unavailable`` and ``Corrupt``.
     """
     directory = store.git_dir / "objects/pack"
     if any(directory.glob("multi-pack-index*")):
-        return []  # it names packs: only git may remove one
+        return []  # it names packs, so only git may remove one
     batches = list(_batches([file for file in sorted(directory.glob("*.pack")) if _is_without_deltas(file)]))
     end = time.monotonic() + SECONDS_MAX
     while batches and time.monotonic() < end:
@@ -159,7 +165,7 @@ def deltify(store: GitStore) -> list[str]:
 
 
 def _lone_indexes(directory: Path) -> Iterator[Path]:
-    """Indexes without a pack, of which no object is missing: what a kill between two removals leaves."""
+    """Yield indexes without a pack whose objects are all in other packs: a kill between two removals leaves them."""
     files = {file: file.with_suffix(".pack").exists() for file in sorted(directory.glob("*.idx"))}
     if all(files.values()):
         return
@@ -172,14 +178,14 @@ def _lone_indexes(directory: Path) -> Iterator[Path]:
 
 
 def _is_without_deltas(file: Path) -> bool:
-    """Whether nobody has looked for deltas in this pack, as far as one can tell."""
+    """Return whether a pack seems never to have been searched for deltas."""
     if any(file.with_suffix(suffix).exists() for suffix in _NOT_OURS):
         return False
     try:
         index, body = PackIndex(str(file.with_suffix(".idx"))), RandomAccessFile(str(file))
         return not any((body.read(offset, 1) or b"\0")[0] >> 4 & 7 in _DELTAS for offset in index.offsets())
     except (Corrupt, OSError):
-        return False  # damaged, or gone since: whoever repacks will say so
+        return False  # damaged, or removed meanwhile: the repack reports it
 
 
 def _batches(files: Sequence[Path]) -> Iterator[list[Path]]:
@@ -201,19 +207,19 @@ def _pass(store: GitStore, old: Sequence[Path]) -> None:
     try:
         made = process.run(store.git_dir, *_COMMAND, "objects/pack/pack", stdin=names.encode()).out.decode().strip()
     except Unavailable:
-        return  # no git, another git at work, damage: the merge that follows can do without, or says what is wrong
+        return  # no git, another git at work, or damage: the repack that follows works without this, or reports it
     directory = store.git_dir / "objects/pack"
     new = PackIndex(f"{directory}/pack-{made}.idx")
     sync_directory(directory)
-    with store.locked():  # no writer of ours makes the same pack once more meanwhile
+    with store.locked():  # meanwhile, no gitsession process writes the same pack again
         for file in old:
-            # Of one object or a few, git may make the very same pack.
+            # For one object or a few, git may write an identical pack.
             if file.stem != f"pack-{made}" and not file.with_suffix(".keep").exists():
                 _remove(file, new)
 
 
 def _remove(file: Path, new: PackIndex) -> None:
-    """The index goes last: git passes over one without its pack, and it tells that nothing is missing."""
+    """Remove a pack, then its index: git ignores an index without a pack, and a check for lost objects needs it."""
     index = file.with_suffix(".idx")
     if any(new.find(raw) is None for raw in PackIndex(str(index)).names()):
         raise Unavailable(f"git left objects of {file.name} out of the pack that was to take its place; both stay")
@@ -224,5 +230,5 @@ def _remove(file: Path, new: PackIndex) -> None:
 def _bytes(file: Path) -> int:
     try:
         return file.stat().st_size
-    except FileNotFoundError:  # git replaces packs at any time
+    except FileNotFoundError:  # git may replace packs at any time
         return 0

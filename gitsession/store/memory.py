@@ -1,7 +1,7 @@
-"""A store in memory: the twin of ``GitStore`` for tests, judged by the same suite.
+"""A store in memory: the counterpart of ``GitStore`` for tests, tested by the same suite.
 
-Nothing is durable, and a second ``MemoryStore`` is another store. All else is as on disk: one writer at a time, a
-transaction that happens whole or not at all, the same names refused.
+Nothing is durable, and two ``MemoryStore`` objects share nothing. Everything else is as on disk: one writer at a time,
+atomic transactions, and the same invalid names.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _WAIT_SECONDS = 10.0
 
 
 class MemoryStore:
-    """An ``ObjectStore`` of dicts. ``redacts``: whether it takes secrets out of what is kept, by our rules alone."""
+    """An ``ObjectStore`` of dicts. ``redacts``: True to redact secrets, by the built-in rules only."""
 
     def __init__(self, *, redacts: bool = True) -> None:
         self._vault = Vault(None)
@@ -47,7 +47,7 @@ class MemoryStore:
         return oid in self._objects or (staging is not None and oid in staging.objects)
 
     def read_all(self, oids: Iterable[Oid]) -> Iterator[tuple[Oid, Kind, bytes]]:
-        """None: no order is quicker than another."""
+        """Yield nothing: no order is faster than another."""
         return iter(())
 
     def commits(self) -> Iterator[tuple[Oid, Kind, bytes]]:
@@ -66,14 +66,14 @@ class MemoryStore:
         return {name: value for name, value in sorted(found.items()) if value is not None and name.startswith(prefix)}
 
     def pending_refs(self) -> Mapping[str, RefValue | None]:
-        """It has no git: nothing is pending."""
+        """Return an empty mapping: there is no git repository."""
         return {}
 
     def published_to(self, name: str, new: RefValue | None) -> str | None:
-        """It has no remotes."""
+        """Return ``None``: there are no remotes."""
 
     def spill(self) -> None:
-        """It has no other place."""
+        """Return ``None``: all objects are in memory."""
 
     def transaction(self) -> _MemoryTransaction:
         return _MemoryTransaction(self)
@@ -85,14 +85,14 @@ class MemoryStore:
 
     @property
     def vault(self) -> Vault:
-        """See ``ObjectStore``: in memory, too."""
+        """See ``ObjectStore``. The vault is in memory, too."""
         return self._vault
 
     def flush(self) -> None:
-        """There is nothing to hand over."""
+        """Do nothing: there is no git repository."""
 
     def close(self) -> None:
-        """There is nothing to let go of."""
+        """Do nothing: there are no files or locks."""
 
     def __enter__(self) -> Self:
         return self

@@ -1,8 +1,8 @@
-"""What others may have of our refs: what a remote was last seen to hold, and what was about to be pushed to it.
+"""Published values of our refs: those that a remote was last seen to hold, and those about to be pushed to it.
 
-What was published never goes back and never goes away: the next fetch would bring it again. What is about to be pushed
-is noted before git begins, and forgotten when the remote has said what it has: a push that is killed after the server
-took it looks unpublished here, and counts as published until the next fetch.
+A published ref is never moved back or deleted: the next fetch would restore it. A value about to be pushed is noted
+before git begins, and forgotten when the remote has reported its values. A push that is killed after the server
+accepted it looks unpublished here; because of the note it counts as published until the next fetch.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ _HEADS = "refs/heads/"
 
 
 def holder(git_dir: Path, read: Read, tracking: Mapping[str, RefValue], ref: str, new: RefValue | None) -> str | None:
-    """The remote that may have more of ``ref`` than it has at ``new`` (``None``: if it is gone).
+    """Return the remote that may have commits of ``ref`` that ``new`` lacks (``None``: a deletion), else ``None``.
 
-    ``tracking``: the tracking refs of all remotes.
+    ``tracking``: the remote-tracking refs of all remotes.
     """
     for remote, held in seen(git_dir, tracking, ref):
         try:
             if new is None or not histories.holds(read, new, held):
                 return remote
         except GitSessionError:
-            return remote  # in doubt it is published
+            return remote  # unreadable: assume that it is published
     return None
 
 
 def seen(git_dir: Path, tracking: Mapping[str, RefValue], ref: str) -> Iterator[tuple[str, Oid]]:
-    """What remotes were last seen to hold at ``ref``, and what was about to be pushed there."""
+    """Yield each remote and value of ``ref`` that was last seen there or was about to be pushed there."""
     for name, held in tracking.items():
         remote, _, branch = name.removeprefix(refs.TRACKING).partition("/")
         if _HEADS + branch == ref:
@@ -47,7 +47,7 @@ def seen(git_dir: Path, tracking: Mapping[str, RefValue], ref: str) -> Iterator[
 
 
 def note(git_dir: Path, remote: str, values: Mapping[str, Oid]) -> None:
-    """Remember ``values``, beside those that are noted already. Durable when this returns. Raises ``OSError``."""
+    """Record ``values``, beside those recorded before. Durable on return. Raises ``OSError``."""
     make_directories(git_dir / PLACE)
     held = _read(_file(git_dir, remote))
     for name, oid in values.items():
@@ -56,7 +56,7 @@ def note(git_dir: Path, remote: str, values: Mapping[str, Oid]) -> None:
 
 
 def forget(git_dir: Path, remote: str, names: Iterable[str] | None = None) -> None:
-    """Of ``names``, or of all, the tracking refs say what the remote has. Raises ``OSError``."""
+    """Remove the notes of ``names``, or all: tracking refs now have the remote's values. Raises ``OSError``."""
     held = _read(_file(git_dir, remote))
     known = held.keys() if names is None else set(names)
     left = {name: oids for name, oids in held.items() if name not in known}
@@ -67,7 +67,7 @@ def forget(git_dir: Path, remote: str, names: Iterable[str] | None = None) -> No
 
 
 def noted(git_dir: Path) -> Iterator[tuple[str, str, Oid]]:
-    """Remote, ref and value of all that may have been pushed."""
+    """Yield remote, ref and value of everything that may have been pushed."""
     with contextlib.suppress(OSError):
         for file in sorted((git_dir / PLACE).glob("*.json")):
             for name, oids in _read(file).items():

@@ -1,4 +1,4 @@
-"""The names of refs: every one we read or write (docs/reference/format.md, "The repository")."""
+"""Names of refs: every ref that gitsession reads or writes (docs/reference/format.md, "The repository")."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gitsession.git.types import RefValue
 
 SESSIONS = "refs/heads/sessions/"
 OURS = "refs/heads/gitsession/"
-"""Below it stands what is synced and is no session's."""
+"""Prefix of refs that are synced and belong to no session."""
 TOMBSTONES = f"{OURS}tombstones"
 ARCHIVE = f"{OURS}archive"
 TRASH = "refs/gitsession/trash/"
@@ -24,7 +24,7 @@ FILES = "files"
 MAIN = "main"
 
 LEAF, ROOT = "leaf", "root"
-"""Words that name an entry in every session: no branch and no label may take them."""
+"""Words that name an entry in every session: no branch and no label may have these names."""
 
 _SID = re.compile(r"[0-9]{8}-[a-z2-7]{13}(?:[a-z2-7]{13})?")
 _BRANCH = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
@@ -32,7 +32,7 @@ _BESIDE = re.compile(r"\.[a-z2-7]{8}(?:[a-z2-7]{5}|[a-z2-7]{18}|[a-z2-7]{44})?")
 
 
 def session(sid: str) -> str:
-    """What every ref of a session begins with."""
+    """Return the prefix of every ref of a session."""
     return f"{SESSIONS}{sid}/"
 
 
@@ -45,7 +45,7 @@ def meta(sid: str) -> str:
 
 
 def files(sid: str) -> str:
-    """The line of checkpoints of a session."""
+    """Return the default checkpoint branch of a session."""
     return leaf(sid, FILES)
 
 
@@ -54,12 +54,12 @@ def active(sid: str) -> str:
 
 
 def looks(sid: str) -> str:
-    """The symbolic ref that says on which line this store keeps the checkpoints of a session, if not on ``files``."""
+    """Return the symbolic ref that selects the checkpoint branch of a session in this store, if not ``files``."""
     return LOOKS + sid
 
 
 def chosen_files(sid: str, read: Callable[[str], RefValue | None]) -> str:
-    """Return the ref of the line of checkpoints that a store goes on with. ``read``: the value of a ref there."""
+    """Return the checkpoint branch that a store continues. ``read``: returns the value of a ref in that store."""
     value = read(looks(sid))
     chosen = target(value) if value else None
     parsed = parse(chosen) if chosen else None
@@ -68,7 +68,7 @@ def chosen_files(sid: str, read: Callable[[str], RefValue | None]) -> str:
 
 
 def choice(name: str) -> str | None:
-    """The symbolic ref that says on which line this store goes on, for the line of a session ref; none of ``meta``."""
+    """Return the symbolic ref that may select the branch ``name`` (conversation or checkpoints); else ``None``."""
     parsed = parse(name)
     if parsed is None or is_meta(parsed[1]):
         return None
@@ -76,31 +76,31 @@ def choice(name: str) -> str | None:
 
 
 def choices(sid: str) -> tuple[str, str]:
-    """Return the symbolic refs of a session: its active branch and its line of checkpoints, where those are chosen."""
+    """Return the symbolic refs that select a session's active branch and its checkpoint branch."""
     return active(sid), looks(sid)
 
 
 def trashed(name: str) -> str:
-    """Where a session's ref lies while the session is in the trash; the inverse of ``taken_out``."""
+    """Return the name of a session's ref while the session is in the trash; the inverse of ``taken_out``."""
     return TRASH + name.removeprefix(SESSIONS)
 
 
 def taken_out(name: str) -> str:
-    """The name that a ref in the trash had."""
+    """Return the name that a ref in the trash had before."""
     return SESSIONS + name.removeprefix(TRASH)
 
 
 def parse(name: str) -> tuple[str, str] | None:
-    """Session and branch of a session ref, else ``None``."""
+    """Return session and branch of a session ref; ``None`` for any other."""
     sid, _, branch = name.removeprefix(SESSIONS).partition("/")
     return (sid, branch) if name.startswith(SESSIONS) and sid and branch and "/" not in branch else None
 
 
 def is_branch(name: str) -> bool:
-    """Whether a session's ref of that name is a branch of its conversation.
+    """Return whether a session's ref of that name is a branch of its conversation.
 
-    ``files-...`` is where a line of checkpoints goes on whose end is lost (sessions/checkpoint_refs.py); what follows a
-    ``.`` tells lines apart that went on without each other (store/histories.py).
+    ``files-...`` is a checkpoint branch that replaces one whose tip is lost (sessions/checkpoint_refs.py). A suffix
+    after ``.`` distinguishes diverged branches (store/histories.py).
     """
     return not is_meta(name) and not is_files(name)
 
@@ -114,13 +114,13 @@ def is_files(name: str) -> bool:
 
 
 def session_of(name: str) -> str:
-    """The session of a session ref, "" for any other."""
+    """Return the session of a session ref, "" for any other."""
     parsed = parse(name)
     return parsed[0] if parsed else ""
 
 
 def session_at(name: str) -> str:
-    """Return the session that a ref belongs to: one of its own, in the trash, or a choice of a line; "" for others."""
+    """Return the session of a ref: its own, in the trash, or one that selects a branch; "" for others."""
     for chosen in (ACTIVE, LOOKS):
         if name.startswith(chosen):
             return name.removeprefix(chosen)
@@ -128,7 +128,7 @@ def session_at(name: str) -> str:
 
 
 def is_session_ref(name: str) -> bool:
-    """Return whether ``name`` is a session's branch as docs/reference/format.md writes them."""
+    """Return whether ``name`` is a session's branch in the form of docs/reference/format.md."""
     parsed = parse(name)
     if parsed is None or not _SID.fullmatch(parsed[0]):
         return False
@@ -137,17 +137,17 @@ def is_session_ref(name: str) -> bool:
 
 
 def symbolic(target: str) -> str:
-    """The value of a symbolic ref to ``target``."""
+    """Return the value of a symbolic ref to ``target``."""
     return f"ref: {target}"
 
 
 def target(value: str) -> str | None:
-    """The name a symbolic ref's value points to, ``None`` for an oid."""
+    """Return the name that a symbolic ref's value points to, ``None`` for an oid."""
     return value.removeprefix("ref: ") if value.startswith("ref: ") else None
 
 
 def check_branch(name: str) -> str:
-    """``name`` if a user may call a branch so. Raises ``InvalidName``."""
+    """Return ``name`` if a user may give a branch this name. Raises ``InvalidName``."""
     if not _BRANCH.fullmatch(name):
         raise InvalidName(
             f"{name[:80]!r} cannot be a branch",

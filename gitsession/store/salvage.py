@@ -1,7 +1,7 @@
-"""How what is good in damaged files of a store is saved before they are set aside (git/damage.py finds them).
+"""Salvage of good data from damaged files of a store (git/damage.py finds them), and their quarantine.
 
-In this order: what is good is durable in a new pack before the file that it came from is renamed into the quarantine.
-Nothing is ever deleted.
+The good data is durable in a new pack before the file that it came from is renamed into the quarantine. Nothing is ever
+deleted.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _BATCH_BYTES = 64 << 20
 
 
 def good_objects(git_dir: Path, bad: Sequence[BadFile]) -> list[Oid]:
-    """What can be read out of the packs among ``bad``, and is in no other pack."""
+    """Return the objects that can be read from the packs among ``bad`` and are in no other pack."""
     leaving = packs_to_leave(bad)
     if not leaving:
         return []
@@ -37,7 +37,7 @@ def good_objects(git_dir: Path, bad: Sequence[BadFile]) -> list[Oid]:
 
 
 def save(git_dir: Path, rescued: Iterable[Oid], taken: Mapping[Oid, tuple[Kind, bytes]]) -> None:
-    """Under the store's lock: what is good in packs, and what others gave, into new packs that are durable."""
+    """Write the good objects of packs, and ``taken`` from donors, to new durable packs. Needs the store's lock."""
     packs = Packs(f"{git_dir}/objects", OBJECT_BYTES_MAX)
     batch, size = dict(taken), sum(len(data) for _, data in taken.values())
     for oid in rescued:
@@ -53,14 +53,15 @@ def save(git_dir: Path, rescued: Iterable[Oid], taken: Mapping[Oid, tuple[Kind, 
 
 
 def quarantine(git_dir: Path) -> Path:
-    """The folder for what is set aside now; it is made with the first file."""
+    """Return the quarantine folder of this moment; it is created with the first file."""
     return git_dir / QUARANTINE / time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
 
 
 def set_aside(git_dir: Path, bad: Sequence[BadFile], place: Path) -> list[str]:
-    """Under the store's lock: each file of ``bad`` into the quarantine ``place``; the files, below the store.
+    """Move each file of ``bad`` into the quarantine ``place``. Needs the store's lock.
 
-    With a pack goes what git keeps beside it. A pack whose index is damaged gets a new one first.
+    Files that git keeps beside a pack move with it. If only the index of a pack is damaged, it is replaced by a new
+    one. Returns the paths of the old files, relative to the store.
     """
     moved: list[str] = []
     for found in bad:
@@ -79,7 +80,7 @@ def set_aside(git_dir: Path, bad: Sequence[BadFile], place: Path) -> list[str]:
 
 
 def keep_a_copy(git_dir: Path, path: str, place: Path) -> None:
-    """A second name in the quarantine for a file that is about to be replaced."""
+    """Hard-link a file that is about to be replaced into the quarantine."""
     aside = place / path
     make_directories(aside.parent)
     os.link(git_dir / path, _free_name(aside))
@@ -94,7 +95,7 @@ def _read(packs: Packs, oid: Oid) -> tuple[Kind, bytes] | None:
 
 
 def _replace_index(git_dir: Path, path: str, fresh: Path, place: Path) -> list[str]:
-    """A new index for a whole pack; the damaged one stays in the quarantine."""
+    """Replace the damaged index of an intact pack; keep the damaged one in the quarantine."""
     index = git_dir / path
     there = index.exists()
     if there:
@@ -124,16 +125,16 @@ def _free_name(path: Path) -> Path:
 
 
 def note(path: Path, text: str) -> None:
-    """Write down in the quarantine what a ref held that is to go."""
+    """Write the old value of a ref that is removed to a file in the quarantine."""
     make_directories(path.parent)
     write_new(_free_name(path), f"{text}\n".encode())
     sync_directory(path.parent)
 
 
 def mend_refs(git_dir: Path, place: Path, files: Mapping[str, bytes]) -> list[str]:
-    """Under the store's lock: put ``files`` (loose refs, packed-refs) in the place of damaged ones, if any: those kept.
+    """Write ``files`` (loose refs, packed-refs) over damaged ones; return the names of those kept in the quarantine.
 
-    Without git's lock: git moves no ref whose file it cannot read, and one rename does it.
+    Needs the store's lock, but not git's: git moves no ref whose file it cannot read, and one rename replaces the file.
     """
     kept = []
     for name, data in files.items():

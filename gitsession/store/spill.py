@@ -1,9 +1,8 @@
-"""Objects of a transaction that are too many for memory: in packs apart, until the transaction moves them in, with
-the originals of what was redacted in a vault apart.
+"""Objects of a transaction that are too many for memory: in separate packs until the transaction moves them in.
 
-They lie in a folder of their own below the store, where neither git nor a flush looks, so that the store's lock is
-free while they are written. Each folder has a lock that its process holds: a folder whose lock is free was left by one
-that was killed, and is removed by the next large import, by ``maintain`` and by a purge.
+The originals of redacted payloads wait in a separate vault. Both are in a folder of their own below the store, which
+neither git nor a flush reads, so that the store's lock is free while they are written. The process locks its folder. A
+folder whose lock is free was left by a killed process; the next large import, ``maintain`` or a purge removes it.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ _LOCK = "lock"
 
 
 class PackSpill:
-    """Packs that wait for one transaction. Close it, whatever became of that."""
+    """Packs that wait for one transaction. Close it whether the transaction succeeds or not."""
 
     def __init__(self, git_dir: Path) -> None:
         self._git_dir = git_dir
@@ -53,13 +52,13 @@ class PackSpill:
             raise unavailable(self._git_dir, "write", error) from error
 
     def move_in(self, vault: Vault) -> None:
-        """Give the store the packs, kept until the refs have moved, and ``vault`` the originals.
+        """Move the packs into the store, kept until the refs have moved, and the originals into ``vault``.
 
-        For a holder of the store's lock. All is durable when this returns. Raises ``Unavailable`` and ``Corrupt``.
+        Needs the store's lock. Everything is durable on return. Raises ``Unavailable`` and ``Corrupt``.
         """
         try:
             if self._vault is not None:
-                vault.keep(self._vault.originals())  # first: no entry without what it hides
+                vault.keep(self._vault.originals())  # first: a redacted entry needs its original in the vault
             if self._is_used:
                 pack_writer.move_packs(self._folder / "pack", self._git_dir / "objects", self._git_dir / create.KEEP)
         except OSError as error:
@@ -74,7 +73,7 @@ class PackSpill:
         self._held.close()
 
     def _own_vault(self) -> Vault:
-        from gitsession.redaction.vault import FILE, Vault  # sqlite3 is not for who only reads
+        from gitsession.redaction.vault import FILE, Vault  # readers do not load sqlite3
 
         if self._vault is None:
             self._vault = Vault(self._folder / FILE)
@@ -83,7 +82,7 @@ class PackSpill:
     def _begin(self) -> None:
         place = self._git_dir / PLACE
         make_directories(place)
-        with alone(place / _LOCK):  # between its making and its locking a folder looks like one of a killed process
+        with alone(place / _LOCK):  # before a new folder is locked it looks like one of a killed process
             _sweep(place)
             (self._folder / "pack").mkdir(mode=0o700, parents=True)
             self._is_used = True
@@ -93,7 +92,7 @@ class PackSpill:
 def sweep(git_dir: Path) -> list[str]:
     """Remove the folders that killed processes left; return their paths relative to ``git_dir``.
 
-    Raises ``Unavailable`` where another process sweeps for too long.
+    Raises ``Unavailable`` if another process holds the lock for too long.
     """
     place = git_dir / PLACE
     if not place.is_dir():

@@ -1,10 +1,10 @@
-"""The content of a store at this moment: staged by a thread, acknowledged in the journal, or git's.
+"""The current content of a store: staged by a thread, acknowledged in the journal, or in git.
 
-``StoreState`` owns all of it. The journal and ``Overlay``, the sum of its records in memory, change together: where one
-of them has changed and the other has not, nobody knows which, so the next look reads the journal from its beginning.
+``StoreState`` owns all of it. The journal and ``Overlay``, the sum of its records in memory, change together. If an
+error interrupts a change of both, their state is unknown, and the next read starts at the beginning of the journal.
 
-The journal is tailed first, and git is asked after: what leaves the journal is in git before it goes. An object that is
-in neither was flushed between the two looks, so it is looked for once more.
+The journal is read before git: what leaves the journal is in git by then. An object that is found in neither was
+flushed between the two reads, so it is looked up once more.
 """
 
 from __future__ import annotations
@@ -32,16 +32,17 @@ if TYPE_CHECKING:
     from gitsession.redaction.original import Original
 
 DROPPED = "gitsession/dropped"
-"""A file that is one byte longer after each time that objects were dropped: who looked before may hold names of what is
-gone. Its size tells one from another: two files that replace each other within a tick of the clock may have the same
-times and the same inode.
+"""Path of a file that grows by one byte each time objects are dropped.
+
+A process that read the store before may hold names of dropped objects. The size is what distinguishes two states: files
+that replace each other within a tick of the clock may have the same times and the same inode.
 """
 
 Generation = tuple[int, int, int]
 
 
 def generation_of(git_dir: Path) -> Generation | None:
-    """The count of times that objects were dropped from a store, to compare; ``None`` if none ever was."""
+    """Return a value that changes each time objects are dropped from the store; ``None`` if none ever were."""
     try:
         stat = os.stat(git_dir / DROPPED)
     except FileNotFoundError:
@@ -50,16 +51,16 @@ def generation_of(git_dir: Path) -> Generation | None:
 
 
 def begin_generation(git_dir: Path) -> None:
-    """For a holder of the store's lock, before anything is dropped. Raises ``OSError``."""
+    """Begin a new generation. Needs the store's lock; call it before objects are dropped. Raises ``OSError``."""
     replace(git_dir / DROPPED, (read_regular(git_dir / DROPPED) or b"") + b".", by=git_dir / f"{DROPPED}.tmp")
 
 
 class Staging:
-    """A transaction while it is put together: new objects, and ref moves that are checked one by one.
+    """A transaction in preparation: new objects, and ref moves that are checked one by one.
 
-    ``objects`` and ``moves`` are what the store makes durable at its end; ``originals`` go into the vault before. The
-    ``Transaction`` of both stores, so that what is refused, and why, has one home. What the store itself holds is asked
-    through three functions.
+    At its end the store makes ``objects`` and ``moves`` durable; ``originals`` go into the vault first. Both stores use
+    it as their ``Transaction``, so that both reject the same moves for the same reasons. It reads the store through
+    three functions.
     """
 
     __slots__ = (
@@ -82,7 +83,7 @@ class Staging:
         self._ref, self._names_below, self._contains = ref, names_below, contains
         self._seen: dict[str, RefValue | None] = {}
         self._ends: dict[str, RefValue | None] = {}
-        self._made_below: dict[str, list[str]] = {}  # of ``_ends``, by the directories they lie in
+        self._made_below: dict[str, list[str]] = {}  # names in ``_ends``, by the directories they are in
         self._open = True
 
     def put(self, kind: Kind, data: bytes) -> Oid:
@@ -107,7 +108,7 @@ class Staging:
         self.originals.append(original)
 
     def move(self, name: str, new: RefValue | None, *, expected: RefValue | None) -> None:
-        """See ``Transaction.move``. Raises ``MissingObject`` too, for a ``new`` that nobody has written."""
+        """See ``Transaction.move``. Raises ``MissingObject``, too, if the object ``new`` does not exist."""
         self._check_open()
         check_ref_name(name)
         if new is not None and new not in self.objects:
@@ -127,7 +128,7 @@ class Staging:
             self._ends[name] = new
 
     def value(self, name: str) -> RefValue | None:
-        """Return the value of ``name`` in this transaction: git may move a ref any time, and is asked once."""
+        """Return the value of ``name`` in this transaction. Git may move a ref at any time, so it is read only once."""
         if name in self._ends:
             return self._ends[name]
         if name not in self._seen:
@@ -135,15 +136,15 @@ class Staging:
         return self._seen[name]
 
     def ends(self) -> dict[str, RefValue | None]:
-        """Every ref this transaction moves, with what it holds at the end."""
+        """Return every ref that this transaction moves, with its new value."""
         return self._ends
 
     def close(self) -> None:
-        """From now on a forgotten reference to this transaction refuses to work."""
+        """Make later calls on this transaction fail."""
         self._open = False
 
     def _check_room(self, name: str) -> None:
-        """A ref is a file: none may lie where another needs a directory."""
+        """Raise ``InvalidName`` if another ref is a parent directory of ``name``, or is below it: a ref is a file."""
         for directory in directories(name):
             if self.value(directory) is not None:
                 raise InvalidName(f"{name} cannot be beside {directory}: a ref is a file or a directory, not both")
@@ -158,10 +159,11 @@ class Staging:
 
 
 class Overlay:
-    """The sum of the pending records, kept per journal file so that a file that is gone can be taken out again.
+    """The sum of the pending records, kept per journal file so that the records of a removed file can be dropped.
 
-    A chain is every value a ref has had since the journal's oldest record, the value before it first. While it exists
-    it hides what the repository says about that ref; at the flush it tells which values there are ours to replace.
+    A chain is every value of a ref since the journal's oldest record, beginning with the value before that record.
+    While a chain exists, it overrides the value of the ref in the repository. A flush replaces a value in the
+    repository only if the chain contains it.
     """
 
     def __init__(self) -> None:
@@ -173,16 +175,16 @@ class Overlay:
 
     @property
     def first(self) -> int:
-        """The number of the oldest journal file that it has records of; 0 if it has none."""
+        """Return the number of the oldest journal file with records here; 0 if there is none."""
         return min(self._parts, default=0)
 
     def add(self, number: int, objects: dict[Oid, tuple[Kind, bytes]], moves: list[Move], size: int) -> None:
-        """Take in a record of journal file ``number`` that was ``size`` bytes long."""
+        """Add a record of journal file ``number`` that is ``size`` bytes long."""
         self._parts.setdefault(number, []).append((objects, moves, size))
         self._apply(objects, moves, size)
 
     def drop(self, numbers: Iterable[int]) -> None:
-        """Forget the records of files that are gone. Readers in other threads keep the dicts they have in hand."""
+        """Drop the records of removed files. Readers in other threads keep the dicts that they hold."""
         for number in numbers:
             self._parts.pop(number, None)
         self.objects, self.chains, self.records, self.size = {}, {}, 0, 0
@@ -203,9 +205,9 @@ class Overlay:
 
 
 class StoreState:
-    """Objects and refs of the store at ``git_dir``. Threads share it.
+    """Objects and refs of the store at ``git_dir``. Shared by threads.
 
-    ``staging``: the transaction that is open, of whichever thread.
+    ``staging``: the open transaction, of whichever thread.
     """
 
     def __init__(self, git_dir: Path, *, writable: bool, sync: bool) -> None:
@@ -262,12 +264,12 @@ class StoreState:
         return {name: value for name, value in sorted(found.items()) if value is not None}
 
     def value(self, name: str) -> RefValue | None:
-        """Return the value of a ref, with the journal tailed."""
+        """Return the value of a ref. Needs a tailed journal."""
         chain = self.overlay.chains.get(name)
         return chain[-1] if chain else self.git.refs.read(name)
 
     def names_below(self, prefix: str) -> Iterable[str]:
-        """The refs whose names begin so, with the journal tailed; also those that are gone as soon as it is flushed."""
+        """Return the refs below ``prefix``, and those that the next flush deletes. Needs a tailed journal."""
         return {*self.git.refs.list(prefix), *(name for name in self.overlay.chains if name.startswith(prefix))}
 
     def _in_memory(self, oid: Oid) -> tuple[Kind, bytes] | None:
@@ -281,12 +283,12 @@ class StoreState:
     # -- the journal
 
     def check_open(self) -> None:
-        """Raises ``Unavailable`` after ``close``."""
+        """Raise ``Unavailable`` after ``close``."""
         if self._closed:
             raise Unavailable(f"this handle of {self._git_dir} is closed")
 
     def tail(self, *, locked: bool = False) -> None:
-        """Learn what this and other processes appended and flushed. ``locked``: the caller holds the store's lock.
+        """Read what this and other processes appended and flushed. ``locked``: the caller holds the store's lock.
 
         Raises ``Unavailable``, ``Corrupt``, and ``NotAStore`` for records of a later version.
         """
@@ -307,7 +309,7 @@ class StoreState:
                 raise
 
     def append(self, objects: dict[Oid, tuple[Kind, bytes]], moves: list[Move], *, sync: bool) -> None:
-        """Under the lock, with the journal tailed. Raises ``OSError``."""
+        """Append a record. Needs the lock and a tailed journal. Raises ``OSError``."""
         payload = encode_record(list(objects.values()), moves)
         with self._mutex:
             try:
@@ -318,9 +320,9 @@ class StoreState:
                 raise
 
     def start_afresh(self, left: list[Move]) -> list[str]:
-        """Under the lock: a new file of the journal that holds ``left``, and the old ones go. Raises ``OSError``.
+        """Begin a new journal file that holds ``left``, and remove the old ones. Needs the lock. Raises ``OSError``.
 
-        Gives the names of those that were damaged, and are set aside instead.
+        Returns the new names of damaged files, which are renamed instead of removed.
         """
         with self._mutex:
             try:
@@ -342,12 +344,12 @@ class StoreState:
             self.journal.close()
 
     def let_go(self) -> None:
-        """``close`` in a forked child: a thread that is not there may hold the mutex."""
+        """Close in a forked child, without the mutex: a thread that only the parent has may hold it."""
         self._closed = True
         self.journal.close()
 
     def damaged_files(self) -> dict[str, bytes]:
-        """Return the content of the damaged files of the last look, by name, oldest first; none that is gone."""
+        """Return the content of the damaged journal files, by name, oldest first; none that is gone."""
         found = {}
         for name in self.journal.damage():
             path = f"{create.CONTROL}/{name}"
@@ -356,12 +358,12 @@ class StoreState:
         return dict(sorted(found.items(), key=lambda file: Path(file[0]).name.removeprefix(ASIDE)))
 
     def _forget(self) -> None:
-        """Journal and overlay no longer agree, so the next look reads the journal from its beginning."""
+        """Reset journal and overlay, which no longer agree: the next read starts at the journal's beginning."""
         self.journal.close()
         self.overlay = Overlay()
 
 
 def unavailable(git_dir: Path, doing: str, error: OSError) -> Unavailable:
-    """The error for what the disk did not let us do in a store."""
+    """Return the error to raise for an ``OSError`` in a store. ``doing``: the operation that failed."""
     hint = "free some space" if error.errno in (errno.ENOSPC, errno.EDQUOT) else ""
     return Unavailable(f"cannot {doing} in {git_dir}: {error.strerror}", hint=hint)

@@ -1,13 +1,14 @@
-"""One transaction at a time, under the store's lock: checked, then in the journal, and from then on acknowledged.
+"""Transactions on the store: one at a time, under its lock, acknowledged as soon as they are in the journal.
 
-A write that failed may stand in the journal nevertheless, when blanking it failed too, and others may have read it. It
-was told as an error; so before this handle writes again, and while all refs are where that write put them, a record
-moves them back. Then whoever tries again makes no duplicate; what others went on from stays.
+If a write fails and blanking its journal record fails too, the record may still be in the journal, and other processes
+may have read it. The caller got an error. So before this handle writes again, and if all refs of that write still have
+the values it gave them, a new record moves them back: a retry makes no duplicate. If another process has moved one of
+the refs since, all of them stay.
 
-A transaction over 1 MiB writes its own kept pack and journals only its ref moves. There is no loose object, ever.
+A transaction over 1 MiB writes its own kept pack and journals only its ref moves. Loose objects are never written.
 
-A flush makes what is pending git's: a pack, then refs (``store.flushing``), then the journal goes. Killed anywhere, the
-journal is still there, and the next flush does all of it again, to the same end.
+A flush transfers what is pending to git: first a pack, then refs (``store.flushing``); then the journal files are
+removed. If a flush is killed at any point, the journal is complete, and the next flush repeats it with the same result.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ FLUSH_RECORDS = 256
 FLUSH_BYTES = 1 << 20
 FLUSH_SECONDS = 2.0
 FLUSH_LATEST_SECONDS = 5.0
-"""After the first entry that plain git does not see yet, however many follow."""
+"""Maximum time from the first entry that is not in git yet to its flush, however many entries follow."""
 
 QUIET_WAIT_SECONDS = 1.0
 
@@ -49,9 +50,9 @@ _READ_ONLY = (errno.EROFS, errno.EACCES, errno.EPERM)
 
 
 def _open_lock(git_dir: Path) -> StoreLock | None:
-    """A clone of a store, made by git, lacks our directories. ``None``: nothing here can be written.
+    """Create missing directories and return the lock; ``None`` if the store cannot be written.
 
-    Raises ``OSError``.
+    A clone of a store made by git lacks our directories. Raises ``OSError``.
     """
     try:
         for directory in (create.JOURNAL, create.PROOFS):
@@ -64,11 +65,11 @@ def _open_lock(git_dir: Path) -> StoreLock | None:
 
 
 class StoreWriter:
-    """The open files of one store in the process that made this object, ``pid``; all that writes to it.
+    """The open files of one store in the process that created this object (``pid``), and all writes to the store.
 
-    ``state``: what it reads. ``lock`` is ``None`` where nobody can write. ``last_error``: what kept the last flush, or
-    a ref in it, from being handed over to git. ``sidestepped``: the refs that others had moved, with the name ours has
-    now. ``set_aside``: the damaged files of the journal that a flush has put aside.
+    ``state``: the content for readers. ``lock``: ``None`` if the store cannot be written. ``last_error``: the error
+    that kept the last flush, or a ref in it, from reaching git. ``sidestepped``: pairs of a ref that another program
+    had moved and the ref that our branch is renamed to. ``set_aside``: damaged journal files that a flush renamed.
     """
 
     def __init__(
@@ -97,7 +98,7 @@ class StoreWriter:
         self._is_reflog_checked = False
 
     def begin(self, wait_seconds: float | None = None) -> None:
-        """Take the lock, and see what others wrote. Raises ``Unavailable``."""
+        """Take the lock and read what other processes wrote. Raises ``Unavailable``."""
         if self.lock is None:
             raise Unavailable(f"{self._git_dir} is read-only here")
         self.state.check_open()
@@ -111,14 +112,14 @@ class StoreWriter:
             raise
 
     def check_not_held(self) -> None:
-        """Raises ``RuntimeError`` where this thread has the lock already, or where another process began this."""
+        """Raise ``RuntimeError`` if this thread holds the lock, or if another process created this object."""
         if os.getpid() != self.pid:
             raise RuntimeError("a transaction begins in the process that asked for it")
         if self.lock is not None and self.lock.is_mine:
             raise RuntimeError("this thread has a transaction open already")
 
     def end(self) -> None:
-        """Let go of the lock, if this thread holds it, and of a transaction that nobody will finish."""
+        """Release the lock, if this thread holds it, and discard an unfinished transaction."""
         if self.lock is not None and os.getpid() == self.pid and self.lock.is_mine:
             self.state.staging = None
             self.lock.release()
@@ -135,7 +136,7 @@ class StoreWriter:
         return state.staging
 
     def finish(self, staging: Staging, *, commit: bool) -> None:
-        """End a transaction. Raises ``Unavailable``, and ``RefMoved`` where what it goes on from was purged."""
+        """End a transaction. Raises ``Unavailable``, and ``RefMoved`` if a parent of a new commit was purged."""
         if staging is not self.state.staging or os.getpid() != self.pid:
             if commit:
                 raise RuntimeError("a transaction cannot end in a forked child: it is the parent's")
@@ -153,13 +154,13 @@ class StoreWriter:
             self._timer.touch()
 
     def stop(self) -> None:
-        """No flush of its own begins after this."""
+        """Stop the timer: no automatic flush begins after this."""
         self._timer.stop()
 
     # -- flushing
 
     def quietly_flush(self) -> None:
-        """Flush if there is anything. Who holds the store is a writer and flushes: it is not waited for."""
+        """Flush if anything is pending. Waits 1 second at most: the holder of the lock is a writer and flushes, too."""
         try:
             self.state.tail()
             if self.state.overlay.records:
@@ -169,7 +170,7 @@ class StoreWriter:
             self.last_error = error
 
     def flush(self) -> None:
-        """Raises ``Unavailable``. A ref that cannot be moved for now stays pending, and is in ``last_error``."""
+        """Flush. A ref that cannot be moved now stays pending, and ``last_error`` is set. Raises ``Unavailable``."""
         state = self.state
         overlay = state.overlay
         self.last_error = None
@@ -184,7 +185,7 @@ class StoreWriter:
             left, self.last_error = flushing.move_to_ends(overlay.chains, self.refs, state.read, beside)
             self.sidestepped += beside
             if left and not overlay.objects and overlay.records == 1 and not state.journal.has_damage:
-                return  # nothing but what was left the last time, and none of it moved
+                return  # only moves that the last flush left, and none succeeded
             moved = flushing.moved(overlay.chains, {name for name, _, _ in left}, dict(beside))
             flush_record.append(self._git_dir, moved, journal=overlay.first)
             values = {name: after for name, (_, after) in moved.items()}
@@ -201,9 +202,9 @@ class StoreWriter:
         self._due_at = (FLUSH_RECORDS, FLUSH_BYTES)
 
     def flush_all(self) -> None:
-        """Flush, and begin a new file of the journal: nothing is left in the old ones.
+        """Flush, and begin a new journal file, so that the old ones are gone.
 
-        Raises ``Unavailable`` where another program keeps a ref locked, or the disk says no.
+        Raises ``Unavailable`` if another program keeps a ref locked or the disk fails.
         """
         self.flush()
         if self.state.overlay.records:
@@ -214,7 +215,7 @@ class StoreWriter:
 
     def _commit(self, staging: Staging) -> None:
         if staging.originals:
-            self._keep_originals(staging.originals)  # first: no entry without what it hides
+            self._keep_originals(staging.originals)  # first: a redacted entry needs its original in the vault
         objects = staging.objects
         if not objects and not staging.moves:
             return
@@ -234,7 +235,7 @@ class StoreWriter:
             self._flush_or_remember()
 
     def _take_back_refused(self) -> None:
-        """Under the lock, with the journal tailed. Raises ``Unavailable`` where the disk still says no."""
+        """Undo a failed write. Needs the lock and a tailed journal. Raises ``Unavailable`` if the disk still fails."""
         moves, self._refused = self._refused, []
         if moves and all(self.state.value(name) == new for name, _, new in moves):
             try:
@@ -245,21 +246,21 @@ class StoreWriter:
                 raise unavailable(self._git_dir, "write", error) from error
 
     def _look_for_drops(self) -> None:
-        """Under the lock. What was dropped is not there any more, though our open packs still have it."""
+        """Open the packs again if objects were dropped: open packs still have them. Needs the lock."""
         now = generation_of(self._git_dir)
         if now != self._generation:
             self.state.git.look_again()
             self._generation, self._may_be_stale = now, True
 
     def _check_parents(self, objects: Mapping[Oid, tuple[Kind, bytes]]) -> None:
-        """Who worked something out before objects were dropped may go on from one that is gone. Raises ``RefMoved``."""
+        """Raise ``RefMoved`` if a parent is gone: a caller may have read it before objects were dropped."""
         for kind, data in objects.values():
             for parent in parse_commit(data).parents if kind == "commit" else ():
                 if parent not in objects and not self.state.contains(parent):
                     raise RefMoved(f"{parent} was purged meanwhile", hint="try again: something stands there now")
 
     def _flush_or_remember(self) -> None:
-        """The entries are durable already: a flush that fails is tried again later, and fails nobody's append."""
+        """Flush; keep an error in ``last_error`` and try again later. The append succeeded: its entries are durable."""
         try:
             self.flush()
         except GitSessionError as error:
@@ -268,12 +269,12 @@ class StoreWriter:
             self._due_at = (overlay.records + FLUSH_RECORDS, overlay.size + FLUSH_BYTES)
 
     def _write_pack(self, objects: Mapping[Oid, tuple[Kind, bytes]]) -> None:
-        """A pack of ours that is kept until refs lead to it. Raises ``OSError``."""
+        """Write a pack that is kept until refs lead to it. Raises ``OSError``."""
         pack_writer.write_pack(self._git_dir / "objects", objects, self._git_dir / create.KEEP, sync=self._sync)
 
 
 def _summed(moves: list[Move]) -> list[Move]:
-    """One move for each ref: from its first value to its last."""
+    """Return one move for each ref, from its first value to its last."""
     first: dict[str, RefValue | None] = {}
     for name, old, _ in moves:
         first.setdefault(name, old)
@@ -281,10 +282,10 @@ def _summed(moves: list[Move]) -> list[Move]:
 
 
 class _Held:
-    """Holder of the lock from ``__enter__`` to ``__exit__``: a class, because a generator costs twice as much.
+    """A context manager that holds the lock. Not a generator, which costs twice as much.
 
-    A Ctrl-C may come just before either of them does anything. Where the program goes on, the lock must not stay held
-    by nobody: it goes with the object.
+    Ctrl-C may come just before ``__enter__`` or ``__exit__`` does anything. If the program continues, the lock must not
+    stay held without an owner, so it is released with the object.
     """
 
     __slots__ = ("_holder", "_is_open")
@@ -294,12 +295,15 @@ class _Held:
         self._is_open = False
 
     def _open(self) -> None:
-        """Before the lock is asked for, and not where this thread has it by another one of these."""
+        """Check that this thread does not hold the lock, and mark this object, before the lock is requested."""
         self._holder.check_not_held()
         self._is_open = True
 
     def _give_up(self) -> None:
-        """After a failure on the way in. An error keeps this object alive: it must not let go of a later one's lock."""
+        """Release the lock after an error in ``__enter__``.
+
+        The error keeps this object alive, and ``__del__`` must not release the lock of a later holder.
+        """
         self._holder.end()
         self._is_open = False
 
@@ -309,7 +313,7 @@ class _Held:
 
 
 class Locked(_Held):
-    """Nobody writes meanwhile but who is within it. ``wait_seconds``: for the lock, if not as long as ever."""
+    """A context with the store locked. ``wait_seconds``: maximum wait for the lock; ``None`` for the default."""
 
     __slots__ = ("_wait_seconds",)
 
@@ -333,7 +337,7 @@ class Locked(_Held):
 
 
 class InTransaction(_Held):
-    """A transaction: what is in it is kept where no error leaves it."""
+    """A transaction that is committed if its block ends without an error."""
 
     __slots__ = ("_staging",)
 
@@ -354,9 +358,9 @@ class InTransaction(_Held):
 
 
 class IdleTimer:
-    """Calls ``callback`` once ``delay_seconds`` have passed without a ``touch``, or ``limit_seconds`` since the first.
+    """A timer that calls ``callback`` after ``delay_seconds`` without a ``touch``.
 
-    A touch costs one clock reading.
+    It waits at most ``limit_seconds`` after the first touch. A touch costs one clock reading.
     """
 
     def __init__(self, callback: Callable[[], object], delay_seconds: float, limit_seconds: float) -> None:
@@ -374,11 +378,11 @@ class IdleTimer:
             try:
                 thread.start()
             except RuntimeError:
-                return  # no more threads, or the interpreter is shutting down: the next process hands it over
+                return  # no more threads, or the interpreter is shutting down: the next process flushes
             self._thread = thread
 
     def stop(self) -> None:
-        """No call begins after this; one that runs is not waited for."""
+        """Stop the timer. No call begins after this; a running call is not waited for."""
         self._wake.set()
 
     def _run(self) -> None:
