@@ -1,1 +1,1 @@
-"""git's objects, packs, refs, and processes. Imports nothing of gitsession but errors and durable files."""
+"""Git's objects, packs, refs, and processes. Imports nothing of gitsession but errors and durable files."""

@@ -1,6 +1,6 @@
-"""Objects by way of one `git cat-file` that goes on: for what lies where only git knows, such as its quarantine.
+"""Objects read through one long-running `git cat-file`, for those that only git can find, such as in its quarantine.
 
-Heads come before contents, so nothing is unpacked that is larger than whoever asks wants to hold.
+The size of an object is read before its content, so an object larger than the caller's limit is never unpacked.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ FAILURES_MAX = 3
 _BUFFER_BYTES = 1 << 16
 _LINE_BYTES_MAX = 256
 _AT_ONCE = 512
-"""Requests that are written before an answer is read: git has read them all before it answers."""
+"""Number of requests written before an answer is read: git reads all of them before it answers."""
 
 
 class ObjectHeader(NamedTuple):
-    """What an object is, by its first bytes. ``kind``: ``commit``, ``tree``, ``blob`` or ``tag``."""
+    """Type and size of an object. ``kind``: ``commit``, ``tree``, ``blob`` or ``tag``."""
 
     kind: str
     size: int
 
 
 class CatFile:
-    """Objects that git sees from ``git_dir``. ``variables``: where else it is to look (``gitcli.quarantine``).
+    """Objects that git finds from ``git_dir``. ``variables``: further object folders (``process.quarantine``).
 
-    ``seconds_left``: how long git may say nothing, asked before each wait; without it, as long as it likes. Raises
-    ``Unavailable``, as all methods do, after which no answer can be trusted.
+    ``seconds_left``: returns the maximum time to wait for output, called before each wait; without it there is no
+    limit. The constructor and all methods raise ``Unavailable``; after that, no answer can be trusted.
     """
 
     def __init__(
@@ -63,13 +63,13 @@ class CatFile:
         self._asked, self._answers = io.BufferedWriter(asked), io.BufferedReader(raw, _BUFFER_BYTES)
 
     def heads(self, oids: Sequence[Oid]) -> Iterator[ObjectHeader | None]:
-        """What each is, ``None`` where it is not there. To be read to its end."""
+        """Yield the header of each object, ``None`` if it does not exist. Must be read to the end."""
         for requests in _portions(oids):
             answers = self._ask("info", requests)
             yield from (_head(answers.readline(_LINE_BYTES_MAX)) for _ in requests)
 
     def contents(self, oids: Sequence[Oid]) -> Iterator[tuple[str, bytes] | None]:
-        """Kind and bytes of each, ``None`` where it is not there. To be read to its end."""
+        """Yield type and bytes of each object, ``None`` if it does not exist. Must be read to the end."""
         for requests in _portions(oids):
             answers = self._ask("contents", requests)
             for _ in requests:
@@ -83,7 +83,7 @@ class CatFile:
                 yield head.kind, data[:-1]
 
     def kill(self) -> None:
-        """End git, whatever it is doing; then ``close``."""
+        """Kill git and ``close``."""
         self._process.kill()
         self.close()
 
@@ -111,7 +111,7 @@ class CatFile:
 
 
 class _Awaited(io.RawIOBase):
-    """What git writes, waited for no longer than ``seconds_left`` says."""
+    """Output of git, with a wait of at most ``seconds_left()``."""
 
     def __init__(self, pipe: io.FileIO, seconds_left: Callable[[], float]) -> None:
         self._pipe, self._seconds_left = pipe, seconds_left
@@ -144,15 +144,15 @@ def _head(line: bytes) -> ObjectHeader | None:
 
 
 class BorrowedObjects:
-    """Objects of a repository that is not ours, as git reads them: a context.
+    """A context to read objects of another repository through git.
 
-    ``folders``: of objects; their own alternates count too. Nothing else of the repository is looked at, no
-    configuration, hook or ref: git is started in an empty repository of our own, made for as long as this is open,
-    whose alternates those folders are. What is read must be what its name says.
+    ``folders``: object folders; git also follows their own alternates. Nothing else of that repository is read: no
+    configuration, hook or ref. Git runs in an empty temporary repository whose alternates are these folders. The
+    content of each object is checked against its id.
     """
 
     def __init__(self, folders: Iterable[Path]) -> None:
-        # One that git's list of folders cannot name is none.
+        # A folder whose name has a line feed cannot be in git's list of alternates: it is ignored.
         self._folders = [text for each in folders if "\n" not in (text := os.path.abspath(each))]
         self._made: tempfile.TemporaryDirectory[str] | None = None
         self._git: CatFile | None = None
@@ -170,7 +170,7 @@ class BorrowedObjects:
             self._made.cleanup()
 
     def read(self, kind: Kind, oid: Oid, bytes_max: int) -> bytes | str:
-        """An object's bytes; else in plain words why there are none. Raises ``Malformed`` where git cannot say."""
+        """Return an object's bytes, or the reason why it has none. Raises ``Malformed`` if git cannot read objects."""
         try:
             return _read_checked(self._started(), kind, oid, bytes_max)
         except (Unavailable, OSError, ValueError):
@@ -220,5 +220,5 @@ def _read_checked(git: CatFile, kind: Kind, oid: Oid, bytes_max: int) -> bytes |
         return f"larger than {bytes_max:,} bytes"
     [found] = git.contents([oid])
     if found is None or oid_of(kind, found[1]) != oid:
-        raise ValueError(oid)  # whatever comes next cannot be trusted either
+        raise ValueError(oid)  # the answers after it cannot be trusted either
     return found[1]

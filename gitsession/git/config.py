@@ -1,6 +1,6 @@
-"""The two small files without which git takes a folder for no repository: ``HEAD`` and ``config``.
+"""The files ``HEAD`` and ``config``, without which git does not recognize a repository.
 
-They hold nothing that a store keeps, so what is lost of them is written anew. Settings that are there stay as they are.
+They contain no data of a store, so they can be written again if they are lost. Existing settings are kept.
 """
 
 from __future__ import annotations
@@ -43,14 +43,17 @@ TEXT = """\
 """The configuration of a new store."""
 
 _FETCHED_INTO_BRANCHES = re.compile(r"fetch\s*=\s*(refs/[a-z0-9][a-z0-9_-]*/sessions/\*):refs/heads/sessions/\*")
-"""The refspec that earlier versions wrote: a plain `git fetch --prune` deletes what it names."""
+"""The refspec of earlier versions: a plain `git fetch --prune` deletes local branches because of it."""
 
 _SECTION = re.compile(r'\[\s*([\w.-]+)\s*(?:"((?:[^"\\]|\\.)*)")?\s*\]')
 _HEAD = re.compile(r"(ref: refs/[^\x00-\x20\x7f]+|[0-9a-f]{40})\s*")
 
 
 def settings(text: str) -> dict[str, str]:
-    """``section.key`` or ``section.subsection.key`` in lower case, the last one winning; includes are not followed."""
+    """Return the settings by ``section.key`` or ``section.subsection.key``; the last value wins.
+
+    Section and key are in lower case. Includes are not followed.
+    """
     found: dict[str, str] = {}
     section = ""
     for line in text.splitlines():
@@ -66,16 +69,16 @@ def settings(text: str) -> dict[str, str]:
 
 
 class RedactionSettings(NamedTuple):
-    """What a store says of secrets: whether they are taken out of what is kept, and a file of the user's own rules."""
+    """A store's settings for redaction: whether new payloads are redacted, and a file of the user's own rules."""
 
     is_on: bool
     rules: str
 
 
 def redaction(git_dir: Path) -> RedactionSettings:
-    """``gitsession.redact`` and ``gitsession.rules`` of the store's own configuration; on, and none, if not said.
+    """Return ``gitsession.redact`` and ``gitsession.rules`` of the store's own configuration. Default: on, no file.
 
-    A path that is not whole begins in the store: whoever writes stands somewhere else each time.
+    A relative path starts in the store, because the working directory of writers varies.
     """
     said = settings(_text(git_dir / FILE) or "")
     is_on = said.get("gitsession.redact", "true").lower() not in ("false", "no", "off", "0")
@@ -84,12 +87,12 @@ def redaction(git_dir: Path) -> RedactionSettings:
 
 
 def said(git_dir: Path, key: str) -> str:
-    """What the store's own configuration says under ``key``; "" for nothing."""
+    """Return the value of ``key`` in the store's own configuration, "" if it is not set."""
     return settings(_text(git_dir / FILE) or "").get(key.lower(), "")
 
 
 def lacking(git_dir: Path) -> dict[str, str]:
-    """What a store sets and this one does not; whom it is synced with is its owner's to say."""
+    """Return the settings of a new store that this one lacks, except remotes, which its owner configures."""
     there = settings(_text(git_dir / FILE) or "")
     return {key: value for key, value in settings(TEXT).items() if key not in there and not key.startswith("remote.")}
 
@@ -123,7 +126,7 @@ def migrate(git_dir: Path) -> None:
 
 
 def _without_branch_refspecs(text: str) -> str | None:
-    """Return ``text`` with such refspecs replaced by ones that fetch into tracking refs; ``None`` if it has none."""
+    """Return ``text`` with refspecs that fetch into remote-tracking refs instead; ``None`` if none has to change."""
     remote, changed = "", False
     lines = text.splitlines(keepends=True)
     stated = {line.strip() for line in lines}
@@ -142,7 +145,7 @@ def _without_branch_refspecs(text: str) -> str | None:
 
 
 def problems(git_dir: Path) -> dict[str, str]:
-    """What is wrong with the two, by name, where git could not use them. Raises ``OSError``."""
+    """Return the problems because of which git could not use the files, by name. Raises ``OSError``."""
     found = {}
     for name, is_fit in ((HEAD, _HEAD.fullmatch), (FILE, _is_config)):
         text = _text(git_dir / name)
@@ -154,7 +157,7 @@ def problems(git_dir: Path) -> dict[str, str]:
 
 
 def mended(git_dir: Path, head: str) -> dict[str, bytes]:
-    """What the files are to hold that are not as they should be, by name. Raises ``OSError``."""
+    """Return the new content of files that need a repair or lack settings, by name. Raises ``OSError``."""
     wrong = problems(git_dir)
     found = {HEAD: f"ref: {head}\n".encode()} if HEAD in wrong else {}
     missing = lacking(git_dir)
@@ -173,6 +176,6 @@ def _text(file: Path) -> str | None:
 
 
 def _is_config(text: str) -> bool:
-    """An empty one is fit: git takes it for one that says nothing."""
+    """Return whether git can read ``text`` as a configuration. An empty file is valid."""
     said = [line for line in map(str.strip, text.splitlines()) if line and line[0] not in "#;"]
     return "\0" not in text and (not said or said[0].startswith("["))

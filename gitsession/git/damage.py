@@ -1,9 +1,9 @@
-"""Which files of a store are damaged, of those of git's that hold objects, name them, or tell where they are.
+"""Detection of damaged files of git in a store: those that hold, list or locate objects.
 
-Only reads. Damaged files of the journal are known to the journal itself (store/journal.py).
+Read only. The journal detects damage in its own files (store/journal.py).
 
-What git derives from packs (multi-pack-index, ``.rev``, ``.bitmap``, commit-graph) ends in a SHA-1 of the rest, as
-packs and indexes do, so one look tells for all of them.
+Files that git derives from packs (multi-pack-index, ``.rev``, ``.bitmap``, commit-graph) end in a SHA-1 of the rest, as
+packs and indexes do, so one check covers all of them.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _DERIVED = {
     "objects/pack/*.bitmap": b"BITM",
     "objects/pack/*.mtimes": b"MTME",
 }
-"""What git makes from packs, and how it begins."""
+"""Files that git derives from packs, with their first bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class BadFile:
-    """A damaged file, below the store. ``fresh``: where a pack is whole and only its index is not, a new index."""
+    """A damaged file, relative to the store. ``fresh``: a new index, if a pack is intact but its index is not."""
 
     path: str
     what: str
@@ -41,16 +41,16 @@ class BadFile:
 
 
 def find(git_dir: Path, scratch: Path) -> list[BadFile]:
-    """Every damaged file that holds objects, names them, or tells where they are. Reads all of the store.
+    """Return every damaged file that holds, lists or locates objects. Reads the whole store.
 
-    Packs that are whole but cannot be searched get a new index in ``scratch``, where ``Packs`` can read them.
+    An intact pack with a damaged index gets a new index in ``scratch``, where ``Packs`` can read it.
     """
     packs = list(_packs(git_dir, scratch))
     return [*packs, *_derived(git_dir, packs), *_loose(git_dir)]
 
 
 def named(git_dir: Path) -> list[str]:
-    """The files that hold objects, name them, or tell where they are, below the store, in order."""
+    """Return the files that hold, list or locate objects, relative to the store, sorted."""
     patterns = ("objects/pack/*.pack", "objects/pack/*.idx", *_DERIVED)
     found = [file for pattern in patterns for file in git_dir.glob(pattern)]
     loose = [f"objects/{oid[:2]}/{oid[2:]}" for oid in VerifiedRepository(git_dir).loose()]
@@ -58,7 +58,7 @@ def named(git_dir: Path) -> list[str]:
 
 
 def problem(git_dir: Path, name: str) -> str:
-    """What is wrong with one of ``named``, "" where nothing is, or where git has taken it away."""
+    """Return the problem of one of ``named``, "" if there is none or git has removed the file."""
     file = git_dir / name
     magic = next((magic for pattern, magic in _DERIVED.items() if Path(name).match(pattern)), None)
     if magic is not None:
@@ -77,12 +77,12 @@ def problem(git_dir: Path, name: str) -> str:
 
 
 def glance(git_dir: Path) -> Iterator[BadFile]:
-    """What a look at sizes and ends tells of packs and their indexes, without reading them. Raises ``OSError``."""
+    """Yield packs and indexes whose size, first or last bytes are wrong. Reads only those. Raises ``OSError``."""
     directory = git_dir / "objects/pack"
     packs = {file.stem: file for file in sorted(directory.glob("*.pack"))}
     indexes = {file.stem: file for file in sorted(directory.glob("*.idx"))}
     for stem, file in packs.items():
-        with contextlib.suppress(FileNotFoundError):  # git replaces packs at any time
+        with contextlib.suppress(FileNotFoundError):  # git may replace packs at any time
             yield from _glance(file, indexes.get(stem))
     for stem in indexes.keys() - packs.keys():
         yield BadFile(f"objects/pack/{stem}.idx", "its pack is gone")
@@ -100,12 +100,12 @@ def _glance(file: Path, index: Path | None) -> Iterator[BadFile]:
 
 
 def packs_to_leave(bad: Sequence[BadFile]) -> set[str]:
-    """The indexes, by name, of the packs among ``bad`` that are set aside as a whole."""
+    """Return the names of the indexes of packs among ``bad`` that are set aside as a whole."""
     return {Path(found.path).stem + ".idx" for found in bad if found.path.endswith(".pack")}
 
 
 def checksum_problem(file: Path) -> str:
-    """What is wrong with a file that should end in the SHA-1 of the rest, "" where nothing is."""
+    """Return the problem of a file that should end in the SHA-1 of the rest, "" if there is none."""
     try:
         return pack_index.checksum_problem(pack_index.RandomAccessFile(str(file)))
     except OSError as error:
@@ -129,7 +129,7 @@ def _packs(git_dir: Path, scratch: Path) -> Iterator[BadFile]:
 
 
 def _indexed(file: Path, scratch: Path) -> Path | None:
-    """A new index of a pack, made by git beside a link to the pack."""
+    """Return a new index of a pack, made by git beside a link to the pack; ``None`` if git cannot."""
     place = scratch / "pack"
     place.mkdir(exist_ok=True)
     fresh = place / f"{file.stem}.idx"
@@ -142,7 +142,7 @@ def _indexed(file: Path, scratch: Path) -> Path | None:
 
 
 def _derived(git_dir: Path, packs: Sequence[BadFile]) -> Iterator[BadFile]:
-    """``packs``: the bad ones; what names a pack that is set aside goes with it."""
+    """Yield damaged derived files. ``packs``: the bad packs; a file of a pack that is set aside moves with it."""
     leaving = packs_to_leave(packs)
     for pattern, magic in _DERIVED.items():
         for file in sorted(git_dir.glob(pattern)):

@@ -1,15 +1,15 @@
 """libgit2 over objects that our own reader verified: walks, diffs, patches, blame, and merges of files.
 
-Every object that libgit2 reads comes from an ``ObjectReader``, whose bytes have the SHA-1 of their name. libgit2 opens
-and maps no file of a store, and writes none (docs/decisions/0009). Only this module imports pygit2, which takes 30 ms,
-so import this module where it is used and not at the head of another.
+Every object that libgit2 reads comes from an ``ObjectReader``, which checks the SHA-1 of its bytes. libgit2 opens and
+maps no file of a store, and writes none (docs/decisions/0009). Only this module imports pygit2, which takes 30 ms, so
+import this module where it is used and not at the head of another.
 
-A repository belongs to the thread that made it. libgit2 holds a lock while it asks for an object: a second thread that
-waits for that lock while it holds the interpreter would never get it.
+A repository belongs to the thread that created it. libgit2 holds a lock while it requests an object: a second thread
+that waits for that lock while it holds the interpreter lock would deadlock.
 
-pygit2 has two ways into libgit2. Its C extension keeps the interpreter lock; its cffi methods release it. Callbacks for
+pygit2 calls libgit2 in two ways. Its C extension keeps the interpreter lock; its cffi methods release it. Callbacks for
 objects take it again since pygit2 1.21, callbacks for refs do not (libgit2/pygit2#1496), so a cffi method that looks up
-a ref ends the process with a segmentation fault. ``StoreRepository`` refuses every one that is not in ``_SAFE``.
+a ref ends the process with a segmentation fault. ``StoreRepository`` refuses every method that is not in ``_SAFE``.
 """
 
 from __future__ import annotations
@@ -31,12 +31,14 @@ from gitsession.git.types import Kind, ObjectSink, Reader
 
 BYTES_MAX = 4 << 20
 LINES_MAX = 50_000
-"""Of one side of a diff or a merge. libgit2 keeps the interpreter lock while it compares two files, and the time grows
-with the square of the number of lines: two files of 65,000 lines of few distinct ones take 0.5 s, of 2,000,000 lines
-18 s."""
+"""Maximum size of one side of a diff or a merge.
+
+libgit2 keeps the interpreter lock while it compares two files, and the time grows with the square of the number of
+lines: two files of 65,000 lines, of which few are distinct, take 0.5 s, two of 2,000,000 lines take 18 s.
+"""
 
 DEPTH_MAX = 128
-"""Folders in folders. libgit2 calls itself for each level, and overflows the stack at some tens of thousands."""
+"""Maximum nesting of folders. libgit2 recurses into each level, and overflows the stack at some tens of thousands."""
 
 _KINDS: Mapping[int, Kind] = {1: "commit", 2: "tree", 3: "blob"}
 _NUMBERS: Mapping[str, int] = {kind: number for number, kind in _KINDS.items()}
@@ -59,7 +61,7 @@ class ObjectReader(Reader, Protocol):
 
 
 class RefSource(Protocol):
-    """Refs by name; a symbolic one holds ``ref: <name>``."""
+    """Refs by name; the value of a symbolic one is ``ref: <name>``."""
 
     def ref(self, name: str) -> str | None: ...
 
@@ -71,7 +73,7 @@ class Readable(ObjectReader, RefSource, Protocol):
 
 
 class _ObjectBackend(pygit2.OdbBackend):
-    """Objects of a reader; new ones go to ``writer``, or are refused."""
+    """Objects of a reader; new ones go to ``writer``, or are refused without one."""
 
     def __init__(self, reader: ObjectReader, writer: ObjectSink | None) -> None:
         super().__init__()
@@ -90,7 +92,7 @@ class _ObjectBackend(pygit2.OdbBackend):
         return *self.read_cb(oid), oid
 
     def read_header_cb(self, oid: object) -> tuple[int, int]:
-        """Keep the object: libgit2 asks for the header of a blob, and then for all of it."""
+        """Return type and size. Keeps the object: libgit2 requests the header of a blob, and then all of it."""
         name = str(oid)
         number, data = self._read(name)
         if len(self._headers) >= _HEADERS_MAX:
@@ -120,7 +122,7 @@ class _ObjectBackend(pygit2.OdbBackend):
         self._writer.put(kind, data)
 
     def refresh_cb(self) -> None:
-        """Do nothing: the reader looks again by itself."""
+        """Do nothing: the reader lists the packs again by itself."""
 
     def __iter__(self) -> Iterator[pygit2.Oid]:
         return (pygit2.Oid(hex=oid) for oid in self._reader.oids())
@@ -154,7 +156,7 @@ class _ObjectBackend(pygit2.OdbBackend):
 
 
 class _RefBackend(pygit2.RefdbBackend):
-    """Refs as a reader has them. libgit2 writes none."""
+    """Refs of a reader, read-only for libgit2."""
 
     def __init__(self, reader: RefSource, head: str) -> None:
         super().__init__()
@@ -171,7 +173,7 @@ class _RefBackend(pygit2.RefdbBackend):
         return (_reference(name, value) for name, value in self._reader.refs("refs/").items())
 
     def __next__(self) -> pygit2.Reference:
-        raise StopIteration  # pygit2 looks whether this is an iterator, and then calls ``__iter__``
+        raise StopIteration  # pygit2 checks that this is an iterator, and then calls ``__iter__``
 
     def has_log(self, name: str) -> bool:
         return False
@@ -198,7 +200,7 @@ _SAFE = frozenset(
         "read", "resolve_refish", "write", "write_archive",
     }
 )  # fmt: skip
-"""The methods of pygit2's Python layer that look up no ref through cffi."""
+"""Methods of pygit2's Python layer that look up no ref through cffi."""
 
 _UNSAFE = frozenset(name for name in vars(BaseRepository) if not name.startswith("_")) - _SAFE
 _UNAVAILABLE = _UNSAFE | {"remotes", "submodules", "lookup_worktree", "free", "set_odb", "set_refdb"}
@@ -208,15 +210,15 @@ _CALLS = (
     "diff", "merge_base", "merge_base_many", "merge_base_octopus", "merge_commits", "merge_file_from_index",
     "merge_trees", "write", "write_archive",
 )  # fmt: skip
-"""Methods that may end with a ``SystemError`` or an error of pygit2 where a callback has raised one of ours."""
+"""Methods that may raise ``SystemError`` or an error of pygit2 after a callback has raised one of our errors."""
 
 
 class UnsafeMethod(Refused, AttributeError):
-    """A method of pygit2 that would crash, or that needs a working directory; ``hasattr`` says that it is not there."""
+    """A method of pygit2 that would crash, or that needs a working directory; ``hasattr`` returns False for it."""
 
 
 class StoreRepository(pygit2.Repository):
-    """A ``pygit2.Repository`` over a store, for the thread that made it."""
+    """A ``pygit2.Repository`` over a store, for the thread that created it."""
 
     def __init__(self, reader: ObjectReader, writer: ObjectSink | None = None) -> None:
         super().__init__()
@@ -224,9 +226,9 @@ class StoreRepository(pygit2.Repository):
         odb, self._objects = pygit2.Odb(), _ObjectBackend(reader, writer)
         odb.add_backend(self._objects, 1)
         super().set_odb(odb)
-        self._kept: list[object] = [odb]  # libgit2 does not hold what Python made
+        self._kept: list[object] = [odb]  # libgit2 holds no reference to objects that Python created
         with without_user_configuration():
-            # Loaded now, and kept by the repository: attributes, too.
+            # Loaded now and kept by the repository, as are the attributes.
             self._kept.append(self.config)
             super().get_attr("a", "diff")
 
@@ -241,7 +243,7 @@ class StoreRepository(pygit2.Repository):
     def blame(  # type: ignore[no-untyped-def]
         self, path, flags=BlameFlag.NORMAL, min_match_characters=None, newest_commit=None, *others, **named
     ):
-        """Begin at a commit: libgit2 would look up ``HEAD`` through cffi, and for a mailmap ``HEAD:.mailmap``."""
+        """Begin at a commit: libgit2 would look up ``HEAD`` through cffi, and ``HEAD:.mailmap`` for a mailmap."""
         if int(flags or 0) & BlameFlag.USE_MAILMAP:
             raise Refused("cannot blame with a mailmap in a store", hint="leave out USE_MAILMAP")
         if not newest_commit or not str(newest_commit).strip("0"):
@@ -249,11 +251,11 @@ class StoreRepository(pygit2.Repository):
         return super().blame(path, flags, min_match_characters, newest_commit, *others, **named)
 
     def merge_analysis(self, their_head: pygit2.Oid | str, our_ref: str = "HEAD") -> Any:
-        """Take ``None`` for ``HEAD``: pygit2 would read the name at the address 0."""
+        """Treat ``None`` as ``HEAD``: pygit2 would read the name at the address 0."""
         return super().merge_analysis(their_head, our_ref or "HEAD")
 
     def references_iterator_next(self, iterator: object, *kind: Any) -> Any:
-        """Check the type, which pygit2 does not."""
+        """Check the type of ``iterator``, which pygit2 does not."""
         if type(iterator) is not type(super().references_iterator_init()):
             raise TypeError(f"an iterator of references is needed, not {iterator!r}")
         return super().references_iterator_next(iterator, *kind)
@@ -270,7 +272,7 @@ def _with_our_errors(function: Callable[..., Any]) -> Callable[..., Any]:
     def call(self: StoreRepository, *arguments: Any, **named: Any) -> Any:
         self._objects.error = None
         try:
-            # ``create_commit`` may return while an exception is set. ``partial`` is a caller that always looks.
+            # ``create_commit`` may return while an exception is set. ``partial`` always checks for one.
             return functools.partial(function, self, *arguments, **named)()
         except (SystemError, AssertionError, pygit2.GitError) as error:
             cause = error.__cause__ if isinstance(error, SystemError) else self._objects.error
@@ -286,11 +288,11 @@ for _name in _CALLS:
 
 
 def repository(store: Readable, writer: ObjectSink | None = None, *, head: str) -> StoreRepository:
-    """Return a repository of ``store`` for the thread that asks, with everything that is acknowledged.
+    """Return a repository of ``store`` for the calling thread, with everything that is acknowledged.
 
     Args:
-        writer: the open transaction that takes the objects which libgit2 makes; without one, none are made.
-        head: the value of ``HEAD``.
+        writer: The open transaction that gets the objects that libgit2 creates; without one, none can be created.
+        head: The value of ``HEAD``.
     """
     made = StoreRepository(store, writer)
     made._show_refs(store, head)
@@ -304,10 +306,10 @@ _mutex = threading.Lock()
 
 @contextmanager
 def without_user_configuration() -> Iterator[None]:
-    """Have libgit2 find no configuration and no attributes of the user or the system.
+    """Keep libgit2 from reading configuration and attributes of the user or the system.
 
-    The paths where it looks belong to the process, so they are restored when the last thread is done. pygit2 code of
-    others that opens a repository meanwhile finds none either.
+    The search paths belong to the process, so they are restored when the last thread is done. Other pygit2 code that
+    opens a repository meanwhile reads none either.
     """
     global _windows
     paths = pygit2.settings.search_path
@@ -336,7 +338,7 @@ class Side(NamedTuple):
 
 
 class Comparison(NamedTuple):
-    """The difference of one file; without text where ``may_compare`` said no, without counts for binary content."""
+    """The difference of one file; without text if ``may_compare`` returned False, without counts if it is binary."""
 
     old: Side | None
     new: Side | None
@@ -348,11 +350,11 @@ class Comparison(NamedTuple):
 def compare(
     reader: ObjectReader, old: str, new: str, may_compare: Callable[[str], bool], *, exact_renames: bool
 ) -> list[Comparison]:
-    """Compare two trees, with renames, without any configuration. Their size is the caller's concern.
+    """Compare two trees, with renames, without any configuration. The caller limits their size.
 
     Args:
-        may_compare: returns whether a content may be compared line by line (see ``is_comparable``).
-        exact_renames: whether only files of the same content are taken for renames.
+        may_compare: Returns whether a content may be compared line by line (see ``is_comparable``).
+        exact_renames: True to detect only renames without a change of content.
     """
     with without_user_configuration():
         repository = StoreRepository(reader)
@@ -374,7 +376,7 @@ def _compared(
     _, added, deleted = patch.line_stats
     if patch.delta.is_binary:
         return Comparison(old, new, patch.data, None, None)
-    # git writes no names for an empty file, and applies no patch that has them.
+    # git writes no file names for an empty file, and rejects a patch that has them.
     text = patch.data if patch.hunks else _NAMES.sub(b"", patch.data)
     return Comparison(old, new, text, added, deleted)
 
@@ -392,18 +394,18 @@ class MergeConflict(NamedTuple):
 
 
 def is_comparable(data: bytes) -> bool:
-    """Return whether libgit2 may compare a file line by line: see ``BYTES_MAX``."""
+    """Return whether libgit2 may compare a file line by line (``BYTES_MAX``, ``LINES_MAX``)."""
     return len(data) <= BYTES_MAX and data.count(b"\n") <= LINES_MAX
 
 
 def merge_file(ancestor: bytes, ours: bytes, theirs: bytes) -> bytes | MergeConflict:
-    """Merge two changes of one file line by line. Line ends are kept as they are; modes are the caller's."""
+    """Merge two changes of one file line by line. Line ends are kept; the caller merges the modes."""
     sides = (ancestor, ours, theirs)
     if any(b"\0" in side for side in sides):
         return MergeConflict("binary content")
     if not all(map(is_comparable, sides)):
         return MergeConflict("too large")
-    # pygit2 decodes the result as UTF-8. Latin-1 gives each byte a character, and no other byte becomes a line end.
+    # pygit2 decodes the result as UTF-8. Latin-1 maps each byte to one character, and no other byte to a line end.
     held = _BlobsInMemory([side.decode("latin-1").encode() for side in sides])
     one, two, three = (pygit2.IndexEntry("file", pygit2.Oid(hex=oid), FileMode.BLOB) for oid in held.order)
     try:
@@ -411,7 +413,7 @@ def merge_file(ancestor: bytes, ours: bytes, theirs: bytes) -> bytes | MergeConf
     except RuntimeError as error:
         if "NULL" not in str(error):
             raise
-        return b""  # pygit2 cannot show an empty result
+        return b""  # pygit2 fails on an empty result
     return merged.contents.encode("latin-1") if merged.automergeable else MergeConflict("overlapping changes")
 
 

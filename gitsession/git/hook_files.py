@@ -1,7 +1,7 @@
-"""Putting our hooks into a repository, in front of those that are there, and taking them out again.
+"""Installation of gitsession's hooks in a repository, in front of existing ones, and their removal.
 
-A hook that was there is kept as ``<name>.local``; ours asks it. Each step can be killed and done again: at no moment is
-there no hook where there was one.
+An existing hook is kept as ``<name>.local``, and our hook calls it. Each step can be killed and repeated: a
+repository that had a hook has one at every moment.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ KEPT = ".local"
 _MARK = b"# gitsession: "
 _SHIPPED = Path(gitsession.__file__).parent / "hooks"
 _BESIDE = Path(gitsession.__file__).parents[1] / "hooks"
-"""The scripts, each in a folder of its own: in the package as it is installed, beside it in a checkout."""
+"""Folders of the scripts, with a folder for each: in an installed package, and beside the package in a checkout."""
 
 MISSING, CURRENT, OLDER, OTHER = "missing", "installed", "of another release", "another hook"
 
 
 def script(name: str) -> bytes:
-    """The hook as this release has it."""
+    """Return the hook of this release."""
     return (_folder(name) / name).read_bytes()
 
 
 def shipped(name: str) -> Path:
     """Return a folder that holds our hook and no other, for `core.hooksPath`.
 
-    Raises ``Refused`` if the hook cannot be run there: git would go on without it.
+    Raises ``Refused`` if the hook cannot be run there: git would continue without it.
     """
     found = _folder(name)
     if not os.access(found / name, os.X_OK):
@@ -46,11 +46,11 @@ def _folder(name: str) -> Path:
 
 
 def state(folder: Path, name: str) -> str:
-    """What stands in the place of a hook: ``MISSING``, ``CURRENT``, ``OLDER`` or ``OTHER``."""
+    """Return the state of a hook: ``MISSING``, ``CURRENT``, ``OLDER`` or ``OTHER``."""
     try:
         there = read_regular(folder / name)
     except OSError:
-        return OTHER  # a pipe, a folder, or a file that may not be read
+        return OTHER  # a pipe, a folder, or an unreadable file
     if there is None:
         return MISSING
     if there == script(name):
@@ -59,12 +59,12 @@ def state(folder: Path, name: str) -> str:
 
 
 def is_kept(folder: Path, name: str) -> bool:
-    """Whether another hook stands behind ours."""
+    """Return whether another hook is kept as ``<name>.local``."""
     return os.path.lexists(folder / (name + KEPT))
 
 
 def put(folder: Path, name: str) -> bool:
-    """Have ours there; whether that took anything. Raises ``Refused`` where there is no place for the other one."""
+    """Install our hook; return whether anything changed. Raises ``Refused`` if the existing hook cannot be kept."""
     found = state(folder, name)
     if found == CURRENT and os.access(folder / name, os.X_OK):
         return False
@@ -86,7 +86,7 @@ def put(folder: Path, name: str) -> bool:
 
 
 def take_out(folder: Path, name: str) -> bool:
-    """Have it as it was before ``put``; whether that took anything. Another hook in our place stays."""
+    """Remove our hook and restore the one before it; return whether anything changed. Another hook stays."""
     if state(folder, name) not in (CURRENT, OLDER):
         return False
     if is_kept(folder, name):

@@ -1,7 +1,7 @@
-"""The bytes of git's objects: trees and commits to and from values, and the id that follows from bytes.
+"""The bytes of git's objects: encoding and parsing of trees and commits, and the computation of ids.
 
-Pure, and exact: ``encode_commit`` of the same fields is the same bytes on any machine. What the names in a tree mean is
-nothing that this module knows. Names are text; bytes that are not UTF-8 ride along as surrogate escapes.
+Pure and exact: ``encode_commit`` of the same fields returns the same bytes on any machine. The names in a tree have no
+meaning in this module. Names are text; bytes that are not UTF-8 are kept as surrogate escapes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SECONDS_MAX = 2**32 - 1
 _FOLDER = TREE_MODE.encode()
 _MODES = frozenset({TREE_MODE, *FILE_MODES, SUBMODULE_MODE})
 _ROW = re.compile(rb"([1-7][0-7]{4,5}) ([^/\0]+)\0(.{20})", re.DOTALL)
-"""One entry of a tree: what is all of it leaves no byte between two."""
+"""One entry of a tree. In a valid tree, no bytes are left between two entries."""
 _OID = re.compile(rb"[0-9a-f]{40}")
 _NAME = re.compile(r"[^\x00-\x20<>\x7f](?:[^\x00-\x1f<>\x7f]*[^\x00-\x20<>\x7f])?")
 _IDENT = re.compile(rb"(?P<name>[^<>\n]*?) ?<[^<>\n]*> (?P<seconds>\d{1,20}) [+-]\d{4}")
@@ -33,11 +33,11 @@ _PLAIN = re.compile(
     rb"author ([a-z]{1,40}) <[a-z]{1,40}@gitsession> ([0-9]{1,20}) \+0000\n"
     rb"committer gitsession <gitsession@gitsession> ([0-9]{1,20}) \+0000\n\n"
 )
-"""The head of a commit of ours; of any other, the slower way tells."""
+"""The head of a commit by gitsession. Slower code parses other commits."""
 
 
 class Commit(NamedTuple):
-    """A commit's fields as far as we use them; a parsed commit may have held others (a signature, an encoding)."""
+    """The fields of a commit that gitsession uses. A parsed commit may have had others (a signature, an encoding)."""
 
     tree: Oid
     parents: tuple[Oid, ...]
@@ -48,14 +48,14 @@ class Commit(NamedTuple):
 
 
 def oid_of(kind: Kind, data: bytes) -> Oid:
-    """The id git gives ``data`` as an object of ``kind``."""
+    """Return the id that git gives ``data`` as an object of ``kind``."""
     hasher = sha1(f"{kind} {len(data)}\0".encode(), usedforsecurity=False)
     hasher.update(data)
     return hasher.hexdigest()
 
 
 def encode_tree(entries: Mapping[str, tuple[str, Oid]]) -> bytes:
-    """The tree of ``name -> (mode, oid)``, in git's order. Raises ``Malformed`` for a name or mode git cannot hold."""
+    """Encode a tree of ``name -> (mode, oid)``, in git's order. Raises ``Malformed`` for an invalid name or mode."""
     rows = []
     for name, (mode, oid) in entries.items():
         raw = name.encode("utf-8", "surrogateescape")
@@ -68,7 +68,7 @@ def encode_tree(entries: Mapping[str, tuple[str, Oid]]) -> bytes:
 
 
 def parse_tree(data: bytes) -> list[tuple[str, str, Oid]]:
-    """``(mode, name, oid)`` of every entry. Raises ``Malformed`` for bytes that are no tree, or not in git's order."""
+    """Return ``(mode, name, oid)`` of every entry. Raises ``Malformed`` if ``data`` is no tree or not in order."""
     entries: list[tuple[str, str, Oid]] = []
     size, before = 0, b""
     for mode, name, oid in _ROW.findall(data):
@@ -77,7 +77,7 @@ def parse_tree(data: bytes) -> list[tuple[str, str, Oid]]:
             raise Malformed(f"not a tree: {name[:80]!r} is out of order or twice")
         entries.append((mode.decode(), name.decode("utf-8", "surrogateescape"), oid.hex()))
         size, before = size + len(mode) + len(name) + 22, order
-    if size != len(data):  # something was passed over
+    if size != len(data):  # bytes between two entries, or after the last
         at = 0
         while row := _ROW.match(data, at):
             at = row.end()
@@ -94,10 +94,10 @@ def encode_commit(
     committer_seconds: int,
     message: bytes,
 ) -> bytes:
-    """The exact bytes of a commit of ours.
+    """Encode a commit by gitsession.
 
-    Raises ``Malformed`` where git would not take them: a name that is empty or holds ``<``, ``>`` or a control
-    character, seconds outside 32 bits, a NUL in the message.
+    Raises ``Malformed`` if git would reject it: a name that is empty or has ``<``, ``>`` or a control character,
+    seconds outside 32 bits, a NUL in the message.
     """
     if not _NAME.fullmatch(author_name):
         raise Malformed(f"git cannot keep the author name {author_name[:80]!r}")
@@ -113,9 +113,9 @@ def encode_commit(
 
 
 def parse_commit(data: bytes) -> Commit:
-    """Any commit, ours or not. Headers that we do not use are passed over. Raises ``Malformed``."""
+    """Parse any commit. Unused headers are ignored. Raises ``Malformed``."""
     plain = _PLAIN.match(data)
-    if plain is not None:  # as we write them, at one look
+    if plain is not None:  # a commit by gitsession
         tree, parents, name, author_seconds, committer_seconds = plain.groups()
         above = tuple(line[7:].decode() for line in parents.split(b"\n")[:-1])
         return Commit(
@@ -146,5 +146,5 @@ def _ident(lines: list[bytes], at: int, key: bytes) -> tuple[str, int]:
 
 
 def _order(mode: bytes, name: bytes) -> bytes:
-    """git sorts a directory as if its name ended in a slash."""
+    """Return the sort key of a tree entry: git sorts a directory as if its name ended in a slash."""
     return name + b"/" if mode == _FOLDER else name + b"\0"

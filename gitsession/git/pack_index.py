@@ -1,8 +1,8 @@
-"""A pack's index (version 2): where in the pack an object lies.
+"""The index of a pack (version 2), which maps the names of objects to offsets in the pack.
 
-Opening one looks at its head and its size only, however many objects it lists; a look-up reads one of its 256 buckets.
-That is enough, because whoever reads an object checks its name. Only *not found* needs more: then ``damage`` tells,
-once, whether the index is what git wrote.
+Opening an index reads its head and checks its size, however many objects it lists; a lookup reads one of its 256
+buckets. That is enough because the reader of an object checks its name. Only *not found* needs more: ``damage`` then
+checks, once, whether the index is what git wrote.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _BLOCK_BYTES = 1 << 14
 _BLOCKS_MAX = 64
 
 Identity = tuple[int, int, int]
-"""Size, time of change in ns, inode: another one is another file."""
+"""Size, modification time in ns, and inode. If they differ, it is another file."""
 
 
 def identity_of(stat: os.stat_result) -> Identity:
@@ -32,13 +32,13 @@ def identity_of(stat: os.stat_result) -> Identity:
 
 
 class RandomAccessFile:
-    """An open file that is read by offset, and closed when nobody holds it any more. A small one is held in memory."""
+    """An open file that is read by offset, and closed when it is no longer used. A small one is held in memory."""
 
     __slots__ = ("_blocks", "_data", "_fd", "identity", "size")
 
     def __init__(self, path: str, *, small_bytes: int = 0) -> None:
-        """Raises ``OSError``."""
-        self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a pipe must not hold us up
+        """Open the file. Raises ``OSError``."""
+        self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a named pipe must not block
         self._data = b""
         self._blocks: dict[int, bytes] = {}
         self.identity = identity_of(os.fstat(self._fd))
@@ -48,13 +48,13 @@ class RandomAccessFile:
             self.close()
 
     def read(self, offset: int, count: int) -> bytes:
-        """Up to ``count`` bytes. Raises ``OSError``."""
+        """Return up to ``count`` bytes. Raises ``OSError``."""
         if self._fd < 0:
             return self._data[offset : offset + count]
         return os.pread(self._fd, count, offset) if offset < self.size else b""
 
     def read_among(self, offset: int, count: int) -> bytes:
-        """The same, for who reads many small pieces that lie near each other. For a file that nobody writes."""
+        """Read through a block cache: for many small reads near each other. The file must not be written meanwhile."""
         number, at = divmod(offset, _BLOCK_BYTES)
         block = self._blocks.get(number)
         if block is None:
@@ -76,10 +76,10 @@ class RandomAccessFile:
 
 
 class PackIndex:
-    """One index, open. ``identity``: that of its file."""
+    """An open index. ``identity``: that of its file."""
 
     def __init__(self, path: str) -> None:
-        """Raises ``Corrupt`` for a file that cannot be an index, and ``OSError``."""
+        """Open an index. Raises ``Corrupt`` if the file cannot be one, and ``OSError``."""
         self._file = RandomAccessFile(path, small_bytes=_SMALL_BYTES)
         self.identity = self._file.identity
         head = self._file.read(0, _HEAD_BYTES)
@@ -96,7 +96,7 @@ class PackIndex:
         self._damage: str | None = None
 
     def find(self, raw: bytes) -> int | None:
-        """Where the object with this name (20 bytes) lies in the pack; ``None`` where it is not listed."""
+        """Return the offset in the pack of the object with this name (20 bytes); ``None`` if it is not listed."""
         first = raw[0]
         bucket = self._buckets.get(first)
         if bucket is None:
@@ -106,19 +106,19 @@ class PackIndex:
         names, offsets = bucket
         begin, end = _where_likely(names, raw)
         at = names.find(raw, begin, end)
-        while at % 20 and at > 0:  # the end of one name and the beginning of the next
+        while at % 20 and at > 0:  # a match across the end of one name and the beginning of the next
             at = names.find(raw, at + 1, end)
         return None if at < 0 else self._offset(offsets[at // 5 : at // 5 + 4])
 
     def names(self) -> Iterator[bytes]:
-        """Every name listed, in the index's order, 20 bytes each."""
+        """Yield every listed name, 20 bytes each, in the order of the index."""
         for first in range(256):
             count = self._fan[first + 1] - self._fan[first]
             rows = self._file.read(_HEAD_BYTES + self._fan[first] * 20, count * 20)
             yield from (rows[at : at + 20] for at in range(0, len(rows), 20))
 
     def places(self) -> list[tuple[int, bytes]]:
-        """Where each object lies in the pack, with its name, in the order of the pack. Raises ``Corrupt``."""
+        """Return offset and name of each object, in the order of the pack. Raises ``Corrupt``."""
         names = self._file.read(_HEAD_BYTES, self.count * 20)
         stated = unpack(f">{self.count}I", self._file.read(self._offsets, self.count * 4))
         if stated and max(stated) >= 1 << 31:
@@ -126,12 +126,12 @@ class PackIndex:
         return sorted(zip(stated, [names[at : at + 20] for at in range(0, len(names), 20)], strict=False))
 
     def offsets(self) -> Iterator[int]:
-        """Where each object lies in the pack, in the order of ``names``. Raises ``Corrupt``."""
+        """Yield the offset of each object in the pack, in the order of ``names``. Raises ``Corrupt``."""
         stated = self._file.read(self._offsets, self.count * 4)
         yield from (self._offset(stated[at : at + 4]) for at in range(0, len(stated), 4))
 
     def damage(self) -> str:
-        """What is wrong with the index as a whole, "" if nothing is. Reads all of it, once."""
+        """Return the damage of the index, "" if there is none. Reads the whole file, once."""
         if self._damage is None:
             try:
                 self._damage = checksum_problem(self._file)
@@ -150,9 +150,9 @@ class PackIndex:
 
 
 def _where_likely(names: bytes, raw: bytes) -> tuple[int, int]:
-    """Return a range of ``names``, sorted and 20 bytes each, that holds ``raw`` if it is there: mostly a small one.
+    """Return a range of ``names``, sorted and 20 bytes each, that has ``raw`` if it is listed. It is mostly small.
 
-    Names are digests, so the place follows from the value. All begin with one byte.
+    Names are digests, so the position follows from the value. All begin with the same byte.
     """
     count = len(names) // 20
     spread = 8 + 2 * isqrt(count)
@@ -164,9 +164,9 @@ def _where_likely(names: bytes, raw: bytes) -> tuple[int, int]:
 
 
 def checksum_problem(file: RandomAccessFile) -> str:
-    """What is wrong with a file of git's that ends in the SHA-1 of the rest, "" where nothing is. Raises ``OSError``.
+    """Return the problem of a file of git that ends in the SHA-1 of the rest, "" if there is none.
 
-    Packs, indexes and all that git derives from them end so.
+    Packs, indexes and all files that git derives from them end like this. Raises ``OSError``.
     """
     end = file.size - 20
     hasher = sha1(usedforsecurity=False)

@@ -1,12 +1,12 @@
-"""Objects out of git's packs, read by our own few lines (docs/decisions/0009).
+"""A reader of objects in git's packs (docs/decisions/0009).
 
-Nothing that a pack or its index says is taken on trust. An index is used to *find* an object; what comes back is that
-object only if its SHA-1 says so. So a damaged index or pack costs what is damaged in it and no more, and no other file
-of git's (multi-pack-index, ``.rev``, ``.bitmap``, commit-graph) is ever looked at. Files are read with pread(2), never
-mapped: a file that is cut short while we have it open is an error, not a signal.
+A pack and its index are not trusted. An index only *locates* an object; the bytes are that object only if their SHA-1
+matches. So damage in an index or pack affects only the damaged objects, and no other file of git (multi-pack-index,
+``.rev``, ``.bitmap``, commit-graph) is ever read. Files are read with pread(2), never mapped: if a file is truncated
+while it is open, the result is an error, not a signal.
 
-What git itself would refuse, such as a pack whose trailer is wrong, is no reason not to read what verifies: that is
-for ``verify`` to tell.
+Objects that verify are read even if git would reject the pack, for example because of a wrong trailer: ``verify``
+reports that.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ _CACHED_BYTES_MAX = 1 << 20
 _TOGETHER_BYTES_MAX = 1 << 18
 
 _Base = tuple[int, bytes]
-"""Type number and bytes of an object that deltas are made against."""
+"""Type number and bytes of the base object of a delta."""
 
 
 class Packs:
-    """All packs of one object directory. Safe to share between threads.
+    """The packs of one object directory. Threads may share it.
 
-    ``broken`` tells of packs whose index cannot be used, by file name: what they hold cannot be found.
+    ``broken``: packs whose index cannot be used, by file name, with the reason. Their objects cannot be found.
     """
 
     def __init__(self, object_dir: str, object_bytes_max: int) -> None:
@@ -56,7 +56,7 @@ class Packs:
         self.refresh()
 
     def refresh(self) -> None:
-        """Look which packs there are now. git replaces them at any time; a file in use stays open until it is not."""
+        """List the packs again. Git replaces them at any time; a file stays open until no thread uses it."""
         known: dict[str, PackIndex] = {}
         listed, broken = self._listed()
         for name, identity in listed:
@@ -76,18 +76,18 @@ class Packs:
             self.forget()
 
     def forget(self) -> None:
-        """Open every pack anew: what was read before came from a file that may have been replaced since."""
+        """Open every pack again: the file of an open pack may have been replaced since."""
         self._bodies, self._bases, self._bases_bytes = OrderedDict(), OrderedDict(), 0
 
     def contains(self, oid: Oid) -> bool:
-        """Whether an index names it."""
+        """Return whether an index lists the object."""
         raw = bytes.fromhex(oid)
         return any(index.find(raw) is not None for index in self._indexes.values())
 
     def read(self, oid: Oid) -> tuple[Kind, bytes] | None:
-        """The object; ``None`` where no index names it. Raises ``Corrupt``, and ``Unavailable`` for one too large.
+        """Return an object; ``None`` if no index lists it. Raises ``Corrupt``, and ``Unavailable`` if it is too large.
 
-        Where one pack's copy is damaged and another's is whole, it is the whole one.
+        If the copy in one pack is damaged, a good copy in another one is returned.
         """
         raw = bytes.fromhex(oid)
         problem: GitSessionError | None = None
@@ -105,7 +105,7 @@ class Packs:
         return None
 
     def read_all(self, oids: Iterable[Oid]) -> Iterator[tuple[Oid, Kind, bytes]]:
-        """Those of ``oids`` that can be read in the order in which they lie, without a word of the others."""
+        """Yield those of ``oids`` that can be read in the order of the packs; skip the others silently."""
         wanted: dict[str, list[tuple[int, bytes]]] = {}
         indexes = list(self._indexes.items())
         for raw in map(bytes.fromhex, oids):
@@ -121,7 +121,7 @@ class Packs:
             yield from self._in_order(name, sorted(places))
 
     def commits(self) -> Iterator[tuple[Oid, Kind, bytes]]:
-        """The commits of all packs, in the order in which they lie, as ``read_all`` finds them."""
+        """Yield the commits of all packs that can be read, in the order of the packs."""
         for name, index in list(self._indexes.items()):
             try:
                 places = index.places()
@@ -140,7 +140,7 @@ class Packs:
         yield from pack_scan.read(file, places, base_at, _TOGETHER_BYTES_MAX, only)
 
     def suspects(self) -> dict[str, str]:
-        """The packs that may hold an object that was not found, with the reason: those whose index is not whole."""
+        """Return the packs that may hold an object that was not found: those whose index is damaged, and why."""
         found = dict(self.broken)
         for name, index in self._indexes.items():
             what = index.damage()
@@ -149,9 +149,9 @@ class Packs:
         return found
 
     def oids(self, *, without: Collection[str] = ()) -> Iterator[Oid]:
-        """The name of every object that an index lists; one that is in several packs comes several times.
+        """Yield the name of every object that an index lists; an object in several packs comes several times.
 
-        ``without``: the indexes, by name, that are passed over.
+        ``without``: names of indexes to skip.
         """
         for name, index in list(self._indexes.items()):
             if name not in without:
@@ -169,7 +169,7 @@ class Packs:
         return kind, data
 
     def _resolve(self, name: str, offset: int, oid: Oid) -> _Base:
-        """The object at ``offset``: its delta, the delta that is made against, and so on to a whole one, applied."""
+        """Return the object at ``offset``: follow its deltas to a base that is not a delta, and apply them."""
         file = self._open(name)
         deltas: list[tuple[int, bytes]] = []
         seen: set[int] = set()
@@ -195,7 +195,7 @@ class Packs:
         return number, data
 
     def _raw(self, name: str, file: RandomAccessFile, offset: int, oid: Oid) -> tuple[int, bytes, int | None]:
-        """Type, inflated bytes, and for a delta the offset of what it is made against."""
+        """Return type and inflated bytes, and for a delta the offset of its base."""
         where = f"object {oid} is damaged in {_body(name)} at {offset}"
         head = file.read_among(offset, _HEAD_BYTES)
         try:
@@ -228,7 +228,7 @@ class Packs:
         except ValueError as error:
             raise Corrupt(f"{where}: {error}") from None
 
-    # -- what is open and what is remembered
+    # -- open files and cached bases
 
     def _open(self, name: str) -> RandomAccessFile:
         file = self._bodies.get(name)
@@ -251,7 +251,7 @@ class Packs:
                 self._bases_bytes = 0
 
     def _listed(self) -> tuple[list[tuple[str, Identity]], dict[str, str]]:
-        """The indexes, the newest first, and packs that have none."""
+        """Return the indexes, newest first, and the packs without one."""
         found = files(self._directory)
         indexes = [name for name in found if name.endswith(".idx")]
         indexes.sort(key=lambda name: (found[name][1], name), reverse=True)
@@ -260,7 +260,7 @@ class Packs:
 
 
 def files(directory: str) -> dict[str, Identity]:
-    """The packs and the indexes that lie in ``directory``, by name; what git is still writing has other names."""
+    """Return the packs and indexes in ``directory``, by name, except those that git is still writing."""
     found: dict[str, Identity] = {}
     try:
         with os.scandir(directory) as entries:
@@ -268,7 +268,7 @@ def files(directory: str) -> dict[str, Identity]:
                 if entry.name.endswith((".pack", ".idx")) and not entry.name.startswith(("tmp_", ".")):
                     try:
                         found[entry.name] = identity_of(entry.stat())
-                    except FileNotFoundError:  # git replaces packs at any time
+                    except FileNotFoundError:  # git may replace packs at any time
                         continue
     except (FileNotFoundError, NotADirectoryError):
         pass
@@ -276,7 +276,7 @@ def files(directory: str) -> dict[str, Identity]:
 
 
 def _entry_head(head: bytes) -> tuple[int, int, int]:
-    """Type, size, and where the head ends."""
+    """Return type, size, and the end of the head."""
     byte = head[0]
     number, size, shift, at = byte >> 4 & 7, byte & 15, 4, 1
     while byte & 128:
@@ -303,7 +303,7 @@ def _offset_back(head: bytes, at: int) -> tuple[int, int]:
 
 
 def _inflate(file: RandomAccessFile, at: int, size: int) -> bytes:
-    """Exactly ``size`` bytes, inflated: a stream that goes on after that, or ends before, is none."""
+    """Inflate exactly ``size`` bytes. Raises ``ValueError`` if the stream ends before that or continues after it."""
     unpacker = zlib.decompressobj()
     raw = file.read_among(at, min(size + (size >> 8) + 64, _CHUNK_BYTES))
     data = unpacker.decompress(raw, size + 1)

@@ -1,7 +1,7 @@
-"""Many objects of one pack, in the order in which they lie there: one look at each, without a call for each step.
+"""Bulk reads of objects from one pack, in the order of the pack, inline and without a call for each step.
 
-What cannot be read so is left out, whatever the reason: whoever asks for it alone (git/pack_reader.py) is told what is
-wrong with it. What comes out has the name that was asked for, as everywhere.
+An object that cannot be read like this is skipped, whatever the reason. Reading it alone (git/pack_reader.py) raises
+the error. As everywhere, the content of each object is checked against its name.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ _HEAD_BYTES = 32
 _BASES_BYTES = 8 << 20
 
 Base = tuple[int, bytes]
-"""Type number and bytes of an object that a delta is made against."""
+"""Type number and bytes of the base object of a delta."""
 
 
 def read(
     file: RandomAccessFile, places: Sequence[tuple[int, bytes]], base_at: Callable[[int], Base], bytes_max: int,
     only: int = 0
 ) -> Iterator[tuple[Oid, Kind, bytes]]:
-    """The objects at ``places``, which are sorted: where each begins, and the 20 bytes of its name.
+    """Yield the objects at ``places``: sorted pairs of an offset in the pack and the 20 bytes of a name.
 
-    ``base_at``: what a delta of an object is made against, by its place. ``only``: those of this type number; then
-    ``places`` has to be all that the pack holds.
+    ``base_at``: returns the base of a delta, by its offset. ``only``: yield only objects of this type number;
+    ``places`` must then list the whole pack.
     """
     chunk, start, length = b"", 0, 0
     bases: dict[int, Base] = {}
     bases_bytes = 0
     wanted: set[int] = set()
-    """With ``only``: where the objects of that type are."""
+    """With ``only``: the offsets of the objects of that type."""
     for offset, raw in places:
         at = offset - start
         if at + _HEAD_BYTES > length:
@@ -53,7 +53,7 @@ def read(
             byte = chunk[at]
             at += 1
             number, size, shift = byte >> 4 & 7, byte & 15, 4
-            while byte & 128 and shift < 64:  # what goes on after that is too large in any case
+            while byte & 128 and shift < 64:  # a longer number is too large in any case
                 byte = chunk[at]
                 at += 1
                 size |= (byte & 127) << shift
@@ -111,7 +111,7 @@ def read(
 def apply_delta(base: bytes, delta: bytes, bytes_max: int) -> bytes:
     """Apply ``delta``, instructions that copy from ``base`` or insert.
 
-    Raises ``ValueError`` where they do not fit, before more than that is made.
+    Raises ``ValueError`` if they do not fit, before the result exceeds its stated size.
     """
     try:
         expected, at = _size(delta, 0)
@@ -168,7 +168,7 @@ def apply_delta(base: bytes, delta: bytes, bytes_max: int) -> bytes:
 
 
 def _size(data: bytes, at: int) -> tuple[int, int]:
-    """A number of seven bits a byte, lowest first, and where it ends."""
+    """Return a number of seven bits per byte, lowest first, and its end."""
     size = shift = 0
     while True:
         byte = data[at]

@@ -1,9 +1,9 @@
-"""Packs written directly: version 2, no deltas (``maintain`` has git make them), with their index; or moved in.
+"""Packs: written directly with their index (version 2, without deltas, which ``maintain`` adds), or moved in.
 
 Order: ``.keep``, then pack, then index, each under a temporary name, fsynced and renamed; then the directory. A
-``git repack -ad`` of the user deletes packs that no ref reaches, so the ``.keep`` is there before the pack has its name
-and stays until the refs have moved. It is a link to a durable file whose text names us, so it needs no fsync of its
-own, is never empty after a power cut, and is never confused with a ``.keep`` the user made.
+``git repack -ad`` by the user deletes packs that no ref reaches. So the ``.keep`` exists before the pack has its name,
+and stays until the refs have moved. It is a link to a durable file whose text names gitsession, so it needs no fsync
+of its own, is never empty after a power cut, and is never confused with a ``.keep`` of the user.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from gitsession.git.types import Kind, Oid
 
 KEEP_TEXT = "gitsession: refs to this pack are still in the journal\n"
 TEMPORARY = "gitsession-tmp-"
-"""Not ``tmp_``: what is named so, `git prune` may sweep up from under a writer."""
+"""Not ``tmp_``: `git prune` may delete files with that prefix while they are written."""
 
 _COMPRESSION = 1
 _TYPE_OF: Final[dict[Kind, int]] = {"commit": 1, "tree": 2, "blob": 3}
 
 
 def write_pack(object_dir: Path, objects: Mapping[Oid, tuple[Kind, bytes]], owner: Path, *, sync: bool = True) -> str:
-    """Write ``objects`` (no two alike) as one kept pack; its name. ``owner`` is the file that ``.keep`` links to.
+    """Write ``objects`` (no duplicates) as one kept pack; return its name. ``owner``: the file that ``.keep`` links to.
 
-    Raises ``OSError``; what is left behind then is temporary files, removed as far as the disk allows.
+    Raises ``OSError``. It then removes its temporary files as far as the disk allows.
     """
     body, index = _encode(objects)
     directory = object_dir / "pack"
@@ -47,7 +47,7 @@ def write_pack(object_dir: Path, objects: Mapping[Oid, tuple[Kind, bytes]], owne
 
 
 def release_packs(object_dir: Path) -> int:
-    """Remove every ``.keep`` of ours; how many. For a holder of the store's lock with no ref move left to make."""
+    """Remove every ``.keep`` of gitsession; return their number. Needs the store's lock and no pending ref move."""
     count = 0
     with os.scandir(object_dir / "pack") as entries:
         for entry in entries:
@@ -58,7 +58,7 @@ def release_packs(object_dir: Path) -> int:
 
 
 def keep(owner: Path, at: Path, *, sync: bool = True) -> None:
-    """Have git leave the pack alone that belongs to ``at``, its `.keep`: a link to ``owner``."""
+    """Protect a pack from deletion by git: create its `.keep` file ``at``, a link to ``owner``."""
     try:
         try:
             os.link(owner, at)
@@ -70,7 +70,7 @@ def keep(owner: Path, at: Path, *, sync: bool = True) -> None:
 
 
 def move_packs(folder: Path, object_dir: Path, owner: Path | None) -> list[str]:
-    """Move the packs in ``folder`` into ``object_dir``, by one rename for each file; their names. Raises ``OSError``.
+    """Move the packs in ``folder`` into ``object_dir``, one rename per file; return their names. Raises ``OSError``.
 
     ``owner``: the file that the ``.keep`` of each links to; ``None`` if they are not kept.
     """
@@ -81,7 +81,7 @@ def move_packs(folder: Path, object_dir: Path, owner: Path | None) -> list[str]:
             keep(owner, there / f"{name}.keep")
         if (there / f"{name}.idx").exists():
             continue
-        for suffix in (".pack", ".rev", ".promisor", ".idx"):  # a pack is there when its index is
+        for suffix in (".pack", ".rev", ".promisor", ".idx"):  # readers find a pack by its index
             file = folder / f"{name}{suffix}"
             if file.exists():
                 sync_file(file)
@@ -117,8 +117,9 @@ def _encode(objects: Mapping[Oid, tuple[Kind, bytes]]) -> tuple[bytes, bytes]:
 
 
 def _deflated(data: bytes) -> bytes:
-    """``data`` as a zlib stream, with a state no larger than it needs: most objects are under 2 KB, and zlib's usual
-    256 KiB may be fetched from the system anew for each of them.
+    """Compress ``data`` with zlib, with the smallest sufficient state.
+
+    Most objects are under 2 KB, and zlib's usual 256 KiB may be allocated from the system for each of them.
     """
     window_bits = min(15, max(12, len(data).bit_length()))
     deflate = zlib.compressobj(_COMPRESSION, zlib.DEFLATED, window_bits, window_bits - 7)
@@ -126,7 +127,7 @@ def _deflated(data: bytes) -> bytes:
 
 
 def _object_head(kind: int, length: int) -> bytes:
-    """Four bits of the length with the type, then seven a byte, lowest first."""
+    """Return the head of an object: type and four bits of the length, then seven bits per byte, lowest first."""
     low, length = length & 15, length >> 4
     head = bytearray([kind << 4 | low])
     while length:

@@ -1,4 +1,4 @@
-"""What this process may not read in a store. That is no damage, and whoever took it for some would do harm."""
+"""Files of a store that this process may not read. They are not damaged, and treating them as damaged would do harm."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gitsession.errors import Unavailable
 
 
 def denied(path: Path, *, more: int = 0) -> Unavailable:
-    """The error for ``path``, and ``more`` beside it: which one, and the `chmod` that helps."""
+    """Return the error for ``path`` and ``more`` other files, with the `chmod` command that helps."""
     rights = "u+rwx" if path.is_dir() else "u+r"
     others = f" (and {more:,} more)" if more else ""
     return Unavailable(
@@ -21,7 +21,7 @@ def denied(path: Path, *, more: int = 0) -> Unavailable:
 
 
 def require(paths: Iterable[Path]) -> None:
-    """Raises ``Unavailable`` where one of ``paths``, or something below it, may not be read."""
+    """Raise ``Unavailable`` if one of ``paths``, or a file below it, may not be read."""
     found = [forbidden for path in paths for forbidden in _forbidden(path)]
     if found:
         raise denied(found[0], more=len(found) - 1)
@@ -29,7 +29,7 @@ def require(paths: Iterable[Path]) -> None:
 
 def _forbidden(path: Path) -> Iterator[Path]:
     try:
-        os.close(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK))  # a pipe must not hold us up
+        os.close(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK))  # a named pipe must not block
         inside = sorted(os.listdir(path)) if path.is_dir() else []
     except OSError as error:
         if error.errno in (errno.EACCES, errno.EPERM):

@@ -1,8 +1,8 @@
-"""git as a child process, for what only git does well: transport, repacking, fsck.
+"""Git as a child process, for the tasks that need it: transport, repacking, fsck.
 
-Always with ``--git-dir``, so that nothing is discovered, and with an environment made from scratch, so that a variable
-or a configuration file of the user's (or of a hostile store: hooks, fsmonitor) cannot change what runs. Only transport
-asks for the user's configuration, because credentials and ssh live there.
+Git always runs with ``--git-dir``, so that it discovers no repository, and with a new environment, so that no variable
+and no configuration file of the user (or of a hostile store: hooks, fsmonitor) can change what runs. Only transport,
+signing and lookups of settings use the user's configuration, which has the settings of credentials and ssh.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _FIXED = (
     "protocol.ext.allow=never",
     "gc.auto=0",
     "maintenance.auto=false",
-    "pack.writeReverseIndex=true",  # by which store/maintenance.py knows packs that git made, also before git 2.41
+    "pack.writeReverseIndex=true",  # store/maintenance.py detects git's packs by it, also before git 2.41
 )
 _READ_IN_A_REPOSITORY = (
     "config", "config.worktree", "commondir", "HEAD", "packed-refs", "index", "info/exclude", "shallow",
@@ -38,7 +38,7 @@ _READ_IN_A_REPOSITORY = (
 )  # fmt: skip
 _FOLDERS_OF_REFS = ("refs", "logs")
 _NAMES_A_FILE = re.compile(r"(?mi)^\s*(?:\[[^\]\n]*\]\s*)?(?:path|excludesFile|attributesFile)\s*=\s*(.*)$")
-"""Settings of git by which a configuration names another file that is read."""
+"""Settings by which a git configuration names another file to read."""
 _FSCK_SECONDS = 3600.0
 _LONG_SECONDS = 3.0
 _USERS_OWN = (
@@ -50,16 +50,16 @@ _USERS_OWN = (
     "GIT_SSH_COMMAND",
     "GIT_SSH_VARIANT",
 )
-"""What may stay of git's variables where the user's configuration is wanted: none leads to another repository."""
+"""Variables of git that are kept if the user's configuration is used: none selects another repository."""
 
 _PASSED_ON = ("PATH", "TMPDIR", "TEMP", "TMP", "SYSTEMROOT", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 
 QUARANTINE = ("GIT_QUARANTINE_PATH", "GIT_OBJECT_DIRECTORY", "GIT_ALTERNATE_OBJECT_DIRECTORIES")
-"""What git tells its hook `pre-receive`: where the objects lie that were pushed and are not taken in yet."""
+"""Variables that git sets for its hook `pre-receive`: the folders of objects that are pushed but not accepted yet."""
 
 
 class BlockedRead(Unavailable):
-    """A pipe or a device stands where git reads a file, and git waits for it."""
+    """A file that git reads is a pipe or a device, and git waits for it."""
 
 
 class ProcessResult(NamedTuple):
@@ -73,7 +73,7 @@ class ProcessResult(NamedTuple):
 
 
 class Worktree(NamedTuple):
-    """Where git looks at files: from the folder ``at``, in or below ``top``, and in which index (``None``: its own)."""
+    """A working tree for git: its root ``top``, the folder ``at`` to run in, and the index (``None``: git's own)."""
 
     top: str
     at: str
@@ -93,17 +93,17 @@ def run(
 ) -> ProcessResult:
     """Run git and wait. Raises ``Unavailable``: no git, too slow, or an exit code that is not in ``accept``.
 
-    ``variables``: what of git's own the child gets besides; nothing of it is taken from the environment.
+    ``variables``: git variables for the child; none is taken from the environment.
     ``obstacle``: called once if git runs long; returns the path of a file that git waits for, or "".
 
-    Raises ``BlockedRead`` if that, or a file of a configuration, is a pipe or a device.
+    Raises ``BlockedRead`` if that file, or one of a configuration, is a pipe or a device.
     """
-    import subprocess  # slow to load, and a program that only reads never gets here
+    import subprocess  # slow to load; a program that only reads does not need it
 
     command = _command(git_dir)
     verb = next((word for word in arguments if not word.startswith("-") and "=" not in word), "")
     passed = environment(user_config=user_config) | dict(variables or {})
-    at = "/" if git_dir is None else git_dir  # the user's folder may be gone, or somebody's repository
+    at = "/" if git_dir is None else git_dir  # the working directory may be gone, or be in another repository
     if worktree is not None:
         command.append(f"--work-tree={worktree.top}")
         passed |= {"GIT_INDEX_FILE": worktree.index_file} if worktree.index_file else {}
@@ -145,7 +145,7 @@ def _communicate(
             found.append(path)
             child.kill()
 
-    late = threading.Timer(_LONG_SECONDS, look)  # ``communicate`` cannot do it: asked twice, it forgets ``stdin``
+    late = threading.Timer(_LONG_SECONDS, look)  # ``communicate`` cannot: a second call loses ``stdin``
     late.daemon = True
     late.start()
     try:
@@ -199,9 +199,9 @@ def blocks(path: str) -> bool:
 
 
 def start(git_dir: Path, *arguments: str, variables: Mapping[str, str] | None = None) -> Popen[bytes]:
-    """Start git, to be asked one thing after the other; what it complains of is not heard. Raises ``Unavailable``.
+    """Start git for a sequence of requests; its standard error is discarded. Raises ``Unavailable``.
 
-    ``variables``: as ``run`` has them.
+    ``variables``: as for ``run``.
     """
     import subprocess
 
@@ -215,7 +215,7 @@ def start(git_dir: Path, *arguments: str, variables: Mapping[str, str] | None = 
 
 
 def quarantine(environ: Mapping[str, str]) -> dict[str, str]:
-    """Of ``environ``, what says where the objects lie that are being pushed."""
+    """Return the variables of ``environ`` that name the folders of pushed objects."""
     return {name: environ[name] for name in QUARANTINE if name in environ}
 
 
@@ -225,7 +225,7 @@ def _command(git_dir: Path | None) -> list[str]:
 
 
 Told = Callable[[bytes], None]
-"""Is given what git says of its progress, as it comes."""
+"""A function that receives git's progress output as it arrives."""
 
 
 def talk(
@@ -235,10 +235,10 @@ def talk(
     interactive: bool = False,
     timeout_seconds: float = 6 * 3600.0,
 ) -> ProcessResult:
-    """Run git to talk to another repository, by the user's own configuration; whatever it ends with.
+    """Run git to exchange data with another repository, with the user's configuration; accept every exit code.
 
-    ``told``: gets what git says meanwhile. ``interactive``: somebody is there to be asked for a password; else git and
-    ssh have no terminal to ask at. Raises ``Unavailable``: no git, too slow.
+    ``told``: receives the progress output. ``interactive``: git and ssh may ask the user for a password; otherwise they
+    get no terminal. Raises ``Unavailable``: no git, too slow.
     """
     import subprocess
 
@@ -274,7 +274,7 @@ def talk(
             out = child.stdout.read()
             reader.join()
             code = child.wait()
-        except BaseException:  # a Ctrl-C: the child is not left alone
+        except BaseException:  # Ctrl-C must not leave the child running
             child.kill()
             raise
         finally:
@@ -290,22 +290,26 @@ def _pass_on(source: int, told: Told | None, said: list[bytes]) -> None:
 
 
 def environment(*, user_config: bool = False) -> dict[str, str]:
-    """The environment of the child: nothing of git's is passed on, and of the rest only what finds programs."""
+    """Return the environment of the child.
+
+    Without ``user_config``, it has only the variables that locate programs; with it, all but those of git that are not
+    in ``_USERS_OWN``.
+    """
     if user_config:
         passed = {name: os.environ[name] for name in os.environ if not name.startswith("GIT_") or name in _USERS_OWN}
     else:
         passed = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
         passed |= {"GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": "/dev/null", "HOME": "/nonexistent"}
-        # Nothing here is to reach out: a remote of the store's that "promises" objects would be asked for a lost one,
-        # by whatever program its configuration names.
+        # No network access: git would fetch a lost object from a promisor remote of the store, with whatever program
+        # the store's configuration names.
         passed |= {"GIT_ALLOW_PROTOCOL": "none", "GIT_NO_LAZY_FETCH": "1"}
-    # What is there is what is read: nothing stands in for another object, no line ends earlier.
+    # Git must read the objects as stored: no replace refs, no grafts.
     passed |= {"GIT_NO_REPLACE_OBJECTS": "1", "GIT_GRAFT_FILE": "/nonexistent"}
     return {**passed, "GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
 
 
 def version() -> tuple[int, ...]:
-    """git's version, such as ``(2, 39, 5)``. Raises ``Unavailable`` where there is no git."""
+    """Return git's version, such as ``(2, 39, 5)``. Raises ``Unavailable`` if git is not installed."""
     text = run(None, "version").out.decode("utf-8", "replace")
     found = re.search(r"\d+(?:\.\d+)+", text)
     if not found:
@@ -314,38 +318,36 @@ def version() -> tuple[int, ...]:
 
 
 def user_setting(name: str) -> str | None:
-    """What the user's own git configuration says; never that of a repository one happens to stand in.
+    """Return a setting of the user's own git configuration, never that of the repository of the working directory.
 
-    ``None`` where it says nothing, or where there is no git.
+    ``None`` if it is not set, or git is not installed.
     """
     told = _config(None, "--global", "--get", name)
     return told.decode("utf-8", "surrogateescape").strip() or None
 
 
 def user_settings(prefix: str) -> dict[str, str]:
-    """All of the user's own settings whose names begin with ``prefix``; the names in lower case, as git tells them."""
+    """Return the user's own settings whose names begin with ``prefix``, by name in lower case, as git prints it."""
     answer = _config(None, "--global", "--null", "--get-regexp", f"^{re.escape(prefix)}")
     told = answer.decode("utf-8", "surrogateescape").split("\0")
     return {name: value for name, _, value in (setting.partition("\n") for setting in told) if name}
 
 
 def user_configs() -> list[str]:
-    """The files that the user's own configuration is read from, those that are not there too; no file they include."""
+    """Return the files of the user's own configuration, including missing ones, without the files they include."""
     home = os.environ.get("HOME", "/nonexistent")
     named = os.environ.get("GIT_CONFIG_GLOBAL")
     return [named] if named else [f"{_config_home(home)}/git/config", f"{home}/.gitconfig"]
 
 
 def excludes_file(git_dir: Path | None) -> str:
-    """The file of patterns that the user has git ignore everywhere, or in the repository ``git_dir``; where it is or
-    would be.
-    """
+    """Return the user's global file of ignore patterns, or the one for ``git_dir``; it may not exist."""
     told = _config(git_dir, "-z", "--type=path", "--get", "core.excludesFile").partition(b"\0")[0]
     return os.fsdecode(told) or f"{_config_home(os.environ.get('HOME', '/nonexistent'))}/git/ignore"
 
 
 def _config(git_dir: Path | None, *words: str) -> bytes:
-    """Return what `git config` answers by the user's configuration; nothing without git. Raises ``BlockedRead``."""
+    """Return the output of `git config` with the user's configuration; empty without git. Raises ``BlockedRead``."""
     try:
         return run(git_dir, "config", "--includes", *words, accept=range(256), user_config=True).out
     except BlockedRead:
@@ -359,12 +361,12 @@ def _config_home(home: str) -> str:
 
 
 def fsck(git_dir: Path) -> list[str]:
-    """What `git fsck --strict` complains about, a line each; that it crashed, where it did (git 2.39 can)."""
+    """Return the lines of output of `git fsck --strict` if it fails, and one if it crashed (git 2.39 can)."""
     return begin_fsck(git_dir)()
 
 
 def begin_fsck(git_dir: Path) -> Callable[[], list[str]]:
-    """Have git begin with that; what waits for its end. No thread is needed for it. Both raise ``Unavailable``."""
+    """Start `git fsck`; return a function that waits for its result. Needs no thread. Both raise ``Unavailable``."""
     import subprocess
 
     words = ("fsck", "--strict", "--no-dangling", "--no-reflogs", "--no-progress")

@@ -24,23 +24,23 @@ _HARMLESS = re.compile(
     r"|prunetags|push|skipdefaultupdate|skipfetchall|tagopt|gitsession-.*))"
     r"|uploadpack\.(?!packobjectshook).*"
 )
-"""Settings that name no program, and lead git to none. All others are refused, so a release of git may add some."""
+"""Settings that run no program, directly or indirectly. All others are refused, also new ones of a later git."""
 _TEXTCONV = ("diff.gitsession.textconv", "gitsession textconv")
-"""A command that docs/reference/git.md tells users to configure."""
+"""A command whose configuration docs/reference/git.md documents."""
 _TRANSPORT = re.compile(r"[A-Za-z0-9+.-]+::|-")
-"""The beginning of an address that names a program."""
+"""The beginning of an address that runs a program."""
 
 
 _REMOTES = ("remotes", "branches")
-"""Folders in which git before 1.5 kept remotes, and where it still reads them."""
+"""Folders in which git before 1.5 kept remotes, and which it still reads."""
 
 
 def named(git_dir: Path) -> list[str]:
     """Return the settings of a repository's own configuration that may run a program. Raises ``Unavailable``.
 
-    An address of a remote counts if it is one of a remote helper, or may be this repository: git runs all hooks of a
-    repository that it pushes to. An ``include.path`` counts, and is not followed: git would find another file by
-    another ``HOME`` or branch. So do files in ``_REMOTES``.
+    These include the address of a remote that needs a remote helper or may be this repository (git runs all hooks of a
+    repository that it pushes to), and files in ``_REMOTES``. An ``include.path`` is included but not followed: the file
+    that git finds may depend on ``HOME`` or the branch.
     """
     words = ("config", "--list", "--show-scope", "--null", "--no-includes")
     parts = process.run(git_dir, *words).out.decode("utf-8", "surrogateescape").split("\0")
@@ -59,7 +59,7 @@ def _is_safe(git_dir: Path, name: str, value: str) -> bool:
 
 
 def _may_be(git_dir: Path, url: str) -> bool:
-    """Return whether an address leads into ``git_dir``, or may: a relative path begins where git is run."""
+    """Return whether an address leads, or may lead, into ``git_dir``: a relative path depends on where git is run."""
     if url.startswith("file:"):
         url = unquote(url.removeprefix("file:"))
     elif ":" in url.partition("/")[0]:

@@ -1,14 +1,14 @@
-"""Refs as git keeps them: which names and values they may have, the text of ``packed-refs``, and a reader of both.
+"""Refs as git stores them: valid names and values, the text of ``packed-refs``, and a reader of both.
 
-Names under ``refs/heads/sessions/`` are pushed to machines whose file systems fold case or reserve words, so there we
-allow only what every one of them keeps apart: lower-case letters, digits and ``._-``.
+Names under ``refs/heads/sessions/`` are pushed to machines whose file systems fold case or reserve words, so only names
+that all of these keep apart are allowed there: lower-case letters, digits and ``._-``.
 
-A line of ``packed-refs`` is ``<oid> <name>``; below an annotated tag stands ``^<oid>``, what it leads to. What we put
-in are commits and need no such line, so the header's word that all tags have theirs stays true.
+A line of ``packed-refs`` is ``<oid> <name>``. After that of an annotated tag, a line ``^<oid>`` has the peeled object.
+The refs that gitsession adds point to commits, which have no such line, so "fully-peeled" in the header stays true.
 
-A ref is read loose first, packed second, always: ``git pack-refs`` writes the second before it removes the first, so a
-ref that moves between our two looks is found at its new place. Read here and not by a library, which would load the
-user's configuration to do it.
+A ref is always read loose first, packed second: ``git pack-refs`` writes the packed one before it removes the loose
+one, so a ref that is packed between the two reads is found. This module reads refs itself because a library would load
+the user's configuration.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _FRESH_NS = 1_000_000_000
 
 @lru_cache(maxsize=4096)
 def check_ref_name(name: str) -> None:
-    """Raises ``InvalidName`` where git, a file system or another machine could not keep ``name``."""
+    """Raise ``InvalidName`` if git, a file system or another machine could not store ``name``."""
     if not name.startswith("refs/") or name.count("/") < 2:
         raise InvalidName(f"not a full ref name, such as refs/heads/main: {name[:80]!r}")
     try:
@@ -68,7 +68,7 @@ def check_ref_name(name: str) -> None:
 
 
 def check_value(value: str) -> None:
-    """Raises ``Malformed`` unless a ref can hold ``value``: an oid, or ``ref: <name>``."""
+    """Raise ``Malformed`` unless a ref can have ``value``: an oid, or ``ref: <name>``."""
     if value.startswith(SYMBOLIC):
         check_ref_name(value.removeprefix(SYMBOLIC))
     elif not _OID.fullmatch(value) or value == "0" * 40:
@@ -76,7 +76,7 @@ def check_value(value: str) -> None:
 
 
 def directories(name: str) -> list[str]:
-    """The names that must be directories for ``name`` to be a file: ``refs/heads/a`` for ``refs/heads/a/b``."""
+    """Return the names that must be directories if ``name`` is a file: ``refs/heads/a`` for ``refs/heads/a/b``."""
     parts = name.split("/")
     return ["/".join(parts[:length]) for length in range(3, len(parts))]
 
@@ -92,7 +92,7 @@ def _check_portable(part: str, name: str) -> None:
 
 
 def is_packed_line(line: bytes) -> bool:
-    """Return whether git could have written ``line``, with its end; the header aside."""
+    """Return whether git could have written ``line``, including its line end. Not for the header."""
     return _PACKED_LINE.fullmatch(line) is not None
 
 
@@ -102,9 +102,9 @@ def packed_values(data: bytes) -> dict[str, Oid]:
 
 
 def changed_packed(data: bytes, *, put: Mapping[str, Oid] | None = None, drop: Collection[str] = ()) -> bytes:
-    """``data`` without ``drop`` and with ``put``, sorted by name; under a header of ours where it had none.
+    """Return ``data`` without ``drop`` and with ``put``, sorted by name; with a header if ``data`` is empty.
 
-    Raises ``Corrupt`` where a line is damaged: what it says must not be lost, nor join the next one.
+    Raises ``Corrupt`` if a line is damaged: its ref must not be lost, nor the line be joined with the next one.
     """
     header, rows = _packed_parts(data)
     rows = [(name, lines) for name, lines in rows if name not in drop and name not in (put or {})]
@@ -114,13 +114,13 @@ def changed_packed(data: bytes, *, put: Mapping[str, Oid] | None = None, drop: C
 
 
 def rebuilt_packed(data: bytes, put: Mapping[str, Oid]) -> bytes:
-    """A new file of ``put`` and of the good lines of ``data``, which is damaged; not of what its tags lead to."""
+    """Return a new file with ``put`` and the good lines of ``data``, which is damaged; without peeled tags."""
     good = [line for line in data.splitlines(keepends=True) if is_packed_line(line) and not line.startswith(b"^")]
     return changed_packed(_HEADER_UNPEELED + b"".join(good), put=put)
 
 
 def _packed_parts(data: bytes) -> tuple[bytes, list[tuple[str, bytes]]]:
-    """The header, and each name with its lines."""
+    """Return the header, and each name with its lines."""
     header = b""
     rows: list[tuple[str, bytes]] = []
     for line in data.splitlines(keepends=True):
@@ -150,7 +150,7 @@ class RefReader:
         self._bad: list[bytes] = []
 
     def read(self, name: str) -> RefValue | None:
-        """What ``name`` holds, not followed. Raises ``Corrupt`` for a file that git could not have written."""
+        """Return the value of ``name``, not followed. Raises ``Corrupt`` if git could not have written the file."""
         if not name.startswith("refs/") or ".." in name:
             return None
         raw = _content(f"{self._root}/{name}")
@@ -163,12 +163,12 @@ class RefReader:
         return found[1].decode()
 
     def list(self, prefix: str) -> dict[str, RefValue]:
-        """Every ref whose name starts with ``prefix``. Files that hold no ref are passed over, as git does."""
+        """Return every ref whose name starts with ``prefix``. Ignores files without a valid value, as git does."""
         loose = self.list_loose(prefix)
         return {**dict(_packed_from(self._packed_refs(), prefix)), **loose}
 
     def list_loose(self, prefix: str) -> dict[str, RefValue]:
-        """Those of them that are files of their own."""
+        """Return the loose refs whose names start with ``prefix``."""
         loose = {}
         for name in self._loose(prefix.rpartition("/")[0], prefix):
             found = _VALUE.fullmatch(_content(f"{self._root}/{name}") or b"")
@@ -183,18 +183,18 @@ class RefReader:
         except (FileNotFoundError, NotADirectoryError):
             return
         except PermissionError:
-            # Not passed over: a session whose refs we may not read must not look like one that is gone.
+            # Not ignored: a session whose refs cannot be read must not look like a deleted one.
             raise denied(Path(self._root, directory)) from None
         for entry in entries:
             name = f"{directory}/{entry.name}"
-            if entry.is_dir(follow_symlinks=False):  # nor does git make links among refs, and they may lead in circles
+            if entry.is_dir(follow_symlinks=False):  # git makes no links among refs, and links may form a cycle
                 if name.startswith(prefix) or prefix.startswith(name + "/"):
                     yield from self._loose(name, prefix)
             elif name.startswith(prefix) and not name.endswith(".lock"):
                 yield name
 
     def damage(self) -> dict[str, str]:
-        """What in the files of refs is none, by file: refs that cannot be read, and are passed over by ``list``."""
+        """Return the damage in files of refs, by file: refs that cannot be read, which ``list`` ignores."""
         found = {}
         for name in self._loose("refs", "refs/"):
             raw = _content(f"{self._root}/{name}")
@@ -207,9 +207,9 @@ class RefReader:
         return found
 
     def _packed_refs(self) -> bytes:
-        """The sorted lines of packed-refs; read again when the file is another one.
+        """Return the sorted lines of packed-refs; read them again if the file has changed.
 
-        One that was new when it was read may be replaced within the same tick of the clock, and get the same inode.
+        A file that was new when it was read may be replaced within the same tick of the clock, and get the same inode.
         """
         try:
             stat = os.stat(self._packed_path)
@@ -224,7 +224,7 @@ class RefReader:
 
 
 def _problem(raw: bytes) -> str:
-    """What is wrong with the file of a ref that holds ``raw``, in words."""
+    """Return a description of the problem of a ref's file that contains ``raw``."""
     if not raw.strip():
         return "is empty"
     if not raw.strip(b"\0"):
@@ -237,9 +237,9 @@ def _shown(raw: bytes) -> str:
 
 
 def _whole_lines(data: bytes) -> tuple[bytes, list[bytes]]:
-    """The lines that are refs, sorted by name, and those that are nothing: no damaged line hides another.
+    """Return the lines of refs, sorted by name, and the damaged lines: no damaged line hides another.
 
-    git writes them sorted, and says so in the first line, which is a comment.
+    Git writes the lines sorted, and states so in the first line, a comment.
     """
     if data.startswith(b"#"):
         data = data.partition(b"\n")[2]
@@ -247,7 +247,7 @@ def _whole_lines(data: bytes) -> tuple[bytes, list[bytes]]:
     good = [line for line in lines if is_packed_line(line)]
     bad = [line for line in lines if line[:1] != b"#" and not is_packed_line(line)] if good != lines else []
     refs = [line for line in good if line[:1] != b"^"]
-    refs.sort(key=_name_in)  # no work where they are in order
+    refs.sort(key=_name_in)  # fast if they are in order
     return b"".join(refs), bad
 
 
@@ -257,7 +257,7 @@ def _name_in(line: bytes) -> bytes:
 
 def _content(path: str) -> bytes | None:
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a pipe must not hold us up
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a named pipe must not block
     except (FileNotFoundError, NotADirectoryError):
         return None
     except PermissionError:
@@ -271,7 +271,7 @@ def _content(path: str) -> bytes | None:
 
 
 def _packed_from(data: bytes, prefix: str) -> Iterator[tuple[str, RefValue]]:
-    """The packed refs that start with ``prefix``, found by halving: a line is ``<oid> <name>``."""
+    """Yield the packed refs that start with ``prefix``, by binary search: a line is ``<oid> <name>``."""
     wanted = prefix.encode("utf-8", "surrogateescape")
     low, high = 0, len(data)
     while low < high:

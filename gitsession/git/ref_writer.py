@@ -1,30 +1,31 @@
-"""Moving, deleting and packing refs, each compared under git's own lock.
+"""Moves, deletions and packing of refs, each with a compare under git's own lock.
 
     move     prove; lock; compare; rename the lock over the ref; fsync the directory; release
-    delete   prove; lock; compare; take them out of packed-refs; lock packed-refs, and where they are not in it:
+    delete   prove; lock; compare; take them out of packed-refs; lock packed-refs, and if they are not in it any more:
              unlink the files; fsync their directories; release
     pack     lock packed-refs; write them into it; then lock, compare and unlink each file
-    many     lock packed-refs; compare; write into it what becomes of all; look who moved one of them meanwhile
+    many     lock packed-refs; compare; write all new values into it; check that no other program moved one meanwhile
 
-``packed-refs`` is changed in the same way as a ref is moved: its lock becomes the new file. git is not asked to do any
-of this: a git that dies leaves locks of which nobody can tell whose they are.
+``packed-refs`` is changed in the same way as a ref is moved: its lock becomes the new file. Git is not used for any of
+this: a git that is killed leaves locks whose owner cannot be determined.
 
-A file is unlinked for good only under the lock of ``packed-refs``: `git pack-refs` holds that from before it reads a
-ref until it has written what it read, and would bring back what went in between.
+A loose ref is unlinked only under the lock of ``packed-refs``. `git pack-refs` holds this lock from before it reads a
+ref until it has written the value, and would restore a ref that was deleted in between.
 
-*Many* refs that are no files of their own are moved, made and deleted by one write of ``packed-refs`` and no lock on
-each. Whoever locks one of them after that write sees it, and compares with what we wrote. Whoever had locked it before
-still has its lock when we look again, or has made a file of the ref, or taken it away: those few are moved one by one.
+*Many* refs that are not loose are moved, created and deleted by one write of ``packed-refs``, without a lock on each. A
+program that locks one of them after that write compares with the new value. A program that had locked it before still
+holds its lock at the check, or has made the ref loose, or deleted it: these few refs are moved one by one.
 
-Every method wants the store's lock. A flush costs an fsync for the directory of the proofs, two for each ref that is
-moved, and one for each directory that had to be made. Its deletions cost two for the proofs, two for each directory,
-and one for the folder of ``packed-refs``.
+Every method needs the store's lock. A flush costs one fsync for the directory of the proofs, two for each moved ref,
+and one for each directory that had to be created. Its deletions cost two for the proofs, two for each directory, and
+one for the folder of ``packed-refs``.
 
-git's lock on a ref is the file ``<ref>.lock``, and nothing in it says who made it. Ours is a hard link to a *proof*: a
-file in our own directory, named after the ref. Whoever holds the store's lock and finds a proof knows that its writer
-is dead, and by the inode whether ``<ref>.lock`` was its: no ages, no process ids. So a proof must outlive its lock,
-after a power cut too: its name is durable before the lock is made (one fsync of the directory for all the refs of a
-flush), and where a lock has to go, that is durable before the proof goes. ``packed-refs`` is locked in the same way.
+Git's lock on a ref is the file ``<ref>.lock``, and it does not name its owner. Ours is a hard link to a *proof*: a file
+in our own directory, named after the ref. If a process that holds the store's lock finds a proof, the writer of the
+proof is dead, and the inode shows whether ``<ref>.lock`` was its lock. Neither ages nor process ids are needed. So a
+proof must outlive its lock, even in a power cut: its name is durable before the lock is created (one fsync of the
+directory for all refs of a flush), and a removed lock is durably gone before its proof is removed. ``packed-refs`` is
+locked in the same way.
 """
 
 from __future__ import annotations
@@ -48,11 +49,11 @@ _STALE_SECONDS = 10.0
 
 _BATCH = 64
 _TURNS = 8
-"""A deletion takes its refs out of ``packed-refs`` so often, where git puts them in again each time."""
+"""Number of times that a deletion removes its refs from ``packed-refs`` if git packs them again each time."""
 
 
 class RefLock(NamedTuple):
-    """A lock file: its path, its age in seconds, and whether a writer of ours made it."""
+    """A lock file: its path, its age in seconds, and whether gitsession created it."""
 
     path: str
     age_s: float
@@ -60,26 +61,26 @@ class RefLock(NamedTuple):
 
     @property
     def is_stale(self) -> bool:
-        """Return whether the program that made it is likely dead: git holds a lock for milliseconds."""
+        """Return whether the program that created it is probably dead: git holds a lock for milliseconds."""
         return self.age_s > _STALE_SECONDS
 
 
 class RefLocks:
-    """The locks of one repository; ``proofs`` is the directory where the proofs lie."""
+    """The locks of one repository; ``proofs`` is the directory of the proofs."""
 
     def __init__(self, git_dir: Path, proofs: Path, *, sync: bool = True) -> None:
         self._git_dir, self._proofs, self._sync = git_dir, proofs, sync
         self._proved: dict[str, bytes] = {}
 
     def prove(self, contents: Mapping[str, bytes]) -> None:
-        """Write the proof of each ref, that will be the content of its lock. Raises ``OSError``, and then none stands.
+        """Write the proofs of refs, with the content of their future locks. Raises ``OSError``, and then none is left.
 
         A lock that is never renamed over its ref needs no content, and an empty one no fsync of its own.
         """
         try:
             for name, content in contents.items():
                 if self._proved.pop(name, None) is not None:
-                    os.unlink(self.proof(name))  # for a lock that was not taken
+                    os.unlink(self.proof(name))  # of a lock that was not taken
                 write_new(self.proof(name), content, sync=self._sync and content != b"")
                 self._proved[name] = content
             if self._sync and contents:
@@ -93,9 +94,9 @@ class RefLocks:
         return self._proved.get(name) == content
 
     def take(self, name: str) -> str:
-        """Lock ``name``, which is proved; the path of the lock. ``release`` it, whatever happens meanwhile.
+        """Lock ``name``, which needs a proof; return the path of the lock. Call ``release`` in any case.
 
-        Raises ``Unavailable`` where another program's lock or ref is in the way, and ``OSError``.
+        Raises ``Unavailable`` if another program's lock or ref is in the way, and ``OSError``.
         """
         self._proved.pop(name)
         lock = self._lock(name)
@@ -115,14 +116,14 @@ class RefLocks:
                 # No directory yet, or `git pack-refs` removed it because it was empty, perhaps a moment ago.
                 if has_made_directory and time.monotonic() > deadline:
                     raise
-                has_made_directory = True  # tried at least once, however long a busy machine took to come here
+                has_made_directory = True  # tried at least once, however long a busy machine took to get here
                 with suppress(FileNotFoundError):
                     make_directories(Path(lock).parent, sync=self._sync)
             except NotADirectoryError:
                 raise Unavailable(f"{name} cannot be: another ref is where its directory should be") from None
 
     def release(self, names: Iterable[str]) -> None:
-        """Let go of locks that still stand, and of the proofs. Raises ``OSError``: ``break_dead`` finishes it."""
+        """Remove locks that still exist, then the proofs. Raises ``OSError``; ``break_dead`` then completes it."""
         names = list(names)
         directories = set()
         for name in names:
@@ -140,7 +141,7 @@ class RefLocks:
             os.unlink(self.proof(name))
 
     def forget(self) -> None:
-        """Remove the proofs that were not used, as far as the disk allows: without a lock they hold up nobody."""
+        """Remove unused proofs, as far as the disk allows: without a lock they block no program."""
         for name in self._proved:
             try:
                 os.unlink(self.proof(name))
@@ -149,7 +150,7 @@ class RefLocks:
         self._proved.clear()
 
     def standing(self) -> Iterator[RefLock]:
-        """Yield the locks that stand now, those of ``HEAD`` and the configuration included."""
+        """Yield the existing locks, including those of ``HEAD`` and of the configuration."""
         root = str(self._git_dir)
         found = [f"{folder}/{name}" for folder, _, names in os.walk(f"{root}/refs") for name in names]
         found += [f"{root}/{name}.lock" for name in ("packed-refs", "HEAD", "config")]
@@ -166,14 +167,14 @@ class RefLocks:
             yield RefLock(path, time.time() - lock.st_mtime, is_ours)
 
     def break_dead(self) -> int:
-        """Remove the locks and proofs of writers that died; how many."""
+        """Remove the locks and proofs of writers that died; return their number."""
         self._proved.clear()
         names = [name.replace("..", "").replace(":", "/") for name in os.listdir(self._proofs)]
         self.release(names)
         return len(names)
 
     def proof(self, name: str) -> str:
-        """git allows no colon in a ref name, so the proof's own name tells which ref it is for."""
+        """Return the path of a ref's proof. Git allows no colon in a ref name, so the path identifies the ref."""
         return f"{self._proofs}/{name.replace('/', ':')}"
 
     def _lock(self, name: str) -> str:
@@ -181,7 +182,7 @@ class RefLocks:
 
 
 def _is_stale(lock: str) -> bool:
-    """Old enough that waiting for it is pointless. It is still not ours to break."""
+    """Return whether a lock is so old that waiting is pointless. Still, only its owner may remove it."""
     try:
         return time.time() - os.stat(lock).st_mtime > _STALE_SECONDS
     except FileNotFoundError:
@@ -189,7 +190,7 @@ def _is_stale(lock: str) -> bool:
 
 
 class RefWriter:
-    """Compare-and-swap on the refs of one repository; ``proofs`` is the directory where the proofs of locks lie."""
+    """Compare-and-swap on the refs of one repository; ``proofs`` is the directory of the proofs of locks."""
 
     def __init__(self, git_dir: Path, proofs: Path, refs: RefReader, *, sync: bool = True) -> None:
         self.refs = refs
@@ -201,50 +202,51 @@ class RefWriter:
         self._locks.prove({name: _content(new) for name, new in moves.items()})
 
     def forget(self) -> None:
-        """What was prepared and not moved is not going to be."""
+        """Remove the proofs of moves that were prepared and not made."""
         self._locks.forget()
 
     def move(self, name: str, new: RefValue, *, ours: Collection[RefValue | None]) -> bool:
-        """Point ``name`` at ``new`` if it holds one of ``ours``; whether it now holds ``new``.
+        """Point ``name`` at ``new`` if its value is one of ``ours``; return whether its value is ``new`` now.
 
-        Raises ``Unavailable`` where another program's lock or ref is in the way, and ``OSError``.
+        Raises ``Unavailable`` if another program's lock or ref is in the way, and ``OSError``.
         """
         if not self._locks.is_proved(name, _content(new)):
             self.prepare({name: new})
         try:
             lock = self._locks.take(name)
             held = self.refs.read(name)
-            # Also where it holds ``new`` already: whoever wrote that may have died before it was durable.
+            # Also if the value is ``new`` already: its writer may have died before it was durable.
             return self._rename(lock, self._git_dir / name) if held in ours or held == new else False
         finally:
             self._locks.release([name])
 
     def delete(self, ours: Mapping[str, Collection[RefValue | None]]) -> tuple[list[str], dict[str, Exception]]:
-        """Delete each ref that holds one of its ``ours``: names that others had moved, and names that failed, and why.
+        """Delete each ref whose value is one of its ``ours``.
 
-        Raises ``OSError`` where no lock can be made at all.
+        Returns the names that other programs had moved, and the names that failed, with the error. Raises ``OSError``
+        if no lock file can be created at all.
         """
         held = {name: self.refs.read(name) for name in ours}
         foreign = [name for name, value in held.items() if value is not None and value not in ours[name]]
         gone = [name for name, value in held.items() if value is None]
         failed = self._remove({name: ours[name] for name in ours if name not in {*foreign, *gone}}, self._drop)
         if self._sync and gone:
-            # Whoever deleted those that are gone may have died before it was durable.
+            # The process that deleted them may have died before the deletion was durable.
             sync_directory(self._git_dir)
             for directory in {(self._git_dir / name).parent for name in gone}:
                 _sync_nearest(directory)
         return foreign, failed
 
     def pack(self, prefixes: Iterable[str]) -> int:
-        """Move refs below ``prefixes`` that are files of their own into ``packed-refs``; how many.
+        """Move loose refs below ``prefixes`` into ``packed-refs``; return their number.
 
-        Only those that hold an oid and have a name of ours; they are taken to be commits. Raises ``Corrupt`` where
+        Only refs with an oid and a valid name for gitsession; they must point to commits. Raises ``Corrupt`` if
         ``packed-refs`` is damaged, ``Unavailable`` and ``OSError``.
         """
         loose: dict[str, RefValue] = {}
 
         def with_loose(data: bytes) -> bytes:
-            # Read under the lock: who deletes a ref wants that lock too, so none comes back to life.
+            # Read under the lock: a deletion needs that lock, too, so no deleted ref is restored.
             found = {name: value for prefix in prefixes for name, value in self.refs.list_loose(prefix).items()}
             loose.update({name: value for name, value in found.items() if _is_oid_of_ours(name, value)})
             return ref_files.changed_packed(data, put=loose)
@@ -262,10 +264,10 @@ class RefWriter:
     def move_many(
         self, new: Mapping[str, RefValue | None], ours: Mapping[str, Collection[RefValue | None]]
     ) -> set[str]:
-        """Point each ref that is packed, or not there, at its ``new`` (``None``: delete it), where it holds one of its
-        ``ours``, by one write for all; which ones now hold it. The others are for ``move`` and ``delete``.
+        """Move refs that are not loose by one write: each whose value is one of its ``ours`` to its ``new`` value.
 
-        Only oids, that lead to commits. Raises ``Unavailable``, ``Corrupt`` and ``OSError``.
+        Returns the refs that have the new value; use ``move`` and ``delete`` for the others. A value is the oid of a
+        commit, or ``None`` to delete the ref. Raises ``Unavailable``, ``Corrupt`` and ``OSError``.
         """
         done: set[str] = set()
 
@@ -285,22 +287,22 @@ class RefWriter:
         return {name for name in done if not self._was_locked(name) and now.get(name) == new[name]}
 
     def _was_locked(self, name: str) -> bool:
-        """Whether somebody moves ``name``, or did since it was no file. The lock first: it becomes the file."""
+        """Return whether another program moves ``name`` or has made it loose. The lock first: it becomes the file."""
         path = f"{self._git_dir}/{name}"
         return os.path.lexists(f"{path}.lock") or os.path.lexists(path)
 
     def rebuild_packed(self, put: Mapping[str, RefValue]) -> None:
-        """Drop the damaged lines of ``packed-refs`` as it is by now, and put ``put`` into it."""
+        """Drop the damaged lines of the current ``packed-refs``, and add ``put``."""
         self._change_packed(lambda data: ref_files.rebuilt_packed(data, put))
 
     def break_dead_locks(self) -> int:
-        """Remove the locks and proofs of writers that died; how many."""
+        """Remove the locks and proofs of writers that died; return their number."""
         return self._locks.break_dead()
 
     def _remove(
         self, ours: Mapping[str, Collection[RefValue | None]], remove: Callable[[list[str]], None]
     ) -> dict[str, Exception]:
-        """Lock refs, and ``remove`` those that hold one of their ``ours``; names that failed, and why."""
+        """Lock refs, and ``remove`` those whose value is one of their ``ours``; return the names that failed."""
         failed: dict[str, Exception] = {}
         locked = []
         if not ours:
@@ -324,21 +326,21 @@ class RefWriter:
         return failed
 
     def _drop(self, names: list[str]) -> None:
-        """Delete refs whose locks we hold, packed and loose. Raises ``Unavailable``, ``Corrupt`` and ``OSError``."""
+        """Delete refs whose locks are held, packed and loose. Raises ``Unavailable``, ``Corrupt`` and ``OSError``."""
         for _ in range(_TURNS):
             with self._lock_packed() as lock:
                 data = self._packed()
                 if ref_files.packed_values(data).keys().isdisjoint(names):
                     self._unlink(names)
                     return
-                # The lock becomes the new file, so git may pack the files that still stand, before we look again.
+                # The lock becomes the new file, so git may pack the remaining loose refs before the next check.
                 self._replace_packed(lock, ref_files.changed_packed(data, drop=names))
         raise Unavailable(f"another program packs {names[0]} again and again", hint="try again when it is done")
 
     def _unlink_packed(self, held: Mapping[str, RefValue], names: list[str]) -> None:
-        """Unlink the files of refs whose locks we hold, and that are packed with the values in ``held``."""
+        """Unlink loose refs whose locks are held, if they are packed with the values in ``held``."""
         packed = ref_files.packed_values(self._packed())
-        # Another program may have deleted one there, and made it anew, before we locked it.
+        # Before we locked it, another program may have deleted a packed ref and created it again.
         self._unlink([name for name in names if packed.get(name) == held[name]])
 
     def _unlink(self, names: Iterable[str]) -> None:
@@ -349,13 +351,13 @@ class RefWriter:
             _sync_nearest(directory)
 
     def _change_packed(self, change: Callable[[bytes], bytes]) -> None:
-        """Replace the text of ``packed-refs`` by what ``change`` makes of it."""
+        """Replace the text of ``packed-refs`` with the result of ``change``."""
         with self._lock_packed() as lock:
             self._replace_packed(lock, change(self._packed()))
 
     @contextmanager
     def _lock_packed(self) -> Iterator[str]:
-        """Meanwhile ``packed-refs`` is locked, for as long as the lock is not renamed over it; the path of the lock."""
+        """Hold the lock of ``packed-refs`` until it is renamed over the file; yield the path of the lock."""
         self._locks.prove({ref_files.PACKED_REFS: b""})
         try:
             yield self._locks.take(ref_files.PACKED_REFS)
@@ -376,7 +378,7 @@ class RefWriter:
         return read_regular(self._git_dir / ref_files.PACKED_REFS) or b""
 
     def _rename(self, lock: str, path: Path) -> bool:
-        """``False`` where refs lie below ``path``."""
+        """Rename ``lock`` to ``path``; return False if there are refs below ``path``."""
         try:
             os.rename(lock, path)
         except IsADirectoryError:
@@ -384,13 +386,13 @@ class RefWriter:
                 return False
             os.rename(lock, path)
         if self._sync and _sync_nearest(path.parent) != path.parent:
-            # `git pack-refs` has taken the ref over since, and removed a directory that became empty.
+            # `git pack-refs` has packed the ref since, and removed its empty directory.
             sync_directory(self._git_dir)
         return True
 
 
 class _Places:
-    """Which names a new packed ref may have beside what is there: a ref is a file or a directory, never both."""
+    """The names that new packed refs can have beside existing refs: a ref is a file or a directory, never both."""
 
     def __init__(self, git_dir: Path, packed: Collection[str]) -> None:
         self._git_dir = git_dir
@@ -402,7 +404,7 @@ class _Places:
         return not os.path.lexists(self._git_dir / name)
 
     def has_room(self, name: str, value: RefValue | None) -> bool:
-        """Whether it can hold ``value``; and then it does."""
+        """Return whether ``name`` can have ``value``, and if so, reserve the name."""
         if value is None or name in self._taken:
             return True
         above = directories(name)
@@ -434,7 +436,7 @@ def _is_oid_of_ours(name: str, value: RefValue) -> bool:
 
 
 def _remove_empty(directory: Path) -> bool:
-    """Remove a tree of empty directories; whether it is gone."""
+    """Remove a tree of empty directories; return whether it is gone."""
     try:
         for parent, _, _ in os.walk(directory, topdown=False):
             os.rmdir(parent)
@@ -444,7 +446,7 @@ def _remove_empty(directory: Path) -> bool:
 
 
 def _remove_empty_up(directory: Path, top: Path) -> None:
-    """Remove ``directory`` and what is above it, below a directory of ``top``, as far as they are empty."""
+    """Remove ``directory`` and its parents as far as they are empty; keep ``top`` and its direct children."""
     while directory.parent.parent.is_relative_to(top):
         try:
             directory.rmdir()
@@ -454,7 +456,7 @@ def _remove_empty_up(directory: Path, top: Path) -> None:
 
 
 def _sync_nearest(directory: Path) -> Path:
-    """Sync ``directory``, or where git has removed it the nearest above it; which one it was."""
+    """Sync ``directory``, or its nearest existing parent if git has removed it; return the synced one."""
     while True:
         try:
             sync_directory(directory)

@@ -1,7 +1,7 @@
-"""The narrow door to what git keeps: objects out of packs and loose files, as bytes, and refs. Read only.
+"""Read access to git's objects, packed and loose, as bytes, and to refs.
 
-It opens no repository: no configuration, hook or home directory is read, and no library of git's is in the process
-(docs/decisions/0009 says why). Every object that comes out has the SHA-1 that its name says.
+No repository is opened: no configuration, hook or home directory is read, and no git library is loaded
+(docs/decisions/0009). The SHA-1 of every returned object matches its name.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _FOLDER, _REST = re.compile(r"[0-9a-f]{2}"), re.compile(r"[0-9a-f]{38}")
 
 
 class VerifiedRepository:
-    """Objects and ``refs`` of the bare repository at ``git_dir``, read only. Safe to share between threads."""
+    """Objects and ``refs`` of the bare repository at ``git_dir``, read only. Threads may share it."""
 
     def __init__(self, git_dir: Path, *, object_bytes_max: int = OBJECT_BYTES_MAX) -> None:
         self._objects = f"{git_dir}/objects"
@@ -42,10 +42,10 @@ class VerifiedRepository:
         self.refs = RefReader(git_dir)
 
     def read(self, oid: Oid) -> tuple[Kind, bytes]:
-        """Raises ``MissingObject``; ``Corrupt``; ``Unavailable`` for an object too large to be worth reading.
+        """Return an object. Raises ``MissingObject``, ``Corrupt``, and ``Unavailable`` if it is too large.
 
-        A copy that is damaged is passed over for one that is whole. *Missing* is said only where no damaged pack could
-        have held the object.
+        If one copy is damaged, an intact one is returned. ``MissingObject`` is raised only if no damaged pack could
+        hold the object.
         """
         _check_oid(oid)
         problem: GitSessionError | None = None
@@ -67,15 +67,15 @@ class VerifiedRepository:
         raise MissingObject(f"no object {oid}")
 
     def read_all(self, oids: Iterable[Oid]) -> Iterator[tuple[Oid, Kind, bytes]]:
-        """Those of ``oids`` that packs have, in the order in which they lie there; not one that cannot be read."""
+        """Yield those of ``oids`` that can be read from packs, in the order of the packs; skip the others."""
         return self._packs.read_all(oid for oid in oids if _OID.fullmatch(oid))
 
     def commits(self) -> Iterator[tuple[Oid, Kind, bytes]]:
-        """The commits that packs have, as ``read_all`` finds them."""
+        """Yield the commits that can be read from packs."""
         return self._packs.commits()
 
     def contains(self, oid: Oid) -> bool:
-        """Whether the object is there, whole or not."""
+        """Return whether the object exists, intact or damaged."""
         if not _OID.fullmatch(oid):
             return False
         if self._packs.contains(oid) or os.path.exists(self._loose_path(oid)):
@@ -84,28 +84,28 @@ class VerifiedRepository:
         return self._packs.contains(oid)
 
     def look_again(self) -> None:
-        """Forget packs that are gone, also where they are still open here."""
+        """List the packs again, and close those that are gone."""
         self._packs.refresh()
 
     def oids(self) -> Iterator[Oid]:
-        """The name of every object there is, whole or not; one that is kept twice may come twice."""
+        """Yield the name of every object, intact or damaged; an object that is stored twice may come twice."""
         self._packs.refresh()
         yield from self._packs.oids()
         yield from self.loose()
 
     def loose(self) -> Iterator[Oid]:
-        """The names of the loose objects."""
+        """Yield the names of the loose objects."""
         for folder in _names(self._objects, _FOLDER):
             for rest in _names(f"{self._objects}/{folder}", _REST):
                 yield folder + rest
 
     def _read_afresh(self, oid: Oid) -> tuple[Kind, bytes] | None:
-        """In a pack that is newer than our last look, or that `git repack` put in the place of one we knew."""
+        """Read from the packs, listed again: one may be new, or written by `git repack` in place of a known one."""
         self._packs.refresh()
         return self._packs.read(oid)
 
     def read_loose(self, oid: Oid) -> tuple[Kind, bytes] | None:
-        """The loose object; ``None`` where there is none. Raises as ``read`` does."""
+        """Return the loose object; ``None`` if there is none. Raises as ``read`` does."""
         raw = self._loose_bytes(oid)
         if raw is None:
             return None

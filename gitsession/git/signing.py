@@ -1,9 +1,9 @@
-"""Signatures by the user's own keys, made and checked by ssh-keygen or gpg as git is told to call them.
+"""Signatures by the user's own keys, made and checked by ssh-keygen or gpg according to git's settings.
 
-Which program, which key and whose signatures count is said by the user's own git configuration (``gpg.format``,
-``user.signingKey``, ``gpg.ssh.allowedSignersFile`` ...), never by that of a store: what came in with a store runs
-nothing. The namespace of ssh signatures is ours, so that none that was made for a commit, a file or a login counts
-here, nor ours there.
+The user's own git configuration selects the program, the key and the trusted signers (``gpg.format``,
+``user.signingKey``, ``gpg.ssh.allowedSignersFile`` ...), never that of a store: nothing in a received store can run a
+program. The namespace of ssh signatures is gitsession's own, so a signature of a commit, a file or a login is not valid
+for gitsession, and vice versa.
 """
 
 from __future__ import annotations
@@ -24,11 +24,14 @@ SSH, OPENPGP = "ssh", "openpgp"
 FORMATS = (SSH, OPENPGP)
 
 State: TypeAlias = Literal["good", "untrusted", "unknown", "expired", "revoked", "bad", "unchecked"]
-"""``untrusted``: by a key that is known, and not said to be its owner's. ``unknown``: by a key that is not known.
-``unchecked``: nobody is named whose signatures count, or the program is missing."""
+"""The result of a check.
+
+``untrusted``: the key is known, but not confirmed as its owner's. ``unknown``: the key is not known. ``unchecked``: no
+trusted signers are configured, or the program is missing.
+"""
 
 _SIGN_SECONDS = 300.0
-"""Somebody may have to find a pass phrase, or a token."""
+"""Enough time for the user to enter a pass phrase or to find a token."""
 _CHECK_SECONDS = 60.0
 
 _GPG_STATES: dict[str, State] = {
@@ -47,7 +50,7 @@ class Signature(NamedTuple):
 
 
 class SignatureStatus(NamedTuple):
-    """``by``: who signed, as the list of signers, the key ring or the signature itself names them."""
+    """The result of a check. ``by``: the signer as named by the allowed signers, the key ring or the signature."""
 
     state: State
     by: str = ""
@@ -55,7 +58,7 @@ class SignatureStatus(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Signing:
-    """What the user's git configuration says of signatures. ``key`` may be a file, a literal ssh key or gpg's name."""
+    """The user's git settings for signatures. ``key``: a file, a literal ssh key, or a key name for gpg."""
 
     format: str = OPENPGP
     key: str = ""
@@ -77,7 +80,7 @@ class Signing:
         )
 
     def sign(self, text: bytes, key: str = "") -> Signature:
-        """A signature over ``text``, by ``key`` if it is given. Raises ``Unavailable``."""
+        """Return a signature of ``text``, by ``key`` or the configured key. Raises ``Unavailable``."""
         key = key or self.key
         if self.format == SSH:
             return Signature(SSH, self._sign_by_ssh(text, key))
@@ -104,7 +107,7 @@ class Signing:
         return out
 
     def check(self, text: bytes, signature: Signature, at_seconds: int) -> SignatureStatus:
-        """Who signed ``text``. ``at_seconds``: when they say they did, for keys that are good for a time."""
+        """Check who signed ``text``. ``at_seconds``: stated Unix time of the signature, for keys that expire."""
         with _as_file(signature.armoured) as held:
             try:
                 if signature.format == SSH:
@@ -136,7 +139,7 @@ class Signing:
             return SignatureStatus("good", names[0])
         if revoked and not _run(words, text, _CHECK_SECONDS)[0]:
             return SignatureStatus("revoked", names[0])
-        return SignatureStatus("unknown", key)  # known, and not for our namespace, or not at that time
+        return SignatureStatus("unknown", key)  # a known key, but not for our namespace, or not valid at that time
 
     def _check_by_gpg(self, text: bytes, held: str) -> SignatureStatus:
         words = [self.gpg_program, "--status-fd=1", "--batch", "--no-tty", "--verify", held, "-"]
@@ -156,7 +159,7 @@ class Signing:
 
 
 def _run(words: Sequence[str], stdin: bytes, seconds: float) -> tuple[int, bytes, bytes]:
-    """Raises ``Unavailable`` where the program is not there, or does not end."""
+    """Return exit code, output and errors of a program. Raises ``Unavailable`` if it is missing or does not end."""
     import subprocess
 
     try:

@@ -6,22 +6,22 @@ from typing import Literal, Protocol, TypeAlias
 
 Kind: TypeAlias = Literal["commit", "tree", "blob"]
 Oid: TypeAlias = str
-"""git's name of an object: 40 lower-case hexadecimal digits."""
+"""Git's name of an object: 40 lower-case hexadecimal digits."""
 
 RefValue: TypeAlias = str
-"""What a ref holds: an ``Oid``, or ``"ref: <name>"`` where it is symbolic."""
+"""The value of a ref: an ``Oid``, or ``"ref: <name>"`` if it is symbolic."""
 
 
 class Reader(Protocol):
-    """Objects by id, wherever they lie: in a store, or in what was pushed and is not taken in yet."""
+    """Objects by id, in a store or among pushed objects that are not accepted yet."""
 
     def read(self, oid: Oid) -> tuple[Kind, bytes]:
-        """The object whose bytes have the name ``oid``. Raises ``MissingObject`` or ``Corrupt``."""
+        """Return the object with the name ``oid``. Raises ``MissingObject`` or ``Corrupt``."""
 
     def contains(self, oid: Oid) -> bool: ...
 
 
 class ObjectSink(Protocol):
-    """A place to put objects: a transaction, or a list that becomes one."""
+    """A destination of objects: a transaction, or a list that becomes one."""
 
     def put(self, kind: Kind, data: bytes) -> Oid: ...
