@@ -1,1 +1,1 @@
-"""Sessions put away: archived, or in the trash."""
+"""Archived sessions, and sessions in the trash."""

@@ -1,13 +1,13 @@
-"""Sessions that are archived: kept whole behind one ref, and listed by none of their own (docs/explanation/archive.md).
+"""The archive: sessions that are kept whole behind one ref, without refs of their own (docs/explanation/archive.md).
 
-What is archived is a set, the same in every store that has heard of it: of each session how often it was archived and
-taken out again, and every end that a branch of it had when it was archived. Both only grow, so two sets are joined by
-taking all of both, and the order does not matter. docs/reference/format.md, "The archive", has the bytes.
+It is a grow-only set, equal in all stores that have synced. For each session it has the number of times that the
+session was archived or restored, and every tip that a branch of it had when it was archived. Both only grow, so two
+sets are merged by union, in any order. docs/reference/format.md, "The archive", defines the bytes.
 
-A commit of it says the whole set, and leads to the lines that are new in it. Its first parents are the commits of the
-archive that it goes on from (none, one, or two that were joined), which its message counts; the others are the ends of
-lines that it is the first to hold, so that git keeps them and a fetch brings them. At most ``TIPS`` of them: git and
-its tools take thousands badly.
+A commit of the archive contains the whole set, and leads to the histories that are new in it. Its first parents are the
+archive commits that it continues (none, one, or two that were merged); their number is in its message. The other
+parents are tips that it is the first to contain, so that git keeps them and a fetch transfers them. There are at most
+``TIPS`` of them: git and its tools handle thousands badly.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ AUTHOR = "archive"
 TIPS = 500
 
 End = tuple[str, Oid]
-"""A branch, and a commit at which it ended."""
+"""A branch, and a commit that was its tip."""
 
 _MESSAGE = re.compile(rb"[0-9]{1,9} archived\n\nGoes-on-from: ([012])\n")
 _FILE = re.compile(r"[0-9]{6}\.tsv")
@@ -40,13 +40,13 @@ _OID = re.compile(r"[0-9a-f]{40}")
 
 @dataclass(frozen=True, slots=True)
 class Archive:
-    """``turns``: by session, 1 once it was archived, 2 once it was taken out again, and so on. ``ends``: by session."""
+    """The archive set. ``turns``: by session, 1 once archived, 2 once restored, ...; ``ends``: tips by session."""
 
     turns: Mapping[str, int] = field(default_factory=dict)
     ends: Mapping[str, frozenset[End]] = field(default_factory=dict)
 
     def __or__(self, other: Archive) -> Archive:
-        """Both."""
+        """Return the union of both sets."""
         turns = {**self.turns}
         for sid, turn in other.turns.items():
             turns[sid] = max(turn, turns.get(sid, 0))
@@ -56,17 +56,17 @@ class Archive:
         return Archive(turns, ends)
 
     def __le__(self, other: Archive) -> bool:
-        """Whether ``other`` says all that this one says."""
+        """Return whether ``other`` contains all of this set."""
         return all(turn <= other.turns.get(sid, 0) for sid, turn in self.turns.items()) and all(
             ends <= other.of(sid) for sid, ends in self.ends.items()
         )
 
     def __contains__(self, sid: object) -> bool:
-        """Whether a session is archived, and was not taken out since."""
+        """Return whether a session is archived and was not restored since."""
         return isinstance(sid, str) and self.turns.get(sid, 0) % 2 == 1
 
     def __iter__(self) -> Iterator[str]:
-        """The sessions that are archived, by name."""
+        """Yield the archived sessions, sorted by id."""
         return (sid for sid in sorted(self.turns) if sid in self)
 
     def __len__(self) -> int:
@@ -76,13 +76,13 @@ class Archive:
         return self.ends.get(sid, frozenset())
 
     def holds(self, read: histories.Read, name: str, oid: Oid) -> bool:
-        """Whether a ref that holds ``oid`` says nothing that is not archived under its name."""
+        """Return whether the history up to ``oid`` is archived under the name of the ref ``name``."""
         sid, branch = refs.parse(name) or ("", "")
         ends = [end for called, end in self.of(sid) if called == branch]
         return oid in ends or any(_leads_to(read, end, oid) for end in ends)
 
     def with_turn(self, sid: str, ends: Iterable[End] = ()) -> Archive:
-        """The session archived, or taken out: whichever it was not."""
+        """Return the set with one more turn of the session: archived if it was not, else restored."""
         turns = {**self.turns, sid: self.turns.get(sid, 0) + 1}
         return Archive(turns, {**self.ends, sid: self.of(sid) | frozenset(ends)})
 
@@ -91,7 +91,7 @@ NONE = Archive()
 
 
 def at(reader: Reader, oid: Oid) -> Archive:
-    """What a commit of the archive says. Raises ``Malformed``, ``MissingObject`` or ``Corrupt``."""
+    """Return the set that a commit of the archive contains. Raises ``Malformed``, ``MissingObject`` or ``Corrupt``."""
     kind, data = reader.read(oid)
     if kind != "commit":
         raise Malformed(f"a {kind}, expected a commit of the archive", where=oid)
@@ -99,7 +99,7 @@ def at(reader: Reader, oid: Oid) -> Archive:
 
 
 def at_tree(reader: Reader, tree: Oid) -> Archive:
-    """The same of its tree."""
+    """Return the set that the tree of an archive commit contains. Raises as ``at``."""
     kind, data = reader.read(tree)
     if kind != "tree":
         raise Malformed(f"a {kind}, expected a tree", where=tree)
@@ -132,7 +132,7 @@ def _read_rows(data: bytes, where: str, turns: dict[str, int], ends: dict[str, s
 
 
 def tree_of(archive: Archive) -> tuple[Oid, dict[Oid, tuple[Kind, bytes]]]:
-    """The tree that says it, and the objects it is made of: the same bytes in every store."""
+    """Return the tree of a set, and the objects that it consists of: the same bytes in every store."""
     months: dict[str, list[str]] = {}
     for sid in sorted(archive.turns):
         rows = months.setdefault(f"{sid[:6]}.tsv", [])
@@ -150,7 +150,7 @@ def tree_of(archive: Archive) -> tuple[Oid, dict[Oid, tuple[Kind, bytes]]]:
 
 
 class ArchiveCommit(NamedTuple):
-    """A commit of the archive. ``before``: the archive commits it goes on from; ``tips``: ends of histories."""
+    """A commit of the archive. ``before``: the archive commits it continues; ``tips``: archived tips."""
 
     tree: Oid
     before: tuple[Oid, ...]
@@ -159,7 +159,7 @@ class ArchiveCommit(NamedTuple):
 
 
 def link(data: bytes) -> ArchiveCommit | None:
-    """``None`` for a commit that is none of the archive's. Raises ``Malformed`` for what is no commit."""
+    """Return the fields of an archive commit; ``None`` for any other commit. Raises ``Malformed`` for no commit."""
     commit = parse_commit(data)
     said = _MESSAGE.fullmatch(commit.message)
     if said is None or commit.author_name != AUTHOR:
@@ -169,9 +169,10 @@ def link(data: bytes) -> ArchiveCommit | None:
 
 
 def added(reader: Reader, tip: Oid | None, after: Archive, at_ms: int) -> Merged:
-    """``after``, which says all that ``tip`` says, behind it; nothing new where that says it already.
+    """Return the commits that extend the set of ``tip`` to ``after``, which must contain it; none if both are equal.
 
-    More ends than one commit takes come in several, each of which says what it leads to. Raises ``Malformed``.
+    If there are more new tips than one commit can have, several are made. Each contains the set that it leads to.
+    Raises ``Malformed``.
     """
     before = NONE if tip is None else at(reader, tip)
     if after == before:
@@ -217,20 +218,20 @@ _SET = GrowOnlySet(
 )
 
 read, is_behind, merge, encode = _SET.read, _SET.is_behind, _SET.merge, _SET.encode
-"""The archive set of a store, whether one of its commits descends from another, one tip for two, and its commits."""
+"""The set of a store; whether one commit descends from another; the merge of two tips; the bytes of a commit."""
 
 
 def named(archive: Archive) -> dict[str, Oid]:
-    """Every end that there is, each by a name of its own that tells its session: for who looks at all that is kept."""
+    """Return every archived tip by a unique name that includes its session, for a walk over all that is kept."""
     return {refs.leaf(sid, f"{branch}@{oid}"): oid for sid, found in archive.ends.items() for branch, oid in found}
 
 
 class UnarchivedStore(StoreProxy):
-    """A store as it would be if nothing were archived. For reading."""
+    """A read-only view of a store as if no session were archived."""
 
     @classmethod
     def of(cls, store: ObjectStore) -> ObjectStore:
-        """``store`` itself where nothing is archived, or the archive cannot be read."""
+        """Return the view; ``store`` itself if nothing is archived or the archive cannot be read."""
         try:
             return cls(store, read(store)) if store.ref(refs.ARCHIVE) is not None else store
         except GitSessionError:
@@ -267,7 +268,7 @@ class UnarchivedStore(StoreProxy):
 
 
 class ArchiveView(UnarchivedStore):
-    """A store as it would be if what is archived were all there is of sessions. For reading."""
+    """A read-only view of a store with only the archived sessions."""
 
     def ref(self, name: str) -> RefValue | None:
         sid = refs.session_of(name)
@@ -282,10 +283,10 @@ class ArchiveView(UnarchivedStore):
 def ends(
     read: histories.Read, sid: str, archive: Archive, held: Mapping[str, Oid] | None = None
 ) -> dict[str, Oid]:
-    """What the refs of a session hold once it is taken out, where they hold ``held`` before.
+    """Return the refs of a session after it is restored, if its refs are ``held`` before.
 
-    Nothing is left out and no line overwritten: of two ends of a branch one that goes on from the other has its name,
-    and where both went on, the other one the name that follows from it (``store.histories``).
+    All tips are included, and no branch is overwritten. Of two tips of a branch, the one that continues the other gets
+    the branch's name. If they diverged, one is renamed (``store.histories``).
     """
     found = dict(held or {})
     for branch, oid in sorted(archive.of(sid)):

@@ -1,12 +1,14 @@
-"""Sessions into the archive and out of it, and a store made as the archive says, that others may have changed.
+"""Archiving and restoring of sessions, and the update of a store to an archive that others may have changed.
 
-    archive   one transaction: the archive says more, and the refs of the sessions go
-    restore   one transaction: the archive says that they are taken out, and their refs are there, and the choice of a
-              branch that the operation log has
-    join      the archive as a remote has it, joined with ours; what it says was taken out comes back
-    settle    refs of archived sessions go, where all that they lead to is archived; who went on takes his session out
+    archive   one transaction: extend the archive set, and delete the refs of the sessions
+    restore   one transaction: mark the sessions as restored, create their refs, and restore the choice of a branch from
+              the operation log
+    join      merge the archive set of a remote with ours; create the refs of sessions that it marks as restored
+    settle    delete refs of archived sessions if all that they lead to is archived; restore a session that was
+              continued
 
-A kill between two of them leaves what the next sync settles. Nothing is ever only in a ref that goes.
+If the process is killed between two of them, the next sync completes the work. No commit is ever only in a ref that is
+deleted.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ from gitsession.store.interface import ObjectStore, Transaction
 
 
 def archive(store: ObjectStore, sids: Iterable[str], at_ms: int) -> list[str]:
-    """Archive sessions; those that were not archived before. Raises ``NotFound`` and ``Refused``, and does nothing."""
+    """Archive sessions; return their ids. Raises ``NotFound`` and ``Refused``, and then changes nothing."""
     done = []
     with store.transaction() as tx:
         said = archive_set.read(store)
@@ -48,7 +50,7 @@ def archive(store: ObjectStore, sids: Iterable[str], at_ms: int) -> list[str]:
             if odd:
                 raise Refused(f"{odd[0]} is no branch that can be archived")
             gone |= held
-            # One that is archived already came back, and goes on from there.
+            # A session that is archived but has refs was continued elsewhere: it is restored and archived again.
             turns = 2 if sid in said else 1
             for _ in range(turns):
                 said = said.with_turn(sid, _ends(held))
@@ -61,7 +63,7 @@ def archive(store: ObjectStore, sids: Iterable[str], at_ms: int) -> list[str]:
 
 
 def restore(store: ObjectStore, sid: str, at_ms: int) -> None:
-    """Take a session out of the archive. Raises ``NotFound``."""
+    """Restore a session from the archive. Raises ``NotFound``."""
     with store.transaction() as tx:
         said = archive_set.read(store)
         if sid not in said:
@@ -71,7 +73,7 @@ def restore(store: ObjectStore, sid: str, at_ms: int) -> None:
 
 
 def find(store: ObjectStore, part: str) -> str:
-    """The one archived session with ``part`` in its name. Raises ``NotFound`` or ``Ambiguous``."""
+    """Return the one archived session whose id contains ``part``. Raises ``NotFound`` or ``Ambiguous``."""
     found = [sid for sid in archive_set.read(store) if part and part in sid]
     if len(found) > 1:
         raise Ambiguous(f"{part!r} fits {len(found)} archived sessions", found, hint="give more of its id")
@@ -81,7 +83,7 @@ def find(store: ObjectStore, part: str) -> str:
 
 
 def join(store: ObjectStore, apart: Reader, theirs: Oid | None) -> list[SyncedBranch]:
-    """Take ``theirs`` into our archive; it was judged, and its objects are in the store. What became of it."""
+    """Merge ``theirs`` into our archive; return the outcome. It must be validated, and its objects be in the store."""
     ours = store.ref(refs.ARCHIVE)
     if theirs is None or theirs == ours:
         return []
@@ -103,9 +105,9 @@ def join(store: ObjectStore, apart: Reader, theirs: Oid | None) -> list[SyncedBr
 
 
 def drop_archived_refs(store: ObjectStore, at_ms: int = 0, *, grow: bool = True) -> list[str]:
-    """Take away the refs of archived sessions; those that went.
+    """Delete the refs of archived sessions; return the deleted refs.
 
-    A session of which a ref leads to more than is archived is taken out whole (``grow``), or left to others.
+    If a ref of a session leads to something that is not archived, the session is restored (``grow``) or left as it is.
     """
     if not _to_settle(store, archive_set.read(store)):
         return []
@@ -131,12 +133,12 @@ def drop_archived_refs(store: ObjectStore, at_ms: int = 0, *, grow: bool = True)
 
 
 def is_held(said: Archive, name: str, oid: Oid, read: histories.Read) -> bool:
-    """Whether a ref is one of an archived session, and leads to nothing that is not archived."""
+    """Return whether a ref belongs to an archived session and leads only to archived entries."""
     return refs.session_of(name) in said and said.holds(read, name, oid)
 
 
 def _to_settle(store: ObjectStore, said: Archive) -> dict[str, dict[str, Oid]]:
-    """The refs of sessions that are archived, and here nevertheless."""
+    """Return the refs of archived sessions that exist in this store."""
     found: dict[str, dict[str, Oid]] = {}
     for name, value in store.refs(refs.SESSIONS).items() if said else ():
         sid = refs.session_of(name)
@@ -160,10 +162,10 @@ def _put_back(store: ObjectStore, tx: Transaction, sids: Collection[str], said: 
 def _last_choices(store: ObjectStore, sid: str) -> dict[str, str]:
     """Return the branches that the symbolic refs of a session named after the last command that moved them.
 
-    The archive has no place for them: they are of this store only, and so is the operation log.
+    The archive does not have them: they are local to this store, and so is the operation log.
     """
     found: dict[str, RefValue | None] = {}
-    with suppress(GitSessionError):  # a damaged log: `verify` names it
+    with suppress(GitSessionError):  # `verify` reports a damaged log
         for operation in operation_log.history(store):
             found = {move.ref: move.new for move in operation.moves if move.ref in refs.choices(sid)} | found
             if len(found) == len(refs.choices(sid)):
@@ -173,7 +175,7 @@ def _last_choices(store: ObjectStore, sid: str) -> dict[str, str]:
 
 
 def _forget_choices(store: ObjectStore, tx: Transaction, sids: Iterable[str]) -> None:
-    """Delete the symbolic refs of sessions whose branches go: they would lead nowhere, which is damage to git."""
+    """Delete the symbolic refs of sessions whose branches are deleted: git reports dangling ones as damage."""
     for name in (name for sid in sids for name in refs.choices(sid)):
         value = store.ref(name)
         if value is not None:

@@ -1,7 +1,7 @@
-"""The trash: sessions whose refs lie below ``refs/gitsession/trash/``. All is there, and nothing lists it.
+"""The trash: sessions whose refs are below ``refs/gitsession/trash/``, complete but not listed with the others.
 
-``rm`` and ``restore`` are commands like others: the log has them, and undo takes them back. What remotes have stays.
-Rules select sessions for it by age, by number and by size; a label keeps one.
+``rm`` and ``restore`` are commands like others: the operation log has them, and ``undo`` reverts them. The refs of
+remotes stay. Rules select sessions for the trash by age, number and size; a label keeps a session.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from gitsession.store.interface import ObjectStore, StoreProxy
 
 
 def sessions(store: ObjectStore) -> list[str]:
-    """The sessions in the trash, by name."""
+    """Return the ids of the sessions in the trash, sorted."""
     names = (refs.session_of(refs.taken_out(name)) for name in store.refs(refs.TRASH))
     return sorted({sid for sid in names if sid})
 
 
 def find(store: ObjectStore, part: str) -> str:
-    """The one session in the trash with ``part`` in its name. Raises ``NotFound`` or ``Ambiguous``."""
+    """Return the one session in the trash whose id contains ``part``. Raises ``NotFound`` or ``Ambiguous``."""
     found = [sid for sid in sessions(store) if part and part in sid]
     if len(found) > 1:
         raise Ambiguous(f"{part!r} fits {len(found)} sessions in the trash", found, hint="give more of its id")
@@ -37,7 +37,7 @@ def find(store: ObjectStore, part: str) -> str:
 
 
 def remove(store: ObjectStore, sid: str, at_ms: int, group: str | None = None) -> None:
-    """Put session ``sid`` into the trash. Raises ``NotFound``; ``Refused`` where another one of its name lies there."""
+    """Move session ``sid`` to the trash. Raises ``NotFound``; ``Refused`` if the trash has a diverged branch of it."""
     with operation_log.recording(store, f"rm {sid}", at_ms, group) as tx:
         found = store.refs(refs.session(sid))
         if not found:
@@ -48,7 +48,7 @@ def remove(store: ObjectStore, sid: str, at_ms: int, group: str | None = None) -
 
 
 def restore(store: ObjectStore, sid: str, at_ms: int) -> None:
-    """Take it out again. Raises ``NotFound``; ``Refused`` where one of that name is there that went another way."""
+    """Restore a session from the trash. Raises ``NotFound``; ``Refused`` if a branch of it exists and has diverged."""
     with operation_log.recording(store, f"restore {sid}", at_ms) as tx:
         found = store.refs(refs.trashed(refs.session(sid)))
         if not found:
@@ -59,7 +59,7 @@ def restore(store: ObjectStore, sid: str, at_ms: int) -> None:
 
 
 def _move(store: ObjectStore, tx: operation_log.RecordingTransaction, old: str, new: str, value: RefValue) -> None:
-    """Where a ref of that name is there already, of two lines the longer one is kept."""
+    """Move a ref. If ``new`` exists, the longer history is kept. Raises ``Refused`` if they have diverged."""
     there = store.ref(new)
     if there is None or _leads_to(store, value, there):
         tx.move(new, value, expected=there)
@@ -72,7 +72,7 @@ def _move_choices(
     store: ObjectStore, tx: operation_log.RecordingTransaction, sid: str, moved: Collection[str],
     to: Callable[[str], str]
 ) -> None:
-    """Point the symbolic refs of a session to where its refs were ``moved``: git calls a dangling one damage."""
+    """Point the symbolic refs of a session to the new names of ``moved`` refs: git reports dangling ones as damage."""
     for name in refs.choices(sid):
         value = store.ref(name) or ""
         target = refs.target(value)
@@ -90,7 +90,7 @@ def _leads_to(store: ObjectStore, leaf: Oid, oid: Oid) -> bool:
 
 
 class TrashView(StoreProxy):
-    """A store as it would be if what is in the trash were all there is of sessions. For reading."""
+    """A read-only view of a store with only the sessions in the trash."""
 
     def ref(self, name: str) -> RefValue | None:
         return self._store.ref(refs.trashed(name) if name.startswith(refs.SESSIONS) else name)
@@ -103,8 +103,13 @@ class TrashView(StoreProxy):
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """``before_ms``: what was not gone on with since may go. ``keep``: the newest so many stay. ``bytes_max``: of all
-    together, the newest first. ``label``: a session with an entry so labelled stays. ``None``, and "": no rule.
+    """Retention rules; ``None`` and "" mean no rule.
+
+    Attributes:
+        before_ms: Sessions that were not continued since this Unix time in ms expire.
+        keep: Number of newest sessions that stay.
+        bytes_max: Maximum size of all sessions together on disk, counted from the newest.
+        label: Sessions with an entry that has this label stay.
     """
 
     before_ms: int | None = None
@@ -115,7 +120,13 @@ class Retention:
 
 @dataclass(frozen=True, slots=True)
 class ExpiredSession:
-    """A session that goes, and why. ``size_bytes``: what its objects take on the disk, where that was asked."""
+    """An expired session.
+
+    Attributes:
+        row: The session in the catalog.
+        why: The rule that selected it: ``age``, ``size`` or ``number``.
+        size_bytes: Size of its objects on disk, if a rule needed it.
+    """
 
     row: Row
     why: str
@@ -125,9 +136,10 @@ class ExpiredSession:
 def select_expired(
     rows: Iterable[Row], rules: Retention, *, labels: Callable[[str], set[str]], size: Callable[[str], int]
 ) -> list[ExpiredSession]:
-    """``rows``: the newest first. ``labels`` and ``size`` of a session are asked only where a rule wants them.
+    """Select the sessions that expire. ``rows``: the newest first.
 
-    One that a rule lets go goes, unless ``keep`` or ``label`` holds it; ``keep`` alone lets all others go.
+    A session that a rule selects expires, unless ``keep`` or ``label`` protects it; with ``keep`` alone, all others
+    expire. ``labels`` and ``size`` of a session are called only if a rule needs them.
     """
     found = []
     total = 0
