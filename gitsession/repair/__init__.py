@@ -1,1 +1,1 @@
-"""Damaged stores healed from copies."""
+"""Repair of damaged stores from copies."""

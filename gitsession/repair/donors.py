@@ -1,6 +1,6 @@
-"""Where an object that is lost may be had: other repositories, and the agents' own files. Nobody here is trusted.
+"""Sources of lost objects: other repositories, and the agents' own files. None of them is trusted.
 
-A donor answers ``read(oid, sid)`` with bytes; whoever asks hashes them. It is opened when it is first asked.
+A donor returns bytes from ``read(oid, sid)``; the caller checks their hash. A donor is opened when it is first used.
 """
 
 from __future__ import annotations
@@ -36,8 +36,10 @@ class UnreadFile(NamedTuple):
 
 
 class Donor(Protocol):
-    """``is_copy``: whether it is a copy of this store, that the user named: what it alone has comes back. ``journals``:
-    the journal files it has beside its objects. ``unread``: the agents' files that it failed to import so far.
+    """A source of lost objects.
+
+    ``is_copy``: True for a copy of this store that the user named: refs that only it has are restored. ``journals``:
+    its journal files. ``unread``: the agents' files that it failed to import so far.
     """
 
     name: str
@@ -48,20 +50,20 @@ class Donor(Protocol):
     def unread(self) -> Sequence[UnreadFile]: ...
 
     def read(self, oid: Oid, sid: str) -> tuple[Kind, bytes] | None:
-        """What it has under that name; ``sid``: the session that misses it, "" where it is none's."""
+        """Return the object, ``None`` if it has none. ``sid``: the session that lacks the object, "" if unknown."""
 
     def refs(self) -> Mapping[str, RefValue]:
-        """What its refs hold."""
+        """Return the values of its refs."""
 
 
 class Repository:
-    """A clone, another store, or an alternate, on this machine. What waits in a store's journal counts."""
+    """A clone, another store, or an alternate, on this machine, including pending records of a store's journal."""
 
     unread: Sequence[UnreadFile] = ()
 
     def __init__(self, git_dir: Path, name: str, *, is_copy: bool = False) -> None:
         self.name, self.is_copy = name, is_copy
-        # The journal first: what leaves it is in git before it goes.
+        # The journal is read first: what leaves it is in git by then.
         aside, live = journal_files(git_dir)
         self.journals: Sequence[bytes] = (*aside, *live)
         self._pending = journals.objects_of(journals.records(self.journals))
@@ -80,14 +82,14 @@ class Repository:
 
 
 def journal_files(git_dir: Path) -> tuple[list[bytes], list[bytes]]:
-    """The journal files of a store that were set aside, and the others; none of a clone."""
+    """Return the journal files of a store that were set aside, and the others; none of a clone."""
     place = git_dir / create.JOURNAL
     aside, live = sorted(place.glob(f"{ASIDE}*")), [place / file_name(number) for number in numbers(str(place))]
     return [file.read_bytes() for file in aside], [file.read_bytes() for file in live]
 
 
 class RemoteDonor:
-    """A repository behind a URL: fetched into a bare repository of its own, where git checks every object."""
+    """A repository at a URL, fetched into a bare repository of its own, in which git checks every object."""
 
     journals: Sequence[bytes] = ()
     unread: Sequence[UnreadFile] = ()
@@ -106,7 +108,7 @@ class RemoteDonor:
     def _repository(self) -> Repository:
         if self._fetched is None:
             process.run(None, "init", "-q", "--bare", str(self._place))
-            if self._url.startswith("-"):  # git would take it for an option, and some name a program to run
+            if self._url.startswith("-"):  # git would read it as an option, and some options name a program to run
                 raise Unavailable(f"{self._url!r} is no address of a repository")
             checked = ("-c", "transfer.fsckObjects=true", "fetch", "-q", "--no-tags", "--end-of-options")
             process.run(self._place, *checked, self._url, "+refs/heads/*:refs/heads/*", user_config=True)
@@ -115,9 +117,9 @@ class RemoteDonor:
 
 
 class RebuiltObjects:
-    """Agents' files, imported again into stores that are thrown away: the same bytes make the same objects.
+    """Objects of agents' files, imported again into temporary stores: the same bytes make the same objects.
 
-    What a file goes on from is imported before it, into the same store, as far as ``locate`` finds it.
+    The file that another one continues is imported before it, into the same store, if ``locate`` finds it.
     """
 
     def __init__(self, locate: Callable[[WaitingFile], Iterable[Path]] = session_files.beside) -> None:
@@ -135,7 +137,7 @@ class RebuiltObjects:
             self._take(path)
         if new:
             self._queue.take_what_waits(self._take, self._locate)
-            # Nobody has what these go on from: it is not looked for again with every file that is added.
+            # The files that these continue were not found. They are not searched again for every file that is added.
             self._failed |= {each.path: str(each.error) for each in self._queue.waiting}
             self._queue.waiting.clear()
 
@@ -143,7 +145,7 @@ class RebuiltObjects:
         return next((made.read(oid) for pair in self._made for made in pair if made.contains(oid)), None)
 
     def refs_of(self, path: Path) -> Mapping[str, RefValue]:
-        """Return the refs of the file at ``path``; none if it is one of several files, as others of them may lack."""
+        """Return the refs of the file at ``path``; none if it is one of several files, as some may be missing."""
         return self._made[0][0].refs("refs/") if self._tried == {path} else {}
 
     @property
@@ -174,7 +176,7 @@ class RebuiltObjects:
         id = source.segment or source.source_id
         pair = self._made[0]
         if (agent, id) in self._known and source.base is None and source.segment is None:
-            pair = _stores()  # another copy of the file: it may differ, and the first must not decide what it makes
+            pair = _stores()  # another, perhaps different copy of the file: the first must not affect its objects
             self._made.append(pair)
         for made in pair:
             done = import_source(
@@ -185,12 +187,12 @@ class RebuiltObjects:
 
 
 def _stores() -> tuple[MemoryStore, MemoryStore]:
-    """Return two stores: as our rules for secrets make a session, and as it was made before there were any."""
+    """Return two stores: one that redacts by our rules, and one that does not, as before there were any rules."""
     return MemoryStore(), MemoryStore(redacts=False)
 
 
 class NamedFileDonor:
-    """A session file that the user names, with the files beside it that it goes on from."""
+    """A session file that the user names, with the files beside it that it continues."""
 
     is_copy = False
     journals: Sequence[bytes] = ()
@@ -214,7 +216,7 @@ class NamedFileDonor:
 
 
 class AgentFiles:
-    """The files that the catalogue remembers: those of each session that is asked for, and of those it goes on from."""
+    """The files in the catalog: those of each requested session, and those that they continue."""
 
     name = "the agent's own file"
     is_copy = False
@@ -239,7 +241,7 @@ class AgentFiles:
         return {}
 
     def _bases(self, waiting: WaitingFile) -> Iterator[Path]:
-        """Yield all files of the session that ``waiting`` goes on from, in the order of import, and those beside it."""
+        """Yield all files of the session that ``waiting`` continues, in the order of import, and those beside it."""
         id, agent = waiting.error.source_id, waiting.format.AGENT if waiting.format is not None else ""
         rows = sorted(self._catalogue.by_source(agent, id), key=lambda row: (row.created_ms, row.sid))
         sid = rows[0].sid if rows else self._catalogue.by_segment(agent, id)
@@ -248,7 +250,7 @@ class AgentFiles:
 
 
 class FirstCommitDonor:
-    """The first commit, which every store makes alike."""
+    """The first commit, which is the same in every store."""
 
     name = "what every store begins with"
     is_copy = False
@@ -263,7 +265,7 @@ class FirstCommitDonor:
 
 
 def named(where: str, place: Path, *, is_copy: bool = True) -> Donor:
-    """The donor that a user names: a repository, a session file, or else a URL."""
+    """Return the donor that a user names: a repository, a session file, or else a URL."""
     path = Path(where)
     if path.is_dir():
         return Repository(path / ".git" if (path / ".git").is_dir() else path, where, is_copy=is_copy)
@@ -271,7 +273,7 @@ def named(where: str, place: Path, *, is_copy: bool = True) -> Donor:
 
 
 def alternates(git_dir: Path) -> Iterator[Donor]:
-    """Object directories that git was told to look into, too."""
+    """Yield the repositories of the alternate object directories."""
     try:
         data = read_regular(git_dir / "objects/info/alternates") or b""
     except OSError:
@@ -284,7 +286,7 @@ def alternates(git_dir: Path) -> Iterator[Donor]:
 
 
 def remotes(git_dir: Path, place: Path) -> Iterator[Donor]:
-    """The remotes that the store's own configuration names."""
+    """Yield the remotes in the store's own configuration."""
     words = ("config", "--file", str(git_dir / config.FILE), "--get-regexp", r"^remote\..*\.url$")
     answer = process.run(None, *words, accept=range(256))
     for number, line in enumerate(answer.out.decode("utf-8", "surrogateescape").splitlines()):

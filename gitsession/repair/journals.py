@@ -1,15 +1,17 @@
-"""What can be had out of damaged journal files, and out of the journals of copies: objects, and where refs stood.
+"""Salvage from damaged journal files, and from the journals of copies: objects, and the values of refs.
 
-Objects are taken by their hash. Of the moves of a ref only their end counts, and it is put where nothing is lost by it:
+Objects are checked by their hash. Of the moves of a ref only the last value counts, called its end. It is written where
+nothing is lost:
 
-    1. the ref's line already holds the end, or a command removed the ref -> nothing to do
-    2. the ref holds a value that the file says it had, or is not there   -> it moves to the end
-    3. the ref holds an entry before the first that the file says it had  -> it moves to the end
-    4. anything else: others went on from before the damage               -> ours becomes a branch beside theirs
+    1. the ref's history contains the end, or a command removed the ref   -> nothing to do
+    2. the file records the ref's current value, or the ref is missing    -> it moves to the end
+    3. its value is older than the first one that the file records        -> it moves to the end
+    4. anything else: others continued from before the damage             -> the end becomes a new branch
 
-A record that is only known to stand in its place may have a damaged name in it: its moves count for refs that others
-name too. A hole in the file is closed when a copy of the same journal has the records; or, if it is one record, when
-every line that leads over it can be followed. A file with an open hole stays where it is, so that ``verify`` names it.
+If only the place of a record is proven, a ref name in it may be damaged: its moves count only for refs that other
+records name, too. A hole in the file is closed if a copy of the same journal has the records; or, if it is one record,
+if every history that includes it can be read. A file with an open hole stays where it is, so that ``verify`` reports
+it.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ Read = Callable[[Oid], tuple[Kind, bytes] | None]
 
 @dataclass(frozen=True, slots=True)
 class SkippedMoves:
-    """A ref over a hole: what it held before it (as far as the file tells), at its end (``lost``), and then."""
+    """Moves of a ref that a hole skips: its value before (if recorded), at the end of the hole (``lost``), and next."""
 
     ref: str
     before: RefValue | None
@@ -43,9 +45,9 @@ class SkippedMoves:
 
 @dataclass(frozen=True, slots=True)
 class LostRecords:
-    """Records of the journal ``file`` that nobody has. ``count``: ``None`` if it is not known how many.
+    """Records of the journal ``file`` that no source has. ``count``: their number, ``None`` if it is not known.
 
-    ``jumps``: the refs that they moved, as far as later records tell.
+    ``jumps``: the refs that they moved, as far as later records show.
     """
 
     file: str
@@ -55,7 +57,7 @@ class LostRecords:
 
 @dataclass
 class Journals:
-    """What damaged journal files give: ``moves`` by ref, in order; ``holes`` are what copies do not have either."""
+    """The content of damaged journal files. ``moves``: by ref, in order; ``holes``: those that no copy closes."""
 
     objects: dict[Oid, tuple[Kind, bytes]] = field(default_factory=dict)
     holes: list[LostRecords] = field(default_factory=list)
@@ -63,7 +65,7 @@ class Journals:
 
 
 def follows(files: Iterable[bytes]) -> dict[bytes, SoundRecord]:
-    """The proven records of journal files, each by the digest that it follows."""
+    """Return the proven records of journal files, by the digest before each."""
     found: dict[bytes, SoundRecord] = {}
     for data in files:
         before: bytes | None = data[8:40]
@@ -75,7 +77,7 @@ def follows(files: Iterable[bytes]) -> dict[bytes, SoundRecord]:
 
 
 def records(files: Iterable[bytes]) -> list[JournalRecord]:
-    """The proven records of journal files; those of a later version are left out."""
+    """Return the proven records of journal files, without those of a later version."""
     found = []
     for it in (it for data in files for it in scan(data).found):
         if isinstance(it, SoundRecord) and it.proven:
@@ -89,7 +91,7 @@ def objects_of(records: Iterable[JournalRecord]) -> dict[Oid, tuple[Kind, bytes]
 
 
 def read(files: Mapping[str, bytes], copies: Mapping[bytes, SoundRecord]) -> Journals:
-    """What is in damaged ``files``, by name and oldest first. ``copies``: what ``follows`` gave of other journals."""
+    """Read damaged ``files``, by name and oldest first. ``copies``: the result of ``follows`` for other journals."""
     done = Journals()
     for name, data in files.items():
         rows: list[tuple[JournalRecord, bool] | JournalHole] = []
@@ -104,7 +106,7 @@ def _decoded(good: SoundRecord) -> tuple[JournalRecord, bool]:
 
 
 def _filled(hole: JournalHole, copies: Mapping[bytes, SoundRecord]) -> list[tuple[JournalRecord, bool] | JournalHole]:
-    """What a copy has of a hole, and the hole if that is not all."""
+    """Return the records of a hole that a copy has, and the hole if some are missing."""
     found: list[tuple[JournalRecord, bool] | JournalHole] = []
     at = hole.before
     while at != hole.until and at in copies:
@@ -139,9 +141,9 @@ def _take(name: str, rows: list[tuple[JournalRecord, bool] | JournalHole], done:
 def where_to(
     store: GitStore, held: Mapping[str, RefValue], moves: Mapping[str, list[Move]], read: Read
 ) -> dict[str, tuple[RefValue | None, Oid]]:
-    """The refs to move, each with what it holds and what it is to hold. Symbolic refs and deletions hold no history.
+    """Return the refs to move, with their old and new values. Symbolic refs and deletions have no history.
 
-    The operation log goes on only where all of it can be read: what cannot is never undone.
+    The operation log is moved only if all of it can be read: what cannot be read can never be undone.
     """
     removed = _removed(store)
     found: dict[str, tuple[RefValue | None, RefValue]] = {}
@@ -169,7 +171,7 @@ def where_to(
 
 
 def _removed(store: GitStore) -> set[str]:
-    """The refs that commands have taken away or set back, last of all that was done with them."""
+    """Return the refs that the last command that moved them has removed or set back."""
     last: dict[str, bool] = {}
     with contextlib.suppress(GitSessionError):
         for operation in operation_log.history(store):
@@ -179,7 +181,7 @@ def _removed(store: GitStore) -> set[str]:
 
 
 def _holds(read: Read, tip: RefValue, wanted: RefValue | None) -> bool:
-    """Whether ``wanted`` is on the line that ends in ``tip``, as far as it can be followed; ``None``: all of it can."""
+    """Return whether ``wanted`` is in the history of ``tip``, as far as it can be read; for ``None``: all of it can."""
     oid: Oid | None = tip
     seen: set[Oid] = set()
     while oid is not None and oid != wanted:

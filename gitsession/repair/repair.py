@@ -1,16 +1,17 @@
-"""Healing a store: decide first, from reading alone; then act, so that a kill at any moment loses nothing.
+"""Repair of a store: a plan is made by reading only, then applied so that a kill at any moment loses nothing.
 
-    plan      damaged files; what is good in damaged files of the journal (repair/journals.py); every object that a
-              ref leads to, followed through what donors have; refs that are none
-    perform   what donors and journals gave, and what is good in damaged packs, durable in one new pack
-              each damaged file into the quarantine; refs that are known, written again; lines that go on, moved
-    report    healed, set aside, and still missing: which entries of which sessions
+    plan      damaged files; good records of damaged journal files (repair/journals.py); every object that a ref leads
+              to, with donors as a source of lost ones; refs that cannot be read
+    perform   write the objects of donors and journals, and the good ones of damaged packs, to durable new packs; move
+              each damaged file into the quarantine; write refs with a known value again; move refs to the end of their
+              moves in the journal
+    report    repaired, set aside, and still missing: which entries of which sessions
 
-A ref that cannot be read gets a value that was recorded: what a donor's ref holds, what the catalogue or the last clean
-check saw, or what the operation log says. Where these differ it is the one that stands furthest on the same line; where
-they are on different lines, none is: nothing is guessed. A ref that is there is never moved: where one was set back,
-what it held becomes a branch beside it. What a copy that the user names has, and we have no ref for, comes back, if all
-of it is there and no operation of ours removed it.
+A ref that cannot be read gets a recorded value: that of a donor's ref, of the catalog, of the last clean check, or of
+the operation log. If these differ, it is the newest one of one history. If they are on different histories, it is none:
+nothing is guessed. Except by the journal, an existing ref is never moved: if one was set back, its earlier value
+becomes a new branch. A session ref that only a copy named by the user has is restored, if all of its objects
+exist and no operation of this store removed it.
 """
 
 from __future__ import annotations
@@ -49,7 +50,13 @@ _UNREADABLE = "a journal file with records that do not verify"
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """An object that a ref leads to and nobody has. ``entry``: the entry it is or is part of; itself if of none."""
+    """An object that a ref leads to and no source has.
+
+    Attributes:
+        ref: The ref that leads to it.
+        entry: The entry that it is, or is a part of; its own id if it belongs to none.
+        what: The error of the attempt to read it.
+    """
 
     oid: Oid
     ref: str
@@ -59,7 +66,7 @@ class Lost:
 
 @dataclass(frozen=True, slots=True)
 class LostRef:
-    """A ref that cannot be read, and that nobody remembers for sure."""
+    """A ref that cannot be read, and for which there is no certain record."""
 
     name: str
     what: str
@@ -67,15 +74,27 @@ class LostRef:
 
 @dataclass
 class RepairPlan:
-    """What a repair would do.
+    """The plan of a repair.
 
-    ``rescued``: out of damaged packs; ``taken``: from ``donors``, by object. ``ref_files``: loose refs and packed-refs
-    that are damaged, with what they are to hold. ``log_lost``: what the operation log's ref holds where nobody has all
-    of it: it then begins anew, and what was done before cannot be undone. ``settings``: HEAD and the configuration,
-    where something is missing there, with what they are to hold. ``dangling``: symbolic refs to branches that
-    are not there, which are deleted. ``beside``: new branches for what refs held that were
-    set back, with the ref. ``copied``: refs that only a copy had, with its name. ``unheard``: donors that could not be
-    asked. ``unread``: agents' files from which nothing could be rebuilt.
+    Attributes:
+        bad: Damaged files.
+        rescued: Objects in damaged packs.
+        taken: Objects of donors, by id.
+        donors: Name of the donor of each object in ``taken``.
+        lost: Objects that no source has.
+        ref_files: Damaged loose refs and packed-refs, with their new content.
+        ref_values: New values of refs that cannot be read or are missing.
+        lost_refs: Refs that could not be restored, or not completely.
+        log_lost: Value of the operation log's ref, if a part of the log is lost: the log then starts empty, and earlier
+            commands cannot be undone.
+        settings: ``HEAD`` and the configuration, if something in them is missing, with their new content.
+        beside: New branches for earlier values of refs that were set back, with the ref.
+        copied: Refs that only a copy had, with its name.
+        unheard: Donors that could not be read.
+        unread: Agents' files from which nothing could be rebuilt.
+        moves: Refs that move because of records in damaged journal files, with their old and new values.
+        dangling: Symbolic refs to missing branches, which are deleted.
+        lost_records: Journal records that no source has.
     """
 
     bad: list[BadFile] = field(default_factory=list)
@@ -98,16 +117,19 @@ class RepairPlan:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to do; something may be lost all the same."""
+        """Return whether there is nothing to do. Something may be lost nevertheless."""
         refs_to_do = self.ref_files or self.log_lost or self.moves or self.dangling
         return not (self.bad or self.taken or refs_to_do or self.settings)
 
 
 @dataclass(frozen=True, slots=True)
 class RepairResult:
-    """What a repair did, or with ``dry_run`` would do. ``quarantine``: where the files set aside are, or ``None``.
+    """The result of a repair, or its plan with ``dry_run``.
 
-    ``unassigned``: entries that are there, and that several damaged sessions could have lost.
+    Attributes:
+        quarantine: Folder of the damaged files that were set aside; ``None`` if nothing was changed.
+        set_aside: Paths of these files, relative to the store.
+        unassigned: Existing entries that several damaged sessions could have lost.
     """
 
     plan: RepairPlan
@@ -117,21 +139,21 @@ class RepairResult:
 
     @property
     def is_whole(self) -> bool:
-        """Whether nothing is missing now."""
+        """Return whether nothing is missing now."""
         return not (self.plan.lost or self.plan.lost_refs or self.plan.lost_records)
 
 
 def repair(
     store: GitStore, donors: Sequence[Donor], *, seen: Iterable[tuple[str, RefValue]] = (), dry_run: bool = False
 ) -> RepairResult:
-    """Heal what can be healed. ``seen``: what refs of sessions held when the catalogue last looked.
+    """Repair what can be repaired. ``seen``: values of session refs when the catalog last read them.
 
-    Raises ``Unavailable`` where the store cannot be written, or a file of it may not be read: nothing is done then.
-    Others may read and append meanwhile.
+    Raises ``Unavailable`` if the store cannot be written, or a file of it may not be read; then nothing is changed.
+    Other processes may read and append meanwhile.
     """
     create.check_readable(store.git_dir)
     if not dry_run:
-        with contextlib.suppress(Unavailable):  # what waits in the journal is read from there
+        with contextlib.suppress(Unavailable):  # pending records are then read from the journal
             store.flush()
     with tempfile.TemporaryDirectory(prefix="gitsession-") as scratch:
         plan = _Planner(store, donors, dict(seen), Path(scratch)).plan()
@@ -155,7 +177,7 @@ def _perform(store: GitStore, plan: RepairPlan) -> RepairResult:
     with _writing(store), store.locked():
         salvage.save(store.git_dir, plan.rescued, plan.taken)
         moved = salvage.set_aside(store.git_dir, [bad for bad in plan.bad if not _of_journal(bad)], place)
-        there = store.refs("refs/")  # who made a ref meanwhile that we did not find keeps it
+        there = store.refs("refs/")  # a ref that another process has created meanwhile keeps its value
         lost = {name: value for name, value in plan.ref_values.items() if name not in there}
         files = {name: f"{lost[name]}\n".encode() for name in lost if name in plan.ref_files} | plan.settings
         moved += salvage.mend_refs(store.git_dir, place, files)
@@ -176,7 +198,7 @@ def _perform(store: GitStore, plan: RepairPlan) -> RepairResult:
     if plan.log_lost:
         lost_refs.forget(store.git_dir, refs.OPLOG)
     with _writing(store), store.locked():
-        # Only now is all that was in them elsewhere. From the journal itself none but a flush may take a file.
+        # Only now is all of their content elsewhere. A file that is still in use is left to a flush.
         leaving = [bad for bad in plan.bad if _of_journal(bad) and Path(bad.path).name.startswith(ASIDE)]
         moved += salvage.set_aside(store.git_dir, leaving, place)
     return RepairResult(plan, place, tuple(moved))
@@ -214,7 +236,7 @@ class _Planner:
         holes = self._journals(files, self._store.refs("refs/"))
         self._refs()
         held = {**self._store.refs("refs/"), **plan.ref_values}
-        again = plan.moves.keys() & plan.ref_values.keys()  # a ref that is mended goes on with the next repair
+        again = plan.moves.keys() & plan.ref_values.keys()  # a repaired ref is moved by the next repair
         plan.moves = {name: move for name, move in plan.moves.items() if name not in again}
         held |= {name: new for name, (_, new) in plan.moves.items()}
         self._look_at_sets()
@@ -233,7 +255,7 @@ class _Planner:
     # -- journals
 
     def _journals(self, files: Mapping[str, bytes], held: Mapping[str, RefValue]) -> list[LostRecords]:
-        """Take what damaged files of the journal have; what is not in them."""
+        """Add the objects and moves of damaged journal files to the plan; return the records that are lost."""
         if not files:
             return []
         found = journals.read(files, journals.follows(data for donor in self._donors for data in donor.journals))
@@ -244,7 +266,7 @@ class _Planner:
         return found.holes
 
     def _is_closed(self, hole: LostRecords) -> bool:
-        """Whether it was one record, and every line that leads over it is whole again."""
+        """Return whether it was one record, and all histories that include it are complete again."""
         sessions = {refs.session_of(jump.ref) for jump in hole.jumps}
         hit = {refs.session_of(lost.ref) for lost in self._plan.lost}
         known = all(self._read(jump.lost, "") is not None for jump in hole.jumps)
@@ -253,7 +275,7 @@ class _Planner:
     # -- objects
 
     def _read(self, oid: Oid, sid: str) -> tuple[Kind, bytes] | None:
-        """The object: ours, or a donor's whose bytes have that name."""
+        """Return an object of the store, or one of a donor whose content matches the id."""
         if oid in self._plan.taken:
             return self._plan.taken[oid]
         try:
@@ -279,7 +301,7 @@ class _Planner:
         return None
 
     def _follow_all(self, held: Mapping[str, RefValue]) -> None:
-        """Follow every ref. Sessions come first: of what an operation names it is not known whose file to ask."""
+        """Follow every ref, sessions first: for objects that an operation names, the agent's file is not known."""
         plan = self._plan
         for name, value in sorted(held.items(), key=lambda ref: not ref[0].startswith(refs.SESSIONS)):
             if refs.target(value) is None and name not in plan.copied:
@@ -291,7 +313,7 @@ class _Planner:
             plan.lost = [lost for lost in plan.lost if lost.ref != refs.OPLOG]
 
     def _follow(self, ref: str, start: Oid) -> None:
-        """Everything that ``start`` leads to, each object once."""
+        """Read everything that ``start`` leads to, each object once, and record what is lost."""
         sid = refs.session_of(ref)
         stack: list[tuple[Oid, str]] = [(start, "")]
         while stack:
@@ -309,7 +331,7 @@ class _Planner:
                 self._plan.lost.append(Lost(oid, ref, entry or oid, str(error)))
 
     def _follow_copied(self, ref: str) -> None:
-        """What only a copy has comes whole or not at all."""
+        """Follow a ref that only a copy has. It is restored completely or not at all."""
         plan = self._plan
         lost = len(plan.lost)
         self._follow(ref, plan.ref_values[ref])
@@ -320,7 +342,7 @@ class _Planner:
     # -- refs
 
     def _look_at_sets(self) -> None:
-        """Name what was purged, or is archived, where its ref leads to something else."""
+        """Report the tombstone set or the archive set if its ref leads to something else."""
         for name, read in ((refs.TOMBSTONES, tombstone_set.at), (refs.ARCHIVE, archive_set.at)):
             value = self._store.ref(name)
             try:
@@ -329,14 +351,14 @@ class _Planner:
             except Malformed as error:
                 self._plan.lost_refs.append(LostRef(name, f"holds {error}"))
             except (MissingObject, Corrupt):
-                pass  # it is named and mended as any other object
+                pass  # reported and repaired as any other object
 
     def _refs(self) -> None:
         plan, damaged = self._plan, self._store.damaged_refs()
         there = self._store.refs("refs/")
         mark = lost_refs.read(self._store.git_dir)
         strays = lost_refs.find(self._store, mark, seen=self._seen, unreadable=damaged)
-        strays = [found for found in strays if found.name not in plan.moves]  # the journal tells where those go on
+        strays = [found for found in strays if found.name not in plan.moves]  # the journal has the values of those
         self._recorded = {found.name: found.was for found in strays if found.now is None}
         remembered = self._remembered()
         wanted = self._gone(damaged, there, remembered, strays)
@@ -365,7 +387,7 @@ class _Planner:
         remembered: Collection[str],
         strays: Iterable[LostRefFinding],
     ) -> dict[str, str]:
-        """Return the refs that are gone or cannot be read, with what is told of each."""
+        """Return the refs that are gone or cannot be read, with a description of each problem."""
         found = {name: what for name, what in damaged.items() if name != ref_files.PACKED_REFS}
         if ref_files.PACKED_REFS in damaged:
             unread = {name for name in remembered if name not in there} - found.keys()
@@ -376,14 +398,14 @@ class _Planner:
         return found
 
     def _put_beside(self, found: LostRefFinding, there: Mapping[str, RefValue]) -> None:
-        """A branch for what a ref held that was set back, if anybody has it."""
+        """Plan a new branch for the earlier value of a ref that was set back, if a source has it."""
         beside = histories.names_beside(
             histories.of_found(lambda oid: self._read(oid, "")), found.name, found.was, found.now
         )
         taken = {**there, **self._plan.ref_values}
         name = next((name for name in beside if name not in taken or found.was in self._behind(taken[name])), "")
         if name in taken:
-            return  # it is on a line that comes back
+            return  # it is on a branch that is restored
         if not name or self._read(found.was, "") is None:
             self._plan.lost_refs.append(LostRef(found.name, f"{found.what}{_NO_COPY}"))
             return
@@ -392,7 +414,7 @@ class _Planner:
         self._plan.ref_files[name] = f"{found.was}\n".encode()
 
     def _remembered(self) -> dict[str, list[RefValue]]:
-        """What refs are known to have held, from whoever recorded it."""
+        """Return the recorded values of refs, of all sources."""
         found: dict[str, list[RefValue]] = {}
         for known in (self._seen, self._recorded):
             for name, value in known.items():
@@ -414,7 +436,7 @@ class _Planner:
                 self._plan.unheard.append(donor.name)
                 continue
             for name, value in theirs.items():
-                # Whoever made the copy chose these names and values: git must be able to live with them here.
+                # The author of the copy chose these names and values: accept only those that are valid here.
                 ours = refs.is_session_ref(name) or name == create.MAIN
                 if last.get(name, value) is not None and ours and refs.target(value) is None:
                     found.setdefault(name, []).append(value)
@@ -423,9 +445,9 @@ class _Planner:
         return found
 
     def _restorable(self, name: str, what: str, values: Sequence[RefValue]) -> RefValue | None:
-        """Return the value that a lost ref gets. If nobody has the last one, it is an earlier one, and that is told.
+        """Return the new value of a lost ref. If no source has the last value, use an earlier one, and report that.
 
-        A ref to a commit that is not there would make git fail in the whole store: it is not restored.
+        A ref to a missing commit would make git fail in the whole store, so it is not restored.
         """
         value = self._furthest(values)
         if value is None or not self._is_there(name, value):
@@ -443,7 +465,7 @@ class _Planner:
         return refs.target(value) is not None or self._read(value, refs.session_of(name)) is not None
 
     def _furthest(self, values: Sequence[RefValue]) -> RefValue | None:
-        """Of values on one line, the last; ``None`` where there are none, or none has all others behind it."""
+        """Return the newest of values on one history; ``None`` if there are none, or they are on different ones."""
         distinct = list(dict.fromkeys(values))
         for value in distinct:
             if set(distinct) <= self._behind(value):
@@ -466,7 +488,7 @@ class _Planner:
 
 
 def _named_by(oid: Oid, kind: Kind, data: bytes, entry: str) -> list[tuple[Oid, str]]:
-    """What an object names, each with the entry that it is a part of. Raises ``Malformed``."""
+    """Return the objects that an object names, each with the entry that it is a part of. Raises ``Malformed``."""
     if kind == "commit":
         commit = parse_commit(data)
         with contextlib.suppress(GitSessionError):
