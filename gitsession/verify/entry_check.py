@@ -1,4 +1,4 @@
-"""Check one entry against docs/reference/format.md: what its commit, tree and payload claim, derived again."""
+"""Check of one entry against docs/reference/format.md: its commit, tree and payload are derived again and compared."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ from gitsession.workspace.trees import NAMES_MAX
 
 
 class Manifests:
-    """A check of trees of files that looks into each tree once.
+    """A check of trees of files that reads each tree once.
 
-    ``is_partial``: of a clone that left contents out, of which git tells what it lacks.
+    ``is_partial``: True for a partial clone; missing contents are then not reported, because git has a list of them.
     """
 
     def __init__(self, store: Reader, *, is_partial: bool = False) -> None:
@@ -49,7 +49,7 @@ class Manifests:
         self._good: dict[Oid, int] = {}
 
     def problems(self, tree: Oid) -> Iterator[str]:
-        """Yield what is wrong with the files in ``tree``."""
+        """Yield the problems of the files in ``tree``."""
         stack: list[tuple[str, Oid, int]] = [("", tree, 1)]
         names = 0
         while stack:
@@ -75,7 +75,7 @@ class Manifests:
             stack += [(f"{base}{name}/", child, depth + 1) for mode, name, child in rows if mode == TREE_MODE]
 
     def named(self, entry: Checkpoint) -> Iterator[str]:
-        """Yield what is wrong with the paths that a checkpoint lists. A name with a placeholder is never written."""
+        """Yield the problems of the paths that a checkpoint lists. Ignores names with a placeholder: not written."""
         for path in {*entry.paths, *entry.appeared, *(path for path, _ in entry.skipped)}:
             components = path.split("/")
             why = next((why for name in components if OPENS not in name and (why := tree_refusal(name))), None)
@@ -114,9 +114,9 @@ _NOT_ON_A_BRANCH = {kind.kind for kind in (Attachment, Checkpoint, Continuation,
 
 
 def has_place(node: Node, on: str) -> bool:
-    """Return whether an entry may stand on a ref of that sort: ``meta``, ``files``, or a branch.
+    """Return whether an entry may be on a ref of that type: ``meta``, ``files``, or a branch.
 
-    ``meta`` holds what may change about a session. A kind from a later version may stand anywhere.
+    ``meta`` has what can change about a session. An entry of a kind from a later version may be anywhere.
     """
     if node.kind not in KINDS and node.source is None:
         return True
@@ -128,7 +128,7 @@ def has_place(node: Node, on: str) -> bool:
 
 
 def _stands_for_a_part(node: Node) -> bool:
-    """Return whether an entry on ``meta`` is what waits in a file, or a part of a document as it stands there."""
+    """Return whether an entry on ``meta`` is the unfinished end of a file, or a part of a document as it is."""
     if node.source is None:
         return False
     return node.source.line == TAIL or with_capability(node.source.agent, Document) is not None
@@ -143,10 +143,10 @@ def check(
     tombstones: Tombstones | None = None,
     manifests: Manifests | None = None,
 ) -> Iterator[str]:
-    """What is wrong with one entry; raises where it cannot be read. ``judge_words``: whether its view is ours.
+    """Yield the problems of one entry. Raises if it cannot be read.
 
-    ``tombstones``: what was purged; without it nobody asks whether a tombstone stands where one may. ``manifests``: who
-    looks into the files that it holds.
+    ``judge_words``: True to check the commit message, if the view of the entry is known. ``tombstones``: the tombstone
+    set; without it, purges are not checked. ``manifests``: the check of the entry's files.
     """
     if node.parent is not None and parent is None:
         yield f"its parent {node.parent} cannot be read"
@@ -180,7 +180,7 @@ def check(
 
 
 def purge_problems(node: Node, digest: str, of: str, tombstones: Tombstones) -> Iterator[str]:
-    """What was purged is not there, and nothing stands for what was not."""
+    """Yield an entry that exists although it was purged, and a replacement of an entry that was not purged."""
     if node.is_tombstone:
         if not tombstones.stands(of):
             yield f"a tombstone of {of}, which was not purged"
@@ -203,7 +203,7 @@ def _second_parent_problems(store: Reader, oid: Oid) -> Iterator[str]:
 
 
 def _headline(node: Node, form: str, data: bytes) -> Headline | None:
-    """The words that the message must have; ``None`` where this release does not know the agent."""
+    """Return the headline that the message must have; ``None`` if the agent is unknown to this release."""
     if node.is_tombstone:
         return payload.headline(tombstone.read(node, form, data))
     format = FORMATS.get(node.source.agent) if node.source else None
@@ -221,7 +221,7 @@ def _is_placeholder(data: bytes, row: holes.PlaceholderSpan) -> bool:
 
 def _tree_problems(store: Reader, oid: Oid, rows: Rows) -> Iterator[str]:
     if len(rows) == 1 and rows[0][0] == layout.FILE_MODE and layout.form_of(rows[0][1]) is not None:
-        return  # most of what there is
+        return  # the most frequent case
     top = {name: (mode, oid) for mode, name, oid in rows}
     for name, (mode, _) in top.items():
         layout.check(name, oid)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 AT_ONCE = 128
-"""Entries that are read together."""
+"""Number of entries that are read together."""
 
 
 def verify(
@@ -45,10 +45,10 @@ def verify(
     known: Collection[Oid] = (),
     notices: bool = False,
 ) -> Report:
-    """Check every entry of a session, or of all. ``sample``: only so many entries, drawn at random.
+    """Check every entry of one session, or of all. ``sample``: number of entries to check, chosen at random.
 
-    ``known``: entries that were found good with all that is before them; only what came after them is checked.
-    ``notices``: also what is only odd.
+    ``known``: entries whose histories were checked before; only later entries are checked. ``notices``: True to look
+    for notices, too.
     """
     report = Report()
     until = None if max_seconds is None else time.monotonic() + max_seconds
@@ -72,7 +72,7 @@ def verify(
 
 
 class EntryChecks:
-    """What all entries of a store are held against: what was purged, and which files may be where."""
+    """The data that all entries of a store are checked against: purged entries, and the trees of files."""
 
     def __init__(self, store: ObjectStore, report: Report) -> None:
         self.manifests = Manifests(store, is_partial=getattr(store, "promised", None) is not None)
@@ -87,12 +87,12 @@ class EntryChecks:
             report.add(refs.ARCHIVE, str(error))
 
     def is_purged(self, sid: str) -> bool:
-        """Whether all refs of a session lead to the one tombstone that is left of it."""
+        """Return whether the whole session was purged, so that all of its refs lead to one tombstone."""
         return self.tombstones is not None and tombstone_set.SESSION + sid in self.tombstones
 
 
 class Walk:
-    """The entries that a session's refs lead to, or those of all sessions. What is wrong goes into ``report``."""
+    """The entries of one session, or of all sessions. Problems are added to ``report``."""
 
     def __init__(
         self, store: ObjectStore, sid: str | None, report: Report, judges: EntryChecks, known: Collection[Oid] = ()
@@ -100,7 +100,7 @@ class Walk:
         try:
             with store.transaction():  # no other process moves a ref meanwhile
                 store, self._ends, self._active = _snapshot(store, sid)
-        except Unavailable:  # the store is read-only here, or held by others for too long
+        except Unavailable:  # the store is read-only, or its lock is held for too long
             store, self._ends, self._active = _snapshot(store, sid)
         self._store, self._report, self._judges = store, report, judges
         self._ahead = ReadAheadReader(store)
@@ -108,7 +108,7 @@ class Walk:
         self._later = _of_a_later_view(store, self.nodes, report)
 
     def check(self, oid: Oid) -> None:
-        """One entry by itself."""
+        """Check one entry on its own."""
         node, judges = self.nodes[oid], self._judges
         self._report.checked += 1
         try:
@@ -126,13 +126,13 @@ class Walk:
             self._report.add(oid, str(error).removeprefix(f"{oid}: "), self._leads[oid])
 
     def check_row(self, oids: Sequence[Oid]) -> None:
-        """Each of ``oids``, a few, by itself: what they are made of is read together."""
+        """Check a few entries, each on its own. Their objects are read together."""
         self._ahead.look(self.nodes[oid] for oid in oids)
         for oid in oids:
             self.check(oid)
 
     def check_all(self, oids: Sequence[Oid]) -> None:
-        """Each of ``oids`` by itself; in several processes, where that is worth it."""
+        """Check entries, each on its own, in several processes if there are many entries."""
         for checked, problems in share(oids, self._found):
             self._report.checked += checked
             self._report.problems += problems
@@ -147,7 +147,7 @@ class Walk:
             self._report = kept
 
     def judge(self, *, notices: bool = False) -> None:
-        """What the entries say of each other."""
+        """Check the relations between entries, and the seals."""
         store, report, judges = self._store, self._report, self._judges
         leaves = {name: value for name, value in self._ends.items() if not judges.is_purged(refs.session_of(name))}
         sessions = Sessions(leaves, self.nodes, partial(content.entry_of, store))
@@ -164,9 +164,10 @@ class Walk:
 
 
 def _snapshot(store: ObjectStore, sid: str | None) -> tuple[ObjectStore, Mapping[str, Oid], Mapping[str, RefValue]]:
-    """Return the store with what is archived, the session refs, and the refs to chosen branches, of one session or all.
+    """Return the store with archived sessions, the session refs, and the refs of active branches.
 
-    A check that read them a second time would compare one state of a store with a later one.
+    ``sid``: return the refs of one session only. They are read once: with a second read, a check would compare one
+    state of the store with a later one.
     """
     whole = archive_set.UnarchivedStore.of(store)
     ends, active = (refs.session(sid), refs.active(sid)) if sid else (refs.SESSIONS, refs.ACTIVE)
@@ -176,7 +177,7 @@ def _snapshot(store: ObjectStore, sid: str | None) -> tuple[ObjectStore, Mapping
 def _nodes(
     store: ObjectStore, ends: Mapping[str, Oid], report: Report, known: Collection[Oid], *, is_all: bool
 ) -> tuple[dict[Oid, Node], dict[Oid, str]]:
-    """The entries to check, and the ref that leads to each; a known one is among them where others follow it."""
+    """Return the entries to check, and the ref that leads to each; also the known entries at which the walk stops."""
     nodes: dict[Oid, Node] = {}
     leads: dict[Oid, str] = {}
     damaged: set[str] = set()
@@ -202,7 +203,7 @@ def _nodes(
 
 
 def _add_unreached(store: ObjectStore, sid: str, ref: str, nodes: dict[Oid, Node], leads: dict[Oid, str]) -> None:
-    """What stands before a lost entry is checked too."""
+    """Add the entries before a lost one, so that they are checked, too."""
     try:
         tree = graph.tree(store, sid)
     except NotFound:
@@ -213,9 +214,9 @@ def _add_unreached(store: ObjectStore, sid: str, ref: str, nodes: dict[Oid, Node
 
 
 def _check_places(sessions: Sessions, report: Report) -> None:
-    """Check that ``meta`` and ``files`` hold what belongs there, down to where their session, or one before it, begins.
+    """Check that ``meta`` and ``files`` have only entries that belong there, back to the start of a session.
 
-    The former stands below the entry at which its own session begins.
+    In the case of ``meta``, this must be the start of its own session.
     """
     for name, leaf in sessions.leaves.items():
         sid, branch = refs.parse(name) or ("", "")
@@ -231,12 +232,12 @@ def _check_places(sessions: Sessions, report: Report) -> None:
 
 
 def _branches(sessions: Sessions, sid: str) -> list[Oid]:
-    """The leaves of a session's conversation."""
+    """Return the tips of a session's conversation."""
     return [oid for name, oid in sessions.of(sid).items() if refs.is_branch(name.rpartition("/")[2])]
 
 
 def _reaches(nodes: Mapping[Oid, Node], leaves: Collection[Oid], start: Oid) -> bool | None:
-    """Whether a branch comes from ``start``; ``None`` where damage on the way leaves it open."""
+    """Return whether a branch has ``start`` in its history; ``None`` if damage hides that."""
     open_ended = False
     for leaf in leaves:
         seen: set[Oid] = set()
@@ -251,7 +252,7 @@ def _reaches(nodes: Mapping[Oid, Node], leaves: Collection[Oid], start: Oid) -> 
 
 
 def check_log(store: ObjectStore, report: Report) -> None:
-    """The operation log can be read, and all that it names is there."""
+    """Check that the operation log can be read and that all entries it names exist."""
     try:
         for operation in operation_log.history(store):
             for oid in operation.named:
@@ -262,10 +263,10 @@ def check_log(store: ObjectStore, report: Report) -> None:
 
 
 def _of_a_later_view(store: ObjectStore, nodes: Mapping[Oid, Node], report: Report) -> set[Oid]:
-    """The entries whose session began under a view number that this release does not know: each such start is told."""
+    """Return the entries of sessions that began under a view number unknown to this release; report each such start."""
     later: dict[Oid, bool] = {}
     for oid in nodes:
-        line: dict[Oid, None] = {}  # in order; a damaged store may even hold a circle
+        line: dict[Oid, None] = {}  # in order; a damaged store may even have a cycle
         at: Oid | None = oid
         while at is not None and at in nodes and at not in later and at not in line:
             line[at] = None
@@ -290,12 +291,12 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 THINGS_MIN = 2_000
-"""For each process: making one takes 10 ms or more."""
+"""Minimum number of things for each process: starting one takes 10 ms or more."""
 
 PROCESSES_MAX = 4
 
 _AT_ONCE = 256
-"""Things in a row go to one process: they lie near each other in a pack."""
+"""Number of consecutive things that go to one process: they are near each other in a pack."""
 
 
 def share(things: Sequence[T], work: Callable[[Sequence[T]], R]) -> list[R]:
@@ -325,12 +326,12 @@ def _in_processes(things: Sequence[T], work: Callable[[Sequence[T]], R], count: 
         for part, ours, _ in children:
             try:
                 found.append(ours.recv())
-            except EOFError:  # it was killed, or failed: what it would have said comes from here
+            except EOFError:  # the child was killed or failed: do its part here
                 found.append(work(part))
         return found
     finally:
         for _, ours, child in children:
-            child.terminate()  # whoever has said its part has ended, or is about to
+            child.terminate()  # a child that has sent its result has ended, or is about to
             child.join()
             ours.close()
 
@@ -338,8 +339,8 @@ def _in_processes(things: Sequence[T], work: Callable[[Sequence[T]], R], count: 
 def _answer(things: Sequence[T], work: Callable[[Sequence[T]], R], to: Connection) -> None:
     import signal
 
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the one who asked is told, and takes us along
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # who has said its part is ended without a word
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles it, and terminates its children
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # end silently if terminated after sending the result
     with progress.by(None):
         to.send(work(things))
 

@@ -1,4 +1,4 @@
-"""What a check of a store found."""
+"""Findings of a check of a store."""
 
 from __future__ import annotations
 
@@ -13,7 +13,13 @@ from gitsession.store import refs
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """``where``: a ref, a file or an object; ``what``: what is wrong there. ``ref``: the branch that leads there."""
+    """A problem or a notice.
+
+    Attributes:
+        where: A ref, a file or an object.
+        what: The problem.
+        ref: The branch that leads to it.
+    """
 
     where: str
     what: str
@@ -21,17 +27,22 @@ class Finding:
 
     @property
     def session(self) -> str:
-        """The session that is hit; "" where none is, or several."""
+        """The affected session; "" if there is none, or several."""
         parsed = refs.parse(self.ref)
         return parsed[0] if parsed else ""
 
 
 @dataclass(frozen=True, slots=True)
 class CheckCoverage:
-    """Progress of the round that checks of parts go on with (``verify/store_check.py``).
+    """The progress of a round: a complete check that is done in parts (``verify/store_check.py``).
 
-    ``sessions`` of ``of`` and ``entries`` were checked since ``since_ms``. ``ended``: with this part, so that the next
-    one begins anew. ``before_ms``: when the round before it ended, ``None`` where none did.
+    Attributes:
+        since_ms: Start of the round, as Unix time in ms.
+        sessions: Number of checked sessions.
+        of: Number of all sessions.
+        entries: Number of checked entries.
+        ended: True if this part completes the round, so that the next one begins a new round.
+        before_ms: End of the previous round, as Unix time in ms; ``None`` if there was none.
     """
 
     since_ms: int
@@ -43,16 +54,24 @@ class CheckCoverage:
 
 
 State: TypeAlias = signing.State | Literal["gone", "misplaced", "altered"]
-"""``gone``: the sealed line is no longer there. ``misplaced``: it is of another session, or counts other entries.
-``altered``: something stands on the line in the place of an entry, and no purge and no redaction says so.
+"""The result of a check of a seal.
+
+``gone``: the signed history does not exist any more. ``misplaced``: the seal is of another session, or states another
+number of entries. ``altered``: an entry of the history was replaced, and no purge and no redaction explains it.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class SealCheck:
-    """A seal that was looked at. ``by``: who signed. ``after``: how many entries the branch has behind what is sealed;
-    ``None`` where the branch does not hold it. ``purged``: in the place of how many of its entries a tombstone stands,
-    or what a redaction put there.
+    """The result of a check of a seal.
+
+    Attributes:
+        sid: The session.
+        node: The entry of the seal.
+        entry: The content of the seal.
+        by: The signer.
+        after: Number of entries that the branch has after the signed tip; ``None`` if the tip is not on the branch.
+        purged: Number of signed entries that a tombstone or a redaction has replaced.
     """
 
     sid: str
@@ -65,17 +84,21 @@ class SealCheck:
 
     @property
     def is_wrong(self) -> bool:
-        """That nobody can tell is not wrong."""
+        """Return whether the seal is wrong. A seal that cannot be checked is not."""
         return self.state in ("bad", "revoked", "gone", "misplaced", "altered")
 
 
 @dataclass
 class Report:
-    """``checked``: entries; ``whole``: false where time or a sample left entries out; ``covered``: what was checked
-    by this part and those before it, ``None`` where it is none that others go on with.
+    """The result of a check.
 
-    ``problems``: what nobody honest wrote so, or what was lost since. ``notices``: what is odd, and yet as an agent or
-    a program wrote it; ``None`` where nobody asked.
+    Attributes:
+        checked: Number of checked entries.
+        whole: False if entries were left out, because of a time limit or a sample.
+        problems: Damage: what gitsession cannot have written, or what was lost since.
+        notices: What is unusual, but may be as an agent or a program wrote it; ``None`` if not requested.
+        covered: Progress of the round; ``None`` if the check is not a part of one.
+        seals: Results of the checks of seals.
     """
 
     checked: int = 0

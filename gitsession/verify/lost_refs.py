@@ -1,13 +1,13 @@
-"""Refs that no longer hold what they are known to have held, though no command took it away.
+"""Refs that have lost a value that they are known to have had, without a command that changed them.
 
-A ref's file that is gone looks like no ref, and one that was set back looks like any other: only a record tells. What
-is known of a ref is what the last flush gave it (store/flush_record.py), what the last clean check saw
-(verify/lost_refs.py) and what operations after them say; without such a mark, the whole operation log; and of
-refs in none of these, that the catalogue saw them.
+If the file of a ref is gone, there seems to be no ref; if it was set back, it looks like any other. Only a record shows
+the loss. The known value of a ref is the one that the last flush wrote (store/flush_record.py), that the last clean
+check saw (``VerifiedState``, called the mark), or that a later operation recorded. Without a mark, the whole operation
+log counts. For a ref in none of these, it is the value that the catalog saw.
 
-A ref that others moved while our line went on beside it (store/flushing.py) has lost nothing: what it held is still
-on a line of its session. Nor has one whose entries were said again behind what others had said there
-(sessions/merge_remote_branches.py): their commits are others, what they hold is the same.
+If another program moved a ref and our branch was renamed (store/flushing.py), nothing is lost: the old value is still
+on a branch of the session. Nor is it if the entries of a ref were appended again to those of others
+(sessions/merge_remote_branches.py): the commits are different, but their content is the same.
 """
 
 from __future__ import annotations
@@ -38,18 +38,21 @@ VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class VerifiedState:
-    """``packs``: size, time of change in ns and inode of each pack and index, by name. ``loose``: oids."""
+    """The state of a store at a clean check.
+
+    ``packs``: size, modification time in ns and inode of each pack and index, by name. ``loose``: oids.
+    """
 
     refs: dict[str, str]
     packs: dict[str, list[int]]
     loose: list[str]
 
     def covers(self, now: VerifiedState) -> bool:
-        """Return whether all that it names is still there as it was; refs may have moved."""
+        """Return whether all its packs and indexes still exist unchanged; refs may have moved."""
         return all(now.packs.get(name) == seen for name, seen in self.packs.items())
 
     def new_packs(self, now: VerifiedState) -> list[str]:
-        """The packs and indexes in ``now`` that it does not name."""
+        """Return the packs and indexes in ``now`` that it does not have."""
         return sorted(now.packs.keys() - self.packs.keys())
 
     def new_loose(self, now: VerifiedState) -> list[str]:
@@ -57,7 +60,7 @@ class VerifiedState:
 
 
 def present(git_dir: Path, refs: dict[str, str]) -> VerifiedState:
-    """Return the present state; ``refs``: their values."""
+    """Return the current state; ``refs``: the current values of refs."""
     found = packs.files(f"{git_dir}/objects/pack")
     return VerifiedState(
         refs, {name: list(identity) for name, identity in found.items()}, list(VerifiedRepository(git_dir).loose())
@@ -65,7 +68,7 @@ def present(git_dir: Path, refs: dict[str, str]) -> VerifiedState:
 
 
 def read(git_dir: Path) -> VerifiedState | None:
-    """The mark; ``None`` where there is none that can be read."""
+    """Return the mark; ``None`` if there is none that can be read."""
     try:
         value = json.loads((git_dir / FILE).read_bytes())
         if value.pop("version") == VERSION:
@@ -76,13 +79,13 @@ def read(git_dir: Path) -> VerifiedState | None:
 
 
 def write(git_dir: Path, mark: VerifiedState) -> None:
-    """Keep ``mark``. Raises ``OSError``."""
+    """Write ``mark``. Raises ``OSError``."""
     data = json.dumps({"version": VERSION, **asdict(mark)}).encode()
     replace(git_dir / FILE, data, by=git_dir / f"{FILE}.{os.getpid()}.tmp")
 
 
 def forget(git_dir: Path, ref: str) -> None:
-    """Take out of the mark a ref that went on purpose. Raises ``OSError``."""
+    """Remove from the mark a ref that was deleted on purpose. Raises ``OSError``."""
     mark = read(git_dir)
     if mark is not None and mark.refs.pop(ref, None) is not None:
         write(git_dir, mark)
@@ -90,10 +93,11 @@ def forget(git_dir: Path, ref: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class LostRefFinding:
-    """``was``: what was recorded, and ``when``; ``now``: what it holds, ``None`` where it is gone.
+    """A ref that lost a value.
 
-    ``unreached``: how many of the entries that lead to ``was`` no branch of the session leads to any more; ``None`` if
-    an object of them is not there.
+    ``was``: the recorded value; ``when``: its time; ``now``: the current value, ``None`` if the ref is gone.
+    ``unreached``: number of entries in the history of ``was`` that are on no branch of the session any more; ``None``
+    if one of their objects is missing.
     """
 
     name: str
@@ -117,9 +121,9 @@ class LostRefFinding:
 def find(
     store: GitStore, mark: VerifiedState | None, *, seen: Mapping[str, RefValue], unreadable: Collection[str]
 ) -> list[LostRefFinding]:
-    """Every one of them. ``seen``: what the catalogue saw; ``unreadable``: refs that are there and cannot be read."""
+    """Return the refs that lost a value. ``seen``: values that the catalog saw; ``unreadable``: refs to leave out."""
     for _ in range(_TRIES):
-        # The records before the refs: an append between the two looks only moves forward, and a command moves the log.
+        # Records before refs: an append between the two reads only moves forward, and a command changes the log.
         end, records = _end_of_log(store), _records(store)
         known, replaced = _known(store, mark, seen, records)
         found = [astray for astray in _compare(store, known, records, replaced) if astray.name not in unreadable]
@@ -144,7 +148,7 @@ _TRIES = 8
 def _known(
     store: ObjectStore, mark: VerifiedState | None, seen: Mapping[str, RefValue], records: FlushedRefs
 ) -> tuple[_Known, set[tuple[str, RefValue | None]]]:
-    """What each ref was last recorded to hold, ``None`` where it was removed, and when; what commands replaced."""
+    """Return the last recorded value of each ref (``None``: removed) with its time, and what commands replaced."""
     marked = mark.refs if mark else {}
     later: _Known = {}
     unflushed: _Known = {}
@@ -161,7 +165,7 @@ def _known(
                 if after_mark:
                     (unflushed if after_flush else later).setdefault(move.ref, (move.new, _when(operation)))
     except GitSessionError:
-        seen = {}  # what the rest of the log would say of them is not known
+        seen = {}  # the unreadable rest of the log may have changed these refs
     at_mark = {name: (value, "at the last check that found nothing") for name, value in marked.items()}
     at_look = {name: (value, "when sessions were last listed") for name, value in seen.items() if name not in told}
     before, since = (
@@ -207,8 +211,9 @@ def _compare(
 
 
 def _led_to_what_went(was: RefValue, known: _Known, there: Mapping[str, RefValue]) -> bool:
-    """Return whether ``was`` is the value of a symbolic ref whose branch was removed, as a purge of all of a session
-    does: that deletes the symbolic ref too, and no log has it.
+    """Return whether ``was`` is the value of a symbolic ref whose branch was removed.
+
+    A purge of a whole session also deletes the symbolic ref, and no log has that.
     """
     target = refs.target(was)
     if target is None or target in there:
@@ -217,7 +222,7 @@ def _led_to_what_went(was: RefValue, known: _Known, there: Mapping[str, RefValue
 
 
 def _ever_archived(store: ObjectStore) -> Collection[str]:
-    """Return the sessions that were ever archived: that deletes the ref of the active branch, and is in no log."""
+    """Return the sessions that were ever archived: that deletes the ref of the active branch, and no log has it."""
     try:
         return archive_set.read(store).turns.keys()
     except GitSessionError:
@@ -231,8 +236,10 @@ def _is_watched(name: str) -> bool:
 def _unreached(
     store: ObjectStore, name: str, was: RefValue, there: Mapping[str, RefValue], *, is_flushed: bool
 ) -> int | None:
-    """Count the entries behind ``was`` that no branch of the session of ``name`` leads to, nor to entries with the same
-    tree. If damage hides the branches, 0; if it hides what leads to ``was``, ``None`` where a flush wrote it.
+    """Count the entries up to ``was`` that are on no branch of the session of ``name``, not even with the same tree.
+
+    If damage hides the branches, the result is 0. If it hides the history of ``was``, the result is ``None`` if a flush
+    wrote that value, else 0.
     """
     if not refs.is_session_ref(name) or refs.target(was) is not None:
         return 0
@@ -253,7 +260,7 @@ def _unreached(
 
 
 def _trees(store: ObjectStore, end: Oid | None, seen: Mapping[Oid, Oid]) -> dict[Oid, Oid]:
-    """The commits of a line that are not ``seen`` yet, from its end on, each with its tree."""
+    """Return the commits of the history of ``end`` that are not ``seen`` yet, newest first, each with its tree."""
     found: dict[Oid, Oid] = {}
     oid = end
     while oid is not None and oid not in seen:

@@ -1,10 +1,9 @@
-"""What sessions must be beyond their entries: each begins once, and what an entry of ours names is there.
+"""Checks of whole sessions: each has one root, and the entries that other entries name exist.
 
-Pure, over the nodes of sessions; what an entry means is asked for only where its kind has something to name. What can
-be wrong falls into two heaps. A *problem* cannot be as gitsession writes it. A *notice* is odd, and yet an agent may
-write its file so, or a program its session: a call that nobody answered, a label on an entry that is not there.
+The functions are pure and work on the nodes of sessions. They read the content of an entry only if its kind can name
+other entries. A *problem* is something that gitsession cannot have written. A *notice* is unusual, but an agent may
+write its file like that, or a program its session: a call without a result, a label of an entry that does not exist.
 """
-
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -25,9 +24,9 @@ from gitsession.verify.findings import Finding
 
 @dataclass
 class Sessions:
-    """What is judged. ``nodes``: every entry that ``leaves``, refs of sessions, lead to.
+    """The sessions to check. ``leaves``: refs of sessions. ``nodes``: every entry that these lead to.
 
-    ``read``: what an entry means, ``Opaque`` where it cannot be read.
+    ``read``: returns the content of an entry, ``Opaque`` if it cannot be read.
     """
 
     leaves: Mapping[str, Oid]
@@ -37,14 +36,14 @@ class Sessions:
 
     @cached_property
     def _refs(self) -> Mapping[str, Mapping[str, Oid]]:
-        """The refs of each session, its conversation's first."""
+        """The refs of each session, those of its conversation first."""
         found: dict[str, dict[str, Oid]] = {}
         for name in sorted(self.leaves, key=lambda name: (not _is_talk(name), name)):
             found.setdefault(refs.session_of(name), {})[name] = self.leaves[name]
         return found
 
     def line(self, oid: Oid | None) -> Iterator[Node]:
-        """The entries from ``oid`` towards the root, as far as they can be read; a damaged store may hold a circle."""
+        """Yield the history of ``oid``, as far as it can be read. It may be a cycle in a damaged store."""
         seen: set[Oid] = set()
         while oid is not None and oid in self.nodes and oid not in seen:
             seen.add(oid)
@@ -52,7 +51,7 @@ class Sessions:
             oid = self.nodes[oid].parent
 
     def root(self, leaf: Oid) -> Oid | None:
-        """The entry at which the line of ``leaf`` begins; ``None`` where damage hides it. Each entry is passed once."""
+        """Return the root of the history of ``leaf``; ``None`` if damage hides it. Visits each entry once."""
         passed: dict[Oid, None] = {}
         oid: Oid | None = leaf
         while oid is not None and oid not in self._roots and oid not in passed:
@@ -66,11 +65,11 @@ class Sessions:
         return found
 
     def of(self, sid: str) -> Mapping[str, Oid]:
-        """The refs of one session, its conversation's first."""
+        """Return the refs of one session, those of its conversation first."""
         return self._refs.get(sid, {})
 
     def meta(self, sid: str) -> Iterator[Node]:
-        """What stands on ``meta``, and on the lines beside it, newest first, down to where the session begins."""
+        """Yield the entries of ``meta`` and of branches diverged from it, newest first, back to the session's start."""
         for name, leaf in self.of(sid).items():
             if refs.is_meta(name.rpartition("/")[2]):
                 for node in self.line(leaf):
@@ -86,9 +85,9 @@ class Sessions:
 def problems(
     sessions: Sessions, active: Mapping[str, RefValue], files: Callable[[Oid], Oid | None], manifests: Manifests
 ) -> Iterator[Finding]:
-    """What cannot be as gitsession writes it.
+    """Yield findings that gitsession cannot have written.
 
-    ``active``: the refs that say which branch was chosen by hand; ``files``: the tree of files that an entry holds.
+    ``active``: the refs that select an active branch; ``files``: returns the tree of files of an entry.
     """
     yield from _beginnings(sessions)
     yield from _second_beginnings(sessions)
@@ -114,11 +113,11 @@ def _is_talk(name: str) -> bool:
     return parsed is not None and refs.is_branch(parsed[1])
 
 
-# ---- where a session begins
+# ---- starts of sessions
 
 
 def _beginnings(sessions: Sessions) -> Iterator[Finding]:
-    """All that a session's refs lead to begins at one entry, and no two sessions begin at the same, forks excepted."""
+    """Check that the refs of a session have one root, and that no two sessions share one, except forks."""
     forks = _forks(sessions)
     begun: dict[Oid, str] = {}
     for sid in sessions.sids:
@@ -142,7 +141,7 @@ def _beginnings(sessions: Sessions) -> Iterator[Finding]:
 
 
 def _forks(sessions: Sessions) -> set[str]:
-    """The sessions that begin at a ``fork`` entry; one whose line was purged may have."""
+    """Return the sessions that begin at a ``fork`` entry, or that may, because a part of their history was purged."""
     found: set[str] = set()
     for node in sessions.nodes.values():
         if node.kind == kinds.Fork.kind and node.source is None:
@@ -157,7 +156,7 @@ def _forks(sessions: Sessions) -> set[str]:
 
 
 def _second_beginnings(sessions: Sessions) -> Iterator[Finding]:
-    """On ``meta`` such an entry is the header as last seen."""
+    """Find starts of sessions in the middle of a history. On ``meta``, such an entry is an updated header."""
     found = {
         oid: node
         for oid, node in sessions.nodes.items()
@@ -171,15 +170,15 @@ def _second_beginnings(sessions: Sessions) -> Iterator[Finding]:
         yield Finding(oid, "the beginning of a session in the middle of a line")
 
 
-# ---- what an entry of ours names
+# ---- references between entries
 
 
 def _same_places(sessions: Sessions) -> Iterator[Finding]:
-    """One entry at one place is one commit, in every store (docs/reference/format.md, "Invariants")."""
+    """Check that one entry at one place is one commit, as in every store (docs/reference/format.md, "Invariants")."""
     places: dict[tuple[Oid | None, int | None, bytes], Oid] = {}
     for node in sessions.nodes.values():
         if node.kind == kinds.Checkpoint.kind or node.is_tombstone or node.replaces:
-            continue  # a checkpoint's files are no part of its chain; what is gone keeps the chain that it had
+            continue  # a checkpoint's files are not in its chain; a replaced entry keeps the chain of the original
         key = (node.parent, node.source.line if node.source else None, node.chain)
         other = places.setdefault(key, node.oid)
         if other != node.oid:
@@ -195,7 +194,7 @@ def _first_kept(sessions: Sessions, node: Node) -> Iterator[Finding]:
         if to_base64url(before.chain) == entry.first_kept:
             return
         last = before
-    if last.parent is None:  # with a gap in between nobody can tell
+    if last.parent is None:  # beyond a gap, the entry may exist
         yield Finding(node.oid, f"what it keeps begins at {entry.first_kept[:60]!a}, which is not on its line")
 
 
@@ -214,7 +213,7 @@ def _checkpoint(
     try:
         moved = manifests.changed(base, files(node.oid))
     except GitSessionError:
-        return  # each tree is looked into by itself
+        return  # each tree is checked on its own
     unsaid = sorted(moved - set(entry.paths))
     if unsaid:
         more = f" and {len(unsaid) - 1} more" if len(unsaid) > 1 else ""
@@ -223,7 +222,7 @@ def _checkpoint(
 
 
 def _leaf_of_file(sessions: Sessions, sid: str) -> Iterator[Finding]:
-    """Where the agent's file goes on is an entry of the session."""
+    """Check that the entry from which the agent's file continues is in the session."""
     said = next((entry for _, entry in _source_files(sessions, sid)), None)
     if said is None or said.leaf is None:
         return
@@ -240,7 +239,7 @@ def _leaf_of_file(sessions: Sessions, sid: str) -> Iterator[Finding]:
 
 
 def _source_files(sessions: Sessions, sid: str) -> Iterator[tuple[Node, kinds.SourceFile]]:
-    """What ``meta`` says of the agent's file, newest first."""
+    """Yield the entries of ``meta`` about the agent's file, newest first."""
     for node in sessions.meta(sid):
         if node.kind == kinds.SourceFile.kind and node.source is None:
             entry = sessions.read(node)
@@ -252,9 +251,9 @@ def _source_files(sessions: Sessions, sid: str) -> Iterator[tuple[Node, kinds.So
 
 
 def notices(sessions: Sessions) -> Iterator[Finding]:
-    """What is odd in sessions, and may be as it was written. Reads every entry.
+    """Yield what is unusual in sessions, but may have been written like that. Reads every entry.
 
-    Of an entry that several sessions share it is told once, and so is a call that stands on several branches.
+    An entry in several sessions, or a call on several branches, is reported once.
     """
     told: set[tuple[str, str]] = set()
     for sid in sessions.sids:
@@ -265,13 +264,13 @@ def notices(sessions: Sessions) -> Iterator[Finding]:
 
 
 class _Named:
-    """One session: who is called what, and who calls on whom."""
+    """The names of entries in one session, and its calls and results."""
 
     def __init__(self, sessions: Sessions, sid: str) -> None:
         self._sessions = sessions
         self._sid = sid
         self._talk: dict[Oid, str] = {}
-        """The entries of the conversation, with the ref that leads there."""
+        """The entries of the conversation, with the ref that leads to each."""
         for name, leaf in sessions.of(sid).items():
             if _is_talk(name):
                 for node in sessions.line(leaf):
@@ -307,7 +306,7 @@ class _Named:
         span = self._spans({oid for oids in (*calls.values(), *results.values()) for oid in oids})
 
         def follows(late: Oid, early: Oid) -> bool:
-            """Whether ``late`` is ``early`` or below it."""
+            """Return whether ``late`` is ``early`` or a descendant of it."""
             return span[early][0] <= span[late][0] <= span[early][1]
 
         for call, oids in calls.items():
@@ -322,7 +321,7 @@ class _Named:
                     break
 
     def _spans(self, wanted: set[Oid]) -> dict[Oid, tuple[int, int]]:
-        """The first and last number of what is below each of ``wanted``, in one walk of the tree."""
+        """Return the first and last number in the subtree of each of ``wanted``, numbered in one walk of the tree."""
         children: dict[Oid | None, list[Oid]] = {}
         for oid in self._talk:
             parent = self._sessions.nodes[oid].parent
@@ -354,7 +353,7 @@ class _Named:
 
 
 def _names_of(node: Node) -> Iterable[str]:
-    """What an entry may be called by others: its chain, what the agent calls it, what we call it to agents."""
+    """Return the names of an entry: its chain digest, and the agent's id or the short id that agents get from us."""
     named = [to_base64url(node.chain)]
     if node.source is None:
         named.append(short_id(node.chain))
@@ -369,7 +368,7 @@ def _calls(entry: Entry) -> Iterator[str]:
 
 
 def _results(entry: Entry) -> Iterator[str]:
-    """The calls that an entry answers: as a message of its own, or in the message that made them (opencode)."""
+    """Yield the calls that an entry answers: as a message of its own, or in the message that made them (opencode)."""
     if isinstance(entry, kinds.Message):
         if entry.role == "tool" and entry.tool_call_id:
             yield entry.tool_call_id

@@ -1,8 +1,8 @@
-"""Seals: signed statements of how far a branch went, kept as entries on ``meta`` (decision 0026).
+"""Seals: signed statements about the tip of a branch, kept as entries on ``meta`` (decision 0026).
 
-What is signed names the chain of the branch's leaf. A chain is the hash of every payload up to it, so it vouches for
-all of them; it is the same in every store, under every object format of git and after a purge, which no oid is.
-Nothing waits for a seal: a branch goes on behind it, and what came after is not sealed.
+The signed text names the chain digest of the tip. It is a hash of every payload up to the tip, so the signature covers
+all of them. It is the same in every store, with every object format of git and after a purge; an oid is not. A seal
+does not lock a branch: entries can be appended after the signed tip, and are not signed.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _CHAIN = re.compile(r"[A-Za-z0-9_-]{43}")
 
 
 def problem(sealed: SealCheck) -> Finding | None:
-    """What is wrong with a seal, if anything is; that nobody can tell is no problem."""
+    """Return the problem of a seal, if there is one. A seal that cannot be checked is no problem."""
     if not sealed.is_wrong:
         return None
     what = WRONG[sealed.state].format(by=sealed.by or "somebody")
@@ -45,7 +45,7 @@ def problem(sealed: SealCheck) -> Finding | None:
 
 
 def statement(entry: Seal) -> bytes:
-    """What is signed. FROZEN: another text is another first line. Raises ``Malformed`` for names that are none."""
+    """Return the text to sign. FROZEN: a changed text needs another first line. Raises ``Malformed`` for bad names."""
     leaf = refs.leaf(entry.session, entry.branch)
     if not refs.is_session_ref(leaf) or not session_ids.is_one(entry.session) or not _CHAIN.fullmatch(entry.leaf):
         raise Malformed("not a seal of a branch of ours")
@@ -61,9 +61,10 @@ def statement(entry: Seal) -> bytes:
 
 
 def make(store: ObjectStore, sid: str, branch: str, at_ms: int, by: Signing, key: str = "") -> Seal:
-    """A seal of ``branch`` as it is, not kept yet. Raises ``NotFound``, and ``Unavailable`` where nobody signs.
+    """Return a seal of the current tip of ``branch``, not stored yet.
 
-    Raises as ``graph.line`` where an entry of it is lost: nobody vouches for what cannot be read.
+    Raises ``NotFound``; ``Unavailable`` if signing fails; and as ``graph.line`` if an entry is lost, because entries
+    that cannot be read must not be signed.
     """
     leaf = store.ref(refs.leaf(sid, branch)) if refs.is_branch(branch) else None
     if leaf is None:
@@ -76,7 +77,7 @@ def make(store: ObjectStore, sid: str, branch: str, at_ms: int, by: Signing, key
 
 
 def of_session(store: ObjectStore, sid: str, by: Signing) -> list[SealCheck]:
-    """The seals of one session, the newest first."""
+    """Check the seals of one session, the newest first."""
     leaves = store.refs(refs.session(sid))
     nodes = {node.oid: node for leaf in leaves.values() for node in _readable(store, sid, leaf)}
     return list(look(Sessions(leaves, nodes, partial(entry_of, store)), by, tombstone_set.read(store)))
@@ -87,9 +88,9 @@ def _readable(store: ObjectStore, sid: str, leaf: str) -> Iterator[Node]:
 
 
 def look(sessions: Sessions, by: Signing | None = None, tombstones: Tombstones | None = None) -> Iterator[SealCheck]:
-    """Every seal of ``sessions``. ``by``: whose signatures count; the user's, where nobody says.
+    """Check every seal of ``sessions``. ``by``: the settings with the trusted signers, by default the user's.
 
-    ``tombstones``: what was purged, without which nobody asks why a tombstone stands where it does.
+    ``tombstones``: the tombstone set; without it, replaced entries are not checked.
     """
     for sid in sessions.sids:
         found = list(_seals(sessions, sid))
@@ -109,7 +110,7 @@ def _seals(sessions: Sessions, sid: str) -> Iterator[tuple[Node, Seal]]:
 
 
 class _Lines:
-    """The branches of one session: which chains are on them, and how many entries each line has up to there."""
+    """The branches of one session: the chain digests on each, with the number of entries up to each."""
 
     def __init__(self, sessions: Sessions, sid: str, tombstones: Tombstones | None) -> None:
         self._sessions = sessions
@@ -117,7 +118,7 @@ class _Lines:
         self._tombstones = tombstones
         self._places: dict[str, dict[str, int]] = {}
         self._leaves: dict[str, Oid] = {}
-        """Where each chain stands."""
+        """The entry of each chain digest."""
         self._is_whole = True
         for name, leaf in sessions.of(sid).items():
             _, branch = refs.parse(name) or ("", "")
@@ -150,7 +151,7 @@ class _Lines:
         return SealCheck(self._sid, node, entry, told, name, after, len(instead))
 
     def _is_explained(self, node: Node) -> bool:
-        """Whether what stands there instead of an entry is there because of a purge, or of a redaction."""
+        """Return whether a purge or a redaction explains the replacement of an entry."""
         if self._tombstones is None:
             return True
         if not node.is_tombstone:

@@ -1,8 +1,8 @@
-"""The check of a whole store on disk: its journal and refs, git's own check, every entry; or only what is new.
+"""The check of a whole store on disk: its journal and refs, `git fsck`, and every entry; or only what is new.
 
-Quick is: packs and loose objects that the mark of the last clean check (verify/lost_refs.py) does not name are read
-and their checksums compared, and of each line only the entries after the refs of the mark are checked. A pack that
-is gone or is another file, or no mark, is a doubt, and then everything is checked.
+A quick check reads the packs and loose objects that the mark of the last clean check (verify/lost_refs.py) does not
+name, and compares their checksums. Of each branch it checks only the entries after the value in the mark. If there is
+no mark, or a pack of it is gone or has changed, everything is checked.
 """
 
 from __future__ import annotations
@@ -33,14 +33,16 @@ FILE = f"{create.CONTROL}/round"
 VERSION = 1
 
 ENTRIES_AT_ONCE = 64
-"""Number of entries that are checked between two looks at the clock."""
+"""Number of entries that are checked between two reads of the clock."""
 
 
 @dataclass(frozen=True, slots=True)
 class CheckPosition:
-    """The progress of a round. ``session``: the one that was checked last, as far as the entry ``entry`` if that is
-    stated; ``file``: the file that was, once all sessions were. ``since_ms``: 0 before it begins. ``before_ms``: when
-    the round before it ended.
+    """The progress of a round.
+
+    ``session``: the session that was checked last, up to the entry ``entry`` if that is set. ``file``: the file that
+    was checked last, after all sessions. ``since_ms``: start of the round, 0 before it begins. ``before_ms``: end of
+    the previous round. Times are Unix time in ms.
     """
 
     since_ms: int = 0
@@ -60,7 +62,7 @@ def go_on(
     now_ms: int,
     clock: Callable[[], float] = time.monotonic,
 ) -> Report:
-    """Check the next part of the round: ``sample`` entries at most, for ``max_seconds`` at most, to its end at most."""
+    """Check the next part of the round, to its end at most: up to ``sample`` entries, for up to ``max_seconds``."""
     until = None if max_seconds is None else clock() + max_seconds
     report = Report()
     place = read(store.git_dir)
@@ -79,7 +81,7 @@ def go_on(
     report.whole = ended and begins
     report.covered = _covered(store, place, ended)
     if not store.read_only:
-        with contextlib.suppress(OSError):  # then the next part does this one again
+        with contextlib.suppress(OSError):  # the next part then repeats this one
             write(store.git_dir, CheckPosition(before_ms=now_ms) if ended else place)
     return report
 
@@ -91,7 +93,7 @@ class _Part:
         self._store, self._report, self._judges = store, report, judges
         self._sample, self._is_late = sample, is_late
         self.is_over = False
-        """True if this part holds what it was to hold."""
+        """True once this part has reached its limit."""
 
     def refs(self, seen: Mapping[str, RefValue]) -> None:
         store = self._store
@@ -104,7 +106,7 @@ class _Part:
         check_log(store, self._report)
 
     def sessions(self, place: CheckPosition) -> CheckPosition:
-        """The sessions from ``place`` on; where this part ends."""
+        """Check the sessions from ``place`` on; return where this part ends."""
         for sid in _sids(self._store):
             if _order(sid) < _order(place.session) or (sid == place.session and not place.entry):
                 continue
@@ -137,7 +139,7 @@ class _Part:
         return replace(place, entry="")
 
     def files(self, place: CheckPosition) -> tuple[CheckPosition, bool]:
-        """The files after ``place``; where this part ends, and whether it ends the round."""
+        """Check the files after ``place``; return where this part ends, and whether that completes the round."""
         for name in damage.named(self._store.git_dir):
             if name <= place.file:
                 continue
@@ -167,7 +169,7 @@ def _covered(store: GitStore, place: CheckPosition, ended: bool) -> CheckCoverag
 
 
 def read(git_dir: Path) -> CheckPosition:
-    """Return the end of the last part; the beginning of a round if that is unknown."""
+    """Return the end of the last part; the beginning of a round if it cannot be read."""
     try:
         value = json.loads((git_dir / FILE).read_bytes())
         if value.pop("version") != VERSION:
@@ -182,7 +184,7 @@ def read(git_dir: Path) -> CheckPosition:
 
 
 def write(git_dir: Path, place: CheckPosition) -> None:
-    """Raises ``OSError``."""
+    """Write the progress. Raises ``OSError``."""
     data = json.dumps({"version": VERSION, **asdict(place)}).encode()
     replace_file(git_dir / FILE, data, by=git_dir / f"{FILE}.{os.getpid()}.tmp")
 
@@ -197,16 +199,16 @@ def verify(
     notices: bool = False,
     now_ms: int = 0,
 ) -> Report:
-    """Check the whole store. ``seen``: what the refs of sessions held when the catalogue last looked.
+    """Check the whole store. ``seen``: values of session refs when the catalog last read them.
 
-    With ``sample`` or ``max_seconds`` it is the next part of a round (``verify/store_check.py``), but for what is new,
-    if ``quick``. ``notices``: also what is only odd.
+    With ``quick``, and if there is a valid mark, only what is new is checked. Otherwise, with ``sample`` or
+    ``max_seconds``, the next part of a round is checked. ``notices``: True to look for notices, too.
 
-    Raises ``Unavailable`` where a file may not be read, or git is wanted and not there.
+    Raises ``Unavailable`` if a file may not be read, or git is needed and missing.
     """
     create.check_readable(store.git_dir)
     problems = files_of_refs(store)
-    with contextlib.suppress(Unavailable):  # a full disk: what waits in the journal is checked from there
+    with contextlib.suppress(Unavailable):  # a full disk: pending entries are then checked in the journal
         store.flush()
     now = lost_refs.present(store.git_dir, dict(store.refs("refs/")))
     mark = lost_refs.read(store.git_dir)
@@ -222,16 +224,16 @@ def verify(
         known = frozenset(value for name, value in mark.refs.items() if refs.parse(name))
         report = entries.verify(store, sample=sample, max_seconds=max_seconds, known=known)
     else:
-        told = process.begin_fsck(store.git_dir)  # another process: it runs beside ours
+        told = process.begin_fsck(store.git_dir)  # a child process: it runs in parallel
         try:
             report = entries.verify(store, notices=notices)
         finally:
             lines = told()
-        # After ours, which say which entries are hit; git says some things once for each way that it found there.
+        # After our findings, which name the affected entries. Git reports a problem once for each path to it.
         report.problems += [Finding("git fsck", line) for line in dict.fromkeys(lines)]
     report.problems[:0] = problems
     if report.whole and not report.problems and not store.read_only:
-        with contextlib.suppress(OSError, Unavailable):  # then the next one looks at everything again
+        with contextlib.suppress(OSError, Unavailable):  # the next check then reads everything again
             lost_refs.write(store.git_dir, now)
             with store.locked():
                 flush_record.mark_checked(store.git_dir)
@@ -239,7 +241,7 @@ def verify(
 
 
 def files_of_refs(store: GitStore) -> list[Finding]:
-    """What is damaged of the journal, of the files that refs are in, and of those that git knows a repository by."""
+    """Return the damage in the journal, in files of refs, and in those by which git recognizes a repository."""
     found = [Finding(name, what) for name, what in config.problems(store.git_dir).items()]
     found += [Finding("journal", f"{what} holds records that do not verify") for what in store.damage()]
     return found + [Finding(name, what, name) for name, what in store.damaged_refs().items()]
