@@ -143,7 +143,7 @@ _DELTAS = (6, 7)
 
 
 def deltify(store: GitStore) -> list[str]:
-    """Let git pack our packs without deltas once; return the file names of those left for the next run.
+    """Let git add deltas to packs that have none; return the file names of the packs left for the next run.
 
     ``git repack`` copies objects from a pack as they are and does not compare them with others of that pack, so what
     was written at once would never get deltas. This function packs only such packs afresh, so its cost depends on the

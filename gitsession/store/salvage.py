@@ -53,7 +53,7 @@ def save(git_dir: Path, rescued: Iterable[Oid], taken: Mapping[Oid, tuple[Kind, 
 
 
 def quarantine(git_dir: Path) -> Path:
-    """Return the quarantine folder of this moment; it is created with the first file."""
+    """Return the path of a quarantine folder for this moment; the folder is created with its first file."""
     return git_dir / QUARANTINE / time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
 
 

@@ -140,7 +140,7 @@ class Staging:
         return self._ends
 
     def close(self) -> None:
-        """Make later calls on this transaction fail."""
+        """Make later changes through this object fail."""
         self._open = False
 
     def _check_room(self, name: str) -> None:

@@ -364,7 +364,7 @@ class IdleTimer:
     """
 
     def __init__(self, callback: Callable[[], object], delay_seconds: float, limit_seconds: float) -> None:
-        """``callback`` is a bound method; its object may be collected while the thread waits."""
+        """Create a timer. ``callback`` is a bound method; its object may be collected while the thread waits."""
         self._callback = weakref.WeakMethod(callback)
         self._delay, self._limit = delay_seconds, limit_seconds
         self._last = 0.0
