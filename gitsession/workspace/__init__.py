@@ -1,5 +1,5 @@
-"""The user's files, and the trees that hold them: exact bytes and modes, both ways. Knows git's objects, no session.
+"""The user's files and the trees that hold them, with exact bytes and modes. It uses git objects, but no sessions.
 
-A *path* here is text as it stands in a tree of ours: relative to the workspace, components joined by ``/``, each
-written as ``workspace.names`` says. Only ``workspace.root`` makes a name on the disk of it.
+A *path* in this package is text as in a tree: relative to the workspace, components joined by ``/``, each written as in
+``workspace.names``. Only ``workspace.root`` converts it to a name on the disk.
 """

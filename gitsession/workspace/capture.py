@@ -1,4 +1,4 @@
-"""What differs in a workspace, into a store: contents in pieces, then the tree that the one before it becomes."""
+"""Capture of a workspace's changes in a store: contents in pieces, then the new tree based on the last one."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from gitsession.workspace.snapshot import look
 from gitsession.workspace.trees import State, TreeCache
 
 PIECE_BYTES = 32 << 20
-"""What is held in memory, and handed to the store, at a time. One file may be more."""
+"""Size of the contents that are held in memory and written to the store at a time. One file may be larger."""
 
 
 class Captured(NamedTuple):
-    """``tree`` holds all there is, ``changes`` says how it differs from the one of the last look."""
+    """A captured snapshot. ``tree`` has all files, ``changes`` are its differences from the last snapshot's tree."""
 
     tree: Oid | None
     changes: Mapping[str, State]
@@ -38,9 +38,10 @@ def capture(
     caps: Caps = USUAL,
     wait_seconds: float = 30.0,
 ) -> Captured:
-    """Look at the whole workspace and keep what differs (mode *workspace*); ``folder`` as in ``scan.look``.
+    """Capture the whole workspace and store what differs (mode *workspace*).
 
-    What an earlier look left is thrown away where the store does not have it. Raises ``Unavailable``.
+    ``folder`` is that of ``snapshot.look``. If the store lacks an object of the last snapshot, that snapshot is
+    discarded and all files are read again. Raises ``Unavailable``.
     """
     for afresh in (False, True):
         with look(root, folder, caps=caps, afresh=afresh, wait_seconds=wait_seconds) as seen:
@@ -63,7 +64,7 @@ def capture(
 
 
 def put(store: ObjectStore, changes: Iterable[PathContent]) -> dict[str, State]:
-    """Contents into the store, in transactions of about ``PIECE_BYTES``; what each path is now."""
+    """Store contents in transactions of about ``PIECE_BYTES``; return the new state of each path."""
     states: dict[str, State] = {}
     piece: dict[Oid, tuple[Kind, bytes]] = {}
     size = 0
@@ -87,9 +88,9 @@ def tree_with(
     *,
     levels: TreeCache | None = None,
 ) -> Oid | None:
-    """``base`` with ``changes``, whose contents are in the store. Raises ``MissingObject`` where they no longer are.
+    """Write the tree ``base`` with ``changes``, whose contents are in the store already.
 
-    Until a ref leads to them, a `git repack -a -d` of the user's may have dropped them.
+    Raises ``MissingObject`` if a content is gone: until a ref leads to it, a user's `git repack -a -d` may drop it.
     """
     for state in changes.values():
         if state is not None and state.mode != SUBMODULE_MODE and not store.contains(state.oid):
@@ -98,16 +99,16 @@ def tree_with(
 
 
 class Named(NamedTuple):
-    """What named paths are now (mode *edited*)."""
+    """The current contents of named paths (mode *edited*)."""
 
     changes: list[PathContent]
     skipped: list[Skipped]
 
 
 def named(root: WorkspaceRoot, paths: Iterable[str | Path], *, caps: Caps = USUAL) -> Named:
-    """Only these paths, absolute or relative to the workspace, ignored or not; no git is asked.
+    """Read only these paths, absolute or relative to the workspace, ignored or not, without git.
 
-    A path outside of the workspace is skipped, and so is a folder.
+    Folders and paths outside the workspace are skipped.
     """
     changes: dict[str, PathContent] = {}
     skipped: list[Skipped] = []

@@ -1,8 +1,8 @@
-"""Where to look: the paths that may differ from the last look, as one `git ls-files` names them.
+"""The paths that may differ from the last snapshot, as one `git ls-files` lists them.
 
-The ignore rules are the user's: the ``.gitignore`` files from the top of the repository that the workspace is in,
-``info/exclude`` there, ``core.excludesFile``. A file of the user's index counts though ignored, and so does a file that
-the last look saw. A folder that is a repository of its own does not, but for submodules.
+The ignore rules are the user's: the ``.gitignore`` files from the top of the repository around the workspace, its
+``info/exclude``, and ``core.excludesFile``. A file of the user's index is captured even if ignored, and so is a file of
+the last snapshot. A folder that is a repository of its own is not captured, except for submodules.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ _GLOB = re.compile(r"([\\*?\[ #!])")
 
 
 class ChangedPaths(NamedTuple):
-    """What git named, before anything was read: paths that may differ, with whether the last look knew them."""
+    """The paths listed by git, before any file is read. ``differing``: True if the last snapshot had the path."""
 
     differing: dict[bytes, bool]
     skipped: list[Skipped]
     state: ScanState
-    """What the next state begins with."""
+    """The base of the next state."""
     took_ms: int
     rules_differ: bool
-    """Whether other files are ignored than in the last look, by what stands outside of the workspace."""
+    """True if files outside the workspace have changed ignore rules since the last snapshot."""
 
 
 def find(shadow: PrivateRepository, root: WorkspaceRoot) -> ChangedPaths:
-    """What to look at. Raises ``Unavailable``."""
+    """Find the paths to read. Raises ``Unavailable``."""
     at = str(root.path)
     state = _fitting(shadow, user_repository.find(at), at)
     began_ns = shadow.now_ns()
@@ -72,7 +72,7 @@ def find(shadow: PrivateRepository, root: WorkspaceRoot) -> ChangedPaths:
 
 
 def _fitting(shadow: PrivateRepository, found: UserRepository, at: str) -> ScanState:
-    """The state, with the ignore rules as they are now; an empty one where the repository round it is another."""
+    """Return the state with the current ignore rules; an empty one if the repository around it is another one."""
     state = shadow.state
     if state.apart and found.top != at:
         found = UserRepository(at)
@@ -97,7 +97,7 @@ def _fitting(shadow: PrivateRepository, found: UserRepository, at: str) -> ScanS
 def _with_users_index(
     state: ScanState, shadow: PrivateRepository, at: str, rules: list[str]
 ) -> tuple[ScanState, list[bytes]]:
-    """The state with what the user's index tracks now, and the submodules that it no longer has."""
+    """Return the state with what the user's index tracks now, and the submodules that it no longer has."""
     beside = state.beside
     stamp = user_repository.stamp(beside.index_file) if beside.git_dir else None
     if state.look and stamp == state.users_index:
@@ -120,7 +120,10 @@ def _with_users_index(
 
 
 def _ignored(paths: Sequence[bytes], shadow: PrivateRepository, top: str, at: str, rules: list[str]) -> list[bytes]:
-    """Those that the ignore rules leave out. git refuses to say it of what is behind a link, which is not there."""
+    """Return those of ``paths`` that the ignore rules exclude.
+
+    git refuses paths behind a link, and they do not exist in the workspace, so they are not passed to it.
+    """
     base = os.fsencode(at)
     folders: dict[bytes, bool] = {b"": True}
 
@@ -135,7 +138,7 @@ def _ignored(paths: Sequence[bytes], shadow: PrivateRepository, top: str, at: st
 
 
 def _never(store: str, at: str) -> str:
-    """The pattern that fits the store's path alone; what is said on the command line no ``.gitignore`` takes back."""
+    """Return an option that excludes the path of the store only. No ``.gitignore`` overrides a command-line option."""
     path = os.path.normpath(os.path.join(at, os.fsdecode(names.unescape_path(store))))
     return "--exclude=/" + _GLOB.sub(r"\\\1", path)
 
@@ -150,7 +153,7 @@ def _is_below(raw: bytes, folders: Collection[bytes]) -> bool:
 
 
 def _unopened(warnings: bytes, prefix: bytes) -> list[Skipped]:
-    """The folders that git said it could not open, which it names from the top."""
+    """Return the folders that git could not open, from its warnings, which name them relative to the top."""
     start = b"" if prefix == b"." else prefix + b"/"
     found = [told.removeprefix(start).rstrip(b"/") for told in _UNOPENED.findall(warnings)]
     return [Skipped(names.escape_path(raw), "a folder that cannot be read") for raw in found if raw]

@@ -1,6 +1,6 @@
-"""What one name in an opened folder holds, read without following it and without anybody writing meanwhile.
+"""Inspection of one name in an opened folder: a link is never followed, a read never overlaps a write.
 
-Neither a pipe nor a device is ever opened. All raise ``OSError`` for what the system does not let us see.
+Pipes and devices are never opened. All functions raise ``OSError`` if the system denies access.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from gitsession.git.types import Oid
 from gitsession.workspace.trees import TreeEntry
 
 NOT_THERE = (errno.ENOENT, errno.ENAMETOOLONG, errno.EILSEQ)
-"""What the system says of a name that nothing has, or can have."""
+"""Error numbers for a name that does not or cannot exist."""
 NO_FOLDER = (errno.ENOTDIR, errno.ELOOP, errno.EMLINK)
-"""What it says of a link, or of anything else, where a folder was asked for."""
+"""Error numbers for a link, or anything else, in the place of a folder."""
 
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _CHUNK_BYTES = 1 << 20
@@ -34,7 +34,7 @@ _KINDS: dict[int, Literal["file", "link", "folder", "special"]] = {
 
 
 class Status(NamedTuple):
-    """What the system says of a name without looking into it. As long as it is equal, nobody wrote there."""
+    """The status of a name without its content. As long as it is equal, the file has not been written."""
 
     kind: Literal["file", "link", "folder", "special"]
     permissions: int
@@ -55,14 +55,14 @@ class Status(NamedTuple):
 
     @property
     def mode(self) -> str:
-        """As a tree says it of a file or a link."""
+        """The mode of a file or a link in a tree."""
         if self.kind == "link":
             return LINK_MODE
         return "100755" if self.permissions & stat.S_IXUSR else "100644"
 
 
 class SpecialFile(NamedTuple):
-    """What stands somewhere and is no file that a tree can hold; ``special`` is a pipe, a socket or a device."""
+    """An existing name that a tree cannot hold as a file; ``special`` is a pipe, a socket or a device."""
 
     kind: Literal["folder", "special"]
 
@@ -72,11 +72,11 @@ class SpecialFile(NamedTuple):
 
 
 Now: TypeAlias = "TreeEntry | SpecialFile | None"
-"""What a name holds now; ``None``: nothing."""
+"""The current state of a name; ``None`` if it does not exist."""
 
 
 def status(folder: int, name: bytes) -> Status | None:
-    """``None`` where nothing is."""
+    """Return the status of a name; ``None`` if it does not exist."""
     try:
         return Status.of(os.stat(name, dir_fd=folder, follow_symlinks=False))
     except OSError as error:
@@ -86,9 +86,9 @@ def status(folder: int, name: bytes) -> Status | None:
 
 
 def contents(folder: int, name: bytes) -> tuple[Status, bytes]:
-    """A file's bytes or a link's target, and the status it had while they were read.
+    """Return a file's bytes or a link's target, and the status it had while it was read.
 
-    Raises ``NotFound``, ``Refused`` for a folder or a special file, ``Unavailable`` for one that is being written.
+    Raises ``NotFound``, ``Refused`` for a folder or a special file, ``Unavailable`` for a file that is being written.
     """
     chunks: list[bytes] = []
     found = _take(folder, name, lambda _: chunks.clear(), chunks.append)
@@ -96,7 +96,10 @@ def contents(folder: int, name: bytes) -> tuple[Status, bytes]:
 
 
 def look(folder: int, name: bytes) -> tuple[Now, Status | None]:
-    """What is there, with its content's oid, however large. Raises ``Unavailable`` for what is being written."""
+    """Return the state of a name, with the oid of its content, however large, and its status.
+
+    Raises ``Unavailable`` for a file that is being written.
+    """
     found = status(folder, name)
     if found is None:
         return None, None
@@ -111,11 +114,11 @@ def look(folder: int, name: bytes) -> tuple[Now, Status | None]:
 
 
 class _Changed(Exception):
-    """Not the file that was there a moment ago."""
+    """The file has been changed or replaced during the read."""
 
 
 class _Hasher:
-    """The oid of a blob that comes in pieces."""
+    """The oid of a blob that arrives in chunks."""
 
     def begin(self, size: int) -> None:
         self._sha1 = sha1(f"blob {size}\0".encode(), usedforsecurity=False)
@@ -128,7 +131,7 @@ class _Hasher:
 
 
 def _take(folder: int, name: bytes, begin: Callable[[int], None], take: Callable[[bytes], object]) -> Status:
-    """Read it once with nobody writing: ``begin`` is told how many bytes will come, anew for every try."""
+    """Read a name once without a concurrent write; call ``begin`` with the number of bytes at every try."""
     for _ in range(_TRIES):
         found = status(folder, name)
         if found is None:
@@ -152,7 +155,7 @@ def _target(folder: int, name: bytes) -> bytes:
     try:
         return os.readlink(name, dir_fd=folder)
     except OSError as error:
-        if error.errno == errno.EINVAL:  # no link by now
+        if error.errno == errno.EINVAL:  # not a link any more
             raise _Changed from error
         raise
 

@@ -1,10 +1,10 @@
-"""A file's name as it stands in a tree of ours: itself where that can hurt nobody, else escaped. FROZEN.
+"""The name of a file in a tree: the name itself if it is harmless everywhere, else an escaped form. FROZEN.
 
 On the disk a name is bytes. In a tree it must pass any server that checks (``transfer.fsckObjects``), be checked out by
-git on any system, and be shown in any terminal. So a name that is not *plain* is ``%`` and then the name, with every
-byte that could hurt as ``%XX``: ``a:b`` is ``%a%3Ab``, ``.gitmodules`` is ``%.gitmodules``. It is the same for every
-version of this program, or a file that nobody touched would differ; so no table of Unicode properties is consulted:
-those change with the release of Python.
+git on any system, and be shown in any terminal. So a name that is not *plain* is written as ``%`` and then the name,
+with every harmful byte as ``%XX``: ``a:b`` is ``%a%3Ab``, ``.gitmodules`` is ``%.gitmodules``. The form is the same in
+every version of this program, or unchanged files would differ. So no table of Unicode properties is used: those change
+with the release of Python.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from gitsession.errors import Malformed
 
 NAME_BYTES_MAX = 255
 DEPTH_MAX = 64
-"""Of the components of a path."""
+"""Maximum number of components of a path."""
 
 _CACHED = 16_384
 
@@ -24,15 +24,15 @@ _HFS_IGNORES = "\u200c-\u200f\u202a-\u202e\u206a-\u206f\ufeff"
 _HIDDEN = re.compile(f"[{_HFS_IGNORES}]")
 _UNSAFE = re.compile(
     "[\x00-\x1f\x7f-\x9f"  # control characters
-    '%/\\\\:<>"|?*'  # ours, the separator, and what Windows keeps for itself
-    f"{_HFS_IGNORES}\u061c\u200b\u2028\u2029\u2060-\u2069\ufff9-\ufffb\U000e0000-\U000e007f"  # unseen, or turns lines
-    "\ud800-\udfff]"  # bytes that are no UTF-8
+    '%/\\\\:<>"|?*'  # the escape, the separator, and what Windows reserves
+    f"{_HFS_IGNORES}\u061c\u200b\u2028\u2029\u2060-\u2069\ufff9-\ufffb\U000e0000-\U000e007f"  # hidden, or bidi
+    "\ud800-\udfff]"  # bytes that are not UTF-8
 )
 _DOT_GIT = re.compile(r"(?:\.git|git~[0-9]+)[. ]*(?::.*)?", re.IGNORECASE | re.ASCII | re.DOTALL)
 _LOOKED_INTO = re.compile(r"\.gitmodules|gitmod~[1-4]|\.gitattributes|gitatt~[1-4]", re.IGNORECASE | re.ASCII)
-"""By git's fsck, which refuses what it does not like in them; as ``.gitignore`` and ``.mailmap`` it takes anything."""
+"""Names whose content git's fsck checks. It accepts any content of ``.gitignore`` and ``.mailmap``."""
 _SHORTENED = ("gi7eba", "gi7d29")
-"""What NTFS makes of these two names where their first four short names are taken."""
+"""The short names that NTFS gives these two names if their first four short names are taken."""
 _DEVICE = re.compile(
     r"(?:con|prn|aux|nul|(?:com|lpt)[0-9\xb9\xb2\xb3]|conin\$|conout\$|clock\$) *(?:\..*)?",
     re.IGNORECASE | re.ASCII | re.DOTALL,
@@ -41,12 +41,12 @@ _TEMPORARY = re.compile(rb"\.gitsession-[a-z0-9]{1,32}-[^/]{1,9}\.tmp")
 _AT_A_GLANCE = re.compile(
     rb"(?!\.git|(?:con|prn|aux|nul|(?:com|lpt)[0-9])(?:\.|\Z))[a-z0-9_.-]{0,254}[a-z0-9_-]", re.IGNORECASE
 )
-"""Names that are plain; others may be."""
+"""A fast match of plain names. Other names may be plain, too."""
 
 
 @lru_cache(_CACHED)
 def escape(name: bytes) -> str:
-    """``name`` as a tree of ours has it. Any bytes have such a form, and no two the same."""
+    """Return ``name`` as trees have it. Every byte string has such a form, and no two have the same."""
     if _AT_A_GLANCE.fullmatch(name):
         return name.decode()
     text = name.decode("utf-8", "surrogateescape")
@@ -58,7 +58,7 @@ def escape(name: bytes) -> str:
 
 @lru_cache(_CACHED)
 def unescape(text: str) -> bytes:
-    """The name on the disk. Raises ``Malformed`` for what ``escape`` makes of no name."""
+    """Return the name on the disk. Raises ``Malformed`` for a text that ``escape`` never returns."""
     raw = text.encode("utf-8", "backslashreplace")
     name = re.sub(rb"%([0-9A-F]{2})", lambda found: bytes.fromhex(found[1].decode()), raw[1:])
     name = name if text.startswith("%") else raw
@@ -68,7 +68,7 @@ def unescape(text: str) -> bytes:
 
 
 def refusal(name: bytes) -> str | None:
-    """Why a file of that name is never captured and never written, in plain words."""
+    """Return the reason, in plain words, why a file of that name is never captured and never written."""
     if not name:
         return "an empty name"
     if name in (b".", b".."):
@@ -87,7 +87,7 @@ def refusal(name: bytes) -> str | None:
 
 @lru_cache(_CACHED)
 def tree_refusal(component: str) -> str | None:
-    """Why one name of a tree is never written: ``refusal``, or that it was made by hand."""
+    """Return the reason why one name of a tree is never written: ``refusal``, or that ``escape`` did not write it."""
     try:
         return refusal(unescape(component))
     except Malformed:
@@ -95,7 +95,7 @@ def tree_refusal(component: str) -> str | None:
 
 
 def path_refusal(path: str) -> str | None:
-    """Why a path of a tree is never written, or looked at."""
+    """Return the reason why a path of a tree is never written or read."""
     components = path.split("/")
     if len(components) > DEPTH_MAX:
         return f"more than {DEPTH_MAX} folders deep"
@@ -103,22 +103,22 @@ def path_refusal(path: str) -> str | None:
 
 
 def temporary(tag: str, which: int | str) -> bytes:
-    """The name that a file has while it is being written; ``tag`` is of at most 32 lower-case letters and digits."""
+    """Return the name of a file while it is being written. ``tag`` has at most 32 lower-case letters and digits."""
     return f".gitsession-{tag}-{which}.tmp".encode()
 
 
 def escape_path(raw: bytes) -> str:
-    """The components of a path on the disk, relative to the workspace, each escaped."""
+    """Return a path on the disk, relative to the workspace, with each component escaped."""
     return "/".join(map(escape, raw.split(b"/")))
 
 
 def unescape_path(path: str) -> bytes:
-    """Raises ``Malformed``."""
+    """Return the path on the disk. Raises ``Malformed``."""
     return b"/".join(map(unescape, path.split("/")))
 
 
 def _special(text: str) -> bool:
-    """Whether a name without unsafe characters means something to git or Windows."""
+    """Return whether a name without unsafe characters has a special meaning in git or Windows."""
     if _LOOKED_INTO.fullmatch(text) or _DEVICE.fullmatch(text):
         return True
     stem, tilde, number = text.partition("~")

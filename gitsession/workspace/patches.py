@@ -1,8 +1,8 @@
 """Patches of files as git writes them, with counts of lines and with renames.
 
-``trees.diff`` has found, within its bounds, which files differ. libgit2 gets two trees of these files and nothing else,
-so neither the size of a workspace nor a tree that was made to harm counts. Contents that libgit2 could not compare in
-bounded time (``engine.is_comparable``) go to a git child, which has a deadline.
+``trees.diff`` has found, within its bounds, which files differ. libgit2 gets two trees of these files only, so neither
+the size of a workspace nor a maliciously built tree affects it. Contents that libgit2 could not compare in bounded time
+(``engine.is_comparable``) are compared by a git child process, which has a deadline.
 """
 
 from __future__ import annotations
@@ -27,18 +27,20 @@ if TYPE_CHECKING:
     from gitsession.git.engine import Comparison, Side
 
 CHILD_SECONDS = 20.0
-"""For all files of one patch that git compares."""
+"""Time limit for all files of one patch that the git child compares."""
 
 CHILD_BYTES_MAX = 64 << 20
-"""Of one content. There is no text for a larger one."""
+"""Maximum size of one content. A larger one gets no text."""
 
 TOTAL_BYTES_MAX = 256 << 20
-"""Of all contents of one patch. There is no text for those behind, in the order of the paths."""
+"""Maximum size of all contents of one patch. The files beyond it, in the order of the paths, get no text."""
 
 SIMILAR_BYTES_MAX = 32 << 20
 SIMILAR_PAIRS_MAX = 100_000
-"""Of a file that was added with one that was deleted. Beyond these limits, only files of the same content are renames:
-libgit2 compares every pair with the interpreter lock held, 1,000,000 of them in 2 to 5 s."""
+"""Limits for the search for similar added and deleted files. Above them, only files of the same content are renames.
+
+libgit2 compares every pair with the interpreter lock held, 1,000,000 of them in 2 to 5 s.
+"""
 
 _CACHED_BYTES_MAX = 32 << 20
 _HOW = ("diff", "--no-ext-diff", "--no-textconv", "--no-color", "--find-renames=1%")
@@ -48,10 +50,10 @@ class FilePatch(NamedTuple):
     """The difference of one file.
 
     Attributes:
-        path: where the file is now, or was if it was deleted.
-        renamed_from: where it was before, if it was renamed.
+        path: the current path of the file, or the old one if it was deleted.
+        renamed_from: the old path, if the file was renamed.
         text: the patch as git writes it; ``None`` for a file over 64 MiB, for files beyond 256 MiB in all, and if
-            comparing took too long.
+            the comparison took too long.
         added: the number of lines added; ``None`` for binary content, or without a text.
         deleted: the number of lines deleted; ``None`` likewise.
     """
@@ -64,10 +66,10 @@ class FilePatch(NamedTuple):
 
 
 def compare(store: ObjectStore, changes: Mapping[str, tuple[State, State]]) -> list[FilePatch]:
-    """Compare the contents of ``changes`` (see ``trees.diff``); in the order of the paths.
+    """Compare the contents of ``changes`` (see ``trees.diff``) in the order of the paths.
 
     Raises ``MissingObject``, ``Corrupt`` or ``Unavailable`` for a content that cannot be read, and ``Unavailable`` for
-    one that only git may compare, where there is no git.
+    a content that only git may compare if git is not installed.
     """
     from gitsession.git import engine
 
@@ -93,7 +95,7 @@ def _patch(found: Comparison, contents: _Contents, deadline: float) -> FilePatch
 
 
 def _by_git(old: Side | None, new: Side | None, contents: _Contents, deadline: float) -> bytes | None:
-    """Compare one file in a git child, in a repository that holds nothing else."""
+    """Compare one file in a git child process, in a repository without other objects."""
     sides = [side for side in (old, new) if side is not None]
     left = deadline - time.monotonic()
     if left <= 0 or any(side.oid in contents.without_text for side in sides):
@@ -122,12 +124,12 @@ def _counted(text: bytes | None) -> tuple[int | None, int | None]:
 
 
 def _tree(store: ObjectStore, to: ObjectSink, states: Mapping[str, State]) -> Oid:
-    """Make the tree of ``states``."""
+    """Write the tree of ``states``."""
     return trees.patch(store, to, None, states) or to.put("tree", b"")
 
 
 class _Contents:
-    """The contents of some changed files, each read once and kept while there is room, and trees in memory."""
+    """The contents of changed files, each read once and cached up to a limit, and trees in memory."""
 
     def __init__(self, store: ObjectStore, changes: Mapping[str, tuple[State, State]]) -> None:
         self.sizes: dict[Oid, int] = {}

@@ -1,4 +1,4 @@
-"""What is never written, judged by what a checkpoint says alone: names, modes, links, bounds, and what collides."""
+"""Rules for paths that are never written, based on the checkpoint alone: names, modes, links, limits, collisions."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from gitsession.workspace.trees import State
 
 CHANGES_MAX = 100_000
 TARGET_BYTES_MAX = 4095
-"""Of a link; no system follows a longer one."""
+"""Maximum size of a link's target. No system follows a longer one."""
 
 
 
 class PlannedChange(NamedTuple):
-    """What to do at one path: it is ``expected`` now, and is to be ``new``."""
+    """A change of one path: it is ``expected`` now and will be ``new``."""
 
     path: str
     expected: State
@@ -26,11 +26,11 @@ class PlannedChange(NamedTuple):
 
 
 class NameFolding(NamedTuple):
-    """Which names a file system takes for one and the same."""
+    """The differences between names that a file system ignores."""
 
     case: bool
     form: bool
-    """Composed and decomposed letters."""
+    """True if composed and decomposed letters are the same."""
 
     def key(self, path: str) -> str:
         path = unicodedata.normalize("NFC", path) if self.form else path
@@ -39,7 +39,7 @@ class NameFolding(NamedTuple):
 
 
 def refusals(changes: Sequence[PlannedChange]) -> dict[str, str]:
-    """The paths that are never written, each with the reason in plain words."""
+    """Return the paths that are never written, each with the reason in plain words."""
     if len(changes) > CHANGES_MAX:
         return dict.fromkeys((change.path for change in changes), f"one of more than {CHANGES_MAX:,} paths at once")
     found: dict[str, str] = {}
@@ -63,7 +63,7 @@ def refusals(changes: Sequence[PlannedChange]) -> dict[str, str]:
 
 
 def collisions(changes: Sequence[PlannedChange], folds: NameFolding) -> dict[str, str]:
-    """The paths of which a file system that folds names keeps only one, and those below a file of such a name."""
+    """Return the paths that collide on a file system that folds names, and those below a file with such a name."""
     spelled: dict[str, set[str]] = defaultdict(set)
     files: set[str] = set()
     there = [change.path for change in changes if change.new is not None]
@@ -80,9 +80,9 @@ def collisions(changes: Sequence[PlannedChange], folds: NameFolding) -> dict[str
 
 
 def target_refusal(path: str, target: bytes) -> str | None:
-    """Why a link at ``path`` is not made: it must stay inside, whatever it goes through.
+    """Return the reason why a link at ``path`` is not created: it must stay inside, whatever it passes through.
 
-    ``..`` only at its start: after a name, that could be a link of its own, it leads nobody knows where.
+    ``..`` is allowed only at its start: after a name, which could be a link itself, it may lead anywhere.
     """
     if not target:
         return "a link to nothing"
@@ -100,7 +100,7 @@ def target_refusal(path: str, target: bytes) -> str | None:
 
 
 def folders_of(path: str) -> list[str]:
-    """The folders above ``path`` in a tree, the nearest first."""
+    """Return the folders above ``path`` in a tree, the nearest first."""
     found = []
     while "/" in path:
         path = path.rpartition("/")[0]

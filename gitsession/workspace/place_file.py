@@ -1,6 +1,6 @@
-"""One name in an opened folder becomes what it is to be, in one step, durable once the folder is synced.
+"""Replacement of one name in an opened folder in one step, durable once the folder is synced.
 
-A crash leaves what was there or what is to be there, and perhaps a temporary: ``names.temporary``, of the caller's tag.
+A crash leaves the old or the new content, and perhaps a temporary: ``names.temporary`` with the caller's tag.
 """
 
 from __future__ import annotations
@@ -24,35 +24,35 @@ Make = Callable[[bytes], None]
 
 
 class ConcurrentWrite(Exception):
-    """Somebody wrote there since the caller looked. Nothing was changed."""
+    """Another process has written to the name since the caller inspected it. Nothing was changed."""
 
 
 class StagedFile:
-    """A file's new content under a temporary's name, in the folder where it belongs; not on the disk for sure yet.
+    """New content in a temporary, in the folder where it belongs, and perhaps not yet on the disk.
 
-    ``drop`` it in the end, whatever became of it: it holds two handles.
+    It owns two handles, so call ``drop`` in the end in any case.
     """
 
     def __init__(self, folder: int, fd: int, temporary: bytes) -> None:
-        """Use ``ready``. Both handles are its own."""
+        """Use ``ready``. The object owns both handles."""
         self._folder, self._fd = folder, fd
         self._temporary: bytes | None = temporary
 
     def sync(self) -> None:
-        """May be called in another thread. Raises ``OSError``."""
+        """Sync the content to the disk, in any thread. Raises ``OSError``."""
         os.fsync(self._fd)
 
     def put(self, folder: int, name: bytes, *, seen: Status | None) -> None:
-        """It takes the place of what was ``seen`` under ``name``. ``folder``: reached anew.
+        """Replace what was ``seen`` under ``name``. ``folder``: a handle that was opened again.
 
-        A hard link's other names keep the old content. Raises ``ConcurrentWrite``, ``OSError``.
+        Other names of a hard link keep the old content. Raises ``ConcurrentWrite``, ``OSError``.
         """
         assert self._temporary is not None
         if _put(folder, name, self._temporary, seen, source=self._folder):
             self._temporary = None
 
     def drop(self) -> None:
-        """Let go of it, and take away its temporary. Idempotent. Raises ``OSError``: no handle is held then either."""
+        """Close the handles and remove the temporary. Idempotent. Raises ``OSError``, with the handles closed."""
         temporary, self._temporary = self._temporary, None
         folder, self._folder = self._folder, -1
         fd, self._fd = self._fd, -1
@@ -70,11 +70,11 @@ class StagedFile:
 def ready(
     folder: int, name: bytes, data: bytes, *, executable: bool, seen: Status | None, tag: str, numbers: Iterator[int]
 ) -> StagedFile:
-    """``data`` written to a temporary file, to take the place of what was ``seen`` under ``name``.
+    """Write ``data`` to a temporary that is to replace what was ``seen`` under ``name``.
 
-    Its permissions are those of the file it replaces, or what the umask leaves; its owner too, if we may, and its
-    extended attributes. ``numbers``: for the names of temporaries, so that many in a folder need not be tried. Raises
-    ``OSError``.
+    It gets the permissions of the file that it replaces, or those that the umask allows, and, where the system permits,
+    its owner and its extended attributes. ``numbers``: numbers for the names of temporaries, so that a run with many
+    temporaries in a folder does not try each name again. Raises ``OSError``.
     """
     replaced = seen if seen is not None and seen.kind == "file" else None
     mode = 0o600 if replaced else (0o777 if executable else 0o666)
@@ -99,7 +99,7 @@ def ready(
 
 
 def put_link(folder: int, name: bytes, target: bytes, *, seen: Status | None, tag: str) -> None:
-    """A link, which takes the place of what was ``seen`` there. Raises ``ConcurrentWrite``, ``OSError``."""
+    """Create a link that replaces what was ``seen`` under ``name``. Raises ``ConcurrentWrite``, ``OSError``."""
     if seen is None:
         with _none_there():
             os.symlink(target, name, dir_fd=folder)
@@ -109,14 +109,14 @@ def put_link(folder: int, name: bytes, target: bytes, *, seen: Status | None, ta
 
 
 def remove(folder: int, name: bytes, *, seen: Status) -> None:
-    """Take away the file or link that was ``seen`` there. Raises ``ConcurrentWrite``, ``OSError``."""
+    """Remove the file or link that was ``seen`` under ``name``. Raises ``ConcurrentWrite``, ``OSError``."""
     if inspect.status(folder, name) != seen:
         raise ConcurrentWrite
     os.unlink(name, dir_fd=folder)
 
 
 def remove_folder(folder: int, name: bytes) -> bool:
-    """Take away a folder with nothing in it; tell whether it is gone."""
+    """Remove a folder if it is empty; return whether it is gone."""
     try:
         os.rmdir(name, dir_fd=folder)
     except FileNotFoundError:
@@ -129,7 +129,7 @@ def remove_folder(folder: int, name: bytes) -> bool:
 
 
 def sweep(folder: int, tag: str) -> int:
-    """Take away the temporaries of a run that has ended; tell how many."""
+    """Remove the temporaries of a run that has ended; return their number."""
     begins = names.temporary(tag, "").removesuffix(b".tmp")
     found = [name for name in map(os.fsencode, os.listdir(folder)) if name.startswith(begins) and names.refusal(name)]
     for name in found:
@@ -139,7 +139,7 @@ def sweep(folder: int, tag: str) -> int:
 
 
 def spelled_otherwise(folder: int, name: bytes, seen: Status) -> bool:
-    """Whether what was ``seen`` has another name, that the file system takes for this one."""
+    """Return whether the file that was ``seen`` has another name, which the file system treats as equal to ``name``."""
     text = os.fsdecode(name)
     if text.swapcase() == text or inspect.status(folder, os.fsencode(text.swapcase())) != seen:
         return False
@@ -148,7 +148,7 @@ def spelled_otherwise(folder: int, name: bytes, seen: Status) -> bool:
 
 
 def probe(folder: int, tag: str) -> tuple[bool, bool]:
-    """Whether names there are the same in capitals, and with their accents taken apart."""
+    """Return whether the file system ignores case in names, and whether it ignores Unicode normalization."""
 
     def make(temporary: bytes) -> None:
         os.close(os.open(temporary, _NEW, 0o600, dir_fd=folder))
@@ -161,9 +161,9 @@ def probe(folder: int, tag: str) -> tuple[bool, bool]:
 
 
 def _put(folder: int, name: bytes, temporary: bytes, seen: Status | None, *, source: int) -> bool:
-    """``temporary`` is in the folder ``source``. Tells whether that name is gone."""
+    """Put ``temporary`` from the folder ``source`` in place of ``name``; return whether the temporary is gone."""
     if seen is None:
-        # rename would replace what somebody made there this very moment; a second name cannot.
+        # A rename would replace a file that another process has just created; a hard link cannot.
         try:
             with _none_there():
                 os.link(temporary, name, src_dir_fd=source, dst_dir_fd=folder, follow_symlinks=False)
@@ -178,7 +178,7 @@ def _put(folder: int, name: bytes, temporary: bytes, seen: Status | None, *, sou
 
 
 def _made(folder: int, tag: str, make: Make, which: Callable[[int], int | str]) -> bytes:
-    """A name that ``make`` has made."""
+    """Create a temporary with ``make``; return its name."""
     for number in range(_TRIES):
         name = names.temporary(tag, which(number))
         try:
@@ -197,7 +197,7 @@ def _made(folder: int, tag: str, make: Make, which: Callable[[int], int | str]) 
 def _temporary(
     folder: int, tag: str, make: Make, *, which: Callable[[int], int | str] = lambda number: number
 ) -> Iterator[bytes]:
-    """A name that ``make`` has made, and that is gone at the end if it still is there."""
+    """Yield the name of a temporary created by ``make``; remove it at the end if it still exists."""
     name = _made(folder, tag, make, which)
     try:
         yield name
@@ -222,16 +222,17 @@ def _keep_owner(fd: int, old: Status) -> None:
 
 
 def _keep_attributes(fd: int, folder: int, name: bytes) -> None:
-    """Copy the extended attributes of the file ``name``, but for capabilities, which belonged to its old content.
+    """Copy the extended attributes of the file ``name``, except capabilities, which belonged to its old content.
 
-    Those of the system (labels, access lists) may be refused to us. Raises ``OSError`` for one of the user's.
+    The system may deny the attributes of its own (labels, access lists). Raises ``OSError`` for an attribute of the
+    user.
     """
     if sys.platform != "linux":
         return
     try:
         old = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
     except OSError:
-        return  # gone or unreadable; ``put`` looks again at what it replaces
+        return  # gone or unreadable; ``put`` checks again what it replaces
     try:
         for attribute in _attributes(old):
             if attribute == "security.capability":
@@ -251,11 +252,11 @@ def _attributes(fd: int) -> list[str]:
     try:
         return os.listxattr(fd)
     except OSError:
-        return []  # this file system has none
+        return []  # this file system has no attributes
 
 
 def _permissions(old: Status, executable: bool) -> int:
-    """The old file's, without what would let others act as its owner."""
+    """Return the permissions of the old file for the new one, without the set-user-ID, set-group-ID and sticky bits."""
     bits = old.permissions & 0o777
     if not executable:
         return bits & ~0o111

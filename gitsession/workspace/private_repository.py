@@ -1,9 +1,9 @@
-"""The private git directory of a workspace: what git needs to tell what differs from the last look, and no object.
+"""The private git directory of a workspace. git needs it to find changes since the last snapshot; it has no objects.
 
-Its index says of each path which content was seen last, and with which status. It is a cache, and it must never say
-*seen* of what the one who looked did not keep. So each look that finds something writes a new index beside the old
-one, and ``state``, replaced by a rename, says which one counts, together with the tree that holds what it says.
-Whatever does not fit together is thrown away: the next look is then a first one, which costs time and loses nothing.
+Its index records, for each path, the content and the status of the last snapshot. It is a cache, and it must never
+record content as seen that the caller did not store. So each snapshot with changes writes a new index beside the old
+one. The file ``state``, replaced by a rename, names the index that counts and the tree with the same content. If
+anything is inconsistent, it is discarded: the next snapshot is then a first one, which costs time and loses nothing.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ _CONFIG = """\
 [index]
 	version = 4
 """
-"""``protect``: a name that some other system takes for ``.git`` is refused by us, with its reason."""
+"""``protect``: gitsession itself refuses names that another system treats as ``.git``, with a reason."""
 _ATTRIBUTES = "* -text -filter -ident -working-tree-encoding -merge -diff\n"
-"""What a file holds is what it holds, whatever a ``.gitattributes`` makes of it: this file comes before those."""
+"""Contents are used unconverted, whatever a ``.gitattributes`` requests: this file takes precedence."""
 _FILES = {"HEAD": "ref: refs/heads/none\n", "config": _CONFIG, "info/attributes": _ATTRIBUTES}
 _FOLDERS = ("objects", "refs", "info")
 _READ_BY_GIT = frozenset({".gitignore", ".gitattributes"})
@@ -50,9 +50,9 @@ _PAUSE_SECONDS = 0.005
 
 
 class IndexedPath(NamedTuple):
-    """A path as it was seen: ``row`` is its mode and oid, empty where nothing was.
+    """The recorded state of a path. ``row`` has its mode and oid, and is empty if the path did not exist.
 
-    ``status`` is what it had then, where whoever writes it now will make it another one.
+    ``status`` is the status at that time. It is set only if every later write changes it.
     """
 
     row: str
@@ -60,37 +60,40 @@ class IndexedPath(NamedTuple):
 
 
 class ScanState(NamedTuple):
-    """What the last look left. Paths are as on the disk, relative to the workspace, with ``os.fsdecode``."""
+    """The result of the last snapshot. Paths are as on the disk (``os.fsdecode``), relative to the workspace."""
 
     look: str
-    """Which one it was; empty: there was none."""
+    """The id of the snapshot; empty if there was none."""
     kept: bool
-    """Whether ``tree`` says what it saw: ``None`` is then an empty workspace."""
+    """True if ``tree`` has the content of the snapshot. If so, ``None`` means an empty workspace."""
     tree: Oid | None
     at_ns: int
-    """When it began, by the clock that files' ctimes go by."""
+    """The start of the snapshot on the clock of files' ctimes, in ns."""
     files: int
     took_ms: int
-    """git's quickest look since the index was written; 0 before the first."""
+    """The shortest time that git needed for a snapshot since the index was written, in ms; 0 before the first one."""
     since: dict[str, IndexedPath]
-    """What was seen since the index was written: it is not written again for a few files."""
+    """Paths recorded since the index was written. The index is not written again for a few files."""
     index_name: str
     index_mark: tuple[int, str]
-    """Size and end of the index file: one that was cut short is not believed."""
+    """The size and the last bytes of the index file, to detect a truncated one."""
     beside: UserRepository
     apart: bool
-    """The repository above ignores the workspace, so its rules do not count."""
+    """True if the repository above ignores the workspace. If so, its rules do not apply."""
     stamps: list[Stamp]
     excludes: str
     rules: list[Stamp]
-    """Of what ignores files here and stands outside of the workspace."""
+    """Stamps of the files outside the workspace whose ignore rules apply in it."""
     users_index: Stamp
     tracked: list[str]
     submodules: dict[str, Oid]
     absent: list[str]
-    """Of ``tracked`` and ``submodules``, those that the index here does not hold."""
+    """Paths of ``tracked`` and ``submodules`` that the private index does not have."""
     links: dict[str, Oid]
-    """Of a link git compares the content with an object, and there is none: it names each of them in every look."""
+    """Symbolic links and the oids of their targets.
+
+    git compares a link with an object. There is none here, so git lists every link in every snapshot.
+    """
 
 
 NOTHING_SEEN = ScanState(
@@ -99,7 +102,7 @@ NOTHING_SEEN = ScanState(
 
 
 class PrivateRepository:
-    """Opened for one look, under its lock."""
+    """The private git directory, opened for one snapshot and locked."""
 
     def __init__(self, folder: Path, fd: int) -> None:
         """Use ``open``."""
@@ -110,7 +113,10 @@ class PrivateRepository:
 
     @classmethod
     def open(cls, folder: Path, *, wait_seconds: float = 30.0) -> Self:
-        """Made where it is missing. Raises ``Unavailable`` where another look takes too long, or the disk says no."""
+        """Open the directory, and create it if it is missing.
+
+        Raises ``Unavailable`` if another snapshot takes too long or the disk fails.
+        """
         folder = Path(os.path.abspath(folder))  # git runs in the workspace
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -140,25 +146,26 @@ class PrivateRepository:
         self.close()
 
     def now_ns(self) -> int:
-        """The time, as a file that changed now would have it: that clock goes in steps, and lags behind."""
+        """Return the ctime in ns that a file changed now would get. That clock is coarse and lags behind."""
         os.utime(self._fd)
         return os.fstat(self._fd).st_ctime_ns
 
     def git(
         self, top: str, at: str, *words: str, accept: tuple[int, ...] = (0,), stdin: bytes = b""
     ) -> process.ProcessResult:
-        """Run git on the index of the last look. Raises ``Unavailable``."""
+        """Run git with the index of the last snapshot. Raises ``Unavailable``."""
         return self._run(self.state.index_name, process.Worktree(top, at), words, accept, stdin)
 
     def exclude(self, text: bytes) -> None:
-        """What to ignore beyond the ``.gitignore`` files."""
+        """Set the ignore rules that apply in addition to the ``.gitignore`` files."""
         (self._git_dir / "info/exclude").write_bytes(text)
 
     def written(self, top: str, rows: bytes) -> tuple[str, tuple[int, str]]:
-        """A new index: the last one with ``rows``, as `git update-index --index-info` takes them. Its name and
-        mark, as ``ScanState`` has them. It counts once it is in ``state``.
+        """Write a new index, the last one with ``rows``, and return its name and its mark, as in ``ScanState``.
 
-        git reads what it has no status of, and compares: a file that is not what was kept shows in the next look.
+        ``rows`` has the format of `git update-index --index-info`. The index counts once it is in ``state``. git reads
+        and compares each file without a recorded status: a file that differs from what was stored is in the next
+        snapshot.
         """
         name = new_name()
         if self.state.look:
@@ -172,7 +179,7 @@ class PrivateRepository:
         return name, self._mark(name)
 
     def save(self, state: ScanState) -> None:
-        """From here on this is what was seen. What is in it must be kept already."""
+        """Make ``state`` the last snapshot. All its contents must be stored already."""
         if self._fd < 0:
             raise RuntimeError("this look is over: its lock is gone")
         _replace(self._folder / "state", {"version": VERSION, **state._asdict()})
@@ -181,11 +188,17 @@ class PrivateRepository:
         self.state = state
 
     def keep_tree(self, look: str, tree: Oid | None) -> None:
-        """``tree`` holds all that ``look`` saw, which was accepted without one. For looks in their order."""
+        """Record that ``tree`` has all content of the snapshot ``look``, which was accepted without a tree.
+
+        Call it in the order of the snapshots.
+        """
         _replace(self._folder / "drained", {"version": VERSION, "look": look, "tree": tree})
 
     def tree_of(self, look: str) -> Oid | None:
-        """The tree of the last look, or the last one with a tree. Raises ``MissingObject`` where it is not known."""
+        """Return the tree of the snapshot ``look``, which must be the last one or the last one with a tree.
+
+        Raises ``MissingObject`` if it is unknown.
+        """
         if look == self.state.look and self.state.kept:
             return self.state.tree
         found = _json(self._folder / "drained")
@@ -195,7 +208,7 @@ class PrivateRepository:
         raise MissingObject(f"no tree is known of the look {look}")
 
     def forget(self) -> None:
-        """Throw away what was seen."""
+        """Discard the state of the last snapshot."""
         (self._folder / "state").unlink(missing_ok=True)
         self.state = NOTHING_SEEN
         shutil.rmtree(self._git_dir, ignore_errors=True)
@@ -238,7 +251,7 @@ class PrivateRepository:
             return NOTHING_SEEN
 
     def _sweep(self) -> None:
-        """Indexes that do not count: of a look that was not accepted, or was killed."""
+        """Remove indexes that do not count: of snapshots that were killed or not accepted."""
         for name in os.listdir(self._folder):
             if name.startswith("index.") and name != f"index.{self.state.index_name}":
                 (self._folder / name).unlink(missing_ok=True)
@@ -254,12 +267,12 @@ class PrivateRepository:
 
 
 def new_name() -> str:
-    """A name that no look and no index has had."""
+    """Return an unused name for a snapshot or an index."""
     return os.urandom(8).hex()
 
 
 def _obstacle(top: str) -> str:
-    """Return the file below ``top`` that git would read for ever; "" if there is none."""
+    """Return a file below ``top`` that would block git for ever; ``""`` if there is none."""
     for folder, folders, files in os.walk(top):
         folders[:] = [name for name in folders if name != ".git"]
         for name in _READ_BY_GIT.intersection(files):

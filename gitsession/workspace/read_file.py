@@ -1,4 +1,4 @@
-"""One path of a workspace as it is now, or why it is left out."""
+"""Reading of one path of a workspace, or the reason why it is left out."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FILES_MAX = 100_000
 
 
 class Caps(NamedTuple):
-    """What is larger, or beyond so many, is skipped; and what holds a secret, of which ``secret`` gives the rule."""
+    """Limits of a snapshot. Files beyond them are skipped, and so are files with a match of ``secret``."""
 
     file_bytes: int = FILE_BYTES_MAX
     files: int = FILES_MAX
@@ -34,8 +34,9 @@ _UNITS = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
 @functools.cache
 def caps() -> Caps:
-    """What is too large or too much, by the user's own git configuration: ``gitsession.checkpointFileSize`` (bytes, or
-    with k, m or g) and ``gitsession.checkpointFiles``.
+    """Return the limits of the user's git configuration.
+
+    They are ``gitsession.checkpointFileSize`` (bytes, or with the suffix k, m or g) and ``gitsession.checkpointFiles``.
     """
     said = process.user_settings("gitsession.checkpointfile")
     return Caps(
@@ -45,7 +46,7 @@ def caps() -> Caps:
 
 
 class PathContent(NamedTuple):
-    """A path and what is there now: ``data`` is a file's bytes, a link's target; of a submodule, nothing."""
+    """A path and its current content. ``data``: a file's bytes or a link's target, empty for a submodule."""
 
     path: str
     file: TreeEntry | None
@@ -53,14 +54,14 @@ class PathContent(NamedTuple):
 
 
 class Skipped(NamedTuple):
-    """A path, or a folder with all in it, that was not looked at, and why in plain words."""
+    """A path, or a folder with all its content, that was not captured, and the reason in plain words."""
 
     path: str
     reason: str
 
 
 class PathReading(NamedTuple):
-    """One path as it was read: ``change`` is ``None`` where what was known of it stays. A folder is no file."""
+    """The result of reading one path. If ``change`` is ``None``, the known state stays. A folder counts as missing."""
 
     change: PathContent | None
     skipped: Skipped | None = None
@@ -68,7 +69,7 @@ class PathReading(NamedTuple):
 
 
 def take(root: WorkspaceRoot, raw: bytes, caps: Caps = USUAL) -> PathReading:
-    """What is at a path (as on the disk, relative to the workspace) now."""
+    """Read a path, given as on the disk and relative to the workspace."""
     path = names.escape_path(raw)
     gone = PathContent(path, None)
     name, rule = named(raw, caps.secret)
@@ -100,9 +101,9 @@ def take(root: WorkspaceRoot, raw: bytes, caps: Caps = USUAL) -> PathReading:
 
 
 def named(raw: bytes, secret: Callable[[bytes], str | None] | None) -> tuple[str, str]:
-    """How a path is told, each name in it that holds a secret as a placeholder; and the rule of the first, if any.
+    """Return a path for display, with placeholders for names that hold a secret, and the rule of the first one, if any.
 
-    ``secret`` as ``Caps`` has it.
+    ``secret`` is that of ``Caps``.
     """
     parts = raw.split(b"/")
     rules = [secret(part) for part in parts] if secret is not None and secret(b"\n".join(parts)) else []
@@ -126,7 +127,7 @@ def _reason(raw: bytes, status: Status, caps: Caps) -> str | None:
 
 
 def withheld(rule: str) -> str:
-    """Why a file is left out in which ``rule`` found a secret: it is kept as it is or not at all."""
+    """Return the reason to skip a file in which ``rule`` found a secret: files are captured unchanged or not at all."""
     return f"secret: {rule}"
 
 

@@ -1,12 +1,12 @@
-"""Files of a checkpoint written back, each safely, none outside the workspace, and no work of anybody's lost.
+"""Restore files of a checkpoint safely, never outside the workspace, without losing concurrent changes.
 
-Each path is its old content or its new, whenever we are stopped; doing all of it again finishes what was begun. What
-was not as expected stays, and is told. Between the last look at a file and its replacement lies one system call.
+An interruption leaves each path with its old or its new content; the same call again completes the work. A path that is
+not as expected is kept and reported. Only one system call separates the last check of a file from its replacement.
 
-    prepare   a look at each path, and what it is to be into a temporary beside it
-    sync      all that is prepared, several at once: a disk that is asked for many at one time writes them together
-    put       another look at each path, and its temporary takes its place
-    settle    the folders, several at once
+    prepare   inspect each path and write its new content to a temporary beside it
+    sync      sync all prepared files, several at once: a disk writes concurrent requests together
+    put       inspect each path again and rename its temporary into place
+    settle    sync the folders, several at once
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ __all__ = ["Content", "Outcome", "PlannedChange", "restore", "sweep"]
 _SUBMODULE = "a submodule: which commit it is at is not ours to change"
 
 Content = Callable[[Oid], bytes]
-"""A blob's bytes. May raise ``GitSessionError``: the path is refused then."""
+"""A function that returns the bytes of a blob. If it raises ``GitSessionError``, the path is refused."""
 
 _GIVE_UP = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 
 
 class Outcome(NamedTuple):
-    """What became of one path; ``reason`` in plain words, empty where there is nothing to say."""
+    """The outcome for one path. ``reason`` is in plain words, and empty if there is nothing to report."""
 
     path: str
     did: Literal["done", "kept", "refused"]
@@ -58,11 +58,12 @@ def restore(
     bytes_max: int,
     made: Collection[str] = (),
 ) -> list[Outcome]:
-    """Make each path ``new`` that is ``expected`` now; an outcome for each change, in their order.
+    """Make each path ``new`` if it is ``expected`` now; return an outcome for each change, in their order.
 
-    What goes away goes first, with those folders of ``made`` (the session's own) that are empty then. ``tag``: of the
-    temporaries, for ``sweep``. ``bytes_max``: of one file. All is durable at the return. Raises ``Unavailable`` where
-    the disk is full, failing or read-only; the same call again goes on from there.
+    Removals come first, and with them those folders of ``made`` (the folders that the session created) that are empty
+    then. ``tag`` marks the temporaries, for ``sweep``. ``bytes_max`` is the limit of one file. All changes are durable
+    when the call returns. Raises ``Unavailable`` if the disk is full, failing or read-only; the same call again
+    continues from there.
     """
     refused = path_rules.refusals(changes)
     fit = [change for change in changes if change.path not in refused]
@@ -89,7 +90,7 @@ def restore(
 
 
 def sweep(root: WorkspaceRoot, paths: Iterable[str], *, tag: str) -> int:
-    """Take away what a killed run with that ``tag`` left beside any of ``paths``; tell how many there were."""
+    """Remove the temporaries that a killed run with ``tag`` left beside any of ``paths``; return their number."""
     found = 0
     for folder in {"", *(path.rpartition("/")[0] for path in paths)}:
         with suppress(Malformed, NotFound, Refused, PermissionError), root.enter(folder) as fd:
@@ -109,9 +110,9 @@ class _Run:
     waiting: Batch = field(init=False)
     numbers: Iterator[int] = field(default_factory=itertools.count)
     emptied: set[str] = field(default_factory=set)
-    """Folders that something was taken away from."""
+    """Folders from which something was removed."""
     touched: set[str] = field(default_factory=set)
-    """Folders that are to be synced."""
+    """Folders that must be synced."""
 
     def __post_init__(self) -> None:
         self.waiting = Batch(self.threads)
@@ -129,19 +130,19 @@ class _Run:
         self._try(change, lambda: self._remove(change))
 
     def write(self, change: PlannedChange) -> None:
-        """Perhaps not before ``land``."""
+        """Prepare a file. It may not be in its place before ``land``."""
         try:
             self._try(change, lambda: self._prepare(change))
         except Unavailable:
             if not self.waiting:
                 raise
-            self.land()  # what is replaced lets go of its place on the disk
+            self.land()  # replacing files frees their space on the disk
             self._try(change, lambda: self._prepare(change))
         if self.waiting.is_full:
             self.land()
 
     def land(self) -> None:
-        """Put all that is prepared in its place."""
+        """Put all prepared files in their places."""
         try:
             for each, error in self.waiting.synced():
                 self._try(each.change, partial(self._put, each, error))
@@ -149,7 +150,7 @@ class _Run:
             self.waiting.drop()
 
     def tidy(self) -> None:
-        """Take away the session's own folders that are empty by now."""
+        """Remove the folders created by the session that are empty now."""
         for folder in sorted(self.emptied & self.made, key=lambda folder: -folder.count("/")):
             self._remove_folder(folder)
 
@@ -157,7 +158,7 @@ class _Run:
         write_batch.at_once(self.threads, self._sync, self.touched)
 
     def _try(self, change: PlannedChange, step: Callable[[], Outcome | None]) -> None:
-        """``None``: what becomes of it is told later."""
+        """Run ``step`` and record its outcome. If it returns ``None``, a later step records the outcome."""
         try:
             outcome = step()
         except place_file.ConcurrentWrite:
@@ -184,7 +185,7 @@ class _Run:
         self.emptied.update(path_rules.folders_of(change.path))
         with suppress(NotFound, NoFolder), self._entered(change.path) as (fd, name):
             now, seen = _look(fd, name)
-            if seen is None or seen.kind == "folder":  # of a file nothing is there, perhaps since a killed run
+            if seen is None or seen.kind == "folder":  # the file is gone, perhaps since a killed run
                 self._touch(change.path)
                 return Outcome(change.path, "done")
             kept = _kept(change, now) or _misnamed(fd, name, seen)
@@ -255,7 +256,7 @@ class _Run:
         return path_rules.target_refusal(path, data) if new.mode == LINK_MODE else None
 
     def _make_room(self, fd: int, name: bytes, path: str) -> bool:
-        """Take away a folder that holds nothing but folders that we emptied, or that the session made."""
+        """Remove a folder that contains only folders that this run emptied or the session created."""
         inside = [folder for folder in self.emptied | self.made if folder.startswith(f"{path}/")]
         for folder in sorted(inside, key=lambda folder: -folder.count("/")):
             self._remove_folder(folder)
@@ -270,8 +271,9 @@ class _Run:
         self.touched.add(path.rpartition("/")[0])
 
     def _touch_way(self, change: PlannedChange) -> None:
-        """Of a file that was not there, also the folders above: whoever was killed here before us may have made them,
-        and synced none.
+        """Mark the folders to sync for a change. For a new file, include all folders above it.
+
+        A run that was killed earlier may have created those folders and synced none.
         """
         self._touch(change.path)
         if change.expected is None:
@@ -290,7 +292,7 @@ def _look(fd: int, name: bytes) -> tuple[Now, Status | None]:
 
 
 def _kept(change: PlannedChange, now: Now) -> str | None:
-    """Why what is there ``now`` stays."""
+    """Return the reason to keep what is at the path now, or ``None`` if it may be replaced."""
     if isinstance(now, SpecialFile):
         room = now.kind == "folder" and change.expected is None
         return None if room else f"{now.words} stands there"

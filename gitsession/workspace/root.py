@@ -1,7 +1,7 @@
-"""A workspace on the disk: its files by their paths in a tree, reached so that no link leads out of it.
+"""An opened workspace, whose files are reached by their paths in a tree so that no link leads outside.
 
-Each folder on the way is opened from the one above it (``dir_fd``) and must be a folder, never a link to one: nothing
-is resolved first and trusted after, so it does not matter who renames what meanwhile. Linux and macOS can do all of it.
+Each folder of a path is opened relative to the one above it (``dir_fd``) and must be a folder, never a link to one. No
+path is resolved first and used later, so concurrent renames are harmless. Linux and macOS support all of it.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ _HANDLES_MAX = 64
 
 
 class WorkspaceRoot:
-    """An opened workspace. Handles of folders are kept while they are in use: not for two threads.
+    """An opened workspace. It caches handles of folders and is not safe for use in two threads.
 
-    Every method that takes a path raises ``Malformed`` where ``names.path_refusal`` says no, ``Refused`` for a path in
-    the store, and ``OSError`` for what the system does not let us see.
+    Every method that takes a path raises ``Malformed`` if ``names.path_refusal`` refuses it, ``Refused`` for a path in
+    the store, and ``OSError`` if the system denies access.
     """
 
     def __init__(self, path: Path, fd: int, store: Path | None) -> None:
         self.path = path
-        """Where it really is."""
+        """The real path of the workspace."""
         self._fd = fd
         self.store: str | None = None
-        """The store's path, where it lies in the workspace."""
+        """The path of the store, if it lies in the workspace."""
         self._store: tuple[int, int] | None = None
         if store is not None and store.exists():
             self._store = _identity(os.stat(store))
@@ -44,9 +44,10 @@ class WorkspaceRoot:
 
     @classmethod
     def open(cls, path: Path | str, *, home: Path | None, store: Path | None) -> WorkspaceRoot:
-        """The workspace at ``path``. Raises ``NotFound``; ``Refused`` for what nobody would call one:
+        """Open the workspace at ``path``.
 
-        ``/``, the home folder and what is above it, what is in the store or in git's own folder, or is one.
+        Raises ``NotFound`` if there is no such folder. Raises ``Refused`` for ``/``, the home folder and the folders
+        above it, a folder in the store, and a git directory or a folder in one.
         """
         real = Path(os.path.realpath(path))
         try:
@@ -76,19 +77,20 @@ class WorkspaceRoot:
         self.close()
 
     def forget(self) -> None:
-        """Reach every folder anew. Before a look round: what was kept may have been moved away since."""
+        """Close the cached handles. Call it before a snapshot: a cached folder may have been moved away."""
         while self._handles:
             os.close(self._handles.popitem()[1])
 
     def state(self, path: str) -> Status | None:
-        """``None`` where nothing is, or the way there leads through something that is no folder."""
+        """Return the status of a path; ``None`` if it does not exist or a part of the path is not a folder."""
         folder, name = self._place(path)
         return None if folder is None else inspect.status(folder, name)
 
     def contents(self, path: str) -> tuple[Status, bytes]:
-        """A file's bytes or a link's target, and the status it had while they were read.
+        """Return a file's bytes or a link's target, and the status it had while it was read.
 
-        Raises ``NotFound``, ``Refused`` for a folder or a special file, ``Unavailable`` for one that is being written.
+        Raises ``NotFound``, ``Refused`` for a folder or a special file, ``Unavailable`` for a file that is being
+        written.
         """
         folder, name = self._place(path)
         if folder is None:
@@ -96,23 +98,26 @@ class WorkspaceRoot:
         return inspect.contents(folder, name)
 
     def read(self, path: str) -> bytes:
-        """As ``contents``."""
+        """Return ``contents`` without the status."""
         return self.contents(path)[1]
 
     def look(self, path: str) -> tuple[Now, Status | None]:
-        """What is there, with its content's oid, however large. Raises ``Unavailable`` for what is being written."""
+        """Return the current state of a path, with the oid of its content, however large, and its status.
+
+        Raises ``Unavailable`` for a file that is being written.
+        """
         folder, name = self._place(path)
         return (None, None) if folder is None else inspect.look(folder, name)
 
     def now(self, path: str) -> Now:
-        """As ``look``."""
+        """Return ``look`` without the status."""
         return self.look(path)[0]
 
     @contextmanager
     def enter(self, folder: str, *, make: bool = False) -> Iterator[int]:
-        """A handle of a folder to write in, reached anew from the top; ``make``: what is missing is made.
+        """Yield a handle of a folder for writing, opened again from the top. ``make``: create missing folders.
 
-        Raises ``NotFound``; ``Refused`` where something that is no folder stands in the way, or a repository's own.
+        Raises ``NotFound``; ``Refused`` if a part of the path is not a folder, or is a git directory.
         """
         fd = os.dup(self._fd)
         try:
@@ -149,7 +154,7 @@ class WorkspaceRoot:
             with suppress(OSError):
                 if self._store is not None and _identity(os.stat(above)) == self._store:
                     return "it is in the store"
-        # A checkout may stand in a bare repository, beside its refs.
+        # A worktree may lie in a bare repository, beside its refs.
         if ".git" in self.path.parts or _is_repository(self._fd):
             return "it is git's own folder of a repository, or in one"
         return None
@@ -196,12 +201,12 @@ class WorkspaceRoot:
 
 
 class NoFolder(Refused):
-    """Something else stands where a folder belongs."""
+    """A file or link is in the place of a folder."""
 
 
 @lru_cache(16_384)
 def on_disk(component: str) -> bytes:
-    """The name on the disk of one name of a tree. Raises ``Malformed`` where ``names.tree_refusal`` says no."""
+    """Return the name on the disk of one name of a tree. Raises ``Malformed`` if ``names.tree_refusal`` refuses it."""
     reason = names.tree_refusal(component)
     if reason:
         raise Malformed(reason, where=ascii(component[:80]))
@@ -209,11 +214,11 @@ def on_disk(component: str) -> bytes:
 
 
 def _identity(found: os.stat_result) -> tuple[int, int]:
-    """Which folder it is, by whatever name."""
+    """Return the identity of a folder, whatever its name."""
     return found.st_dev, found.st_ino
 
 
 def _is_repository(folder: int) -> bool:
-    """Whether git would take the folder itself for a repository's own."""
+    """Return whether git would accept the folder itself as a git directory."""
     found = (inspect.status(folder, name) for name in (b"HEAD", b"objects", b"refs"))
     return all(status is not None for status in found)

@@ -1,11 +1,11 @@
-"""A look at a workspace: what differs from the last look. git tells where to look, and stores nothing.
+"""Snapshots of a workspace: the differences from the last one. git finds the paths and stores nothing.
 
-    look     under the lock: one `git ls-files` names what may differ; each is read, by our own lines, when asked for
-    keep     the caller makes what it was handed durable, wherever that is
-    accept   only now the private index is told; what is not accepted shows again in the next look
+    look     under the lock: one `git ls-files` lists the paths that may differ; each is read by gitsession on demand
+    keep     the caller makes the contents durable, wherever it stores them
+    accept   the private index is updated only now; changes that are not accepted are in the next snapshot again
 
-The tree of a look is the tree of the one before it with its changes in it. Who cannot ask a store for that tree goes by
-the looks' names: ``before`` and ``name``.
+The tree of a snapshot is the tree of the one before it with its changes. A caller without a store, and so without that
+tree, uses the ids of the snapshots: ``before`` and ``name``.
 """
 
 from __future__ import annotations
@@ -28,32 +28,35 @@ from gitsession.workspace.root import WorkspaceRoot
 from gitsession.workspace.trees import TreeEntry
 
 FOLDED_FROM = 1000
-"""So many paths over the cap are named one by one; more are named by their folders."""
+"""Maximum number of paths over the cap that are listed one by one. More are listed by their folders."""
 
 _IGNORE_FILE = b".gitignore"
 _SLOW_MS = 500
 _SINCE_MAX = 256
-"""So many paths are remembered beside the index before it is written again: that costs a look at every file."""
+"""Maximum number of paths that are recorded beside the index. Writing the index costs a check of every file."""
 _OID_DIGITS = 40
 _GONE = b"0 " + b"0" * 40
 _DEBUG = re.compile(rb"\n  mtime: (\d+):(\d+)\n  dev: \d+\tino: (\d+)\n.*?\n  size: (\d+)\t[^\n]*\n", re.DOTALL)
 
 
 class WorkspaceScan:
-    """What differs. ``changes`` once, to its end; then ``skipped`` and ``appeared`` are complete, and ``accept``.
+    """The differences of a workspace from the last snapshot.
 
-    A file in the place of a folder says it for all that was in there.
+    Iterate ``changes`` once, to its end. ``skipped`` and ``appeared`` are complete then, and ``accept`` can be called.
+    A file in the place of a folder implies the removal of all files in that folder.
     """
 
     def __init__(self, root: WorkspaceRoot, shadow: PrivateRepository, found: ChangedPaths, caps: Caps) -> None:
         """Use ``look``."""
         self.before = shadow.state.look or None
-        """The look that this one tells the differences from; ``None``: it tells all there is."""
+        """The id of the snapshot that this one differs from. If it is ``None``, all files are listed."""
         self.skipped: list[Skipped] = []
-        """All that was left out, whether the last look knew it or not."""
+        """All paths that were left out, whether the last snapshot had them or not."""
         self.appeared: list[str] = []
-        """New paths whose files were there before the last look began, or may have been: what leaves files out is
-        another since, in a folder above them."""
+        """New paths whose files existed before the last snapshot began, or may have existed.
+
+        Ignore rules of a folder above them that have changed since may have hidden them.
+        """
         self._root, self._shadow, self._found, self._caps = root, shadow, found, caps
         self._rows: dict[bytes, str] = {}
         self._gone: list[bytes] = []
@@ -62,13 +65,13 @@ class WorkspaceScan:
         self._whole = False
 
     def base(self) -> Oid | None:
-        """The tree of ``before``. Raises ``MissingObject`` where nobody knows it yet."""
+        """Return the tree of ``before``. Raises ``MissingObject`` if it is not known yet."""
         return self._shadow.tree_of(self.before) if self.before else None
 
     def changes(self) -> Iterator[PathContent]:
-        """What differs, in the order of paths as bytes, each read when it is asked for.
+        """Yield the changes in the order of the paths as bytes. Each file is read when it is requested.
 
-        Raises ``OSError`` for a disk that fails.
+        Raises ``OSError`` if the disk fails.
         """
         old: list[tuple[str, bytes, Status]] = []
         over: list[bytes] = []
@@ -105,15 +108,15 @@ class WorkspaceScan:
 
     @property
     def changed(self) -> bool:
-        """Whether there was a change, as far as ``changes`` has come."""
+        """Return whether ``changes`` has yielded a change so far."""
         return bool(self._rows)
 
     def accept(self, tree: Oid | None = None, *, kept: bool = True, name: str | None = None) -> str:
-        """What was handed out is durable: the next look goes on from here. Returns this look's name.
+        """Declare all changes durable, so that the next snapshot starts from this one; return the id of this snapshot.
 
-        ``name``: what it is called if it saw anything; a new one of ``new_name``, which the caller may have noted.
-        ``tree`` holds all there is; with ``kept=False`` nobody knows yet, and ``PrivateRepository.keep_tree`` will be
-        told. Raises ``Unavailable``; then this look is as one that was not accepted.
+        ``name`` is the id to use if there are changes. By default it is a new one of ``new_name``; a caller that has
+        recorded one passes it. ``tree`` has the content of all files. With ``kept=False`` it is not known yet; pass it
+        to ``PrivateRepository.keep_tree`` later. Raises ``Unavailable``; the snapshot then counts as not accepted.
         """
         if not self._whole:
             raise RuntimeError("a look is accepted when all its changes were taken")
@@ -126,9 +129,10 @@ class WorkspaceScan:
         state, found = self._shadow.state, self._found
         look = (name or new_name()) if self._rows or not state.look else state.look
         index, mark = state.index_name, state.index_mark
-        # Files that were touched and not changed are compared in every look, until git remembers their new status.
+        # git compares files that were touched but not changed in every snapshot, until the index has their new status.
         is_slow = 0 < 3 * state.took_ms < found.took_ms > _SLOW_MS
-        # A link may hide what the index has below it, and stand away again: what it hid is gone from the tree.
+        # A link hides the paths that the index has below it. They are gone from the tree, even if the link is removed
+        # later.
         has_link = any(row.startswith(LINK_MODE) for row in self._rows.values())
         writes = is_slow or has_link or len(self._since) > _SINCE_MAX or not state.look
         if writes:
@@ -163,7 +167,7 @@ class WorkspaceScan:
         return PathReading(PathContent(path, TreeEntry(SUBMODULE_MODE, oid)), None, taken.status)
 
     def _is_as_seen(self, raw: bytes) -> bool:
-        """Without reading it."""
+        """Return whether the status shows that the file is unchanged, without reading it."""
         seen = self._since.get(os.fsdecode(raw))
         if seen is None or seen.status is None:
             return False
@@ -180,11 +184,14 @@ class WorkspaceScan:
         return seen is not None and seen.row == _row(file)
 
     def _lasting(self, status: Status | None) -> Status | None:
-        """A file that was written after this look began might be written again with the same times."""
+        """Return ``status`` if it proves that the file is unchanged, else ``None``.
+
+        A file that was written after this snapshot began might be written again with the same times.
+        """
         return status if status and status.ctime_ns < self._found.state.at_ns else None
 
     def _index_rows(self) -> bytes:
-        """What is gone first, so that nothing stands in the way of what is there."""
+        """Return the rows for the index, removals first, so that no removed path conflicts with a new one."""
         place = os.fsencode(os.path.relpath(self._root.path, self._found.state.beside.top))
         prefix = b"" if place == b"." else place + b"/"
         ordered = sorted(self._since.items(), key=lambda item: item[1].row != "")
@@ -192,7 +199,7 @@ class WorkspaceScan:
         return b"".join(b"%b\t%b%b\0" % row for row in rows)
 
     def _absent(self) -> list[str]:
-        """What the user's index tracks and ours, as of now, does not."""
+        """Return the paths that the user's index tracks and the private index, as of now, does not have."""
         state = self._found.state
         tracked = {*state.tracked, *state.submodules}
         gone = {os.fsdecode(raw) for raw, row in self._rows.items() if not row}
@@ -200,7 +207,7 @@ class WorkspaceScan:
         return sorted(((set(state.absent) | gone) & tracked) - held)
 
     def _links(self) -> dict[str, Oid]:
-        """Those that the index holds: what is a link now makes that it is written."""
+        """Return the links in the index. A new link always causes the index to be written."""
         links = self._found.state.links
         found = {path: oid for path, oid in links.items() if path not in self._since}
         start = f"{LINK_MODE} "
@@ -210,11 +217,13 @@ class WorkspaceScan:
     def _perhaps_hidden(
         self, fresh: list[tuple[str, bytes, Status]], unhidden: list[bytes]
     ) -> list[tuple[str, bytes, Status]]:
-        """Of new files, those that may have been left out before: no status says so of one that is written all the
-        time, such as a database. ``unhidden``: folders whose rules are others now.
+        """Return those of the new files that the last snapshot may have left out.
+
+        The status of a file that is written all the time, such as a database, does not show this. ``unhidden``: folders
+        whose ignore rules have changed.
         """
         below = tuple(folder + b"/" for folder in unhidden if folder)
-        tracked = set(self._found.state.tracked) - set(self._shadow.state.tracked)  # though ignored
+        tracked = set(self._found.state.tracked) - set(self._shadow.state.tracked)  # tracked though ignored
         return [
             (path, raw, status)
             for path, raw, status in fresh
@@ -223,7 +232,7 @@ class WorkspaceScan:
         ]
 
     def _not_moved(self, old: list[tuple[str, bytes, Status]]) -> list[str]:
-        """Of new paths with old files, those that are no file which the last look saw by another name."""
+        """Return the paths of ``old``, without files that the last snapshot had by another name."""
         if not old or not self._gone:
             return [path for path, _, _ in old]
         gone = set(self._gone)
@@ -251,10 +260,10 @@ def look(
     afresh: bool = False,
     wait_seconds: float = 30.0,
 ) -> Iterator[WorkspaceScan]:
-    """Look at the whole workspace, by the private git directory in ``folder``, which is made where it is missing.
+    """Take a snapshot of the workspace with the private git directory in ``folder``, which is created if missing.
 
-    The store's own path is left out, if ``root`` was opened with it. ``afresh``: forget what was seen before. Raises
-    ``Unavailable``.
+    The path of the store is left out if ``root`` was opened with it. ``afresh``: discard the last snapshot first.
+    Raises ``Unavailable``.
     """
     with PrivateRepository.open(folder, wait_seconds=wait_seconds) as shadow:
         if afresh:
@@ -264,14 +273,14 @@ def look(
         except Unavailable:
             if not shadow.state.look:
                 raise
-            shadow.forget()  # what git cannot use is no loss
+            shadow.forget()  # a state that git cannot use is no loss
             found = find(shadow, root)
         root.forget()
         yield WorkspaceScan(root, shadow, found, caps)
 
 
 def _folded(over: list[bytes], most: int) -> list[Skipped]:
-    """What is beyond the cap, in so few words that a checkpoint can carry them."""
+    """Return the paths beyond the cap, merged by folder until a checkpoint can list them."""
     for depth in (None, -1, 1):
         places = {b"/".join(raw.split(b"/")[:depth]) or raw for raw in over}
         if len(places) <= FOLDED_FROM:
@@ -284,6 +293,6 @@ def _row(file: TreeEntry | None) -> str:
 
 
 def _as_indexed(status: Status) -> list[int]:
-    """As git's index says it: the numbers cut to 32 bits."""
+    """Return a status in the form of git's index, with the numbers cut to 32 bits."""
     seconds, nanoseconds = divmod(status.mtime_ns, 10**9)
     return [seconds & 0xFFFFFFFF, nanoseconds, status.ino & 0xFFFFFFFF, status.size & 0xFFFFFFFF]

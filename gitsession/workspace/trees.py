@@ -1,4 +1,4 @@
-"""Trees of files as values: read, look up, change, compare. What does not differ is never read."""
+"""Trees of files as values: read, look up, patch and compare. Equal subtrees are never read."""
 
 from __future__ import annotations
 
@@ -11,28 +11,31 @@ from gitsession.git.types import ObjectSink, Oid, Reader
 from gitsession.workspace import names
 
 NAMES_MAX = 1_000_000
-"""Of one walk. A tree of a few hundred bytes can hold itself, in effect, more often than there is time to say so."""
+"""Maximum number of names in one walk.
+
+A tree of a few hundred bytes can refer to the same subtrees so often that a walk would never end.
+"""
 
 
 class TreeEntry(NamedTuple):
-    """A file as a tree says it: ``100644``, ``100755``, ``120000`` (a link) or ``160000`` (a submodule's commit)."""
+    """A file in a tree. Modes: ``100644``, ``100755``, ``120000`` (a link) and ``160000`` (a submodule's commit)."""
 
     mode: str
     oid: Oid
 
 
 State: TypeAlias = "TreeEntry | None"
-"""A path's content; ``None`` where it is not there."""
+"""The content of a path; ``None`` if it does not exist."""
 
 _REMEMBERED_MAX = 100_000
-"""Names, in folders that are remembered."""
+"""Maximum number of names in the cached folders."""
 
 _Level: TypeAlias = Mapping[str, tuple[str, Oid]]
 _Changes: TypeAlias = "dict[str, State | _Changes]"
 
 
 class TreeCache:
-    """Folders of trees as they were read or made: for whoever works on many trees that have most of it in common."""
+    """A cache of folders that were read or written, for work on many trees that have most of them in common."""
 
     def __init__(self, store: Reader) -> None:
         self._store = store
@@ -49,7 +52,7 @@ class TreeCache:
         return found
 
     def remember(self, tree: Oid, level: _Level) -> None:
-        """What ``tree`` holds, for whoever has just made it."""
+        """Add the folder ``tree`` with its content ``level``."""
         if self._names + len(level) > _REMEMBERED_MAX:
             self._known.clear()
             self._names = 0
@@ -58,7 +61,7 @@ class TreeCache:
 
 
 def walk(store: Reader, tree: Oid | None) -> Iterator[tuple[str, TreeEntry]]:
-    """Every file below ``tree``, in git's order. Raises ``Malformed``, ``MissingObject`` or ``Corrupt``."""
+    """Yield every file below ``tree`` in git's order. Raises ``Malformed``, ``MissingObject`` or ``Corrupt``."""
     stack = [("", tree)]
     count = 0
     while stack:
@@ -77,7 +80,7 @@ def walk(store: Reader, tree: Oid | None) -> Iterator[tuple[str, TreeEntry]]:
 def look_up(
     store: Reader, tree: Oid | None, paths: Collection[str], *, levels: TreeCache | None = None
 ) -> dict[str, State]:
-    """What each of ``paths`` is in ``tree``; a folder is no file."""
+    """Return the state of each of ``paths`` in ``tree``. A folder counts as missing."""
     levels = levels or TreeCache(store)
     known: dict[str, _Level] = {"": levels.read(tree)}
 
@@ -99,7 +102,7 @@ def look_up(
 def folders(
     store: Reader, tree: Oid | None, paths: Collection[str], *, levels: TreeCache | None = None
 ) -> set[str]:
-    """Which of ``paths`` are folders in ``tree``."""
+    """Return those of ``paths`` that are folders in ``tree``."""
     levels = levels or TreeCache(store)
     known: dict[str, Oid | None] = {"": tree}
 
@@ -120,10 +123,10 @@ def patch(
     *,
     levels: TreeCache | None = None,
 ) -> Oid | None:
-    """``tree`` with ``changes`` in it; ``None`` where nothing is left.
+    """Write ``tree`` with ``changes``; return ``None`` if it becomes empty.
 
-    A file takes the place of the folder of its name and all in it, and the other way about; of paths that do, those
-    that are there win over those that are gone.
+    A file replaces a folder of the same name with all its content, and a folder replaces a file. If ``changes``
+    themselves conflict in this way, paths with content win over removed paths.
     """
     wanted: _Changes = {}
     for path, state in sorted(changes.items(), key=lambda item: item[1] is not None):
@@ -145,7 +148,7 @@ def patch(
 def diff(
     store: Reader, old: Oid | None, new: Oid | None, *, levels: TreeCache | None = None
 ) -> dict[str, tuple[State, State]]:
-    """The files that differ, each with what it was and what it is. Equal folders are not read. Raises as ``walk``."""
+    """Return the files that differ with their old and new states. Equal folders are not read. Raises as ``walk``."""
     levels = levels or TreeCache(store)
     found: dict[str, tuple[State, State]] = {}
     stack: list[tuple[str, Oid | None, Oid | None]] = [("", old, new)]
@@ -168,7 +171,10 @@ def diff(
 
 
 def _bounded(base: str, found: int, before: int) -> int:
-    """``found`` names more in the folder ``base``. Raises ``Malformed`` where nobody honest has so many, or so deep."""
+    """Return ``found``, the number of names in the folder ``base``; ``before`` is the number before it.
+
+    Raises ``Malformed`` above limits that no real workspace reaches, for names and for depth.
+    """
     if base.count("/") >= names.DEPTH_MAX:
         raise Malformed(f"more than {names.DEPTH_MAX} folders deep", where=ascii(base[:80]))
     if before + found > NAMES_MAX:

@@ -1,4 +1,4 @@
-"""The user's own repository round a workspace: where it is, and what of it says which files count. Only ever read."""
+"""The user's own repository around a workspace, and its rules on which files count. It is only ever read."""
 
 from __future__ import annotations
 
@@ -15,14 +15,16 @@ from gitsession.git.objects import SUBMODULE_MODE
 from gitsession.git.types import Oid
 
 Stamp: TypeAlias = "list[int] | None"
-"""What changes when a file does; ``None``: there is none."""
+"""A value that changes when the file does; ``None`` if there is no file."""
 
 _POINTER = b"gitdir:"
 
 
 class UserRepository(NamedTuple):
-    """``top``: the folder whose ignore rules count, and those of the folders below it. Without a repository, the
-    workspace; ``git_dir`` and ``common_dir`` are then ``""``.
+    """A repository around a workspace.
+
+    ``top`` is the folder whose ignore rules apply, with those of the folders below it. Without a repository it is the
+    workspace, and ``git_dir`` and ``common_dir`` are ``""``.
     """
 
     top: str
@@ -39,16 +41,17 @@ class UserRepository(NamedTuple):
 
 
 class Tracked(NamedTuple):
-    """What the user's own index holds in the workspace; paths are relative to that, as on the disk."""
+    """The content of the user's index in the workspace. Paths are as on the disk, relative to the workspace."""
 
     files: Sequence[bytes] = ()
     submodules: Mapping[bytes, Oid] = MappingProxyType({})
 
 
 def find(workspace: str) -> UserRepository:
-    """The repository that git would find from ``workspace``.
+    """Find the repository that git would find from ``workspace``.
 
-    A ``.git`` file that leads nowhere ends the search, as it does for git: what is below is no part of what is above.
+    A ``.git`` file that leads nowhere ends the search, as in git: folders below it do not belong to a repository above
+    it.
     """
     device = os.stat(workspace).st_dev
     folder = workspace
@@ -75,14 +78,15 @@ def stamp(path: str) -> Stamp:
 
 
 def stamps(beside: UserRepository) -> list[Stamp]:
-    """Of what ``excludes`` and the user's ignore rules depend on."""
+    """Return the stamps of the files that affect ``excludes_file`` and the user's ignore rules."""
     configs = [f"{beside.common_dir}/config"] if beside.git_dir else []
     return [stamp(path) for path in (beside.exclude, *configs, *process.user_configs())]
 
 
 def rules(beside: UserRepository, workspace: str, excludes: str) -> list[Stamp]:
-    """Of the files outside of ``workspace`` that say what is ignored in it. Not of the configuration: git writes that
-    for much else.
+    """Return the stamps of the files outside ``workspace`` that have ignore rules for it.
+
+    The configuration is not among them: git writes it for many other reasons.
     """
     folder, found = workspace, [beside.exclude, excludes]
     while folder != beside.top and folder != (above := os.path.dirname(folder)):
@@ -92,7 +96,7 @@ def rules(beside: UserRepository, workspace: str, excludes: str) -> list[Stamp]:
 
 
 def exclude_text(beside: UserRepository) -> bytes:
-    """What the user has git ignore in this repository without saying so in it. Raises ``BlockedRead``."""
+    """Return the rules of ``info/exclude``, which are not part of the repository's content. Raises ``BlockedRead``."""
     check(beside.exclude)
     try:
         return (read_regular(beside.exclude) if beside.exclude else None) or b""
@@ -101,13 +105,13 @@ def exclude_text(beside: UserRepository) -> bytes:
 
 
 def excludes_file(beside: UserRepository) -> str:
-    """See ``gitcli.excludes_file``. Raises ``BlockedRead``."""
+    """Return the path of ``core.excludesFile``, as ``process.excludes_file`` finds it. Raises ``BlockedRead``."""
     told = process.excludes_file(Path(beside.git_dir) if beside.git_dir else None)
     return check(os.path.join(beside.top, told))
 
 
 def check(path: str) -> str:
-    """Return ``path``; raise ``BlockedRead`` if git would wait for it, instead of looking without the rules in it."""
+    """Return ``path``. Raises ``BlockedRead`` if git would block on it."""
     if process.blocks(path):
         raise process.BlockedRead(
             f"cannot read what to ignore: {path} is a pipe or a device", hint="replace it by a file"
@@ -116,12 +120,15 @@ def check(path: str) -> str:
 
 
 def tracked(beside: UserRepository, workspace: str) -> Tracked:
-    """Nothing where git cannot read the index. Of a sparse one, what is not on the disk is left out."""
+    """Return the files that the user's index tracks; none if git cannot read the index.
+
+    Files that a sparse index does not list one by one are left out: they are not on the disk.
+    """
     if not os.path.isfile(beside.index_file):
         return Tracked()
     worktree = process.Worktree(beside.top, workspace)
     try:
-        # Without --sparse it would write objects for those folders.
+        # Without --sparse, git would write objects for the folders of a sparse index.
         told = process.run(Path(beside.git_dir), "ls-files", "-z", "-s", "--sparse", worktree=worktree).out
     except Unavailable:
         return Tracked()
@@ -133,7 +140,7 @@ def tracked(beside: UserRepository, workspace: str) -> Tracked:
 
 
 def head(submodule: str) -> Oid | None:
-    """The commit that is checked out in it; ``None`` where there is none."""
+    """Return the commit that is checked out in a submodule; ``None`` if there is none."""
     dot_git = f"{submodule}/.git"
     git_dir = _pointed_at(dot_git, submodule) if os.path.isfile(dot_git) else dot_git
     if not _is_git_dir(git_dir):
@@ -152,7 +159,7 @@ def _beside(top: str, git_dir: str) -> UserRepository:
 
 
 def _pointed_at(dot_git: str, folder: str) -> str:
-    """What a ``.git`` that is a file says; a place that cannot be where it says nothing."""
+    """Return the git directory that the ``.git`` file names; an impossible path if it names none."""
     text = _read(dot_git)
     if not text.startswith(_POINTER):
         return f"{dot_git}/nowhere"

@@ -1,4 +1,4 @@
-"""What a store keeps about a workspace beside git's objects: where, and whose turn it is."""
+"""The folder of a store with the private files of a workspace, and its lock."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ WAIT_SECONDS = 60.0
 
 
 def folder_in(git_dir: Path, workspace: Path) -> Path:
-    """Where the private things of a workspace are. ``workspace``: where it really is."""
+    """Return the folder with the private files of a workspace. ``workspace`` must be the real path."""
     return git_dir / WORKSPACES / hashlib.sha256(os.fsencode(workspace)).hexdigest()[:16]
 
 
 @contextmanager
 def turn_in(git_dir: Path, workspace: Path, *, wait_seconds: float = WAIT_SECONDS) -> Iterator[None]:
-    """Nobody else of ours looks at the workspace and says so, or writes to it. Raises ``Unavailable``.
+    """Hold the lock under which gitsession takes and records snapshots of the workspace or writes to it.
 
-    Looks that overtook each other would swap whose change was whose.
+    Overlapping snapshots would get the attribution of changes wrong. Raises ``Unavailable``.
     """
     folder = folder_in(git_dir, workspace)
     try:

@@ -1,6 +1,4 @@
-"""Files that are written and wait to be put in their places: synced at one time, for a disk that is asked for many
-together writes them together.
-"""
+"""Written files that wait for their places. They are synced together: a disk handles concurrent syncs together."""
 
 from __future__ import annotations
 
@@ -18,11 +16,11 @@ R = TypeVar("R")
 
 AT_ONCE = 8
 FILES, BYTES = 64, 32 << 20
-"""So much waits at most: each file takes two handles, and its bytes on the disk."""
+"""Maximum number and bytes of waiting files. Each file needs two handles and its space on the disk."""
 
 
 class QueuedFile(NamedTuple):
-    """A file that is ready to take the place of what was ``seen``."""
+    """A file that is ready to replace what was ``seen``."""
 
     change: PlannedChange
     seen: Status | None
@@ -30,7 +28,7 @@ class QueuedFile(NamedTuple):
 
 
 class Batch:
-    """Those that wait. ``drop`` it in the end."""
+    """The waiting files. Call ``drop`` in the end."""
 
     def __init__(self, threads: ThreadPoolExecutor) -> None:
         self._threads = threads
@@ -49,12 +47,12 @@ class Batch:
         self._bytes += size
 
     def synced(self) -> Iterator[tuple[QueuedFile, OSError | None]]:
-        """Each, once all are on the disk; or why one is not."""
+        """Sync all files; yield each with the error of its sync, if any."""
         failed = at_once(self._threads, lambda each: _failure(each.ready.sync), self._waiting)
         return zip(self._waiting, failed, strict=True)
 
     def drop(self) -> None:
-        """Let go of all of it."""
+        """Drop all waiting files."""
         for each in self._waiting:
             with suppress(OSError):
                 each.ready.drop()
@@ -63,7 +61,7 @@ class Batch:
 
 
 def at_once(threads: ThreadPoolExecutor, step: Callable[[T], R], them: Collection[T]) -> list[R]:
-    """What ``step`` makes of each, in their order."""
+    """Return the result of ``step`` for each item, in their order."""
     return [step(each) for each in them] if len(them) < 2 else list(threads.map(step, them))
 
 
