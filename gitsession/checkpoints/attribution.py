@@ -1,6 +1,6 @@
-"""Attribution of changes: the rules of docs/explanation/checkpoints.md. Pure: a line of steps in, paths out.
+"""Attribution of changes by the rules of docs/explanation/checkpoints.md: pure functions from steps to paths.
 
-What is taken for the session's may be undone by a rewind, so whatever is in doubt is not the session's.
+A rewind may revert the changes that are attributed to the session, so a doubtful change is not attributed to it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ WORKSPACE, EDITED = "workspace", "edited"
 
 @dataclass(frozen=True, slots=True)
 class CheckpointStep:
-    """One checkpoint, and each path that differs from the one before it: what it was, and what it is."""
+    """One checkpoint, and each path that differs from the one before it, with its old and its new state."""
 
     entry: Checkpoint
     changes: Mapping[str, tuple[State, State]]
@@ -28,8 +28,9 @@ class CheckpointStep:
 
 @dataclass(frozen=True, slots=True)
 class PathAttribution:
-    """One change of one path. ``ours``: whether the session made it. It was made after ``since_ms``, and by ``at_ms``:
-    when the two looks were taken that it lies between.
+    """One change of one path. ``ours``: True if the session made it.
+
+    It was made between two checkpoints, after ``since_ms`` and by ``at_ms``.
     """
 
     was: State
@@ -40,8 +41,9 @@ class PathAttribution:
 
 
 def touches(steps: Sequence[CheckpointStep], since: int) -> dict[str, list[PathAttribution]]:
-    """Each path that the session changed in the steps after the one at ``since`` (-1: in all), with all its changes
-    there, in order of time.
+    """Return each path that the session changed after the step ``since`` (-1: in any), with all its changes since.
+
+    The changes are in order of time and include those of others.
     """
     found: dict[str, list[PathAttribution]] = {}
     for place, (step, ours) in enumerate(zip(steps, attributed(steps), strict=True)):
@@ -53,7 +55,7 @@ def touches(steps: Sequence[CheckpointStep], since: int) -> dict[str, list[PathA
 
 
 def attributed(steps: Sequence[CheckpointStep]) -> Iterator[frozenset[str]]:
-    """Of each step, the paths that the session changed."""
+    """Yield, for each step, the paths that the session changed."""
     known = _Known()
     before: Checkpoint | None = None
     for step in steps:
@@ -65,7 +67,7 @@ def attributed(steps: Sequence[CheckpointStep]) -> Iterator[frozenset[str]]:
             yield frozenset()
         else:
             left_out = {path for path, _ in before.skipped}
-            narrow = entry.mode == WORKSPACE and before.mode != WORKSPACE  # all was looked at, and only some before
+            narrow = entry.mode == WORKSPACE and before.mode != WORKSPACE  # the whole workspace after only some paths
             yield frozenset(
                 path
                 for path, (was, _) in step.changes.items()
@@ -79,7 +81,7 @@ def attributed(steps: Sequence[CheckpointStep]) -> Iterator[frozenset[str]]:
 
 
 class _Known:
-    """Which paths were looked at, there or not."""
+    """The paths that checkpoints have covered, existing or not."""
 
     def __init__(self) -> None:
         self._all = False
@@ -94,7 +96,7 @@ class _Known:
 
 
 def _is_within(path: str, folders: set[str]) -> bool:
-    """Whether ``path`` is one of ``folders`` or below one."""
+    """Return whether ``path`` is one of ``folders`` or below one."""
     if not folders:
         return False
     while path not in folders:

@@ -1,4 +1,4 @@
-"""Checkpoints taken: before and after a tool, by a look at the whole workspace or at the paths that a call names."""
+"""Capture of checkpoints before and after a tool call, of the whole workspace or of the paths that the call names."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ from gitsession.workspace.read_file import Skipped, caps
 from gitsession.workspace.root import WorkspaceRoot
 
 Phase: TypeAlias = Literal["before", "after"]
-"""What a look says of what differs: nobody's that we know of, or the session's."""
+"""The attribution of the differences: ``before`` to others, ``after`` to the session."""
 
 Withheld: TypeAlias = Callable[[bytes], "str | None"]
-"""The rule by which a content is left out; ``None`` for one that is kept."""
+"""A function that returns the rule by which a content is left out; ``None`` if it is kept."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CaptureReason:
-    """What a checkpoint is taken for. ``target``: the entry it belongs to; ``call``: the tool call's id."""
+    """The reason for a checkpoint. ``target``: the entry it belongs to; ``call``: the id of the tool call."""
 
     target: Node | None = None
     call: str | None = None
@@ -42,13 +42,13 @@ class CaptureReason:
 
 @dataclass
 class Running:
-    """The calls of a session that run now, in this process: what moves meanwhile is theirs."""
+    """The calls of a session that are running in this process. Changes made meanwhile belong to them."""
 
     _calls: list[tuple[Path, str | None]] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def begin(self, workspace: Path, call: str | None) -> tuple[bool, str | None]:
-        """Return whether another call runs there already, and the one that began last."""
+        """Return whether another call runs in the workspace already, and the one that began last."""
         with self._lock:
             others = [other for place, other in self._calls if place == workspace]
             self._calls.append((workspace, call))
@@ -70,9 +70,9 @@ def take(
     paths: Sequence[str | Path] | None = None,
     wait_seconds: float = workspace_lock.WAIT_SECONDS,
 ) -> Point:
-    """Look at the workspace, or only at ``paths`` of it, and keep what was seen if it is anything new.
+    """Capture the workspace, or only ``paths`` of it, and write a checkpoint if anything is new.
 
-    Raises ``NotFound`` where nobody has spoken in the session yet, and ``Unavailable``.
+    Raises ``NotFound`` if the session has no entries yet, and ``Unavailable``.
     """
     with workspace_lock.turn_in(store.git_dir, root.path, wait_seconds=wait_seconds):
         return take_in_turn(store, sid, root, phase, why, at_ms=at_ms, paths=paths)
@@ -89,7 +89,7 @@ def take_in_turn(
     paths: Sequence[str | Path] | None = None,
     levels: trees.TreeCache | None = None,
 ) -> Point:
-    """The same for who has the turn already."""
+    """Take a checkpoint, as ``take``, if the lock of the workspace is held already."""
     said = {"phase": phase, "workspace": place_of(root), "at_ms": at_ms}
     said |= {"call": sayable(why.call), "reason": sayable(why.reason)}
     limits = caps()._replace(secret=withheld_by(store))
@@ -110,7 +110,7 @@ def take_in_turn(
 
 
 def withheld_by(store: GitStore) -> Withheld | None:
-    """By which rule a file is left out: for a secret in it, or because its bytes were purged."""
+    """Return the rule by which a file is left out: for a secret in it, or because its content was purged."""
     guard, gone = store.guard, tombstone_set.read(store)
     if not gone.has_files:
         return None if guard is None else guard.in_file
@@ -128,7 +128,7 @@ def _skipped(left_out: Sequence[Skipped]) -> tuple[tuple[str, str], ...]:
 
 
 def place_of(root: WorkspaceRoot) -> str:
-    """How a checkpoint says where a workspace was."""
+    """Return the path of a workspace as a checkpoint has it."""
     return os.fsencode(root.path).decode("utf-8", "replace")
 
 
@@ -143,10 +143,10 @@ def around(
     running: Running,
     paths: Sequence[str | Path] | None = None,
 ) -> Iterator[Node]:
-    """Checkpoints before and after a tool, whether or not it fails; the one before it comes back."""
+    """Take checkpoints before and after a tool, even if it fails; yield the node of the first one."""
     is_beside, other = running.begin(root.path, why.call)
     try:
-        ahead = f"before {why.reason}" if why.reason else None  # what differs by then is not the tool's work
+        ahead = f"before {why.reason}" if why.reason else None  # differences up to here are not the tool's
         first = CaptureReason(target=why.target, call=other if is_beside else why.call, reason=ahead)
         phase = AFTER if is_beside else BEFORE
         before = take(store, sid, root, phase, first, at_ms=clock(), paths=paths)

@@ -1,8 +1,9 @@
-"""The line of a session's checkpoints: ``refs/heads/sessions/<sid>/files`` (docs/explanation/checkpoints.md).
+"""The checkpoints of a session, on ``refs/heads/sessions/<sid>/files`` (docs/explanation/checkpoints.md).
 
-In the order of time, whatever branch the talk was on: a workspace is one physical thing. Each is kept below the one
-before it, the first below the entry at which the session begins. One parent each: of a merge `git log -p` shows none.
-Written under the store's lock: what a checkpoint is compared with is what it then stands behind.
+They are in order of time, whatever branch the conversation was on: a workspace is one physical thing. The parent of a
+checkpoint is the one before it; the parent of the first is the entry at which the session begins. Each has one parent,
+because `git log -p` shows no changes of a merge. They are written under the store's lock: the checkpoint that a new one
+is compared with is also its parent.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from gitsession.workspace import trees
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One checkpoint of the line. ``files``: the tree of what was there, ``None`` for an empty workspace."""
+    """One checkpoint of a session. ``files`` is the tree of the files, ``None`` for an empty workspace."""
 
     node: Node
     entry: Checkpoint
@@ -42,12 +43,12 @@ class Point:
 
 
 def newest(store: ObjectStore, sid: str) -> Point | None:
-    """The last checkpoint of a session; ``None`` where it has none."""
+    """Return the last checkpoint of a session; ``None`` if it has none."""
     return next(walk(store, sid), None)
 
 
 def readable(store: ObjectStore, sid: str) -> Point | None:
-    """The same; ``None`` also where it cannot be read: then the next one is kept beside it."""
+    """Return the last checkpoint; ``None`` also if it cannot be read: the next one then starts a second history."""
     try:
         return newest(store, sid)
     except DAMAGE:
@@ -55,12 +56,12 @@ def readable(store: ObjectStore, sid: str) -> Point | None:
 
 
 def walk(store: ObjectStore, sid: str, first: str = "") -> Iterator[Point]:
-    """The checkpoints, newest first, back to the first, to one that was purged, or to one that is lost and beside which
-    the line went on.
+    """Yield the checkpoints, newest first, as far as the history goes.
 
-    ``first``: the ref on which the line begins, if it is not ours (``captured.starts``). Raises ``MissingObject``,
-    ``Corrupt`` or ``Malformed`` where another cannot be read: whoever passed over it would take what changed there for
-    somebody else's doing.
+    It ends at the first checkpoint, at a purged one, or at a lost one if a second history was started because of it.
+    ``first``: the ref on which the history begins, if it is not this store's own (``checkpoint_refs.starts``). Raises
+    ``MissingObject``, ``Corrupt`` or ``Malformed`` if another one cannot be read: without it, its changes would be
+    attributed to others.
     """
     for number, (_, end) in enumerate(reversed(checkpoint_refs.ends(store, sid, first))):
         oid: Oid | None = end
@@ -78,7 +79,7 @@ def walk(store: ObjectStore, sid: str, first: str = "") -> Iterator[Point]:
 
 
 def _point(store: ObjectStore, oid: Oid) -> Point | None:
-    """``None`` for what is no checkpoint."""
+    """Return a checkpoint; ``None`` if the commit is not one."""
     node = load(store, oid)
     if node.kind != Checkpoint.kind:
         return None
@@ -90,13 +91,14 @@ def _point(store: ObjectStore, oid: Oid) -> Point | None:
 
 
 def history(store: ObjectStore, sid: str, first: str = "") -> list[Point]:
-    """The same, oldest first."""
+    """Return the checkpoints, oldest first, as ``walk`` finds them."""
     return list(walk(store, sid, first))[::-1]
 
 
 def histories(store: ObjectStore, sid: str) -> Iterator[list[Point]]:
-    """The same of every line that has any: ours, then those of stores that went on without us. Raises as ``walk`` of
-    ours; of another that cannot be read nothing is known.
+    """Yield all histories of checkpoints, oldest first: this store's, then those of diverged stores.
+
+    Raises as ``walk`` for this store's history. Others that cannot be read are left out.
     """
     ours, *others = checkpoint_refs.starts(store, sid)
     if points := history(store, sid, ours):
@@ -110,16 +112,16 @@ def histories(store: ObjectStore, sid: str) -> Iterator[list[Point]]:
 
 
 Files = Callable[[Transaction | RecordingTransaction, "Point | None"], "Oid | None"]
-"""Makes the tree of a checkpoint, given the one it will stand behind."""
+"""A function that writes the tree of a checkpoint, given the checkpoint before it."""
 
 
 def add(
     store: ObjectStore, sid: str, entry: Checkpoint, files: Files, target: Node | None, *, nonce: bytes = b""
 ) -> Point:
-    """Keep a checkpoint, if it says anything that the newest does not; the newest by then.
+    """Write a checkpoint if it differs from the newest one; return the newest one then.
 
-    ``target``: the entry it belongs to. ``nonce``: of what follows from an agent's own records, so that it is the same
-    entry wherever it is taken in; else random. Raises ``NotFound`` where the session has no entries yet.
+    ``target``: the entry that it belongs to. ``nonce``: for a checkpoint that is derived from an agent's own records,
+    so that every import gives the same entry; random by default. Raises ``NotFound`` if the session has no entries yet.
     """
     with store.transaction() as tx:
         return put(store, tx, sid, entry, files, target, nonce=nonce)
@@ -136,12 +138,12 @@ def put(
     always: bool = False,
     nonce: bytes = b"",
 ) -> Point:
-    """The same within a transaction. ``always``: also where it says nothing new."""
+    """Write a checkpoint in a transaction, as ``add``. ``always``: even if nothing is new."""
     before, is_lost = None, False
     try:
         before = newest(store, sid)
     except DAMAGE:
-        is_lost = True  # files are kept whatever became of those before them
+        is_lost = True  # files are captured even if earlier checkpoints are damaged
     tree = files(tx, before)
     entry = dataclasses.replace(entry, target=None if target is None else to_base64url(target.chain))
     if before is not None and not always and not is_news(store, before, entry, tree, target):
@@ -159,9 +161,9 @@ def put(
 
 
 def is_news(store: ObjectStore, before: Point, entry: Checkpoint, tree: Oid | None, target: Node | None) -> bool:
-    """Whether a checkpoint says anything that the one before it does not say.
+    """Return whether a checkpoint has something that the one before it has not.
 
-    Beside other files that is: another workspace; that more was looked at; and that the talk is on another line.
+    Apart from other files, this is another workspace, more covered paths, or another branch of the conversation.
     """
     if tree != before.files or entry.workspace != before.entry.workspace:
         return True
@@ -176,10 +178,10 @@ def is_news(store: ObjectStore, before: Point, entry: Checkpoint, tree: Oid | No
     try:
         return all(to_base64url(node.chain) != before.entry.target for node in graph.line(store, target.oid))
     except DAMAGE:
-        return True  # files are kept whatever became of the talk
+        return True  # files are captured even if the conversation is damaged
 
 
 def _unknown(store: ObjectStore, before: Point, entry: Checkpoint) -> bool:
-    """Whether it looked at a path of which the one before says nothing."""
+    """Return whether ``entry`` covers a path that the checkpoint before it does not."""
     new = set(entry.paths) - set(before.entry.paths)
     return None in trees.look_up(store, before.files, new).values()

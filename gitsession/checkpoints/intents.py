@@ -1,7 +1,6 @@
-"""What is being written to a workspace, on disk before the first byte of it: so that a crash can be mended.
+"""Intents: records of what is being written to a workspace, durable before the first write, for recovery after a crash.
 
-One file for a workspace, ``<store>/gitsession/workspaces/<name>/rewind``. While it is there, something was begun and
-has not ended.
+A workspace has one file, ``<store>/gitsession/workspaces/<name>/rewind``. While it exists, an operation is incomplete.
 """
 
 from __future__ import annotations
@@ -31,9 +30,16 @@ VERSION = 1
 
 @dataclass(frozen=True, kw_only=True)
 class Intent:
-    """``safety``: the checkpoint that holds what was there. ``place``: the entry where the talk goes on, "" for where
-    it is. ``operation``: what an undo or redo takes back. ``made``: folders that go if they are empty then.
-    ``tag``: of temporary files. ``seen``: the operation log as it was.
+    """The planned writes of a rewind, undo or redo.
+
+    Attributes:
+        safety: the checkpoint with the state before the writes.
+        made: folders to remove if they are empty after the writes.
+        place: the entry where the conversation continues; "" if it does not move.
+        onto: the branch for it; "" for a new one.
+        operation: the operation that an undo or redo reverts or repeats.
+        seen: the tip of the operation log before.
+        tag: the tag of temporary files.
     """
 
     verb: Verb
@@ -52,12 +58,12 @@ class Intent:
 
     @property
     def words(self) -> str:
-        """What was begun, in a line."""
+        """A one-line description of the operation."""
         return f"{self.command} of {self.workspace}, {len(self.changes):,} files"
 
 
 def write(store: GitStore, workspace: Path, intent: Intent) -> None:
-    """Durable at the return. Raises ``Unavailable``: no file was touched, and the note may be there."""
+    """Write an intent durably. If this raises ``Unavailable``, no file was changed, but the intent may exist."""
     file = _file(store, workspace)
     data = json.dumps({"version": VERSION, **asdict(intent)}).encode()
     try:
@@ -67,7 +73,7 @@ def write(store: GitStore, workspace: Path, intent: Intent) -> None:
 
 
 def remove(store: GitStore, workspace: str) -> None:
-    """Raises ``Unavailable``: it has ended, and may be ended again."""
+    """Remove an intent. If this raises ``Unavailable``, the operation is complete, and the call may be repeated."""
     file = _file(store, Path(workspace))
     try:
         file.unlink(missing_ok=True)
@@ -77,12 +83,12 @@ def remove(store: GitStore, workspace: str) -> None:
 
 
 def read(store: GitStore, workspace: Path) -> Intent | None:
-    """What has not ended in that workspace. Raises ``Corrupt``."""
+    """Return the incomplete operation of a workspace. Raises ``Corrupt``."""
     return _read(_file(store, workspace))
 
 
 def pending(store: GitStore) -> Iterator[Intent]:
-    """All that has not ended, in any workspace. Raises ``Corrupt``."""
+    """Yield the incomplete operations of all workspaces. Raises ``Corrupt``."""
     for file in sorted((store.git_dir / workspace_lock.WORKSPACES).glob(f"*/{NAME}")):
         found = _read(file)
         if found is not None:
@@ -90,7 +96,7 @@ def pending(store: GitStore) -> Iterator[Intent]:
 
 
 def refuse(store: GitStore, workspace: Path) -> None:
-    """Raises ``Refused`` where something has not ended there."""
+    """Raise ``Refused`` if an operation in the workspace is incomplete."""
     found = read(store, workspace)
     if found is not None:
         raise Refused(
@@ -100,7 +106,7 @@ def refuse(store: GitStore, workspace: Path) -> None:
 
 
 def is_done(store: ObjectStore, intent: Intent) -> bool:
-    """Whether it was all done, but for the file that says it is not."""
+    """Return whether the operation is complete except for the removal of its intent."""
     for operation in operation_log.history(store):
         if operation.id == intent.seen:
             return False

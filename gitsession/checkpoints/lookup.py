@@ -1,4 +1,4 @@
-"""Which checkpoint says what the files were at an entry of the conversation."""
+"""Lookup of the checkpoint with the files of an entry of the conversation."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 def steps(
     store: ObjectStore, points: Sequence[Point], *, levels: trees.TreeCache | None = None
 ) -> list[CheckpointStep]:
-    """The checkpoints (oldest first) as steps: each with what differs from the one before it.
+    """Return the checkpoints (oldest first) as steps, each with its differences from the one before it.
 
-    Of the first, where all was looked at, nothing: it attributes nothing, and its tree may be large.
+    The first has none if it covers the whole workspace: it attributes nothing, and its tree may be large.
     """
     found = []
     levels = levels or trees.TreeCache(store)
@@ -38,10 +38,10 @@ def steps(
 
 
 def place(store: ObjectStore, points: Sequence[Point], at: Node) -> int:
-    """Which of ``points`` (oldest first) says what the files were when ``at`` was said; -1 if none was taken by then.
+    """Return the index in ``points`` (oldest first) of the checkpoint with the files at ``at``; -1 if there is none.
 
-    A workspace is one thing, so that is the newest by then, whatever branch the talk was on. Looks that belong to
-    ``at`` itself count too until anything was done.
+    A workspace is one thing, so it is the newest one at that time, whatever branch the conversation was on. Of
+    checkpoints that belong to ``at`` itself, those in phase ``before`` at the start count too.
     """
     here = to_base64url(at.chain)
     number = _by_then(store, points, at, here)
@@ -53,11 +53,12 @@ def place(store: ObjectStore, points: Sequence[Point], at: Node) -> int:
 
 
 def _by_then(store: ObjectStore, points: Sequence[Point], at: Node, here: str) -> int:
-    """The newest when ``at`` was said.
+    """Return the newest checkpoint at the time of ``at``.
 
-    An entry of our own carries the tree of that one; of equal ones, and where it carries none, the clock decides. What
-    an agent's clock says is compared with ours only where nothing else tells: of the checkpoints that belong to entries
-    before it, the newest of the nearest is meant, from before any rewind that came later.
+    An entry that gitsession wrote carries the tree of that checkpoint. If several have this tree, or the entry has
+    none, the clock decides. An agent's clock is compared with that of gitsession only if there is no other way: of the
+    checkpoints that belong to entries before ``at``, the newest one of the nearest entry counts, and only those before
+    any later rewind.
     """
     said_ms = entry_of(store, at).at_ms
     others = [number for number, point in enumerate(points) if point.entry.target != here]
@@ -78,7 +79,7 @@ def _by_then(store: ObjectStore, points: Sequence[Point], at: Node, here: str) -
 
 
 class FileChange(NamedTuple):
-    """What differs at a path: git's modes and oids, ``None`` where there is nothing."""
+    """The difference of a path: the old and new modes and oids as in git, ``None`` if there is no file."""
 
     path: str
     old_mode: str | None
@@ -88,9 +89,11 @@ class FileChange(NamedTuple):
 
 
 class Files(Mapping[str, Oid]):
-    """The files of a workspace as a checkpoint has them: the oid of each content by its path.
+    """The files of a workspace in a checkpoint, as a mapping from each path to the oid of its content.
 
-    ``checkpoint``: the entry that holds them, ``None`` where none was ever taken; ``tree``: git's tree of them.
+    Attributes:
+        checkpoint: the entry with the files; ``None`` if there are no checkpoints.
+        tree: the oid of their git tree.
     """
 
     def __init__(self, store: ObjectStore, point: Point | None) -> None:
@@ -111,11 +114,11 @@ class Files(Mapping[str, Oid]):
         return sum(1 for _ in self)
 
     def read(self, path: str) -> bytes:
-        """A file's bytes, or a link's target. Raises ``KeyError``."""
+        """Return a file's bytes or a link's target. Raises ``KeyError``."""
         return self._store.read(self[path])[1]
 
     def diff(self, other: Files) -> list[FileChange]:
-        """What became of these files in ``other``."""
+        """Return the differences of ``other`` from these files."""
         found = trees.diff(self._store, self.tree, other.tree).items()
         return [FileChange(path, *(old or (None, None)), *(new or (None, None))) for path, (old, new) in found]
 
@@ -135,11 +138,11 @@ class Files(Mapping[str, Oid]):
 
 
 def found(store: ObjectStore, sid: str, at: Node, workspace: str = "") -> tuple[list[Point], int]:
-    """The line that says what the files were at an entry (oldest first), and which of it (-1: none taken by then).
+    """Return the history with the files of an entry (oldest first), and the index in it (-1: none existed then).
 
-    Of several lines, that of stores which went on without each other: one of ``workspace`` if there is any; one that
-    has anything from by then; the one with the nearest entry on the line of ``at``; the newest; ours. Raises as
-    ``histories``.
+    If stores diverged, there are several histories. Preferred, in this order: one of ``workspace``; one with a
+    checkpoint at that time; the one whose entry is nearest in the history of ``at``; the newest; this store's own.
+    Raises as ``histories``.
     """
     lines = [(points, place(store, points, at)) for points in histories(store, sid)]
     if len(lines) < 2:
@@ -156,13 +159,13 @@ def found(store: ObjectStore, sid: str, at: Node, workspace: str = "") -> tuple[
 
 
 def files_at(store: ObjectStore, sid: str, at: Node) -> Point | None:
-    """The checkpoint that says what the files were at an entry: the first, where none was made by then."""
+    """Return the checkpoint with the files of an entry; the first checkpoint if none existed then."""
     points, number = found(store, sid, at)
     return points[max(number, 0)] if points else None
 
 
 def _depths(store: ObjectStore, at: Node, wanted: set[str]) -> Mapping[str, int]:
-    """How many of ``wanted`` stand between ``at`` and each of them that is on its line."""
+    """Return, for each of ``wanted`` in the history of ``at``, how many others lie between the two."""
     found: dict[str, int] = {}
     for node in graph.line(store, at.oid):
         if len(found) == len(wanted):

@@ -1,4 +1,4 @@
-"""What a rewind would do, without doing it: reads only."""
+"""The plan of a rewind. Planning only reads."""
 
 from __future__ import annotations
 
@@ -35,10 +35,19 @@ What: TypeAlias = Literal["both", "conversation", "files"]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RewindPlan:
-    """``at``: the entry asked for; ``place``: where the talk goes on, before it where a user said it; ``prompt``: what
-    was said then. ``leaf``: where the talk was. ``onto``: the branch that ends at ``place`` already; "" is a new one.
+    """The plan of a rewind.
 
-    ``changes``: every path that the session has changed since, those it leaves too; ``made``: folders of its own.
+    Attributes:
+        session: the id of the session.
+        what: ``both``, ``conversation`` or ``files``.
+        at: the requested entry.
+        place: the entry after which the conversation continues; if ``at`` is a prompt, the one before it.
+        prompt: the text of that prompt.
+        leaf: the tip of the conversation at the time of the plan.
+        onto: an existing branch that ends at ``place``; "" for a new branch.
+        workspace: the path of the workspace; ``None`` if files are not planned.
+        changes: the decision about every path that the session has changed since, including paths that stay.
+        made: folders that the session created, to be removed if they are empty.
     """
 
     session: str
@@ -52,13 +61,13 @@ class RewindPlan:
     changes: tuple[PathDecision, ...] = ()
     made: tuple[str, ...] = ()
     levels: trees.TreeCache | None = field(default=None, repr=False, compare=False)
-    """What was read for the plan: much of it is wanted again to carry it out."""
+    """Folders that were read for the plan. The execution needs many of them again."""
     merged: Mapping[Oid, bytes] = field(default_factory=dict, repr=False, compare=False)
-    """Contents that were merged for the plan. No store has them yet."""
+    """Contents that were merged for the plan. They are not in the store yet."""
 
     @property
     def moves(self) -> bool:
-        """Whether the talk goes on elsewhere."""
+        """Return whether the conversation continues elsewhere."""
         return self.what != "files" and self.leaf != self.place.oid
 
     @property
@@ -70,10 +79,17 @@ def plan(
     store: GitStore, session: StoredSession, at: Node, what: What = "both", *, root: WorkspaceRoot | None = None,
     force: bool = False,
 ) -> RewindPlan:  # fmt: skip
-    """What it takes to be at an entry again. ``root``: the workspace, where files are to be looked at.
+    """Plan the rewind to an entry.
 
-    ``force``: what others have changed since goes too. Raises ``NotFound`` where files are asked for and the session
-    has no checkpoints, ``InvalidName`` for another ``what``.
+    Args:
+        at: the entry to restore.
+        what: the parts of the session to restore.
+        root: the workspace, if files are to be restored.
+        force: restore files even if others have changed them since.
+
+    Raises:
+        NotFound: only files are requested, and the session has no checkpoints.
+        InvalidName: ``what`` is not a known part.
     """
     if what not in get_args(What):
         raise InvalidName(f"no part {what!r} of a session; there are {', '.join(get_args(What))}")
@@ -95,7 +111,7 @@ def plan(
 
 
 def where_to(store: ObjectStore, at: Node) -> tuple[Node, str | None]:
-    """Where the talk goes on, and what the user is given back to say it anew."""
+    """Return the entry after which the conversation continues, and the prompt to offer to the user again."""
     entry = entry_of(store, at)
     if isinstance(entry, Message) and entry.role == "user" and at.parent is not None:
         return load(store, at.parent), entry.text
@@ -103,7 +119,7 @@ def where_to(store: ObjectStore, at: Node) -> tuple[Node, str | None]:
 
 
 def now_of(root: WorkspaceRoot, path: str) -> Now | str:
-    """What is there; why it cannot be told, in words, where it cannot."""
+    """Return the present state of a path, or the reason in words why it cannot be read."""
     try:
         return root.now(path)
     except GitSessionError as error:
@@ -119,14 +135,14 @@ def _with_files(store: GitStore, made: RewindPlan, root: WorkspaceRoot, *, force
             f"session {made.session} has no checkpoints, so no files to bring back",
             hint="`gitsession checkpoint` takes one",
         )
-    number = max(number, 0)  # what was there before the first look, nobody knows
+    number = max(number, 0)  # the state before the first checkpoint is unknown
     seen = _seen_whole(points, number)
     levels = trees.TreeCache(store)
     found = touches(places.steps(store, points[seen:], levels=levels), number - seen)
     base = points[number].files if points else None
     at_entry = trees.look_up(store, base, found, levels=levels)
     for path in found.keys() - _looked_at(points[seen : number + 1], found):
-        at_entry[path] = next(touch.was for touch in found[path] if touch.ours)  # that nobody looked says nothing
+        at_entry[path] = next(touch.was for touch in found[path] if touch.ours)  # not covered: not missing
     root.forget()
     now = {path: now_of(root, path) for path in found}
     since_ms = points[number].entry.at_ms if points else 0
@@ -146,7 +162,10 @@ def _with_files(store: GitStore, made: RewindPlan, root: WorkspaceRoot, *, force
 
 
 def _with_links_judged(store: ObjectStore, root: WorkspaceRoot, change: PathDecision, *, force: bool) -> PathDecision:
-    """A link that would be refused is not planned; nor is one taken away that undo would be refused."""
+    """Return ``change``, or a decision to leave the path if its link would be refused.
+
+    A link is not removed either if undo would be refused to restore it.
+    """
     if change.is_left:
         return change
     why, now, to = None, change.now, change.to
@@ -159,7 +178,7 @@ def _with_links_judged(store: ObjectStore, root: WorkspaceRoot, change: PathDeci
 
 
 def _link_refusal(path: str, target: Callable[[], bytes]) -> str | None:
-    """What cannot be read is told by whoever writes."""
+    """Return the reason to refuse a link; ``None`` if it cannot be read: the write reports that."""
     try:
         return target_refusal(path, target())
     except (GitSessionError, OSError):
@@ -167,24 +186,24 @@ def _link_refusal(path: str, target: Callable[[], bytes]) -> str | None:
 
 
 def _seen_whole(points: Sequence[Point], number: int) -> int:
-    """The last checkpoint up to ``number`` at which all was looked at: what came before it says nothing more."""
+    """Return the last checkpoint up to ``number`` of the whole workspace, or 0. Earlier ones add no information."""
     whole = (at for at in range(number, -1, -1) if at < len(points) and points[at].entry.mode == WORKSPACE)
     return next(whole, 0)
 
 
 def _looked_at(points: Sequence[Point], paths: Iterable[str]) -> set[str]:
-    """Which of ``paths`` any of ``points`` says something of, if only that they are not there."""
+    """Return those of ``paths`` that any of ``points`` covers, be it as missing."""
     if any(point.entry.mode == WORKSPACE for point in points):
         return set(paths)
     return {path for point in points for path in point.entry.paths}
 
 
 def folders_above(paths: Iterable[str]) -> set[str]:
-    """Every folder that one of ``paths`` is in."""
+    """Return all folders above any of ``paths``."""
     return {folder for path in paths for folder in folders_of(path)}
 
 
-# ---- what other sessions did in the same workspace, by their own lines
+# ---- changes of other sessions in the same workspace, from their own checkpoints
 
 
 def _claims(
@@ -195,14 +214,17 @@ def _claims(
     touches: Mapping[str, Sequence[PathAttribution]],
     levels: trees.TreeCache,
 ) -> dict[str, set[State]]:
-    """Return the paths that other sessions changed in ``workspace`` from then on, and what they became.
+    """Return the paths that other sessions changed in ``workspace`` since ``since_ms``, with the states they claim.
 
-    ``touches``: ours. Where calls of two sessions ran at one time, each saw what both did.
-    What another's rewind brought back is what others had made, perhaps we; it is that session's only where we say that
-    we did the very same: then our call ran meanwhile, and saw it. What we made of a path on which another was at work
-    during our call, and did not bring it back, may have the other's work in it: it is the other's too.
+    ``touches``: the changes of this session. If calls of two sessions overlap, the checkpoints of each show the changes
+    of both.
 
-    A fork and the session it was forked from share what was before; what either did since is its own.
+    A state that another session's rewind restored was made by others, perhaps by this session. The other session claims
+    it only if this session claims the same change: a call of this session then overlapped the rewind and saw it. If
+    another session changed a path during a call of this session, and did not change it back, the result of the call may
+    have the other session's work in it. The other session claims this result, too.
+
+    A fork and the session it was forked from share the checkpoints before the fork. Later ones belong to one of them.
     """
     ours: set[Oid] | None = None
     found: dict[str, set[State]] = {}
@@ -213,7 +235,7 @@ def _claims(
             if ours is None and points:
                 ours = {point.oid for point in history.walk(store, sid)}
         except GitSessionError:
-            continue  # `verify` names what cannot be read there
+            continue  # `verify` reports what cannot be read
         theirs: dict[str, list[tuple[int, State]]] = {}
         for point, step, paths in zip(points, steps, attributed(steps), strict=True):
             if ours is not None and point.oid not in ours:
@@ -232,7 +254,7 @@ def _own(touches: Mapping[str, Sequence[PathAttribution]], path: str) -> Iterato
 
 
 def _worked_over(touches: Sequence[PathAttribution], theirs: Sequence[tuple[int, State]]) -> Iterator[State]:
-    """Yield the states that our calls made of a path that another had changed while they ran."""
+    """Yield the states that calls of this session gave to a path that another session changed meanwhile."""
     for touch in touches:
         within = [now for at_ms, now in theirs if touch.since_ms < at_ms <= touch.at_ms]
         if touch.ours and within and within[-1] != touch.was:
@@ -247,7 +269,7 @@ def _others(store: ObjectStore, sid: str) -> Iterator[str]:
 
 
 def _recent(store: ObjectStore, sid: str, workspace: str, since_ms: int) -> Iterator[Point]:
-    """The checkpoints of that time, and the one before them, newest first; none where the newest is older."""
+    """Yield the checkpoints since ``since_ms`` and the one before them, newest first; none if the newest is older."""
     for number, point in enumerate(history.walk(store, sid)):
         is_recent = point.entry.at_ms >= since_ms
         if number == 0 and not is_recent:

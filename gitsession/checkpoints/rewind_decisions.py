@@ -1,7 +1,7 @@
-"""Decisions of a rewind: which files it writes, and why it leaves others.
+"""Decisions of a rewind: the files that it writes, and the reasons to leave others.
 
-A rewind takes back what the session wrote, and nothing else. Of a file that others changed too, it takes the session's
-changes back one after the other, the newest first, each by a three-way merge.
+A rewind reverts the changes of the session and no others. If others changed a file too, it reverts the session's
+changes one by one, the newest first, each by a three-way merge.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _REGULAR = ("100644", "100755")
 
 
 class NotMerged(Exception):
-    """Changes of one file that cannot be merged. ``overlap``: because both changed the same lines."""
+    """Changes of one file cannot be merged. ``overlap``: True if both sides changed the same lines."""
 
     def __init__(self, *, overlap: bool = False) -> None:
         super().__init__(CONFLICT if overlap else "no merge")
@@ -47,7 +47,7 @@ class NotMerged(Exception):
 
 
 Merge: TypeAlias = Callable[[str, Oid, Oid, Oid], Oid]
-"""Merge contents of a path: the ancestor, what is there now, and what is to be. Raises ``NotMerged``."""
+"""A merge of contents of a path: the ancestor, the present content, and the target. Raises ``NotMerged``."""
 
 
 def no_merge(path: str, base: Oid, ours: Oid, theirs: Oid) -> Oid:
@@ -56,7 +56,15 @@ def no_merge(path: str, base: Oid, ours: Oid, theirs: Oid) -> Oid:
 
 
 class PathDecision(NamedTuple):
-    """The decision about one path. ``now``: what is there, as far as a tree can say; ``to``: what will be."""
+    """The decision about one path.
+
+    Attributes:
+        path: the path, relative to the workspace.
+        action: the planned action.
+        now: the present state, as far as a tree can represent it.
+        to: the state after the rewind.
+        why: the reason, in plain words.
+    """
 
     path: str
     action: Action
@@ -79,10 +87,15 @@ def decide(
     force: bool = False,
     merge: Merge = no_merge,
 ) -> list[PathDecision]:
-    """Of each path that the session changed, what to do. ``now``: what is there, or why that cannot be told.
+    """Decide about each path that the session changed.
 
-    ``at_entry``: what it was at the entry, which is what ``force`` brings back of what others have changed too.
-    ``claimed``: what other sessions made of paths. ``merge``: of contents, for a file that others changed too.
+    Args:
+        touches: the changes of each path.
+        now: the present state of each path, or the reason why it cannot be read.
+        at_entry: the state of each path at the entry. ``force`` restores it if others have changed the path too.
+        claimed: states of paths that other sessions claim.
+        force: restore paths that others have changed.
+        merge: merges the contents of a file that others changed too.
     """
     return [
         _decide(path, touches[path], now[path], at_entry.get(path), claimed.get(path, ()), force=force, merge=merge)
@@ -105,7 +118,7 @@ def _decide(
     if any(state is not None and state.mode == SUBMODULE_MODE for state in (was, became)):
         return PathDecision(path, "leave", now, now, SUBMODULE)
     is_ours = now == became
-    # Also what was shared once and then gone on with: what it was before would be without the other's work.
+    # Shared states before the last one count, too: reverting to an earlier state would lose the other session's work.
     is_shared = any(touch.now in claimed for touch in touches if touch.ours)
     if is_ours and not is_shared and len(runs) == 1:
         return _restored(path, now, was, _why(was, now))
@@ -119,8 +132,7 @@ def _decide(
 def revert(
     paths: Mapping[str, tuple[State, State]], now: Mapping[str, Now | str], *, why: str, merge: Merge = no_merge
 ) -> list[PathDecision]:
-    """Decide what undo or redo does to paths: each with what it is if nobody touched it, and what it becomes.
-    """
+    """Decide what undo or redo does to paths, each given with its expected state and the state to restore."""
     found = []
     for path, (expected, to) in sorted(paths.items()):
         is_there = _settled(now[path])
@@ -136,13 +148,14 @@ def revert(
 
 
 def writes(changes: Iterable[PathDecision]) -> list[PathDecision]:
-    """Those that change anything."""
+    """Return the decisions that change a file."""
     return [change for change in changes if not change.is_left]
 
 
 def _runs(touches: Sequence[PathAttribution]) -> list[tuple[State, State]]:
-    """The session's changes, the newest first: what the path was, and what it became. Changes with nobody else's
-    between them are one.
+    """Return the session's changes, the newest first, each with the old and the new state.
+
+    Consecutive changes without a change by others between them are one.
     """
     groups = [list(group) for ours, group in groupby(touches, key=lambda touch: touch.ours) if ours]
     return [(group[0].was, group[-1].now) for group in reversed(groups)]
@@ -151,7 +164,7 @@ def _runs(touches: Sequence[PathAttribution]) -> list[tuple[State, State]]:
 def _merged(
     path: str, now: State, runs: Sequence[tuple[State, State]], merge: Merge, *, otherwise: str
 ) -> PathDecision:
-    """Take ``runs`` back, and keep what others changed; ``otherwise``: why that cannot be done."""
+    """Revert ``runs`` and keep the changes of others. ``otherwise``: the reason if that is not possible."""
     to = now
     try:
         for was, became in runs:
@@ -169,7 +182,7 @@ def _merged(
 
 
 def _three_way(path: str, base: State, ours: State, theirs: State, merge: Merge) -> State:
-    """Merge two changes of ``base``: mode and content each for itself, and a path that is not a file as a whole."""
+    """Merge two changes of ``base``. Mode and content are merged separately, paths that are not files as a whole."""
     if ours == base:
         return theirs
     if theirs in (base, ours):
@@ -189,7 +202,7 @@ def _three_way(path: str, base: State, ours: State, theirs: State, merge: Merge)
 
 
 def _settled(now: Now | str) -> State | str:
-    """A folder is no file: whether one stands in the way is seen when those in it are gone."""
+    """Return the state of a path. A folder counts as missing: it may be gone once its files are."""
     if isinstance(now, SpecialFile):
         return None if now.kind == "folder" else SPECIAL
     return now

@@ -1,4 +1,4 @@
-"""Contents of files merged for a plan: where others changed a file after the session did, or after a rewind."""
+"""Merged contents of a plan, for files that others changed after the session did, or after a rewind."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from gitsession.store.git_store import GitStore
 from gitsession.workspace.root import WorkspaceRoot
 
 BYTES_MAX_IN_ALL = 256 << 20
-"""Of the contents that one plan holds in memory; files beyond are not merged."""
+"""Maximum size of the contents that one plan holds in memory. Files beyond it are not merged."""
 
 
 class Merges:
-    """The merges of one plan. ``made``: their results, which no store has yet."""
+    """The merges of one plan. ``made``: their results, which are not in the store yet."""
 
     def __init__(self, store: GitStore, root: WorkspaceRoot) -> None:
         self._store, self._root = store, root
@@ -26,7 +26,7 @@ class Merges:
         self.made: dict[Oid, bytes] = {}
 
     def __call__(self, path: str, base: Oid, ours: Oid, theirs: Oid) -> Oid:
-        """Merge two changes of ``base``. Raises ``NotMerged``, also where a content cannot be read."""
+        """Merge two changes of ``base``. Raises ``NotMerged``, also if a content cannot be read."""
         from gitsession.git import engine  # pygit2 takes 30 ms
 
         merged = engine.merge_file(*(self._content(path, oid, engine.BYTES_MAX) for oid in (base, ours, theirs)))
@@ -44,7 +44,7 @@ class Merges:
         return withheld_by(self._store)
 
     def _content(self, path: str, oid: Oid, bytes_max: int) -> bytes:
-        """Return a content from the store, or from the workspace where no checkpoint has it."""
+        """Return a content from the store, or from the workspace if no checkpoint has it."""
         if oid in self.made:
             return self.made[oid]
         try:
@@ -62,7 +62,7 @@ class Merges:
 
 
 def keep(store: GitStore, merged: Mapping[Oid, bytes], changes: Iterable[PathDecision]) -> None:
-    """Write to the store what ``changes`` need of the contents that were merged."""
+    """Write those of the merged contents to the store that ``changes`` need."""
     needed = {change.to.oid for change in changes if change.to is not None} & merged.keys()
     if needed:
         with store.transaction() as tx:

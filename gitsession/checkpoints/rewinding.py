@@ -1,13 +1,13 @@
-"""Carrying out what was decided: a rewind, or taking one back; and what a crash left of either.
+"""Execution of a rewind plan, an undo or a redo, and recovery after a crash.
 
-    safety    a checkpoint of the paths that will be written, as they are; the contents that were merged
-    intent    what will be written, durable
+    safety    a checkpoint of the paths that will be written, in their present state; the merged contents
+    intent    the planned writes, durable
     restore   each file by a rename
-    record    one transaction: the checkpoint after it, the refs of the talk, the operation of the log
-    end       the intent goes
+    record    one transaction: the checkpoint after it, the refs of the conversation, the operation of the log
+    end       the intent is removed
 
-Killed before the intent, nothing was touched; after it, ``go_on`` does the rest or ``abort`` takes it back; each file
-is the old one or the new one at any moment.
+If the process is killed before the intent, nothing was changed. After it, ``go_on`` completes the operation or
+``abort`` reverts it. At any moment each file is either the old one or the new one.
 """
 
 from __future__ import annotations
@@ -53,7 +53,13 @@ UNSAFE = "somebody changed it meanwhile, or it is too large to be kept safe"
 
 @dataclass(frozen=True, slots=True)
 class FileOutcome:
-    """What became of a path, and why."""
+    """The outcome for a path.
+
+    Attributes:
+        path: the path, relative to the workspace.
+        did: ``written``, ``removed`` or ``left``.
+        why: the reason, in plain words.
+    """
 
     path: str
     did: Did
@@ -62,8 +68,16 @@ class FileOutcome:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RewindResult:
-    """``outcomes``: of every path that was considered. ``branch``: where the talk goes on; ``moved``: whether that is
-    elsewhere. ``prompt``: what the user had said at the entry. ``operation``: what was taken back or done again.
+    """The result of a rewind, an undo or a redo.
+
+    Attributes:
+        verb: the command that was executed.
+        workspace: the path of the workspace; ``None`` if no files were concerned.
+        outcomes: the outcome for every path of the plan.
+        branch: the branch on which the conversation continues.
+        moved: True if the conversation continues at another entry or on another branch.
+        prompt: the user's prompt at the entry.
+        operation: the operation that was undone or redone.
     """
 
     verb: str
@@ -78,8 +92,10 @@ class RewindResult:
 def perform(
     store: GitStore, session: StoredSession, plan: RewindPlan, root: WorkspaceRoot | None, clock: Clock
 ) -> RewindResult:
-    """Carry out a plan. Raises ``Refused`` where something has not ended in the workspace, and ``Unavailable``; then
-    ``go_on`` and ``abort`` are there for what was begun.
+    """Execute a rewind plan.
+
+    Raises ``Refused`` if an operation in the workspace is incomplete, and ``Unavailable``. An operation that was begun
+    can then be completed with ``go_on`` or reverted with ``abort``.
     """
     at_ms = clock()
     command = f"rewind {session.id} {plan.at.oid[:12]}" + (f" ({plan.what})" if plan.what != "both" else "")
@@ -103,9 +119,10 @@ def take_step(
     run: RewindRun, step: operation_log.UndoStep, changes: list[PathDecision], made: tuple[str, ...],
     merged: Mapping[Oid, bytes], clock: Clock,
 ) -> RewindResult:  # fmt: skip
-    """Undo, or do again, an operation that wrote files: ``changes``. Raises as ``perform`` and ``UndoStep.check``.
+    """Undo or redo an operation that wrote files. Raises as ``perform`` and ``UndoStep.check``.
 
-    ``merged``: contents that were merged for ``changes``; ``made``: folders that go if they are empty then.
+    ``changes``: the decisions about its files. ``merged``: contents that were merged for them. ``made``: folders to
+    remove if they are empty then.
     """
     store, root = run.store, run.root
     wanted = writes(changes)
@@ -121,18 +138,18 @@ def take_step(
                         operation=operation)  # fmt: skip
         intent, unsafe = run.prepare(step.verb, f"{step.verb}: {step.command}", wanted, merged, made, at_ms)
         intent = dataclasses.replace(intent, operation=step.operation.id, seen=step.seen)
-        step.check(store)  # once it is noted it must be ended
+        step.check(store)  # a written intent must be completed
         intents.write(store, root.path, intent)
         try:
             done = run.carry_out(intent, step)
-        except Refused as error:  # a command was logged, or the talk went on, while files were written
+        except Refused as error:  # a command was logged or the conversation continued meanwhile
             run.put_back(intent, at_ms)
             raise Refused(f"{error}; the files are as they were", hint=error.hint) from error
     return dataclasses.replace(done, outcomes=_all(changes, done, unsafe))
 
 
 def go_on(store: GitStore, session: StoredSession, root: WorkspaceRoot) -> RewindResult:
-    """Finish what was begun in a workspace. Raises ``NotFound`` where nothing was, and as ``perform``."""
+    """Complete the operation begun in a workspace. Raises ``NotFound`` if there is none, and as ``perform``."""
     with workspace_lock.turn_in(store.git_dir, root.path):
         intent = _begun(store, session, root)
         if intents.is_done(store, intent):
@@ -145,9 +162,9 @@ def go_on(store: GitStore, session: StoredSession, root: WorkspaceRoot) -> Rewin
 
 
 def abort(store: GitStore, session: StoredSession, root: WorkspaceRoot, clock: Clock) -> RewindResult:
-    """Take back what was begun in a workspace.
+    """Revert the operation that was begun in a workspace.
 
-    Raises ``NotFound`` where nothing was, and ``Refused`` where all of it was done.
+    Raises ``NotFound`` if there is none, and ``Refused`` if it is complete.
     """
     with workspace_lock.turn_in(store.git_dir, root.path):
         intent = _begun(store, session, root)
@@ -161,7 +178,7 @@ def abort(store: GitStore, session: StoredSession, root: WorkspaceRoot, clock: C
 
 
 class RewindRun:
-    """One rewind, undo or redo in a workspace. ``levels``: the folders that were read for its plan."""
+    """One rewind, undo or redo in a workspace. ``levels``: the cache of folders that were read for its plan."""
 
     def __init__(
         self, store: GitStore, session: StoredSession, root: WorkspaceRoot, levels: trees.TreeCache | None = None
@@ -173,9 +190,9 @@ class RewindRun:
         self, verb: intents.Verb, command: str, wanted: list[PathDecision], merged: Mapping[Oid, bytes],
         made: tuple[str, ...], at_ms: int,
     ) -> tuple[Intent, tuple[FileOutcome, ...]]:  # fmt: skip
-        """Take the safety checkpoint; return what will be written, and what must not be: it is not in that checkpoint.
+        """Take the safety checkpoint; return the intent, and the paths to leave because that checkpoint lacks them.
 
-        ``merged``: contents that no store has yet.
+        ``merged``: contents that are not in the store yet.
         """
         paths = [os.fsdecode(names.unescape_path(change.path)) for change in wanted]
         why = CaptureReason(target=self.session.leaf, reason=f"before {command}")
@@ -199,9 +216,9 @@ class RewindRun:
         return intent, tuple(unsafe)
 
     def carry_out(self, intent: Intent, step: operation_log.UndoStep | None = None) -> RewindResult:
-        """Do what follows the intent, from the beginning or from wherever a crash left it.
+        """Execute the steps after the intent, from the beginning or from where a crash interrupted them.
 
-        ``step``: of an undo or redo.
+        ``step``: the step of an undo or redo.
         """
         outcomes, done = self._restore(intent, intent.changes, intent.made)
         if step is None:
@@ -221,7 +238,7 @@ class RewindRun:
         )
 
     def put_back(self, intent: Intent, at_ms: int) -> tuple[FileOutcome, ...]:
-        """Do what follows the intent backwards, however far it has come."""
+        """Revert the writes of the intent, however many are done."""
         back = [PlannedChange(change.path, change.new, change.expected) for change in intent.changes]
         above = folders_above(change.path for change in back if change.new is None)
         made = above - trees.folders(self.store, files_of(self.store, intent.safety), above)
@@ -234,9 +251,9 @@ class RewindRun:
     def _restore(
         self, intent: Intent, changes: Sequence[PlannedChange], made: Collection[str]
     ) -> tuple[tuple[FileOutcome, ...], dict[str, State]]:
-        """Write ``changes``: what became of each, and what is there now of those that were written.
+        """Write ``changes``; return all outcomes, and the new states of the paths that were written.
 
-        ``made``: folders that go if they are empty then.
+        ``made``: folders to remove if they are empty then.
         """
         found = restore(
             self.root, changes, content=lambda oid: self.store.read(oid)[1], tag=intent.tag,
@@ -246,7 +263,7 @@ class RewindRun:
         return _told(changes, found), done
 
     def _finish_rewind(self, intent: Intent, done: Mapping[str, State]) -> str:
-        """Record checkpoint, refs and operation in one transaction; return the branch where the talk goes on."""
+        """Record the checkpoint, refs and operation in one transaction; return the branch of the conversation."""
         with operation_log.recording(self.store, intent.command, intent.at_ms) as recorder:
             place = load(self.store, intent.place) if intent.place else self.session.leaf
             if done:
@@ -258,14 +275,14 @@ class RewindRun:
     def _finish_step(
         self, intent: Intent, step: operation_log.UndoStep, done: Mapping[str, State]
     ) -> tuple[str, Operation]:
-        """The same of an undo or redo; and the operation that it took back or did again."""
+        """Record an undo or redo likewise; return the branch, and the operation that was undone or redone."""
         with self.store.transaction() as tx:
             files = self._record(tx, intent, done, self._leaf_after(step), intent.at_ms) if done else None
             operation = step.take(self.store, tx, intent.at_ms, files)
             return active(self.store, self.session.id), operation
 
     def _leaf_after(self, step: operation_log.UndoStep) -> Node | None:
-        """Return where the talk will be once the step's refs have moved."""
+        """Return the tip of the conversation after the refs of the step have moved."""
         ends = {move.ref: move.new for move in step.moves}
         chosen = refs.active(self.session.id)
         value = ends[chosen] if chosen in ends else self.store.ref(chosen)
@@ -277,7 +294,7 @@ class RewindRun:
         self, tx: Transaction | operation_log.RecordingTransaction, intent: Intent, done: Mapping[str, State],
         target: Node | None, at_ms: int, *, always: bool = True,
     ) -> WorkspaceWrite:  # fmt: skip
-        """Put the checkpoint of what was written; return both checkpoints, for the operation."""
+        """Write the checkpoint of the written files; return both checkpoints for the operation."""
         place = capturing.place_of(self.root)
         entry = Checkpoint(
             mode=EDITED, phase=REWIND, workspace=place, paths=tuple(done), reason=intent.command, at_ms=at_ms
@@ -294,7 +311,7 @@ class RewindRun:
         return WorkspaceWrite(intent.session, place, intent.safety, result.oid)
 
 
-# ---- how
+# ---- helpers
 
 
 def _talk_only(store: GitStore, session: StoredSession, plan: RewindPlan, command: str, at_ms: int) -> RewindResult:
@@ -319,7 +336,7 @@ def _step(store: GitStore, intent: Intent) -> operation_log.UndoStep | None:
 
 
 def _begun(store: GitStore, session: StoredSession, root: WorkspaceRoot) -> Intent:
-    """What has not ended here; or elsewhere, where that workspace was moved since."""
+    """Return the incomplete operation in this workspace, or in one of the session's that has been moved since."""
     found = intents.read(store, root.path)
     if found is not None:
         return found
@@ -344,7 +361,7 @@ def _told(changes: Sequence[PlannedChange], outcomes: list[Restored]) -> tuple[F
 def _all(
     changes: Sequence[PathDecision], done: RewindResult, unsafe: tuple[FileOutcome, ...]
 ) -> tuple[FileOutcome, ...]:
-    """What became of every path that was considered, with the reasons that the plan had."""
+    """Return the outcome for every path of the plan, with the reasons from the plan."""
     why = {change.path: change.why for change in changes}
     outcomes = [dataclasses.replace(one, why=one.why or why[one.path]) for one in done.outcomes]
     return tuple(sorted((*outcomes, *unsafe, *_left(changes)), key=lambda one: one.path))

@@ -1,4 +1,4 @@
-"""Undo and redo, whatever the operation did: refs in the store, and files in a workspace where it wrote any."""
+"""Undo and redo of any operation: its refs in the store, and the files that it wrote in a workspace."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ def take_next(
     open_session: Callable[[str], StoredSession],
     scope: UndoScope = operation_log.anywhere,
 ) -> RewindResult:
-    """Take back the newest command of ``scope`` that stands, or do again what was undone last.
+    """Undo the newest command of ``scope`` that is in effect, or redo the last one that was undone.
 
-    ``open_root``: the workspace that an operation wrote to. Of its files, those that are still as it left them become
-    what they were. What was changed since is merged; where it cannot be, the file stays, and is told. Raises
-    ``NotFound``, and ``Refused`` where work would be lost.
+    ``open_root`` opens the workspace that an operation wrote to. Files that are still as the operation left them get
+    their old content. Files that were changed since are merged; if that is not possible, a file stays and is reported.
+    Raises ``NotFound``, and ``Refused`` if work would be lost.
     """
     step = operation_log.next_step(store, verb, scope)
     files = step.operation.files
@@ -53,7 +53,7 @@ def take_next(
 def plan_step(
     store: GitStore, step: UndoStep, files: WorkspaceWrite, root: WorkspaceRoot, levels: trees.TreeCache, merge: Merge
 ) -> tuple[list[PathDecision], tuple[str, ...]]:
-    """What becomes of the files of an operation, and the folders that go if they are empty then."""
+    """Return the decisions about the files of an operation, and the folders to remove if they are empty then."""
     entry = entry_of(store, load(store, files.result))
     if not isinstance(entry, Checkpoint):
         raise Corrupt(f"the checkpoint {files.result} cannot be read", hint="`gitsession repair` may mend it")
