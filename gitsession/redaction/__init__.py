@@ -1,1 +1,1 @@
-"""Secrets: what they look like, where they are, what stands in their place, and where the originals are."""
+"""Secrets: rules, secret scanning, redaction with placeholders, and the vault of originals."""

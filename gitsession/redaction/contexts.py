@@ -1,7 +1,7 @@
-"""Secrets that are known by where they stand: behind a name, in a header, in a URL, in a file of keys.
+"""Rules for secrets by their context: after a name, in a header, in a URL, in a key file.
 
-What is hidden is the value alone, so that the rest still says what was done. The names are in lower case and stand for
-any case. Values are checked (``looks``): code is full of ``password = get_password()``.
+Only the value is hidden, so that the rest remains readable. The names are in lower case and match any case. Values are
+checked (``heuristics``): code is full of ``password = get_password()``.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def _is_argument(value: bytes) -> bool:
 _QUOTE = rb"""\\{0,7}["'`]"""
 _VALUE = rb"""(?P<secret>[^\s"'`\\<>,;]{4,1024})"""
 _ASSIGNS = rb"""(?:\\{0,7}["'`])?\]?[ \t]{0,20}(?::=|=>|==?|:)[ \t]{0,20}"""
-"""From the end of a name to its value: in a shell, in code, in JSON (also in a string of JSON), in YAML."""
+"""The text between a name and its value: in a shell, in code, in JSON (also within a string of JSON), in YAML."""
 
 _FLAG = rb"(?:-\w{1,8}[ ]+(?:\d{1,2}[ ]+)?)"
 _HAS = rb"(?=" + _FLAG + rb"{0,5}-\w{0,6}"
@@ -40,13 +40,16 @@ _HTPASSWD = (
     rb"htpasswd[ ]+(?:[^\s-]\S{0,200}[ ]+)?" + _HAS + rb"b)"
     rb"(?:" + _HAS + rb"n)" + _FLAG + rb"{1,6}+|" + _HAS_NO + rb"n)" + _FLAG + rb"{1,6}+\S{1,200}[ ]+)\S{1,100}[ ]+"
 )
-"""Up to the password of `htpasswd -b`; with ``-n`` there is no file. In `docker run --entrypoint` an image follows."""
+"""The part before the password of `htpasswd -b`.
+
+With ``-n`` there is no file. In `docker run --entrypoint`, the name of an image follows.
+"""
 
 _NO_PROSE = (
     rb"(?!(?:[A-Z]?[a-z]+|[A-Z]+)[.,]?[ ]+"
     rb"(?!(?:ssh|scp|sftp|rsync|sudo|ansible|git|autossh|mosh|lftp|curl)\b)[a-z]{2,}[ ,.])"
 )
-"""Not words of a sentence about the command: behind the password stands what ``sshpass`` runs, or nothing."""
+"""Excludes sentences on the command: a password is followed by the command that ``sshpass`` runs, or by nothing."""
 
 _P_OPTION = re.compile(rb"(?:thread|edantic|lugin|rotocol|refix|ersist|arents|rofile|roject|rint)[a-z=-]*")
 """The rest of an option of another command that begins with ``-p``."""

@@ -1,8 +1,7 @@
-"""The guard that a store asks before it keeps anything: it takes secrets out, and what is left still parses.
+"""The guard of a store. It removes secrets before anything is stored, and the result can still be parsed.
 
-JSON and CBOR are looked at as the strings that they hold, escapes undone, and what is replaced lies within strings: a
-line stays a line of JSON, an entry of ours an entry. Strings in which there is JSON again are looked at as deep as
-``LEVELS_MAX``.
+JSON and CBOR are scanned as the strings that they contain, without escapes, and only parts of strings are replaced: a
+line of JSON stays valid, and so does an entry. Strings that contain JSON again are scanned down to ``LEVELS_MAX``.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ LEVELS_MAX = 4
 """Number of times that escapes are undone: JSON in a string of JSON, and so on."""
 
 Row: TypeAlias = tuple[int, int, str]
-"""A placeholder of ours: where in the redacted payload it begins, its length in bytes, its rule."""
+"""A placeholder: its offset in the redacted payload, its length in bytes, its rule."""
 
 _LOOKAHEAD_BYTES = 1 << 20
 """Bytes that are scanned together: one scan of some payloads takes far less time than one of each."""
@@ -38,7 +37,7 @@ _CBOR, _JSON = "cbor", ("json", "jsonl")
 
 
 class Redacted(NamedTuple):
-    """A payload without its secrets. ``rows``: the placeholders that stand for them, in order."""
+    """A payload without its secrets. ``rows``: the placeholders in their place, in order."""
 
     payload: bytes
     rows: tuple[Row, ...] = ()
@@ -54,9 +53,10 @@ def placeholder(rule: str) -> bytes:
 
 
 def redact(form: str, payload: bytes, scanner: Scanner) -> Redacted:
-    """``payload``, of an entry's ``form`` (docs/reference/format.md), without what ``scanner`` finds.
+    """Return ``payload`` without what ``scanner`` finds.
 
-    Of any other form it is plain text. What is no JSON where JSON is expected, or no CBOR of ours, is plain text too.
+    ``form`` is that of the entry (docs/reference/format.md). A payload of another form, invalid JSON, and CBOR that
+    gitsession did not write are scanned as plain text.
     """
     if form == _CBOR:
         return _in_cbor(payload, scanner) if scanner.mentions(payload) else Redacted(payload)
@@ -69,9 +69,9 @@ def redact(form: str, payload: bytes, scanner: Scanner) -> Redacted:
 
 
 class SecretLookahead:
-    """A look that goes some way on from the payload that is asked for, of ``count`` payloads.
+    """A scan of ``count`` payloads that reads ahead from the requested one.
 
-    ``payload`` reads one by its number, once for each look.
+    ``payload`` reads one by its index, and does so once for each scan.
     """
 
     def __init__(self, scanner: Scanner, count: int, payload: Callable[[int], bytes]) -> None:
@@ -81,7 +81,7 @@ class SecretLookahead:
         self._suspects: set[int] = set()
 
     def may_hold(self, number: int) -> bool:
-        """See ``Scanner.may_hold``; of the payload of this number."""
+        """Return ``Scanner.may_hold`` for the payload with this index."""
         if not self._from <= number < self._to:
             self._look(number)
         return number in self._suspects
@@ -97,7 +97,7 @@ class SecretLookahead:
 
 
 def suspects(payloads: Sequence[tuple[str, bytes]], scanner: Scanner) -> set[int]:
-    """The numbers of those in which ``redact`` may find something; each is form and bytes."""
+    """Return the indexes of the payloads in which ``redact`` may find something. Each has its form and its bytes."""
     texts = {number: payload for number, (form, payload) in enumerate(payloads) if form != _CBOR}
     ours = [number for number, (form, _) in enumerate(payloads) if form == _CBOR]
     mentioned = scanner.mentioning([payloads[number][1] for number in ours])
@@ -107,11 +107,11 @@ def suspects(payloads: Sequence[tuple[str, bytes]], scanner: Scanner) -> set[int
 
 
 def find(data: bytes, scanner: Scanner, *, is_json: bool = False) -> list[SecretSpan]:
-    """The hits in ``data``, in order: as it is, and with escapes undone as long as there are any."""
+    """Return the hits in ``data``, in order: in the bytes as they are, and with escapes undone again and again."""
     views = [data]
     ways: list[OffsetMap] = []
     inner = decoded(data)
-    hits = [] if is_json and inner != data else _in_view(data, scanner)  # JSON says what its strings say
+    hits = [] if is_json and inner != data else _in_view(data, scanner)  # JSON is scanned without its escapes only
     while len(views) <= LEVELS_MAX and inner != views[-1]:
         views.append(inner)
         found = _in_view(inner, scanner)
@@ -123,7 +123,7 @@ def find(data: bytes, scanner: Scanner, *, is_json: bool = False) -> list[Secret
 
 
 def _in_view(data: bytes, scanner: Scanner) -> list[SecretSpan]:
-    """Return the hits in ``data`` as it is and, without one kind of what programs add to a text after another."""
+    """Return the hits in ``data`` as it is, and after the removal of each kind of marks that programs add."""
     hits = scanner.scan_bytes(data)
     without = undecorated(data)
     found = [
@@ -163,7 +163,7 @@ _LITERAL = re.compile(rb'"((?:[^"\\]|\\.)*+)"', re.DOTALL)
 
 
 def _within_literals(payload: bytes, hits: list[SecretSpan]) -> Iterator[SecretSpan]:
-    """Yield the ``hits`` inside string literals, line by line; in lines that are no JSON, all inside a line."""
+    """Yield the ``hits`` inside string literals, line by line; in lines that are not JSON, all hits."""
     spans: list[tuple[int, int]] = []
     at = 0
     for line in payload.split(b"\n"):
@@ -178,7 +178,7 @@ def _within_literals(payload: bytes, hits: list[SecretSpan]) -> Iterator[SecretS
 
 
 def _clipped(hits: Iterable[SecretSpan], spans: list[tuple[int, int]]) -> Iterator[SecretSpan]:
-    """The parts of ``hits`` that lie in ``spans``, which are in order."""
+    """Yield the parts of ``hits`` that are in ``spans``, which are in order."""
     starts = [start for start, _ in spans]
     for hit in hits:
         number = max(bisect_right(starts, hit.start) - 1, 0)
@@ -197,7 +197,7 @@ def _is_json(line: bytes) -> bool:
     return True
 
 
-# ---- CBOR of ours
+# ---- CBOR
 
 _REFERENCE = re.compile(rb"(?:\d+:)?(?:below:)?[A-Za-z0-9_-]{43}|\d{8}-[a-z2-7]{13,26}|[0-9a-f]{64}")
 _REFERENCES = frozenset(
@@ -216,7 +216,7 @@ _REFERENCES = frozenset(
         "source_id",
     ]
 )
-"""Fields of ours that name entries and sessions: by chance one might look like a token, and then would name nothing."""
+"""Fields that name entries and sessions. A name that looks like a token by chance must not be replaced."""
 
 
 def _in_cbor(payload: bytes, scanner: Scanner) -> Redacted:
@@ -237,7 +237,7 @@ def _in_cbor(payload: bytes, scanner: Scanner) -> Redacted:
 
 
 def _view_of(payload: bytes) -> bytes:
-    """The strings of a CBOR payload of ours as they are looked at; what is none is looked at as it is."""
+    """Return the strings of a CBOR payload as they are scanned; bytes of another kind unchanged."""
     try:
         return _strings(payload)[1]
     except Malformed:
@@ -245,7 +245,7 @@ def _view_of(payload: bytes) -> bytes:
 
 
 def _strings(payload: bytes) -> tuple[list[cbor.Piece], bytes, list[int]]:
-    """Those of CBOR of ours that may be secret, and ``_view`` of them. Raises ``Malformed``."""
+    """Return the strings of a CBOR payload that may be secret, and ``_view`` of them. Raises ``Malformed``."""
     pieces = [piece for piece in cbor.pieces(payload) if _may_hold(payload, piece)]
     return pieces, *_view(payload, pieces)
 
@@ -259,7 +259,7 @@ def _may_hold(payload: bytes, piece: cbor.Piece) -> bool:
 
 
 def _view(payload: bytes, pieces: list[cbor.Piece]) -> tuple[bytes, list[int]]:
-    """The strings as JSON has them, a key before its value, and where in that each begins."""
+    """Return the strings as in JSON, a key before its value, and the offset of each."""
     parts: list[bytes] = []
     starts: list[int] = []
     at = 0
@@ -291,7 +291,7 @@ def _rewritten(payload: bytes, changed: list[tuple[cbor.Piece, list[SecretSpan]]
 
 
 def _apart(made: Redacted, keys: set[bytes], payload: bytes) -> Redacted:
-    """A key that no other key is: two secrets as keys of one map would be one key twice."""
+    """Return a key that no other key equals: two secrets as keys of one map would give the same key twice."""
     name = made.payload
     for number in itertools.count(2):
         if name not in keys and name not in payload:
@@ -302,14 +302,14 @@ def _apart(made: Redacted, keys: set[bytes], payload: bytes) -> Redacted:
 
 
 _SHORT = {b"n": b"\n", b'"': b'"', b"t": b"\t", b"r": b"\r", b"/": b"/", b"'": b"'", b"b": b" ", b"f": b" "}
-"""Characters for which a letter after a backslash stands. Backspace and form feed are spaces to a search for words."""
+"""Characters by the letter after a backslash. Backspace and form feed are spaces to a search for words."""
 
 _UNICODE = re.compile(rb"\\u([0-9a-fA-F]{4})")
 _ESCAPE = re.compile(rb"\\(?:u([0-9a-fA-F]{4})|(.))", re.DOTALL)
 
 
 def decoded(data: bytes) -> bytes:
-    """``data`` with each escape undone once. A character that is no ASCII becomes ``?``."""
+    """Return ``data`` with each escape undone once. A character outside ASCII becomes ``?``."""
     if b"\\" not in data:
         return data
     pieces = data.split(b"\\\\")
@@ -329,23 +329,23 @@ def _character(found: re.Match[bytes]) -> bytes:
 
 
 class OffsetMap(NamedTuple):
-    """From places in decoded bytes to those in the bytes: ``places[i]`` is where the run from ``starts[i]`` begins."""
+    """A map from offsets in decoded bytes to the original: ``places[i]`` is the start of the run at ``starts[i]``."""
 
     starts: list[int]
     places: list[int]
 
     def back(self, at: int) -> int:
-        """Return the start of the decoded byte ``at``; of the end, the end."""
+        """Return the original start of the decoded byte ``at``; for the end, the end."""
         number = bisect_right(self.starts, at) - 1
         return self.places[number] + at - self.starts[number]
 
     def end(self, at: int) -> int:
-        """Return where the byte before ``at`` ends, which is where the next one begins."""
+        """Return the original end of the byte before ``at``, which is the start of the next one."""
         return self.back(at)
 
 
 def way(data: bytes) -> OffsetMap:
-    """The way back from ``decoded(data)``."""
+    """Return the map from ``decoded(data)`` to ``data``."""
     starts, places = [0], [0]
     at = shorter = 0
     while (found := _ESCAPE.search(data, at)) is not None:
@@ -360,7 +360,7 @@ def way(data: bytes) -> OffsetMap:
 
 
 class Guard:
-    """Rules and a vault."""
+    """The rules and the vault of a store."""
 
     def __init__(self, scanner: Scanner, vault: Vault) -> None:
         self.scanner = scanner
@@ -368,39 +368,39 @@ class Guard:
 
     @classmethod
     def by(cls, vault: Vault, rules: str = "") -> Guard:
-        """By our rules, and by those of the file ``rules``. Raises ``NotFound`` and ``Refused``."""
+        """Return a guard with the built-in rules and those of file ``rules``. Raises ``NotFound`` and ``Refused``."""
         return cls(scanner(rules), vault)
 
     def redact(self, form: str, payload: bytes) -> Redacted:
-        """See the function of this name."""
+        """Return ``payload`` without its secrets, as the function of this name."""
         return redact(form, payload, self.scanner)
 
     def words(self, text: str) -> str:
-        """A text that stands beside an entry and not in it, without its secrets."""
+        """Return a text that is stored beside an entry, not in it, without its secrets."""
         data = text.encode("utf-8", "surrogatepass")
         return self.redact("text", data).payload.decode("utf-8", "surrogatepass")
 
     def lookahead(self, count: int, payload: Callable[[int], bytes]) -> SecretLookahead:
-        """Return a look at ``count`` payloads by these rules."""
+        """Return a scan of ``count`` payloads with these rules that reads ahead."""
         return SecretLookahead(self.scanner, count, payload)
 
     def in_file(self, data: bytes) -> str | None:
-        """See the function of this name."""
+        """Return the rule by which a file holds a secret, as the function of this name."""
         return in_file(data, self.scanner)
 
 
 def scanner(rules: str = "") -> Scanner:
-    """One that goes by our rules, and by those of the file ``rules``. Raises ``NotFound`` and ``Refused``."""
+    """Return a scanner with the built-in rules and those of the file ``rules``. Raises ``NotFound`` and ``Refused``."""
     if not rules:
         return Scanner()
-    from gitsession.redaction import own_rules  # few have any: who has none does not wait for it
+    from gitsession.redaction import own_rules  # few users have own rules; the others need not load this
 
     own = own_rules.read(Path(rules))
     return Scanner([rule for rule in RULES if rule.name not in own.off], own.rules, own.allow)
 
 
 def in_file(data: bytes, scanner: Scanner) -> str | None:
-    """The rule by which a file holds a secret; ``None`` where it holds none, or is no text."""
+    """Return the rule by which a file holds a secret; ``None`` if it has none, or is not text."""
     data = in_utf8(data)
     if not is_text(data) or not scanner.may_hold(data):
         return None

@@ -1,4 +1,4 @@
-"""Whether a value looks like a secret: what programs and documents write in a secret's place does not."""
+"""Heuristics that tell a secret from what programs and documents have in its place."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ _SAME = re.compile(rb"(.)\1*", re.DOTALL)
 _HEX = re.compile(rb"[0-9a-fA-F]+")
 _IDENTIFIER = re.compile(rb"[A-Za-z_][A-Za-z_.:/-]*\d{0,2}[)\]}|]*")
 _EXPRESSION = re.compile(rb"[(\[{]|[A-Za-z_$][\w.$]{2,}[(\[{]|(?:[A-Za-z_]+\d{0,2}\.){2,}[A-Za-z_]+\d{0,2}\Z|&?\w+->")
-"""What a program says in the place of a value: a call, an item of something, a field of a field."""
+"""Code in the place of a value: a call, an item, a field of a field."""
 
 
 def entropy(value: bytes) -> float:
-    """Bits a byte, by how often each byte comes."""
+    """Return the entropy of ``value`` in bits per byte."""
     count = len(value)
     return -sum(n / count * math.log2(n / count) for n in Counter(value).values()) if count else 0.0
 
 
 def is_placeholder(value: bytes) -> bool:
-    """Whether ``value`` stands where somebody else is to put a secret."""
+    """Return whether ``value`` stands for a secret that the reader is to insert."""
     return (
         _PLACEHOLDER.match(value) is not None
         or value.lower() in _WORDS_FOR_NOTHING
@@ -44,13 +44,15 @@ def is_placeholder(value: bytes) -> bool:
 
 
 def is_random(value: bytes) -> bool:
-    """Whether ``value`` looks drawn by lot, as tokens and keys are: letters and digits all mixed up."""
+    """Return whether ``value`` looks random, as tokens and keys do: letters and digits are mixed."""
     return len(value) >= 16 and not is_placeholder(value) and _EXPRESSION.match(value) is None and _is_mixed_up(value)
 
 
 def _is_mixed_up(value: bytes) -> bool:
-    """Whether letters and digits, and letters of both cases, take turns as in no name: ``getToken2`` has one digit and
-    one capital, and each begins something."""
+    """Return whether letters and digits, and letters of both cases, alternate more often than in a name.
+
+    ``getToken2`` has one digit and one capital, and each begins a part.
+    """
     if entropy(value) < 2.8:
         return False
     turns = len(_TURN.findall(value))
@@ -61,12 +63,12 @@ def _is_mixed_up(value: bytes) -> bool:
 
 
 _TURN = re.compile(rb"(?<=[a-z])(?=[A-Z0-9])|(?<=[A-Z])(?=\d)|(?<=\d)(?=[A-Za-z])")
-"""Between two kinds of character, but not behind the capital that begins a word."""
+"""Between two kinds of characters, except after the capital that begins a word."""
 _LOWER, _UPPER, _DIGIT = re.compile(rb"[a-z]"), re.compile(rb"[A-Z]"), re.compile(rb"\d")
 
 
 def is_password(value: bytes) -> bool:
-    """Whether ``value`` looks like what somebody chose: no name, no placeholder, not one kind of character only."""
+    """Return whether ``value`` looks like a chosen password: not a name, a placeholder, or one kind of character."""
     if len(value) < 8 or is_placeholder(value) or _EXPRESSION.match(value):
         return False
     if _IDENTIFIER.fullmatch(value) and not _is_mixed_up(value):
@@ -76,7 +78,7 @@ def is_password(value: bytes) -> bool:
 
 
 def is_argument(value: bytes) -> bool:
-    """Return whether ``value``, where a command takes only a password, is one and no word that stands for one."""
+    """Return whether ``value``, as the argument of a command that takes a password, is one and not a word for it."""
     return len(value) >= 8 and is_given(value) and _STANDS_FOR_ONE.search(value) is None
 
 
@@ -100,12 +102,12 @@ def _is_sign(byte: int) -> bool:
 
 
 def is_given(value: bytes) -> bool:
-    """Whether ``value``, in a place where only a secret stands, is one and not a placeholder."""
+    """Return whether ``value``, where only a secret can be, is one and not a placeholder."""
     return not is_placeholder(value)
 
 
 def is_pair(value: bytes) -> bool:
-    """Whether it is base64 of ``name:password``."""
+    """Return whether ``value`` is ``name:password`` in base64."""
     try:
         data = base64.b64decode(value + b"=" * (-len(value) % 4), validate=True)
     except (binascii.Error, ValueError):
@@ -115,7 +117,7 @@ def is_pair(value: bytes) -> bool:
 
 
 def holds_private_key(value: bytes) -> bool:
-    """Whether it is base64 of a private key in PEM."""
+    """Return whether ``value`` is a private key in PEM, in base64."""
     try:
         return b"PRIVATE KEY" in base64.b64decode(value[: len(value) // 4 * 4][:400])
     except (binascii.Error, ValueError):
@@ -123,7 +125,7 @@ def holds_private_key(value: bytes) -> bool:
 
 
 def is_text(data: bytes) -> bool:
-    """Whether ``data`` is no binary: without bytes that texts do not hold."""
+    """Return whether ``data`` is text: it has no zero byte at its beginning."""
     return b"\0" not in data[:8192]
 
 

@@ -1,6 +1,6 @@
-"""What a payload was before secrets were taken out of it, and how what stands in their place begins.
+"""The original of a redacted payload, and the beginning of placeholders.
 
-Apart from the rules, which who only reads need not load.
+It is separate from the rules, which a reader of sessions need not load.
 """
 
 from __future__ import annotations
@@ -9,14 +9,18 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 OPENS = "[redacted:"
-"""How a placeholder begins."""
+"""The beginning of a placeholder."""
 
 
 @dataclass(frozen=True, slots=True)
 class Original:
-    """A payload as its writer wrote it. ``digest`` and ``chain``: of the entry that has it redacted, 32 bytes each.
+    """A payload as its writer wrote it.
 
-    ``source``: ``<agent> <id> <line>`` of an entry that was imported, else "".
+    Attributes:
+        digest: the digest of the redacted entry, 32 bytes.
+        chain: its chain digest, 32 bytes.
+        payload: the original payload.
+        source: ``<agent> <id> <line>`` of an imported entry, else "".
     """
 
     digest: bytes
@@ -26,10 +30,10 @@ class Original:
 
 
 def matches(redacted: bytes, rows: Iterable[tuple[int, int, str]], original: bytes) -> bool:
-    """Return whether ``original``, with something hidden at each of ``rows``, can be ``redacted``.
+    """Return whether ``redacted`` can be ``original`` with a placeholder at each of ``rows``.
 
-    Placeholders stand for anything. Rules differ between releases and users: an entry that was stored by other rules is
-    the same entry all the same.
+    A placeholder matches anything. Rules differ between releases and users, but an entry that was stored under other
+    rules is still the same entry.
     """
     parts: list[bytes] = []
     at = 0

@@ -1,7 +1,6 @@
-"""Rules of the user's own: a TOML file of tables ``rule`` (docs/explanation/secrets.md), and what of ours is
-not to be hidden.
+"""The user's own rules in a TOML file (docs/explanation/secrets.md), and built-in rules that are turned off.
 
-A rule says what it must find, and is tried on it before it is used: one that finds nothing protects nobody.
+A rule has samples that it must find, and is tested with them before it is used: a wrong rule protects nothing.
 """
 
 from __future__ import annotations
@@ -23,7 +22,13 @@ _FIELDS = {"name": str, "pattern": str, "words": list, "samples": list, "never":
 
 
 class UserRules(NamedTuple):
-    """``off``: names of rules of ours that do not count; ``allow``: what no rule hides, where it is all of it."""
+    """The content of a file of rules.
+
+    Attributes:
+        rules: the rules.
+        off: the names of built-in rules that are turned off.
+        allow: texts that no rule hides if they are the whole hit.
+    """
 
     rules: tuple[Rule, ...]
     off: frozenset[str]
@@ -31,7 +36,7 @@ class UserRules(NamedTuple):
 
 
 def read(file: Path) -> UserRules:
-    """What ``file`` says. Raises ``NotFound``, and ``Refused`` with the rule and what is wrong with it."""
+    """Read the rules in ``file``. Raises ``NotFound``, and ``Refused`` with the invalid rule and the reason."""
     try:
         path = Path(os.path.expanduser(file))
         if path.exists() and not path.is_file():
@@ -116,16 +121,16 @@ def _check_samples(rule: Rule, where: str) -> None:
 
 
 TURNS_MAX = 8
-"""How often something may repeat of which a turn may be of several lengths: it can be tried in that power of ways."""
+"""Maximum number of repetitions of a part that can match in several lengths: attempts are exponential in it."""
 
 _REPEATS = frozenset({"MAX_REPEAT", "MIN_REPEAT"})
 
 
 def may_take_for_ever(pattern: bytes) -> bool:
-    """Whether a repetition holds a repetition or a choice, as in ``(a+)+`` and ``(a|ab)*``: then a text in which it
-    nearly stands is tried in more ways than can be counted. Possessive ones, ``(a+)++``, are tried in one.
+    """Return whether a repetition holds a repetition or a choice, as in ``(a+)+`` and ``(a|ab)*``.
 
-    Raises ``re.error``.
+    A text that almost matches such a pattern is tried in countless ways. With a possessive one, ``(a+)++``, it is tried
+    in one way. Raises ``re.error``.
     """
     return _runs_away(re._parser.parse(pattern))  # type: ignore[attr-defined]
 
@@ -138,7 +143,7 @@ def _runs_away(items: Any) -> bool:
 
 
 def _varies(items: Any) -> bool:
-    """Whether it may match in several ways where it stands."""
+    """Return whether the items can match in several ways at one position."""
     return any(
         str(kind) in ("BRANCH", "GROUPREF_EXISTS")
         or (str(kind) in _REPEATS and said[0] != said[1])
@@ -148,7 +153,7 @@ def _varies(items: Any) -> bool:
 
 
 def _inner(said: Any) -> list[Any]:
-    """The patterns in what is said of one part of a pattern."""
+    """Return the patterns in the argument of one part of a pattern."""
     if isinstance(said, re._parser.SubPattern):  # type: ignore[attr-defined]
         return [said]
     return [each for part in said for each in _inner(part)] if isinstance(said, tuple | list) else []

@@ -1,10 +1,9 @@
-"""A rule: the shape of a secret, the part of it that is hidden, and the hints for which a text is read at all.
+"""Rules: the pattern of a secret, the part of it that is hidden, and the hints that select the texts to scan.
 
-A word such as ``token`` is on every page. A rule that goes by its place finds something there only where a sign and a
-long value follow, and that can be seen through any number of backslashes, without undoing an escape. What a hint lets
-pass is looked at in full; what it does not, never. So a hint may be too wide, and must not be too narrow: each asks for
-less than the rules of its stem do, and what is written with escapes that it does not see through is looked at in any
-case (``scan``).
+A word such as ``token`` is on every page. A context rule finds something there only if a sign and a long value follow,
+and this can be tested through any number of backslashes, without undoing escapes. A text that matches a hint is scanned
+in full; others are not scanned at all. So a hint may be too wide, but must not be too narrow: each requires less than
+the rules of its stem. Escapes that hints do not cover are always scanned (``scan``).
 """
 
 from __future__ import annotations
@@ -16,17 +15,25 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 Check = Callable[[bytes], bool]
-"""Whether what a pattern found is a secret, and not a word of documentation or an expression of a program."""
+"""A function that returns whether a hit is a secret, not a word of documentation or an expression of a program."""
 
 
 @dataclass(frozen=True)
 class Rule:
-    """One shape. ``pattern`` is tried wherever one of ``words`` stands, and begins there; it speaks of bytes.
+    """A rule for one kind of secret. ``pattern`` matches bytes and begins with one of ``words``.
 
-    Hidden is the group ``secret``, or all where it has none, and ``before`` bytes ahead of it. ``folds``: the words are
-    in lower case and stand for any case. ``is_token``: what is hidden is a run of at least ``RUN_MIN`` bytes that holds
-    the word, with no space in it. ``samples``: what the rule must find, ``{b32:16}`` and the like filled in by tests,
-    since nothing that looks real may stand in a repository; ``never``: what it must not.
+    Attributes:
+        name: the name of the rule, which is in the placeholder.
+        pattern: the regular expression. It is tried where one of ``words`` is. Its group ``secret`` is hidden, or the
+            whole match.
+        words: the literals.
+        check: returns whether a hit is a secret.
+        before: the number of bytes before the hit that are hidden, too.
+        folds: True if ``words`` are in lower case and match any case.
+        is_token: True if the hidden part is a run of at least ``RUN_MIN`` bytes with the word in it, without a space.
+        samples: texts that the rule must find. Tests fill in ``{b32:16}`` and the like, because the repository must not
+            contain anything that looks like a real secret.
+        never: texts that the rule must not find.
     """
 
     name: str
@@ -52,9 +59,9 @@ class Rule:
 
 
 class Hint(NamedTuple):
-    """Of rules whose word has ``stem`` in it: what must follow the stem.
+    """The text that must follow ``stem``, for the rules with a word that contains the stem.
 
-    Where the group ``turns`` of ``behind`` matches, a value begins that must take three turns, too
+    If the group ``turns`` of ``behind`` matches, the value that begins there must also have three turns
     (``CharacterTurns``).
     """
 
@@ -72,10 +79,10 @@ def _compiled(pattern: bytes) -> re.Pattern[bytes]:
 
 
 _BLANKS = rb"""(?:[\s"'`]|\\+(?:[nrtbf"'`]|u00(?:[01][0-9A-Fa-f]|2[27]|60)))"""
-"""White space and quotation marks, with their escapes at any depth."""
+"""White space and quotation marks, also escaped at any depth."""
 
 _SIGN = rb"[\w.-]{0,40}+(?:" + _BLANKS + rb"|\])*+(?::=|=>|==?|:)" + _BLANKS + rb"*+"
-"""From a stem to the value: the rest of the name, and what assigns."""
+"""The text from a stem to the value: the rest of the name, and the sign of an assignment."""
 
 _VALUE = rb"""(?:[^\s"'\\]|\\+u[0-9A-Fa-f]{4})"""
 _NO_CALL = rb"(?![(\[{$<]|[A-Za-z_$][\w.$]{2,}[(\[{])"
@@ -84,7 +91,7 @@ _INSIDE = rb"""(?:[^\s"'\\]|\\++u)"""
 _FIRST_TURN = re.compile(_INSIDE + rb"+?" + _TURN)
 _TWO_TURNS = re.compile(rb"(?:" + _INSIDE + rb"+?" + _TURN + rb"){2}")
 _REST = re.compile(_INSIDE + rb"*+")
-"""The least that ``heuristics.is_random`` asks for: a value changes three times between kinds of characters."""
+"""The minimum for ``heuristics.is_random``: a value changes three times between kinds of characters."""
 
 _ANY = _SIGN + rb"(?:(?i:bearer|basic|token|apikey|api-key|bot|key|digest|negotiate|aws)" + _BLANKS + rb"++)?"
 _HEADER = _ANY + _VALUE + rb"{12}"
@@ -138,21 +145,21 @@ HINTS = (
     Hint(b"discord", rb"(?:[^\nMNO]{0,1000}+[MNO]){1,100}?[\w-]{23}"),
     Hint(b"_pat", _RANDOM),
 )
-"""Stems in lower case that stand for any case; patterns go by case. They are asked for in this order."""
+"""Hints, in the order in which they are tried. Stems, in lower case, match any case; patterns are case-sensitive."""
 
 
 def hints_of(words: list[bytes]) -> tuple[Hint, ...]:
-    """Hints for ``words`` in lower case. One that has no stem in it is its own, with nothing asked of what follows."""
+    """Return hints for ``words`` in lower case. A word without a stem is a hint itself, with any text after it."""
     hints = [hint for hint in HINTS if any(hint.stem in word for word in words)]
     others = dict.fromkeys(word for word in words if not any(hint.stem in word for hint in hints))
     return (*hints, *(Hint(word) for word in others))
 
 
 class CharacterTurns:
-    """The turns in the values of one text, which are asked for from left to right.
+    """The turns in the values of one text, for requests from left to right. A turn is a change between character kinds.
 
-    The answer for a value holds up to its first turn, or to its end where it has none, so that a run of names and
-    signs that is one value for each of them is read once.
+    An answer is valid up to the first turn of the value, or to its end if it has none. So a run of names and signs that
+    is a value for each of them is read once.
     """
 
     def __init__(self, data: bytes) -> None:
@@ -161,7 +168,7 @@ class CharacterTurns:
         self._are_three = False
 
     def are_three(self, at: int) -> bool:
-        """Return whether the value that begins at ``at`` takes three turns."""
+        """Return whether the value that begins at ``at`` has three turns."""
         if not self._from <= at < self._to:
             self._read(at)
         return self._are_three

@@ -1,9 +1,9 @@
-"""Scan bytes for secrets: literals first, which is cheap, and a pattern only where its literal is.
+"""A scanner for secrets: it searches for literals first, which is cheap, and tries a pattern only at its literal.
 
-Rules go by what stands before a value, so a secret is not found behind what programs add to a text that they show:
-colours, line numbers, signs of a diff, quote marks, ``%3D``. ``undecorated`` takes these out, and leads each hit back
-to the bytes as they are. ``bare`` is the same for a first look at bytes whose escapes are not undone yet: no offsets,
-and no margins of lines, which ``_escapes_apart`` sees through.
+Context rules depend on the text before a value, so marks that programs add to a text would hide a secret: colours, line
+numbers, diff signs, quote marks, ``%3D``. ``undecorated`` removes them and maps each hit back to the original bytes.
+``bare`` does the same for the first test of bytes with escapes. It has no offsets and keeps the margins of lines, which
+``_escapes_apart`` handles.
 """
 
 from __future__ import annotations
@@ -19,25 +19,27 @@ from gitsession.redaction.rule import CharacterTurns, Hint, Rule, hints_of
 from gitsession.redaction.tokens import TOKENS
 
 RULES: tuple[Rule, ...] = (*TOKENS, *CONTEXTS)
-"""The rules of every store (docs/explanation/secrets.md). Of two that find the same, the first names it."""
+"""The rules of every store (docs/explanation/secrets.md). If two rules find the same, the first gives the name."""
 
 RUN_MIN = 20
-"""No token is shorter. Most words of texts and programs are, so tokens are looked for in few of them."""
+"""Minimum length of a token in bytes. Most words are shorter, so tokens are searched for in few of them."""
 
 LONG = 1024
-"""Where patterns stop at the latest that could go on for ever: what is longer is hidden to its end."""
+"""Length in bytes at which unlimited patterns stop. A longer hit is hidden to its end."""
 
 CHECKED = 512
-"""How much of what was found is looked at for whether it is a secret."""
+"""Maximum number of bytes of a hit that the check of its rule examines."""
 
 _ESCAPED = re.compile(rb"\\(?:u[0-9a-fA-F]{4}|[nrtbf])([^ ]*)")
-"""A run behind a backslash, which begins with the letters of the escape."""
+"""A run after a backslash, which begins with the letters of the escape."""
 _MARKED = re.compile(rb" (?:\+\+?|-|[^ \d]{0,200}+\d{1,7}[:-][+-]?)([^ ]+)")
-"""A run behind the sign of a diff or the number of a line."""
+"""A run after the sign of a diff or the number of a line."""
 _SLASH = re.compile(rb"\\+/")
 _LETTER = re.compile(rb"\\u00(?:2[013-589a-fA-F]|3[0-9abdfABDF]|[45][0-9a-fA-F]|6[1-9a-fA-F]|7[0-9a-eA-E])")
-"""An escape that may stand for a part of a word or of a token. Control characters, quotation marks, ``<``, ``>`` and
-``&`` end one."""
+"""An escape that may stand for a part of a word or of a token.
+
+Control characters, quotation marks, ``<``, ``>`` and ``&`` end a token, so their escapes are not included.
+"""
 
 _REST = re.compile(rb"""[^\s"'`\\<>,;]*""")
 
@@ -48,19 +50,19 @@ _BACKSLASH = ord("\\")
 
 _REMEMBERED = 50_000
 _REMEMBERED_BYTES = 200
-"""How many runs without a token are known again, and how long each may be: paths and ids come over and over."""
+"""Maximum number and bytes of the cached runs without a token. Paths and ids occur again and again."""
 
 _SIGNS = b"_-./:=~"
 _ENDS = re.compile(rb"[_./:=~-](?<=(.{3}))", re.DOTALL)
-"""Three bytes of a run, of which the last is a sign. Most words of tokens have such."""
+"""Three bytes of a run that end with a sign. Most words of tokens have such."""
 
 
 _Word: TypeAlias = tuple[bytes, tuple[Rule, ...]]
-"""A literal, and the rules that begin there."""
+"""A literal, and the rules that begin with it."""
 
 
 class SecretSpan(NamedTuple):
-    """What is to be hidden: from ``start`` to ``end``, by the rule of this name."""
+    """The bytes to hide, from ``start`` to ``end``, and the name of the rule."""
 
     start: int
     end: int
@@ -68,9 +70,9 @@ class SecretSpan(NamedTuple):
 
 
 class Scanner:
-    """Finds secrets by ``rules`` and by those of the user, ``extra``, whose patterns may begin anywhere.
+    """A scanner with ``rules`` and the user's rules ``extra``, whose patterns may begin anywhere.
 
-    ``allow``: what is none, whatever finds it.
+    ``allow``: texts that are never secrets, whichever rule finds them.
     """
 
     def __init__(
@@ -91,18 +93,18 @@ class Scanner:
         self._always = any(not rule.words for rule in self._extra) or not all(map(_stays_itself, self._own_words))
 
     def scan(self, text: str) -> list[SecretSpan]:
-        """The hits in ``text``, in order, none over another; offsets are of characters."""
+        """Return the hits in ``text``, in order and without overlaps. Offsets are in characters."""
         return self.scan_bytes(text.encode("latin-1", "replace"))
 
     def scan_bytes(self, data: bytes) -> list[SecretSpan]:
-        """The same in UTF-8, or whatever it is; no hit cuts a character of UTF-8 in two."""
+        """Return the hits in ``data``, in UTF-8 or any other encoding. No hit splits a UTF-8 character."""
         found = self._found(data)
         if self._allow:
             found = (hit for hit in found if data[hit.start : hit.end] not in self._allow)
         return self.settle(found, data)
 
     def settle(self, found: Iterable[SecretSpan], data: bytes) -> list[SecretSpan]:
-        """``found``, in ``data``, in order and without overlaps: what touches is one, named by the first rule."""
+        """Return the hits ``found`` in ``data``, in order; overlapping hits are merged and named by the first rule."""
         settled: list[SecretSpan] = []
         for hit in sorted(found):
             start, end = _whole_characters(data, hit.start, hit.end)
@@ -115,23 +117,23 @@ class Scanner:
         return settled
 
     def may_hold(self, data: bytes) -> bool:
-        """Whether a scan could find anything in ``data``, or with its escapes undone. Mostly it could not."""
+        """Return whether a scan of ``data``, with or without escapes, could find anything. Mostly it could not."""
         return bool(self.suspects([data]))
 
     def mentions(self, data: bytes) -> bool:
-        """Whether a word of any rule is in ``data``: for bytes in which words and values stand apart."""
+        """Return whether ``data`` has a word of any rule, for bytes in which words and values are apart."""
         return bool(self.mentioning([data]))
 
     def mentioning(self, texts: Sequence[bytes]) -> set[int]:
-        """The numbers of those of ``texts`` that ``mentions`` is true of, or a few more: quicker than one by one."""
+        """Return the indexes of the ``texts`` for which ``mentions`` is true, or a few more, faster than one by one."""
         return self._among(texts, self._mentions)
 
     def suspects(self, texts: Sequence[bytes]) -> set[int]:
-        """The numbers of those of ``texts`` that ``may_hold`` anything: quicker for many than one by one."""
+        """Return the indexes of the ``texts`` for which ``may_hold`` is true, faster than one by one."""
         return self._among(texts, self._places)
 
     def _among(self, texts: Sequence[bytes], places: Callable[[bytes], Iterator[int]]) -> set[int]:
-        """In which of ``texts`` is one of ``places``, which are sought in all of them at once."""
+        """Return the indexes of the ``texts`` with one of ``places``, which are searched for in all texts at once."""
         if self._always:
             return set(range(len(texts)))
         texts = [_without_slashes(text) for text in texts]
@@ -146,7 +148,7 @@ class Scanner:
         return found
 
     def _mentions(self, data: bytes) -> Iterator[int]:
-        """Where in ``data`` a word of a rule stands."""
+        """Yield the offsets in ``data`` of a word of a rule."""
         lower = data.lower()
         for hint in self._hints:
             yield from _all_of(hint.stem, lower)
@@ -156,7 +158,7 @@ class Scanner:
             yield from _all_of(word, data)
 
     def _places(self, data: bytes) -> Iterator[int]:
-        """Where in ``data`` there may be something, whatever escapes it is behind. What ends a line ends all of it."""
+        """Yield the offsets in ``data`` of possible secrets, whatever escapes are around them."""
         lower = data.lower()
         for hint in self._hints:
             yield from _hinted(hint, data, lower)
@@ -182,7 +184,7 @@ class Scanner:
             self._innocent.update([run for run in found if len(run) <= _REMEMBERED_BYTES])
 
     def _words_in(self, runs: bytes) -> Iterator[_Word]:
-        """The words of tokens that are in ``runs``, and their rules."""
+        """Yield the words of tokens that are in ``runs``, and their rules."""
         if not runs:
             return
         for end in set(_ENDS.findall(runs)) & self._by_end.keys():
@@ -215,7 +217,7 @@ class Scanner:
 
 
 def _numbers(texts: Sequence[bytes], places: Iterable[int]) -> set[int]:
-    """Return the numbers of those of ``texts`` in which one of ``places`` lies, in all of them joined by a byte."""
+    """Return the indexes of the ``texts`` that have one of ``places``, offsets in all texts joined by one byte."""
     places = list(places)
     if not places:
         return set()
@@ -224,7 +226,7 @@ def _numbers(texts: Sequence[bytes], places: Iterable[int]) -> set[int]:
 
 
 def _without_slashes(data: bytes) -> bytes:
-    """``data`` where no slash is written as an escape: that is the one escape which may stand in a token for a byte."""
+    """Return ``data`` with escaped slashes undone. No other byte of a token can be written as an escape."""
     return _SLASH.sub(b"/", data) if b"\\/" in data else data
 
 
@@ -249,12 +251,12 @@ def _all_of(word: bytes, data: bytes) -> Iterator[int]:
 
 
 def _stays_itself(word: bytes) -> bool:
-    """Whether a word is written as it is in any string of JSON."""
+    """Return whether every JSON string has the word unescaped."""
     return word.isascii() and word.decode().isprintable() and not set(word) & set(b"\"'\\<>&`")
 
 
 def _runs(data: bytes, *, with_mark: bool = False) -> set[bytes]:
-    """The words of ``data`` that are long enough for a token. ``with_mark``: and the backslash before."""
+    """Return the words of ``data`` that are long enough for a token. ``with_mark``: with a backslash before them."""
     marks = data.translate(_MARKS)
     runs: set[bytes] = set()
     find, add = marks.find, runs.add
@@ -269,7 +271,7 @@ def _runs(data: bytes, *, with_mark: bool = False) -> set[bytes]:
 
 
 def _escapes_apart(runs: bytes) -> bytes:
-    """``runs``, and each that may have the end of an escape or a line mark at its beginning without it."""
+    """Return ``runs``, and again without it those that may begin with the end of an escape or with a line mark."""
     runs = b" ".join((b"", runs, *(_ESCAPED.findall(runs) if b"\\" in runs else ())))
     return b" ".join((runs, *_MARKED.findall(runs)))
 
@@ -284,7 +286,7 @@ def _finds(rule: Rule, word: bytes, runs: bytes) -> bool:
 
 
 def _by_end(tokens: Iterable[_Word]) -> tuple[dict[bytes, list[_Word]], list[_Word]]:
-    """The words with three bytes that ``_ENDS`` finds, by these; and the others."""
+    """Return the words that have three bytes found by ``_ENDS``, indexed by these, and the other words."""
     found: dict[bytes, list[_Word]] = {}
     others: list[_Word] = []
     for word, rules in tokens:
@@ -302,7 +304,7 @@ def _by_word(rules: Iterable[Rule]) -> Sequence[_Word]:
 
 
 def _hits(rule: Rule, word: bytes, data: bytes, where: bytes) -> Iterator[SecretSpan]:
-    """What ``rule`` finds where ``word`` stands in ``where``, which is ``data`` in some case."""
+    """Yield the hits of ``rule`` where ``word`` is in ``where``, which is ``data`` or its lower case."""
     match = rule.compiled.match
     at = where.find(word)
     while at >= 0:
@@ -334,10 +336,10 @@ def _whole_characters(data: bytes, start: int, end: int) -> tuple[int, int]:
     return start, end
 
 
-# ---- what programs add to a text
+# ---- marks that programs add to a text
 
 _BACKSLASHES = rb"(?<=\\)(?<!\\\\)\\*+"
-"""The rest of a run of backslashes, from its first, so that a run is read once."""
+"""The rest of a run of backslashes after its first one, so that a run is read once."""
 _ESC = rb"(?:(?<=\x1b)|" + _BACKSLASHES + rb"(?:u001[bB]|x1[bB]|0?33|e)|(?<=\^)\[)"
 """The rest of an escape byte, also as programming languages and ``cat -v`` write it."""
 _BELL = rb"(?:\x07|\\++u0007|(?:\x1b|\\++u001[bB])\\+)"
@@ -346,20 +348,24 @@ _SEQUENCE = re.compile(
     + (_ESC + rb"(?:\[[0-9;:?<=>]*+[ -/]*+[@-~]|\][^\x07\x1b\\]{0,2000}+" + _BELL + rb"|[()][0-9A-Z])|")
     + (_BACKSLASHES + rb"u0000|(?:(?<=E)SC\[|(?<=\[))(?:\d{1,3}[;:]?){1,20}+m)")
 )
-"""Colours, erased lines, links, and the zeros of UTF-16 that was read as bytes. Of colours also what is left of them
-when their first byte is lost. All begin with one of a few bytes, which is what makes the search quick."""
+"""Terminal sequences (colours, erased lines, links), and the zero bytes of UTF-16.
+
+It also matches colours that lost their first byte. All begin with one of a few bytes, which makes the search fast.
+"""
 
 _WRITTEN = re.compile(rb"\[(?:\d{1,3}[\d;:]{0,60}|(?<=[bB3eC\[]\[))[mK]")
-"""The part that every sequence for a colour, or to erase a line, has without its first byte. One without a number is
-known by the end of that byte: ``[m`` begins many words."""
+"""A sequence for a colour, or to erase a line, without its first byte.
+
+One without a number must follow the end of that byte, because ``[m`` begins many words.
+"""
 
 _NUMBER = (
     rb"[\w./@+-]{1,200}:\d{1,7}:|[\w./@+-]{1,200}-\d{1,7}-"
     rb"|\d{1,7}(?:[ \t]*+(?:\xe2\x86\x92|\xe2\x94\x82|\?|\|)|[:\t-]|(?= ))"
 )
-"""``?``: an arrow or a bar that was written as an escape (``guard.decoded``)."""
+"""``?`` is an arrow or a bar that was written as an escape (``guard.decoded``)."""
 _SIGN = rb"[+-](?![+-])|\+\+(?!\+)|>|\#|//|\*|\||\xe2\x94\x82"
-"""``++``: a diff of a line that begins with ``+``; ``--`` stays, because options begin with it."""
+"""``++`` is a diff of a line that begins with ``+``. ``--`` is kept, because options begin with it."""
 _MARGIN = re.compile(rb'[\n"]((?:[ \t]*+(?:' + _NUMBER + rb"|" + _SIGN + rb")){1,6}+[ \t]?)")
 """The margin of a line, or of the first line of a string."""
 
@@ -372,11 +378,11 @@ _DECORATIONS = (
     (b"[", _WRITTEN),
     (b"%", _PERCENT),
 )
-"""The beginnings of what ``bare`` removes. Few texts have any: each is searched for as plain bytes first."""
+"""The beginnings of what ``bare`` removes. Few texts have any, so each is searched for as plain bytes first."""
 
 
 class UndecoratedText(NamedTuple):
-    """Bytes less decorations: a run, from ``starts`` in ``data``, is from ``places`` to ``ends`` in the original."""
+    """Bytes without marks. The run at ``starts[i]`` in ``data`` was at ``places[i]`` to ``ends[i]`` originally."""
 
     data: bytes
     starts: list[int]
@@ -384,19 +390,19 @@ class UndecoratedText(NamedTuple):
     ends: list[int]
 
     def back(self, at: int) -> int:
-        """Return where in the original the byte ``at`` of ``data`` begins."""
+        """Return the start of the byte ``at`` of ``data`` in the original."""
         number = bisect_right(self.starts, at) - 1
         return self.places[number] + at - self.starts[number]
 
     def end(self, at: int) -> int:
-        """Return where in the original the byte before ``at`` ends: before the decorations that follow it."""
+        """Return the end of the byte before ``at`` in the original, without the marks after it."""
         number = bisect_left(self.starts, at) - 1
         is_all = at == (self.starts[number + 1] if number + 1 < len(self.starts) else len(self.data))
         return self.ends[number] if is_all else self.places[number] + at - self.starts[number]
 
 
 def undecorated(data: bytes) -> list[UndecoratedText]:
-    """Return views of ``data``, each made from the one before it; the last has none left. Empty if there are none."""
+    """Return views of ``data``, each made from the one before it; the last has no marks. Empty if ``data`` has none."""
     views: list[UndecoratedText] = []
     for spans in (_sequences, _margins, _percents):
         found = list(spans(data))
@@ -407,12 +413,12 @@ def undecorated(data: bytes) -> list[UndecoratedText]:
 
 
 def bare(data: bytes) -> bytes:
-    """Return ``data``, whose escapes are not undone, without sequences and with ``%3D`` as ``=``."""
+    """Return ``data``, with its escapes kept, without sequences and with ``%3D`` as ``=``."""
     return _PERCENT.sub(_meant, _SEQUENCE.sub(b"", data))
 
 
 def decorations(data: bytes, *, has_escapes: bool) -> Iterator[int]:
-    """Yield where in ``data`` something stands that ``bare`` may take out. ``has_escapes``: ``u00`` is in it."""
+    """Yield the offsets in ``data`` of what ``bare`` may remove. ``has_escapes``: ``data`` has ``u00``."""
     if has_escapes:
         yield from (found.start() for found in _WRITTEN_BYTE.finditer(data))
     for sign, pattern in _DECORATIONS:
@@ -439,7 +445,7 @@ def _margins(data: bytes) -> Iterable[tuple[int, int, bytes]]:
 
 
 _FIRST_MARGIN = 2000
-"""The most bytes that the margin of the first line of a text may have."""
+"""Maximum number of bytes of the margin of the first line of a text."""
 
 
 def _percents(data: bytes) -> Iterable[tuple[int, int, bytes]]:

@@ -1,6 +1,6 @@
-"""Tokens that are known by their shape alone: a prefix that their maker chose, and how many characters of which kind.
+"""Rules for tokens by their form alone: a prefix that the issuer chose, and a number of characters of some kind.
 
-One line each: name, pattern, where it is looked for, what it looks like. ``samples`` are templates (``Rule.samples``).
+Each has a name, a pattern, the words at which it is tried, and ``samples``, which are templates (``Rule.samples``).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from gitsession.redaction.heuristics import is_random
 from gitsession.redaction.rule import Check, Rule
 
 _ALONE = rb"(?<![A-Za-z0-9])"
-"""Not the end of something longer."""
+"""The position is not inside a longer word."""
 
 
 def _token(name: str, pattern: bytes, words: str, *samples: str, check: Check | None = None, before: int = 0) -> Rule:

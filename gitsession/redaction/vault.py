@@ -1,7 +1,7 @@
-"""The vault: the originals of payloads that were redacted, on this machine and nowhere else.
+"""The vault: the originals of redacted payloads, on this machine only.
 
-One SQLite file that only its owner can read. A row is the whole payload, so nothing has to be put together again. What
-is kept is on the disk when ``keep`` returns; the entry is written after it, so there is none without its original.
+It is one SQLite file that only its owner can read. A row is a whole payload, so nothing has to be reassembled. An
+original is on the disk when ``keep`` returns. The entry is written after it, so no entry lacks its original.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ CREATE INDEX IF NOT EXISTS by_digest ON originals (digest);
 
 
 class Vault:
-    """The originals in ``file``; ``None``: in memory, for a store that is there. Threads may share it."""
+    """The originals in ``file``; if it is ``None``, in memory, for a store in memory. Threads may share it."""
 
     def __init__(self, file: Path | None) -> None:
         self._file = file
@@ -40,7 +40,7 @@ class Vault:
         self._pid = os.getpid()
 
     def keep(self, originals: Iterable[Original]) -> None:
-        """Keep them, each once; they are on the disk when this returns. Raises ``Unavailable`` and ``Corrupt``."""
+        """Store originals, each once and durably. Raises ``Unavailable`` and ``Corrupt``."""
         with self._lock:
             try:
                 db = self._open(make=True)
@@ -59,9 +59,9 @@ class Vault:
                 raise Unavailable(f"cannot write the vault {self._file}: {error.strerror}") from error
 
     def original(self, digest: bytes, chain: bytes) -> bytes | None:
-        """The original of an entry; ``None`` where it is not here.
+        """Return the original of an entry; ``None`` if the vault does not have it.
 
-        Raises ``Ambiguous`` where there are several for one place, which differ in what is hidden; ``Corrupt``.
+        Raises ``Ambiguous`` if one place has several originals, which differ in what is hidden, and ``Corrupt``.
         """
         with self._lock:
             try:
@@ -93,7 +93,7 @@ class Vault:
                 raise self._corrupt(error) from error
 
     def forget(self, digests: Iterable[bytes]) -> int:
-        """Take the originals of entries away for good, and what the file still held of them; how many there were.
+        """Delete the originals of entries for good, also from the free pages of the file; return their number.
 
         Raises ``Unavailable`` and ``Corrupt``.
         """
@@ -115,7 +115,7 @@ class Vault:
         return gone
 
     def digests(self) -> set[bytes]:
-        """Of which entries there are originals. Raises ``Corrupt``."""
+        """Return the digests of the entries with originals. Raises ``Corrupt``."""
         with self._lock:
             try:
                 db = self._open(make=False)
@@ -124,7 +124,7 @@ class Vault:
                 raise self._corrupt(error) from error
 
     def close(self) -> None:
-        """Let go of the file. It is opened again where it is needed."""
+        """Close the file. It is opened again when it is needed."""
         with self._lock:
             if self._db is not None and self._pid == os.getpid():
                 self._db.close()
@@ -146,7 +146,7 @@ class Vault:
                 return None
         db = sqlite3.connect(name, timeout=_WAIT_SECONDS, isolation_level=None, check_same_thread=False)
         try:
-            # EXTRA: what was committed survives a power cut also where it is the deleted journal that says so.
+            # EXTRA: a commit survives a power cut, even if the deletion of the journal is what commits it.
             for pragma in ("journal_mode = DELETE", "synchronous = EXTRA", "secure_delete = ON", "temp_store = MEMORY"):
                 db.execute(f"PRAGMA {pragma}").fetchall()
             if make or self._file is None:
@@ -168,15 +168,17 @@ def _payloads(db: sqlite3.Connection, digest: bytes, chain: bytes | None = None)
 
 
 def _is_private(name: str) -> bool:
-    """See to it that nobody else reads the file, whoever copied it; whether it holds anything. Never opened here:
-    closing it would let go of SQLite's locks. Raises ``Unavailable`` for what is no file of its own, ``OSError``.
+    """Deny others access to the file, which may be a copy; return whether it has content.
+
+    It is not opened here, because closing it would release SQLite's locks. Raises ``Unavailable`` if it is not a
+    regular file, and ``OSError``.
     """
     found = os.lstat(name)
     if not stat.S_ISREG(found.st_mode):
         raise Unavailable(f"the vault {name} is no file but leads elsewhere", hint="put the file itself there")
     if found.st_mode & 0o077:
         os.chmod(name, found.st_mode & 0o700)
-    return found.st_size > 0  # who is killed before there is a table leaves an empty one
+    return found.st_size > 0  # a process killed before the tables exist leaves an empty file
 
 
 def _sync_folder(folder: str) -> None:
