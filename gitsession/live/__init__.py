@@ -1,1 +1,1 @@
-"""What happens while an agent works: its hooks' events, the spool they wait in, and how the store gets them."""
+"""Live capture: the events of agents' hooks, the spool they wait in, and their ingestion."""

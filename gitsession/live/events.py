@@ -1,4 +1,4 @@
-"""What an agent's event asks for, by its name. Names are Claude Code's; codex has the same, others are told in them."""
+"""Events and their effects, by name. Names are Claude Code's; codex has the same, other agents' are translated."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ TURN_END = "Stop"
 SESSION_END = "SessionEnd"
 
 LOOKS = TOOLS | {PROMPT, TURN_END}
-"""At these the workspace is looked at."""
+"""Events that record a snapshot of the workspace."""
 
 DRAINS = frozenset({TURN_END, SESSION_END})
-"""At these a program of its own takes in what waits."""
+"""Events that start an ingestion in a separate process."""
 
 KNOWN = LOOKS | frozenset({"SessionStart", SESSION_END, "SubagentStart", "SubagentStop", "PreCompact", "PostCompact"})
 
@@ -25,16 +25,16 @@ READ_ONLY = frozenset(
         *("view_image", "update_plan", "list_dir", "read_file", "grep_files", "web_search"),
     }
 )
-"""Tools that change no file: neither before nor after them is there anything to see."""
+"""Tools that change no file. No snapshot is taken before or after them."""
 
 _TOOL = b'"tool_name"'
 
 
 def read_only(raw: bytes) -> bool:
-    """Whether the agent's words, JSON as it came, are about a tool of ``READ_ONLY``; where in doubt, not.
+    """Return whether ``raw``, the agent's JSON, is about a tool of ``READ_ONLY``; False if in doubt.
 
-    A quotation mark within a string is escaped, so what stands between bare ones is a key or a value of its own; and
-    where the key is there once only, it is the event's.
+    A quotation mark within a string is escaped, so the text between unescaped ones is a whole key or value. If the key
+    occurs only once, it is the event's.
     """
     if raw.count(_TOOL) != 1:
         return False

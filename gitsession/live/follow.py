@@ -1,6 +1,6 @@
-"""What is new in a store, as it comes, whoever writes it: the program that wants to know asks an iterator for it.
+"""New entries of a store, from whichever process, as an iterator.
 
-Nothing runs beside the program: between two looks it sleeps, and a look where nothing happened opens no object.
+It uses no thread. Between two checks it sleeps, and a check without changes opens no object.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ EVERY_SECONDS = 0.5
 
 
 class NewEntry(NamedTuple):
-    """An entry that was not there before. ``branch``: the one that leads to it."""
+    """An entry that is new. ``branch``: the branch that leads to it."""
 
     session: str
     branch: str
@@ -29,11 +29,19 @@ class NewEntry(NamedTuple):
 def follow(
     store: GitStore, *, sid: str | None = None, every: float = EVERY_SECONDS, idle: bool = False
 ) -> Iterator[NewEntry | None]:
-    """Each entry that comes from now on, in the order of its line. Ends never: stop asking, or ``close`` the iterator.
+    """Yield each entry that is written from now on, in the order of its branch.
 
-    ``sid``: of one session only. ``every``: seconds between two looks. ``idle``: a look that finds nothing gives
-    ``None``, so that the program can do something else. An entry comes once, though a branch were taken away and
-    come back. Raises as a reading does, ``Corrupt`` or ``Unavailable``.
+    The iterator never ends: stop iterating, or ``close`` it. An entry is yielded once, even if a branch is removed and
+    restored.
+
+    Args:
+        sid: the id of a session, to follow only this one.
+        every: seconds between two checks.
+        idle: yield ``None`` after a check that finds nothing, so that the program can do something else.
+
+    Raises:
+        Corrupt: an entry is damaged.
+        Unavailable: the store cannot be read.
     """
     mark = change_stamp.fingerprint(store.git_dir)
     heads = _heads(store, sid)
@@ -80,7 +88,7 @@ def _reached(store: GitStore, leaves: list[Oid]) -> set[Oid]:
 
 
 def _new(store: GitStore, leaf: Oid, known: set[Oid]) -> list[Node]:
-    """The entries up to ``leaf`` that are not ``known``, which they are from then on; the oldest first."""
+    """Add the entries up to ``leaf`` to ``known``, and return those that were not, the oldest first."""
     found = []
     for node in graph.line(store, leaf):
         if node.oid in known:

@@ -1,4 +1,4 @@
-"""Hooks in the settings of each agent: the file, and the words that run `gitsession hook`."""
+"""Hooks in the settings of each agent: the file, and the command that runs `gitsession hook`."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from gitsession.errors import NotFound
 from gitsession.live import events
 
 SECONDS = 30
-"""So long an agent waits for a hook, where it lets us say so. A hook gives up before."""
+"""The time in seconds that an agent waits for a hook, if this can be set. A hook gives up earlier."""
 
 
 @dataclass(frozen=True, slots=True)
 class HookSettings:
-    """A settings file of JSON in which hooks of Claude Code's form stand. ``events``: those that the agent has."""
+    """A JSON settings file with hooks in the form of Claude Code. ``events``: those that the agent supports."""
 
     agent: str
     variable: str
@@ -26,14 +26,14 @@ class HookSettings:
     name: str
     events: Sequence[str]
     then: str = ""
-    """What the user has to do besides."""
+    """The steps that remain for the user."""
     seconds: Mapping[str, int] = field(default_factory=dict)
-    """Timeouts of single events, where the agent allows less than ``SECONDS``."""
+    """Timeouts in seconds of single events, if the agent allows less than ``SECONDS``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Extension:
-    """A file of its own, which the agent loads. ``text``: with ``@PROGRAM@`` and ``@AGENT@`` in it."""
+    """A file that gitsession creates and the agent loads. ``text``: with ``@PROGRAM@`` and ``@AGENT@`` in it."""
 
     agent: str
     variable: str
@@ -130,11 +130,11 @@ AGENTS: dict[str, HookSettings | Extension] = {
 }
 
 WATCHED = ("aider", "librecode")
-"""Agents that run nothing of ours."""
+"""Agents without hooks."""
 
 
 def find(agent: str) -> HookSettings | Extension:
-    """Raises ``NotFound``, which says what there is instead."""
+    """Return the hooks of an agent. Raises ``NotFound`` with the alternatives."""
     if agent in WATCHED:
         raise NotFound(f"{agent} has no hooks", hint="`gitsession watch` follows its sessions instead")
     if agent not in AGENTS:
@@ -143,7 +143,7 @@ def find(agent: str) -> HookSettings | Extension:
 
 
 def file_of(told: HookSettings | Extension, home: Path, environment: Mapping[str, str]) -> Path:
-    """Where it stands. A variable of the agent's own may have moved it."""
+    """Return the path of the file. A variable of the agent may have moved it."""
     moved = environment.get(told.variable)
     if moved:
         return Path(moved).expanduser() / told.name
@@ -152,12 +152,12 @@ def file_of(told: HookSettings | Extension, home: Path, environment: Mapping[str
 
 
 def command(agent: str, event: str, program: Sequence[str]) -> str:
-    """What a shell is to run. Where the program is gone it says nothing, and ends with 0 all the same."""
+    """Return the shell command of a hook. If the program is gone, it prints nothing and exits with 0."""
     return f"{shlex.join([*program, 'hook', event, '--from', agent])} 2>/dev/null || true"
 
 
 def is_ours(command: str, agent: str) -> bool:
-    """Whether a command is one of ours, wherever the program was then."""
+    """Return whether a command is one of gitsession, whatever the path of the program."""
     words = command.removesuffix(" 2>/dev/null || true")
     return words != command and f" --from {agent}" in words and " hook " in words and "gitsession" in words
 
@@ -168,12 +168,12 @@ def text_of(told: Extension, program: Sequence[str]) -> str:
 
 
 def is_our_text(text: str) -> bool:
-    """Whether a file is one that we began."""
+    """Return whether gitsession created the file with this text."""
     return text.startswith(_FIRST_WORDS)
 
 
 def is_as_written(told: Extension, text: str) -> bool:
-    """Whether a file says what this version writes, for whichever program and store, and no word more."""
+    """Return whether a file has exactly the text that this version writes, for any program and store."""
     found = _PROGRAM.search(text)
     try:
         return found is not None and text == text_of(told, json.loads(found[1]))

@@ -1,7 +1,7 @@
-"""The spool into the store: sessions imported, looks as checkpoints behind the entries that they belong to.
+"""Ingestion of the spool: sessions are imported, and snapshots become checkpoints of the entries they belong to.
 
-An event leaves the spool when all that it says is in the store, so who is killed loses nothing; and what is there is
-known again by time, phase and call, so an event that is taken in twice adds nothing.
+An event leaves the spool when all its content is in the store, so nothing is lost if the process is killed. A
+checkpoint is recognized by its time, so an event that is ingested twice adds nothing.
 """
 
 from __future__ import annotations
@@ -33,17 +33,19 @@ from gitsession.workspace.private_repository import PrivateRepository
 from gitsession.workspace.root import WorkspaceRoot
 
 WAIT_MS = 24 * 3600 * 1000
-"""So long an event waits for its session's file."""
+"""The time in ms that an event waits for its session's file."""
 LAG_MS = 60_000
-"""So long a look waits for the entry that it belongs to, while the agent has written nothing newer."""
+"""The time in ms that a snapshot waits for its entry, while the agent has written nothing newer."""
 
 TURN_SECONDS = 5.0
-"""So long another of ours at work in the workspace is waited for; else the look comes with the next drain."""
+"""The time in seconds to wait for another process in the workspace. After it, the next ingestion adds the snapshot."""
 
 
 class ImportSessionFile(Protocol):
-    """Imports a session's file as far as it goes. ``file``: "" where the agent did not say. Its id here; ``None``
-    where there is none yet. Raises ``GitSessionError`` and ``OSError``.
+    """Imports a session's file as far as the agent has written it.
+
+    ``file`` is "" if the agent did not name it. Returns the id of the session in the store, ``None`` if there is none
+    yet. Raises ``GitSessionError`` and ``OSError``.
     """
 
     def __call__(self, agent: str, source_id: str, file: str) -> str | None: ...
@@ -51,7 +53,16 @@ class ImportSessionFile(Protocol):
 
 @dataclass
 class IngestResult:
-    """``taken``: events that have left the spool; ``waiting``: those that have not. ``failed``: in words, each."""
+    """The result of an ingestion.
+
+    Attributes:
+        taken: the number of events that have left the spool.
+        waiting: the number of events that have not.
+        checkpoints: the number of new checkpoints.
+        sessions: the ids of the sessions that were imported.
+        failed: the failures, in words.
+        busy: True if another process is ingesting the spool.
+    """
 
     taken: int = 0
     waiting: int = 0
@@ -59,13 +70,12 @@ class IngestResult:
     sessions: list[str] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
     busy: bool = False
-    """Somebody else is at it."""
 
 
 def ingest(
     store: GitStore, take_in: ImportSessionFile, *, home: Path, clock: Callable[[], int], wait_seconds: float = 0.0
 ) -> IngestResult:
-    """Take in what waits. ``wait_seconds``: for another process that does the same. Raises ``Unavailable``."""
+    """Ingest the waiting events. ``wait_seconds``: for another ingestion to end. Raises ``Unavailable``."""
     place = spool.folder(str(store.git_dir))
     try:
         lock = StoreLock(Path(place, "drain.lock"), wait_seconds=wait_seconds)
@@ -130,7 +140,7 @@ class _Drain:
             return None
 
     def _in_order(self) -> list[Event]:
-        """By time, but each look behind the one that it goes on from: clocks have been seen to run backwards."""
+        """Return the events by time, but each snapshot after its base: clocks have been seen to run backwards."""
         by_look = {look.name: event for event in self._events if (look := event.look) and look.name != look.before}
         ordered: dict[str, Event] = {}
         for event in self._events:
@@ -142,11 +152,11 @@ class _Drain:
         return list(ordered.values())
 
     def _goes(self, event: Event) -> bool:
-        """Whether all that an event says is in the store, or nothing can be made of it."""
+        """Return whether the event can leave the spool: all its content is in the store, or cannot be used."""
         tree: Oid | None = None
         if event.look is not None:
             try:
-                tree = self._chains.tree(event.look)  # also of one that waits: others go on from it
+                tree = self._chains.tree(event.look)  # even if the event waits: it is the base of later ones
             except (MissingObject, Corrupt) as error:
                 self._aside(event.spooled, str(error))
                 self._chains.forget(event.look.workspace)
@@ -187,25 +197,25 @@ class _Drain:
             with workspace_lock.turn_in(self._store.git_dir, Path(look.workspace), wait_seconds=TURN_SECONDS):
                 newest = history.readable(self._store, sid)
                 if newest is not None and newest.entry.at_ms >= event.at_ms:
-                    # It is there, or the line goes on beyond it: an older look behind a newer one would tell changes
-                    # twice, and the wrong way round.
+                    # The checkpoint exists, or the history goes beyond it. An older snapshot after a newer one would
+                    # show changes twice, and reversed.
                     return True
                 point = history.add(self._store, sid, entry, lambda tx, before: tree, target)
-        except NotFound:  # nobody has spoken in it yet
+        except NotFound:  # the session has no entries yet
             return self._is_given_up(event)
-        except Unavailable:  # a rewind is at work there
+        except Unavailable:  # a rewind is running there
             return False
         self.done.checkpoints += newest is None or point.oid != newest.oid
         return True
 
     def _may_come(self, event: Event, targets: Targets) -> bool:
-        """Whether the agent may still write the entry that an event belongs to."""
+        """Return whether the agent may still write the entry that an event belongs to."""
         if event.within_agent or event.key in self._ended or targets.goes_beyond(event.at_ms + 1000):
             return False
         return 0 <= self._clock() - event.at_ms < LAG_MS
 
     def _complain(self, event: Event) -> None:
-        """What nobody knows is passed on as far as it goes, and named."""
+        """Report unknown events and agents as failures. They are ingested as far as possible."""
         if event.name not in events.KNOWN:
             self._fail(f"an event that is not known: {event.name or 'without a name'}")
         if event.agent and event.agent not in FORMATS:
@@ -236,7 +246,7 @@ class _Drain:
         return self._sids[key]
 
     def _is_given_up(self, event: Event) -> bool:
-        """An event whose session never came. One without a look says nothing then; one with a look is set aside."""
+        """Return whether to drop an event whose session did not come in time. An event with a snapshot is set aside."""
         if 0 <= self._clock() - event.at_ms < WAIT_MS:
             return False
         if event.look is None:
@@ -244,10 +254,10 @@ class _Drain:
         self._aside(event.spooled, f"its session {event.session} has not come within a day")
         return False
 
-    # ---- looks that hooks gave up
+    # ---- snapshots that hooks gave up
 
     def _look_where_hooks_could_not(self) -> None:
-        """Nobody's: whether the session or the user did what differs cannot be told any more."""
+        """Take the snapshots, attributed to others: whether the session or the user made the changes is unknown."""
         for workspace, (sid, event) in self._unlooked.items():
             try:
                 with WorkspaceRoot.open(workspace, home=self._home, store=self._store.git_dir) as root:
@@ -258,7 +268,7 @@ class _Drain:
             except GitSessionError as error:
                 self._fail(f"{workspace}: {error}")
 
-    # ---- what went wrong
+    # ---- failures
 
     def _aside(self, name: str, why: str) -> None:
         spool.put_aside(self._spool, name)
@@ -269,13 +279,13 @@ class _Drain:
         spool.fail(self._spool, what)
 
 
-# Looks into trees: each says what differs from the look before it, whichever session that was for.
+# Trees of snapshots. Each snapshot has the differences from the one before it in its workspace, whatever the session.
 
 FILE = "looks.json"
 
 
 class SnapshotTrees:
-    """The trees of looks. A tree is in the store when it is handed out, though no ref leads to it yet."""
+    """The trees of snapshots. A returned tree is in the store, though no ref leads to it yet."""
 
     def __init__(self, store: GitStore) -> None:
         self._store = store
@@ -284,7 +294,7 @@ class SnapshotTrees:
         self._is_noted = True
 
     def tree(self, look: SpooledSnapshot) -> Oid | None:
-        """Raises ``MissingObject`` where nobody knows what the look goes on from."""
+        """Return the tree of a snapshot. Raises ``MissingObject`` if the tree of its base is unknown."""
         states = put(self._store, look.changes)
         with self._store.transaction() as to:
             tree = tree_with(self._store, to, self._base(look), states)
@@ -294,7 +304,7 @@ class SnapshotTrees:
         return tree
 
     def note(self) -> None:
-        """Keep what is known, before what it is known from goes. Raises ``OSError``."""
+        """Save the known trees before the events that they come from are removed. Raises ``OSError``."""
         if not self._is_noted:
             self._write(self._known)
             self._is_noted = True
@@ -313,14 +323,14 @@ class SnapshotTrees:
         return base
 
     def forget(self, workspace: str) -> None:
-        """The next look there tells all that is there: what this one went on from is lost."""
+        """Discard the state of the workspace, so that the next snapshot has all files: the base of this one is lost."""
         folder = workspace_lock.folder_in(self._store.git_dir, Path(workspace))
         if folder.is_dir():
             with PrivateRepository.open(folder, wait_seconds=5) as shadow:
                 shadow.forget()
 
     def save(self, waiting: Iterable[Event]) -> None:
-        """Keep what later looks go on from: in each workspace the last one, and what the events that wait name.
+        """Save the bases of later snapshots: the last one of each workspace, and those of the waiting events.
 
         Raises ``OSError``.
         """
@@ -329,7 +339,7 @@ class SnapshotTrees:
             try:
                 with PrivateRepository.open(folder, wait_seconds=5) as shadow:
                     shadow.keep_tree(name, self._known[name])
-            except Unavailable:  # then the next look by the store is one afresh
+            except Unavailable:  # the store's next snapshot then reads all files
                 pass
         wanted = {event.look.before for event in waiting if event.look} | set(self._last.values())
         self._write({name: tree for name, tree in self._known.items() if name in wanted})

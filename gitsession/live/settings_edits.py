@@ -1,8 +1,8 @@
-"""An agent's own settings changed so that it tells what it does, and back. Planned first; nothing else is touched.
+"""Edits of agents' settings that install and remove hooks. They are planned first and change nothing else.
 
-What a file was is kept, readable by its owner only, below the store: as long as nobody else has changed it since,
-``disable`` puts that back byte for byte. Else only what is ours goes. A file of our own in which somebody else has
-written since is theirs too: it is neither written anew nor taken away, but by force, and then a copy stays.
+The original of a file is kept below the store, readable by its owner only. If nobody else has changed the file since,
+``disable`` restores it byte for byte; otherwise it removes only the hooks. A file that gitsession created is neither
+overwritten nor deleted if others have edited it, except with ``force``, and then a copy is kept.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ from gitsession.live import hook_locations
 from gitsession.live.hook_locations import Extension, HookSettings
 
 FOLDER = "gitsession/enabled"
-"""Below the store."""
+"""The path below the store."""
 
 HOOKS = "hooks"
 
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """A file as it is and as it is to be; ``None``: it is not there. ``file``: where it really is."""
+    """A planned change of a file, from ``old`` to ``new``; ``None``: no file. ``file`` is the real path."""
 
     agent: str
     file: Path
     old: bytes | None
     new: bytes | None
     keeps: bool = False
-    """Whether what somebody else wrote goes, of which a copy is to stay (``copy_of``)."""
+    """True if edits by others are lost, of which a copy must be kept (``copy_of``)."""
 
     @property
     def is_empty(self) -> bool:
@@ -48,8 +48,10 @@ class Edit:
 def plan_enable(
     store: Path, told: HookSettings | Extension, file: Path, program: Sequence[str], *, force: bool = False
 ) -> Edit:
-    """What would be written. Raises ``Refused`` for settings that cannot be read, for a file that is somebody else's,
-    and without ``force`` for one of ours in which somebody else has written; ``OSError``.
+    """Plan the installation of hooks.
+
+    Raises ``Refused`` for settings that cannot be parsed, for a file that gitsession did not create, and without
+    ``force`` for one that it created and others have edited. Raises ``OSError``.
     """
     file = Path(os.path.realpath(file))
     old = read_regular(file)
@@ -64,7 +66,7 @@ def plan_enable(
 
 
 def plan_disable(store: Path, told: HookSettings | Extension, file: Path, *, force: bool = False) -> Edit:
-    """What would be written to have nothing of ours there. Raises as ``plan_enable``."""
+    """Plan the removal of all hooks of gitsession. Raises as ``plan_enable``."""
     file = Path(os.path.realpath(file))
     old = read_regular(file)
     if isinstance(told, Extension):
@@ -73,12 +75,12 @@ def plan_disable(store: Path, told: HookSettings | Extension, file: Path, *, for
     new = old if before is None else before[0]
     if new is None:
         return Edit(told.agent, file, old, None)
-    text = _text(new, file)  # what it was before may be of ours, too: for another store
+    text = _text(new, file)  # the original may have hooks for another store
     return Edit(told.agent, file, old, _without(text, told, file).encode() if _ours(text, told, file) else new)
 
 
 def is_enabled(told: HookSettings | Extension, file: Path) -> bool:
-    """Raises as ``plan_enable``."""
+    """Return whether hooks are installed. Raises as ``plan_enable``."""
     old = read_regular(file)
     if isinstance(told, Extension):
         return old is not None and hook_locations.is_our_text(old.decode("utf-8", "replace"))
@@ -86,7 +88,7 @@ def is_enabled(told: HookSettings | Extension, file: Path) -> bool:
 
 
 def perform(store: Path, edit: Edit, *, enable: bool) -> None:
-    """Write the file, whole or not at all. Raises ``Refused`` where it is no longer as planned, ``Unavailable``."""
+    """Write the file atomically. Raises ``Refused`` if it is not as planned any more, and ``Unavailable``."""
     try:
         _check_as_planned(edit)
         if edit.keeps:
@@ -101,7 +103,7 @@ def perform(store: Path, edit: Edit, *, enable: bool) -> None:
             by = edit.file.with_name(f".{edit.file.name}.{secrets.token_hex(4)}.tmp")
             write_new(by, edit.new, mode=0o600 if edit.old is None else edit.file.stat().st_mode & 0o777)
             try:
-                _check_as_planned(edit)  # once more: the agent itself may have saved while ours was synced
+                _check_as_planned(edit)  # again: the agent may have saved it during the sync
                 os.replace(by, edit.file)
             except BaseException:
                 by.unlink(missing_ok=True)
@@ -119,7 +121,7 @@ def _check_as_planned(edit: Edit) -> None:
         raise Refused(f"{edit.file} was changed meanwhile", hint="run it again")
 
 
-# ---- settings of JSON
+# ---- JSON settings
 
 
 def _text(old: bytes | None, file: Path) -> str:
@@ -131,7 +133,7 @@ def _text(old: bytes | None, file: Path) -> str:
 
 
 def _hooks(text: str, file: Path) -> tuple[Part, Part | None]:
-    """The whole, and what stands under ``hooks``. Raises ``Refused`` where that is nothing that we know."""
+    """Return the whole document and the value of ``hooks``. Raises ``Refused`` if its structure is unknown."""
     try:
         whole = parse(text, str(file))
     except Malformed as error:
@@ -155,7 +157,7 @@ def _seconds(told: HookSettings, event: str) -> int:
 
 
 def _commands(group: Part) -> list[tuple[Part, str]]:
-    """The commands of one group of hooks, each with where it stands."""
+    """Return the commands of a group of hooks, each with its position."""
     inner = group.get(HOOKS)
     found = [(hook, hook.get("command")) for hook in (inner.parts if inner is not None else [])]
     return [(hook, command.value) for hook, command in found if command is not None and isinstance(command.value, str)]
@@ -167,7 +169,7 @@ def _timeout(hook: Part) -> int | None:
 
 
 def _ours(text: str, told: HookSettings, file: Path) -> list[tuple[str, str, int | None]]:
-    """Return event, command and timeout of each hook of ours, in the order of the agent's events."""
+    """Return event, command and timeout of each hook of gitsession, in the order of the agent's events."""
     _, hooks = _hooks(text, file)
     found = [
         (event.key, command, _timeout(hook))
@@ -195,7 +197,7 @@ def _with(text: str, told: HookSettings, file: Path, wanted: dict[str, str]) -> 
 
 
 def _without(text: str, told: HookSettings, file: Path) -> str:
-    """One after the other, since every one that goes moves what stands behind it."""
+    """Remove the hooks one by one, since each removal moves the text after it."""
     while True:
         whole, hooks = _hooks(text, file)
         found = next(
@@ -222,12 +224,13 @@ def _without(text: str, told: HookSettings, file: Path) -> str:
             text = take_out(text, whole, hooks)
 
 
-# ---- files of our own
+# ---- files that gitsession created
 
 
 def _goes_by_force(store: Path, told: Extension, file: Path, old: bytes | None, force: bool) -> bool:
-    """Whether somebody else has written in a file of ours. Raises ``Refused`` where it is not ours at all, and without
-    ``force``.
+    """Return whether others have edited a file that gitsession created.
+
+    Raises ``Refused`` if gitsession did not create the file, and without ``force`` if others have edited it.
     """
     if old is None or _before(store, told.agent, file, old) is not None:
         return False
@@ -245,7 +248,7 @@ def _goes_by_force(store: Path, told: Extension, file: Path, old: bytes | None, 
 
 
 def copy_of(store: Path, edit: Edit) -> Path:
-    """Where what somebody else wrote in a file of ours stays when that goes."""
+    """Return the path of the copy that is kept when a file edited by others is overwritten or deleted."""
     assert edit.old is not None
     name = f"{edit.agent}-{hashlib.sha256(edit.old).hexdigest()[:16]}{edit.file.suffix}"
     return store / FOLDER / name
@@ -259,7 +262,7 @@ def _keep_copy(store: Path, edit: Edit) -> None:
     write_new(place, edit.old)
 
 
-# ---- what a file was
+# ---- the original of a file
 
 
 def _kept_at(store: Path, agent: str, file: Path) -> Path:
@@ -267,7 +270,7 @@ def _kept_at(store: Path, agent: str, file: Path) -> Path:
 
 
 def _remember(store: Path, edit: Edit) -> None:
-    """What the file was before the first time; what we wrote last."""
+    """Record the original of the file and the hash of its new content."""
     kept = _before(store, edit.agent, edit.file, edit.old)
     before = edit.old if kept is None else kept[0]
     told = {
@@ -283,7 +286,7 @@ def _remember(store: Path, edit: Edit) -> None:
 
 
 def _before(store: Path, agent: str, file: Path, now: bytes | None) -> tuple[bytes | None] | None:
-    """What the file was before, if it is as we left it; ``None`` where it is not, or nobody knows."""
+    """Return the original if the file is as gitsession left it; ``None`` if it is not, or the original is unknown."""
     try:
         told = json.loads(read_regular(_kept_at(store, agent, file)) or b"{}")
         if now is None or told["after"] != hashlib.sha256(now).hexdigest():
@@ -293,7 +296,7 @@ def _before(store: Path, agent: str, file: Path, now: bytes | None) -> tuple[byt
         return None
 
 
-# A JSON text changed in few places: all else stays byte for byte, and what comes in is laid out as the rest is.
+# Edits of a JSON text in a few places: all else stays byte for byte, and new values follow the layout of the rest.
 
 _SPACE = re.compile(r"[ \t\r\n]*")
 _DECODER = json.JSONDecoder()
@@ -302,7 +305,7 @@ _UNIT = "  "
 
 @dataclass(slots=True)
 class Part:
-    """A value where it stands. ``begin``: of its key, where it has one. ``parts``: of an object or an array."""
+    """A value at its position. ``begin``: the start of its key, if any. ``parts``: of an object or an array."""
 
     begin: int
     start: int
@@ -313,12 +316,12 @@ class Part:
     value: Any = None
 
     def get(self, key: str) -> Part | None:
-        """The last one of that name, as every reader takes it."""
+        """Return the last value with that key, as every parser does."""
         return next((part for part in reversed(self.parts) if self.is_object and part.key == key), None)
 
 
 def parse(text: str, where: str) -> Part:
-    """Raises ``Malformed``, which says the line and the column."""
+    """Parse a JSON text. Raises ``Malformed`` with the line and the column."""
     try:
         json.loads(text)
         start = _skip(text, 0)
@@ -328,7 +331,7 @@ def parse(text: str, where: str) -> Part:
 
 
 def put_in(text: str, container: Part, value: Any, *, key: str | None = None) -> str:
-    """``text`` with a value behind the last one of an object (by its ``key``) or of an array."""
+    """Return ``text`` with a value appended to an object (under ``key``) or to an array."""
     name = "" if key is None else json.dumps(key) + ": "
     between, inner = _layout(text, container)
     if "\n" in between:
@@ -344,7 +347,7 @@ def put_in(text: str, container: Part, value: Any, *, key: str | None = None) ->
 
 
 def take_out(text: str, container: Part, part: Part) -> str:
-    """``text`` without one value of an object or an array."""
+    """Return ``text`` without one value of an object or an array."""
     number = next(at for at, each in enumerate(container.parts) if each is part)
     if len(container.parts) == 1:
         return text[: container.start + 1] + text[container.end - 1 :]
@@ -354,7 +357,7 @@ def take_out(text: str, container: Part, part: Part) -> str:
 
 
 def _layout(text: str, container: Part) -> tuple[str, str]:
-    """Return the white space before a value in there, and before the closing bracket of an empty one."""
+    """Return the white space before a value in a container, and before the closing bracket of an empty one."""
     if container.parts:
         return text[container.start + 1 : container.parts[0].begin], ""
     line = text.rfind("\n", 0, container.start) + 1
@@ -363,7 +366,7 @@ def _layout(text: str, container: Part) -> tuple[str, str]:
 
 
 def _unit(text: str) -> str:
-    """By how much a level is set in."""
+    """Return the indentation of one level."""
     found = re.search(r"[{\[]\r?\n([ \t]+)", text)
     return found[1] if found else _UNIT
 

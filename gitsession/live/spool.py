@@ -1,7 +1,7 @@
-"""The spool: a file for each event that waits until somebody opens the store (docs/explanation/live.md, "The spool").
+"""The spool: one file for each event until a process ingests it (docs/explanation/live.md, "What a hook does").
 
-Whoever writes here runs inside an agent that waits: nothing is loaded that is slow to load, and nothing is synced. What
-a power cut takes is found out by the one who reads.
+The writer runs inside an agent that waits, so nothing slow is loaded and nothing is synced. The reader detects what a
+power cut destroyed.
 """
 
 from __future__ import annotations
@@ -9,24 +9,24 @@ from __future__ import annotations
 import os
 import time
 
-TYPE_CHECKING = False  # not from typing, which takes as long to load as all of this
+TYPE_CHECKING = False  # not from typing, which takes as long to load as this module
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 FOLDER = "gitsession/spool"
-"""Below the store, or where it would be."""
+"""The path below the store, or below the place where the store will be."""
 
 VERSION = 1
 EVENT, ASIDE, TEMPORARY = ".event", ".bad", ".tmp"
 LEFT = "left"
 AGAIN_SECONDS = 60
-"""After so long it is worth a try to take in what had to wait."""
+"""The time in seconds after which events that had to wait are tried again."""
 FORGOTTEN = "forgotten"
 FAILURES, FAILURES_BEFORE = "failures", "failures.old"
 FAILURES_BYTES_MAX = 64 << 10
 WORDS_MAX = 500
 EVENTS_MAX = 10_000
-"""More than these wait only where nothing is ever taken in; then no more come."""
+"""Maximum number of waiting events. More would wait only if nothing is ever ingested, so further ones are refused."""
 LITTER_SECONDS = 3600
 
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
@@ -38,9 +38,10 @@ def folder(store: str) -> str:
 
 
 def write(store: str, parts: Iterable[bytes]) -> str:
-    """One event, whole or not at all, readable by its owner only; its name. Raises ``OSError``, also for too many.
+    """Write one event atomically, readable by its owner only; return its name.
 
-    Names are in the order of time. The store, and all above it, may be missing.
+    Names are in the order of time. The store and the folders above it may be missing. Raises ``OSError``, also for too
+    many events.
     """
     place = folder(store)
     name = f"{time.time_ns():020d}-{os.urandom(6).hex()}"
@@ -66,17 +67,17 @@ def write(store: str, parts: Iterable[bytes]) -> str:
 
 
 def raw_head(event: str, agent: str, at_ms: int) -> bytes:
-    """The first line of an event whose agent's words follow as they came. The two names are of ``fit``."""
+    """Return the first line of an event, before the unchanged JSON of the agent. Check both names with ``fit``."""
     return f'{{"v": {VERSION}, "event": "{event}", "agent": "{agent}", "at_ms": {at_ms}}}\n'.encode()
 
 
 def fit(name: str) -> str:
-    """An event's or an agent's name, if it can be one; else ``""``."""
+    """Return the name of an event or an agent if it is valid, else ``""``."""
     return name if len(name) <= 64 and name.isascii() and name.replace("_", "").replace("-", "").isalnum() else ""
 
 
 def fail(store: str, what: str) -> None:
-    """Leave word of what went wrong, where `doctor` finds it; silent where even that cannot be done."""
+    """Record a failure for `doctor`. Does nothing if that is impossible."""
     place = folder(store)
     words = "".join(letter if letter.isprintable() else " " for letter in what[:WORDS_MAX])
     line = f"{time.time_ns() // 1_000_000} {words}\n".encode("utf-8", "replace")
@@ -94,7 +95,7 @@ def fail(store: str, what: str) -> None:
 
 
 def failures(store: str) -> list[tuple[int, str]]:
-    """What went wrong, the oldest first: when (ms since 1970), and what."""
+    """Return the failures, the oldest first: the Unix time in ms, and the message."""
     found = []
     for name in (FAILURES_BEFORE, FAILURES):
         try:
@@ -110,7 +111,7 @@ def failures(store: str) -> list[tuple[int, str]]:
 
 
 def forget_failures(store: str) -> None:
-    """Also of what was set aside, which is kept out of the way. Raises ``OSError``."""
+    """Delete the failures, and move the events that were set aside to another folder. Raises ``OSError``."""
     aside = set_aside(store)
     kept = f"{folder(store)}/{FORGOTTEN}"
     if aside:
@@ -125,12 +126,12 @@ def forget_failures(store: str) -> None:
 
 
 def waiting(store: str) -> list[str]:
-    """The names of the events that nobody has taken in, the oldest first."""
+    """Return the names of the events that are not ingested yet, the oldest first."""
     return _names(store, EVENT)
 
 
 def is_due(store: str) -> bool:
-    """Whether there is anything to take in that the last one who tried has not seen."""
+    """Return whether events wait that the last ingestion has not seen, or has seen long enough ago."""
     names = waiting(store)
     if not names:
         return False
@@ -144,13 +145,13 @@ def is_due(store: str) -> bool:
 
 
 def leave(store: str, name: str) -> None:
-    """Note the newest event that had to wait. Raises ``OSError``."""
+    """Record the newest event that had to wait. Raises ``OSError``."""
     with open(f"{folder(store)}/{LEFT}", "w") as file:
         file.write(name)
 
 
 def set_aside(store: str) -> list[str]:
-    """Those that could not be read: kept as they are."""
+    """Return the names of the events that were set aside because they could not be ingested."""
     return _names(store, ASIDE)
 
 
@@ -159,7 +160,7 @@ def path(store: str, name: str) -> str:
 
 
 def sweep(store: str) -> None:
-    """Take away what killed hooks have left half written."""
+    """Remove temporary files of killed hooks."""
     before = time.time() - LITTER_SECONDS
     for name in _names(store, TEMPORARY):
         file = f"{folder(store)}/{name}{TEMPORARY}"
@@ -175,7 +176,7 @@ def put_aside(store: str, name: str) -> None:
 
 
 def make_folder(place: str) -> None:
-    """``place`` and what is missing above it, mode 0700. Raises ``OSError``."""
+    """Create ``place`` and missing folders above it with mode 0700. Raises ``OSError``."""
     try:
         os.mkdir(place, 0o700)
     except FileExistsError:

@@ -1,10 +1,10 @@
-"""A look at a workspace that goes into the spool: what the store will need, without the store.
+"""A snapshot of a workspace that is written to the spool, with all that the store will need.
 
-    look      what differs from the last look, each file read once
-    spool     in one file, with the name that this look will have
-    accept    the next look goes on from here
+    look      find the differences from the last snapshot, and read each file once
+    spool     write them to one file, with the id of this snapshot
+    accept    the next snapshot starts from this one
 
-Killed in between, the spool has a look that nobody goes on from, and the next one tells the same again.
+If the process is killed in between, no snapshot is based on the spooled one, and the next has the same differences.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ if TYPE_CHECKING:
     from gitsession.redaction.scan import Scanner
 
 BYTES_MAX = 64 << 20
-"""What one look may hold in memory, and put into the spool. A larger one is taken by whoever takes in the spool."""
+"""Maximum bytes of changes in one snapshot. A larger one is taken by the process that ingests the spool."""
 
 
 class TooManyChanges(Unavailable):
-    """More differs than a hook may carry."""
+    """The changes exceed what a hook may record."""
 
 
 def workspace_of(cwd: str, home: Path, store: Path, project: str = "") -> WorkspaceRoot:
-    """The workspace that an agent is at work in: the top of the repository that ``cwd`` is in, if it may be one; else
-    ``project``, as far as ``cwd`` is in there; else ``cwd`` itself.
+    """Open the workspace of an agent.
 
-    Raises ``NotFound`` and ``Refused``.
+    It is the top of the repository around ``cwd``, if that can be a workspace. Otherwise it is ``project`` if ``cwd``
+    is in it, or else ``cwd``. Raises ``NotFound`` and ``Refused``.
     """
     at = os.path.realpath(cwd)
     above = os.path.realpath(project) if project else ""
@@ -56,9 +56,9 @@ def workspace_of(cwd: str, home: Path, store: Path, project: str = "") -> Worksp
 
 
 def spool_snapshot(store: Path, root: WorkspaceRoot, head: dict[str, Any], *, wait_seconds: float) -> str:
-    """Look, and leave what was seen with ``head`` (which says what happened); the event's name.
+    """Take a snapshot and write it to the spool with ``head``, the description of the event; return the event's name.
 
-    Raises ``Unavailable`` where others are at work there, ``TooManyChanges``, ``OSError``.
+    Raises ``Unavailable`` if others are working in the workspace, ``TooManyChanges``, ``OSError``.
     """
     folder = workspace_lock.folder_in(store, root.path)
     with (
@@ -91,7 +91,7 @@ def spool_snapshot(store: Path, root: WorkspaceRoot, head: dict[str, Any], *, wa
 
 
 def _withheld_by(store: Path) -> Callable[[bytes], str | None] | None:
-    """By which rule a file is left out, as ``checkpoints.capturing`` asks an opened store; this one may yet be made."""
+    """Return the rule that leaves files out, as ``capturing.withheld_by``, for a store that may not exist yet."""
     secret, was_purged = _secrets(store), _purged(store)
     if was_purged is None:
         return secret
@@ -103,11 +103,11 @@ def _withheld_by(store: Path) -> Callable[[bytes], str | None] | None:
 
 
 def _purged(store: Path) -> Callable[[bytes], str | None] | None:
-    """Whether the bytes of a file were purged; ``None`` where no file's were. Raises as ``purged.at``."""
+    """Return the check whether a file was purged; ``None`` if no file was. Raises as ``tombstone_set.at``."""
     said = RefReader(store).read(refs.TOMBSTONES)
     if said is None:
         return None
-    from gitsession.sessions import tombstone_set  # few purge: who never did does not wait for it
+    from gitsession.sessions import tombstone_set  # few users purge; the others need not load this
 
     gone = tombstone_set.at(VerifiedRepository(store), said)
     return (
@@ -116,7 +116,7 @@ def _purged(store: Path) -> Callable[[bytes], str | None] | None:
 
 
 def _secrets(store: Path) -> Callable[[bytes], str | None] | None:
-    """By which rule of the store a file holds a secret. The rules are loaded for the first."""
+    """Return the check for secrets in a file by the rules of the store. They are loaded when it is first called."""
     said = config.redaction(store)
     if not said.is_on:
         return None
@@ -133,7 +133,7 @@ def _secrets(store: Path) -> Callable[[bytes], str | None] | None:
 
 
 def _base(seen: WorkspaceScan) -> list[str | None] | None:
-    """The tree that the changes are told from, in a list of one; ``None`` where nobody knows it yet."""
+    """Return the tree of the last snapshot in a list of one; ``None`` if it is not known yet."""
     try:
         return [seen.base()] if seen.before else None
     except MissingObject:
@@ -141,7 +141,7 @@ def _base(seen: WorkspaceScan) -> list[str | None] | None:
 
 
 def _parts(head: dict[str, Any], contents: list[bytes]) -> Iterator[bytes]:
-    # The time is taken here, where nobody else looks: who looked later is later.
+    # The time is taken under the workspace's lock, so a later snapshot has a later time.
     yield json.dumps({"v": spool.VERSION, **head, "at_ms": time.time_ns() // 1_000_000}).encode() + b"\n"
     yield from contents
 

@@ -1,4 +1,4 @@
-"""Events of the spool as they are read: whose, about which entry, and which calls still run."""
+"""Events read from the spool: their sessions, the entries they belong to, and the calls that are running."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _HEX = frozenset("0123456789abcdef")
 
 @dataclass(frozen=True, slots=True)
 class SpooledSnapshot:
-    """What differed from the look ``before`` (``None``: from nothing), whose tree was ``base`` where that was known."""
+    """The differences from the snapshot ``before`` (``None``: all files), whose tree is ``base`` if it was known."""
 
     workspace: str
     before: str | None
@@ -47,9 +47,10 @@ class SpooledSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """``session``: as the agent calls it; ``file``: where its lines are, "" where the agent did not say.
+    """An event of an agent.
 
-    ``workspace`` is known and ``look`` is ``None`` where a look was given up; ``gave_up`` says why.
+    ``session`` is the agent's id of the session, and ``file`` its file, "" if the agent did not name it. If the hook
+    gave up the snapshot, ``workspace`` is set, ``look`` is ``None``, and ``gave_up`` is the reason.
     """
 
     spooled: str
@@ -69,18 +70,18 @@ class Event:
 
     @property
     def key(self) -> str:
-        """Of which session it is."""
+        """The key of the session."""
         return f"{self.agent}\n{self.session or self.file}"
 
 
 def read(store: Path, name: str) -> Event | None:
-    """An event of the spool; ``None`` where it is gone. Raises ``Malformed`` for what is none, ``OSError``."""
+    """Read an event of the spool; ``None`` if it is gone. Raises ``Malformed`` if it is invalid, and ``OSError``."""
     data = read_regular(spool.path(str(store), name))
     return None if data is None else parse(name, data)
 
 
 def parse(name: str, data: bytes) -> Event:
-    """Raises ``Malformed``."""
+    """Parse an event. Raises ``Malformed``."""
     end = data.find(b"\n")
     if end < 0 or end > _HEAD_BYTES_MAX:
         raise Malformed("an event without a whole first line", where=name)
@@ -132,7 +133,7 @@ def _text(found: dict[str, Any], key: str) -> str:
 
 
 def _place(found: dict[str, Any], key: str) -> str:
-    """A path as Python has it; "" for what can be none."""
+    """Return a path in Python's encoding; "" if it is invalid."""
     value = found.get(key)
     try:
         return value if isinstance(value, str) and b"\0" not in os.fsencode(value) else ""
@@ -185,7 +186,7 @@ def _oid(value: Any) -> Oid:
     return value
 
 
-# Which entry of a session an event belongs to: by the tool call's id, by the prompt's words, by the time.
+# The entry that an event belongs to: by the id of the tool call, by the text of the prompt, or by the time.
 
 ENTRIES_MAX = 20_000
 _EARLIER_SECONDS = 3600
@@ -193,7 +194,7 @@ _WORDS = 200
 
 
 class Targets:
-    """The newest entries of a session, as they are now. ``since_ms``: the time of the first event that asks."""
+    """The newest entries of a session at present. ``since_ms``: the time of the first event to look up."""
 
     def __init__(self, store: ObjectStore, sid: str, since_ms: int) -> None:
         self._store = store
@@ -215,27 +216,27 @@ class Targets:
             self._note(node)
 
     def call(self, id: str | None) -> Node | None:
-        """The entry that makes a tool call."""
+        """Return the entry that makes a tool call."""
         return self._calls.get(id or "")
 
     def prompt(self, event: Event) -> Node | None:
-        """The entry of the user's words, the nearest in time that says them."""
+        """Return the nearest entry in time with the prompt."""
         words = event.prompt.strip()[:_WORDS]
         found = [(abs(at - event.at_ms), node) for at, said, node in self._prompts if words and said.startswith(words)]
         return min(found, key=lambda each: each[0])[1] if found else None
 
     def as_of(self, at_ms: int) -> Node | None:
-        """The newest entry of that time; before the first one, the first."""
+        """Return the newest entry of that time, or the first entry if all are later."""
         return next((node for node in self._nodes if self._is_by_then(node, at_ms)), None) or (
             self._nodes[-1] if self._nodes else None
         )
 
     def goes_beyond(self, at_ms: int) -> bool:
-        """Return whether the agent has written since: what it has not written by then does not come."""
+        """Return whether the agent has written later entries. An earlier one that is missing does not come any more."""
         return bool(self._nodes) and self._nodes[0].author_seconds * 1000 > at_ms
 
     def of(self, event: Event) -> Node | None:
-        """The entry that an event belongs to, ``None`` where it is not there (yet)."""
+        """Return the entry that an event belongs to; ``None`` if it does not exist (yet)."""
         if event.name == events.PROMPT:
             return self.prompt(event)
         if event.call:
@@ -243,7 +244,7 @@ class Targets:
         return self.as_of(event.at_ms)
 
     def _is_by_then(self, node: Node, at_ms: int) -> bool:
-        """A commit has its seconds only; the entry is asked where they do not tell."""
+        """Return whether an entry is of that time. A commit has only seconds; if they are equal, the entry is read."""
         if node.author_seconds != at_ms // 1000:
             return node.author_seconds * 1000 <= at_ms
         try:
@@ -267,12 +268,12 @@ class Targets:
             self._prompts.append((entry.at_ms, entry.text.strip()[:_WORDS], node))
 
 
-# Which calls of each session run: a `before` without its `after`. Kept beside the spool from one drain to the next.
+# The running calls of each session: a `before` without its `after`. They are saved beside the spool.
 #
-# Some agents do not say of each call that it has ended. So what differs at the first look after a call began, when
-# another begins or the turn ends, is that call's. At later ones it is not: by then the call may have ended long
-# ago, and what the user did since would be taken for the session's. Only its own end, if it comes, still tells what
-# is its. Taking an event in twice says the same both times.
+# Some agents do not report the end of every call. So the differences of the first snapshot after the beginning of a
+# call, when another begins or the turn ends, belong to that call. Those of later snapshots do not: the call may have
+# ended long before, and changes of the user would be attributed to the session. Only the end of the call itself, if it
+# comes, still attributes differences to it. If an event is ingested twice, the result is the same both times.
 
 FILE = "calls.json"
 SESSIONS_MAX = 200
@@ -280,7 +281,7 @@ _UNNAMED = "?"
 
 
 class Calls:
-    """Of each session the calls that run, the last that began at the end, each with the first that began after it."""
+    """The running calls of each session, the newest last, each with the first call that began after it."""
 
     def __init__(self, store: Path, running: Mapping[str, Mapping[str, str]]) -> None:
         """Use ``load``."""
@@ -300,10 +301,10 @@ class Calls:
         return cls(store, running)
 
     def judge(self, event: Event) -> tuple[str, str | None]:
-        """Of a look: its phase, and the call that what differs belongs to."""
+        """Return the phase of a snapshot, and the call that its differences belong to."""
         running, name = self._running.get(event.key, {}), event.call or _UNNAMED
         if event.look is None or event.look.before is None:
-            return BEFORE, event.call  # nothing to tell a difference from
+            return BEFORE, event.call  # a first snapshot has no differences
         if event.name in events.AFTER_TOOL:
             return (AFTER, event.call) if name in running else (BEFORE, event.call)
         if event.name in (events.BEFORE_TOOL, events.TURN_END):
@@ -319,14 +320,14 @@ class Calls:
         if event.name == events.BEFORE_TOOL and event.look is not None:
             running = {call: later or name for call, later in running.items()} | {name: ""}
         if running and event.name not in (events.PROMPT, events.TURN_END, events.SESSION_END):
-            self._running[event.key] = running  # at the end: the one that nobody heard of for longest is first
+            self._running[event.key] = running  # moved to the end: the first has been silent for longest
 
     def forget(self, event: Event) -> None:
-        """Of its session nobody knows any more what runs."""
+        """Forget the running calls of the event's session."""
         self._running.pop(event.key, None)
 
     def save(self) -> None:
-        """Raises ``OSError``."""
+        """Save the running calls. Raises ``OSError``."""
         kept = dict(list(self._running.items())[-SESSIONS_MAX:])
         place = f"{spool.folder(str(self._store))}/{FILE}"
         with open(f"{place}.new", "w") as file:
