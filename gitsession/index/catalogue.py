@@ -1,7 +1,7 @@
-"""The catalogue: what can be asked of a store without opening git. SQLite, derived, rebuilt when missing or stale.
+"""The catalogue: facts of a store that can be read without git. SQLite, derived, rebuilt if missing or stale.
 
-This module reads; ``index.update`` writes. It loads nothing but the standard library, because ``gitsession ls`` must
-start fast. Deleting the file loses nothing.
+This module reads; ``index.update`` writes. It loads only the standard library, because ``gitsession ls`` must start
+fast. If the file is deleted, nothing is lost.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ _TABLES = ("state", "refs", "entries", "answers", "anchors", "marks", "branches"
 
 
 class Stat(Protocol):
-    """What tells that a file has changed, as ``os.stat_result`` has it."""
+    """The properties of a file that show a change, as in ``os.stat_result``."""
 
     @property
     def st_size(self) -> int: ...
@@ -75,21 +75,33 @@ class Stat(Protocol):
 
 
 def _storable(stat: Stat) -> tuple[int, ...]:
-    """As SQLite can hold it: file systems count to 2^64, and have files of the year 2500."""
+    """Return the values in the range of SQLite: file systems count to 2^64, and have files of the year 2500."""
     said = (stat.st_size, stat.st_mtime_ns, stat.st_ino)
     return tuple([(value + (1 << 63)) % (1 << 64) - (1 << 63) for value in said])
 
 
 class Row(NamedTuple):  # a dataclass would cost a third of the start of `gitsession ls`
-    """One session of the catalogue. Times in ms since 1970.
+    """One session in the catalogue.
 
-    ``view``: how its entries are written; a later one than ours can be read, not written to.
-    ``project``: the folder it was held in; ``identity``: which project that is, on any machine, if it is known.
-    ``parent``: what its agent calls the session that began it, as its sub-agent, or that it was forked from.
-    ``delegated``: whether it is a sub-agent's. ``continues``: the session of this store that it was resumed from; the
-    tokens of the lines that were copied from there are not counted again.
-    ``entries`` and ``tokens`` (all that providers reported) count what is behind where the session begins: its root,
-    or the entry at which it was forked off.
+    Attributes:
+        sid: the id of the session.
+        agent: the name of the agent.
+        source_id: the agent's own id of the session.
+        title: its title.
+        first_words: the first words of its first prompt.
+        project: the folder in which it was begun.
+        created_ms: the time of its first entry, in ms since 1970.
+        updated_ms: the time of its newest entry, in ms since 1970.
+        entries: the number of its entries, without the one at which it begins: its root, or the entry of its fork.
+        branches: the tip of each branch, by name.
+        active: the name of the active branch.
+        tokens: all tokens that providers reported for these entries.
+        view: the version in which its entries are written. Sessions of a later version can be read, not written.
+        identity: the project on any machine, if it is known.
+        parent: the agent's id of the session that started it as a sub-agent, or that it was forked from.
+        delegated: 1 if it is the session of a sub-agent, else 0.
+        continues: the session of this store that it was resumed from. Tokens of the lines that were copied from it
+            are not counted again.
     """
 
     sid: str
@@ -112,19 +124,19 @@ class Row(NamedTuple):  # a dataclass would cost a third of the start of `gitses
 
     @property
     def name(self) -> str:
-        """What to call it in a list: its title, else how it began."""
+        """Its name in a list: the title, or else how it began."""
         return self.title or self.first_words or "(untitled)"
 
 
 class Catalogue:
-    """The catalogue of the store at ``git_dir``. On a store that cannot be written it lives in memory."""
+    """The catalogue of the store at ``git_dir``. If the store cannot be written, it is in memory."""
 
     def __init__(self, git_dir: Path) -> None:
         self.git_dir = git_dir
         self.db = _open(git_dir / FILE)
 
     def is_fresh(self) -> bool:
-        """Whether it says what the refs and the journal say now. A damaged one does not, and is begun anew."""
+        """Return whether it agrees with the refs and the journal. A damaged one does not, and is replaced."""
         try:
             found = self.db.execute("SELECT value FROM state WHERE key = 'fingerprint'").fetchone()
         except sqlite3.DatabaseError as error:
@@ -135,28 +147,29 @@ class Catalogue:
         return found is not None and found[0] == os.fsencode(change_stamp.fingerprint(self.git_dir))
 
     def begin_anew(self) -> None:
-        """Throw the database away and make an empty one."""
+        """Replace the database by an empty one."""
         self.db.close()
         remove(self.git_dir / FILE)
         self.db = _open(self.git_dir / FILE)
 
     def begin_in_memory(self) -> None:
-        """Leave the file as it is, which can be read and not written."""
+        """Continue in memory, and leave the file, which can be read but not written."""
         self.db.close()
         self.db = _connect(":memory:")
 
     def sessions(self) -> list[Row]:
-        """All sessions, the newest first."""
+        """Return all sessions, the newest first."""
         return self._rows("")
 
     def session(self, sid: str) -> Row | None:
         return next(iter(self._rows("WHERE sid = ?", (sid,))), None)
 
     def find(self, address: str, here: CurrentFolder | None) -> Row:
-        """The session that ``address`` names. Raises ``NotFound`` or ``Ambiguous``.
+        """Return the session that ``address`` names. Raises ``NotFound`` or ``Ambiguous``.
 
-        A unique part of its id; ``<agent>:<source id>``; ``@``, the newest here; ``-``, the one before that. What
-        *here* is, ``index.current_folder`` says. ``@`` and ``-`` name a sub-agent's session only if there is no other.
+        An address is a unique part of its id, ``<agent>:<source id>``, ``@`` for the newest one of the current folder,
+        or ``-`` for the one before that. ``index.current_folder`` defines which sessions belong to a folder. ``@`` and
+        ``-`` name the session of a sub-agent only if there is no other.
         """
         if address in ("@", "-"):
             return self._newest(address, here or CurrentFolder(os.path.abspath(".")))
@@ -178,11 +191,11 @@ class Catalogue:
         raise NotFound(f"no session {address[:80]!r}", hint="`gitsession ls` lists them")
 
     def by_source(self, agent: str, source_id: str) -> list[Row]:
-        """The sessions that go by an agent's own id, the newest first."""
+        """Return the sessions with an agent's own id, the newest first."""
         return self._rows("WHERE agent = ? AND source_id = ?", (agent, source_id))
 
     def by_segment(self, agent: str, segment: str) -> str | None:
-        """The session one of whose files, but its first, goes by an agent's id."""
+        """Return the session with a file, other than its first, that has the agent's id ``segment``."""
         query = (
             "SELECT sid FROM sessions JOIN entries USING (sid) "
             "WHERE sessions.agent = ? AND entries.source_id = ? AND kind = 'session' ORDER BY created_ms, sid"
@@ -191,7 +204,7 @@ class Catalogue:
         return found[0] if found else None
 
     def begun_by(self, agent: str, source_id: str) -> list[Row]:
-        """The sessions that say they were begun by the one that the agent calls so, the oldest first."""
+        """Return the sessions that were begun by the agent's session ``source_id``, the oldest first."""
         return self._rows("WHERE agent = ? AND parent = ?", (agent, source_id))[::-1]
 
     def _newest(self, address: str, here: CurrentFolder) -> Row:
@@ -222,7 +235,7 @@ class Catalogue:
             raise Unavailable("the index was damaged, and is made anew", hint="try again: nothing is lost") from None
 
     def _branches(self, sids: Iterable[str], *, whole: bool) -> dict[str, dict[str, str]]:
-        """The branches of sessions, ``main`` first. ``whole``: these are all sessions there are."""
+        """Return the branches of sessions, ``main`` first. ``whole``: the ids are those of all sessions."""
         found: dict[str, dict[str, str]] = {}
         asked = "SELECT sid, name, oid FROM branches"
         rows = self.db.execute(asked) if whole else _each(self.db, f"{asked} WHERE sid = ?", sids)
@@ -233,30 +246,30 @@ class Catalogue:
     # ---- files that were imported
 
     def seen(self, path: Path, stat: Stat) -> str | None:
-        """The session that the file at ``path`` was imported as, if it has not changed since."""
+        """Return the session that the file at ``path`` was imported as, if the file has not changed since."""
         asked = "SELECT size, mtime_ns, inode, sid FROM files WHERE path = ?"
         found = self.db.execute(asked, (os.fsencode(path),)).fetchone()
         same = found is not None and found[:3] == _storable(stat)
         return found[3] if same and self.session(found[3]) is not None else None
 
     def remember(self, files: Iterable[tuple[Path, Stat, str]]) -> None:
-        """That each file, as it is, was imported as a session."""
+        """Record that each file, in its present state, was imported as a session."""
         rows = [(os.fsencode(path), *_storable(stat), sid) for path, stat, sid in files]
         with contextlib.suppress(sqlite3.OperationalError), self.transaction() as db:  # else they are read again
             db.executemany("INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?, ?)", rows)
 
     def files_of(self, sid: str) -> list[Path]:
-        """The files that a session was imported from, as far as it is remembered."""
+        """Return the files that a session was imported from, as far as they are recorded."""
         found = self.db.execute("SELECT path FROM files WHERE sid = ? ORDER BY path", (sid,)).fetchall()
         return [Path(os.fsdecode(path)) for (path,) in found]
 
     def files(self) -> list[tuple[Path, str]]:
-        """Return every file that is remembered, and the session that it was imported as."""
+        """Return every recorded file, and the session that it was imported as."""
         found = self.db.execute("SELECT path, sid FROM files ORDER BY path").fetchall()
         return [(Path(os.fsdecode(path)), sid) for path, sid in found]
 
     def last_seen_refs(self) -> dict[str, str]:
-        """What the refs of sessions held at the last look; nothing where that cannot be read."""
+        """Return the values of the sessions' refs at the last update; nothing if they cannot be read."""
         try:
             return dict(self.db.execute("SELECT name, value FROM refs").fetchall())
         except sqlite3.DatabaseError:
@@ -268,7 +281,7 @@ class Catalogue:
         try:
             yield self.db
         except BaseException:
-            with contextlib.suppress(sqlite3.Error):  # a damaged file cannot even do that
+            with contextlib.suppress(sqlite3.Error):  # impossible if the file is damaged
                 self.db.execute("ROLLBACK")
             raise
         self.db.execute("COMMIT")
@@ -278,7 +291,7 @@ class Catalogue:
 
 
 def _text(value: str) -> str:
-    """SQLite takes no lone surrogate."""
+    """Return ``value`` without lone surrogates, which SQLite does not accept."""
     return value.encode("utf-8", "replace").decode()
 
 
@@ -299,7 +312,7 @@ def _each(db: sqlite3.Connection, query: str, values: Iterable[str]) -> Iterator
 
 
 def _open(path: Path) -> sqlite3.Connection:
-    """The database, ready to use; a damaged or older one is replaced, one that cannot be written lives in memory."""
+    """Open the database. Replace it if it is damaged or older; use one in memory if the file cannot be written."""
     for _ in range(2):
         try:
             return _connect(str(path))
@@ -329,7 +342,7 @@ def _connect(path: str) -> sqlite3.Connection:
             db.execute("COMMIT")
         for table in _TABLES:
             db.execute(f"SELECT * FROM {table} LIMIT 0")
-    except UnicodeDecodeError as error:  # the name of a column is no text any more
+    except UnicodeDecodeError as error:  # damage: the name of a column is not text
         db.close()
         raise sqlite3.DatabaseError(str(error)) from None
     except BaseException:

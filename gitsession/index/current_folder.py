@@ -1,6 +1,6 @@
-"""Which sessions are of a folder: held in it or above it, or of the same project elsewhere.
+"""Selection of the sessions of a folder: from it, from a folder above it, or of the same project elsewhere.
 
-It loads nothing but the standard library, because ``gitsession ls`` must start fast.
+This module loads only the standard library, because ``gitsession ls`` must start fast.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ _TEMPORARY = ("/tmp", "/private/tmp", "/var/tmp", "/private/var/tmp")
 
 
 class LocatedSession(Protocol):
-    """Of a session: where it was held, and which project that is."""
+    """The folder and the project of a session."""
 
     @property
     def sid(self) -> str: ...
@@ -27,8 +27,10 @@ H = TypeVar("H", bound=LocatedSession)
 
 
 class CurrentFolder(NamedTuple):
-    """The folder ``cwd`` on this machine. ``everybodys``: those below which everything lies; what was held in one of
-    them is of that folder only. ``identity``: asks which project the folder is, which takes a git.
+    """The folder ``cwd`` on this machine.
+
+    ``everybodys``: folders that contain unrelated projects; a session from one of them belongs to that folder only.
+    ``identity``: returns the project of the folder, which runs git.
     """
 
     cwd: str
@@ -37,13 +39,13 @@ class CurrentFolder(NamedTuple):
 
 
 def everybodys(home: str, environment: Mapping[str, str]) -> frozenset[str]:
-    """The root, the home directory, and folders for what is temporary."""
+    """Return the root, the home directory, and folders for temporary files."""
     named = (environment.get(name, "") for name in ("TMPDIR", "TMP", "TEMP"))
     return frozenset(path.rstrip("/") for path in ("/", home, *_TEMPORARY, *named))
 
 
 def is_here(row: LocatedSession, here: CurrentFolder) -> bool:
-    """Whether the session was held in the folder or in one above it."""
+    """Return whether the session was begun in the folder or in one above it."""
     if not row.project or not here.cwd:
         return False
     is_above = _is_in(here.cwd, row.project) and row.project.rstrip("/") not in here.everybodys
@@ -57,9 +59,9 @@ def of_folder(rows: Sequence[H], here: CurrentFolder) -> list[H]:
 
 
 def is_of(row: LocatedSession, project: str, identity: str | None = None) -> bool:
-    """Whether a session is of ``project``: held in that folder or below it, or named so; "" is any.
+    """Return whether a session belongs to ``project``, a folder (or one below it) or the name of a project; "" is any.
 
-    ``identity``: which project that folder is, if it is one: then wherever the session was held.
+    ``identity``: the project of that folder, if it has one. Sessions of it belong to it, wherever they were begun.
     """
     if not project or (row.identity is not None and row.identity in (identity, f"remote:{project}", project)):
         return True
@@ -67,10 +69,10 @@ def is_of(row: LocatedSession, project: str, identity: str | None = None) -> boo
 
 
 def nearest(rows: Sequence[H], here: CurrentFolder) -> Iterator[H]:
-    """The sessions of a folder, the nearest first, and of those that are as near in the order of ``rows``.
+    """Yield the sessions of a folder, the nearest first; equally near ones in the order of ``rows``.
 
-    In a repository: those held in the folder or above it there; those of the project that are held elsewhere, in
-    another worktree, say, for which git is asked only then; those held above the repository.
+    In a repository, these are the sessions from the folder or above it in the repository; then those of the project
+    from elsewhere, such as another worktree, for which git is asked only then; then those from above the repository.
     """
     top = _top(here.cwd)
     on_the_way = [row for row in rows if is_here(row, here)]
@@ -86,7 +88,7 @@ def nearest(rows: Sequence[H], here: CurrentFolder) -> Iterator[H]:
 
 
 def _top(folder: str) -> str | None:
-    """The top of the repository that a folder is in, without asking git."""
+    """Return the top of the repository around a folder, without running git."""
     while not os.path.exists(os.path.join(folder, ".git")):
         above = os.path.dirname(folder)
         if above == folder:

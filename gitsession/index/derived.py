@@ -1,4 +1,4 @@
-"""SQLite files of what can be derived: damaged ones are thrown away and made anew. Loads the standard library only."""
+"""SQLite files with derived data: damaged ones are deleted and built again. Loads only the standard library."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ PATIENCE_SECONDS = 30
 
 
 def is_damage(error: sqlite3.DatabaseError) -> bool:
-    """Whether it says that the file is not what we wrote, and not that it is busy or that the disk says no."""
+    """Return whether the error means that the file is damaged, and not that it is locked or the disk fails."""
     if not isinstance(error, sqlite3.OperationalError):
         return True
     return error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
 def remove(path: Path) -> None:
-    """The database and what SQLite keeps beside it: a log that stayed would be played into the next one."""
+    """Remove the database and the files beside it: SQLite would apply a log that stayed to the next database."""
     for name in (path, Path(f"{path}-wal"), Path(f"{path}-shm")):
         with contextlib.suppress(OSError):
             name.unlink()
 
 
 def begin_log(db: sqlite3.Connection) -> None:
-    """For this one statement SQLite does not wait for others that have the file in hand, so we do."""
+    """Turn on the write-ahead log. SQLite does not wait for locks in this statement, so this function does."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while True:
         try:

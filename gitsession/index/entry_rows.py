@@ -1,7 +1,7 @@
-"""Rows of which a context goes by what they say, each with a proof: SQLite does not check its pages.
+"""Rows of entries that a context is built from, each with a checksum, because SQLite does not check its pages.
 
-A row that does not bear its proof is as one that is not there. The proof is a CRC-32: it is there to see damage, and
-whoever can write the file can write any proof.
+A row with a wrong checksum counts as missing. It is a CRC-32, against damage only: a process that can write the file
+can write any checksum.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from gitsession.sessions.node import Node
 
 
 class EntryRow(NamedTuple):
-    """What the table of entries says of one, as far as it is proven.
+    """The verified content of a row in the table of entries.
 
-    ``anchors``: the row of what was said up to there; ``above``: the nearest entry before it that can show something,
-    "" if there is none. Each is ``None`` where it is not known: damage hides what was said, or an older session holds
-    the entry. ``payload``: the blob that is its whole payload, if there is one and it can be shown.
+    ``anchors``: the row of the history's state at the entry. ``above``: the nearest entry before it that can show
+    something, "" if there is none. Both are ``None`` if unknown: damage hides them, or an older session has the entry.
+    ``payload``: the blob with its whole payload, if there is one and it can be shown.
     """
 
     sid: str
@@ -47,7 +47,7 @@ class EntryRow(NamedTuple):
         return cls(sid, node.oid, node.kind, node.chain, agent, source_id, line, anchors, above, blob)
 
     def proof(self) -> int | None:
-        """Of all that the row says; ``None`` where SQLite cannot keep all of it as it is."""
+        """Return the checksum of the row; ``None`` if SQLite cannot store all of it unchanged."""
         sid, oid, kind, chain, agent, source_id, line, anchors, above, payload = self
         said = f"{sid}\n{oid}\n{kind}\n{agent}\n{source_id}\n{line}\n{anchors}\n{above}\n"
         if not said.isascii() and storable(said) != said:
@@ -69,12 +69,12 @@ _ANYWHERE = f"SELECT {_COLUMNS} FROM sessions CROSS JOIN entries ON entries.sid 
 
 
 def row_of(db: sqlite3.Connection, sid: str, oid: Oid) -> EntryRow | None:
-    """The row of an entry in one session."""
+    """Return the row of an entry in one session."""
     return next(iter(_proven(db, _ONE, (sid, oid))), None)
 
 
 def run_of(db: sqlite3.Connection, sid: str, oid: Oid, count: int) -> list[EntryRow]:
-    """The row of an entry, and of those above it that can show something: ``count`` of them at the most."""
+    """Return the rows of an entry and of those above it that can show something, at most ``count``."""
     return _proven(db, _RUN, (sid, oid, count))
 
 
@@ -86,17 +86,17 @@ def _proven(db: sqlite3.Connection, asked: str, values: tuple[object, ...]) -> l
     found = []
     for *said, proof in db.execute(asked, values):
         row = EntryRow(*said)
-        with contextlib.suppress(TypeError):  # a column of another type: damage, too
+        with contextlib.suppress(TypeError):  # a column of another type is damage, too
             if proof is not None and row.proof() == proof:
                 found.append(row)
     return found
 
 
-# ---- what lines have said
+# ---- states of histories
 
 
 def said_in(db: sqlite3.Connection, row: int | None) -> HistoryState | None:
-    """The anchors that a row number stands for."""
+    """Return the state with this row number."""
     found = db.execute("SELECT said, proof FROM anchors WHERE id = ?", (row,)).fetchone()
     if found is None or found[1] != _proof_of_said(row, found[0]):
         return None
@@ -105,8 +105,8 @@ def said_in(db: sqlite3.Connection, row: int | None) -> HistoryState | None:
 
 
 def keep_said(db: sqlite3.Connection, said: HistoryState) -> int:
-    """The row number of anchors, kept once."""
-    # In ASCII: SQLite takes no lone surrogate.
+    """Return the row number of a state, which is stored once."""
+    # In ASCII, because SQLite does not accept lone surrogates.
     text = json.dumps({name: value for name, value in dataclasses.asdict(said).items() if value})
     found = db.execute("SELECT id FROM anchors WHERE said = ?", (text,)).fetchone()
     if found is not None:

@@ -1,4 +1,4 @@
-"""What lines have said about their state, kept for each entry as it is indexed: no walk, and no entry is read."""
+"""States of histories (``sessions.history_state``), stored for each entry: a lookup walks and reads no entries."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from gitsession.sessions.node import Node
 from gitsession.store.interface import ObjectStore
 
 MISSES_MAX = 256
-"""How many entries after the newest that is known are read before the catalogue is brought up to date instead."""
+"""Maximum number of entries after the newest known one that are read before the catalogue is updated instead."""
 
 FIRST, MOST = 16, 512
-"""How many rows are asked for at once: few at first, since most lines end soon at a compaction."""
+"""Number of rows that are requested at once: few at first, since most walks end soon at a compaction."""
 
 
 class CatalogueEntryIndex:
-    """What a catalogue can tell of the entries of one session, also where it is behind the refs.
+    """An index of the entries of one session from a catalogue, which may be behind the refs.
 
-    An entry never changes. ``refresh`` brings the catalogue up to date: it looks at the whole session, so it is rare.
+    An entry never changes. ``refresh`` updates the catalogue. It examines the whole session, so it is called rarely.
     """
 
     def __init__(self, catalogue: Catalogue, sid: str, refresh: Callable[[], Catalogue] | None = None) -> None:
@@ -44,7 +44,7 @@ class CatalogueEntryIndex:
         self._count = FIRST
 
     def anchors(self, oid: Oid) -> HistoryState | None:
-        """What the line that ends at an entry has said; ``None`` where that is not known."""
+        """Return the state of the history at an entry; ``None`` if it is not known."""
         found = self._said_at(oid)
         if found is None:
             self._misses += 1
@@ -54,7 +54,7 @@ class CatalogueEntryIndex:
         return found
 
     def glimpse(self, oid: Oid, *, goes_on: bool = False) -> IndexedEntry | None:
-        """An entry without its commit, if it is known. ``goes_on``: those above it will be asked for, too."""
+        """Return an entry without its commit, if it is known. ``goes_on``: those above it will be requested, too."""
         if oid not in self._rows:
             self._rows |= {row.oid: row for row in self._run(oid, self._count if goes_on else 1)}
             self._count = min(self._count * 4, MOST) if goes_on else self._count
@@ -67,12 +67,12 @@ class CatalogueEntryIndex:
         except sqlite3.DatabaseError as error:
             if not is_damage(error):
                 raise
-            return []  # a damaged index is made anew by who lists sessions; meanwhile the line is walked
+            return []  # the next list of sessions replaces a damaged index; until then the history is walked
 
     def is_there(self, name: str, asked_at: Oid) -> bool:
-        """Whether an entry before ``asked_at`` can answer to ``name``. If in doubt, yes.
+        """Return whether an entry before ``asked_at`` may have ``name``. If in doubt, return True.
 
-        What is known of an entry is known of all before it, but for those that a fork shares with an older session.
+        If an entry is in the catalogue, so are all before it, except those that a fork shares with an older session.
         """
         try:
             first = self._catalogue.db.execute(
@@ -100,7 +100,7 @@ class CatalogueEntryIndex:
 
 
 class StateRecorder:
-    """Works out the anchors of entries as they are indexed, parents first, and keeps each that is new once."""
+    """Computes the states of histories as entries are indexed, parents first, and stores each new state once."""
 
     def __init__(self, db: sqlite3.Connection, store: ObjectStore, sid: str) -> None:
         self._db = db
@@ -111,7 +111,7 @@ class StateRecorder:
         self._showing: dict[Oid, Oid | None] = {}
 
     def record(self, node: Node, found: DecodedEntry) -> EntryRow:
-        """What is kept of ``node``, to be shown without its commit."""
+        """Return the row of ``node``, which is enough to show the entry without its commit."""
         payload = found.alone if node.kind in anchors.SHOWING else ""
         return EntryRow.of(self._sid, node, self._said(node, found.entry), self._shown(node), payload)
 
@@ -126,7 +126,7 @@ class StateRecorder:
         return above
 
     def _shown_at(self, oid: Oid) -> Oid | None:
-        """The nearest entry that can show something, from one on that was indexed earlier."""
+        """Return the nearest entry that can show something, starting from one that was indexed earlier."""
         found = entry_rows.row_of(self._db, self._sid, oid)
         if found is None:
             return None
@@ -146,7 +146,7 @@ class StateRecorder:
         return self._at[parent]
 
     def _elsewhere(self, oid: Oid) -> HistoryState | None:
-        """Those of an entry of the session that ours was forked off, which may be indexed after it."""
+        """Return the state at an entry of the session that this one was forked from, which may be indexed later."""
         try:
             return anchors.gather(
                 graph.line(self._store, oid),
@@ -161,6 +161,6 @@ class StateRecorder:
         return None if found is None else entry_rows.said_in(self._db, found.anchors)
 
     def _row(self, said: HistoryState) -> int:
-        if self._newest is None or self._newest[0] is not said:  # most entries say nothing new
+        if self._newest is None or self._newest[0] is not said:  # most entries do not change the state
             self._newest = said, entry_rows.keep_said(self._db, said)
         return self._newest[1]

@@ -1,4 +1,4 @@
-"""What sessions and their entries are called, as the catalogue knows it: no walk, and no entry is read."""
+"""Names of sessions and their entries from the catalogue, without a walk and without reading an entry."""
 
 from __future__ import annotations
 
@@ -15,7 +15,13 @@ from gitsession.sessions.marks import SessionMark
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """What a session and its entries are called. ``labels``: by entry; ``chains``: the same by chain, as text."""
+    """The title of a session and the labels of its entries.
+
+    Attributes:
+        title: the title, if there is one.
+        labels: the labels by the oid of the entry.
+        chains: the labels by the chain digest of the entry, as text.
+    """
 
     title: str | None
     labels: dict[Oid, str]
@@ -25,7 +31,7 @@ _SHORT = re.compile(r"[0-9a-f]{8}")
 
 
 def names(catalogue: Catalogue, sid: str) -> Names:
-    """Title and labels as they stand, without a walk."""
+    """Return the current title and labels, without a walk."""
     marks = marks_of(catalogue.db, sid)
     targets = sorted({mark.target for mark in marks if mark.what == "label"})  # a fork writes them in this order
     places = {target: place for target in targets if (place := place_of(catalogue.db, sid, target)) is not None}
@@ -34,13 +40,13 @@ def names(catalogue: Catalogue, sid: str) -> Names:
 
 
 def marks_of(db: sqlite3.Connection, sid: str) -> list[SessionMark]:
-    """The marks of a session."""
+    """Return the marks of a session."""
     found = db.execute("SELECT what, at_ms, line, chain, target, value FROM marks WHERE sid = ?", (sid,))
     return [SessionMark(*row) for row in found]
 
 
 def title_marks(db: sqlite3.Connection, sid: str) -> list[SessionMark]:
-    """The marks that decide a session's title: of each sort the newest (``sessions.marks.title``)."""
+    """Return the marks that decide a session's title: the newest of each sort (``sessions.marks.title``)."""
     found = []
     for what, where in (("slot", ""), ("header", " AND value != ''"), ("title", "")):
         for side, order in (("IS NOT NULL", "line DESC, rowid DESC"), ("IS NULL", "at_ms DESC, chain DESC")):
@@ -53,7 +59,7 @@ def title_marks(db: sqlite3.Connection, sid: str) -> list[SessionMark]:
 
 
 def labelled(catalogue: Catalogue, sid: str, label: str) -> Oid | None:
-    """The entry of a session that is labelled so."""
+    """Return the entry of a session with this label."""
     db, value = catalogue.db, storable(label)
     asked = "SELECT DISTINCT target FROM marks INDEXED BY marks_value WHERE sid = ? AND what = 'label' AND value = ?"
     for (target,) in db.execute(asked, (sid, value)).fetchall():
@@ -64,7 +70,7 @@ def labelled(catalogue: Catalogue, sid: str, label: str) -> Oid | None:
 
 
 def _label_of(db: sqlite3.Connection, sid: str, oid: Oid, chain: str) -> str | None:
-    """The label of an entry, by whichever of its names labels call it."""
+    """Return the label of an entry, whichever of its names the label uses."""
     row = db.execute("SELECT source_id FROM entries WHERE sid = ? AND oid = ?", (sid, oid)).fetchone()
     called = [chain, from_base64url(chain)[:4].hex(), *(row or ())]
     targets = [target for target in called if target is not None and (place_of(db, sid, target) or ("",))[0] == oid]
@@ -77,22 +83,22 @@ def _label_of(db: sqlite3.Connection, sid: str, oid: Oid, chain: str) -> str | N
 
 
 def by_source_id(catalogue: Catalogue, sid: str, source_id: str) -> Oid | None:
-    """The entry of a session that answers to an agent's own id, without a walk."""
+    """Return the entry of a session with an agent's own id, without a walk."""
     place = _place_of_id(catalogue.db, sid, source_id)
     return place[0] if place else None
 
 
 def by_digest(catalogue: Catalogue, digest: bytes) -> list[tuple[str, Oid]]:
-    """Session and entry of every payload with this digest (32 bytes): the same words, wherever they stand."""
+    """Return the session and the entry of every payload with this digest (32 bytes)."""
     found = catalogue.db.execute("SELECT sid, oid FROM entries WHERE digest = ? ORDER BY sid, oid", (digest,))
     return [(sid, oid) for sid, oid in found]
 
 
 def place_of(db: sqlite3.Connection, sid: str, target: str) -> tuple[Oid, str] | None:
-    """Oid and chain of the entry that a label's target, a source id or a chain, names."""
+    """Return oid and chain digest of the entry that a label's target, a source id or a chain digest, names."""
     found = _place_of_id(db, sid, target)
     if found is None:
-        # A label that a fork took along names an entry of the session it was forked off.
+        # A label that a fork took over names an entry of the session it was forked from.
         by_chain = "SELECT oid, chain FROM entries WHERE chain = ? ORDER BY sid = ? DESC LIMIT 1"
         row = db.execute(by_chain, (_chain(target), sid)).fetchone()
         row = row or _by_short_id(db, sid, target)
@@ -101,7 +107,7 @@ def place_of(db: sqlite3.Connection, sid: str, target: str) -> tuple[Oid, str] |
 
 
 def _by_short_id(db: sqlite3.Connection, sid: str, target: str) -> tuple[Oid, bytes] | None:
-    """The entry of ours that an agent calls so (``sessions.node.short_id``)."""
+    """Return the entry written by gitsession that an agent calls by its short id (``sessions.node.short_id``)."""
     if not _SHORT.fullmatch(target):
         return None
     first = bytes.fromhex(target)
@@ -113,7 +119,7 @@ def _by_short_id(db: sqlite3.Connection, sid: str, target: str) -> tuple[Oid, by
 
 
 def _place_of_id(db: sqlite3.Connection, sid: str, source_id: str) -> tuple[Oid, str] | None:
-    by_id = (  # left to itself, SQLite reads all entries of the session
+    by_id = (  # without the index hint, SQLite reads all entries of the session
         "SELECT oid, chain FROM entries INDEXED BY entries_source WHERE sid = ? AND source_id = ? "
         "ORDER BY in_file DESC, line DESC LIMIT 1"
     )
@@ -132,10 +138,10 @@ TIME_MIN, TIME_MAX = -(2**63), 2**63 - 1
 
 
 def clamped(at_ms: int) -> int:
-    """A time as SQLite can keep it: 64 bits, signed."""
+    """Return a time within SQLite's range: 64 bits, signed."""
     return min(max(at_ms, TIME_MIN), TIME_MAX)
 
 
 def storable(text: str) -> str:
-    """``text`` as SQLite can keep it: a lone surrogate becomes a question mark."""
+    """Return ``text`` as SQLite accepts it: a lone surrogate becomes a question mark."""
     return text.encode("utf-8", "replace").decode() if not text.isascii() else text

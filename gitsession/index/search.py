@@ -1,8 +1,7 @@
-"""Words of all sessions, to be found: SQLite's FTS5 in a file beside the catalogue, derived, made when it is asked.
+"""Full-text search in all sessions with SQLite's FTS5, in a derived file beside the catalogue, made on demand.
 
-It is brought up to date by who searches, never by who appends: what nobody looks for costs nothing. The words
-themselves are not kept in it a second time; what is shown of a hit is read from the entry. Deleting the file loses
-nothing, and a damaged one is made anew.
+A search updates it, an append never does: without searches it costs nothing. It does not hold the texts a second time;
+the text of a hit is read from the entry. If the file is deleted, nothing is lost, and a damaged one is replaced.
 """
 
 from __future__ import annotations
@@ -31,10 +30,10 @@ from gitsession.sessions.node import Node, load
 from gitsession.store.interface import ObjectStore
 
 BATCH = 5_000
-"""How many entries are taken in at once: who is interrupted goes on from there."""
+"""Number of entries in one transaction. After an interruption, the update continues from there."""
 
 RUN = 512
-"""How many entries the catalogue is asked for at once."""
+"""Number of entries that are requested from the catalogue at once."""
 
 SNIPPET_CHARS = 160
 
@@ -46,7 +45,15 @@ WHERE words MATCH ? ORDER BY bm25(words, 10.0, 5.0, 3.0, 1.0), docs.at_ms DESC
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Hit:
-    """Where something was found. ``role``: one of ``wording.ROLES``; ``at_ms``: when it was said, 0 if unknown."""
+    """One hit of a search.
+
+    Attributes:
+        session: the session.
+        oid: the entry.
+        role: one of ``search_words.ROLES``.
+        at_ms: the time of the entry in ms since 1970, 0 if unknown.
+        snippet: the text around the hit.
+    """
 
     session: Row
     oid: Oid
@@ -57,7 +64,11 @@ class Hit:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SearchQuery:
-    """``sessions``: among these. ``since_ms``: said then or later. ``role``: as whose words; "" for any."""
+    """A search.
+
+    ``sessions``: the sessions to search. ``since_ms``: the earliest time of an entry, in ms since 1970. ``role``: one
+    of ``ROLES``, "" for any. ``most``: the maximum number of hits.
+    """
 
     query: str
     sessions: Mapping[str, Row]
@@ -67,9 +78,10 @@ class SearchQuery:
 
 
 def search(catalogue: Catalogue, store: ObjectStore, wanted: SearchQuery) -> list[Hit]:
-    """What is found, the best first: titles, then what users asked, summaries, answers, work.
+    """Return the hits, the best first: titles, then prompts, summaries, answers, work.
 
-    ``catalogue``: up to date. Raises ``Unavailable`` where this SQLite has no FTS5, or another process is at it.
+    ``catalogue`` must be up to date. Raises ``Unavailable`` if this SQLite has no FTS5, or another process holds the
+    index.
     """
     path = catalogue.git_dir / FILE
     for tries_left in (True, False):
@@ -89,7 +101,7 @@ def search(catalogue: Catalogue, store: ObjectStore, wanted: SearchQuery) -> lis
     raise AssertionError("unreachable")
 
 
-# ---- finding
+# ---- search
 
 
 def _found(db: sqlite3.Connection, catalogue: Catalogue, store: ObjectStore, wanted: SearchQuery) -> list[Hit]:
@@ -104,7 +116,7 @@ def _found(db: sqlite3.Connection, catalogue: Catalogue, store: ObjectStore, wan
         if row is None or at_ms < wanted.since_ms or (wanted.role and role != wanted.role):
             continue
         if not _is_of(catalogue, sid, oid):
-            continue  # an undo took it away
+            continue  # an undo removed it
         said = _said(store, oid)
         if said is not None:
             shown = snippet(said.all, wanted.query, SNIPPET_CHARS)
@@ -113,7 +125,7 @@ def _found(db: sqlite3.Connection, catalogue: Catalogue, store: ObjectStore, wan
 
 
 def _titles(wanted: SearchQuery) -> Iterator[Hit]:
-    """Sessions that are called so: found at their leaf. There are few enough to look at each."""
+    """Yield the sessions with a matching title, as hits at their tips. There are few enough to compare each."""
     looked_for = [text.rstrip("*").casefold() for text, _ in parts(wanted.query)]
     for row in wanted.sessions.values():
         title = (row.title or "").casefold()
@@ -129,7 +141,7 @@ def _said(store: ObjectStore, oid: Oid) -> SearchableText | None:
         return None
 
 
-# ---- bringing up to date
+# ---- update
 
 
 def _refresh(db: sqlite3.Connection, catalogue: Catalogue, store: ObjectStore) -> None:
@@ -157,15 +169,15 @@ def _refresh(db: sqlite3.Connection, catalogue: Catalogue, store: ObjectStore) -
 
 
 _NOT_WHOLE = ""
-"""In place of a session's branches: damage hid some of it when it was last looked at."""
+"""Stands for the branches of a session of which damage hid a part at the last update."""
 
 
 def _new(
     db: sqlite3.Connection, catalogue: Catalogue, store: ObjectStore, row: Row, *, was_whole: bool
 ) -> tuple[list[Spot], bool]:
-    """The entries that say something and are not known yet, and whether all could be read.
+    """Return the entries with text that are not indexed yet, and whether all could be read.
 
-    Parents first, so that what is above a known entry is known, also where this is interrupted.
+    Parents come first. So the parents of an indexed entry are indexed, even after an interruption.
     """
     new: dict[Oid, Spot] = {}
     try:
@@ -184,7 +196,7 @@ def _new(
 
 
 def _upwards(catalogue: Catalogue, store: ObjectStore, sid: str, leaf: Oid) -> Iterator[Spot]:
-    """What can say something from a leaf to where its session begins, out of the catalogue as far as that knows."""
+    """Yield the entries that can have text, from a tip up, from the catalogue as far as it has them."""
     oid: Oid | None = leaf
     known: dict[Oid, RowOfEntry] = {}
     while oid:
@@ -203,7 +215,7 @@ def _upwards(catalogue: Catalogue, store: ObjectStore, sid: str, leaf: Oid) -> I
 
 
 def _readable(catalogue: Catalogue, store: ObjectStore, sid: str) -> tuple[list[Spot], bool]:
-    """Every entry that can be read, where a lost one stands in the way."""
+    """Return every entry that can be read, if a lost one hides those before it, and whether that is all."""
     nodes: list[Node] = []
     is_whole = True
     for (oid,) in catalogue.db.execute("SELECT oid FROM entries WHERE sid = ?", (sid,)).fetchall():
@@ -215,7 +227,7 @@ def _readable(catalogue: Catalogue, store: ObjectStore, sid: str) -> tuple[list[
 
 
 def _is_of(catalogue: Catalogue, sid: str, oid: Oid) -> bool:
-    """Whether an entry is one of this session's own."""
+    """Return whether an entry belongs to this session itself."""
     return catalogue.db.execute("SELECT 1 FROM entries WHERE sid = ? AND oid = ?", (sid, oid)).fetchone() is not None
 
 
@@ -236,7 +248,7 @@ def _take_in(db: sqlite3.Connection, store: ObjectStore, sid: str, spot: Spot) -
 
 
 def _entry(store: ObjectStore, spot: Spot) -> Entry:
-    """What an entry means, by one read where the catalogue says which."""
+    """Return the content of an entry, with a single read if the catalogue has its blob."""
     if isinstance(spot, IndexedEntry) and spot.payload:
         with contextlib.suppress(*DAMAGE):
             return content.read_alone(store, spot.payload, spot.source.agent if spot.source else None)[0]
@@ -261,9 +273,9 @@ CREATE VIRTUAL TABLE words USING fts5 (
 
 
 def open_at(path: Path) -> sqlite3.Connection:
-    """The index, ready to use; a damaged or older one is made anew, one that cannot be written lives in memory.
+    """Open the index. Replace it if it is damaged or older; use one in memory if the file cannot be written.
 
-    Raises ``Unavailable`` where this SQLite has no FTS5, or another process has held the file for half a minute.
+    Raises ``Unavailable`` if this SQLite has no FTS5, or another process has locked the file for half a minute.
     """
     for place in (str(path), str(path), ":memory:"):
         try:
@@ -290,7 +302,7 @@ def _connect(place: str) -> sqlite3.Connection:
         found = db.execute("PRAGMA user_version").fetchone()[0]
         if found not in (0, VERSION):
             raise sqlite3.DatabaseError(f"version {found}")
-        db.execute("PRAGMA synchronous = OFF")  # what a power cut damages is made anew
+        db.execute("PRAGMA synchronous = OFF")  # an index that a power cut damages is replaced
         if found == 0:
             begin_log(db)
             _make(db)

@@ -1,6 +1,6 @@
-"""Words of a search: those of an entry, and as whose, and those of a query, as SQLite's FTS5 takes them.
+"""Texts for the search: those of an entry by role, and those of a query in the syntax of SQLite's FTS5. Pure.
 
-What the user asked counts most, what tools gave back least. A query is plain words, and has no syntax of FTS5. Pure.
+Prompts rank highest, results of tools lowest. A query is plain words, without syntax of FTS5.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from gitsession.model.entries import Entry
 from gitsession.model.results import result_in
 
 _SHORT_CHARS = 2_000
-"""How much is searched of what a tool was asked, and of what it gave back: the rest is mostly files."""
+"""Maximum number of characters indexed of a tool's arguments, and of its result. The rest is mostly files."""
 
 KINDS = tuple(kind.kind for kind in (kinds.Message, kinds.CustomMessage, kinds.Compaction, kinds.BranchSummary))
-"""The kinds of entry that say anything."""
+"""The kinds of entries with text."""
 
 ROLES = ("user", "assistant", "tool", "shell", "custom", "summary", "title")
-"""As whose words something is found."""
+"""The roles of texts."""
 
 _WORDS_MAX = 64
 _CHARS_MAX = 2_000
@@ -30,14 +30,16 @@ _UNSPACED = re.compile(
     "([\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u312f\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af"
     "\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff])"
 )
-"""Characters of scripts that put no spaces between words, or hang endings on them: Thai, Lao, Burmese, Khmer, Han,
-kana, Hangul. For SQLite a run of them would be one word."""
+"""Characters of scripts without spaces between words, or with endings attached to words.
+
+They are Thai, Lao, Burmese, Khmer, Han, kana and Hangul. SQLite would treat a run of them as one word.
+"""
 
 _PART = re.compile(r'"([^"]*)"?|([^\s"]+)')
 
 
 class SearchableText(NamedTuple):
-    """``role``: one of ``ROLES``. The others are the columns of the index, in its order."""
+    """The text of an entry. ``role``: one of ``ROLES``. The other fields are the columns of the index, in its order."""
 
     role: str
     asked: str = ""
@@ -51,7 +53,7 @@ class SearchableText(NamedTuple):
 
 
 def words_of(entry: Entry) -> SearchableText | None:
-    """The words of ``entry``; ``None`` where nobody would look for them: prompts of the system, and what has none."""
+    """Return the text of ``entry``; ``None`` for system prompts, which are not searched, and entries without text."""
     found = _words(entry)
     return found if found is not None and found.all.strip() else None
 
@@ -84,7 +86,7 @@ def _calls(content: tuple[Block, ...]) -> list[str]:
 
 
 def _results(content: tuple[Block, ...]) -> list[str]:
-    """What tools gave back, where that stands in the answer that called them."""
+    """Return the results of tools that are part of the answer that called them."""
     return [_text(found.content)[:_SHORT_CHARS] for block in content if (found := result_in(block)) is not None]
 
 
@@ -94,18 +96,18 @@ def _arguments(call: ToolCall) -> str:
 
 
 def apart(text: str) -> str:
-    """``text`` as it is indexed and asked: each character of a script without spaces is a word of its own.
+    """Return ``text`` as it is indexed and searched: each character of a script without spaces becomes a word.
 
-    What was asked in one run has to stand in one run, so nothing else is found by it.
+    A run of them in a query matches only the same run, so there are no additional hits.
     """
     return text if text.isascii() else _UNSPACED.sub(r" \1 ", text)
 
 
 def parts(query: str) -> list[tuple[str, bool]]:
-    """Split a query into its terms, all of which must be found.
+    """Split a query into its terms, all of which must match.
 
-    A term is a word, or words in quotation marks that stand side by side. With each: whether a longer word will do too
-    (``log*``). What holds no letter and no digit is passed over.
+    A term is a word, or adjacent words in quotation marks. Each comes with a flag: True if longer words match, too
+    (``log*``). Terms without a letter or digit are left out.
     """
     found = []
     for quoted, bare in _PART.findall(query[:_CHARS_MAX]):
@@ -116,12 +118,12 @@ def parts(query: str) -> list[tuple[str, bool]]:
 
 
 def expression(query: str) -> str:
-    """The same for FTS5: every part a string, so that nothing in it is an operator; "" where nothing is asked."""
+    """Return the query for FTS5, each term as a string, so that it has no operators; "" if there are no terms."""
     return " AND ".join(f'"{_plain(apart(text))}"' + " *" * is_prefix for text, is_prefix in parts(query))
 
 
 def snippet(text: str, query: str, width: int) -> str:
-    """About ``width`` characters of ``text`` around the first that was looked for; its beginning if that hides."""
+    """Return about ``width`` characters of ``text`` around the first match, or its beginning if none is visible."""
     needles = sorted({word for part, _ in parts(query) for word in re.findall(r"\w+", part)}, key=len, reverse=True)
     spots = [found.start() for word in needles if (found := re.search(_place(word), text))]
     start = max(min(spots, default=0) - width // 4, 0)

@@ -1,4 +1,4 @@
-"""The rows of one session in the catalogue, beside those of its entries: branches, tokens of answers, and marks."""
+"""Rows of one session in the catalogue, beside those of its entries: branches, tokens of answers, and marks."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from gitsession.store import refs
 from gitsession.store.interface import ObjectStore
 
 _ALONE = frozenset({kinds.Label.kind, kinds.Title.kind, kinds.Seal.kind})
-"""The kinds of our own entries on ``meta`` whose meaning depends on no other entry there."""
+"""The kinds of gitsession's own entries on ``meta`` whose meaning depends on no other entry there."""
 
 
-# ---- branches, with what decides which is active (``sessions.active_branch``)
+# ---- branches, with the columns that decide which is active (``sessions.active_branch``)
 
 
 def put_branch(
     db: sqlite3.Connection, store: ObjectStore, sid: str, name: str, oid: Oid | None, superseded: Set[str]
 ) -> None:
-    """Store where a branch ends; ``None`` removes it. The entries of the session are in the catalogue by then."""
+    """Store the tip of a branch; ``None`` removes it. The session's entries must be in the catalogue already."""
     if oid is None:
         db.execute("DELETE FROM branches WHERE sid = ? AND later = ? AND name = ?", (sid, name != refs.MAIN, name))
         return
@@ -40,14 +40,14 @@ def put_branch(
     try:
         node = load(store, oid)
     except DAMAGE:
-        pass  # it is not the one to go on with
+        pass  # it is not the branch to continue on
     else:
         found = db.execute("SELECT at_ms, in_file FROM entries WHERE sid = ? AND oid = ?", (sid, oid)).fetchone()
         ours, chain = node.source is None and node.parent is not None, node.chain
         line = node.source.line if node.source is not None else None
         if found is not None:
             at_ms, in_file = found
-        else:  # an entry of the session that this one was forked off
+        else:  # an entry of the session that this one was forked from
             at_ms = clamped(entry_of(store, node).at_ms)
             in_file = not is_superseded(store, node, superseded)
     row = (sid, name != refs.MAIN, name, oid, ours, at_ms, chain, line, in_file)
@@ -55,7 +55,7 @@ def put_branch(
 
 
 def active_branch(db: sqlite3.Connection, store: ObjectStore, sid: str, leaf: str | None) -> str | None:
-    """Return the active branch, as ``sessions.active_branch`` determines it; ``None`` where the session has no branch.
+    """Return the active branch, as ``sessions.active_branch`` determines it; ``None`` if the session has no branch.
 
     ``leaf``: the position of the entry that the agent's file names as its leaf.
     """
@@ -83,18 +83,18 @@ def _chain(position: str) -> bytes:
         return b""
 
 
-# ---- what providers counted for answers: each answer once, however many entries tell of it
+# ---- tokens that providers counted: each answer once, however many entries report it
 
 
 class AddedTokens(NamedTuple):
-    """Tokens that an entry adds to those of its session: of answers by name, and of its own alone."""
+    """Tokens that an entry adds to its session: of answers with a name, and its own."""
 
     named: int
     alone: int
 
 
 def add_answers(db: sqlite3.Connection, sid: str, node: Node, found: DecodedEntry) -> AddedTokens:
-    """Keep what an entry says of answers that have a name: of each answer the most that was said counts."""
+    """Record the tokens that an entry reports of answers with a name. For each answer, the highest count applies."""
     named = alone = 0
     for count in _counts(node, found):
         if not count.answer:
@@ -133,10 +133,10 @@ def _is_known(db: sqlite3.Connection, sid: str, answer: str) -> bool:
 
 
 def move_marks(db: sqlite3.Connection, store: ObjectStore, sid: str, old: Oid, new: Oid) -> bool:
-    """Apply to the marks what changed where one tip of ``meta`` is an ancestor of the other.
+    """Update the marks if one tip of ``meta`` is an ancestor of the other.
 
-    ``False`` where ``meta`` must be folded anew. Both histories are walked in step, so that the cost is the distance
-    between the tips, whichever is the older one.
+    Returns ``False`` if ``meta`` must be folded again. Both histories are walked in step, so that the cost is the
+    distance between the tips, whichever is the older one.
     """
     if old == new:
         return True
@@ -155,7 +155,7 @@ def move_marks(db: sqlite3.Connection, store: ObjectStore, sid: str, old: Oid, n
 
 
 class _Walk:
-    """A walk from one tip back to another, over entries that each stand alone."""
+    """A walk from one tip back to another, over entries that do not depend on others."""
 
     def __init__(self, store: ObjectStore, start: Oid, end: Oid) -> None:
         self._store, self._end = store, end
@@ -164,7 +164,7 @@ class _Walk:
         self.has_arrived = False
 
     def step(self) -> bool:
-        """Take one step; whether there was one to take."""
+        """Take one step; return False if there was none to take."""
         node = next(self._nodes, None)
         if node is None:
             return False
@@ -173,7 +173,7 @@ class _Walk:
         return True
 
     def marks(self) -> list[SessionMark]:
-        """Return the marks that the entries passed so far have made."""
+        """Return the marks made by the entries that the walk has passed."""
         return [mark for node in self._found for mark in marks_of(node, entry_of(self._store, node), on_meta=True)]
 
     def _back(self, oid: Oid | None) -> Iterator[Node]:

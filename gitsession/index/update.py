@@ -1,4 +1,4 @@
-"""Brings the catalogue up to date with the refs: only sessions whose refs moved, and of those only new entries."""
+"""Update of the catalogue from the refs: only sessions whose refs moved, and of those only new entries."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ _NOT_WRITTEN = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOE
 
 
 def refresh(catalogue: Catalogue, store: ObjectStore) -> None:
-    """Bring ``catalogue`` up to date. What is read while others write may be older than theirs, never torn.
+    """Bring ``catalogue`` up to date. Data read while others write may be older than theirs, but is never torn.
 
-    On a disk that is full or cannot be written it goes on in memory: reading must not depend on room to write.
+    If the disk is full or cannot be written, the catalogue continues in memory: reading must not depend on free space.
     """
     try:
         _refresh(catalogue, store)
@@ -44,7 +44,7 @@ def refresh(catalogue: Catalogue, store: ObjectStore) -> None:
         elif error.sqlite_errorcode & 0xFF in _NOT_WRITTEN:
             catalogue.begin_in_memory()
         else:
-            raise  # locked: nothing is wrong with what is there
+            raise  # locked, not damaged
         _refresh(catalogue, store)
 
 
@@ -62,24 +62,25 @@ def _refresh(catalogue: Catalogue, store: ObjectStore) -> None:
             try:
                 _session(db, store, sid, by_session[sid])
             except DAMAGE:
-                _forget(db, sid)  # `verify` names the damage; the other sessions are still listed
+                _forget(db, sid)  # `verify` reports the damage; the other sessions are still listed
         db.executemany("DELETE FROM refs WHERE name = ?", [(move.ref,) for move in moves])
         db.executemany("INSERT INTO refs VALUES (?, ?)", [(move.ref, move.new) for move in moves if move.new])
         db.execute("INSERT OR REPLACE INTO state VALUES ('fingerprint', ?)", (os.fsencode(fingerprint),))
 
 
 def _moves(db: sqlite3.Connection, now: Mapping[str, RefValue]) -> list[Move]:
-    """Compare every ref with what it held when the catalogue was last brought up to date."""
+    """Compare every ref with its value when the catalogue was last updated."""
     before = dict(db.execute("SELECT name, value FROM refs").fetchall())
     names = before.keys() | now.keys()
     return [Move(name, before.get(name), now.get(name)) for name in names if before.get(name) != now.get(name)]
 
 
 def _moves_in_journal(catalogue: Catalogue, db: sqlite3.Connection, store: ObjectStore) -> list[Move] | None:
-    """Compare only the refs that the journal moves, where no other can have moved; ``None`` where one may have.
+    """Compare only the refs that the journal moves; return ``None`` if others may have moved.
 
-    That is so while git holds the refs that it held at the last look, and the journal has grown since and lost no file.
-    A flush moves git's refs before it drops a file, so the journal is read first.
+    No other ref can have moved if git holds the refs that it held at the last update, and since then the journal has
+    grown and lost no file. A flush moves git's refs before it removes a file of the journal, so the journal is read
+    first.
     """
     found = db.execute("SELECT value FROM state WHERE key = 'fingerprint'").fetchone()
     pending = store.pending_refs()
@@ -103,9 +104,9 @@ def _sid(name: str) -> str:
 
 
 def _session(db: sqlite3.Connection, store: ObjectStore, sid: str, moves: Sequence[Move]) -> None:
-    """Bring one session up to date: by what is new in it, or all of it anew where that does not do."""
+    """Bring one session up to date: add what is new, or insert all of it again if that is not possible."""
     if _is_purged(store, sid):
-        _forget(db, sid)  # what is left of it says nothing
+        _forget(db, sid)  # its remains have no content
         return
     if not _grow(db, store, sid, moves):
         _forget(db, sid)
@@ -118,14 +119,14 @@ def _is_purged(store: ObjectStore, sid: str) -> bool:
     try:
         return tombstone_set.SESSION + sid in tombstone_set.read(store)
     except DAMAGE:
-        return False  # `verify` names the damage; a session that was purged says nothing wherever it is listed
+        return False  # `verify` reports the damage; a purged session has no content anyway
 
 
 class _Summary(NamedTuple):
     """The counts and folded state in the row of a session, to which new entries are added.
 
-    ``entries``: without the one it begins with. ``counted`` and ``waiting``: tokens of its entries, and of lines that
-    are no entries yet. ``meta``: the tip up to which the rest was folded; ``leaf``: as in ``SourceFile``.
+    ``entries``: without the first entry. ``counted`` and ``waiting``: the tokens of its entries, and of lines that are
+    not entries yet. ``meta``: the tip up to which the rest was folded. ``leaf``: as in ``SourceFile``.
     """
 
     start: Oid
@@ -150,9 +151,9 @@ def _summary(db: sqlite3.Connection, sid: str) -> _Summary | None:
 
 
 def _grow(db: sqlite3.Connection, store: ObjectStore, sid: str, moves: Sequence[Move]) -> bool:
-    """Take in what is new of a session that is known; ``False`` where that leaves more than there is by now.
+    """Add the new entries of a known session; return ``False`` if the catalogue then has entries that are gone.
 
-    It does where a ref went back or away (undo) and entries went with it, and where the file was rewritten.
+    That is so if a ref went back or was removed (undo) and entries went with it, and if the file was rewritten.
     """
     known = _summary(db, sid)
     if known is None:
@@ -177,7 +178,7 @@ def _grow(db: sqlite3.Connection, store: ObjectStore, sid: str, moves: Sequence[
 
 
 def _take_in(db: sqlite3.Connection, store: ObjectStore, sid: str, leaves: Mapping[str, Oid]) -> None:
-    """Take in a session of which nothing is known."""
+    """Add a session that is not in the catalogue."""
     meta = meta_of(store, sid)
     superseded = frozenset(meta.source_file.superseded)
     new, start = _new_nodes(db, store, sid, leaves.values())
@@ -188,7 +189,7 @@ def _take_in(db: sqlite3.Connection, store: ObjectStore, sid: str, leaves: Mappi
     start = start or (new[0].oid if new else None)
     known = _Summary(start=start, meta=store.ref(refs.meta(sid))) if start is not None else None
     if known is None or not _summarise(db, store, sid, known, added, meta):
-        _forget(db, sid)  # not one entry can be read
+        _forget(db, sid)  # no entry can be read
 
 
 def _forget(db: sqlite3.Connection, sid: str) -> None:
@@ -199,7 +200,7 @@ def _forget(db: sqlite3.Connection, sid: str) -> None:
 def _new_nodes(
     db: sqlite3.Connection, store: ObjectStore, sid: str, leaves: Iterable[Oid]
 ) -> tuple[list[Node], Oid | None]:
-    """The entries of a session that are not known yet, and the one at which it begins if it is among them."""
+    """Return the entries of a session that are not in the catalogue, and its first entry if it is among them."""
     new: dict[Oid, Node] = {}
     skipped: set[Oid] = set()
     fork = root = None
@@ -212,7 +213,7 @@ def _new_nodes(
             except DAMAGE:
                 if oid in skipped:
                     break
-                skipped.add(oid)  # `verify` names it; what stands before it is still listed
+                skipped.add(oid)  # `verify` reports it; earlier entries are still listed
                 oid = before(store, oid)
                 if oid is None:
                     return _new_around_gaps(db, store, sid)
@@ -225,7 +226,7 @@ def _new_nodes(
         new |= reversed(line.items())
     fork = fork or _known_fork(db, sid)
     if fork and root:
-        # A branch that starts above the fork entry: what is above that is the older session's.
+        # A branch starts above the fork entry: the entries above that belong to the older session.
         for node in graph.line(store, fork):
             if node.oid != fork:
                 new.pop(node.oid, None)
@@ -233,7 +234,7 @@ def _new_nodes(
 
 
 def _new_around_gaps(db: sqlite3.Connection, store: ObjectStore, sid: str) -> tuple[list[Node], Oid | None]:
-    """The same, where a lost commit hides what stands before it."""
+    """Return the same as ``_new_nodes`` if a lost commit hides the entries before it."""
     tree = graph.tree(store, sid)
     start = next((oid for oid, node in tree.nodes.items() if content.begins_fork(store, node, sid)), None)
     above = session_facts.above(tree, start)
@@ -254,7 +255,7 @@ def _is_known(db: sqlite3.Connection, sid: str, oid: Oid) -> bool:
 
 
 class _Added(NamedTuple):
-    """The entries that were inserted: how many, the time of the newest, and the tokens that they count."""
+    """The entries that were inserted: their number, the time of the newest in ms, and the tokens that they count."""
 
     entries: int
     newest_ms: int
@@ -264,9 +265,9 @@ class _Added(NamedTuple):
 def _insert_entries(
     db: sqlite3.Connection, store: ObjectStore, sid: str, new: Sequence[Node], superseded: Collection[str], copied: int
 ) -> _Added:
-    """``new``: parents first. An entry is in the agent's file if it is not superseded, nor below one that is.
+    """Insert entries, parents first. An entry is in the agent's file unless it or one above it is superseded.
 
-    ``copied``: up to this line of the file, another session counts the tokens.
+    ``copied``: up to this line of the file, the tokens count for another session.
     """
     at: dict[Oid | None, tuple[bool, int]] = {}
     inner = {node.parent for node in new}
@@ -302,7 +303,7 @@ def _insert_entries(
 
 
 def _words(node: Node, entry: Entry) -> str | None:
-    """The first words of a prompt."""
+    """Return the first words of a prompt."""
     return node.subject.partition(": ")[2] if isinstance(entry, kinds.Message) and node.role == "user" else None
 
 
@@ -325,7 +326,10 @@ def _is_branch_end(db: sqlite3.Connection, sid: str, oid: Oid) -> bool:
 def _summarise(
     db: sqlite3.Connection, store: ObjectStore, sid: str, known: _Summary, added: _Added, meta: Meta | None
 ) -> bool:
-    """Write the session's row. ``meta``: where it was folded anew. ``False`` where there is no session to describe."""
+    """Write the row of the session; return ``False`` if there is no session to describe.
+
+    ``meta``: the new state of ``meta``, if it was folded again.
+    """
     name = session_rows.active_branch(db, store, sid, known.leaf if meta is None else meta.source_file.leaf)
     if name is None or not _is_known(db, sid, known.start):
         return False
@@ -371,14 +375,14 @@ def _summarise(
 
 
 def _own(db: sqlite3.Connection, sid: str, node: Node, found: content.DecodedEntry, copied: int) -> AddedTokens:
-    """The tokens that an entry adds to its session."""
+    """Return the tokens that an entry adds to its session."""
     if node.source is not None and node.source.line <= copied:
         return AddedTokens(0, 0)
     return session_rows.add_answers(db, sid, node, found)
 
 
 def _continues(meta: Meta) -> tuple[str | None, int]:
-    """The session that this one continues, and up to which line of its file that one was copied."""
+    """Return the session that this one continues, and the line of its file up to which it was copied."""
     found = meta.continuation
     return (None, 0) if found is None else (storable(found.session), clamped(found.line))
 
@@ -393,6 +397,6 @@ def _put(db: sqlite3.Connection, table: str, row: Mapping[str, object]) -> None:
 
 
 def _fork_words(store: ObjectStore, first: Entry, start: Oid) -> str | None:
-    """What to call a fork in which nobody has said anything yet."""
+    """Return a name for a fork without a prompt of its own."""
     parent = load(store, start).parent if isinstance(first, kinds.Fork) else None
     return f"fork at {load(store, parent).subject}" if parent else None
