@@ -1,3 +1,4 @@
-"""Other repositories: remotes, what is fetched and pushed, and how lines that went on without each other come together.
+"""Synchronization with other repositories: remotes, fetch and push, and the merge of diverged branches.
 
-docs/explanation/sync.md has the rules."""
+docs/explanation/sync.md has the rules.
+"""

@@ -1,10 +1,10 @@
-"""A store made of what a remote has: as git clones a mirror, judged, and only then in its place.
+"""Clones: a store is created from a remote like a mirror by git, validated, and then moved into place.
 
-Refs come packed, in one file: a store of 10,000 sessions is a few files and not tens of thousands. It is made beside
-the place it is meant for, and gets its name by one rename: a kill leaves no half store.
+Refs are in one packed file: a store of 10,000 sessions is a few files and not tens of thousands. It is created beside
+its place and gets its name by one rename: a killed clone leaves no partial store.
 
-Bundles are git's own: sessions in one file, for a stick or a mail. A bundle of chosen sessions takes as much of the set
-of what was purged as a push of them to a new remote (``tombstone_sync.tombstones_for``).
+Bundles are git's own: sessions in one file, for a stick or a mail. A bundle of chosen sessions has the same part of the
+tombstone set as a push of them to a new remote (``tombstone_sync.tombstones_for``).
 """
 
 from __future__ import annotations
@@ -42,10 +42,16 @@ _YOUNG_SECONDS = 60
 
 
 def clone(url: str, path: Path, talk: TransportOptions, *, filter: str = "", namespace: str = "") -> SyncReport:
-    """Make a store at ``path`` of what is at ``url``, which becomes its remote ``origin``. An empty one is a beginning.
+    """Create a store at ``path`` from ``url``, which becomes its remote ``origin``. The remote may be empty.
 
-    ``filter``: leave out what git's filter says (``blob:limit=64k``); it is fetched when it is read. ``namespace``: it
-    is shared with a code repository. Raises ``Refused``, ``InvalidName`` and ``Unavailable``.
+    Args:
+        filter: a filter of git (``blob:limit=64k``). What it leaves out is fetched when it is read.
+        namespace: the namespace of the sessions, if the remote is shared with a code repository.
+
+    Raises:
+        Refused: ``path`` exists, or the remote is not a store.
+        InvalidName: an argument is invalid.
+        Unavailable: the remote cannot be reached, or the disk fails.
     """
     path = Path(os.path.abspath(path))
     if os.path.lexists(path) and not (path.is_dir() and not any(path.iterdir())):
@@ -78,7 +84,7 @@ def clone(url: str, path: Path, talk: TransportOptions, *, filter: str = "", nam
 
 
 def _hold(aside: Path) -> int:
-    """A lock on a folder that is being filled, which goes with its owner. Raises ``OSError`` where another has it."""
+    """Lock a folder that is being filled, until its owner ends. Raises ``OSError`` if another process has the lock."""
     fd = os.open(aside, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -89,13 +95,13 @@ def _hold(aside: Path) -> int:
 
 
 def _sweep(path: Path) -> None:
-    """Take away what clones to ``path`` have left that were killed."""
+    """Remove what killed clones to ``path`` have left."""
     left = re.compile(rf"\.{re.escape(path.name)}\.[0-9a-f]{{12}}\.tmp")
     for each in path.parent.iterdir() if path.parent.is_dir() else ():
         if not left.fullmatch(each.name):
             continue
         with suppress(OSError):
-            if time.time() - each.lstat().st_mtime < _YOUNG_SECONDS:  # its owner may not hold it yet
+            if time.time() - each.lstat().st_mtime < _YOUNG_SECONDS:  # its owner may not have the lock yet
                 continue
             fd = _hold(each)
             shutil.rmtree(each, ignore_errors=True)
@@ -103,7 +109,7 @@ def _sweep(path: Path) -> None:
 
 
 def _fill(path: Path, remote: Remote, talk: TransportOptions, filter: str) -> SyncReport:
-    """Bring what the remote has into the empty store at ``path``, which nobody else knows yet."""
+    """Fill the empty store at ``path``, which no other process uses yet, from the remote."""
     make_directories(path / create.INCOMING)
     apart = path / create.INCOMING / "clone"
     words = ["-c", "core.fsync=all", "clone", "--bare", "--no-tags", "--template=", "--no-local"]
@@ -145,14 +151,14 @@ def _fill(path: Path, remote: Remote, talk: TransportOptions, filter: str) -> Sy
 
 
 def _fill_by_ref(path: Path, remote: Remote, talk: TransportOptions) -> SyncReport:
-    """Bring what git takes of the remote, without a filter: one bad object stops `git clone`, and only its ref here."""
+    """Fetch what git accepts, without a filter: one bad object stops `git clone`, but here only its ref."""
     with GitStore.open(path) as store:
         report = syncing.pull(store, remote, talk)
     return dataclasses.replace(report, branches=tuple(one for one in report.branches if one.ref != create.MAIN))
 
 
 def _promise(path: Path, remote: Remote, filter: str) -> None:
-    """What was left out is the remote's to give."""
+    """Configure the remote as the source of what was left out."""
     file = str(path / config.FILE)
     settings = {
         "core.repositoryformatversion": "1",
@@ -165,7 +171,7 @@ def _promise(path: Path, remote: Remote, filter: str) -> None:
 
 
 def _put(path: Path, held: Mapping[str, Oid]) -> None:
-    """All refs in one file. Only ``main`` is a file of its own already, and holds the commit that every store has."""
+    """Write all refs to one file. Only ``main`` exists already, with the commit that every store has."""
     main = held.get(create.MAIN)
     if main not in (None, create.first_commit()[0]):
         process.run(path, "update-ref", create.MAIN, main)
@@ -175,9 +181,9 @@ def _put(path: Path, held: Mapping[str, Oid]) -> None:
 
 
 def write_bundle(store: GitStore, path: Path, sessions: Iterable[str] = ()) -> dict[str, Oid]:
-    """Put ``sessions``, or all, into a new file at ``path``, whole; the refs in it.
+    """Write ``sessions``, or all, to a new file at ``path``; return the refs in it.
 
-    Raises ``Refused`` where there is a file, ``NotFound`` where there are no sessions, ``Unavailable``.
+    Raises ``Refused`` if the file exists, ``NotFound`` if there are no sessions, and ``Unavailable``.
     """
     store.flush()
     wanted = set(sessions)
@@ -190,7 +196,7 @@ def write_bundle(store: GitStore, path: Path, sessions: Iterable[str] = ()) -> d
         raise NotFound("there are no sessions to put into it")
     if os.path.lexists(path):
         raise Refused(f"{path} is there already", hint="name a new file")
-    # Without the set of what was purged nobody could tell a tombstone in it from one that somebody made.
+    # Without the tombstone set, a real tombstone in the bundle could not be told from a forged one.
     ours = store.ref(refs.TOMBSTONES)
     given = tombstone_sync.tombstones_for(store, None, wanted) if wanted else Merged(ours)
     own = {ref: oid for ref, oid in ((create.MAIN, store.ref(create.MAIN)), (refs.TOMBSTONES, given.oid)) if oid}
@@ -210,13 +216,13 @@ def _write_bundle(git_dir: Path, path: Path, names: Iterable[str]) -> None:
 
 
 def read_bundle(store: GitStore, path: Path, talk: TransportOptions) -> SyncReport:
-    """Take in what is in a file, as from a remote that rules no names. Raises as ``syncing.pull``, and ``NotFound``."""
+    """Import a bundle, as from a remote that is not the home remote. Raises as ``syncing.pull``, and ``NotFound``."""
     report = syncing.pull(store, remotes.file(path), talk)
     return SyncReport(report.remote, tuple(_let_in(branch) for branch in report.branches))
 
 
 def _let_in(branch: SyncedBranch) -> SyncedBranch:
-    """Nobody is refused whose line has come in beside ours."""
+    """Return ``forked`` instead of ``refused`` for a history that was fetched under a second name."""
     if branch.outcome == "refused" and branch.beside:
         return SyncedBranch(branch.ref, "forked", branch.old, branch.new, branch.beside)
     return branch

@@ -1,6 +1,7 @@
-"""A commit of a project says in which session it was made: a trailer, put there by a hook of the user's own repository.
+"""Trailers in a project's commits that name the session in which they were made, added by a hook of the repository.
 
-``Session: <session>@<beginning of the entry's chain>``. The chain, because it outlives whatever rewrites commits.
+A trailer is ``Session: <session>@<beginning of the entry's chain digest>``, because the chain digest stays the same
+when commits are rewritten.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _COMMENT = "#"
 
 
 class RecentSession(Protocol):
-    """Of a session: where it was held, and when anything was said in it last."""
+    """The id, the folder and the time of the last entry of a session."""
 
     @property
     def sid(self) -> str: ...
@@ -46,10 +47,10 @@ H = TypeVar("H", bound=RecentSession)
 
 
 def enable(folder: Path, program: Sequence[str], hours: float | None = None) -> bool:
-    """Have commits in the repository of ``folder`` name their sessions; whether that changed anything.
+    """Install the hook in the repository of ``folder``; return whether that changed anything.
 
-    ``program``: how the hook runs us; ``hours``: how long a session counts as going on. Raises ``NotFound`` where there
-    is no repository, ``Refused`` where its hooks lie elsewhere.
+    ``program``: the command of gitsession for the hook. ``hours``: how long a session counts as active after its last
+    entry. Raises ``NotFound`` if there is no repository, and ``Refused`` if its hooks are elsewhere.
     """
     git_dir = _repository(folder)
     wanted = {PROGRAM: shlex.join(program), **({HOURS: f"{hours:g}"} if hours is not None else {})}
@@ -62,7 +63,7 @@ def enable(folder: Path, program: Sequence[str], hours: float | None = None) -> 
 
 
 def disable(folder: Path) -> bool:
-    """Take that back; whether there was anything to take back. Trailers that are written stay."""
+    """Remove the hook; return whether there was one. Existing trailers stay."""
     git_dir = _repository(folder)
     changed = hook_files.take_out(git_dir / "hooks", HOOK)
     for name in (PROGRAM, HOURS):
@@ -76,7 +77,7 @@ def is_enabled(folder: Path) -> bool:
 
 
 def going_on(rows: Iterable[H], folder: Path, now_ms: int) -> list[H]:
-    """Return the sessions held in the working tree of ``folder`` that had an entry not long ago, the newest first."""
+    """Return the sessions in the working tree of ``folder`` that had an entry recently, the newest first."""
     found = user_repository.find(str(folder))
     if not found.git_dir:
         return []
@@ -93,9 +94,9 @@ def address(sid: str, node: Node) -> str:
 
 
 def add(message: Path, value: str) -> bool:
-    """Put the trailer into the file of a commit's message; whether it is there now.
+    """Add the trailer to the file of a commit message; return whether it is there now.
 
-    A message that is still empty stays so: whoever leaves it empty gives the commit up.
+    An empty message stays empty: it aborts the commit.
     """
     text = message.read_bytes()
     lines = [line for line in text.splitlines() if line.strip() and not line.startswith(_COMMENT.encode())]
@@ -108,7 +109,7 @@ def add(message: Path, value: str) -> bool:
 
 
 def _repository(folder: Path) -> Path:
-    """The git directory that has the hooks."""
+    """Return the git directory with the hooks."""
     found = user_repository.find(str(folder.resolve()))
     if not found.git_dir:
         raise NotFound(f"{folder} is in no git repository")
@@ -130,9 +131,9 @@ def _setting(git_dir: Path, name: str) -> str:
 def author(store: ObjectStore, candidates: Sequence[H], folder: Path, index_file: str = "") -> H | None:
     """Return the one of ``candidates`` that changed most of the files staged in ``folder``; of equal ones, the first.
 
-    A file counts first where what is staged is what the session made of it, by its checkpoints; then where the session
+    A file counts most if the staged content is what the session made, by its checkpoints, and otherwise if the session
     changed it at all. If files are staged and no session changed any of them, return ``None``. ``index_file``: the
-    index that the commit is made of, if it is not the usual one.
+    index of the commit, if it is not the default one.
     """
     found = user_repository.find(str(folder))
     staged = _staged(found, index_file)
@@ -150,7 +151,7 @@ def author(store: ObjectStore, candidates: Sequence[H], folder: Path, index_file
 
 
 def _staged(found: UserRepository, index_file: str) -> dict[str, Oid | None]:
-    """Return the paths that differ between the index and HEAD, and what the index holds of each."""
+    """Return the paths that differ between the index and HEAD, each with its oid in the index."""
     worktree = process.Worktree(found.top, found.top, index_file or None)
     words = ("diff", "--cached", "--raw", "-z", "--no-renames", "--no-abbrev", "--no-ext-diff")
     rows = process.run(Path(found.git_dir), *words, worktree=worktree, timeout_seconds=2).out.split(b"\0")
@@ -162,7 +163,7 @@ def _staged(found: UserRepository, index_file: str) -> dict[str, Oid | None]:
 
 
 def _made(store: ObjectStore, sid: str, top: str) -> dict[str, set[Oid | None]]:
-    """Return each path below ``top`` that a session changed, and everything that it made of it."""
+    """Return each path below ``top`` that a session changed, with all contents that the session gave it."""
     made: dict[str, set[Oid | None]] = {}
     try:
         steps = lookup.steps(store, history.history(store, sid))
@@ -172,5 +173,5 @@ def _made(store: ObjectStore, sid: str, top: str) -> dict[str, set[Oid | None]]:
                 after = step.changes[path][1]
                 made.setdefault(os.path.relpath(place, top), set()).add(after.oid if after else None)
     except GitSessionError:
-        pass  # `verify` names what cannot be read
+        pass  # `verify` reports what cannot be read
     return made

@@ -1,4 +1,4 @@
-"""What a remote lacks, sent: noted first, by exact names, nothing forced; then the tracking refs say so."""
+"""Push: what the remote lacks is recorded first, sent by exact names without force, and then recorded as sent."""
 
 from __future__ import annotations
 
@@ -21,15 +21,16 @@ from gitsession.sync.transport import Quarantine, TransportOptions, flush
 from gitsession.validation.quarantine_reader import Proposed
 
 _SETS = (refs.TOMBSTONES, refs.ARCHIVE)
-"""What a server with our hooks acts on: what it has is asked for again."""
+"""Sets on which a server with gitsession's hooks acts, so what it has is fetched again."""
 
 _BEHIND = "the remote has another line by now: pull, then push again, or `gitsession sync`"
 
 
 class PushResult(NamedTuple):
-    """What became of each ref that was to go. ``took``: those that the remote took; ``said``: what its hooks said.
+    """The outcomes of a push.
 
-    ``is_whole``: nothing is left to be sent, as far as the remote takes it.
+    ``took``: the refs that the remote accepted. ``said``: the messages of its hooks. ``is_whole``: True if nothing
+    remains to be sent that the remote would accept.
     """
 
     branches: list[SyncedBranch]
@@ -47,9 +48,10 @@ def send(
     leave: Iterable[str] = frozenset(),
     among: Collection[str] | None = None,
 ) -> PushResult:
-    """``only``: of these sessions and refs, if any are named; ``leave``: not these refs. ``among``: see ``in_scope``.
+    """Push what the remote lacks.
 
-    Raises ``Unavailable``.
+    ``only``: only these sessions and refs, if any; ``leave``: not these refs; ``among``: see ``in_scope``. Raises
+    ``Unavailable``.
     """
     flush(store)
     wanted, branches = _wanted(store, remote, set(only), set(leave), among)
@@ -88,7 +90,7 @@ def send(
 def _hold_back(
     store: GitStore, remote: Remote, wanted: dict[str, tuple[Oid, str]], before: Mapping[str, Oid]
 ) -> list[SyncedBranch]:
-    """Take out of ``wanted`` what would take a secret along."""
+    """Remove the refs from ``wanted`` that would send a secret; return their outcomes."""
     moves = [Proposed(ref, before.get(remote.tracking(ref)), oid) for ref, (oid, _) in wanted.items()]
     held = secret_scan.held_back(store, moves, before.values())
     return [
@@ -106,7 +108,7 @@ def _hold_back(
 
 
 def sessions_to_send(store: GitStore, remote: Remote, among: Collection[str] | None = None) -> list[str]:
-    """Return the sessions of which something is to be sent, as far as was seen of the remote.
+    """Return the sessions of which something is to be sent, as far as the tracking refs show.
 
     Raises ``Unavailable``.
     """
@@ -116,7 +118,7 @@ def sessions_to_send(store: GitStore, remote: Remote, among: Collection[str] | N
 
 
 def sessions_only_archived(store: GitStore, remote: Remote, among: Collection[str] | None = None) -> list[str]:
-    """Return the sessions of which nothing but the archive would be sent, as far as was seen of the remote.
+    """Return the sessions of which only the archive would send something, as far as the tracking refs show.
 
     Raises ``Unavailable``.
     """
@@ -129,11 +131,11 @@ def sessions_only_archived(store: GitStore, remote: Remote, among: Collection[st
 
 
 def in_scope(store: GitStore, remote: Remote, among: Collection[str] | None) -> Callable[[str], bool]:
-    """Return a test of refs: may one be sent to a remote whose scope is the sessions ``among``; ``None``: all.
+    """Return a function that returns whether a ref may be sent to a remote whose scope is the sessions ``among``.
 
-    Sessions that the remote has already stay in step with ours, archived ones too. Our archive leads to all that it
-    lists, so it goes where that is in the scope. What was purged always goes, without the words of redacted entries of
-    other sessions (``scoped``).
+    If ``among`` is ``None``, all may. Sessions that the remote has are kept up to date, archived ones too. The archive
+    leads to all that it lists, so it is sent only if all of that is in the scope. Tombstones are always sent, without
+    the text of redacted entries of other sessions (``tombstone_sync.tombstones_for``).
     """
     if among is None:
         return lambda ref: True
@@ -148,7 +150,7 @@ def in_scope(store: GitStore, remote: Remote, among: Collection[str] | None) -> 
 
 
 def _sessions_at(store: GitStore, remote: Remote) -> set[str]:
-    """The sessions that the remote was seen to have, archived ones too."""
+    """Return the sessions that the remote is known to have, archived ones too."""
     seen = store.refs(remote.tracks)
     theirs = seen.get(remote.tracking(refs.ARCHIVE))
     listed = archive_set.at(store, theirs).ends if theirs is not None else {}
@@ -170,7 +172,10 @@ def _with_tombstones_in_scope(
 def _wanted(
     store: GitStore, remote: Remote, only: set[str], leave: set[str], among: Collection[str] | None
 ) -> tuple[dict[str, tuple[Oid, str]], list[SyncedBranch]]:
-    """What of each ref of ours the remote lacks, and its name there, in the order in which it is to go."""
+    """Return the refs of which the remote lacks something, with value and name there, in the order of sending.
+
+    Refs that cannot be sent are returned as outcomes.
+    """
     seen = store.refs(remote.tracks)
     found: dict[str, tuple[Oid, str]] = {}
     refused = []
@@ -200,18 +205,18 @@ def _wanted(
             and "." in ref
             and oid == seen.get(remote.tracking(ref.rpartition(".")[0]))
         ):
-            continue  # the line that bears the name there
+            continue  # the remote has this history under the name itself
         found[ref] = (oid, remote.there(name) or name)
     return found, refused
 
 
 def _whole(only: set[str]) -> set[str]:
-    """Beside the sessions that are asked for: what is the store's as a whole, or what is asked for by its own name."""
+    """Return the refs that are sent beside the requested sessions: those of the whole store, or those in ``only``."""
     return only if refs.TOMBSTONES in only else {create.MAIN, *_SETS}
 
 
 def _holds(store: GitStore, ref: str, new: Oid, old: Oid) -> bool:
-    """Whether ``new`` goes on from ``old``: a line by first parents, a set from either of the two it was made of."""
+    """Return whether ``new`` continues ``old``: a history by first parents, a set by either of its two parents."""
     if ref == refs.ARCHIVE:
         return new == old or archive_set.is_behind(store, old, new)
     if ref == refs.TOMBSTONES:
@@ -220,7 +225,7 @@ def _holds(store: GitStore, ref: str, new: Oid, old: Oid) -> bool:
 
 
 def _ours_to_send(store: GitStore, remote: Remote) -> dict[str, Oid]:
-    """The store's own refs first, then sessions."""
+    """Return the store's own refs first, then sessions."""
     held = {
         ref: oid
         for ref, oid in store.refs(HEADS).items()
@@ -231,9 +236,14 @@ def _ours_to_send(store: GitStore, remote: Remote) -> dict[str, Oid]:
 
 @dataclass(frozen=True, slots=True)
 class RemoteStatus:
-    """``seen``: how many of our refs the remote was seen to hold. ``unsent``: refs that it does not hold as they are
-    here; ``entries``: what those lead to and it has not, ``None`` where git cannot tell. ``noted``: refs that a push
-    which did not end may have sent.
+    """The state of a remote, as far as the tracking refs show.
+
+    Attributes:
+        remote: the remote.
+        seen: the number of refs that it has.
+        unsent: the refs that it lacks or has with another value.
+        entries: the number of entries of these refs that it lacks; ``None`` if git cannot count them.
+        noted: the number of refs that an interrupted push may have sent.
     """
 
     remote: Remote
@@ -244,7 +254,7 @@ class RemoteStatus:
 
 
 def standing_of(store: GitStore, remote: Remote, among: Collection[str] | None = None) -> RemoteStatus:
-    """Sessions only: what the store itself notes goes along with them. ``among``: see ``in_scope``."""
+    """Return the state of a remote, for sessions only. ``among``: see ``in_scope``."""
     seen = store.refs(remote.tracks)
     fits = in_scope(store, remote, among)
     ours = store.refs(refs.SESSIONS).items()
@@ -256,7 +266,7 @@ def standing_of(store: GitStore, remote: Remote, among: Collection[str] | None =
 
 
 def _count(git_dir: Path, tips: Iterable[Oid], known: Iterable[Oid]) -> int | None:
-    """What git has of them: what waits in the journal comes to it with the next flush."""
+    """Return the number of commits that git has of them. Those in the journal are added by the next flush."""
     asked = "".join([*(f"{oid}\n" for oid in tips), *(f"^{oid}\n" for oid in known)])
     try:
         told = process.run(git_dir, "rev-list", "--count", "--ignore-missing", "--stdin", stdin=asked.encode())

@@ -1,8 +1,8 @@
-"""Other repositories by name, as git's own configuration has them: what is called how there, here, and in between.
+"""Remotes in git's configuration, and the names of refs at the remote, in the store, and of tracking refs.
 
-A remote that is a store of its own has our refs under our names. One that is shared with a code repository has
-sessions below ``refs/gitsession/sessions/`` and what is the store's own below ``refs/gitsession/store/``, where no
-branch list shows them and no clone carries them. ``tracking`` refs say here what a remote was last seen to hold.
+A remote that is a store of its own has the same names. One that is shared with a code repository has sessions below
+``refs/gitsession/sessions/`` and the store's own refs below ``refs/gitsession/store/``, where no branch list shows them
+and no clone copies them. Tracking refs have the last known values of a remote.
 """
 
 from __future__ import annotations
@@ -24,8 +24,10 @@ HEADS = "refs/heads/"
 DEFAULT = "origin"
 
 SAFE = ("url", "pushurl", "proxy", "promisor", "partialclonefilter")
-"""What git is told of a remote. A store may come from anybody: its configuration could name programs to run as ssh, as
-the other side, or for a password. Those are the user's own configuration to name.
+"""The settings of a remote that are passed to git.
+
+A store may come from others: its configuration could name programs to run for ssh, for the remote side, or for a
+password. These must come from the user's own configuration.
 """
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
@@ -39,9 +41,13 @@ _AGREED = f"{_SCOPED}agreed"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Scope:
-    """The sessions that are sent to a remote: of one of ``projects``, ``agents`` and ``labels`` each, as far as given.
+    """The sessions that are sent to a remote: those that match a value of each option that is given.
 
-    ``projects``: folders, or what identifies a project. ``is_all``: all, which the first push need not ask about.
+    Attributes:
+        projects: folders, or ids of projects.
+        agents: names of agents.
+        labels: labels of entries.
+        is_all: True for all sessions; the first push need not ask then.
     """
 
     projects: tuple[str, ...] = ()
@@ -56,12 +62,18 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class Remote:
-    """``places``: which refs of ours lie where on the remote, as pairs of beginnings. ``is_home``: it rules names.
+    """Another repository.
 
-    ``is_named``: git's configuration knows it; a bundle is asked by its address, and remembered by nothing.
-    ``is_new``: a store is being cloned from it, and does not exist yet.
-    ``settings``: of what the store's configuration says of it, what cannot name a program to run. ``is_agreed``: the
-    user has agreed once to what the scope sends to it.
+    Attributes:
+        name: its name in git's configuration.
+        url: its address.
+        places: pairs of prefixes: of local refs, and of their names at the remote.
+        is_home: True if it decides which of diverged branches keeps a name.
+        is_named: True if it is in git's configuration; a bundle is not, and has no tracking refs.
+        is_new: True if a store is being cloned from it, which does not exist yet.
+        settings: those settings of the store for it that cannot name a program to run.
+        scope: the sessions that are sent to it.
+        is_agreed: True if the user has agreed to what the scope sends.
     """
 
     name: str
@@ -76,7 +88,7 @@ class Remote:
 
     @property
     def address(self) -> str:
-        """What git is told."""
+        """The name or address that is passed to git."""
         return self.name if self.is_named else self.url
 
     def problem(self, what: str) -> str:
@@ -87,38 +99,38 @@ class Remote:
 
     @property
     def is_shared(self) -> bool:
-        """Whether it is shared with a code repository."""
+        """Return whether it is shared with a code repository."""
         return self.places != _OWN
 
     def there(self, ref: str) -> str | None:
-        """What a ref of ours is called on the remote; ``None`` for what does not go there."""
+        """Return the name of a local ref at the remote; ``None`` if it is not sent."""
         for near, far in self.places:
             if ref == near or (near.endswith("/") and ref.startswith(near)):
                 return far + ref.removeprefix(near)
         return None
 
     def near(self, far: str) -> str | None:
-        """Our name for a ref of the remote's; ``None`` for what is none of ours."""
+        """Return the local name of a ref of the remote; ``None`` if it is not one of gitsession."""
         for near, place in self.places:
             if far == place or (place.endswith("/") and far.startswith(place)):
                 return near + far.removeprefix(place)
         return None
 
     def tracking(self, ref: str) -> str:
-        """The ref that says what the remote was last seen to hold of ``ref``."""
+        """Return the tracking ref of ``ref``."""
         return f"{self.tracks}{ref.removeprefix(HEADS)}"
 
     @property
     def tracks(self) -> str:
-        """What all of those begin with."""
+        """The prefix of the tracking refs."""
         return f"{refs.TRACKING}{self.name}/"
 
     def here(self, tracking: str) -> str:
-        """The ref of ours that a tracking ref speaks of."""
+        """Return the local ref of a tracking ref."""
         return HEADS + tracking.removeprefix(self.tracks)
 
     def fetched(self) -> list[str]:
-        """The refspecs that bring all that is ours into the tracking refs."""
+        """Return the refspecs that fetch all refs of gitsession into the tracking refs."""
         return [f"+{far}*:{self.tracking(near)}*" for near, far in self.places]
 
 
@@ -130,7 +142,7 @@ def _shared(namespace: str) -> tuple[tuple[str, str], ...]:
 
 
 def listed(git_dir: Path) -> list[Remote]:
-    """The remotes that have a URL, by name."""
+    """Return the remotes with a URL, by name."""
     said = _settings(git_dir)
     urls = {name: said[f"remote.{name}.url"][0] for name in _names(said)}
     home = said.get(HOME, [""])[-1] or (next(iter(urls)) if len(urls) == 1 else DEFAULT)
@@ -154,7 +166,7 @@ def listed(git_dir: Path) -> list[Remote]:
 
 
 def fetched_into_branches(git_dir: Path) -> list[tuple[str, str]]:
-    """Return the remotes and fetch refspecs by which a plain `git fetch` moves or deletes what is local."""
+    """Return the remotes and fetch refspecs by which a plain `git fetch` moves or deletes local refs."""
     said = _settings(git_dir)
     found = [(name, spec) for name in _names(said) for spec in said.get(f"remote.{name}.fetch", [])]
     local = (HEADS, "refs/gitsession/")
@@ -162,7 +174,7 @@ def fetched_into_branches(git_dir: Path) -> list[tuple[str, str]]:
 
 
 def find(git_dir: Path, name: str = "") -> Remote:
-    """The remote ``name``, by default the home remote. Raises ``NotFound``."""
+    """Return the remote ``name``, by default the home remote. Raises ``NotFound``."""
     there = listed(git_dir)
     found = next((remote for remote in there if remote.name == name or (not name and remote.is_home)), None)
     if found is not None:
@@ -181,9 +193,9 @@ def find(git_dir: Path, name: str = "") -> Remote:
 def add(
     git_dir: Path, name: str, url: str, *, namespace: str = "", home: bool = False, scope: Scope = Scope()
 ) -> Remote:
-    """Remember a remote. ``namespace``: it is shared with a code repository, sessions lie below ``refs/<namespace>/``.
+    """Add a remote. ``namespace``: it is shared with a code repository, and sessions are below ``refs/<namespace>/``.
 
-    Raises ``InvalidName`` and ``Refused``, where there is a remote of that name.
+    Raises ``InvalidName``, and ``Refused`` if there is a remote of that name.
     """
     if scope.is_all and scope.is_limited:
         raise Refused(f"cannot add {name[:80]!r}: a scope is either all sessions, or limited")
@@ -224,14 +236,14 @@ def agree(git_dir: Path, remote: Remote) -> None:
 
 
 def file(path: Path) -> Remote:
-    """A bundle, or a repository that is looked at once. Raises ``NotFound``."""
+    """Return a remote for a bundle, or for a repository that is read once. Raises ``NotFound``."""
     if not path.exists():
         raise NotFound(f"there is no {path}")
     return Remote("bundle", os.path.abspath(path), _OWN, is_named=False)
 
 
 def remove(git_dir: Path, name: str) -> Remote:
-    """Forget a remote; what was fetched from it stays. Raises ``NotFound``."""
+    """Remove a remote; what was fetched from it stays. Raises ``NotFound``."""
     found = find(git_dir, name)
     if not name:
         raise NotFound("which remote is to be forgotten?", hint=f"for example {found.name}")
@@ -245,7 +257,7 @@ _ADDRESSES = "name a folder, or a URL such as https://HOST/PATH or ssh://HOST/PA
 
 
 def address(url: str) -> str:
-    """A URL as git is to have it: a path on this machine whole. Raises ``InvalidName``."""
+    """Return a URL for git: a path on this machine becomes absolute. Raises ``InvalidName``."""
     if not url or url.startswith("-") or "\n" in url or "\0" in url:
         what = "it is empty" if not url else "no address begins with -" if url[0] == "-" else "it has a line end or NUL"
         raise InvalidName(f"cannot use {url[:80]!r} as the address of a repository: {what}", hint=_ADDRESSES)
@@ -263,9 +275,9 @@ def address(url: str) -> str:
 
 
 def check_is_store(remote: Remote, there: Mapping[str, Oid], read: Reader | None = None) -> None:
-    """Raises ``Refused`` where a remote has other branches than a store's: sessions must not mix with code.
+    """Raise ``Refused`` if a remote has other branches than those of a store: sessions must not mix with code.
 
-    ``read``: reads what the refs lead to, where it was fetched.
+    ``read``: reads the objects of the refs, if they were fetched.
     """
     main = there.get(create.MAIN)
     others = [] if main else [ref for ref in there if ref.startswith(HEADS) and remote.there(ref) is None]
@@ -279,7 +291,7 @@ def check_is_store(remote: Remote, there: Mapping[str, Oid], read: Reader | None
 
 
 def _begins_a_store(main: Oid, read: Reader | None) -> bool:
-    """Every store's main goes on from the commit that all of them have."""
+    """Return whether ``main`` continues from the commit that all stores have in common."""
     first = create.first_commit()[0]
     try:
         return main == first or (read is not None and histories.holds(read.read, main, first))
@@ -288,14 +300,14 @@ def _begins_a_store(main: Oid, read: Reader | None) -> bool:
 
 
 def missing(url: str) -> str:
-    """Return the path of a repository on this machine that is not there; "" if it is there, or is elsewhere."""
+    """Return the path of a missing repository on this machine; "" if it exists or is not on this machine."""
     path = url.removeprefix("file://")
     is_there = any(os.path.exists(os.path.join(path, name)) for name in ("HEAD", ".git")) or os.path.isfile(path)
     return "" if is_there or not os.path.isabs(path) else path
 
 
 def plain(url: str) -> str:
-    """A URL as it may be shown: without a password."""
+    """Return a URL for display, without a password."""
     return re.sub(r"(?<=://)[^/@\s]*@", "", url)
 
 

@@ -1,7 +1,7 @@
-"""The last look before anything leaves: is there a secret in what is about to be pushed?
+"""The scan of outgoing commits for secrets, the last check before a push.
 
-Entries are redacted when they are kept; what was kept before there was a rule for it, or while that was switched off,
-is found here. What is to go nevertheless is named in the store's configuration, by digest and rule.
+Entries are redacted when they are stored. This scan finds secrets that were stored before there was a rule for them, or
+while redaction was off. Exceptions are in the store's configuration, by digest and rule.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ from gitsession.workspace import names, read_file, trees
 ALLOWED = "gitsession.allowSecret"
 _CHAIN_CHARS = 12
 _AT_ONCE = 256
-"""Entries that are read and looked through together."""
+"""Number of entries that are read and scanned together."""
 
 _UNREADABLE = (Malformed, Corrupt, MissingObject)
 
 
 @dataclass(frozen=True, slots=True)
 class OutgoingSecret:
-    """An entry with a secret in it. ``path``: of the file, where a checkpoint has it; ``key``: what `gate allow` keeps.
+    """An entry with a secret. It reveals nothing of the secret except the rule that found it.
 
-    Nothing here tells anything of the secret but the rule that found it.
+    ``path``: the path of the file with the secret, if a checkpoint has it. ``key``: the value that `gate allow` stores.
     """
 
     ref: str
@@ -61,7 +61,7 @@ class OutgoingSecret:
 
 
 class _Secret(NamedTuple):
-    """The same before it is known whose it is."""
+    """A found secret whose session is not known yet."""
 
     node: Node
     rule: str
@@ -75,11 +75,11 @@ class _Secret(NamedTuple):
 
 
 def scan_new(store: GitStore, moves: Iterable[Proposed], known: Iterable[Oid] = ()) -> list[OutgoingSecret]:
-    """The secrets in what is new to whoever has the refs as ``moves`` say they were, and are not allowed to go.
+    """Return the secrets in new commits that are not allowed to be sent.
 
-    ``known``: what else they have. Each rule is told once for an entry or a file. Rules count also where redaction is
-    switched off. What cannot be read is not looked at: it cannot be pushed either. Raises ``Refused`` and ``NotFound``
-    where the user's own rules are unfit.
+    ``moves``: the refs to send, with their old values at the receiver. ``known``: other commits that the receiver has.
+    Each rule is reported once for an entry or a file. Rules apply even if redaction is off. Unreadable objects are left
+    out; they cannot be pushed either. Raises ``Refused`` and ``NotFound`` if the user's own rules are invalid.
     """
     store.flush()
     moves = [move for move in moves if move.new is not None]
@@ -100,10 +100,10 @@ def scan_new(store: GitStore, moves: Iterable[Proposed], known: Iterable[Oid] = 
 def _told(
     store: ObjectStore, moves: Iterable[Proposed], new: Collection[Oid], found: Mapping[Oid, list[_Secret]]
 ) -> Iterator[OutgoingSecret]:
-    """What was found, line by line, with the ref that takes it along."""
+    """Yield what was found, history by history, with the ref that leads to it."""
     seen: set[Oid] = set()
     left = len(found)
-    # Whatever a ref is called, and what leads to an entry without being one: what is new is looked at, all of it.
+    # All new commits are covered, whatever their ref is called, even if a commit that is not an entry leads to them.
     for ref, tip in [*((move.ref, move.new) for move in moves), *(("", oid) for oid in sorted(found))]:
         todo = [tip]
         while todo and left:
@@ -119,14 +119,14 @@ def _told(
 
 
 def _archived(store: ObjectStore, move: Proposed) -> Iterator[Proposed]:
-    """What goes along with the archive: the ends of lines, as if their refs were pushed."""
+    """Yield the tips of archived sessions as if their refs were pushed, because they are sent with the archive."""
     said = archive_set.at(store, move.new) if move.new is not None else archive_set.NONE
     for sid, ends in sorted(said.ends.items()):
         yield from (Proposed(refs.leaf(sid, branch), None, oid) for branch, oid in sorted(ends))
 
 
 def held_back(store: GitStore, moves: Iterable[Proposed], known: Iterable[Oid] = ()) -> dict[str, OutgoingSecret]:
-    """The refs that would take a secret along, each with one that it would. Raises as ``scan_new``."""
+    """Return the refs that would send a secret, each with one such secret. Raises as ``scan_new``."""
     moves, known = list(moves), list(known)
     found = {hit.oid: hit for hit in reversed(scan_new(store, moves, known))}
     held: dict[str, OutgoingSecret] = {}
@@ -140,18 +140,18 @@ def held_back(store: GitStore, moves: Iterable[Proposed], known: Iterable[Oid] =
         session, name = refs.parse(move.ref) or ("", "")
         main = refs.leaf(session)
         if main in held and olds[main] is None and not refs.is_branch(name):
-            held.setdefault(move.ref, held[main])  # titles and labels of a session that nobody there has
+            held.setdefault(move.ref, held[main])  # titles and labels of a session that the remote does not have
     return held
 
 
 def allowances(store: GitStore) -> list[str]:
-    """What may go: ``<digest of the entry>:<rule>``, ``file:<oid>:<rule>``."""
+    """Return the exceptions: ``<digest of the entry>:<rule>`` and ``file:<oid>:<rule>``."""
     told = process.run(store.git_dir, "config", "--local", "--null", "--get-all", ALLOWED, accept=(0, 1)).out
     return [value for value in told.decode("utf-8", "surrogateescape").split("\0") if value]
 
 
 def allow(store: GitStore, found: Iterable[OutgoingSecret]) -> int:
-    """Let these go from now on; how many are new."""
+    """Add exceptions; return the number of new ones."""
     there = set(allowances(store))
     keys = sorted({hit.key for hit in found} - there)
     for key in keys:
@@ -160,7 +160,7 @@ def allow(store: GitStore, found: Iterable[OutgoingSecret]) -> int:
 
 
 def forget(store: GitStore, keys: Iterable[str]) -> int:
-    """Let these, of ``allowances``, go no longer; how many there were."""
+    """Remove exceptions; return the number of those that existed."""
     gone = sorted({*keys} & {*allowances(store)})
     for key in gone:
         process.run(store.git_dir, "config", "--local", "--fixed-value", "--unset-all", ALLOWED, key)
@@ -168,7 +168,7 @@ def forget(store: GitStore, keys: Iterable[str]) -> int:
 
 
 def of_entry(store: GitStore, node: Node) -> list[str]:
-    """Those of ``allowances`` that are about an entry: what it says, and the files in which something is found."""
+    """Return the exceptions that concern an entry: its payload, and the files in which something is found."""
     parts = content.kept(store, node)
     found = at(store, "", node)
     about = {parts.digest.hex(), *(hit.key.rpartition(":")[0] for hit in found)}
@@ -176,21 +176,21 @@ def of_entry(store: GitStore, node: Node) -> list[str]:
 
 
 def at(store: GitStore, session: str, node: Node, rule: str = "") -> list[OutgoingSecret]:
-    """What is found in one entry, whatever is allowed; by ``rule`` only, where one is named."""
+    """Return what is found in one entry, including exceptions; only by ``rule``, if one is given."""
     look = scanner(config.redaction(store.git_dir).rules)
     found = _in_row(store, [node], look, {})
     return [secret.told(refs.leaf(session), session) for secret in found if rule in ("", secret.rule)]
 
 
 def _new(store: GitStore, tips: Iterable[Oid], olds: Iterable[Oid]) -> dict[Oid, None]:
-    """The commits that lead to ``tips`` and to none of ``olds``, as far as those are here; the latest first."""
+    """Return the commits that ``tips`` lead to and ``olds`` do not, as far as those are here; the newest first."""
     here = [oid for oid in dict.fromkeys(olds) if store.contains(oid)]
     words = "".join([*(f"{tip}\n" for tip in tips), *(f"^{oid}\n" for oid in here)])
     return dict.fromkeys(process.run(store.git_dir, "rev-list", "--stdin", stdin=words.encode()).out.decode().split())
 
 
 def _secrets(store: ObjectStore, oids: Sequence[Oid], look: Scanner) -> Iterator[_Secret]:
-    """What is found in entries, some of which are read and looked through together. What cannot be read is left out."""
+    """Yield what is found in entries. Several are read and scanned together; unreadable ones are left out."""
     files: dict[Oid, tuple[str, ...]] = {}
     rows = [oids[at : at + _AT_ONCE] for at in range(0, len(oids), _AT_ONCE)]
     for row in progress.each("Looking for secrets", rows):
@@ -198,7 +198,7 @@ def _secrets(store: ObjectStore, oids: Sequence[Oid], look: Scanner) -> Iterator
 
 
 def _nodes(store: ObjectStore, row: Sequence[Oid]) -> list[Node]:
-    """The entries among ``row``."""
+    """Return the entries among ``row``."""
     at_hand = {oid: (kind, data) for oid, kind, data in store.read_all(row)}
     found = []
     for oid in row:
@@ -211,7 +211,7 @@ def _nodes(store: ObjectStore, row: Sequence[Oid]) -> list[Node]:
 def _in_row(
     store: ObjectStore, nodes: Iterable[Node], look: Scanner, files: dict[Oid, tuple[str, ...]]
 ) -> Iterator[_Secret]:
-    """``files``: of those that were looked at, the rules that found something."""
+    """Yield what is found in the entries. ``files``: for each scanned file, the rules that found something."""
     nodes = list(nodes)
     read = ReadAheadReader(store)
     read.look(nodes)
@@ -258,7 +258,7 @@ def _in_files(
 
 
 def _named(path: str, look: Scanner) -> tuple[str, str]:
-    """See ``taking.named``; of a path as a tree has it, whoever wrote that."""
+    """Return a path of a tree, which may be invalid, for display; see ``read_file.named``."""
     try:
         raw = names.unescape_path(path)
     except Malformed:
@@ -267,7 +267,7 @@ def _named(path: str, look: Scanner) -> tuple[str, str]:
 
 
 def _session_of(store: ObjectStore, oid: Oid) -> str:
-    """One on whose line an entry stands; "" where it stands on none."""
+    """Return a session whose history has the entry; "" if there is none."""
     for name, end in store.refs(refs.SESSIONS).items():
         if refs.target(end) is None and histories.holds(store.read, end, oid):
             return refs.session_of(name)

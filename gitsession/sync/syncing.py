@@ -1,11 +1,11 @@
-"""Pull, push and sync: what a remote holds is taken in, what it lacks is sent.
+"""Pull, push and sync.
 
-    pull   fetch apart -> tombstones joined -> validate -> packs, tracking refs and our refs in one transaction
-    push   note what is about to go -> git push, exact refs only -> tracking refs
-    sync   pull, push; again where somebody published in between
+    pull   fetch into a quarantine -> merge tombstones -> validate -> packs, tracking refs and refs in one transaction
+    push   record what is about to be pushed -> git push, exact refs only -> tracking refs
+    sync   pull, push; again if another store published in between
 
-Each step can be killed and done again: what a transaction holds is there or not, and the next run comes to the same.
-Appends go on meanwhile. docs/explanation/sync.md has the rules.
+Each step can be killed and repeated: a transaction is complete or absent, and the next run has the same result. Appends
+continue meanwhile. docs/explanation/sync.md has the rules.
 """
 
 from __future__ import annotations
@@ -37,7 +37,14 @@ _QUIET = TransportOptions()
 
 @dataclass(frozen=True, slots=True)
 class SyncReport:
-    """What became of each ref. ``pushed``: those that the remote took; ``said``: what its hooks said."""
+    """The outcome of a pull, a push or a sync.
+
+    Attributes:
+        remote: the name of the remote.
+        branches: the outcome for each ref.
+        pushed: the refs that the remote accepted.
+        said: the messages of its hooks.
+    """
 
     remote: str
     branches: tuple[SyncedBranch, ...]
@@ -49,7 +56,7 @@ class SyncReport:
 
 
 def pull(store: GitStore, remote: Remote, talk: TransportOptions = _QUIET) -> SyncReport:
-    """Take in what the remote has. Raises ``Unavailable``."""
+    """Fetch and merge what the remote has. Raises ``Unavailable``."""
     with sync_lock(store):
         return SyncReport(remote.name, tuple(pull_refs(store, remote, talk).branches))
 
@@ -62,11 +69,18 @@ def push(
     sessions: Iterable[str] = (),
     among: Collection[str] | None = None,
 ) -> SyncReport:
-    """Send what the remote lacks, as far as was seen of it; of ``sessions`` only, if any are named: of others not what
-    the archive leads to or a redaction left, either.
+    """Push what the remote lacks, as far as its tracking refs show.
 
-    ``among``: the sessions in the remote's scope (``pushing.in_scope``). Nothing is forced: what others published
-    meanwhile is refused there, and told. Raises ``Unavailable``, and ``Refused`` for a session outside of the scope.
+    Nothing is forced: if others published meanwhile, the remote rejects it, and the outcome is ``refused``.
+
+    Args:
+        sessions: push only these. Of others, neither archived sessions nor the remaining text of redacted entries
+            are sent then.
+        among: the sessions in the remote's scope (``pushing.in_scope``).
+
+    Raises:
+        Unavailable: the remote cannot be reached.
+        Refused: a session is outside the scope.
     """
     sessions = list(sessions)
     with sync_lock(store):
@@ -83,16 +97,16 @@ def push(
 def sync(
     store: GitStore, remote: Remote, talk: TransportOptions = _QUIET, *, among: Collection[str] | None = None
 ) -> SyncReport:
-    """Both, until both have the same, as far as the scope goes (``push``).
+    """Pull and push until both have the same, within the scope (see ``push``).
 
-    Raises ``Unavailable``, also where others publish again and again.
+    Raises ``Unavailable``, also if others publish again and again.
     """
     pulled: dict[str, SyncedBranch] = {}
     pushed: frozenset[str] = frozenset()
     with sync_lock(store):
         for _ in range(ATTEMPTS):
             if store.ref(refs.TOMBSTONES) != store.ref(remote.tracking(refs.TOMBSTONES)):
-                # Before any session: a server with our hooks takes it out of what it has.
+                # Before any session: a server with gitsession's hooks then removes it from what it has.
                 pushed |= send(store, remote, talk, only={refs.TOMBSTONES}, among=among).took
             taken = pull_refs(store, remote, talk)
             for branch in taken.branches:
@@ -122,29 +136,29 @@ def _summary(
     pushed: Collection[str],
     stays: Mapping[str, str],
 ) -> tuple[SyncedBranch, ...]:
-    """The outcome of each ref over all turns. ``pushed``: in any of them; ``stays``: why the remote keeps it."""
+    """Return the outcome for each ref over all rounds. ``pushed``: in any round; ``stays``: why the remote keeps it."""
     found = dict(pulled)
     for branch in sent.branches:
         found[branch.ref] = _with_push(pulled.get(branch.ref), branch)
     for ref in pushed:
-        if ref not in found or found[ref].outcome == "same":  # it went in a turn before
+        if ref not in found or found[ref].outcome == "same":  # it was pushed in an earlier round
             now = store.ref(ref)
             found[ref] = SyncedBranch(ref, "ahead", now, now)
     for ref in (refs.TOMBSTONES, refs.ARCHIVE):
         if ref in found and found[ref].outcome == "ahead" and ref not in pushed:
-            found[ref] = dataclasses.replace(found[ref], outcome="same")  # the scope kept the rest here
+            found[ref] = dataclasses.replace(found[ref], outcome="same")  # the scope excludes the rest
     for ref, why in stays.items():
         found[ref] = dataclasses.replace(found[ref], outcome="refused", why=why)
     return tuple(found[ref] for ref in sorted(found))
 
 
 def _cleared(branch: SyncedBranch) -> SyncedBranch:
-    """A ref that the remote holds without what was purged from now on."""
+    """Return the outcome for a ref from which the remote has removed purged content."""
     return dataclasses.replace(branch, outcome="purged") if branch.outcome in ("same", "ahead") else branch
 
 
 def _summed(before: SyncedBranch | None, now: SyncedBranch) -> SyncedBranch:
-    """What became of a ref over several attempts."""
+    """Return the outcome for a ref over several rounds."""
     if before is None or before.outcome in ("same", "ahead", "refused"):
         return now
     if now.outcome in ("same", "ahead"):
@@ -161,13 +175,15 @@ def _with_push(pulled: SyncedBranch | None, sent: SyncedBranch) -> SyncedBranch:
 
 
 _OUR_ARCHIVE = f"{refs.TRACKING}{refs.ARCHIVE.removeprefix('refs/heads')}"
-"""No ref: what our archive is called while one is judged that it may be joined with."""
+"""The name of the local archive while a fetched one is validated that it may be merged with. It is not a ref."""
 
 
 @dataclass(frozen=True, slots=True)
 class PullResult:
-    """``stale``: what the remote holds of refs of ours with something in it that was purged; ``branches`` has them all,
-    also those of sessions in the trash or the archive.
+    """The outcome of a pull.
+
+    ``branches``: all refs, including those of sessions in the trash or the archive. ``stale``: the values of refs at
+    the remote that still have purged content.
     """
 
     branches: list[SyncedBranch]
@@ -176,10 +192,10 @@ class PullResult:
 
 @dataclass(frozen=True, slots=True)
 class _Fetched:
-    """Return the refs in the quarantine, by our names.
+    """The refs in the quarantine, by their local names.
 
-    ``listed``: the tracking refs of all that the remote has; ``lines``: what leads to entries; ``tombstones``: the set
-    of what was purged; ``refused``: what git did not take.
+    ``listed``: the tracking refs of all that the remote has. ``lines``: the refs that lead to entries. ``tombstones``:
+    the tombstone set. ``refused``: the refs that git rejected.
     """
 
     listed: frozenset[str]
@@ -190,10 +206,10 @@ class _Fetched:
 
 @dataclass(frozen=True, slots=True)
 class _Accepted:
-    """The part that comes into the store: ``lines`` without what was purged, and ``tombstones``.
+    """The part that enters the store: ``lines`` without purged content, and ``tombstones``.
 
-    ``rewritten``: the lines that the remote holds with it; ``joined``: what became of our set, and of the refs that it
-    moved; ``refused``: what git, the tombstones or the rules do not let in.
+    ``rewritten``: the refs with purged content at the remote. ``joined``: the outcomes for the local tombstone set and
+    the refs that it moved. ``refused``: the refs that git, the tombstones or the validation rules reject.
     """
 
     lines: Mapping[str, Oid]
@@ -204,9 +220,9 @@ class _Accepted:
 
 
 def pull_refs(store: GitStore, remote: Remote, talk: TransportOptions) -> PullResult:
-    """First what was purged, which is carried out; then one transaction: the packs, the tracking refs, and our own."""
+    """Apply the fetched tombstones, then move packs, tracking refs and refs into the store in one transaction."""
     flush(store)
-    purging.apply(store)  # what a plain `git fetch` has brought
+    purging.apply(store)  # tombstones from a plain `git fetch`
     known = _known(store, remote)
     with Quarantine(store.git_dir, remote, known) as place:
         fetched = _fetched(store, remote, place, talk)
@@ -225,7 +241,7 @@ def pull_refs(store: GitStore, remote: Remote, talk: TransportOptions) -> PullRe
 
 
 def _fetched(store: GitStore, remote: Remote, place: Quarantine, talk: TransportOptions) -> _Fetched:
-    """Fetch all that the remote has into ``place``. Raises ``Unavailable``, and ``Refused`` for what is no store."""
+    """Fetch all that the remote has into ``place``. Raises ``Unavailable``, and ``Refused`` if it is not a store."""
     refused = _fetch(place, remote, talk)
     place.cut_off()
     there = place.refs(remote.tracks)
@@ -240,9 +256,9 @@ def _fetched(store: GitStore, remote: Remote, place: Quarantine, talk: Transport
 def _accepted(
     store: GitStore, remote: Remote, place: Quarantine, fetched: _Fetched, known: Mapping[str, Oid]
 ) -> _Accepted:
-    """Join the tombstones with ours, take what they say out of the lines, and validate these.
+    """Merge the tombstones with the local ones, apply them to the fetched histories, and validate these.
 
-    ``known``: what our refs and tracking refs held before.
+    ``known``: the values of refs and tracking refs before.
     """
     read = FetchedReader(place.git_dir, store)
     tracked = {remote.tracking(ref): oid for ref, oid in fetched.lines.items()}
@@ -258,7 +274,7 @@ def _accepted(
     refused |= _without_branch(store, lines, refused)
     good = {ref: oid for ref, oid in lines.items() if ref not in refused}
     tombstones = None if refs.TOMBSTONES in refused else fetched.tombstones
-    if refused or rewritten or joined:  # git completes a pack with what it borrowed: that may be purged by now
+    if refused or rewritten or joined:  # git completes packs with borrowed objects, which may be purged now
         place.keep_only([*good.values(), *([tombstones] if tombstones else [])], known.values())
     return _Accepted(good, tombstones, frozenset(rewritten.keys() & good.keys()), tuple(joined), refused)
 
@@ -266,7 +282,7 @@ def _accepted(
 def _move_in(
     store: GitStore, remote: Remote, place: Quarantine, fetched: _Fetched, accepted: _Accepted
 ) -> tuple[dict[str, Oid], list[SyncedBranch]]:
-    """Return the lines that are to be ours, and what became of those that differed."""
+    """Return the values of the refs to merge, and the outcomes for those that differed."""
     archived = still_listed(store, FetchedReader(place.git_dir, store), accepted.lines)
     with store.transaction() as tx:
         try:
@@ -290,12 +306,12 @@ def _known(store: GitStore, remote: Remote) -> dict[str, Oid]:
 
 
 def _in_trash(store: GitStore) -> set[str]:
-    """Sessions in the trash: remotes keep them, and they do not come back by that."""
+    """Return the sessions in the trash. Remotes keep them, but a pull does not restore them."""
     return {refs.session_of(refs.taken_out(name)) for name in store.refs(refs.TRASH)}
 
 
 def _remember(store: GitStore, tx: Transaction, remote: Remote, fetched: _Fetched, accepted: _Accepted) -> None:
-    """Bring the tracking refs up to date; those go that the remote has no more."""
+    """Update the tracking refs; remove those that the remote does not have any more."""
     seen = store.refs(remote.tracks)
     tombstones = {refs.TOMBSTONES: accepted.tombstones} if accepted.tombstones else {}
     for ref, oid in {**accepted.lines, **tombstones}.items():
@@ -312,7 +328,7 @@ def _judge(
     """Return what in ``theirs`` violates docs/reference/format.md, by ref. Shared entries were validated before."""
     read = FetchedReader(place.git_dir, store)
     differ = {ref: oid for ref, oid in theirs.items() if known.get(ref) != oid}
-    ours = {ref: known.get(ref) for ref in differ if ref != refs.ARCHIVE}  # which is no line
+    ours = {ref: known.get(ref) for ref in differ if ref != refs.ARCHIVE}  # the archive is not a branch
     moves = [Proposed(ref, _base(read, ours.get(ref), oid), oid) for ref, oid in differ.items()]
     before = {name: oid for name, oid in known.items() if name.startswith(HEADS) and name not in differ}
     before |= {move.ref: move.old for move in moves if move.old is not None}
@@ -332,7 +348,7 @@ def _judge(
 def _without_branch(
     store: GitStore, theirs: Mapping[str, Oid], refused: Mapping[str, SyncedBranch]
 ) -> dict[str, SyncedBranch]:
-    """Refuse the other refs of sessions of which every branch was refused, and none is here."""
+    """Refuse the other refs of sessions if all their branches were refused and none exists here."""
     there = [*store.refs(refs.SESSIONS), *(ref for ref in theirs if ref not in refused)]
     parsed = [found for ref in there if (found := refs.parse(ref)) is not None]
     left = {refs.session_of(ref) for ref in refused} - {sid for sid, name in parsed if refs.is_branch(name)} - {""}
@@ -342,15 +358,16 @@ def _without_branch(
 
 
 def _of_ours(remote: Remote, tracking: Mapping[str, Oid]) -> dict[str, Oid]:
-    """Return the values of tracking refs, by our names; refs that are none of ours are left out."""
+    """Return the values of tracking refs by local names; other refs are left out."""
     found = {remote.here(name): oid for name, oid in tracking.items()}
     return {ref: oid for ref, oid in found.items() if remote.there(ref) is not None}
 
 
 def _only_tracked(store: GitStore, remote: Remote, there: Mapping[str, Oid]) -> dict[str, Oid]:
-    """Return the branches that plain `git fetch` brought, that no branch holds, and that the remote has deleted since.
+    """Return the fetched branches that no local branch contains and that the remote has deleted since.
 
-    Their tracking refs are about to be deleted, and may be the last that lead to these entries.
+    They come from a plain `git fetch`. Their tracking refs are about to be deleted, and may be the last ones that lead
+    to these entries.
     """
     found = {}
     for ref, oid in _of_ours(remote, store.refs(remote.tracks)).items():
@@ -367,7 +384,7 @@ def _only_tracked(store: GitStore, remote: Remote, there: Mapping[str, Oid]) -> 
 
 
 def _base(read: FetchedReader, ours: Oid | None, theirs: Oid) -> Oid | None:
-    """Return the newest entry that both have: everything up to it was validated before."""
+    """Return the newest entry that both have: all entries up to it were validated before."""
     try:
         return None if ours is None else histories.parting(read.read, ours, theirs).base
     except GitSessionError:
@@ -375,7 +392,7 @@ def _base(read: FetchedReader, ours: Oid | None, theirs: Oid) -> Oid | None:
 
 
 def _fetch(place: Quarantine, remote: Remote, talk: TransportOptions) -> dict[str, SyncedBranch]:
-    """Fetch all into ``place``; the refs that git refused. Raises ``Unavailable``."""
+    """Fetch all into ``place``; return the refs that git rejected. Raises ``Unavailable``."""
     try:
         transport.fetch(place.git_dir, remote, remote.fetched(), talk)
         return {}
@@ -406,9 +423,10 @@ def _fetch_halves(
 
 
 def still_listed(store: GitStore, read: FetchedReader, theirs: Mapping[str, Oid]) -> set[str]:
-    """Return the refs of archived sessions that say no more than that: remotes without our hooks list them for a while.
+    """Return the refs of archived sessions that add nothing to the archive. Remotes without hooks keep them a while.
 
-    None of a session that went on, here or there: it comes out of the archive, and all its refs meet.
+    Refs of a session that was continued, here or there, are not among them: it leaves the archive, and all its refs are
+    merged.
     """
     archive = theirs.get(refs.ARCHIVE)
     said = archive_set.read(store) | (archive_set.at(read, archive) if archive is not None else archive_set.NONE)
@@ -420,8 +438,10 @@ def still_listed(store: GitStore, read: FetchedReader, theirs: Mapping[str, Oid]
 
 
 def retire(store: GitStore, remote: Remote, talk: TransportOptions) -> None:
-    """If the remote has our archive and lists its sessions nevertheless, it has none of our hooks: they are deleted
-    there, each if it holds what we have seen of it. What it will not delete stays. Raises ``Unavailable``.
+    """Delete the refs of archived sessions at a remote without gitsession's hooks.
+
+    It is one that has the local archive and still lists its sessions. A ref is deleted only if it has the value of its
+    tracking ref. Refs that the remote does not delete stay. Raises ``Unavailable``.
     """
     seen = {remote.here(name): oid for name, oid in store.refs(remote.tracks).items()}
     if refs.ARCHIVE not in seen or seen[refs.ARCHIVE] != store.ref(refs.ARCHIVE):

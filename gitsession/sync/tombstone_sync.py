@@ -1,16 +1,16 @@
-"""Purges between stores: the set of what was purged, merged, carried out and given away.
+"""Purges between stores: the tombstone set is merged, applied, and sent.
 
-Fetched: a remote's set is joined with ours before anything else that comes from there. What the joined set says is
-carried out here at once; then what else was fetched is validated by it. What only this store had is set aside first.
+Fetch: the set of a remote is merged with the local one before anything else from there. The merged set is applied at
+once, and the rest of the fetched data is validated against it. What only this store had is set aside first.
 
-At a remote without our hooks, which keeps what was purged: its lines are taken in as a purge leaves them, and set to
-that there. The rewrite is pure, so every store comes to the same line, and the lease says which one it takes the place
-of: whoever publishes in between is never overwritten. A remote with our hooks rewrites itself when the set arrives,
-which is pushed before anything else; nothing is forced there.
+A remote without gitsession's hooks keeps purged content. Its histories are rewritten on fetch, and pushed back. The
+rewrite is pure, so every store computes the same history. A lease names the value that it replaces, so a concurrent
+push is never overwritten. A remote with the hooks rewrites itself when it receives the set, which is pushed first;
+nothing is forced there.
 
-Sent to a remote with a scope: a redaction keeps in the set what stands in the place of an entry, its words but for the
-secret. So a replacement goes only where an entry of a session that may go stands in such a place. Digests and names of
-sessions always go.
+A remote with a scope: for a redacted entry, the set has its replacement, which is its text without the secret. So a
+replacement is sent only if it stands for an entry of a session that may be sent. Digests and ids of sessions are always
+sent.
 """
 
 from __future__ import annotations
@@ -53,7 +53,10 @@ _STAYS = (
 
 @dataclass(frozen=True, slots=True)
 class TombstoneMerge:
-    """The result of joining ``theirs`` with ``ours``. ``said``: by both; ``why``: it cannot be joined with ours."""
+    """The result of merging ``theirs`` with ``ours``.
+
+    ``said``: the tombstones of both. ``why``: the reason if they cannot be merged.
+    """
 
     ours: Oid | None
     said: Tombstones
@@ -67,7 +70,11 @@ class TombstoneMerge:
 
 
 def look(store: GitStore, apart: FetchedReader, theirs: Oid | None, fetched: Mapping[str, Oid]) -> TombstoneMerge:
-    """``apart``: reads what was fetched, and what is here. ``fetched``: what the tracking refs are to hold."""
+    """Read and merge the fetched tombstone set.
+
+    ``apart``: reads fetched and local objects. ``theirs``: the tip of the fetched set. ``fetched``: the new values of
+    the tracking refs.
+    """
     ours = store.ref(refs.TOMBSTONES)
     known = tombstone_set.read(store)
     if theirs is None or theirs == ours:
@@ -86,7 +93,7 @@ def look(store: GitStore, apart: FetchedReader, theirs: Oid | None, fetched: Map
 
 
 def join(store: GitStore, apart: FetchedReader, news: TombstoneMerge) -> list[SyncedBranch]:
-    """Take the news into our set; what became of it, and of every ref that was led elsewhere by it.
+    """Write the merged set and apply it; return the outcomes for the set and for every ref that it moved.
 
     Raises ``Refused`` and ``Unavailable`` as a purge does.
     """
@@ -102,7 +109,7 @@ def join(store: GitStore, apart: FetchedReader, news: TombstoneMerge) -> list[Sy
 
 
 def _move(store: GitStore, apart: FetchedReader, news: TombstoneMerge, merged: Merged) -> str:
-    """Say in our set what the news say; what of it was only here, in words."""
+    """Move the local set to the merged one; return a message on entries that only this store had."""
     for _ in range(purging.TRIES):
         named = held(store)
         words = set_aside(store, news.said, named)
@@ -123,7 +130,7 @@ def _leading(store: GitStore) -> dict[str, Oid]:
 
 
 def _behind(store: GitStore, apart: FetchedReader, tip: Oid) -> Iterator[tuple[Oid, tuple[Kind, bytes]]]:
-    """The objects that ``tip`` leads to and the store lacks."""
+    """Yield the objects that ``tip`` leads to and the store lacks."""
     todo, seen = [tip], {tip}
     while todo:
         oid = todo.pop()
@@ -146,13 +153,13 @@ def _named(kind: Kind, data: bytes) -> list[Oid]:
 
 
 def held(store: GitStore) -> dict[str, Oid]:
-    """The refs that lead to entries of ours."""
+    """Return the refs that lead to entries in this store."""
     found = {**store.refs(refs.SESSIONS), **store.refs(refs.TRASH)}
     return {name: oid for name, oid in found.items() if refs.target(oid) is None}
 
 
 def set_aside(store: GitStore, tombstones: Tombstones, named: Mapping[str, Oid]) -> str:
-    """Before ``tombstones`` is carried out on ``named``: what went, in words, and where it is; "" for nothing.
+    """Save what ``tombstones`` will remove from ``named`` and no remote has; return a message, "" if there is nothing.
 
     Raises ``Unavailable``.
     """
@@ -169,7 +176,7 @@ def set_aside(store: GitStore, tombstones: Tombstones, named: Mapping[str, Oid])
 
 
 def _lost(store: GitStore, tombstones: Tombstones, named: Mapping[str, Oid]) -> dict[str, set[Oid]]:
-    """Commits that go and that no remote may have, by ref."""
+    """Return the commits that are to be removed and that no remote is known to have, by ref."""
     rewriter = Rewriter(store, tombstones)
     going: dict[str, set[Oid]] = {}
     for name, oid in named.items():
@@ -177,7 +184,7 @@ def _lost(store: GitStore, tombstones: Tombstones, named: Mapping[str, Oid]) -> 
             if (gone := set(_going(store, rewriter, name, oid))):
                 going[name] = gone
         except GitSessionError:
-            continue  # damage: `verify` names it
+            continue  # damage, which `verify` reports
     if not going:
         return {}
     seen = [*store.refs(refs.TRACKING).values(), *(oid for *_, oid in published.noted(store.git_dir))]
@@ -186,7 +193,7 @@ def _lost(store: GitStore, tombstones: Tombstones, named: Mapping[str, Oid]) -> 
 
 
 def _going(store: GitStore, rewriter: Rewriter, name: str, oid: Oid) -> Iterator[Oid]:
-    """The commits of a line that are not left as they are, but for their parents."""
+    """Yield the commits of a history that change in more than their parents."""
     new = rewriter.ref(name, oid)
     if new == oid:
         return
@@ -207,7 +214,7 @@ def _read(store: GitStore, rewriter: Rewriter, oid: Oid) -> bytes:
 
 
 def _write(store: GitStore, named: Mapping[str, Oid]) -> Path:
-    """A bundle of these refs, whole; the same for the same refs, so that a crash makes no second one."""
+    """Write a bundle of these refs atomically; equal refs have the same file, so a crash creates no second one."""
     rows = "".join(f"{name} {oid}\n" for name, oid in sorted(named.items()))
     folder = store.git_dir / PLACE
     path = folder / f"{sha256(rows.encode()).hexdigest()[:16]}.bundle"
@@ -229,16 +236,16 @@ def _write(store: GitStore, named: Mapping[str, Oid]) -> Path:
     return path
 
 
-# -- remotes without our hooks
+# -- remotes without gitsession's hooks
 
 
 def rewritten(
     place: Quarantine, read: FetchedReader, tombstones: Tombstones, theirs: Mapping[str, Oid], known: Mapping[str, Oid]
 ) -> dict[str, Oid]:
-    """Return the refs in ``place`` that a purge changes, with their new values; the objects are put there.
+    """Return the refs in ``place`` that a purge changes, with their new values, and store the objects there.
 
-    ``known``: refs whose lines hold nothing of it; none, and all is looked at. A line that cannot be rewritten stays:
-    the judge says why. Raises ``Unavailable``.
+    ``known``: refs whose histories have no purged content; if empty, all entries are checked. A history that cannot be
+    rewritten stays as it is, and its validation reports why. Raises ``Unavailable``.
     """
     if not tombstones:
         return {}
@@ -260,7 +267,7 @@ def rewritten(
 
 @dataclass(frozen=True, slots=True)
 class _NotIn:
-    """All but ``new``."""
+    """The complement of ``new``."""
 
     new: frozenset[Oid]
 
@@ -269,7 +276,7 @@ class _NotIn:
 
 
 def _new(place: Quarantine, theirs: Mapping[str, Oid], known: Mapping[str, Oid]) -> frozenset[Oid]:
-    """The commits that ``theirs`` lead to, and none of ``known``."""
+    """Return the commits that ``theirs`` lead to and ``known`` do not."""
     plain = {name: oid for name, oid in known.items() if not oid.startswith(SYMBOLIC)}
     tips = set(theirs.values()) - set(plain.values())
     if not tips:
@@ -280,7 +287,11 @@ def _new(place: Quarantine, theirs: Mapping[str, Oid], known: Mapping[str, Oid])
 
 @dataclass(frozen=True, slots=True)
 class RemotePurge:
-    """``stays``: why, by ref, the remote keeps what it holds. ``is_late``: somebody published there in between."""
+    """The outcome of a purge at a remote.
+
+    ``took``: the refs that it accepted. ``stays``: the reasons, by ref, why it keeps the others. ``is_late``: True if
+    others published there meanwhile.
+    """
 
     took: frozenset[str] = frozenset()
     stays: Mapping[str, str] = field(default_factory=dict)
@@ -288,7 +299,7 @@ class RemotePurge:
 
 
 def clear(store: GitStore, remote: Remote, talk: TransportOptions, held: Mapping[str, Oid]) -> RemotePurge:
-    """Set what the remote holds to what our tracking refs say of it. ``held``: what was seen there, by our names.
+    """Push the tracking refs of ``held`` back to the remote. ``held``: the values seen there, by local names.
 
     Raises ``Unavailable``.
     """
@@ -311,12 +322,11 @@ def clear(store: GitStore, remote: Remote, talk: TransportOptions, held: Mapping
 
 
 def tombstones_for(store: GitStore, remote: Remote | None, sids: Collection[str]) -> Merged:
-    """Return the commit of the set that goes to a remote to which only the sessions ``sids`` may go.
+    """Return the commit of the tombstone set for a remote that may receive only the sessions ``sids``.
 
-    ``remote``: ``None`` for a new file, which holds nothing yet. The commit is our own where every
-    replacement in it and in its history belongs to one of them or was sent; else one that follows what the remote was
-    seen to hold, without the others. ``store`` must have been flushed. Raises ``Unavailable`` and what reading the set
-    raises.
+    It is the local tip if every replacement in its history belongs to one of them or was sent before. Otherwise it is a
+    commit after the one that the remote has, without the other replacements. ``remote`` is ``None`` for a new file,
+    which has no set yet. ``store`` must have been flushed. Raises ``Unavailable``, and the errors of reading the set.
     """
     ours = store.ref(refs.TOMBSTONES)
     theirs = store.ref(remote.tracking(refs.TOMBSTONES)) if remote is not None else None
@@ -339,7 +349,7 @@ def tombstones_for(store: GitStore, remote: Remote | None, sids: Collection[str]
 
 
 def _steps(store: GitStore, ours: Oid, theirs: Oid | None) -> list[Oid]:
-    """The commits of the set from ``ours`` back to what was made before ``theirs``."""
+    """Return the commits of the set from ``ours`` back to ``theirs``, without it."""
     seen, todo, found = {theirs}, [ours], []
     while todo:
         oid = todo.pop()
@@ -352,9 +362,7 @@ def _steps(store: GitStore, ours: Oid, theirs: Oid | None) -> list[Oid]:
 
 
 def _replaced(store: GitStore, remote: Remote | None, sids: Collection[str]) -> set[str]:
-    """The digests of the entries in whose place something stands: in sessions, listed, archived or in the trash, and
-    at the remote.
-    """
+    """Return the digests of replaced entries: in these sessions, also archived or in the trash, and at the remote."""
     prefixes = [prefix for sid in sids for prefix in (refs.session(sid), refs.trashed(refs.session(sid)))]
     prefixes += [remote.tracks] if remote is not None else []
     tips = {value for prefix in prefixes for value in store.refs(prefix).values() if refs.target(value) is None}
@@ -374,5 +382,5 @@ def _replaced_behind(store: GitStore, tips: Iterable[Oid]) -> set[str]:
         try:
             found.add(node.load(store, oid).replaces.hex())
         except DAMAGE:
-            continue  # `verify` names it
+            continue  # `verify` reports it
     return found - {""}

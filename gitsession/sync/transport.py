@@ -1,10 +1,10 @@
-"""git as the carrier: one talk with a remote at a time, from a quarantine, and what went wrong, in one line.
+"""Transport by git: one exchange with a remote at a time, from a quarantine, and its errors in one line.
 
-Credentials, ssh, proxies and `insteadOf` are git's business: it runs with the user's own configuration.
+Credentials, ssh, proxies and `insteadOf` are left to git, which runs with the user's own configuration.
 
-Nothing that is fetched is in the store until it was validated. A quarantine is a bare repository below the store, made
-for one talk: it borrows the store's objects, and of its configuration only what cannot run a program. What it fetches
-lies in packs of its own. Those that are good move into the store, by one rename each.
+Fetched data enters the store only after validation. A quarantine is a bare repository below the store, made for one
+exchange. It borrows the store's objects, and of its configuration only what cannot run a program. Fetched objects are
+in packs of its own. Valid ones move into the store, by one rename each.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from gitsession.sync.remotes import Remote, missing, plain
 
 @contextmanager
 def sync_lock(store: GitStore) -> Iterator[None]:
-    """One at a time; appends go on. Raises ``Unavailable``, and ``Refused`` for a shallow clone."""
+    """Hold the sync lock. Appends continue. Raises ``Unavailable``, and ``Refused`` for a shallow clone."""
     if store.read_only:
         raise Unavailable(f"{store.git_dir} is read-only here")
     if create.is_shallow(store.git_dir):
@@ -55,7 +55,7 @@ def sync_lock(store: GitStore) -> Iterator[None]:
 
 
 def flush(store: GitStore) -> None:
-    """Hand all over to git. Raises ``Unavailable`` where not all of it can be."""
+    """Flush the journal to git. Raises ``Unavailable`` if a part of it cannot be flushed."""
     store.flush()
     if store.last_flush_error is not None:
         raise Unavailable(f"not all of it could be handed over to git: {store.last_flush_error}")
@@ -73,7 +73,7 @@ _FILES = {"HEAD": "ref: refs/heads/none\n", "objects/info/alternates": "../../..
 
 
 class Quarantine:
-    """To be used in a ``with``, by a holder of the sync lock: what killed ones left is removed."""
+    """A quarantine, for use in a ``with`` by a holder of the sync lock. Those of killed processes are removed."""
 
     def __init__(
         self,
@@ -84,8 +84,12 @@ class Quarantine:
         at: Path | None = None,
         beside_others: bool = False,
     ) -> None:
-        """``known``: refs that it begins with, so that git asks only for what is new. ``at``: what was fetched already
-        lies there. ``beside_others``: not by the holder of the sync lock, so that nothing is swept.
+        """Use the quarantine in a ``with``.
+
+        Args:
+            known: the refs that it begins with, so that git requests only what is new.
+            at: an existing repository with what was fetched already.
+            beside_others: True if the caller does not hold the sync lock; other quarantines are kept then.
         """
         self._sweeps = not beside_others
         self._store_dir = store_dir
@@ -114,7 +118,7 @@ class Quarantine:
         shutil.rmtree(self.git_dir, ignore_errors=True)
 
     def cut_off(self) -> None:
-        """From now on git asks nobody for what is not here: what a clone left out is missing, and told so."""
+        """Stop git from fetching missing objects: what a clone left out is then reported as missing."""
         (self.git_dir / "config").write_text(_CONFIG)
 
     def refs(self, prefix: str) -> Mapping[str, Oid]:
@@ -123,11 +127,11 @@ class Quarantine:
         return {name: value for name, value in found.items() if not value.startswith(SYMBOLIC)}
 
     def put(self, objects: Mapping[Oid, tuple[Kind, bytes]]) -> None:
-        """Have ``objects`` beside what was fetched. Raises ``OSError``."""
+        """Add ``objects`` to what was fetched. Raises ``OSError``."""
         pack_writer.write_pack(self.git_dir / "objects", objects, self._store_dir / create.KEEP, sync=False)
 
     def keep_only(self, tips: Iterable[Oid], known: Iterable[Oid]) -> None:
-        """Leave out what only others than ``tips`` lead to, and what the store's refs lead to: ``known``."""
+        """Remove the objects that ``tips`` do not lead to, and those that the store's refs, ``known``, lead to."""
         named = "".join(f"{oid}\n" for oid in dict.fromkeys(tips))
         here = "".join(f"^{oid}\n" for oid in set(known) if not oid.startswith(SYMBOLIC))
         before, folder = self._packs(), self.git_dir / "objects" / "pack"
@@ -135,7 +139,7 @@ class Quarantine:
         made: list[str] = []
         if named:
             words = ["pack-objects", "--revs", "--delta-base-offset", "-q"]
-            words += ["--missing=allow-any"] if is_partial else []  # what was left out is the remote's to give
+            words += ["--missing=allow-any"] if is_partial else []  # the remote has what a filter left out
             told = process.run(self.git_dir, *words, "objects/pack/pack", stdin=(named + here).encode()).out
             made = [f"pack-{one}" for one in told.decode().split()]
         for name in set(before) - set(made):
@@ -145,10 +149,10 @@ class Quarantine:
             (folder / f"{name}.promisor").touch()
 
     def move_in(self, *, kept: bool = True) -> list[str]:
-        """Give the store what was fetched, kept until the refs have moved; the packs. For a holder of its lock, unless
-        refs lead there already (``kept=False``).
+        """Move the fetched packs into the store; return their names. They are durable when this returns.
 
-        Raises ``OSError``. They are durable when this returns.
+        With ``kept``, they are protected until the refs have moved; the caller must hold the store's lock. With
+        ``kept=False``, refs lead to them already. Raises ``OSError``.
         """
         owner = self._store_dir / create.KEEP if kept else None
         return pack_writer.move_packs(self.git_dir / "objects" / "pack", self._store_dir / "objects", owner)
@@ -165,13 +169,19 @@ def _section(remote: Remote) -> str:
 
 
 FIRST_CHUNK, CHUNK_MAX = 800, 3200
-"""Refs of one push: each push costs the list of all refs there, and a refusal may hit all that were pushed with it."""
+"""Number of refs in the first push, and the maximum.
+
+Each push costs the list of all refs at the remote, and a rejection may affect all refs that were pushed together.
+"""
 
 REFUSED_ENOUGH = 8
-"""Pushes of one session that a remote refuses, before others are tried at random; as many again, and the rest waits."""
+"""Number of rejected pushes of one session after which other sessions are tried at random.
+
+After as many again, the rest is not tried.
+"""
 
 _DELETED_AT_ONCE = 1600
-"""What of refs and leases fits into the words of one command."""
+"""Number of refs and leases that fit into one command line."""
 
 _OFFLINE = re.compile(
     r"could not resolve|connection (refused|timed out|reset|closed)|network is unreachable|no route to host|"
@@ -188,7 +198,7 @@ _OURS = re.compile(
     re.IGNORECASE,
 )
 _BAD_OBJECT = re.compile(r"^error: object [0-9a-f]{40}: |repository corruption on the remote side", re.IGNORECASE)
-"""git stops reading then, so that the other side may seem to have gone away."""
+"""git stops reading then, so that the remote may seem to have closed the connection."""
 _NOT_THERE = re.compile(
     r"does not appear to be a git repository|repository not found|not found|does not exist|no such file", re.IGNORECASE
 )
@@ -202,16 +212,24 @@ _REASON = re.compile(r"\((.*)\)\s*$")
 
 @dataclass(frozen=True, slots=True)
 class TransportOptions:
-    """How git talks to the user meanwhile. ``told``: gets its progress; ``interactive``: it may ask for a password."""
+    """Options for the interaction of git with the user.
+
+    Attributes:
+        told: receives git's progress.
+        interactive: True if git may ask for a password.
+    """
 
     told: Told | None = None
     interactive: bool = False
 
 
 class Pushed(NamedTuple):
-    """What became of one ref. ``moved``: it was refused because the remote has moved on.
+    """The result for one ref.
 
-    ``why``: in git's words; of one that was taken nothing, but that it was there already.
+    Attributes:
+        ok: True if the remote accepted it.
+        moved: True if it was rejected because the remote ref has moved.
+        why: git's reason; for an accepted ref, "up to date" or "".
     """
 
     ok: bool
@@ -221,15 +239,17 @@ class Pushed(NamedTuple):
 
 @dataclass
 class Results:
-    """What became of each ref that was pushed, by our name for it. ``said``: what the other side said besides."""
+    """The results of a push by local ref. ``said``: the messages of the remote."""
 
     refs: dict[str, Pushed] = field(default_factory=dict)
     said: list[str] = field(default_factory=list)
 
 
 def fetch(git_dir: Path, remote: Remote, specs: Sequence[str], talk: TransportOptions) -> None:
-    """Fetch ``specs`` from ``remote`` into the refs they name in ``git_dir``. Raises ``Unavailable``,
-    ``RejectedTransfer``."""
+    """Fetch ``specs`` from ``remote`` into the refs of ``git_dir`` that they name.
+
+    Raises ``Unavailable`` and ``RejectedTransfer``.
+    """
     words = ["-c", "core.fsync=objects", "fetch", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance"]
     words += ["--no-recurse-submodules", "--prune", "--refmap=", *_progress(talk), "--end-of-options", remote.address]
     answer = process.talk(git_dir, *words, *specs, told=talk.told, interactive=talk.interactive)
@@ -238,7 +258,7 @@ def fetch(git_dir: Path, remote: Remote, specs: Sequence[str], talk: TransportOp
 
 
 def advertised(git_dir: Path, remote: Remote, talk: TransportOptions) -> dict[str, Oid]:
-    """What the remote has, by its own names. Raises ``Unavailable``."""
+    """Return the refs of the remote by its own names. Raises ``Unavailable``."""
     words = ("ls-remote", "--refs", "--end-of-options", remote.address)
     answer = process.talk(git_dir, *words, told=talk.told, interactive=talk.interactive)
     if answer.code:
@@ -255,13 +275,18 @@ def push(
     *,
     leases: Mapping[str, Oid] | None = None,
 ) -> Results:
-    """Push refs, each to its own name there: ``wanted`` says of each of ours what it holds and what it is called there.
+    """Push refs, each to its own name at the remote.
 
-    In chunks, that grow as they go through; of one that is refused as a whole the halves are tried, until it is plain
-    that nothing is taken. The refs of one session go together: what a fork's branch begins with is said on its
-    ``main``. Nothing is forced but what ``leases`` names: what the remote must hold of a ref for it to become another
-    line.
-    Raises ``Unavailable`` where the remote cannot be reached; what went through before is known to its tracking refs.
+    Refs are pushed in chunks that grow as they succeed. If a whole chunk is rejected, its halves are tried, until it is
+    clear that the remote accepts nothing. The refs of one session go together, because a fork's ``main`` has the
+    beginning of its branches.
+
+    Args:
+        wanted: the value of each local ref, and its name at the remote.
+        leases: the value that a ref at the remote must have to be replaced by another history. No other ref is forced.
+
+    Raises:
+        Unavailable: the remote cannot be reached. The tracking refs have what was pushed before.
     """
     done = Results()
     waiting, size = _by_session(wanted), FIRST_CHUNK
@@ -277,7 +302,7 @@ def push(
         if len(together) == 1 and spoilt and not is_any_taken:
             refused_alone += 1
             if refused_alone == REFUSED_ENOUGH:
-                random.shuffle(waiting)  # others than these, and others the next time
+                random.shuffle(waiting)  # other sessions than these, and different ones the next time
             elif refused_alone == 2 * REFUSED_ENOUGH:
                 why = f"not tried: none of {refused_alone} others was taken ({found[min(spoilt)].why})"
                 done.refs |= {ref: Pushed(ok=False, moved=False, why=why) for group in waiting for ref in group}
@@ -292,7 +317,7 @@ def push(
 
 
 def _by_session(named: Iterable[str]) -> list[list[str]]:
-    """Refs that go together: those of a session, its ``main`` first; any other alone."""
+    """Return the refs in groups that go together: those of a session, ``main`` first; any other alone."""
     groups: dict[str, list[str]] = {}
     for ref in named:
         groups.setdefault(refs.session_of(ref) or ref, []).append(ref)
@@ -300,7 +325,7 @@ def _by_session(named: Iterable[str]) -> list[list[str]]:
 
 
 def _fitting(groups: Sequence[Sequence[str]], size: int) -> int:
-    """How many of the first of ``groups`` have no more than ``size`` refs together; one at least."""
+    """Return how many of the first ``groups`` have no more than ``size`` refs together; at least one."""
     taken, room = 1, size - len(groups[0])
     while taken < len(groups) and len(groups[taken]) <= room:
         room -= len(groups[taken])
@@ -309,7 +334,7 @@ def _fitting(groups: Sequence[Sequence[str]], size: int) -> int:
 
 
 def delete(git_dir: Path, remote: Remote, leases: Mapping[str, Oid], talk: TransportOptions) -> set[str]:
-    """Delete refs there, by their names there, each if it holds what ``leases`` says; which ones are gone."""
+    """Delete refs of the remote, by its names, if they have the values in ``leases``; return those that are gone."""
     gone: set[str] = set()
     waiting = list(leases)
     while waiting:
@@ -357,9 +382,9 @@ def _pushed(row: re.Match[str] | None) -> Pushed:
 
 
 def failure(remote: Remote, answer: ProcessResult) -> GitSessionError:
-    """What went wrong, in one line; trying again may work."""
+    """Return the error for a failed command, in one line. Another attempt may succeed."""
     lines = [line.strip() for line in plain(answer.err).replace("\r", "\n").split("\n") if line.strip()]
-    lines = [line for line in lines if not line.startswith("Cloning into ")]  # a folder that is gone by now
+    lines = [line for line in lines if not line.startswith("Cloning into ")]  # a folder that is removed by now
     fatal = [line for line in lines if line.startswith(("fatal: ", "error: ", "ssh: ", "remote: "))]
     said = " ".join(lines)
     again = "no store was made: try again" if remote.is_new else "nothing is lost: try again"
@@ -396,7 +421,7 @@ def failure(remote: Remote, answer: ProcessResult) -> GitSessionError:
 
 
 class RejectedTransfer(Unavailable):
-    """Something went wrong that is not the way there: perhaps one ref or object that git does not take."""
+    """A failure of another kind than the connection: perhaps git rejects a ref or an object."""
 
 
 def _short(line: str) -> str:
@@ -406,7 +431,7 @@ def _short(line: str) -> str:
 
 
 def _remote_lines(err: str) -> list[str]:
-    """What the other side's hooks said."""
+    """Return the messages of the remote's hooks."""
     lines = (line.strip() for line in err.replace("\r", "\n").split("\n") if line.startswith("remote: "))
     told = [line.removeprefix("remote: ").strip() for line in lines]
     return [
@@ -418,20 +443,20 @@ def _progress(talk: TransportOptions) -> list[str]:
     return ["--progress"] if talk.told else ["--no-progress"]
 
 
-# -- what a clone left out (`--filter`), fetched when it is read
+# -- objects that a clone left out (`--filter`), fetched when they are read
 
 
 def promisor(store: GitStore) -> Remote | None:
-    """The remote that promised what this store left out, if there is one."""
+    """Return the remote that promised what this store left out, if there is one."""
     found = (remote for remote in remotes.listed(store.git_dir) if ("promisor", "true") in remote.settings)
     return next(found, None)
 
 
 def fetch_on_demand(store: GitStore) -> None:
-    """From now on an object that ``store`` lacks is asked of the remote that promised it.
+    """Request objects that ``store`` lacks from the remote that promised them.
 
-    Only where a program asks for it: by itself the store reaches out to nobody, for a lost object would do the same as
-    one that was left out, and whatever remote its configuration names would be asked.
+    This happens only if a program asks for it. By itself, a store contacts no remote: a lost object would cause that as
+    well as one that was left out, with any remote that its configuration names.
     """
     remote = promisor(store)
     if remote is not None:
@@ -439,7 +464,7 @@ def fetch_on_demand(store: GitStore) -> None:
 
 
 def _fetch(store: GitStore, remote: Remote, oid: Oid) -> None:
-    """Bring one object. Raises ``MissingObject`` where it cannot be had."""
+    """Fetch one object. Raises ``MissingObject`` if that fails."""
     try:
         with Quarantine(store.git_dir, remote, {}, beside_others=True) as place:
             fetch(place.git_dir, remote, [oid], TransportOptions())
