@@ -1,1 +1,1 @@
-"""Removal for good, of entries or of whole sessions."""
+"""Permanent removal of entries and sessions."""

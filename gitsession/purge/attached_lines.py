@@ -1,7 +1,8 @@
-"""Cut a purged text out of the lines that ride with a message of its own (docs/decisions/0014).
+"""Redaction of a purged text in the attached lines of a record, which keeps the message (docs/decisions/0014).
 
-A record of codex or Claude Code is a line of the conversation and the lines before it that ride: what showed the
-message before it on a screen, counts, settings. If only those hold the text, the message is another one, and stays.
+A record of codex or Claude Code is a line of the conversation and the lines attached before it: the display of the
+message before it, counts, settings. If only those contain the text, the text belongs to another message, and this one
+stays.
 """
 
 from __future__ import annotations
@@ -22,10 +23,10 @@ from gitsession.sessions.tombstone_set import Replacement
 
 
 def without(form: str, payload: bytes, text: str, says: Callable[[bytes], bool]) -> Replacement | None:
-    """Return the record ``payload`` without ``text`` in its riding lines.
+    """Return the record ``payload`` without ``text`` in its attached lines.
 
-    ``None`` if it has none of those, if its own line ``says`` the text, and if the riding lines would not be what they
-    are without it: then the whole record is to go.
+    Returns ``None`` if it has none, if its own line ``says`` the text, or if the attached lines would not be of the
+    same kinds without it: then the whole record must be removed.
     """
     own = spoken(payload)
     riding = payload[: len(payload) - len(own)]
@@ -39,14 +40,14 @@ def without(form: str, payload: bytes, text: str, says: Callable[[bytes], bool])
 
 
 def _are_alike(before: bytes, after: bytes) -> bool:
-    """Return whether the lines of ``after`` are of the kinds of those of ``before``. A line that is no JSON is none."""
+    """Return whether the lines of ``after`` are of the same kinds as those of ``before``. A line must be JSON."""
     lines, others = before.split(LF)[:-1], after.split(LF)[:-1]
     pairs = zip(map(jsonl.parse, lines), map(jsonl.parse, others), strict=False)
     return len(lines) == len(others) and all(_is_alike(one, other) for one, other in pairs)
 
 
 def _is_alike(before: Any, after: Any, key: str = "") -> bool:
-    """Return whether two values of JSON differ in texts alone: not in keys, nor in the names of kinds."""
+    """Return whether two JSON values differ in texts only, not in keys or the names of kinds."""
     if isinstance(before, dict) and isinstance(after, dict):
         same = before.keys() == after.keys()
         return same and all(_is_alike(each, after[name], name) for name, each in before.items())

@@ -1,6 +1,6 @@
-"""What a store keeps beside git's objects and its journal, and a purge takes away: all that may repeat an entry.
+"""Files of a store beside git's objects and the journal that may repeat an entry, and that a purge deletes.
 
-What can be derived goes whole and is made again. Of what waits to be taken in, only what says what was purged.
+Derived files are deleted completely and built again. Waiting events are deleted only if they have purged content.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SPOOL = f"{create.CONTROL}/spool"
 _DATABASES = ("index.db", "search.db")
 _LEFT_BY_GIT = ("FETCH_HEAD", "ORIG_HEAD", "logs")
 _FOREIGN_TEMPORARIES = ("tmp_pack_", "tmp_idx_", "tmp_rev_", "tmp_obj_", ".tmp-", "tmp_objdir-", "incoming-")
-"""The last two are folders: what was being pushed here when git was killed."""
+"""The last two are folders: a push to this store that was interrupted."""
 _HOUR_SECONDS = 3600.0
 _WORDS = re.compile(rb'[^\x00-\x1f"\\\x7f]{12,}')
 _WORDS_MAX = 10_000
@@ -34,7 +34,7 @@ _WORD_BYTES_MAX = 200
 
 
 def words_of(payloads: Iterable[bytes]) -> frozenset[bytes]:
-    """What a file is known by that repeats one of ``payloads``: longer runs of text in it."""
+    """Return the longer runs of text in ``payloads``, by which a file that repeats one is recognized."""
     found: set[bytes] = set()
     for payload in payloads:
         runs = sorted(_WORDS.findall(payload), key=len, reverse=True)[:8]
@@ -45,9 +45,10 @@ def words_of(payloads: Iterable[bytes]) -> frozenset[bytes]:
 
 
 def remove(git_dir: Path, words: frozenset[bytes], *, files_too: bool) -> None:
-    """``words``: of ``words_of``; ``files_too``: what was seen of workspaces, too. For a holder of the lock.
+    """Delete the files. Call it under the store's lock.
 
-    Raises ``OSError``, and ``Unavailable`` where somebody looks at a workspace for too long.
+    ``words``: the result of ``words_of``. ``files_too``: discard the snapshots of workspaces, too. Raises ``OSError``,
+    and ``Unavailable`` if another process holds a workspace for too long.
     """
     for name in _DATABASES:
         derived.remove(git_dir / create.CONTROL / name)
@@ -57,7 +58,7 @@ def remove(git_dir: Path, words: frozenset[bytes], *, files_too: bool) -> None:
         _remove(file)
     for file in _temporaries(git_dir):
         _remove(file)
-    with contextlib.suppress(Unavailable), alone(git_dir / create.SYNC_LOCK, wait_seconds=0):  # else a sync removes it
+    with contextlib.suppress(Unavailable), alone(git_dir / create.SYNC_LOCK, wait_seconds=0):  # or a sync does
         _remove(git_dir / create.INCOMING)
     spill.sweep(git_dir)
     if files_too:
@@ -65,14 +66,14 @@ def remove(git_dir: Path, words: frozenset[bytes], *, files_too: bool) -> None:
 
 
 def _spooled(folder: Path, words: frozenset[bytes]) -> Iterator[Path]:
-    """Events that were set aside, notes of what failed, and waiting events that say what was purged."""
+    """Yield events that were set aside, recorded failures, and waiting events with purged content."""
     for file in _children(folder):
         if file.suffix != ".event" or any(word in file.read_bytes() for word in words):
             yield file
 
 
 def _temporaries(git_dir: Path) -> Iterator[Path]:
-    """What killed writers have left: ours, and others' that are older than an hour."""
+    """Yield temporaries of killed writers: those of gitsession, and others that are older than an hour."""
     before = time.time() - _HOUR_SECONDS
     for folder in ("objects/pack", "objects", create.JOURNAL):
         for file in _children(git_dir / folder):
@@ -85,7 +86,7 @@ def _temporaries(git_dir: Path) -> Iterator[Path]:
 
 
 def _forget_workspaces(folder: Path) -> None:
-    """What was seen of each workspace: the next look at it is a first one."""
+    """Discard the last snapshot of each workspace: the next one has all files."""
     for place in _children(folder):
         if (place / "state").exists():
             with PrivateRepository.open(place) as shadow:

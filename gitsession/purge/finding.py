@@ -1,4 +1,4 @@
-"""What is to be purged, worked out before anything is: one entry, a session, or all that says a text. Reads only."""
+"""The plan of a purge: one entry, a session, or all entries and files with a text. Planning only reads."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from gitsession.store.interface import ObjectStore
 from gitsession.workspace import trees
 
 NESTED_MAX = 3
-"""So often a text may be JSON within JSON, and is found."""
+"""Maximum levels of JSON within JSON at which a text is found."""
 
 CHUNK_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class EntryHit:
-    """An entry that goes. ``session``: one whose ref leads to it; ``digest``: what the set calls it."""
+    """An entry that a purge removes. ``session``: one that leads to it; ``digest``: its digest in the tombstone set."""
 
     session: str
     node: Node
@@ -41,7 +41,7 @@ class EntryHit:
 
 @dataclass(frozen=True, slots=True)
 class FileHit:
-    """A captured file that goes, in every checkpoint that holds it. ``path``: where one of them has it."""
+    """A captured file that a purge removes from every checkpoint. ``path``: its path in one of them."""
 
     session: str
     path: str
@@ -50,7 +50,7 @@ class FileHit:
 
 @dataclass(frozen=True, slots=True)
 class PurgeProblem:
-    """What a purge does not reach, and why."""
+    """A copy that a purge does not reach, and the reason."""
 
     where: str
     what: str
@@ -58,7 +58,7 @@ class PurgeProblem:
 
 @dataclass(frozen=True, slots=True)
 class AgentFileHit:
-    """An agent's own file that holds what a purge removes. ``session``: the one that it was imported as."""
+    """An agent's own file with purged content. ``session``: the session that it was imported as."""
 
     path: Path
     session: str
@@ -66,11 +66,18 @@ class AgentFileHit:
 
 @dataclass(frozen=True, slots=True)
 class PurgePlan:
-    """``more``: what the set grows by. ``problems``: what stays nevertheless.
+    """The plan of a purge.
 
-    ``redacted``: entries that stay without some of the lines that ride with them.
-    ``exports``: files that this store wrote, and that hold it; ``agent_files``: those that agents wrote; ``texts``: by
-    which they were found.
+    Attributes:
+        more: the tombstones that are added to the set.
+        entries: the entries that are removed.
+        files: the captured files that are removed.
+        sessions: the ids of the sessions that are purged.
+        problems: the copies that remain.
+        exports: the files with purged content that this store wrote.
+        texts: the texts by which files are found.
+        agent_files: the files with purged content that agents wrote.
+        redacted: the entries that stay, without the text in their attached lines.
     """
 
     more: Tombstones = field(default_factory=Tombstones)
@@ -89,7 +96,10 @@ class PurgePlan:
 
 
 def entry(store: ObjectStore, sid: str, found: Node) -> PurgePlan:
-    """One entry. Raises ``NotFound`` for one at which a session begins: that goes with the session."""
+    """Plan the purge of one entry.
+
+    Raises ``NotFound`` for the first entry of a session, which can only be purged with the session.
+    """
     if found.starts_session:
         raise NotFound(
             f"{found.oid[:12]} is where session {sid} begins: it goes with the whole session",
@@ -99,7 +109,7 @@ def entry(store: ObjectStore, sid: str, found: Node) -> PurgePlan:
 
 
 def session(store: ObjectStore, sid: str) -> PurgePlan:
-    """All of a session; what a fork of it shares stays with the fork. Raises ``NotFound``."""
+    """Plan the purge of a session. A fork keeps the entries that it shares. Raises ``NotFound``."""
     found = store.refs(refs.session(sid))
     if not found:
         raise NotFound(f"no session {sid}")
@@ -114,10 +124,10 @@ def session(store: ObjectStore, sid: str) -> PurgePlan:
 
 
 def saying(store: ObjectStore, text: str, sids: Iterable[str] | None = None) -> PurgePlan:
-    """Every entry that says ``text``, letter by letter, and every captured file; in all sessions, or in ``sids``.
+    """Plan the purge of every entry and every captured file with exactly ``text``, in all sessions or in ``sids``.
 
-    Found in JSON and in JSON within it, too; in summaries, titles and labels. Not found where it was changed on the
-    way: encoded otherwise, or cut in two. An entry of which only riding lines say it stays, without it.
+    The text is also found in JSON, in JSON within JSON, and in summaries, titles and labels. It is not found in another
+    encoding or if it is split. An entry that has it only in its attached lines stays, without it.
     """
     every = sorted({refs.session_of(name) for name in store.refs(refs.SESSIONS)} - {""})
     spelled = spellings(text)
@@ -161,9 +171,9 @@ def saying(store: ObjectStore, text: str, sids: Iterable[str] | None = None) -> 
 def _replacement(
     node: Node, parts: content.EntryTree, data: bytes, text: str, spelled: tuple[bytes, ...]
 ) -> Replacement | None:
-    """Return what stands for an entry that says ``text`` in riding lines alone; ``None`` for one that goes.
+    """Return the replacement of an entry with ``text`` in attached lines only; ``None`` if it must be removed.
 
-    An entry with hidden secrets goes: their original says the text, too.
+    An entry with hidden secrets is removed, because its original has the text, too.
     """
     if node.source is None or node.source.line == TAIL or (parts.holes and holes.hidden(parts.holes)):
         return None
@@ -171,7 +181,7 @@ def _replacement(
 
 
 def spellings(text: str) -> tuple[bytes, ...]:
-    """The bytes by which ``text`` stands in a payload: as it is, and escaped as JSON does, again and again."""
+    """Return the bytes of ``text`` in a payload: plain, and with the escapes of JSON, several times over."""
     found = {text}
     for _ in range(NESTED_MAX):
         found |= {json.dumps(one, ensure_ascii=ascii)[1:-1] for one in found for ascii in (False, True)}
@@ -179,7 +189,7 @@ def spellings(text: str) -> tuple[bytes, ...]:
 
 
 def says(data: bytes, text: str, spelled: tuple[bytes, ...]) -> bool:
-    """Whether a payload says ``text``. ``spelled``: of ``spellings``."""
+    """Return whether a payload has ``text``. ``spelled``: the result of ``spellings``."""
     if any(spelling in data for spelling in spelled):
         return True
     if b"\\" not in data:
@@ -188,7 +198,7 @@ def says(data: bytes, text: str, spelled: tuple[bytes, ...]) -> bool:
 
 
 def _strings(line: bytes) -> Iterator[str]:
-    """Every string and key of a line of JSON: what escapes as nobody else does is found so."""
+    """Yield every string and key of a line of JSON, to find a text with unusual escapes."""
     try:
         todo = [json.loads(line)]
     except (ValueError, RecursionError):
@@ -211,7 +221,7 @@ def _wanted(store: ObjectStore, entries: Iterable[EntryHit], files: Iterable[Fil
 
 
 def _all(store: ObjectStore, sid: str) -> Iterator[Node]:
-    """Every entry that a ref of a session leads to, those that it shares too, each once."""
+    """Yield every entry that a ref of a session leads to, shared ones too, each once."""
     seen: set[Oid] = set()
     for value in store.refs(refs.session(sid)).values():
         oid: Oid | None = value
@@ -228,7 +238,7 @@ def _all(store: ObjectStore, sid: str) -> Iterator[Node]:
 
 
 def _own(store: ObjectStore, sid: str) -> Iterator[Node]:
-    """The entries of a session without those of the one it was forked from."""
+    """Yield the entries of a session without those of the one it was forked from."""
     seen: set[Oid] = set()
     for value in store.refs(refs.session(sid)).values():
         for node in graph.line(store, value):
@@ -241,10 +251,10 @@ def _own(store: ObjectStore, sid: str) -> Iterator[Node]:
 
 
 def _beginnings(store: ObjectStore, sid: str, leaf: Oid) -> Iterator[str]:
-    """The digests of the entries at which a session began, as far as the line of ``leaf`` goes.
+    """Yield the digests of the entries at which a session began, as far as the history of ``leaf`` goes.
 
-    For a fork also the first entry of that line: another clone may have a branch of it that begins above its ``fork``
-    entry, and its checkpoints may stand on the line of the older session.
+    For a fork, the first entry of that history is included: another clone may have a branch that begins above the
+    ``fork`` entry, and its checkpoints may follow those of the older session.
     """
     first = None
     try:
@@ -261,7 +271,7 @@ def _beginnings(store: ObjectStore, sid: str, leaf: Oid) -> Iterator[str]:
 
 
 def _sharing(store: ObjectStore, sid: str, leaves: Iterable[Oid]) -> set[str]:
-    """Other sessions that lead to an entry of this one."""
+    """Return other sessions that lead to an entry of this one."""
     own = {node.oid for node in _own(store, sid)}
     found = set()
     for name, value in store.refs(refs.SESSIONS).items():
@@ -289,7 +299,7 @@ def _files(store: ObjectStore, tree: Oid | None) -> Iterator[tuple[str, Oid]]:
 
 
 def _staying(store: ObjectStore, entries: Sequence[EntryHit]) -> tuple[PurgeProblem, ...]:
-    """Where else the entries are: at remotes, and what a redaction put there in the record of that."""
+    """Return where else the entries are: at remotes, and as replacements in the history of the tombstone set."""
     told = "was redacted before: what that left to read stays in the history of the set"
     redacted = [hit for hit in entries if hit.node.replaces] if tombstone_set.is_given(store) else []
     records = (PurgeProblem(f"{hit.session}@{hit.node.oid[:12]}", told) for hit in redacted)
@@ -297,7 +307,7 @@ def _staying(store: ObjectStore, entries: Sequence[EntryHit]) -> tuple[PurgeProb
 
 
 def _at_remotes(store: ObjectStore, oids: set[Oid]) -> tuple[PurgeProblem, ...]:
-    """Remotes that are known to hold one of ``oids``."""
+    """Return the remotes that are known to have one of ``oids``."""
     found: dict[str, None] = {}
     for name, value in store.refs("refs/remotes/").items():
         remote = name.removeprefix("refs/remotes/").partition("/")[0]
@@ -313,9 +323,9 @@ def _in_commands(store: ObjectStore, text: str) -> Iterator[PurgeProblem]:
 
 
 def with_agent_files(plan: PurgePlan, imported: Iterable[tuple[Path, str]]) -> PurgePlan:
-    """Return ``plan`` with the files of ``imported`` that hold what it removes, but those that this store wrote.
+    """Return ``plan`` with the files of ``imported`` that have purged content, except those that this store wrote.
 
-    ``imported``: each file and the session that it was imported as.
+    ``imported``: each file, and the session that it was imported as.
     """
     exported = {hit.export.path for hit in plan.exports}
     spelled = [spelling for text in plan.texts for spelling in spellings(text)]
@@ -329,7 +339,7 @@ def with_agent_files(plan: PurgePlan, imported: Iterable[tuple[Path, str]]) -> P
 
 
 def _holds(path: Path, spellings: Sequence[bytes]) -> bool:
-    """Return whether the regular file ``path`` holds one of ``spellings``; ``False`` if it cannot be read."""
+    """Return whether the regular file ``path`` contains one of ``spellings``; ``False`` if it cannot be read."""
     overlap = max(map(len, spellings), default=1) - 1
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)

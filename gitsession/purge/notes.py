@@ -1,7 +1,7 @@
-"""git's notes (`refs/notes/`) after a purge: those on what is gone go, those on what has another name now go along.
+"""git's notes (`refs/notes/`) in a purge: notes on removed commits are deleted, those on renamed commits are moved.
 
-A note is a blob under the name of what it is on, which git cuts in two and more where there are many. What a user wrote
-there about a purged entry may say what was purged; so the history of a notes ref ends with a purge that changes it.
+A note is a blob named after the commit that it belongs to; git splits the name if there are many. A user's note on a
+purged entry may repeat what was purged, so a purge that changes a notes ref ends its history.
 """
 
 from __future__ import annotations
@@ -27,8 +27,9 @@ _DEPTH_MAX = 20
 
 
 def moved(reader: Reader, found: Tombstones, rewriter: Rewriter, new: Mapping[str, Oid]) -> dict[str, Oid]:
-    """Where the refs of notes among ``new`` lead, which says where all others do. What they lead to is put among the
-    objects of ``rewriter``. Raises what reading raises.
+    """Return the new values of the notes refs among ``new``, the new values of all refs.
+
+    The new objects are added to those of ``rewriter``. Raises the errors of reading.
     """
     tips = {name: oid for name, oid in new.items() if name.startswith(REFS)}
     if not tips:
@@ -47,9 +48,10 @@ def going(
     refs: Mapping[str, Oid],
     gone: AbstractSet[Oid],
 ) -> set[Oid]:
-    """Commits of notes, of whatever time, that hold one on what is out; and what only those hold.
+    """Select commits of notes, past ones too, with a note on a removed commit, and the objects that only those hold.
 
-    ``kinds``: every object there is; ``gone``: what goes anyway; ``refs``: where all lead now.
+    ``kinds``: the kinds of all objects. ``gone``: objects that are deleted anyway. ``refs``: the present values of all
+    refs.
     """
     if not any(name.startswith(REFS) for name in refs):
         return set()
@@ -63,7 +65,7 @@ def going(
 
 
 def _out(reader: Reader, found: Tombstones, rewriter: Rewriter, on: AbstractSet[Oid], tips: Iterable[Oid]) -> set[Oid]:
-    """The commits among ``on`` that go, or in whose place something else stands. ``tips``: what stays."""
+    """Return the commits among ``on`` that are removed or replaced. ``tips``: what stays."""
     there = {oid for oid in on if _mapped(rewriter, oid) is not None}
     out = {oid for oid in there if rewriter.is_gone(oid)}
     if found.sessions:
@@ -87,7 +89,7 @@ def _rewritten(reader: Reader, tip: Oid, rewriter: Rewriter, out: AbstractSet[Oi
 
 
 def _mapped(rewriter: Rewriter, on: Oid) -> Oid | None:
-    """What the commit ``on`` is called now; ``None`` for what is none, or is not here."""
+    """Return the new oid of the commit ``on``; ``None`` if it is not a commit, or is missing."""
     try:
         return rewriter.commit(on)
     except DAMAGE:
@@ -95,7 +97,7 @@ def _mapped(rewriter: Rewriter, on: Oid) -> Oid | None:
 
 
 def _held(reader: Reader, oid: Oid) -> set[Oid]:
-    """What the notes are on that a commit holds; an entry holds none."""
+    """Return the objects that the notes of a commit belong to; an entry has none."""
     try:
         commit = parse_commit(reader.read(oid)[1])
     except DAMAGE:
@@ -112,7 +114,7 @@ def _held(reader: Reader, oid: Oid) -> set[Oid]:
 
 
 def _notes(reader: Reader, tree: Oid) -> Iterator[tuple[Oid, Oid]]:
-    """What each note is on, and the note."""
+    """Yield each note with the object that it belongs to."""
     stack = [("", tree, 0)]
     while stack:
         base, at, depth = stack.pop()
@@ -124,5 +126,5 @@ def _notes(reader: Reader, tree: Oid) -> Iterator[tuple[Oid, Oid]]:
 
 
 def _is_other(name: str) -> bool:
-    """What lies at the top of a tree of notes and is none: git leaves it alone, too."""
+    """Return whether a name at the top of a tree of notes is not a note. git leaves such files unchanged, too."""
     return len(name) != 2 and not _OID.fullmatch(name)

@@ -1,12 +1,12 @@
-"""A purge where it happens: every ref led to the history without what was purged, every local copy gone.
+"""Execution of a purge: every ref moves to the history without the purged content, and every local copy is deleted.
 
-    0  the mark `purge-pending` is on disk; from here on whoever opens the store goes on where this one stopped
-    1  the set has grown (``add``; who syncs has merged it): every way to write knows of it
-    2  every ref to what the rewrite makes of it, in one record: sessions, what remotes have, trash, operation log
-    3  objects dropped by name; what is derived, spooled, set aside and left over, too
-    4  the mark goes, and what was looked at is noted, so that the next look is at news only
+    0  the mark `purge-pending` is on disk; from here on, a process that opens the store continues an interrupted purge
+    1  the set has grown (``add``, or a merge by a sync), so all writers take it into account
+    2  all refs move to the rewritten commits in one record: sessions, tracking refs, trash, operation log
+    3  objects are deleted by name; so is what is derived, spooled, set aside or left over
+    4  the mark is removed, and the checked state is recorded, so that the next check covers only what is new
 
-Each step may be done again, to the same end.
+Each step can be repeated with the same result.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from gitsession.store.lock import packing
 DONE = f"{create.CONTROL}/purged"
 TRIES = 6
 _LOOK_AFRESH = 256
-"""So many refs that moved since: the next look is to begin there."""
+"""Number of new values of refs after which a check records the state, so that the next one starts from there."""
 
 _APART = (refs.OPLOG, refs.TOMBSTONES)
 _OURS = ("refs/heads/", "refs/remotes/", "refs/gitsession/")
@@ -49,7 +49,13 @@ _OURS = ("refs/heads/", "refs/remotes/", "refs/gitsession/")
 
 @dataclass(frozen=True, slots=True)
 class PurgeResult:
-    """``moved``: refs; ``dropped``: objects; ``mapped``: commits that are others now, old to new."""
+    """The result of a purge.
+
+    Attributes:
+        moved: the names of the refs that moved.
+        dropped: the number of deleted objects.
+        mapped: the new oids of the commits that changed, by the old ones.
+    """
 
     moved: tuple[str, ...] = ()
     dropped: int = 0
@@ -58,19 +64,19 @@ class PurgeResult:
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """What a set would take away from a store: entries that go, and refs that then lead elsewhere."""
+    """The effect that a set would have on a store: the entries that it removes, and the refs that it moves."""
 
     gone: tuple[Node, ...]
     moved: tuple[str, ...]
 
 
 def is_pending(store: GitStore) -> bool:
-    """Whether a purge was begun here and has not ended."""
+    """Return whether a purge was begun here and is incomplete."""
     return create.is_purge_pending(store.git_dir)
 
 
 def add(store: GitStore, more: Tombstones, at_ms: int) -> PurgeResult:
-    """Purge ``more``, and finish what was begun. Raises ``Refused`` where it cannot be done, ``Unavailable``."""
+    """Purge ``more``, and complete an interrupted purge. Raises ``Refused`` if it cannot, and ``Unavailable``."""
     begin(store)
     while True:
         tip = store.ref(refs.TOMBSTONES)
@@ -89,10 +95,11 @@ def add(store: GitStore, more: Tombstones, at_ms: int) -> PurgeResult:
 
 
 def replace(store: GitStore, replacements: Mapping[str, tuple[str, StoredPayload]], at_ms: int) -> PurgeResult:
-    """Put others in the place of entries: by digest, the form and what is stored from now on.
+    """Replace entries. ``replacements``: by digest, the form and the new payload.
 
-    The chains of what follows stay. Each has the kind and the author of what it replaces: a tombstone in its place
-    must say the same whatever stood there last. Raises ``Refused`` as ``add``, ``Malformed`` for what is no payload.
+    The chain digests of later entries stay. A replacement must have the kind and the author of the entry: a later
+    tombstone in its place must be the same, whatever it replaces. Raises ``Refused`` as ``add``, and ``Malformed`` for
+    an invalid payload.
     """
     found = {digest: Replacement(form, stored) for digest, (form, stored) in replacements.items()}
     same = {digest for digest, by in found.items() if by.digest == digest}
@@ -106,7 +113,7 @@ def replace(store: GitStore, replacements: Mapping[str, tuple[str, StoredPayload
 
 
 def begin(store: GitStore) -> None:
-    """Step 0. Raises as ``check``."""
+    """Execute step 0. Raises as ``check``."""
     check(store)
     file = store.git_dir / create.PURGE_PENDING
     with _disk_may_say_no():
@@ -116,7 +123,7 @@ def begin(store: GitStore) -> None:
 
 @contextmanager
 def _disk_may_say_no() -> Iterator[None]:
-    """Raises ``Unavailable``."""
+    """Raise ``Unavailable`` instead of ``OSError``."""
     try:
         yield
     except OSError as error:
@@ -125,7 +132,7 @@ def _disk_may_say_no() -> Iterator[None]:
 
 
 def check(store: GitStore) -> None:
-    """Raises ``Refused`` where a purge would leave a copy, or take what it must not."""
+    """Raise ``Refused`` if a purge would leave a copy or delete too much, ``Unavailable`` if the store is read-only."""
     if store.read_only:
         raise Unavailable(f"{store.git_dir} is read-only here")
     check_alone(store.git_dir)
@@ -134,7 +141,7 @@ def check(store: GitStore) -> None:
 
 
 def preview(store: GitStore, more: Tombstones) -> Preview:
-    """What ``add`` would do. Reads only."""
+    """Return the effect of ``add``. Only reads."""
     rewriter = Rewriter(store, tombstone_set.read(store) | more)
     named = _named(store)
     looked = progress.each("Looking through branches", named.items())
@@ -144,11 +151,10 @@ def preview(store: GitStore, more: Tombstones) -> Preview:
 
 
 def apply(store: GitStore, found: Tombstones | None = None, *, thorough: bool = False) -> PurgeResult:
-    """Make the store what the set says. Cheap where nothing is to do.
+    """Apply the tombstone set to the store. This is cheap if there is nothing to do.
 
-    ``thorough``: look through all commits for it, also those that no ref leads to any more.
-    Raises ``Refused`` where it cannot be done here, ``Unavailable`` where others keep writing, or the disk
-    says no.
+    ``thorough``: check all commits, even those that no ref leads to. Raises ``Refused`` if it is not possible here, and
+    ``Unavailable`` if others keep writing or the disk fails.
     """
     tip = store.ref(refs.TOMBSTONES)
     if found is None:
@@ -172,8 +178,8 @@ def apply(store: GitStore, found: Tombstones | None = None, *, thorough: bool = 
 
 
 def _is_as_said(store: GitStore, found: Tombstones, done: _Done) -> bool:
-    """Whether the store holds nothing of what was purged, as far as it is not known from the last look."""
-    fingerprint = change_stamp.fingerprint(store.git_dir)  # before the look: later moves are news to the next one
+    """Return whether the store has no purged content; what the last check covered is not checked again."""
+    fingerprint = change_stamp.fingerprint(store.git_dir)  # before the check, so that the next one covers later moves
     if done.fingerprint == fingerprint:
         return True
     named = _named(store)
@@ -187,13 +193,13 @@ def _is_as_said(store: GitStore, found: Tombstones, done: _Done) -> bool:
 
 
 def _lies_unreached(store: GitStore, found: Tombstones) -> bool:
-    """Whether a commit of what was purged is there, as plain git leaves one that it fetched and then led a ref away."""
+    """Return whether an unreachable commit has purged content, as plain git leaves one if its ref moves."""
     rewriter = Rewriter(store, found)
     return any(kind == "commit" and rewriter.commit(oid) != oid for oid, kind in ObjectRemoval(store).kinds().items())
 
 
 def _carry_out(store: GitStore, found: Tombstones) -> tuple[PurgeResult, frozenset[Oid]]:
-    """Steps 2 and 3; and what refs held when nothing of it was left."""
+    """Execute steps 2 and 3; return the result, and the values of the refs once no purged content was left."""
     moved: set[str] = set()
     mapped: dict[Oid, Oid] = {}
     with store.locked():
@@ -212,8 +218,9 @@ def _carry_out(store: GitStore, found: Tombstones) -> tuple[PurgeResult, frozens
 
 
 def _drop(store: GitStore, found: Tombstones, rewriter: Rewriter) -> tuple[int, frozenset[Oid] | None]:
-    """Step 3: how many objects are gone, and what refs held then; ``None`` where others wrote meanwhile, and all is to
-    be done again.
+    """Execute step 3; return the number of deleted objects and the values of the refs then.
+
+    Returns ``None`` for the latter if others wrote meanwhile, and all must be repeated.
     """
     sweep = ObjectRemoval(store)
     kinds, log = sweep.kinds(), store.ref(refs.OPLOG)
@@ -242,7 +249,7 @@ def _drop(store: GitStore, found: Tombstones, rewriter: Rewriter) -> tuple[int, 
 
 
 def _originals(store: GitStore, rewriter: Rewriter, hidden: set[bytes]) -> Iterator[Original]:
-    """Originals that are here of entries in whose place others stand, for those: what a redaction elsewhere hides."""
+    """Yield the local originals of replaced entries for their replacements, after a redaction elsewhere."""
     for oid in rewriter.gone():
         try:
             before, after = node.load(store, oid), node.load(rewriter, rewriter.mapped[oid])
@@ -255,7 +262,7 @@ def _originals(store: GitStore, rewriter: Rewriter, hidden: set[bytes]) -> Itera
 
 
 def _move_refs(store: GitStore, found: Tombstones) -> tuple[Rewriter, set[str]]:
-    """Step 2. Raises ``RefMoved`` where somebody was faster."""
+    """Execute step 2. Raises ``RefMoved`` if another process moved a ref first."""
     rewriter = Rewriter(store, found)
     named = _named(store)
     _refuse_tags(store, rewriter)
@@ -284,7 +291,7 @@ def _move_refs(store: GitStore, found: Tombstones) -> tuple[Rewriter, set[str]]:
 def _removed(store: GitStore, rewriter: Rewriter, moved: Mapping[str, Oid]) -> Iterator[Node]:
     """Yield the entries that are removed: those that a tombstone replaces, and those of purged sessions alone.
 
-    ``moved``: the refs that the rewrite moves. What a fork shares with a purged session stays with the fork.
+    ``moved``: the refs that the rewrite moves. Entries that a fork shares with a purged session stay with the fork.
     """
     for oid in rewriter.gone():
         if node.load(rewriter, rewriter.mapped[oid]).is_tombstone:
@@ -302,14 +309,14 @@ def _removed(store: GitStore, rewriter: Rewriter, moved: Mapping[str, Oid]) -> I
 
 
 def _line(store: GitStore, leaf: Oid) -> Iterator[Node]:
-    with suppress(*DAMAGE):  # no entry, or damaged: what is not read has no id
+    with suppress(*DAMAGE):  # not an entry, or damaged: an entry that cannot be read has no id
         yield from graph.line(store, leaf)
 
 
 def _leads_nowhere_new(
     store: GitStore, rewriter: Rewriter, now: Mapping[str, Oid], log: RefValue | None, going: set[Oid]
 ) -> bool:
-    """Whether what refs and commands name by now, which others may have written, is what the rewrite leaves."""
+    """Return whether the present refs and commands, which others may have written, need no rewrite."""
     for operation in operation_log.back(store, store.ref(refs.OPLOG)):
         if operation.id == log:
             break
@@ -319,12 +326,12 @@ def _leads_nowhere_new(
 
 
 def _named(store: GitStore) -> dict[str, Oid]:
-    """The refs that the rewrite moves, but the operation log."""
+    """Return the refs that the rewrite moves, except the operation log."""
     return {name: value for name, value in _every_ref(store).items() if name not in _APART}
 
 
 def _every_ref(store: GitStore) -> dict[str, Oid]:
-    """The refs that lead to commits. Other people's may lead to anything."""
+    """Return the refs that lead to commits. Refs of other programs may lead to other objects."""
     found = {}
     for name, value in store.refs("refs/").items():
         if refs.target(value) is None and (name.startswith(_OURS) or _is_commit(store, value)):
@@ -335,13 +342,13 @@ def _every_ref(store: GitStore) -> dict[str, Oid]:
 def _is_commit(reader: Reader, oid: Oid) -> bool:
     try:
         kind: Kind = reader.read(oid)[0]
-    except (Corrupt, MissingObject):  # a tag (``_refuse_tags``), or one that leads nowhere
+    except (Corrupt, MissingObject):  # a tag (``_refuse_tags``), or a broken ref
         return False
     return kind == "commit"
 
 
 def _refuse_tags(store: GitStore, rewriter: Rewriter) -> None:
-    """A tag has a name of its own for what it leads to, and may be signed: it is its owner's to take away."""
+    """Refuse to purge what a tag leads to: it names the commit and may be signed, so only its owner may remove it."""
     told = process.run(store.git_dir, "for-each-ref", "--format=%(refname) %(objecttype) %(*objectname) %(*objecttype)")
     for line in told.out.decode("utf-8", "replace").splitlines():
         name, kind, *to = line.split(" ")
@@ -351,7 +358,10 @@ def _refuse_tags(store: GitStore, rewriter: Rewriter) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Done:
-    """``tip``: the set that was carried out; ``refs``: what they held; ``fingerprint``: of the store then, if known."""
+    """The state after the last purge or check.
+
+    ``tip``: the set that was applied. ``refs``: the values of the refs. ``fingerprint``: that of the store, if known.
+    """
 
     tip: Oid | None
     refs: frozenset[Oid]

@@ -1,7 +1,7 @@
-"""Find the files that this store wrote and that still hold a purged text, and redact them.
+"""Search for purged text in the files that this store exported, and its redaction in place.
 
 The digests of their records join the tombstone set, so that an import of such a file, or of a copy of it, finds
-tombstones. A file is redacted by value: keys, and lines that hold nothing of it, keep their bytes.
+tombstones. Values are redacted, not keys. Lines without purged text keep their bytes.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ from gitsession.store.interface import ObjectStore
 
 MARK = "[purged]"
 TEXT_MIN = 16
-"""A text of an entry that is shorter is not looked for elsewhere: it may be anybody's."""
+"""Minimum length of an entry's text to be searched for in other files. A shorter one may occur anywhere."""
 _ARGUMENT_MIN = 40
-"""The same for an argument of a tool call: paths and short commands are in many sessions."""
+"""Likewise for an argument of a tool call: paths and short commands are in many sessions."""
 _TRIES = 3
-"""How often a file is read again that changed before its redacted form was in place."""
+"""Number of attempts for a file that changes before its redacted form is in place."""
 
 
 @dataclass(frozen=True, slots=True)
 class RedactedExport:
-    """An exported file that a purge was to redact. ``problem``: why it is unchanged, else ""."""
+    """An exported file that a purge was to redact. ``problem``: the reason why it is unchanged, else ""."""
 
     path: str
     problem: str = ""
@@ -63,7 +63,7 @@ class _Wanted:
 
 
 def with_exports(objects: GitStore, view: ObjectStore, plan: PurgePlan, text: str) -> PurgePlan:
-    """Return ``plan`` with the exported files that hold what it takes, and with the digests of their records."""
+    """Return ``plan`` with the exported files that have purged content, and with the digests of their records."""
     wanted = _wanted(view, plan, text)
     hits: list[ExportHit] = []
     problems: list[PurgeProblem] = []
@@ -88,7 +88,7 @@ def with_exports(objects: GitStore, view: ObjectStore, plan: PurgePlan, text: st
 
 
 def redact(objects: GitStore, plan: PurgePlan) -> list[RedactedExport]:
-    """Redact the exported files of ``plan`` in place. What cannot be redacted stays as it is, and is told."""
+    """Redact the exported files of ``plan`` in place. A file that cannot be redacted is unchanged, and reported."""
     wanted = _Wanted(plan.texts, frozenset(plan.sessions))
     done: list[RedactedExport] = []
     changed: dict[str, ExportedFile] = {}
@@ -105,9 +105,9 @@ def redact(objects: GitStore, plan: PurgePlan) -> list[RedactedExport]:
 
 
 def forget_digests(objects: GitStore, plan: PurgePlan) -> None:
-    """Drop the digests of exported files that held what was purged: each would prove a guess of the rest.
+    """Remove the recorded digests of exported files with purged content: each could confirm a guess of the text.
 
-    A file that is as it was written is known by its size and time from then on.
+    A file that is as it was written is recognized by its size and time from then on.
     """
     _update(objects, {hit.export.path: _without_digests(hit.export) for hit in plan.exports})
 
@@ -123,7 +123,7 @@ def _without_digests(export: ExportedFile) -> ExportedFile:
 
 
 def _is_as_written(export: ExportedFile, found: os.stat_result, data: bytes) -> bool:
-    """Return whether ``export`` was put where an agent looks, and nothing was said in it since."""
+    """Return whether a file has the conversation that ``export`` was written with, and nothing after it."""
     if not export.conversation:
         return export.is_unchanged(found.st_size, found.st_mtime_ns)
     return sha256(data).hexdigest() == export.digest or _said(export, data) == export.conversation
@@ -148,7 +148,7 @@ def _wanted(view: ObjectStore, plan: PurgePlan, text: str) -> _Wanted:
 
 
 def _texts(entry: object) -> Iterator[str]:
-    """Yield the texts of a message by which a copy of it is known."""
+    """Yield the texts of a message that identify a copy of it."""
     if not isinstance(entry, Message):
         return
     for block in entry.content:
@@ -172,7 +172,7 @@ def _strings(value: Any) -> Iterator[str]:
 
 
 def _source(export: ExportedFile, data: bytes) -> Source | None:
-    """Return what an import would make of the file; ``None`` for one that is no agent's, or no session any more."""
+    """Return the file as an import reads it; ``None`` if it is not an agent's, or not a session any more."""
     if export.agent not in FORMATS:
         return None
     try:
@@ -182,7 +182,7 @@ def _source(export: ExportedFile, data: bytes) -> Source | None:
 
 
 def _tombstones(source: Source | None, export: ExportedFile, wanted: _Wanted) -> tuple[Tombstones, int]:
-    """Return the keys by which an import knows what is to go, and how many records say it."""
+    """Return the keys by which an import recognizes purged records, and the number of these records."""
     if source is None:
         return Tombstones(), 0
     if export.session in wanted.sessions:
@@ -196,7 +196,7 @@ def _tombstones(source: Source | None, export: ExportedFile, wanted: _Wanted) ->
 
 
 def _redact_file(export: ExportedFile, wanted: _Wanted) -> ExportedFile:
-    """Redact one file; the export as it is from then on. Raises ``Malformed`` and ``OSError``, and leaves the file."""
+    """Redact one file; return its new record. Raises ``Malformed`` and ``OSError``, and leaves the file then."""
     path = Path(export.path)
     hide = _all_hidden if export.session in wanted.sessions else _hiding(wanted.texts)
     for _ in range(_TRIES):
@@ -227,7 +227,7 @@ def _stamp(found: os.stat_result) -> tuple[int, int, int]:
 
 
 def _check(export: ExportedFile, before: bytes, after: bytes, wanted: _Wanted) -> None:
-    """Raise ``Malformed`` if the agent would read something else than texts, or the text is still there."""
+    """Raise ``Malformed`` if more than texts would change for the agent, or the text is still there."""
     old, new = _source(export, before), _source(export, after)
     if old is not None and (new is None or _shape(old) != _shape(new)):
         raise Malformed(f"{export.agent} could not read it with the text taken out", hint="delete the file")
@@ -236,7 +236,7 @@ def _check(export: ExportedFile, before: bytes, after: bytes, wanted: _Wanted) -
 
 
 def _shape(source: Source) -> object:
-    """Return what an agent goes by when it reads a session: all but the texts."""
+    """Return what an agent needs to read a session: all but the texts."""
     told = [FORMATS[source.agent].headline(record.payload) for record in source.records]
     records = [
         (record.line, record.parent, record.source_id, head.kind, head.role, head.calls)
@@ -251,11 +251,11 @@ def _said(export: ExportedFile, data: bytes) -> str:
 
 
 Hide = Callable[[str, bool], str]
-"""Return what stands for a string of a document. The flag: whether it is in a field that holds texts."""
+"""A function that returns the substitute of a string. The flag is True in a field that holds texts."""
 
 
 def redacted(data: bytes, hide: Hide) -> bytes:
-    """Return ``data`` with ``hide`` of each string in it: a document of JSON, lines of JSON, or plain text."""
+    """Return ``data`` with ``hide`` applied to each string in it: a JSON document, JSON lines, or plain text."""
     document = _parsed(data)
     if document is not None:
         return _spelled(data, document, hide)
@@ -307,15 +307,15 @@ _TEXTS = frozenset(
         "image_url",
     ]
 )
-"""Fields that hold a text, or a list of texts, in the files of the agents."""
+"""Fields with a text, or a list of texts, in the files of the agents."""
 _ALL_TEXTS = frozenset(["arguments", "input", "toolUseResult", "details"])
-"""Fields below which all is text: what a tool was given and what it gave."""
+"""Fields below which all strings are texts: the input and the output of tools."""
 _MODES = frozenset(["auto", "concise", "detailed", "none"])
-"""Words that codex has in ``summary`` for how it is to summarise."""
+"""Values of ``summary`` in codex that select how it summarizes."""
 
 
 def _is_text(key: str, value: Any, is_below: bool) -> bool:
-    """Return whether strings in the field ``key`` are texts. ``is_below``: those of the fields around it are."""
+    """Return whether strings in the field ``key`` are texts. ``is_below``: True if it is below a field of texts."""
     if is_below or key in _ALL_TEXTS:
         return True
     if key == "data":
@@ -325,7 +325,7 @@ def _is_text(key: str, value: Any, is_below: bool) -> bool:
 
 
 def _hiding(texts: Sequence[str]) -> Hide:
-    """Return what puts ``MARK`` in the place of each of ``texts``, longest spelling first."""
+    """Return a function that replaces each of ``texts`` with ``MARK``, the longest spelling first."""
     found = {one.decode("utf-8", "surrogatepass") for text in texts for one in finding.spellings(text)}
     spelled = sorted(found, key=len, reverse=True)
 
@@ -338,8 +338,10 @@ def _hiding(texts: Sequence[str]) -> Hide:
 
 
 def _all_hidden(value: str, is_text: bool) -> str:
-    """Hide texts, and elsewhere what is more than one word or not in ASCII: ids, times, folders and names of kinds
-    stay, so that the file still opens."""
+    """Hide texts, and other strings of more than one word or with characters outside ASCII.
+
+    Ids, times, folders and names of kinds stay, so that the agent can still open the file.
+    """
     if is_text:
         return MARK if value.strip() else value
     is_word = len(value.split()) <= 1 and (value.isascii() or os.path.isabs(value))

@@ -1,14 +1,14 @@
-"""What a history is without what was purged: a pure function of commits and of the set, the same in every store.
+"""The rewrite of a history without the purged content: a pure function of commits and the set, the same in every store.
 
-    1. an entry that is in the set    -> its tombstone, or what replaces it: time, place, source and chain stay
+    1. an entry that is in the set    -> its tombstone or its replacement: time, place, source and chain digest stay
     2. an entry with purged files     -> the same entry, with other bytes in their place
-    3. a commit of the archive        -> the same, that lists and leads to what its lines are by now
+    3. a commit of the archive        -> the same, with the rewritten tips of its histories
        anything else                  -> the same commit, its parents mapped
     4. nothing of it changed          -> the same oid
 
-A ref of a purged session leads to the tombstone of the entry at which the session began, whatever it led to before;
-that tombstone has no parents.
-Rewriting twice is rewriting once, and for two sets the order does not matter: R_B(R_A(x)) = R_(A u B)(x).
+A ref of a purged session moves to the tombstone of the entry at which the session began, whatever its value was; that
+tombstone has no parents. The rewrite is idempotent, and for two sets the order does not matter: R_B(R_A(x)) = R_(A u
+B)(x).
 """
 
 from __future__ import annotations
@@ -35,14 +35,15 @@ from gitsession.store.interface import ObjectStore
 _TREE_BYTES = len("tree ") + 40
 
 _COMMAND_WORDS = 2
-"""Of a command that was about what is gone: its name, and what it was done to."""
+"""Number of words that are kept of a command on purged content: its name, and what it acts on."""
 
 
 class Rewriter:
-    """The mapping of commits to what they become. ``objects``: new ones; ``mapped``: commits that differ, old to new.
+    """The mapping of commits to rewritten ones. ``objects``: new ones; ``mapped``: commits that differ, old to new.
 
-    ``clean``: commits of which nothing was purged, nor before them. Its methods raise ``MissingObject`` or ``Corrupt``
-    for a commit that cannot be read, ``Refused`` for a redacted entry of an agent that this release does not know.
+    ``clean``: commits without purged content in them and in their history. Methods raise ``MissingObject`` or
+    ``Corrupt`` for a commit that cannot be read, and ``Refused`` for a redacted entry of an agent that this release
+    does not support.
     """
 
     def __init__(self, reader: Reader, tombstones: Tombstones, clean: Container[Oid] = ()) -> None:
@@ -54,14 +55,14 @@ class Rewriter:
         self._folders: dict[Oid, Oid] = {}
 
     def ref(self, name: str, oid: Oid) -> Oid:
-        """Where ``name`` leads that led to ``oid``."""
+        """Return the new value of the ref ``name`` with the value ``oid``."""
         return self._tombstone(name, oid) if self.is_purged(name) else self.commit(oid)
 
     def start(self, name: str, oid: Oid) -> Node | None:
-        """The entry at which the session of ``name`` began, a ref that leads to ``oid``.
+        """Return the entry at which the session of ``name`` began, a ref with the value ``oid``.
 
-        Of a session that was purged, the nearest one that the set names; where the line has none of those, and for any
-        other session, its first one. ``None`` for a line without entries.
+        If the session was purged, this is the nearest entry that the set names. If the history has none of those, or
+        the session was not purged, it is the first entry. Return ``None`` for a history without entries.
         """
         began = self._tombstones.began(session_of(name))
         at = oid
@@ -75,16 +76,16 @@ class Rewriter:
             at = parents[0]
 
     def _tombstone(self, name: str, oid: Oid) -> Oid:
-        """Return the tombstone of the first entry of a purged session, which is all that is left of it."""
+        """Return the tombstone of the first entry of a purged session, which is all that remains of it."""
         found = self.start(name, oid)
         if found is None or (found.is_tombstone and found.parent is None):
             return self.commit(oid if found is None else found.oid)
         made = tombstone.of_session(self, found, self._first_digest(found))
-        self._put_all(made)  # and no more: in another session, which began on this one, the entry stays
+        self._put_all(made)  # not in ``mapped``: another session that began on this entry keeps it
         return made.oid
 
     def commit(self, oid: Oid) -> Oid:
-        """What the commit ``oid`` becomes. Parents come first; a line may be longer than a stack is deep."""
+        """Return the new oid of the commit ``oid``. Iterates, because a history may exceed the recursion limit."""
         stack = [oid]
         while stack:
             at = stack[-1]
@@ -99,7 +100,7 @@ class Rewriter:
             except MissingObject:
                 if at == oid:
                     raise
-                self._same.add(at)  # before it a clone ends that does not go back to the beginning
+                self._same.add(at)  # the history of a shallow clone ends here
                 continue
             missing = [up for up in parents if up not in self.mapped and up not in self._same]
             if missing:
@@ -109,15 +110,15 @@ class Rewriter:
         return self.mapped.get(oid, oid)
 
     def is_purged(self, name: str) -> bool:
-        """Whether ``name`` is a ref of a purged session."""
+        """Return whether ``name`` is a ref of a purged session."""
         return bool(self._tombstones.began(session_of(name)))
 
     def gone(self) -> list[Oid]:
-        """The commits in whose place something else stands, as far as was looked."""
+        """Return the commits that were replaced, as far as they were rewritten."""
         return sorted(self._gone)
 
     def is_gone(self, oid: Oid) -> bool:
-        """Whether something else stands in the place of the commit ``oid`` itself, as far as was looked."""
+        """Return whether the commit ``oid`` itself was replaced, as far as it was rewritten."""
         return oid in self._gone
 
     # -- one commit
@@ -146,7 +147,7 @@ class Rewriter:
             self._same.add(made)
 
     def _archived(self, data: bytes) -> bytes | None:
-        """A commit of the archive, that lists and leads to what its lines are by now; ``None`` for any other."""
+        """Return a commit of the archive with the rewritten tips of its histories; ``None`` for any other commit."""
         link = archive_set.link(data)
         if link is None:
             return None
@@ -168,21 +169,21 @@ class Rewriter:
         return archive_set.encode(after, before, link.seconds, list(tips), tree=tree)
 
     def read(self, oid: Oid) -> tuple[Kind, bytes]:
-        """What is new, and what there is."""
+        """Read a new or an existing object."""
         return self.objects.get(oid) or self._reader.read(oid)
 
     def contains(self, oid: Oid) -> bool:
         return oid in self.objects or self._reader.contains(oid)
 
     def put(self, kind: Kind, data: bytes) -> Oid:
-        """Add an object to the new ones, unless it is there already."""
+        """Add an object to the new ones, unless it exists already."""
         oid = oid_of(kind, data)
         if oid not in self.objects and not self._reader.contains(oid):
             self.objects[oid] = (kind, data)
         return oid
 
     def _instead(self, found: Node, parents: list[Oid]) -> tombstone.SubstituteCommit | None:
-        """What stands in the place of an entry that was purged; ``None`` for one that stays."""
+        """Return the substitute of a purged entry; ``None`` for an entry that stays."""
         if found.is_tombstone:
             return None
         purged = self._tombstones
@@ -200,7 +201,7 @@ class Rewriter:
         return tombstone.replaced(found, first, by, files, parents)
 
     def _digest(self, found: Node, parts: EntryTree | None = None) -> str:
-        """The digest of an entry; where its payload is not here, the one of the set that its chain is made of."""
+        """Return the digest of an entry; if its payload is missing, the one in the set that gives its chain digest."""
         parts = parts or self._kept(found)
         if parts is not None:
             return parts.digest.hex()
@@ -211,11 +212,11 @@ class Rewriter:
         return ""
 
     def _first_digest(self, found: Node) -> str:
-        """The digest of the entry that stood there before any redaction."""
+        """Return the digest of the entry before any redaction."""
         return found.replaces.hex() or self._digest(found)
 
     def _begins(self, found: Node, began: Container[str]) -> bool:
-        """Whether a session begins at this entry, of which the beginnings are ``began``."""
+        """Return whether a session with the beginnings ``began`` begins at this entry."""
         if found.is_tombstone:
             return tombstone.of_node(self._reader, found).of in began
         return (
@@ -225,7 +226,7 @@ class Rewriter:
         )
 
     def _without_files(self, found: Node) -> Oid | None:
-        """The tree of an entry without purged files; ``None``: as it was."""
+        """Return the tree of an entry without purged files; ``None`` if it stays the same."""
         if not self._tombstones.has_files:
             return None
         rows = {name: (mode, oid) for mode, name, oid in parse_tree(self._read(found.tree, "tree"))}
@@ -236,7 +237,7 @@ class Rewriter:
         return None if rows[layout.FILES] == before else self.put("tree", encode_tree(rows))
 
     def _folder(self, oid: Oid) -> Oid:
-        """A folder of captured files, those that were purged withheld."""
+        """Rewrite a folder of captured files, with purged ones withheld."""
         if oid not in self._folders:
             rows = {}
             for mode, name, child in parse_tree(self._read(oid, "tree")):
@@ -271,7 +272,7 @@ class Rewriter:
         return parse_commit(self._read(oid, "commit")).parents
 
     def _node(self, oid: Oid) -> Node | None:
-        """``None`` for a commit that is no entry."""
+        """Return the entry of a commit; ``None`` if it is not an entry."""
         try:
             return node.parse(oid, self._read(oid, "commit"))
         except Malformed:
@@ -285,7 +286,7 @@ class Rewriter:
 
 
 def _with_parents(data: bytes, old: tuple[Oid, ...], new: list[Oid]) -> bytes:
-    """A commit with other parents, all else as it is, be it ours or not."""
+    """Return a commit with other parents and no other change, whether gitsession wrote it or not."""
     if list(old) == new:
         return data
     end = _TREE_BYTES + 1 + sum(len("parent \n") + 40 for _ in old)
@@ -293,7 +294,7 @@ def _with_parents(data: bytes, old: tuple[Oid, ...], new: list[Oid]) -> bytes:
 
 
 def session_of(name: str) -> str:
-    """The session of a ref, be it here, at a remote or in the trash; "" for any other."""
+    """Return the session of a ref, be it here, at a remote or in the trash; "" for any other ref."""
     if name.startswith(refs.TRASH):
         name = refs.taken_out(name)
     elif name.startswith("refs/remotes/"):
@@ -303,10 +304,10 @@ def session_of(name: str) -> str:
 
 
 def rewrite_log(store: ObjectStore, tip: Oid, rewriter: Rewriter) -> Oid:
-    """Map every commit that the operation log names, so that older commands can still be undone; the new tip.
+    """Map every commit that the operation log names, so that older commands can still be undone; return the new tip.
 
-    The log is this store's own, so its bytes need be the same nowhere else. Of a command that wrote or removed a
-    purged entry only the name and what it was done to are kept: a label's text stands in both. Raises ``Malformed``.
+    The log is local, so its bytes need not be the same elsewhere. Of a command that wrote or removed a purged entry,
+    only the name and what it acts on are kept, because a label's text is in the command, too. Raises ``Malformed``.
     """
     mapped: dict[Oid, Oid] = {}
     for operation in reversed(list(operation_log.back(store, tip))):
@@ -340,7 +341,7 @@ def _mapped_value(rewriter: Rewriter, name: str, value: RefValue | None) -> RefV
     try:
         return rewriter.ref(name, value)
     except DAMAGE:
-        return value  # `verify` names it
+        return value  # `verify` reports it
 
 
 def _mapped_files(rewriter: Rewriter, files: WorkspaceWrite) -> WorkspaceWrite:

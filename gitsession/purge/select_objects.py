@@ -1,4 +1,4 @@
-"""Which objects of a store are to go: by name, from what the set of tombstones says, and never for being unreached."""
+"""Selection of the objects that a purge deletes: by name, from the tombstone set, never for being unreachable."""
 
 from __future__ import annotations
 
@@ -22,10 +22,11 @@ from gitsession.sessions.tombstone_set import Tombstones
 def find(
     reader: Reader, tombstones: Tombstones, kinds: Mapping[Oid, str], tips: Iterable[Oid], rewriter: Rewriter
 ) -> set[Oid]:
-    """``kinds``: every object there is; ``tips``: where refs lead now, which all stays.
+    """Select the objects that a purge deletes.
 
-    Commits that the rewrite changes, wherever they lie, and those of purged sessions that no ref leads to; what only
-    those hold; and what holds purged bytes and is held by no commit.
+    These are the commits that the rewrite changes, wherever they are, and unreachable commits of purged sessions; the
+    objects that only those hold; and objects with purged bytes that no commit holds. ``kinds``: the kinds of all
+    objects. ``tips``: the present values of refs; what they lead to stays.
     """
     commits = [oid for oid, kind in kinds.items() if kind == "commit"]
     bad = {oid for oid in progress.each("Looking for what goes", commits) if rewriter.commit(oid) != oid}
@@ -45,7 +46,7 @@ def find(
 
 
 def old_sets(reader: Reader, kinds: Mapping[Oid, str], tips: Iterable[Oid]) -> set[Oid]:
-    """Sets of tombstones that nobody was given, and to which no ref leads any more (``tombstones.added``)."""
+    """Select tombstone sets that were never sent and that no ref leads to any more (``tombstone_set.added``)."""
     sets = {oid for oid, kind in kinds.items() if kind == "commit" and _is_set(reader, oid)}
     kept = reached(reader, (oid for oid in tips if oid in sets))
     old = sets - kept
@@ -63,7 +64,7 @@ def _is_set(reader: Reader, oid: Oid) -> bool:
 
 
 def digests(reader: Reader, victims: AbstractSet[Oid], kinds: Mapping[Oid, str]) -> Iterator[bytes]:
-    """Of the entries that go with ``victims``: of which no commit that stays holds the tree."""
+    """Yield the digests of the entries that are deleted with ``victims``: no remaining commit has their tree."""
     for oid in victims:
         if kinds.get(oid) == "commit":
             try:
@@ -76,7 +77,7 @@ def digests(reader: Reader, victims: AbstractSet[Oid], kinds: Mapping[Oid, str])
 
 
 def below(reader: Reader, commits: Iterable[Oid], *, without: AbstractSet[Oid] = frozenset()) -> set[Oid]:
-    """The trees and blobs that commits hold; none of ``without``, nor what is below those."""
+    """Return the trees and blobs that commits hold, except ``without`` and what is below those."""
     found: set[Oid] = set()
     for commit in commits:
         try:
@@ -97,7 +98,7 @@ def below(reader: Reader, commits: Iterable[Oid], *, without: AbstractSet[Oid] =
 
 
 def reached(reader: Reader, tips: Iterable[Oid]) -> set[Oid]:
-    """The commits that ``tips`` lead to."""
+    """Return the commits that ``tips`` lead to."""
     found = set(tips)
     todo = list(found)
     while todo:
@@ -112,8 +113,8 @@ def of_purged_sessions(
 ) -> set[Oid]:
     """Select the commits of purged sessions, by the nearest beginning above each, that no ref leads to.
 
-    With them go the unreached commits that have one of them as a parent, such as an older version of an operation on
-    one: they would be left without it, and may hold a title or a label.
+    Unreachable commits with one of them as a parent, such as an older version of an operation on one, are selected too:
+    they would lack their parent, and may have a title or a label.
     """
     commits = list(commits)
     staying = reached(reader, tips)
@@ -145,7 +146,7 @@ def of_purged_sessions(
 
 
 def _above(reader: Reader, oid: Oid, begun: AbstractSet[str]) -> tuple[Oid | None, bool | None]:
-    """The commit before ``oid``; where a session begins at ``oid`` itself, whether that is one of ``begun``."""
+    """Return the commit before ``oid``; if a session begins at ``oid``, ``None`` and whether it is one of ``begun``."""
     try:
         data = reader.read(oid)[1]
         parents = parse_commit(data).parents
@@ -188,7 +189,7 @@ def _holds(reader: Reader, tree: Oid, victims: AbstractSet[Oid]) -> bool:
 
 
 def texts(reader: Reader, gone: Iterable[Oid]) -> Iterator[bytes]:
-    """What the entries of commits said, as far as they can be read: what is stored of an agent's, the texts of ours."""
+    """Yield the texts of entries that can be read: the stored bytes of agents' entries, the strings of gitsession's."""
     for oid in gone:
         try:
             parts = content.kept(reader, node.load(reader, oid))

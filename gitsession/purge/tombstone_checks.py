@@ -1,8 +1,8 @@
-"""What a set of what was purged would make of the history that is here: may somebody else's set do that?
+"""Checks of a foreign tombstone set: it may not do more to the local history than a purge.
 
-Whoever may push or be fetched from may purge, and what was purged is gone everywhere. So a set may take away what was
-said, and hide a part of it; it may not put other words in its place, name what cannot stand there, or take the entry
-away at which a session begins and leave the rest. What of it is here is compared; what is not, where it is.
+A store that may push or be fetched from may purge, and what it purges is removed everywhere. So a set may remove
+entries and hide parts of them. It may not replace them with other text, contain what cannot be stored there, or remove
+the entry at which a session begins and leave the rest. Each store checks the entries that it has.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _PLACEHOLDER = re.compile(rb"\[redacted:[^\[\]\n]{1,100}\]")
 
 
 def problem(reader: Reader, named: Mapping[str, Oid], known: Tombstones, said: Tombstones) -> str:
-    """Why ``said`` is not to be carried out on ``named``, the refs that lead to entries; "" where it is.
+    """Return the reason not to apply ``said`` to ``named``, the refs that lead to entries; "" if there is none.
 
     ``known``: what was purged before.
     """
@@ -44,7 +44,7 @@ def problem(reader: Reader, named: Mapping[str, Oid], known: Tombstones, said: T
 
 
 def _check_form(digest: str, by: Replacement) -> None:
-    """Raises ``Malformed`` where no entry could be kept so."""
+    """Raise ``Malformed`` if no entry could be stored in this form."""
     data = by.whole()
     for row in holes.hidden(by.stored.holes):
         if data[row.offset : row.offset + row.length] != f"[redacted:{row.rule}]".encode():
@@ -58,7 +58,7 @@ def _of_entry(reader: Reader, found: Node, known: Tombstones, said: Tombstones) 
         parts = content.kept(reader, found)
         before = content.whole(reader, found, parts)
     except DAMAGE:
-        return ""  # what is not here cannot be compared
+        return ""  # a missing entry cannot be compared
     digest = parts.digest.hex()
     first = found.replaces.hex() or digest
     key = first if said.has_entry(first) else digest
@@ -72,14 +72,14 @@ def _of_entry(reader: Reader, found: Node, known: Tombstones, said: Tombstones) 
     if (message.kind_of(words), words.role) != (found.kind, found.role):
         return f"what is to replace the {found.role} {found.kind} {key} is none"
     if found.replaces and digest not in _ways(first, said):
-        return ""  # no set that we know of made that: it is no more than something to compare with
+        return ""  # no known set made this replacement: there is nothing to compare it with
     if not _hides(by.form, by.whole(), before):
         return f"what is to replace the entry {key} says something else, and does not only hide a part of it"
     return ""
 
 
 def _ways(digest: str, said: Tombstones) -> set[str]:
-    """What stands in the place of an entry, in turn: a second redaction hides a part of what the first has left."""
+    """Return an entry's successive replacements: a second redaction hides a part of what the first has left."""
     found: set[str] = set()
     while digest in said.replaced and digest not in found:
         found.add(digest)
@@ -88,7 +88,7 @@ def _ways(digest: str, said: Tombstones) -> set[str]:
 
 
 def _of_sessions(rewriter: Rewriter, after: Mapping[str, Oid], known: Tombstones, said: Tombstones) -> str:
-    """A whole session goes by naming where it began, which only those know who have it."""
+    """Check that each purged session is named by its beginning, which only a store with the session can do."""
     ends: dict[str, list[str]] = {}
     for name, oid in after.items():
         sid = session_of(name)
@@ -101,13 +101,13 @@ def _of_sessions(rewriter: Rewriter, after: Mapping[str, Oid], known: Tombstones
 
 
 def _stands_for(rewriter: Rewriter, oid: Oid) -> str:
-    """Return the digest of the entry whose tombstone ``oid`` is; "" if it is none."""
+    """Return the digest of the entry whose tombstone ``oid`` is; "" if it is not a tombstone."""
     found = node.load(rewriter, oid)
     return tombstone.of_node(rewriter, found).of if found.is_tombstone else ""
 
 
 def _hides(form: str, redacted: bytes, original: bytes) -> bool:
-    """Whether ``redacted`` is ``original`` with placeholders in it, and nothing else."""
+    """Return whether ``redacted`` is ``original`` with placeholders in it, and no other difference."""
     if form != layout.OWN:
         return _is_part(redacted, original)
     return _is_alike(cbor.decode(redacted), cbor.decode(original))
