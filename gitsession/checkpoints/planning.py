@@ -42,7 +42,7 @@ class RewindPlan:
         what: ``both``, ``conversation`` or ``files``.
         at: the requested entry.
         place: the entry after which the conversation continues; if ``at`` is a prompt, the one before it.
-        prompt: the text of that prompt.
+        prompt: the text of that prompt; ``None`` if ``at`` is not a prompt.
         leaf: the tip of the conversation at the time of the plan.
         onto: an existing branch that ends at ``place``; "" for a new branch.
         workspace: the path of the workspace; ``None`` if files are not planned.
@@ -142,7 +142,8 @@ def _with_files(store: GitStore, made: RewindPlan, root: WorkspaceRoot, *, force
     base = points[number].files if points else None
     at_entry = trees.look_up(store, base, found, levels=levels)
     for path in found.keys() - _looked_at(points[seen : number + 1], found):
-        at_entry[path] = next(touch.was for touch in found[path] if touch.ours)  # not covered: not missing
+        # No checkpoint covers the path, so it is not known to have been missing.
+        at_entry[path] = next(touch.was for touch in found[path] if touch.ours)
     root.forget()
     now = {path: now_of(root, path) for path in found}
     since_ms = points[number].entry.at_ms if points else 0
@@ -164,7 +165,7 @@ def _with_files(store: GitStore, made: RewindPlan, root: WorkspaceRoot, *, force
 def _with_links_judged(store: ObjectStore, root: WorkspaceRoot, change: PathDecision, *, force: bool) -> PathDecision:
     """Return ``change``, or a decision to leave the path if its link would be refused.
 
-    A link is not removed either if undo would be refused to restore it.
+    A link is not removed either if undo could not restore it.
     """
     if change.is_left:
         return change
@@ -186,13 +187,13 @@ def _link_refusal(path: str, target: Callable[[], bytes]) -> str | None:
 
 
 def _seen_whole(points: Sequence[Point], number: int) -> int:
-    """Return the last checkpoint up to ``number`` of the whole workspace, or 0. Earlier ones add no information."""
+    """Return the index of the last checkpoint up to ``number`` that covers the whole workspace, or 0."""
     whole = (at for at in range(number, -1, -1) if at < len(points) and points[at].entry.mode == WORKSPACE)
     return next(whole, 0)
 
 
 def _looked_at(points: Sequence[Point], paths: Iterable[str]) -> set[str]:
-    """Return those of ``paths`` that any of ``points`` covers, be it as missing."""
+    """Return those of ``paths`` that any of ``points`` covers, even if as missing."""
     if any(point.entry.mode == WORKSPACE for point in points):
         return set(paths)
     return {path for point in points for path in point.entry.paths}

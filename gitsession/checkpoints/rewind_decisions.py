@@ -47,7 +47,7 @@ class NotMerged(Exception):
 
 
 Merge: TypeAlias = Callable[[str, Oid, Oid, Oid], Oid]
-"""A merge of contents of a path: the ancestor, the present content, and the target. Raises ``NotMerged``."""
+"""A function that merges the ancestor, the present and the target content of a path. Raises ``NotMerged``."""
 
 
 def no_merge(path: str, base: Oid, ours: Oid, theirs: Oid) -> Oid:

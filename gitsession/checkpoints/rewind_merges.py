@@ -14,7 +14,7 @@ from gitsession.store.git_store import GitStore
 from gitsession.workspace.root import WorkspaceRoot
 
 BYTES_MAX_IN_ALL = 256 << 20
-"""Maximum size of the contents that one plan holds in memory. Files beyond it are not merged."""
+"""Maximum size of the contents that one plan holds in memory, in bytes. Files beyond it are not merged."""
 
 
 class Merges:

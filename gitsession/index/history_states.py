@@ -100,7 +100,7 @@ class CatalogueEntryIndex:
 
 
 class StateRecorder:
-    """Computes the states of histories as entries are indexed, parents first, and stores each new state once."""
+    """A recorder of histories' states while entries are indexed, parents first. Each new state is stored once."""
 
     def __init__(self, db: sqlite3.Connection, store: ObjectStore, sid: str) -> None:
         self._db = db

@@ -169,7 +169,7 @@ def _refresh(db: sqlite3.Connection, catalogue: Catalogue, store: ObjectStore) -
 
 
 _NOT_WHOLE = ""
-"""Stands for the branches of a session of which damage hid a part at the last update."""
+"""A value in place of a session's branches: damage hid a part of the session at the last update."""
 
 
 def _new(

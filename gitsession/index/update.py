@@ -151,7 +151,7 @@ def _summary(db: sqlite3.Connection, sid: str) -> _Summary | None:
 
 
 def _grow(db: sqlite3.Connection, store: ObjectStore, sid: str, moves: Sequence[Move]) -> bool:
-    """Add the new entries of a known session; return ``False`` if the catalogue then has entries that are gone.
+    """Add the new entries of a known session; return ``False`` if the catalogue has entries that the session lacks.
 
     That is so if a ref went back or was removed (undo) and entries went with it, and if the file was rewritten.
     """

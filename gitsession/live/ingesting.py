@@ -42,10 +42,10 @@ TURN_SECONDS = 5.0
 
 
 class ImportSessionFile(Protocol):
-    """Imports a session's file as far as the agent has written it.
+    """A function that imports a session's file as far as the agent has written it.
 
-    ``file`` is "" if the agent did not name it. Returns the id of the session in the store, ``None`` if there is none
-    yet. Raises ``GitSessionError`` and ``OSError``.
+    ``file`` is "" if the agent did not name it. It returns the id of the session in the store, ``None`` if there is
+    none yet. Raises ``GitSessionError`` and ``OSError``.
     """
 
     def __call__(self, agent: str, source_id: str, file: str) -> str | None: ...

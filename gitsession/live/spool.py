@@ -131,7 +131,7 @@ def waiting(store: str) -> list[str]:
 
 
 def is_due(store: str) -> bool:
-    """Return whether events wait that the last ingestion has not seen, or has seen long enough ago."""
+    """Return whether events wait that the last ingestion has not seen, or saw over ``AGAIN_SECONDS`` ago."""
     names = waiting(store)
     if not names:
         return False

@@ -7,8 +7,8 @@
     4. nothing of it changed          -> the same oid
 
 A ref of a purged session moves to the tombstone of the entry at which the session began, whatever its value was; that
-tombstone has no parents. The rewrite is idempotent, and for two sets the order does not matter: R_B(R_A(x)) = R_(A u
-B)(x).
+tombstone has no parents. The rewrite is idempotent, and for two sets the order does not matter:
+``R_B(R_A(x)) = R_(A u B)(x)``.
 """
 
 from __future__ import annotations

@@ -88,7 +88,10 @@ def _ways(digest: str, said: Tombstones) -> set[str]:
 
 
 def _of_sessions(rewriter: Rewriter, after: Mapping[str, Oid], known: Tombstones, said: Tombstones) -> str:
-    """Check that each purged session is named by its beginning, which only a store with the session can do."""
+    """Return the reason to reject the purge of a session; "" if there is none.
+
+    It must name the entry at which the session begins, which only a store with the session can do.
+    """
     ends: dict[str, list[str]] = {}
     for name, oid in after.items():
         sid = session_of(name)

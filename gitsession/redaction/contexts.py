@@ -49,7 +49,7 @@ _NO_PROSE = (
     rb"(?!(?:[A-Z]?[a-z]+|[A-Z]+)[.,]?[ ]+"
     rb"(?!(?:ssh|scp|sftp|rsync|sudo|ansible|git|autossh|mosh|lftp|curl)\b)[a-z]{2,}[ ,.])"
 )
-"""Excludes sentences on the command: a password is followed by the command that ``sshpass`` runs, or by nothing."""
+"""An exclusion of prose: a password is followed by the command that ``sshpass`` runs, or by nothing."""
 
 _P_OPTION = re.compile(rb"(?:thread|edantic|lugin|rotocol|refix|ersist|arents|rofile|roject|rint)[a-z=-]*")
 """The rest of an option of another command that begins with ``-p``."""

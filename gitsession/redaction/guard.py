@@ -107,7 +107,7 @@ def suspects(payloads: Sequence[tuple[str, bytes]], scanner: Scanner) -> set[int
 
 
 def find(data: bytes, scanner: Scanner, *, is_json: bool = False) -> list[SecretSpan]:
-    """Return the hits in ``data``, in order: in the bytes as they are, and with escapes undone again and again."""
+    """Return the hits in ``data``, in order: in the bytes as they are, and after each round of undoing escapes."""
     views = [data]
     ways: list[OffsetMap] = []
     inner = decoded(data)

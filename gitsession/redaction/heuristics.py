@@ -1,4 +1,4 @@
-"""Heuristics that tell a secret from what programs and documents have in its place."""
+"""Heuristics that distinguish a secret from what programs and documents have in its place."""
 
 from __future__ import annotations
 

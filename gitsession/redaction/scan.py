@@ -54,7 +54,7 @@ _REMEMBERED_BYTES = 200
 
 _SIGNS = b"_-./:=~"
 _ENDS = re.compile(rb"[_./:=~-](?<=(.{3}))", re.DOTALL)
-"""Three bytes of a run that end with a sign. Most words of tokens have such."""
+"""Three bytes of a run that end with a sign. The words of most rules for tokens contain such bytes."""
 
 
 _Word: TypeAlias = tuple[bytes, tuple[Rule, ...]]
@@ -271,7 +271,7 @@ def _runs(data: bytes, *, with_mark: bool = False) -> set[bytes]:
 
 
 def _escapes_apart(runs: bytes) -> bytes:
-    """Return ``runs``, and again without it those that may begin with the end of an escape or with a line mark."""
+    """Return ``runs`` and, for those that may begin with the end of an escape or a line mark, copies without it."""
     runs = b" ".join((b"", runs, *(_ESCAPED.findall(runs) if b"\\" in runs else ())))
     return b" ".join((runs, *_MARKED.findall(runs)))
 

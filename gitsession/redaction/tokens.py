@@ -10,7 +10,7 @@ from gitsession.redaction.heuristics import is_random
 from gitsession.redaction.rule import Check, Rule
 
 _ALONE = rb"(?<![A-Za-z0-9])"
-"""The position is not inside a longer word."""
+"""A position that does not continue a word."""
 
 
 def _token(name: str, pattern: bytes, words: str, *samples: str, check: Check | None = None, before: int = 0) -> Rule:

@@ -278,8 +278,8 @@ def push(
     """Push refs, each to its own name at the remote.
 
     Refs are pushed in chunks that grow as they succeed. If a whole chunk is rejected, its halves are tried, until it is
-    clear that the remote accepts nothing. The refs of one session go together, because a fork's ``main`` has the
-    beginning of its branches.
+    clear that the remote accepts nothing. The refs of one session go together, because a fork's ``main`` records
+    where its branches begin.
 
     Args:
         wanted: the value of each local ref, and its name at the remote.

@@ -18,7 +18,7 @@ from gitsession.workspace.snapshot import look
 from gitsession.workspace.trees import State, TreeCache
 
 PIECE_BYTES = 32 << 20
-"""Size of the contents that are held in memory and written to the store at a time. One file may be larger."""
+"""Size of the contents held in memory and written to the store at a time, in bytes. One file may be larger."""
 
 
 class Captured(NamedTuple):

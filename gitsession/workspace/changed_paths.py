@@ -122,7 +122,7 @@ def _with_users_index(
 def _ignored(paths: Sequence[bytes], shadow: PrivateRepository, top: str, at: str, rules: list[str]) -> list[bytes]:
     """Return those of ``paths`` that the ignore rules exclude.
 
-    git refuses paths behind a link, and they do not exist in the workspace, so they are not passed to it.
+    git refuses paths behind a symbolic link, and they do not exist in the workspace, so they are not passed to it.
     """
     base = os.fsencode(at)
     folders: dict[bytes, bool] = {b"": True}

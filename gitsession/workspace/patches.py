@@ -27,19 +27,20 @@ if TYPE_CHECKING:
     from gitsession.git.engine import Comparison, Side
 
 CHILD_SECONDS = 20.0
-"""Time limit for all files of one patch that the git child compares."""
+"""Time limit for all files of one patch that the git child compares, in seconds."""
 
 CHILD_BYTES_MAX = 64 << 20
-"""Maximum size of one content. A larger one gets no text."""
+"""Maximum size of one content, in bytes. A larger one gets no text."""
 
 TOTAL_BYTES_MAX = 256 << 20
-"""Maximum size of all contents of one patch. The files beyond it, in the order of the paths, get no text."""
+"""Maximum size of all contents of one patch, in bytes. The files beyond it, in the order of the paths, get no text."""
 
 SIMILAR_BYTES_MAX = 32 << 20
 SIMILAR_PAIRS_MAX = 100_000
-"""Limits for the search for similar added and deleted files. Above them, only files of the same content are renames.
+"""Limits of the search for similar added and deleted files: their size in bytes, and the number of pairs.
 
-libgit2 compares every pair with the interpreter lock held, 1,000,000 of them in 2 to 5 s.
+Above them, only files of the same content are renames. libgit2 compares every pair with the interpreter lock held,
+1,000,000 of them in 2 to 5 s.
 """
 
 _CACHED_BYTES_MAX = 32 << 20
@@ -68,8 +69,8 @@ class FilePatch(NamedTuple):
 def compare(store: ObjectStore, changes: Mapping[str, tuple[State, State]]) -> list[FilePatch]:
     """Compare the contents of ``changes`` (see ``trees.diff``) in the order of the paths.
 
-    Raises ``MissingObject``, ``Corrupt`` or ``Unavailable`` for a content that cannot be read, and ``Unavailable`` for
-    a content that only git may compare if git is not installed.
+    Raises ``MissingObject``, ``Corrupt`` or ``Unavailable`` for a content that cannot be read. Raises ``Unavailable``
+    if a content must be compared by git, and git is not installed.
     """
     from gitsession.git import engine
 

@@ -13,7 +13,7 @@ from gitsession.workspace.trees import State
 
 CHANGES_MAX = 100_000
 TARGET_BYTES_MAX = 4095
-"""Maximum size of a link's target. No system follows a longer one."""
+"""Maximum size of a link's target, in bytes. No system follows a longer one."""
 
 
 

@@ -272,7 +272,7 @@ def new_name() -> str:
 
 
 def _obstacle(top: str) -> str:
-    """Return a file below ``top`` that would block git for ever; ``""`` if there is none."""
+    """Return a file below ``top`` that would block git forever; ``""`` if there is none."""
     for folder, folders, files in os.walk(top):
         folders[:] = [name for name in folders if name != ".git"]
         for name in _READ_BY_GIT.intersection(files):

@@ -1,4 +1,4 @@
-"""Restore files of a checkpoint safely, never outside the workspace, without losing concurrent changes.
+"""Restoration of a checkpoint's files: never outside the workspace, and without losing concurrent changes.
 
 An interruption leaves each path with its old or its new content; the same call again completes the work. A path that is
 not as expected is kept and reported. Only one system call separates the last check of a file from its replacement.

@@ -16,7 +16,7 @@ R = TypeVar("R")
 
 AT_ONCE = 8
 FILES, BYTES = 64, 32 << 20
-"""Maximum number and bytes of waiting files. Each file needs two handles and its space on the disk."""
+"""Maximum number and size in bytes of waiting files. Each file needs two handles and its space on the disk."""
 
 
 class QueuedFile(NamedTuple):
