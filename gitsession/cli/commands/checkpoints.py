@@ -151,7 +151,7 @@ def _show_plan(session: Session, plan: RewindPlan) -> int:
         say(f"  on {plan.onto}" if plan.onto else "  on a new branch")
     if plan.workspace:
         lines = planned_lines(plan.changes)
-        say(f"in {plan.workspace}, {'these files:' if lines else 'no file would change'}")
+        say(f"files in {plan.workspace}:" if lines else f"no file would change in {plan.workspace}")
         say_painted(lines)
     _tell_of_no_files(session, plan)
     if plan.is_empty:
