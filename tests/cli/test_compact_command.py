@@ -94,7 +94,7 @@ def test_a_dry_run_names_what_would_be_summarised_and_what_stays(run: Run, plain
     assert told["tokens_summarized"] + told["tokens_kept"] == told["tokens_before"]
     assert (told["split_turn"], told["carries_on"], told["onto"]) == (0, False, None)
     text = plainly("compact", "@", "--keep-tokens", "300", "--dry-run")
-    assert f"to summarise  8 entries, about {told['tokens_summarized']:,} tokens" in text
+    assert f"summarize  8 entries, about {told['tokens_summarized']:,} tokens" in text
     assert f"kept  2 entries, about {told['tokens_kept']:,} tokens" in text
     first, last, kept = (text.index(entries[at]["id"][:8]) for at in (9, 2, 1))
     assert first < last < kept

@@ -217,7 +217,7 @@ def test_what_was_killed_is_shown_by_doctor_and_ended(run, here, sid, monkeypatc
     with monkeypatch.context() as broken:
         broken.setattr(rewinding, "restore", _unavailable)
         assert "no room" in run("rewind", "root", code=exits.TRY_AGAIN)
-    assert "not done yet: rewind" in run("doctor", code=exits.INTEGRITY)
+    assert "not completed: rewind" in run("doctor", code=exits.INTEGRITY)
     assert "rewind --continue" in run("rewind", "root", code=exits.REFUSED)
     told = run("rewind", "--abort")
     assert "the files are as they were" in told

@@ -399,7 +399,7 @@ def test_the_command_is_one_line_on_standard_output(run: Run, imported: str) -> 
     [file] = files()
     assert told == f"pi --session {file}\n"
     assert file.stat().st_mode & 0o777 == 0o600
-    assert f"{file} is there already" in run("resume", "@", err=True)
+    assert f"{file} exists and is up to date" in run("resume", "@", err=True)
 
 
 def test_for_another_folder_the_line_goes_there_first(run: Run, imported: str, tmp_path: Path) -> None:
@@ -413,7 +413,7 @@ def test_for_another_folder_the_line_goes_there_first(run: Run, imported: str, t
 
 def test_a_dry_run_writes_nothing(run: Run, imported: str) -> None:
     assert run("resume", "@", "--dry-run").startswith("pi --session /")
-    assert "to be written" in run("resume", "@", "--dry-run", err=True)
+    assert "would be written" in run("resume", "@", "--dry-run", err=True)
     assert not files()
 
 
@@ -436,14 +436,14 @@ def test_a_file_that_grew_is_refused_until_it_is_imported(run: Run, imported: st
     complaint = run("resume", "@", code=4, err=True)
     assert f"`gitsession import {file}` first" in complaint
     run("import", str(file))
-    assert "is there already" in run("resume", "@", err=True)
+    assert "exists and is up to date" in run("resume", "@", err=True)
 
 
 def test_run_becomes_the_agent(run: Run, imported: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     programs, store = tmp_path / "bin", document(run("doctor", "--json"))["facts"]["store"]
     programs.mkdir()
     monkeypatch.setenv("PATH", f"{programs}{os.pathsep}{os.environ['PATH']}")
-    assert "claude is not on the PATH" in run("resume", "@", "--in", "claude", "--run", code=75, err=True)
+    assert "'claude': it is not on the PATH" in run("resume", "@", "--in", "claude", "--run", code=75, err=True)
     assert not files()
     (programs / "claude").write_text('#!/bin/sh\necho "$PWD $*"\n')
     (programs / "claude").chmod(0o755)
@@ -472,7 +472,7 @@ def test_run_takes_it_in_first_and_goes_on_only_then(
 
 
 WRONG = {
-    "an agent that is none": (["--in", "emacs"], "there are aider, claude, codex"),
+    "an agent that is none": (["--in", "emacs"], "known agents are aider, claude, codex"),
     "a folder that is not there": (["--cwd", "/nowhere/at/all"], "does not exist"),
     "run and say": (["--run", "--json"], "--run cannot be combined"),
     "run and rehearse": (["--run", "--dry-run"], "--run cannot be combined"),

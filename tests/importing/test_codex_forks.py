@@ -284,7 +284,7 @@ def test_in_one_command_bases_come_first_whatever_the_order_of_files(
     folder = on_disk(tmp_path / "files", a=deep, b=CHILD_FILE, c=PARENT_FILE)
     path = tmp_path / "store.git"
     code, told = run(capfd, "--store", str(path), "import", str(folder))
-    assert (code, "3 sessions taken in" in told) == (0, True), told
+    assert (code, "3 sessions imported" in told) == (0, True), told
     with Store.open(path) as opened:
         rows = {row.source_id: row for row in opened.sessions()}
         assert rows.keys() == {THREAD, CHILD, GRANDCHILD}
@@ -303,7 +303,7 @@ def test_a_base_that_is_missing_costs_only_its_forks_and_they_are_taken_next_tim
     assert code != 0
     (folder / f"{NAME}.jsonl").write_bytes(PARENT_FILE)
     code, told = run(capfd, *arguments)
-    assert (code, "2 sessions taken in" in told) == (0, True), told
+    assert (code, "2 sessions imported" in told) == (0, True), told
 
 
 # ---- real files

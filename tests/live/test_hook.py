@@ -89,11 +89,11 @@ def test_what_was_set_aside_is_forgotten_too_and_kept_out_of_the_way(tmp_path: P
         (place / f"{name}.event").write_bytes(name.encode())
     command = [sys.executable, "-m", "gitsession", "--store", str(store)]
     done = subprocess.run([*command, "doctor"], capture_output=True, text=True, check=False)
-    assert "2 events set aside" in done.stdout
+    assert "2 events cannot be ingested" in done.stdout
     assert "gitsession drain --forget-failures" in done.stdout
     subprocess.run([*command, "drain", "--forget-failures"], capture_output=True, check=True)
     done = subprocess.run([*command, "doctor"], capture_output=True, text=True, check=False)
-    assert "set aside" not in done.stdout
+    assert "cannot be ingested" not in done.stdout
     assert sorted(file.read_bytes() for file in (place / "forgotten").iterdir()) == [b"1-a", b"2-b"]
     assert (place / "forgotten").stat().st_mode & 0o777 == 0o700
 

@@ -89,7 +89,7 @@ def test_an_old_oid_leads_to_the_entry_and_is_said(run: Run, imported: str) -> N
 def test_a_whole_session_is_listed_no_more_and_not_taken_in_again(run: Run, imported: str) -> None:
     run("purge", imported, "--yes")
     assert json.loads(run("ls", "--json", code=exits.NOTHING))["sessions"] == []
-    assert "it was purged" in run("import", "session.jsonl")
+    assert "is a purged session" in run("import", "session.jsonl")
     assert json.loads(run("ls", "--json", code=exits.NOTHING))["sessions"] == []
     assert run("verify").splitlines()[-1].endswith("0 problems")
 
@@ -393,8 +393,8 @@ def test_text_in_lines_that_ride_with_another_message_is_cut_out_and_the_message
     told = json.loads(run("purge", "--match", SECRET, "--dry-run", "--json"))
     assert [entry["kind"] for entry in told["entries"]] == ["message"]
     assert [entry["kind"] for entry in told["redacted"]] == ["message"]
-    assert "redacted, its message stays" in run("purge", "--match", SECRET, "--dry-run")
-    assert "1 entry, 1 entry in part purged" in run("purge", "--match", SECRET, "--yes")
+    assert "redacted; the message stays" in run("purge", "--match", SECRET, "--dry-run")
+    assert "1 entry, parts of 1 entry purged" in run("purge", "--match", SECRET, "--yes")
     assert subjects(run, sid) == ["purged: user message", "assistant: All is well", "user: Go on"]
     with Store.open() as opened:
         assert traces(opened.objects) == []

@@ -663,7 +663,7 @@ def test_commands_list_hide_and_give_back(store: Store, tmp_path: Path) -> None:
     found = json.loads(gitsession(store, "redact", sid, "--dry-run", "--json", code=6).stdout)
     assert {each["rule"] for each in found["found"]} == {"github-token", "assigned-password"}
     assert found["hidden"] is None
-    assert "hidden: 5 entries" in gitsession(store, "redact", sid).stdout
+    assert "redacted: 5 entries" in gitsession(store, "redact", sid).stdout
     assert gitsession(store, "redact").stdout == "no secrets found\n"
     told = gitsession(store, "export", sid)
     assert not TOKEN.is_in(told.stdout)

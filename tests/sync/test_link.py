@@ -121,7 +121,7 @@ def test_a_commit_of_files_that_no_session_changed_names_none_and_the_user_is_to
     (project / "mine").write_text("mine\n")
     git(project, "add", "mine")
     done = subprocess.run(["git", "commit", "-qm", "Work"], cwd=project, capture_output=True, text=True, check=True)
-    assert done.stderr == "no session of the last hours changed a staged file: the commit names none\n"
+    assert done.stderr == "no session of the last hours changed a staged file: the commit names no session\n"
     assert git(project, "log", "-1", "--format=%B") == "Work"
 
 

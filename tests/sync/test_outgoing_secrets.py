@@ -199,7 +199,7 @@ def test_without_gitsession_nothing_is_pushed(store, remote: Path) -> None:
     store.flush()
     done = push(store.git_dir, remote, SESSIONS)
     assert done.returncode == 1
-    assert "nothing was pushed" in done.stderr
+    assert "nothing is pushed" in done.stderr
 
 
 def test_git_is_refused_where_it_would_push_without_the_hook(store, tmp_path: Path, monkeypatch, capsys) -> None:

@@ -391,7 +391,7 @@ def test_a_clone_of_what_is_no_store_says_why_and_what_to_do(
     told = run("clone", url.format(here=here, port=port), "out.git", code=code, err=True)
     first, second = told.splitlines()
     assert first.startswith(f"error: {says.format(here=here, port=port)}")
-    assert second == f"  {hint}"
+    assert second == f"hint: {hint}"
     assert ".tmp" not in told and "origin" not in told and "secret" not in told
     assert sorted(path.name for path in here.iterdir()) == before
 
@@ -400,8 +400,8 @@ def test_a_clone_of_an_empty_repository_says_that_it_is_a_beginning(run: Run, he
     subprocess.run(["git", "init", "-q", "--bare", "plain.git"], check=True)
     told = run("clone", "plain.git", "out.git").splitlines()
     assert told == [
-        "made a store at out.git: 0 sessions",
-        "no sessions are there yet: `gitsession sync` sends yours",
+        "created a store at out.git: 0 sessions",
+        "the remote has no sessions yet: `gitsession sync` sends yours",
     ]
 
 
@@ -415,5 +415,5 @@ def test_a_git_that_is_killed_while_it_clones_is_told_without_the_folder_it_wrot
     told = run("clone", "hub.git", "out.git", code=75, err=True)
     assert told == (
         f"error: cannot clone '{here}/hub.git': it has what we cannot take in now: git was killed\n"
-        "  no store was made: try again\n"
+        "hint: no store was made: try again\n"
     )

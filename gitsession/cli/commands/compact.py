@@ -236,7 +236,7 @@ def as_text(done: CompactionOutcome) -> list[str]:
 
 def _summarised(plan: Plan, *, done: bool) -> Iterable[str]:
     taken = (*plan.history, *plan.prefix)
-    yield _fact("summarised" if done else "summarize", f"{_entries(len(taken))}, about {plan.replaced:,} tokens")
+    yield _fact("summarized" if done else "summarize", f"{_entries(len(taken))}, about {plan.replaced:,} tokens")
     yield from _ends(plan, taken)
     if plan.previous:
         yield _fact("", "together with the previous summary")

@@ -95,7 +95,7 @@ def _address(app: App, entry: str) -> tuple[str, Node | None]:
 def _sum(what: PurgePlan) -> str:
     parts = [count(len(what.sessions), "session")] if what.sessions else []
     parts += [count(len(what.entries), "entry", "entries")] if what.entries else []
-    parts += [f"{count(len(what.redacted), 'entry', 'entries')} redacted"] if what.redacted else []
+    parts += [f"parts of {count(len(what.redacted), 'entry', 'entries')}"] if what.redacted else []
     parts += [count(len(what.files), "captured file")] if what.files else []
     return ", ".join(parts) or "already purged"
 
