@@ -1,5 +1,5 @@
-"""What gitsession costs, each path against a peer in the same run: ``python -m benchmarks`` (docs/benchmarks.md).
+"""Benchmarks of gitsession, each against a peer in the same run: ``python -m benchmarks`` (docs/benchmarks.md).
 
-Not a part of the package and not of the suite: nothing here is asserted on time. ``rows/`` is a table of what is
-measured, ``peers/`` of whom it is measured against; ``page.py`` writes what was found into docs/benchmarks.md.
+They are not part of the package or of the test suite: no test asserts a time. ``rows/`` is a table of what is
+measured, ``peers/`` a table of the peers, and ``page.py`` writes the results into docs/benchmarks.md.
 """

@@ -1,4 +1,4 @@
-"""``python -m benchmarks``: one table; with ``--write``, docs/benchmarks.md and its plots."""
+"""Command ``python -m benchmarks``: print a table; with ``--write``, update docs/benchmarks.md and its plots."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _merged(known: results.Results, found: Mapping[str, Found], where: str) -> results.Results:
-    """Return ``known`` with what was ``found``. Only a run of all rows replaces what the page says of all of them."""
+    """Return ``known`` with the new results ``found``. Only a run of all rows replaces the description of the run."""
     if found.keys() >= known.found.keys():
         return results.Results(where, machine.versions(), data.provenance(), dict(found))
     measured = {name: dataclasses.replace(row, machine=where) for name, row in found.items()}

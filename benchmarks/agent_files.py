@@ -1,6 +1,7 @@
-"""One session file of each agent: the largest real one at hand, else a made one. How it grows; how one merely reads it.
+"""A session file of each agent: the largest real one that is available, else a generated one.
 
-Made files have the shape that the agent writes, and words in no order, which pack worse than real ones do.
+Each file can grow by a record and be read by the plainest parser. Generated files have the structure that the agent
+writes, with random words, which compress worse than real text.
 """
 
 from __future__ import annotations
@@ -30,37 +31,43 @@ Lines = Iterator[dict[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class AgentFile:
-    """``name``: as the page calls it. Only a copy may grow."""
+    """A session file. ``name``: its name on the page. Call ``grow`` only on a copy."""
 
     agent: str
     name: str
     path: Path
 
     def copy(self, place: Path) -> AgentFile:
-        """The same, in another folder."""
+        """Copy the file to the folder ``place``."""
         return replace(self, path=Path(shutil.copyfile(self.path, place / self.path.name)))
 
     def parse(self) -> Sequence[bytes]:
-        """What the agent's own form takes to read, whatever one does with it then. The records, as they stand."""
+        """Read the file with the plainest parser of the agent's format, and return the records as they are."""
         return _PARSERS.get(self.path.suffix, _parse_lines)(self.path)
 
     def keep(self) -> None:
-        """The least that anyone must do who keeps what it says."""
+        """Do the least work of a program that keeps the content."""
         for record in self.parse():
             zlib.compress(record)
 
     def grow(self) -> None:
-        """One record more, as the agent would add it."""
+        """Append one record, as the agent would."""
         _GROWN[self.agent](self.path)
 
     def said(self) -> int:
-        """Bytes of messages and their parts in a database of opencode's, without what it keeps twice."""
+        """Return the bytes of messages and parts in a database of opencode, without what it stores twice."""
         with sqlite3.connect(self.path) as db:
             return sum(db.execute(f"SELECT sum(length(data)) FROM {table}").fetchone()[0] for table in _SAID)
 
 
 def all_of(place: Path, turns: int, *, real: bool) -> Iterator[AgentFile]:
-    """One of each agent, below ``place``. ``turns``: of a made one. ``real``: whether real ones are looked for."""
+    """Yield a file of each agent, generated ones below ``place``.
+
+    Args:
+        place: A folder.
+        turns: Length of a generated session.
+        real: Whether to look for real files.
+    """
     for agent, pattern in _REAL.items():
         found = (folder() / "sessions" / agent).rglob(pattern) if real else ()
         largest = max(found, key=lambda path: path.stat().st_size, default=None)
@@ -74,7 +81,7 @@ def all_of(place: Path, turns: int, *, real: bool) -> Iterator[AgentFile]:
 
 
 def compacted(place: Path, turns: int, compactions: int) -> AgentFile:
-    """A made session of codex's, which wrote its whole history anew so often."""
+    """Generate a session of codex that wrote its whole history again for each of ``compactions``."""
     path = place / "compacted" / _made_name("codex")
     path.parent.mkdir()
     _codex(path, turns, compactions)
@@ -82,13 +89,13 @@ def compacted(place: Path, turns: int, compactions: int) -> AgentFile:
 
 
 def large(agent: str, place: Path, size: int) -> AgentFile:
-    """A made session of Claude Code's or codex's of about ``size`` bytes, 11 KB a line."""
+    """Generate a session of Claude Code or codex of about ``size`` bytes, 11 KB per line."""
     path = place / _made_name(agent)
     _write(path, _LARGE[agent](size // 11_200))
     return AgentFile(agent, f"{agent} (made)", path)
 
 
-# ---- made ones
+# ---- generated files
 
 
 def _made_name(agent: str) -> str:
@@ -141,7 +148,7 @@ def _codex_line(kind: str, **payload: object) -> dict[str, Any]:
 
 
 def _long(number: int) -> str:
-    """About 11 KB, another text for each number."""
+    """Return a text of about 11 KB, a different one for each number."""
     return f"{number} " + " ".join(_paragraph((number * 7 + each * 31) % 1000) for each in range(16))
 
 
@@ -173,7 +180,7 @@ _SAID = ("message", "part")
 
 
 def _opencode(path: Path, turns: int) -> None:
-    """With its event table: each part as it was told, besides the part."""
+    """Write a database with its event table, which has each part a second time."""
     with sqlite3.connect(path) as db:
         times = "time_created INTEGER, time_updated INTEGER"
         db.execute(f"CREATE TABLE session (id TEXT PRIMARY KEY, directory TEXT, title TEXT, version TEXT, {times})")
@@ -228,7 +235,7 @@ _MADE: dict[str, Callable[[Path, int], None]] = {
 }  # fmt: skip
 
 
-# ---- one record more
+# ---- growth
 
 
 def _grow_pi(path: Path) -> None:
@@ -243,7 +250,7 @@ def _grow_claude(path: Path) -> None:
 
 
 def _last(path: Path, name: str) -> dict[str, Any]:
-    """The last line that others can hang below."""
+    """Return the last line that can be the parent of others."""
     lines = reversed(path.read_bytes().splitlines())
     return next(line for line in map(json.loads, lines) if name in line)
 
@@ -289,7 +296,7 @@ _GROWN: dict[str, Callable[[Path], None]] = {
 }  # fmt: skip
 
 
-# ---- read, and no more
+# ---- plain parsers
 
 
 def _parse_lines(path: Path) -> Sequence[bytes]:
@@ -300,7 +307,7 @@ def _parse_lines(path: Path) -> Sequence[bytes]:
 
 
 def _parse_markdown(path: Path) -> Sequence[bytes]:
-    """A record is what the user says, or what stands between."""
+    """Split at the user's messages: a record is a message of the user, or the text between two of them."""
     records: list[list[str]] = [[]]
     was_user = False
     for line in path.read_text().splitlines(keepends=True):
@@ -313,7 +320,7 @@ def _parse_markdown(path: Path) -> Sequence[bytes]:
 
 
 def _parse_database(path: Path) -> Sequence[bytes]:
-    """The rows that are the sessions, and the JSON in them; not what else an agent keeps there."""
+    """Read the rows of the sessions and the JSON in them, without what else an agent stores there."""
     with sqlite3.connect(path) as db:
         if db.execute("SELECT 1 FROM sqlite_master WHERE name = 'session_entries'").fetchone():
             rows = db.execute("SELECT data_json, content, * FROM session_entries").fetchall()

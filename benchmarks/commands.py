@@ -1,4 +1,4 @@
-"""Whole commands as a shell runs them."""
+"""Whole commands, run as by a shell."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ PROGRAM = Path(sys.executable).parent / "gitsession"
 
 
 def ours(store: Path, *words: str) -> Step:
-    """``gitsession words...`` on a store."""
+    """Return a step that runs ``gitsession words...`` on a store."""
     return command_of(*_program(), *words, GITSESSION_DIR=str(store))
 
 
 def hook(store: Path, event: str, said: bytes) -> Step:
-    """``gitsession hook`` as `gitsession enable` has an agent run it, which says ``said``."""
+    """Return a step that runs ``gitsession hook`` as an agent does after `gitsession enable`. ``said``: the event."""
     return command_of(*_program(), "--store", str(store), "hook", event, "--from", "claude", stdin=said)
 
 
 def program() -> str:
-    """How a hook runs ``gitsession``."""
+    """Return the command line with which a hook runs ``gitsession``."""
     return shlex.join(_program())
 
 
@@ -33,12 +33,12 @@ def _program() -> list[str]:
 
 
 def git(store: Path, *words: str) -> Step:
-    """``git words...`` in a store, without anybody's configuration."""
+    """Return a step that runs ``git words...`` in a store, without system and user configuration."""
     return command_of("git", f"--git-dir={store}", *words, GIT_CONFIG_GLOBAL=os.devnull, GIT_CONFIG_NOSYSTEM="1")
 
 
 def command_of(*words: str, stdin: bytes = b"", **environment: str) -> Step:
-    """A command whose output nobody reads, with no home."""
+    """Return a step that runs a command without a home folder and discards its output."""
     whole = {**os.environ, "HOME": "/nonexistent", **environment}
     nothing = subprocess.DEVNULL
     return lambda _: subprocess.run(words, input=stdin, env=whole, check=True, stdout=nothing, stderr=nothing)

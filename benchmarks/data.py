@@ -1,4 +1,4 @@
-"""What is written: real session files where they are at hand, else made ones of the same shape."""
+"""Input data: real session files if they are available, else generated ones of the same structure."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from gitsession.formats.pi.agent import pi
 from gitsession.model.entries import Message
 
 ENTRY_BYTES = range(600, 1800)
-"""Lines of this length stand for "1 KB"."""
+"""Lengths of lines that count as "1 KB", in bytes."""
 
 _WORDS = ("file", "test", "error", "returns", "value", "session", "branch", "line", "read", "check", "path", "because")
 
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """One message as we take it, and as plain JSON for the peers."""
+    """A message as gitsession takes it, and as plain JSON for the peers."""
 
     message: Message
     plain: dict[str, Any]
@@ -31,32 +31,32 @@ class Said:
 
 @functools.cache
 def folder() -> Path:
-    """Where real session files may be: ``$GITSESSION_SHARED``, else ``shared`` beside the checkout."""
+    """Return the folder of real session files: ``$GITSESSION_SHARED``, else ``shared`` beside the checkout."""
     return Path(os.environ.get("GITSESSION_SHARED") or Path(__file__).resolve().parents[2] / "shared")
 
 
 @functools.cache
 def real_files() -> dict[Path, bytes]:
-    """pi's and omp's."""
+    """Return the real files of pi and omp."""
     paths = [path for agent in ("pi", "omp") for path in sorted((folder() / "sessions" / agent).glob("*.jsonl"))]
     return {path: path.read_bytes() for path in paths}
 
 
 @functools.cache
 def files() -> dict[Path, bytes]:
-    """The real ones, or made ones."""
+    """Return the real files, or generated ones if there are none."""
     return real_files() or {Path(f"made-{number}.jsonl"): made_file(number, 1500) for number in range(4)}
 
 
 @functools.cache
 def messages() -> Sequence[Said]:
-    """About a thousand messages of about 1 KB."""
+    """Return about a thousand messages of about 1 KB."""
     found = list(islice(_real_messages(), 2000))
     return found if len(found) > 500 else [_taken(made_line(number)) for number in range(1000)]
 
 
 def provenance() -> str:
-    """One sentence on where the data is from."""
+    """Return one sentence about the origin of the data."""
     if real_files():
         lines = sum(data.count(b"\n") for data in real_files().values())
         size = sum(map(len, real_files().values())) / 1e6
@@ -65,12 +65,12 @@ def provenance() -> str:
 
 
 def words(number: int) -> str:
-    """Words in no order, about 0.7 KB."""
+    """Return random words, about 0.7 KB."""
     return " ".join(random.Random(number).choices(_WORDS, k=110))
 
 
 def made_line(number: int, *, parent: int | None = None) -> bytes:
-    """A line of pi's with words in no order, about 1 KB."""
+    """Return a line of a pi file with random words, about 1 KB."""
     chance = random.Random(number)
     message = {
         "role": "assistant" if number % 2 else "user",
@@ -88,7 +88,7 @@ def made_line(number: int, *, parent: int | None = None) -> bytes:
 
 
 def made_file(seed: int, lines: int) -> bytes:
-    """A session of pi's, one line after the other."""
+    """Return a session of pi without branches."""
     start = seed * 1_000_000
     head = {"type": "session", "version": 3, "id": f"made-{seed}", "timestamp": "2026-02-01T00:00:00.000Z", "cwd": "/w"}
     numbers = range(start, start + lines)
@@ -97,7 +97,7 @@ def made_file(seed: int, lines: int) -> bytes:
 
 
 def grown(data: bytes, lines: int) -> bytes:
-    """A session of pi's, some messages later."""
+    """Return a session of pi with ``lines`` more messages."""
     last = json.loads(data.rstrip(b"\n").rpartition(b"\n")[2])
     above, added = last["id"], []
     for number in range(lines):
@@ -113,7 +113,7 @@ def _real_messages() -> Iterator[Said]:
         for line in data.split(b"\n") if path.parent.name == "pi" else ():
             if len(line) in ENTRY_BYTES and isinstance(pi.read(line), Message):
                 said = _taken(line)
-                if json.dumps(said.plain) not in seen:  # the same session may be there in two versions
+                if json.dumps(said.plain) not in seen:  # the same session may exist in two versions
                     seen.add(json.dumps(said.plain))
                     yield said
 

@@ -1,4 +1,4 @@
-"""What a benchmark found: values only, which a page, a plot and a file of results are made of."""
+"""Results of a benchmark, as plain values: the input for the page, the plots and the results file."""
 
 from __future__ import annotations
 
@@ -23,10 +23,13 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One comparison. ``unit``: of ``ours`` and ``theirs``: ``s``, ``bytes``, ``fsyncs``, ``/s``.
+    """One comparison.
 
-    ``ratio`` is ours by theirs, ``None`` where the peer could not be asked: ``why`` says so then. ``bar`` is the most
-    that the ratio may be, ``None`` where nothing was promised.
+    Attributes:
+        bar: Highest ratio that is accepted; ``None`` if there is no promise.
+        ratio: ``ours`` divided by ``theirs``; ``None`` if the peer could not be measured.
+        unit: Unit of ``ours`` and ``theirs``: ``s``, ``bytes``, ``fsyncs`` or ``/s``.
+        why: Reason for a missing ratio.
     """
 
     what: str
@@ -40,7 +43,7 @@ class Line:
 
     @property
     def verdict(self) -> str:
-        """Whether the bar holds in every run, in the middle one only, or not."""
+        """Return whether the bar holds in every run, only in the median, or not."""
         if self.ratio is None:
             return self.why
         if self.bar is None:
@@ -54,7 +57,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Figures that have more columns than a comparison."""
+    """Figures with more columns than a comparison."""
 
     title: str
     head: Sequence[str]
@@ -63,7 +66,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """One line of a plot: ``points`` are ``(x, y)``, ascending in x."""
+    """One curve of a plot: ``points`` are ``(x, y)`` pairs, ascending in x."""
 
     name: str
     points: Sequence[tuple[float, float]]
@@ -71,7 +74,7 @@ class Curve:
 
 @dataclass(frozen=True, slots=True)
 class Plot:
-    """Curves over a logarithmic x axis and a logarithmic y axis. ``name``: of the file, without its ending."""
+    """Curves on two logarithmic axes. ``name``: name of the file, without its extension."""
 
     name: str
     title: str
@@ -82,9 +85,12 @@ class Plot:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """All that one row family found. ``size`` and ``date``: how it was run, and when.
+    """The results of one family of benchmarks.
 
-    ``machine``: where, if it was measured alone and not in the last run of all rows.
+    Attributes:
+        size: Size of the run.
+        date: Date of the run.
+        machine: The machine, if the family was measured alone and not in the last run of all rows.
     """
 
     size: str

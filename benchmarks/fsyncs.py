@@ -1,7 +1,7 @@
-"""How many fsyncs something takes, C libraries included: counted in a run of its own, which nobody times.
+"""Counts of fsyncs, including those of C libraries, in a separate run that is not timed.
 
-A process under the shim of the tests (tests/faults/fi.c) logs every call that changes something below a folder; the
-process reads off its own log how many of them were ``fsync`` and ``fdatasync``.
+A process with the shim of the tests (tests/faults/fi.c) logs every call that changes something below a folder. The
+process counts ``fsync`` and ``fdatasync`` in its own log.
 """
 
 from __future__ import annotations
@@ -25,16 +25,19 @@ ROOT = Path(__file__).resolve().parents[1]
 
 _CONTROL = "8q4032s"
 _ONLY_LOG = (0, 0, 0, 0, 0, 0, 1, 0)
-"""``struct control`` of fi.c: no call is hit, and all are logged, without their bytes."""
+"""``struct control`` of fi.c: no call fails, and all calls are logged, without their bytes."""
 
 
 def of_append(peer: str) -> tuple[float, float] | None:
-    """Fsyncs per entry over 128 entries, and over 512 with all that comes due. ``None``: there is no way to count."""
+    """Return the fsyncs per entry over 128 entries, and over 512 entries with all flushes that are due.
+
+    Return ``None`` if they cannot be counted.
+    """
     return _counted("append", peer)
 
 
 def of_flush(sessions: int) -> float | None:
-    """Fsyncs of one flush of an entry in each of ``sessions`` sessions that exist already."""
+    """Return the fsyncs of one flush of an entry in each of ``sessions`` existing sessions."""
     counted = _counted("flush", str(sessions))
     return None if counted is None else counted[0]
 
@@ -66,7 +69,7 @@ def _shim() -> Path | None:
     return built if subprocess.run(command, capture_output=True, check=False).returncode == 0 else None
 
 
-# ---- in the process that is counted
+# ---- code of the counted process
 
 
 def _main(what: str, argument: str, place: str) -> None:

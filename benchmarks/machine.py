@@ -1,4 +1,4 @@
-"""On what it was measured: enough to judge a figure by, nothing that names a machine."""
+"""Description of the machine: enough to judge a figure, without the machine's name."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from benchmarks.peers import PEERS
 
 
 def told(place: Path) -> str:
-    """``place``: where the stores were."""
+    """Describe the machine. ``place``: the folder of the stores."""
     load = f"load {os.getloadavg()[0]:.1f} at the start"
     return f"{os.cpu_count()} cores ({load}), {_memory()}, {platform.system()}, {_file_system(place)}"
 
@@ -39,7 +39,7 @@ def _memory() -> str:
 
 
 def _file_system(place: Path) -> str:
-    """The type of the mount that holds ``place``, where that can be read."""
+    """Return the type of the file system of ``place``, if it can be read."""
     try:
         mounts = [line.split()[1:3] for line in Path("/proc/self/mounts").read_text().splitlines()]
     except OSError:

@@ -1,4 +1,4 @@
-"""Two things timed in turn, several runs over; how long, how evenly, and how many fsyncs."""
+"""Time measurement of two steps in turn, over several runs."""
 
 from __future__ import annotations
 
@@ -15,16 +15,17 @@ Fold: TypeAlias = Callable[[Sequence[float]], float]
 
 
 def seconds(step: Step, number: int = 0) -> float:
-    """How long one call takes."""
+    """Return the duration of one call in seconds."""
     start = time.perf_counter()
     step(number)
     return time.perf_counter() - start
 
 
 def in_turn(ours: Step, theirs: Step, rounds: int, *, warm_up: int = 0) -> tuple[list[float], list[float]]:
-    """Seconds of each, one call after the other, so that a slow moment of the machine hits both.
+    """Call both steps in turn and return their times in seconds, so that a slow moment of the machine affects both.
 
-    Who goes first changes from round to round: what a write leaves to the file system, the next fsync may pay for.
+    The first one changes from round to round, because an fsync may have to write what the step before it left in the
+    cache.
     """
     mine: list[float] = []
     peer: list[float] = []
@@ -50,7 +51,7 @@ class Duel:
     def line(
         self, what: str, peer: str, bar: float | None = None, *, fold: Fold = statistics.median, unit: str = "s"
     ) -> Line:
-        """The comparison of what ``fold`` makes of each run's times: a median where nothing else is said."""
+        """Return the comparison. ``fold``: reduces the times of a run to one; by default the median."""
         folded = [(fold(mine), fold(theirs)) for mine, theirs in self.runs]
         return Line(
             what,
@@ -64,7 +65,7 @@ class Duel:
 
 
 def duel(ours: Step, theirs: Step, *, runs: int, rounds: int, warm_up: int = 1) -> Duel:
-    """``runs`` times ``rounds`` calls of each, in turn."""
+    """Measure ``runs`` runs of ``rounds`` calls of each step, in turn."""
     found = Duel()
     for _ in range(runs):
         found.add(*in_turn(ours, theirs, rounds, warm_up=warm_up))
@@ -72,6 +73,6 @@ def duel(ours: Step, theirs: Step, *, runs: int, rounds: int, warm_up: int = 1) 
 
 
 def percentile(times: Sequence[float], part: float) -> float:
-    """The time that ``part`` (0 to 1) of all stay at or under."""
+    """Return the time that a fraction ``part`` (0 to 1) of all times does not exceed."""
     found = sorted(times)
     return found[min(int(len(found) * part), len(found) - 1)]

@@ -1,9 +1,9 @@
-"""Are the tests able to see it? Breaks the package on purpose, one place at a time, and runs the tests that must fail.
+"""Test of the tests: break the package in one place at a time, and run the tests that must fail.
 
-    python -m benchmarks.mutants [WORDS...]      all breaks, or those whose name holds one of the words
+    python -m benchmarks.mutants [WORDS...]      all breaks, or those whose name contains one of the words
 
-Each break is made in a copy of the checkout. CAUGHT: a named test failed. NOT CAUGHT: none did, and a test is missing.
-A break whose text is no longer in the file, or whose tests are not there or fail without it, is an ERROR.
+Each break is made in a copy of the checkout. CAUGHT: a named test failed. NOT CAUGHT: none failed, so a test is
+missing. ERROR: the text of the break is no longer in the file, or its tests do not exist or fail without the break.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from pathlib import Path
 CHECKOUT = Path(__file__).resolve().parents[1]
 SECONDS_MAX = 240
 ROUNDS = 3
-"""A race may need luck: a break is not caught when its tests passed so many times."""
+"""Number of passes after which a break is not caught. A test may miss a race once."""
 
 
 @dataclass(frozen=True)
 class Break:
-    """In ``file`` below gitsession/ each old text becomes the new one; ``tests`` are what pytest is given."""
+    """Replacements of old texts by new ones in ``file`` below gitsession/. ``tests``: arguments for pytest."""
 
     name: str
     file: str
@@ -51,7 +51,7 @@ GATE = "tests/sync/test_outgoing_secrets.py::test_our_push_holds_back_what_would
 NO_HOOKS = "tests/sync/test_sync_without_hooks.py"
 
 BREAKS = [
-    # -- receiving
+    # -- validation of received objects
     one(
         "what any ref leads to counts as judged",
         "server/receive.py",
@@ -87,7 +87,7 @@ BREAKS = [
         "found.items() if hit.ref == move.ref)",
         GATE,
     ),
-    # -- purges from elsewhere
+    # -- purges by other stores
     one(
         "what a remote without hooks holds is not rewritten",
         "sync/syncing.py",
@@ -130,7 +130,7 @@ BREAKS = [
         "groups.setdefault(ref, []).append(ref)",
         "tests/sync/test_sync.py::test_the_refs_of_a_session_go_together_however_small_the_chunks",
     ),
-    # -- acknowledging
+    # -- acknowledgement
     one(
         "the journal is not synced",
         "store/journal.py",
@@ -203,7 +203,7 @@ BREAKS = [
         KILLS,
         "tests/store/test_journal.py",
     ),
-    # -- handing over to git
+    # -- flush to git
     Break(
         "refs move before their objects are there",
         "store/writing.py",
@@ -287,7 +287,7 @@ BREAKS = [
         "        except NotADirectoryError:\n            directory = directory.parent",
         "tests/git/test_ref_writer.py",
     ),
-    # -- reading beside writers
+    # -- concurrent readers and writers
     one(
         "a reader asks git first and the journal second",
         "store/state.py",
@@ -317,7 +317,7 @@ BREAKS = [
         "if True:",
         "tests/git/test_ref_writer.py",
     ),
-    # -- one at a time
+    # -- locks
     one(
         "nobody waits for the lock",
         "store/lock.py",
@@ -360,7 +360,7 @@ BREAKS = [
         "if True:",
         "tests/store/test_concurrent_writers.py::test_who_saw_an_older_leaf_goes_beside_or_is_refused_and_nothing_else",
     ),
-    # -- bytes and words of others
+    # -- untrusted bytes and text
     one(
         "a loose object is not hashed",
         "git/repository.py",
@@ -487,7 +487,7 @@ BREAKS = [
         "found is None",
         "tests/context/test_context.py::test_what_was_said_is_not_taken_from_a_damaged_index",
     ),
-    # -- files written back
+    # -- restored files
     one(
         "a link is followed on the way to a file",
         "workspace/root.py",
@@ -599,7 +599,7 @@ BREAKS = [
         '("gi7eba",)',
         "tests/workspace/test_file_names.py",
     ),
-    # -- whose change was whose, and taking it back
+    # -- attribution and rewind
     one(
         "what the user did before a call is the session's",
         "checkpoints/attribution.py",
@@ -741,7 +741,7 @@ def _verdict(copy: Path, broken: Break, whole: dict[str, int]) -> tuple[str, str
 
 
 def run(copy: Path, tests: tuple[str, ...]) -> int:
-    """pytest's exit code: 0 passed, 1 failed. A test that hangs has failed."""
+    """Return the exit code of pytest: 0 if the tests passed, 1 if one failed. A test that hangs has failed."""
     environment = {**os.environ, "PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1"}
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-o", "timeout=60", *tests]
     with subprocess.Popen(

@@ -1,4 +1,4 @@
-"""docs/benchmarks.md and its plots, made of the results alone; what people wrote between the markers stays."""
+"""docs/benchmarks.md and its plots, generated from the results. Text between the markers is kept."""
 
 from __future__ import annotations
 
@@ -15,25 +15,27 @@ BEGIN, END = "<!-- written by hand: begin -->", "<!-- written by hand: end -->"
 
 HEAD = """# Benchmarks
 
-What gitsession costs, each path against a peer in the same run. `python -m benchmarks` wrote this page, but for the
-part on what falls short.
+This page shows what each operation of gitsession costs, compared with a peer in the same run.
+`python -m benchmarks` generates it, except the section on missed bars.
 
 ```sh
-.venv/bin/pip install -e '.[bench]'      # the peers; one that is missing is told as "not installed"
+.venv/bin/pip install -e '.[bench]'      # the peers; a missing one is shown as "not installed"
 .venv/bin/python -m benchmarks --quick   # two minutes
-.venv/bin/python -m benchmarks --write   # all of it, into this page
+.venv/bin/python -m benchmarks --write   # all rows, into this page
 ```
 
-Ours and the peer take turns, so that a slow moment of the machine hits both. A ratio is ours by theirs, less is better:
-the median over several runs, then the least and the most of them. *Holds* means in every run. Absolute times on a
-shared machine say little, and an fsync on a virtual disk is nearly free, so fsyncs are counted beside them.
+gitsession and the peer run in turn, so that a slow moment of the machine affects both. A ratio is
+gitsession (*ours*) divided by the peer (*theirs*), so less is better: the median of several runs,
+then the lowest and the highest. A bar is the highest ratio that is accepted. It *holds* if it holds
+in every run. Absolute times depend on the shared machine, and an fsync on a virtual disk is nearly
+free, so fsyncs are counted too.
 """
 
 
 def render(results: Results, by_hand: str) -> str:
-    """The whole page. ``by_hand``: what stands between the markers."""
+    """Return the whole page. ``by_hand``: the text between the markers."""
     parts = [HEAD, *_where(results), *_at_a_glance(results)]
-    parts.append(f"## What falls short, and why\n\n{BEGIN}\n{by_hand}{END}\n")
+    parts.append(f"## Missed bars\n\n{BEGIN}\n{by_hand}{END}\n")
     for name, row in ROWS.items():
         if name in results.found:
             parts += _section(row, results.found[name])
@@ -41,14 +43,14 @@ def render(results: Results, by_hand: str) -> str:
 
 
 def plots(results: Results) -> dict[str, str]:
-    """SVG by file name."""
+    """Return the plots as SVG, by file name."""
     found = {f"{each.name}.svg": plot.curves(each) for row in results.found.values() for each in row.plots}
     rows = [(f"{line.what} : {line.peer}", line.ratio.median / line.bar) for line in _barred(results) if line.ratio]
     return {"bars.svg": plot.bars("Ratio by its bar: less than 1 holds", [_fit(row) for row in rows])} | found
 
 
 def write(docs: Path, results: Results) -> None:
-    """The page and its plots below ``docs``, and no plot that nothing shows any more."""
+    """Write the page and its plots below ``docs``, and delete plots that no result has."""
     page, folder = docs / "benchmarks.md", docs / "benchmarks"
     page.write_text(render(results, by_hand(page)))
     drawn = plots(results)
@@ -60,7 +62,7 @@ def write(docs: Path, results: Results) -> None:
 
 
 def by_hand(page: Path) -> str:
-    """What stands between the markers of a page."""
+    """Return the text between the markers of a page."""
     found = re.search(f"{BEGIN}\n(.*?){END}", page.read_text(), re.DOTALL) if page.exists() else None
     return found.group(1) if found else ""
 

@@ -1,4 +1,4 @@
-"""pi itself, where ``$LAB`` holds the released package: its own code opens a session file and builds the context."""
+"""pi itself, if the released package is in ``$LAB``: its own code opens a session file and builds the context."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Count: TypeAlias = Callable[[Path], int]
 
 
 def version() -> str | None:
-    """``None``: not installed."""
+    """Return the version, or ``None`` if pi is not installed."""
     if not (PACKAGE.is_dir() and NODE.exists()):
         return None
     return str(json.loads((PACKAGE / "package.json").read_text())["version"])
@@ -30,9 +30,9 @@ def version() -> str | None:
 
 @contextmanager
 def running(place: Path) -> Iterator[Count]:
-    """How many messages the model sees at the end of a session file, asked of a process that is up already.
+    """Start pi, and yield a function that returns the number of messages in the context of a session file.
 
-    ``place``: a folder that it may take for its own.
+    ``place``: a folder that pi may use as its own.
     """
     command = [str(NODE), str(DRIVER), str(PACKAGE)]
     environment = {**os.environ, "PI_CODING_AGENT_DIR": str(place)}
@@ -50,6 +50,6 @@ def running(place: Path) -> Iterator[Count]:
 
 
 def whole(path: Path) -> Step:
-    """The same as a process that starts, answers and ends."""
+    """Return a step that asks the same of a process that starts, answers and ends."""
     command = (str(NODE), str(DRIVER), str(PACKAGE), str(path))
     return commands.command_of(*command, PI_CODING_AGENT_DIR=str(path.parent / "agent"))

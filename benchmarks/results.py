@@ -1,4 +1,4 @@
-"""What was found the last time, by row: docs/benchmarks/results.json. The page and the plots are made of it alone."""
+"""The last results by row, docs/benchmarks/results.json: the only input for the page and the plots."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from benchmarks.figures import Curve, Found, Line, Plot, Spread, Table
 
 @dataclass(slots=True)
 class Results:
-    """``machine``, ``versions``, ``data``: of the last run of all rows; ``found``: by the name of the row."""
+    """All results. ``machine``, ``versions``, ``data``: of the last run of all rows; ``found``: by name of the row."""
 
     machine: str = ""
     versions: Sequence[str] = ()
@@ -23,7 +23,7 @@ class Results:
 
 
 def load(path: Path) -> Results:
-    """What ``save`` wrote, or nothing where nothing is."""
+    """Return the saved results, or empty ones if there is no file."""
     if not path.exists():
         return Results()
     raw = json.loads(path.read_text())
@@ -37,7 +37,7 @@ def save(path: Path, results: Results) -> None:
 
 
 def _rounded(value: Any) -> Any:
-    """Four digits that count: the file is read as a difference to the one before."""
+    """Round to four significant digits, so that differences between two versions of the file are readable."""
     if isinstance(value, float):
         return float(f"{value:.4g}")
     if isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""Tables, for a terminal and for a page."""
+"""Tables for a terminal and for the page."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 
 def console(rows: Iterable[Sequence[str]], widths: Sequence[int]) -> str:
-    """Columns at least so wide, one row a line."""
+    """Return one line per row, with columns of at least the given widths."""
     return "\n".join(
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
     )

@@ -1,4 +1,4 @@
-"""Bytes on the wire: git talks over a stand-in for ssh that counts what goes through it."""
+"""Bytes on the wire: git uses a replacement of ssh that counts the bytes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ os._exit(child.wait())
 
 
 class Bytes(NamedTuple):
-    """``up``: to the server; ``down``: from it."""
+    """Numbers of bytes. ``up``: to the server; ``down``: from the server."""
 
     up: int
     down: int
@@ -42,7 +42,7 @@ class Bytes(NamedTuple):
 
 @contextmanager
 def counted(folder: Path) -> Iterator[Callable[[], Bytes]]:
-    """Meanwhile git's ssh is the relay; the function gives what went through since it was last asked."""
+    """Replace git's ssh in the ``with`` block. The function returns the bytes since its last call."""
     relay, log = folder / "relay.py", folder / "wire.log"
     relay.write_text(_RELAY)
     log.touch()

@@ -1,4 +1,4 @@
-"""How big, how often, and where: what every row is handed; and the stores that several rows look at."""
+"""Size, number of runs and folder of a run, and the stores that several rows read."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from gitsession.discovery.sources import format_of
 T = TypeVar("T")
 
 SIZES = ("tiny", "quick", "full")
-"""``tiny`` shows that a row runs, and measures nothing."""
+"""Sizes of a run. ``tiny`` only shows that a row runs; its figures mean nothing."""
 
 
 @dataclass(slots=True)
 class Workshop:
-    """``place``: an empty folder, on the disk that is measured. ``runs``: how often a comparison is repeated."""
+    """The input of every row. ``place``: an empty folder on the measured disk. ``runs``: runs of each comparison."""
 
     place: Path
     size: str
@@ -30,36 +30,36 @@ class Workshop:
     _stores: dict[str, Path] = field(default_factory=dict)
 
     def pick(self, tiny: T, quick: T, full: T) -> T:
-        """What fits the size of this run."""
+        """Return the value for the size of this run."""
         return dict(zip(SIZES, (tiny, quick, full), strict=True))[self.size]
 
     def files(self) -> Mapping[Path, bytes]:
-        """The session files to import."""
+        """Return the session files to import."""
         made = {Path("made.jsonl"): made_file(0, 20)}
         return made if self.size == "tiny" else files()
 
     def folder(self) -> Path:
-        """A new empty folder."""
+        """Create an empty folder."""
         self._made += 1
         made = self.place / f"{self._made:04}"
         made.mkdir()
         return made
 
     def copy(self, store: Path) -> Path:
-        """A store that a row may change."""
+        """Copy a store, so that a row may change it."""
         copied = self.folder() / "store.git"
         shutil.copytree(store, copied)
         return copied
 
     def tidy(self) -> None:
-        """Drop all but the stores that other rows may look at."""
+        """Delete everything but the stores that other rows may read."""
         kept = {path.parent for path in self._stores.values()}
         for folder in self.place.iterdir():
             if folder not in kept:
                 shutil.rmtree(folder)
 
     def many_sessions(self, count: int) -> Path:
-        """A store of sessions with two entries each, refs loose. Not to be changed."""
+        """Return a store of sessions with two entries each and loose refs. Do not change it."""
 
         def fill(store: Store) -> None:
             for number in range(count):
@@ -70,7 +70,7 @@ class Workshop:
         return self._store(f"{count} sessions", fill)
 
     def long_session(self, entries: int) -> Path:
-        """A store with one session, maintained. Not to be changed."""
+        """Return a store with one session, after ``maintain``. Do not change it."""
 
         def fill(store: Store) -> None:
             session = store.new_session(agent="bench", cwd=str(self.place))
@@ -82,7 +82,7 @@ class Workshop:
         return self._store(f"{entries} entries", fill)
 
     def imported(self) -> Path:
-        """A store of all session files, maintained. Not to be changed."""
+        """Return a store of all session files, after ``maintain``. Do not change it."""
 
         def fill(store: Store) -> None:
             bring_all(store, self.files())
@@ -98,7 +98,7 @@ class Workshop:
                 fill(store)
                 store.flush()
                 store.catalogue()
-            # One pack, so that no command finds that maintenance is due, which would pack the refs too.
+            # One pack, so that maintenance, which would also pack the refs, is not due in any command.
             subprocess.run(["git", f"--git-dir={path}", "repack", "-a", "-d", "-q"], check=True)
             self._stores[name] = path
         return self._stores[name]

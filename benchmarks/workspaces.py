@@ -1,4 +1,4 @@
-"""A repository of a user's to work in, with files of the sizes that source files have."""
+"""A git repository as a workspace, with files of the sizes of source files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from benchmarks.measure import Step, seconds
 
 
 class Work:
-    """A repository of the user's with ``count`` files, committed."""
+    """A user's repository with ``count`` committed files."""
 
     def __init__(self, path: Path, count: int) -> None:
         self.path = path
@@ -34,12 +34,12 @@ class Work:
         git(self.path, "status", "--porcelain")
 
     def read(self) -> None:
-        """So that none of the two finds them on the disk, and the other in memory."""
+        """Read all files, so that both sides find them in memory."""
         for file in self._files:
             file.read_bytes()
 
     def edit(self, count: int) -> list[Path]:
-        """Add a line to so many files: these."""
+        """Add a line to ``count`` files, and return the files."""
         chosen = self._chance.sample(self._files, min(count, len(self._files)))
         for file in chosen:
             with file.open("ab") as opened:
@@ -50,7 +50,7 @@ class Work:
 def in_turn(
     rounds: int, ours: Step, theirs: Step, *, before: Callable[[], object] = lambda: None
 ) -> tuple[list[float], list[float]]:
-    """As ``measure.in_turn``, with something done to the workspace before each round."""
+    """Measure like ``measure.in_turn``, and call ``before`` before each round."""
     times: tuple[list[float], list[float]] = ([], [])
     for number in range(rounds + 1):
         before()

@@ -1,4 +1,4 @@
-"""What is measured: one module per family, one table. A module's docstring is what the page says of it."""
+"""The table of benchmarks: one module per family, whose docstring is the text of its section."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from benchmarks.workshop import Workshop
 
 
 class Row(Protocol):
-    """What a module of this folder offers. Its name in the table is its name on the command line and on the page."""
+    """The interface of a module in this folder. Its name in the table is its name on the command line, too."""
 
     TITLE: str
 

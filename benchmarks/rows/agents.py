@@ -1,12 +1,20 @@
-"""The largest session file at hand of each agent, imported into a new store; a made one where none is at hand.
+"""Import the largest available session file of each agent into a new store.
 
-*Import* is against the least that anyone must do who keeps the file, the plainest parser and ``zlib`` of every record,
-and against that parser alone: ``json.loads`` of every line, the rows of the database with the JSON in them, the lines
-of the Markdown by who says them. *Again, unchanged*: the same, read and compared with what is stored, against SHA-256
-of the file; ``gitsession import`` asks its catalogue first (*its stamp is known*) and does not even open the file. *One
-record longer*: all that import does with a file that has grown. *On disk* is packs, indexes and reverse indexes after
-``maintain``. A database is imported whole, all its sessions. Codex writes its history anew with each compaction, and
-opencode keeps a table of events beside the messages that they made: both count as the agent's.
+If none is available, the file is generated.
+
+- *Import* is compared with the least work of a program that keeps the file: the plainest parser,
+  and ``zlib`` of every record. It is also compared with that parser alone: ``json.loads`` of
+  every line; the rows of the database with the JSON in them; the lines of the Markdown, by
+  author.
+- *Again, unchanged*: the file is read and compared with what is stored. The peer is SHA-256 of
+  the file.
+- *Its stamp is known*: ``gitsession import`` asks its catalog first, and does not open the file.
+- *One record longer*: all the work of an import of a file that has grown.
+- *On disk*: packs, indexes and reverse indexes after ``maintain``.
+
+A database is imported with all its sessions. codex writes its history again with each
+compaction, and opencode keeps a table of events beside the messages that they created. Both
+count as the agent's.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""A message of about 1 KB is appended to a session that grows; ours and a peer in turn, in one process.
+"""Append messages of about 1 KB to a growing session, with gitsession and with a peer in turn.
 
-The median is of the second half of each length (5,001 to 10,000 of 10,000), so that growth is seen; *all-in* is the
-whole time of that half by the peer's, with the flushes that come due at 256 entries. Encoding is inside the time on
-both sides. Fsyncs are counted in a run of their own: over 128 entries, where no flush comes due, and over
+Both run in one process. The median is that of the second half of each length (5,001 to 10,000 of
+10,000), so that growth is visible. *All-in* is the total time of that half, compared with that
+of the peer, with the flushes that are due every 256 entries. Times include encoding on both
+sides. Fsyncs are counted in a separate run: over 128 entries, where no flush is due, and over
 512.
 """
 
@@ -66,7 +67,10 @@ def measure(shop: Workshop) -> Iterator[Line | Table | Plot]:
 
 
 def _grow(shop: Workshop, peer: Peer, lengths: Sequence[int]) -> dict[int, Duel]:
-    """By length, the second half of it. Every run to the last length but one; the longest is grown once."""
+    """Return the times of the second half of each length.
+
+    Every run goes to the last length but one; the longest session is built once.
+    """
     found = {length: Duel() for length in lengths}
     for run in range(shop.runs):
         wanted = lengths if run == 0 or lengths[-1] <= 10_000 else lengths[:-1]

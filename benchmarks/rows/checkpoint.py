@@ -1,8 +1,9 @@
-"""What looking at a workspace costs, and keeping what changed in it: files of the sizes that source files have.
+"""Record the files of a workspace, and later their changes.
 
-The peer of a checkpoint is what opencode does after each step: `git add --all` and `git write-tree` in a git directory
-beside the workspace. It syncs nothing and leaves loose objects, so its disk is told before and after a `git gc`. Ours
-is durable when it returns, and its disk is told before and after `maintain`.
+The files have the sizes of source files. The peer is what opencode does after each step:
+`git add --all` and `git write-tree` in a git directory beside the workspace. It syncs nothing
+and leaves loose objects, so its disk usage is shown before and after a `git gc`. A checkpoint is
+durable when it returns; its disk usage is shown before and after `maintain`.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ def measure(shop: Workshop) -> Iterator[Line]:
 
 
 class _Ours:
-    """A store with one session, whose checkpoints they are."""
+    """A store with one session, in which the checkpoints are recorded."""
 
     def __init__(self, place: Path, work: Work) -> None:
         self._path, self._work = place / "store.git", work
@@ -83,7 +84,7 @@ class _Ours:
 
 
 class _Opencode:
-    """Its snapshots, as it takes them."""
+    """Snapshots as opencode takes them."""
 
     def __init__(self, place: Path, work: Work) -> None:
         self._path, self._work = place / "snapshots", work
@@ -110,5 +111,5 @@ def _disk(what: str, peer: str, ours: int, theirs: int) -> Line:
 
 
 def _size(folder: Path) -> int:
-    """What it takes on the disk: a loose object takes a block, however small."""
+    """Return the disk usage in bytes. A loose object takes at least one block."""
     return sum(os.lstat(file).st_blocks * 512 for file in folder.rglob("*"))

@@ -1,9 +1,14 @@
-"""What compactions add to a store: one session, once with them and once without, the same messages in between.
+"""Measure what compactions add to a store.
 
-*Beyond their summaries*: packs, indexes and reverse indexes after ``maintain``, less those of the store without, less
-what the summaries themselves take in the packs; against the store without. *All that they take* is against the bytes
-of the summaries as they were written. The row also sees that the agent's file comes out as it went in, that no entry
-is missing, and that the last context has the same digest on a clone.
+The same session is built with compactions and without, with the same messages.
+
+- *Beyond their summaries*: packs, indexes and reverse indexes after ``maintain``, minus those of
+  the store without compactions, minus the packed size of the summaries; compared with the store
+  without compactions.
+- *All that they take*: compared with the bytes of the summaries as they were written.
+
+The benchmark also checks that an export equals the agent's file, that no entry is missing, and
+that the last context has the same digest in a clone.
 """
 
 from __future__ import annotations
@@ -26,13 +31,18 @@ TITLE = "Compactions"
 
 BEYOND_BAR, ALL_BAR, BARS_AT = 0.01, 1.0, 50
 BETWEEN = 8
-"""Messages from one compaction to the next."""
+"""Number of messages from one compaction to the next."""
 
 
 @dataclass(slots=True)
 class _Taken:
-    """``said``: how many messages followed the file. All else are bytes: of packs with their indexes; of summaries as
-    written; of parts of compactions, as packed.
+    """The size of a store.
+
+    Attributes:
+        said: Number of messages that were appended after the import.
+        packs: Size of the packs with their indexes, in bytes.
+        summaries: Size of the summaries as written, in bytes.
+        parts: Packed size of each part of the compactions, in bytes.
     """
 
     said: int
@@ -65,7 +75,7 @@ def _line(what: str, peer: str, ours: int, theirs: int, bar: float | None) -> Li
 
 
 def _store(place: Path, data: bytes, count: int, said: int = 0) -> _Taken:
-    """The session with ``count`` compactions, or with so many messages and none."""
+    """Build the session with ``count`` compactions, or with ``said`` messages and none."""
     path = place / "store.git"
     Store.create(path).close()
     made: list[Node] = []
@@ -76,7 +86,7 @@ def _store(place: Path, data: bytes, count: int, said: int = 0) -> _Taken:
             if count and number % BETWEEN == 0:
                 plan = session.compaction.plan(ask=CompactionRequest(keep_tokens=500))
                 done = session.compact(plan, SummaryOptions(max_tokens=500))
-                made += [done] if done else []  # where all of it would be kept there is nothing to do yet
+                made += [done] if done else []  # nothing to do yet if all entries would be kept
             session.append(messages()[number % len(messages())].message)
             number += 1
         line = session.line()
@@ -95,7 +105,7 @@ def _store(place: Path, data: bytes, count: int, said: int = 0) -> _Taken:
 
 
 def _packed(store: Path, objects: dict[str, str]) -> dict[str, int]:
-    """Bytes that each object takes in the pack."""
+    """Return the bytes of each object in the pack."""
     command = ["git", f"--git-dir={store}", "cat-file", "--batch-check=%(objectsize:disk)"]
     done = subprocess.run(command, input="\n".join(objects.values()), capture_output=True, text=True, check=True)
     return dict(zip(objects, map(int, done.stdout.split()), strict=True))

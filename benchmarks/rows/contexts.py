@@ -1,9 +1,14 @@
-"""The context of a long session that was never compacted, of which one entry in twelve is for the model.
+"""Compute the context of a long session without a compaction.
 
-Against SQLite rows with the same JSON in them and columns beside it that say what a row is: all that the model sees in
-one query over an index, each parsed. *Opened anew*: store and database are opened for it, and nothing is remembered.
-*A turn*: both stay open, and a message is appended before, durable on both sides. Ours hashes every object that it
-reads, makes entries of them, and counts tokens; the peer does none of that.
+The model receives one entry in twelve. The peer is SQLite: rows with the same JSON and with
+columns that describe each row. One query over an index returns all that the model receives, and
+each row is parsed.
+
+- *Opened anew*: store and database are opened for each context, and nothing is cached.
+- *A turn*: both stay open, and a message is appended before each context, durably on both sides.
+
+gitsession hashes every object that it reads, turns the objects into entries, and counts tokens.
+The peer does none of that.
 """
 
 from __future__ import annotations
@@ -77,7 +82,7 @@ def _turns(shop: Workshop, place: Path) -> Duel:
 
 
 def _fill(place: Path, entries: int) -> int:
-    """The same session as a store and as rows; how many entries the model sees."""
+    """Build the same session as a store and as rows. Return the number of entries that the model receives."""
     lines = list(_lines(entries))
     head = {"type": "session", "version": 3, "id": "made", "timestamp": "2026-02-01T00:00:00.000Z", "cwd": "/w"}
     data = b"\n".join([json.dumps(head).encode(), *lines, b""])

@@ -1,6 +1,7 @@
-"""What session files take as a store, after ``maintain``: pack, index and reverse index, against the files as they are.
+"""Compare the size of a store after ``maintain`` with that of the imported session files.
 
-Before it an import is one pack without deltas.
+The size of a store is that of pack, index and reverse index. Before ``maintain``, an import is
+one pack without deltas.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ def _line(what: str, ours: float, theirs: float, bar: float | None = None) -> Li
 
 
 def _sizes(shop: Workshop, taken: Mapping[Path, bytes]) -> tuple[int, int]:
-    """Bytes before and after ``maintain``."""
+    """Return the bytes before and after ``maintain``."""
     path = shop.folder() / "store.git"
     with Store.create(path) as store:
         bring_all(store, taken)

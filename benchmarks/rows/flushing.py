@@ -1,6 +1,7 @@
-"""What one flush costs: 64 entries of one session, in a store of few sessions and in one of many, refs loose.
+"""Flush 64 entries of one session, in a store of few sessions and in a store of many.
 
-It moves one ref and makes one pack, so the number of other sessions must not matter.
+Refs are loose. A flush moves one ref and writes one pack, so the number of other sessions must
+not matter.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""A fork of a whole session against a copy of its file: one ref and one entry, however long the line is.
+"""Fork a whole session, compared with a copy of its file.
 
-The copy is ``shutil.copyfile`` of a file of as many lines, and an fsync: the fork is durable when it returns, and its
-own fsync would else pay for what the copy has left to the file system.
+A fork is one ref and one entry, however long the history is. The copy is ``shutil.copyfile`` of
+a file with as many lines, and an fsync. A fork is durable when it returns. Without the fsync of
+the copy, that of the fork would also write what the copy left in the cache of the file system.
 """
 
 from __future__ import annotations

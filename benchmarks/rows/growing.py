@@ -1,8 +1,10 @@
-"""One more branch, label or undo, and what looks at all of them, with 20,000 branches, labels and operations and 1,000.
+"""Add a branch, a label or an undo to a large session, and read all of them.
 
-Both sides are ours. What is done to one of them should cost the same (bar 2), and what reads all of them twenty times
-as much (bar 24). Every step is durable when it returns, and `Store.catalogue()` is up to date after it. *First
-opening*: the index is made anew. Export and context are of the active branch.
+A session with 20,000 branches, labels and operations is compared with one with 1,000. Both sides
+are gitsession. A step on one of them should cost the same (bar 2), and a step that reads all of
+them twenty times as much (bar 24). Every step is durable when it returns, and
+`Store.catalogue()` is up to date after it. *First opening*: the index is rebuilt. Export and
+context are those of the active branch.
 """
 
 from __future__ import annotations
@@ -43,7 +45,7 @@ def measure(shop: Workshop) -> Iterator[Line]:
 
 
 def _filled(shop: Workshop, number: int) -> Path:
-    """A session with so many branches, labelled entries and operations."""
+    """Build a session with ``number`` branches, labelled entries and operations."""
     path = shop.folder() / "store.git"
     with Store.create(path) as store:
         session = store.new_session(agent="bench")

@@ -1,5 +1,7 @@
-"""Import of session files into a new store, against the least that anyone must do who keeps them: ``json.loads`` of
-every line and ``zlib`` of its bytes. Then again with nothing new, and with one file grown by ten lines.
+"""Import session files into a new store, then again unchanged, then with one file ten lines longer.
+
+The peer is the least work of a program that keeps the files: ``json.loads`` of every line and
+``zlib`` of its bytes.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""A list of all sessions against ``git for-each-ref`` of the same refs, with refs loose and packed (``maintain``).
+"""List all sessions, compared with ``git for-each-ref`` of the same refs.
 
-Once as whole commands, where ours pays for a start of Python, and once within a process that has the store open:
-``Store.sessions()``, with the catalogue up to date as it is after every look.
+Refs are loose, or packed by ``maintain``. The list is measured as a whole command, which
+includes the start of Python, and in a process that has the store open: ``Store.sessions()``,
+with the catalog up to date from the call before.
 """
 
 from __future__ import annotations

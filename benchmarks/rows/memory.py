@@ -1,7 +1,8 @@
-"""The most memory that the import of one large session file takes, in a process of its own, against the file's size.
+"""Compare the peak memory of an import of one large session file with the size of the file.
 
-The bar is 600 MB for 1,000 MB; a file of 64 MiB or more is read in parts (decisions/0040). What the process and its
-modules take is in it. Lines are of 11 KB; each takes about 1 KB of memory.
+The import runs in a process of its own. The bar is 600 MB for 1,000 MB. A file of 64 MiB or more
+is read in parts (decision 0040). The figure includes the process and its modules. Lines have 11
+KB, and each needs about 1 KB of memory.
 """
 
 from __future__ import annotations
@@ -41,6 +42,6 @@ def measure(shop: Workshop) -> Iterator[Line]:
 
 
 def _peak(store: Path, file: Path) -> int:
-    """Bytes resident at the most."""
+    """Return the peak resident memory in bytes."""
     done = subprocess.run([sys.executable, "-c", _IMPORT, store, file], capture_output=True, text=True, check=True)
     return int(done.stdout)

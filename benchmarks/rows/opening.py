@@ -1,7 +1,7 @@
-"""A store is opened and the last 50 entries of its one session are read, as an agent does that goes on with it.
+"""Open a store and read the last 50 entries of its only session.
 
-Against the same from SQLite rows, and from a JSONL file that is read whole. ``Session.line()`` is not used: it walks to
-the root.
+An agent that continues a session does this. The peers are SQLite rows, and a JSONL file that is
+read whole. ``Session.line()`` is not used, because it walks to the root.
 """
 
 from __future__ import annotations

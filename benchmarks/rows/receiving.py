@@ -1,9 +1,11 @@
-"""A push to a server that judges each entry against the same push to a bare repository where git alone checks.
+"""Push to a server that validates each entry, compared with the same push without our hooks.
 
-The server is a bare repository with our hooks (``gitsession server install``), and ``transfer.fsckObjects`` is on in
-both. Each push is of its own to a copy of the repository that nobody has pushed to since. What starting the hook costs
-is in the push of one entry; what an entry costs is what a long push takes longer, without that, by its entries: read,
-every name and size looked at, digest, chain, message, holes and lifted content derived again.
+The server is a bare repository with the hooks of gitsession (``gitsession server install``). The
+peer is a bare repository in which only git checks. In both, ``transfer.fsckObjects`` is on. Each
+push goes to a new copy of the repository. The push of one entry includes the start of the hook.
+The cost of an entry is the additional time of a long push, without that start, divided by the
+number of its entries. For each entry, the server checks every name and size, and derives digest,
+chain digest, message, holes and lifted content again.
 """
 
 from __future__ import annotations
@@ -60,7 +62,7 @@ def measure(shop: Workshop) -> Iterator[Line | Table]:
 
 
 def _pushes(shop: Workshop, store: Path, refspec: str, begun: Path) -> Duel:
-    """``begun``: the folder of the two repositories as they are before each push."""
+    """Time pushes of ``refspec``. ``begun``: the folder with both repositories as they are before each push."""
     if not (begun / "plain.git").exists():
         _repositories(begun)
     duel = Duel()
@@ -78,7 +80,7 @@ def _push(store: Path, to: Path, refspec: str) -> Step:
 
 
 def _repositories(folder: Path) -> tuple[Path, Path]:
-    """Empty: one with our hooks, one without."""
+    """Create two empty repositories: one with our hooks, one without."""
     made = []
     for name in ("server.git", "plain.git"):
         subprocess.run(["git", "init", "-q", "--bare", str(folder / name)], check=True)

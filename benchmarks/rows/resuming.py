@@ -1,8 +1,9 @@
-"""A session that was compacted near its end is opened and its context made, as an agent does that goes on with it.
+"""Open a session that was compacted near its end and compute its context.
 
-Against pi's own ``SessionManager`` on the same file, which we imported: once as a call in a process that runs already,
-with a store opened anew each time, and once as whole processes. 30 messages are in sight, however long the session. pi
-0.87 and node 22 are asked where ``$LAB`` holds them.
+An agent that continues a session does this. The peer is pi's own ``SessionManager`` on the file
+from which the session was imported: once as a call in a running process, with the store opened
+anew each time, and once as whole processes. The context has 30 messages, however long the
+session is. pi 0.87 and node 22 are used if they are in ``$LAB``.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ def _ours(path: Path, _: int) -> int:
 
 
 def _made(place: Path, entries: int) -> tuple[Path, Path]:
-    """A session file of pi's with a compaction near its end, and a store that it was imported into."""
+    """Build a session file of pi with a compaction near its end, and a store with the imported file."""
     before = entries - AFTER - 1
     compaction = {
         "type": "compaction",

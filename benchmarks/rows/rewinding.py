@@ -1,11 +1,17 @@
-"""A rewind of 100 files of a workspace against ``git checkout <tree> -- <paths>`` of the same files there.
+"""Rewind 100 files of a workspace, compared with ``git checkout <tree> -- <paths>`` of these files.
 
-The files are a hundred that a call of the session has changed, spread over the folders. Ours looks at each, keeps it in
-a checkpoint, writes it, and can be undone; all is on the disk when it returns, and what is killed can be finished. The
-peer writes the files and its index and syncs nothing; what was there is lost. *Undo* is against ``git checkout`` of the
-tree that has the changes. *In a process*: ours in one that has the store open, against the same command of git's.
-*Synced*: after git's command every file that it wrote is synced, and its folder, as ours are. Each round makes
-the line of checkpoints longer by two, so the commands have a session of their own, and the process another.
+A call of the session has changed a hundred files, spread over the folders. The rewind reads each
+file, records it in a checkpoint and writes it. It can be undone; everything is on the disk when
+it returns, and a killed rewind can be finished. git writes the files and its index and syncs
+nothing; the previous contents are lost.
+
+- *Undo* is compared with ``git checkout`` of the tree with the changes.
+- *In a process*: gitsession runs in a process that has the store open. The peer is the same git
+  command.
+- *Synced*: after the git command, every file that it wrote and its folder are synced, as by
+  gitsession.
+
+Each round adds two checkpoints, so the commands use one session and the process another.
 """
 
 from __future__ import annotations
@@ -51,7 +57,7 @@ def measure(shop: Workshop) -> Iterator[Line]:
 
 
 def _changing(store: Store, work: Work) -> tuple[Session, Node, list[Path]]:
-    """A session with a call that changes files, the entry before that, and the files."""
+    """Return a session with a call that changes files, the entry before the call, and the files."""
     session = store.new_session(agent="bench", cwd=str(work.path))
     session.append(Message.user("begin"))
     session.files.take_checkpoint("before", work.path)
@@ -76,7 +82,7 @@ def _inside(store: Store, session: Session, at: Node, work: Work) -> tuple[Step,
 
 
 class _Git:
-    """The user's own repository, where the changes are a tree beside the newest commit's."""
+    """The user's own repository: ``HEAD`` has the changes, ``HEAD~`` does not."""
 
     def __init__(self, work: Work, changed: list[Path]) -> None:
         self._work, self._changed = work, changed
@@ -98,7 +104,7 @@ class _Git:
 
 
 def _round(number: int, ours: tuple[Step, Step], peer: _Git) -> tuple[float, float, float, float, float]:
-    """Seconds of a rewind, its undo, a checkout, the one that takes it back, and of syncing the former."""
+    """Return the seconds of a rewind, its undo, a checkout, its reversal, and the syncs after the checkout."""
 
     def mine() -> tuple[float, float]:
         return seconds(ours[0]), seconds(ours[1])

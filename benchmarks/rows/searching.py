@@ -1,9 +1,13 @@
-"""Words of one session found, against SQLite's FTS5 alone over the same texts in the same run.
+"""Search for words in one session, compared with SQLite's FTS5 alone over the same texts.
 
-FTS5 alone is a table of texts that somebody else has taken out of the entries: it keeps them, walks no commits and
-checks nothing. *Made*: the index built from nothing by the first search. *One more*: an entry is appended (outside the
-time), then searched for; ours looks at what moved and brings catalogue and index up to date. *Asked*: nothing has
-changed; the 20 best, each with a snippet, which ours reads from the entry.
+Both run in turn. FTS5 alone is a table of texts that were already extracted from the entries. It
+keeps the texts, walks no commits and checks nothing.
+
+- *Made*: the first search builds the index.
+- *One more*: an entry is appended (outside of the time), then searched for. gitsession finds out
+  what moved and updates catalog and index.
+- *Asked*: nothing has changed. A search returns the 20 best hits with a snippet each, which
+  gitsession reads from the entry.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Whole commands against ``python -c pass``, which is what any program in Python pays before its first line."""
+"""Run whole commands, compared with ``python -c pass``.
+
+Any program in Python needs that time before its first line.
+"""
 
 from __future__ import annotations
 

@@ -1,9 +1,10 @@
-"""What goes over the wire, and how long it takes: one new entry in a store of many sessions, against plain `git push`
-with the refspecs that a store comes with; a first clone, against `git clone --mirror`; the first push of all sessions.
+"""Measure bytes on the wire and time of a push of one entry, and of a first clone, pull and push.
 
-The server is a bare repository on the same disk. Bytes are counted by a stand-in for ssh. Every push costs the list of
-the server's refs, 88 bytes each, whoever pushes: the table says how much that is, and what is left of it where all
-but a few sessions are archived.
+A push of one new entry in a store of many sessions is compared with plain `git push` with the
+refspecs of a new store, and a clone with `git clone --mirror`. The server is a bare repository
+on the same disk. A replacement of ssh counts the bytes. Every push costs the list of the
+server's refs, 88 bytes each, with git alone too. The table shows the size of that list, and what
+remains of it if all but a few sessions are archived.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ def _hub(path: Path) -> Path:
 
 
 def _synced(shop: Workshop, sessions: int) -> tuple[Path, Path]:
-    """A store of many sessions, and a server that has them all."""
+    """Build a store of many sessions and a server that has them all."""
     path = shop.copy(shop.many_sessions(sessions))
     hub = _hub(shop.folder() / "hub.git")
     with Store.open(path) as store:
@@ -74,12 +75,12 @@ def _say(store: Store, number: int) -> None:
 
 
 def _runs(shop: Workshop, sessions: int) -> range:
-    """What takes tens of seconds is not done again."""
+    """Return the runs of a comparison: one only, if it takes tens of seconds."""
     return range(shop.runs if sessions <= 1000 else 1)
 
 
 def _archived(path: Path, hub: Path, number: int) -> str:
-    """How long it takes to archive so many sessions, and to have a server without hooks list them no more."""
+    """Return the time to archive ``number`` sessions and to delete their refs on a server without hooks."""
     with Store.open(path) as store:
         store.remotes.remove("origin")
         store.remotes.add("origin", str(hub))
@@ -91,7 +92,7 @@ def _archived(path: Path, hub: Path, number: int) -> str:
 
 
 def _entries(shop: Workshop, path: Path, hub: Path, what: str) -> Line:
-    """One new entry, pushed by us and by git in turn."""
+    """Push one new entry, with gitsession and with git in turn."""
     found = Duel()
     rounds = shop.pick(1, 5, 7)
     with Store.open(path) as store:
@@ -150,7 +151,7 @@ def _clones(shop: Workshop, hub: Path, sessions: int) -> Line:
 
 
 def _pulls(shop: Workshop, hub: Path, sessions: int) -> Line:
-    """Into a store that is there already, and empty."""
+    """Pull into an existing, empty store."""
     found = Duel()
     for _ in _runs(shop, sessions):
         places = shop.folder(), shop.folder()

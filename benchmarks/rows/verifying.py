@@ -1,7 +1,8 @@
-"""The full check of a store against ``git fsck --strict`` of the same store.
+"""Check a store completely, compared with ``git fsck --strict`` of the same store.
 
-Ours runs git's own check too, and reads every entry besides, so it cannot come under 1. It may use several processors:
-git's check and ours run beside each other, and processes share the entries of a large store.
+gitsession runs git's own check too and also reads every entry, so the ratio cannot be below 1.
+It may use several processors: git's check and its own run in parallel, and processes share the
+entries of a large store.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Several processes append at once, to one session or to one each: entries a second in all, and the longest wait.
+"""Append from several processes at once, to one session or to one session each.
 
-The peer is a SQLite database with as many processes on it, rows of the same JSON, synchronous=FULL. The ratio is of the
-seconds that one entry takes, so less than 1 is faster.
+The figures are the entries per second in total and the longest wait. The peer is a SQLite database
+with as many processes, rows of the same JSON, and synchronous=FULL. The ratio is that of the
+seconds per entry, so less than 1 is faster.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ TITLE = "Several writers"
 
 _spawn = multiprocessing.get_context("spawn")
 Outcome: TypeAlias = tuple[float, float, list[float]]
-"""When a process began, when it ended, and how long each of its appends took."""
+"""The start and the end of a process, and the duration of each of its appends, in seconds."""
 
 
 def measure(shop: Workshop) -> Iterator[Line | Table | Plot]:
@@ -82,7 +83,7 @@ def _together(work: Any, places: Sequence[tuple[Path, str]], each: int) -> list[
 
 
 def _per_entry(outcomes: Sequence[Outcome], each: int) -> float:
-    """Seconds, over the time from the first beginning to the last end."""
+    """Return the seconds per entry, from the first start to the last end."""
     took = max(end for _, end, _ in outcomes) - min(start for start, _, _ in outcomes)
     return took / (each * len(outcomes))
 
