@@ -26,9 +26,9 @@ This page shows what each operation of gitsession costs, compared with a peer in
 
 gitsession and the peer run in turn, so that a slow moment of the machine affects both. A ratio is
 gitsession (*ours*) divided by the peer (*theirs*), so less is better: the median of several runs,
-then the lowest and the highest. A bar is the highest ratio that is accepted. It *holds* if it holds
-in every run. Absolute times depend on the shared machine, and an fsync on a virtual disk is nearly
-free, so fsyncs are counted too.
+then the lowest and the highest. A bar is the highest accepted ratio; it *holds* if no run is above it.
+Absolute times on a shared machine say little, and an fsync on a virtual disk is nearly free, so
+fsyncs are counted too.
 """
 
 
