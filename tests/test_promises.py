@@ -27,7 +27,7 @@ MARKED = set().union(*MARKED_IN.values())
 
 
 def rows_of(page: str) -> Iterator[tuple[str, str]]:
-    """Each promise of the table in docs/reliability.md, with each test file that its row names."""
+    """Yield each promise of the table in docs/explanation/reliability.md, with each test file of its row."""
     for promises, files in re.findall(r"^\| (P[^|]*) \| ([^|]*) \|", page, re.MULTILINE):
         for first, last in re.findall(r"P(\d+)(?:–P(\d+))?", promises):
             for number in range(int(first), int(last or first) + 1):
@@ -44,7 +44,7 @@ def test_no_mark_is_of_a_promise_that_nobody_made():
 
 
 def test_the_page_names_for_each_promise_files_that_try_to_break_it():
-    rows = list(rows_of((ROOT / "docs/reliability.md").read_text("utf-8")))
+    rows = list(rows_of((ROOT / "docs/explanation/reliability.md").read_text("utf-8")))
     assert {promise for promise, _ in rows} == set(PROMISES)
     for promise in PROMISES:
         assert any(promise in MARKED_IN[name] for named, name in rows if named == promise), promise

@@ -1,12 +1,12 @@
-"""The promises of docs/reliability.md at the figures that no test run has the time for: `python -m benchmarks.deep`.
+"""Long runs that test the promises of docs/explanation/reliability.md: `python -m benchmarks.deep`.
 
-Each module here (but ``__main__``) is about some promises and has
+Each module here except ``__main__`` tests some promises and has
 
-    PROMISES = ("P7", "P8")               what it tries to break
-    def faults(seed) -> Iterator[Fault]    without end, or until all there are have been injected
+    PROMISES = ("P7", "P8")               the promises that it tries to break
+    def faults(seed) -> Iterator[Fault]    without end, or until all faults that exist have been injected
 
-A ``Fault`` is called, injects, judges, and returns how many faults that were (``None``: one); what it raises is a fault
-that was not survived. Adding a promise is adding a file.
+A ``Fault`` is a callable that injects faults, checks the result, and returns the number of faults (``None``: one). If
+it raises, the fault was not survived. To test another promise, add a file.
 """
 
 from __future__ import annotations

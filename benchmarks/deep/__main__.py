@@ -15,7 +15,7 @@ from typing import NamedTuple
 from _pytest.outcomes import Skipped
 
 TOLD_MAX = 5
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "reliability.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "explanation" / "reliability.md"
 BEGIN, END = "<!-- deep -->", "<!-- /deep -->"
 
 
@@ -24,7 +24,7 @@ def main() -> int:
     parser.add_argument("promises", nargs="*", metavar="promise", help="P1, P2 ...; all without any")
     parser.add_argument("--minutes", type=float, default=60.0, help="for all together (60)")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--write", action="store_true", help="put the results into docs/reliability.md")
+    parser.add_argument("--write", action="store_true", help="put the results into docs/explanation/reliability.md")
     given = parser.parse_args()
     wanted = {name.upper() for name in given.promises}
     modules = [module for module in found() if not wanted or wanted & set(module.PROMISES)]

@@ -1,4 +1,4 @@
-"""Real power cuts under ext4, xfs and btrfs, as far as they can be made here."""
+"""Real power cuts under ext4, xfs and btrfs, as far as this machine can make them."""
 
 from __future__ import annotations
 

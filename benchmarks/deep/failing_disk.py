@@ -1,4 +1,4 @@
-"""Every system call of every workload fails, once or from then on, with each error; then: tried again."""
+"""Every system call of every workload fails, once or from then on, with each error; then a retry."""
 
 from __future__ import annotations
 

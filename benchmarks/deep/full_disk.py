@@ -1,4 +1,4 @@
-"""Disks of several sizes, filled past their end with entries of several sizes, again and again."""
+"""Disks of several sizes, filled beyond their capacity with entries of several sizes, repeatedly."""
 
 from __future__ import annotations
 

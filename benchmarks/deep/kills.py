@@ -1,4 +1,4 @@
-"""kill -9 before, after and within every system call of every workload; the git children with it, or alone."""
+"""kill -9 before, after and within every system call of every workload, with or without its git children."""
 
 from __future__ import annotations
 

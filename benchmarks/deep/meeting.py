@@ -1,4 +1,4 @@
-"""Stores at random with real git between them, seed after seed: thousands of runs, longer than those of the suite."""
+"""Random schedules of stores with real git between them: thousands of runs, longer than those of the suite."""
 
 from __future__ import annotations
 

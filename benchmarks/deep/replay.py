@@ -1,4 +1,4 @@
-"""Every disk that a power cut could leave, from ever more of the subsets of what no fsync had reached."""
+"""Every state of the disk that a power cut can leave, from more and more subsets of unsynced writes."""
 
 from __future__ import annotations
 

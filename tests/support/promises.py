@@ -1,7 +1,7 @@
-"""What is promised of a store (docs/reliability.md), and the account of the tests that try to break it.
+"""The promises about a store (docs/explanation/reliability.md), and a summary of the tests that try to break them.
 
-A test says which promise it is about with ``@pytest.mark.promise("P7")``, and counts what it did to the store with the
-fixture ``faults``. At its end the run prints a line for each promise: tests, faults injected, faults survived.
+A test names its promises with ``@pytest.mark.promise("P7")``, and counts the faults that it injects with the fixture
+``faults``. At the end, the run prints a line for each promise: tests, faults injected, faults survived.
 """
 
 from __future__ import annotations
@@ -12,45 +12,45 @@ from contextlib import contextmanager
 import pytest
 
 PROMISES = {
-    "P1": "an acknowledged append is whole after a power cut",
-    "P2": "the same where nothing persists but what was fsynced",
-    "P3": "also where another program wrote the same object before, unfsynced",
-    "P4": "no I/O error is swallowed: it is an acknowledged entry or an error",
-    "P5": "a failed fsync is final: it is never tried again on the same bytes",
-    "P6": "the fsyncs of an append and of a flush are counted",
-    "P7": "after kill -9 at any system call an entry is there whole or not at all",
-    "P8": "what moves several refs is done or not done, never half",
-    "P9": "a killed writer blocks nobody",
-    "P10": "an append that failed may be tried again without a duplicate",
-    "P11": "a rewind killed anywhere is finished or taken back: each file is the old one or the new one",
-    "P12": "a full disk: the store reads, says why it cannot write, and goes on when there is space",
-    "P13": "no lost update: as many entries as acknowledgements",
-    "P14": "of two creators of one name exactly one wins",
-    "P15": "a ref leads to whole objects and is never seen going back",
-    "P16": "git gc, repack and pack-refs by the user at any time lose nothing",
-    "P17": "deleting a branch never takes another back",
-    "P18": "waiting is bounded, and says who holds the store",
-    "P19": "threads share a store",
+    "P1": "an acknowledged append is complete after a power cut",
+    "P2": "the same if nothing persists but what was fsynced",
+    "P3": "the same if another program wrote the same object before, without fsync",
+    "P4": "no I/O error is ignored: the result is an acknowledged entry or an error",
+    "P5": "a failed fsync is final: it is never repeated on the same bytes",
+    "P6": "the number of fsyncs of an append and of a flush is known",
+    "P7": "after kill -9 at any system call, an entry is complete or absent",
+    "P8": "a change of several refs takes effect completely or not at all",
+    "P9": "a killed writer blocks no other process",
+    "P10": "a failed append can be retried without a duplicate",
+    "P11": "a killed rewind can be finished or taken back: each file is either old or new",
+    "P12": "on a full disk the store can be read, reports why it cannot write, and continues when there is space",
+    "P13": "no lost update: there are as many entries as acknowledgements",
+    "P14": "if two writers create the same name, exactly one succeeds",
+    "P15": "a ref leads to complete objects and is never seen to go back",
+    "P16": "git gc, repack and pack-refs lose nothing, whenever the user runs them",
+    "P17": "deleting a branch never sets another one back",
+    "P18": "waiting is limited, and the error names the process that holds the store",
+    "P19": "threads can share a store",
     "P20": "the history of a session is linearizable",
-    "P21": "no wrong byte is ever read: damage is an error, never a hang or a crash",
-    "P22": "damage costs the damaged entries only, and each gap is marked",
-    "P23": "verify finds all damage",
-    "P24": "repair heals from a copy, and sets the damaged file aside",
+    "P21": "no wrong byte is read: damage is an error, never a hang or a crash",
+    "P22": "damage affects only the damaged entries, and each gap is marked",
+    "P23": "verify detects all damage",
+    "P24": "repair restores data from a copy, and moves the damaged file to the quarantine",
     "P25": "a store is a normal git repository after any commands",
-    "P26": "restoring files changes nothing outside the workspace, nor git's own folder, whatever the tree says",
-    "P27": "the same while another process swaps folders for links",
-    "P28": "names that some system misreads are escaped or refused, by name",
-    "P29": "links are restored as links, only where they stay inside, and never followed",
-    "P30": "hostile CBOR is refused, within bounds",
-    "P31": "objects are size-gated before they are inflated",
-    "P32": "nothing in a session drives the terminal",
+    "P26": "restoring files changes nothing outside the workspace or in git's own folder, whatever the tree contains",
+    "P27": "the same while another process replaces folders with links",
+    "P28": "names that some system misreads are escaped, or rejected by name",
+    "P29": "links are restored as links, only if they lead into the workspace, and are never followed",
+    "P30": "hostile CBOR is rejected within limits of time and memory",
+    "P31": "the size of an object is checked before it is inflated",
+    "P32": "no content of a session controls the terminal",
     "P33": "a hostile store runs no code",
-    "P34": "what is pushed or fetched and is not what the format says is refused, and leaves nothing",
-    "P35": "nobody else reads a store, whatever the umask",
-    "P39": "a repository of an unknown kind is named, not crashed on",
+    "P34": "what is pushed or fetched and violates the format is rejected, and leaves nothing behind",
+    "P35": "no other user can read a store, whatever the umask",
+    "P39": "a repository of an unknown kind is reported by name, without a crash",
     "P40": "a new store does not depend on the user's configuration",
-    "P41": "a rewind takes back what the session wrote and nothing else, and undo brings that back",
-    "P42": "stores that go on without each other come together: nothing lost, everywhere the same",
+    "P41": "a rewind takes back what the session changed and nothing else, and undo restores it",
+    "P42": "stores that diverged converge when they synchronize: nothing is lost, and all have the same branches",
 }
 
 
