@@ -79,7 +79,7 @@ class CatFile:
                     continue
                 data = answers.read(head.size + 1)
                 if len(data) != head.size + 1:
-                    raise Unavailable("`git cat-file` ended before its answer did")
+                    raise Unavailable("`git cat-file` ended in the middle of its answer")
                 yield head.kind, data[:-1]
 
     def kill(self) -> None:
@@ -106,7 +106,7 @@ class CatFile:
             self._asked.write("".join(f"{verb} {oid}\n" for oid in oids).encode() + b"flush\n")
             self._asked.flush()
         except OSError as error:
-            raise Unavailable(f"`git cat-file` went away: {error.strerror}") from None
+            raise Unavailable(f"cannot write to `git cat-file`: {error.strerror}") from None
         return self._answers
 
 
@@ -122,7 +122,7 @@ class _Awaited(io.RawIOBase):
     def readinto(self, buffer: WriteableBuffer) -> int | None:
         wait = self._seconds_left()
         if wait <= 0 or not select.select([self._pipe], [], [], wait)[0]:
-            raise Unavailable("`git cat-file` says nothing for too long")
+            raise Unavailable("`git cat-file` did not answer in time")
         return self._pipe.readinto(buffer)
 
     def close(self) -> None:
@@ -140,7 +140,7 @@ def _head(line: bytes) -> ObjectHeader | None:
         return ObjectHeader(words[1].decode(), int(words[2]))
     if len(words) == 2 and words[1] in (b"missing", b"ambiguous"):
         return None
-    raise Unavailable(f"`git cat-file` said {line[:80]!r}")
+    raise Unavailable(f"unexpected output of `git cat-file`: {line[:80]!r}")
 
 
 class BorrowedObjects:
@@ -178,7 +178,7 @@ class BorrowedObjects:
             self._failures += 1
             if self._failures >= FAILURES_MAX or time.monotonic() > self._until:
                 raise Malformed(
-                    "git cannot read these objects", where=self._folders[0] if self._folders else ""
+                    "git cannot read the objects", where=self._folders[0] if self._folders else ""
                 ) from None
             return "damaged"
 

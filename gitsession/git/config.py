@@ -150,9 +150,9 @@ def problems(git_dir: Path) -> dict[str, str]:
     for name, is_fit in ((HEAD, _HEAD.fullmatch), (FILE, _is_config)):
         text = _text(git_dir / name)
         if text is None:
-            found[name] = "is gone"
+            found[name] = "is missing"
         elif not is_fit(text):
-            found[name] = "is empty" if not text else "holds something else"
+            found[name] = "is empty" if not text else "has invalid content"
     return found
 
 

@@ -62,9 +62,9 @@ def problem(git_dir: Path, name: str) -> str:
     file = git_dir / name
     magic = next((magic for pattern, magic in _DERIVED.items() if Path(name).match(pattern)), None)
     if magic is not None:
-        what = checksum_problem(file) or ("" if _bytes(file, 0, 4) == magic else "it is something else")
+        what = checksum_problem(file) or ("" if _bytes(file, 0, 4) == magic else "unexpected file type")
     elif name.endswith(".pack"):
-        what = _pack_problem(file) or ("" if file.with_suffix(".idx").exists() else "it has no index")
+        what = _pack_problem(file) or ("" if file.with_suffix(".idx").exists() else "its index is missing")
     elif name.endswith(".idx"):
         what = _index_problem(file, file.with_suffix(".pack"))
     else:
@@ -85,18 +85,18 @@ def glance(git_dir: Path) -> Iterator[BadFile]:
         with contextlib.suppress(FileNotFoundError):  # git may replace packs at any time
             yield from _glance(file, indexes.get(stem))
     for stem in indexes.keys() - packs.keys():
-        yield BadFile(f"objects/pack/{stem}.idx", "its pack is gone")
+        yield BadFile(f"objects/pack/{stem}.idx", "its pack is missing")
 
 
 def _glance(file: Path, index: Path | None) -> Iterator[BadFile]:
     if file.stat().st_size < _PACK_BYTES_MIN or _bytes(file, 0, 4) != b"PACK":
-        yield BadFile(f"objects/pack/{file.name}", "it is empty, or no pack")
+        yield BadFile(f"objects/pack/{file.name}", "empty, or not a pack")
     elif index is None:
-        yield BadFile(f"objects/pack/{file.name}", "its index is gone")
+        yield BadFile(f"objects/pack/{file.name}", "its index is missing")
     elif index.stat().st_size < _INDEX_BYTES_MIN or _bytes(index, 0, 8) != pack_index.MAGIC:
-        yield BadFile(f"objects/pack/{index.name}", "it is empty, or no index")
+        yield BadFile(f"objects/pack/{index.name}", "empty, or not an index")
     elif _bytes(index, -40, 20) != _bytes(file, -20, 20):
-        yield BadFile(f"objects/pack/{file.name}", "it does not end as its index says: one of them is cut short")
+        yield BadFile(f"objects/pack/{file.name}", "pack and index do not match: one of them is truncated")
 
 
 def packs_to_leave(bad: Sequence[BadFile]) -> set[str]:
@@ -109,7 +109,7 @@ def checksum_problem(file: Path) -> str:
     try:
         return pack_index.checksum_problem(pack_index.RandomAccessFile(str(file)))
     except OSError as error:
-        return f"it cannot be read: {error.strerror}"
+        return f"cannot be read: {error.strerror}"
 
 
 def _packs(git_dir: Path, scratch: Path) -> Iterator[BadFile]:
@@ -120,12 +120,12 @@ def _packs(git_dir: Path, scratch: Path) -> Iterator[BadFile]:
         names = "" if body else _index_problem(index, file)
         fresh = _indexed(file, scratch) if names else None
         if body or (names and fresh is None):
-            yield BadFile(f"objects/pack/{file.name}", body or "git cannot index it")
+            yield BadFile(f"objects/pack/{file.name}", body or "`git index-pack` failed")
         elif names:
             yield BadFile(f"objects/pack/{index.name}", names, fresh)
     for index in sorted(directory.glob("*.idx")):
         if not index.with_suffix(".pack").exists():
-            yield BadFile(f"objects/pack/{index.name}", "its pack is gone")
+            yield BadFile(f"objects/pack/{index.name}", "its pack is missing")
 
 
 def _indexed(file: Path, scratch: Path) -> Path | None:
@@ -150,11 +150,11 @@ def _derived(git_dir: Path, packs: Sequence[BadFile]) -> Iterator[BadFile]:
                 continue
             what = checksum_problem(file)
             if not what and _bytes(file, 0, 4) != magic:
-                what = "it is something else"
+                what = "unexpected file type"
             if not what and leaving and magic == b"MIDX":
-                what = "it names a pack that is set aside"
+                what = "it lists a pack that is set aside"
             if what:
-                yield BadFile(file.relative_to(git_dir).as_posix(), f"{what}; git makes it anew when it wants it")
+                yield BadFile(file.relative_to(git_dir).as_posix(), f"{what}; git recreates it when needed")
 
 
 def _loose(git_dir: Path) -> Iterator[BadFile]:
@@ -169,7 +169,7 @@ def _loose(git_dir: Path) -> Iterator[BadFile]:
 def _pack_problem(file: Path) -> str:
     what = checksum_problem(file)
     if not what and _bytes(file, 0, 4) != b"PACK":
-        what = "it is no pack"
+        what = "not a pack"
     return what
 
 
@@ -177,9 +177,9 @@ def _index_problem(index: Path, file: Path) -> str:
     try:
         what = pack_index.PackIndex(str(index)).damage()
         if not what and _bytes(index, -40, 20) != _bytes(file, -20, 20):
-            what = "it is the index of another pack"
+            what = "the index belongs to another pack"
     except FileNotFoundError:
-        return "it is gone"
+        return "missing"
     except (GitSessionError, OSError) as error:
         return str(error)
     return what

@@ -115,10 +115,10 @@ class _ObjectBackend(pygit2.OdbBackend):
 
     def write_cb(self, oid: object, data: bytes, number: int) -> None:
         if self._writer is None:
-            raise self._failed(Refused(_READ_ONLY, hint="ask for it with an open transaction"))
+            raise self._failed(Refused(_READ_ONLY, hint="pass an open transaction to Store.repository()"))
         kind = _KINDS.get(number)
         if kind is None:
-            raise self._failed(Refused("a store holds commits, trees and blobs, no tag objects"))
+            raise self._failed(Refused("cannot write a tag object: a store has only commits, trees and blobs"))
         self._writer.put(kind, data)
 
     def refresh_cb(self) -> None:
@@ -182,7 +182,7 @@ class _RefBackend(pygit2.RefdbBackend):
         return False
 
     def _refuse(self, *_: object) -> Any:
-        raise Refused("this repository moves no refs", hint="use move() of the transaction")
+        raise Refused("cannot change refs through this repository", hint="use move() of the transaction")
 
     write = rename = delete = compress = _refuse  # type: ignore[assignment]  # pygit2 calls ``rename`` for the last two
 
@@ -235,9 +235,9 @@ class StoreRepository(pygit2.Repository):
     def __getattribute__(self, name: str) -> Any:
         if not name.startswith("_"):
             if name in _UNAVAILABLE:
-                raise UnsafeMethod(f"a repository of a store has no {name!r}")
+                raise UnsafeMethod(f"the repository of a store does not support {name!r}")
             if self._thread != threading.get_ident():
-                raise Refused("this repository belongs to another thread", hint="ask for one in each thread")
+                raise Refused("this repository was created by another thread", hint="create one in each thread")
         return super().__getattribute__(name)
 
     def blame(  # type: ignore[no-untyped-def]
@@ -245,7 +245,7 @@ class StoreRepository(pygit2.Repository):
     ):
         """Begin at a commit: libgit2 would look up ``HEAD`` through cffi, and ``HEAD:.mailmap`` for a mailmap."""
         if int(flags or 0) & BlameFlag.USE_MAILMAP:
-            raise Refused("cannot blame with a mailmap in a store", hint="leave out USE_MAILMAP")
+            raise Refused("cannot blame with a mailmap in a store", hint="omit USE_MAILMAP")
         if not newest_commit or not str(newest_commit).strip("0"):
             newest_commit = self.head.target
         return super().blame(path, flags, min_match_characters, newest_commit, *others, **named)
@@ -257,7 +257,7 @@ class StoreRepository(pygit2.Repository):
     def references_iterator_next(self, iterator: object, *kind: Any) -> Any:
         """Check the type of ``iterator``, which pygit2 does not."""
         if type(iterator) is not type(super().references_iterator_init()):
-            raise TypeError(f"an iterator of references is needed, not {iterator!r}")
+            raise TypeError(f"expected an iterator of references, not {iterator!r}")
         return super().references_iterator_next(iterator, *kind)
 
     def _show_refs(self, reader: RefSource, head: str) -> None:
@@ -426,7 +426,7 @@ class _BlobsInMemory:
 
     def read(self, oid: str) -> tuple[Kind, bytes]:
         if oid not in self._blobs:
-            raise MissingObject(f"no object {oid}")
+            raise MissingObject(f"missing object {oid}")
         return "blob", self._blobs[oid]
 
     def contains(self, oid: str) -> bool:

@@ -36,8 +36,8 @@ def shipped(name: str) -> Path:
     """
     found = _folder(name)
     if not os.access(found / name, os.X_OK):
-        hint = "install gitsession again, or run `chmod +x` on it"
-        raise Refused(f"cannot run git: {found / name} is not executable", hint=hint)
+        hint = f"install gitsession again, or run `chmod +x {found / name}`"
+        raise Refused(f"cannot run git: '{found / name}' is not executable", hint=hint)
     return found
 
 
@@ -71,7 +71,10 @@ def put(folder: Path, name: str) -> bool:
     folder.mkdir(exist_ok=True)
     if found == OTHER:
         if is_kept(folder, name) and not _same(folder / name, folder / (name + KEPT)):
-            raise Refused(f"{folder / name} is another hook, and {name}{KEPT} is taken", hint="move one of them away")
+            raise Refused(
+                f"cannot install '{folder / name}': another hook has this name, and '{name}{KEPT}' exists",
+                hint="move one of them to another folder",
+            )
         with suppress(FileExistsError):
             os.link(folder / name, folder / (name + KEPT), follow_symlinks=False)
     aside = folder / f".{name}.{secrets.token_hex(6)}.tmp"

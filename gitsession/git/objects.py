@@ -60,9 +60,9 @@ def encode_tree(entries: Mapping[str, tuple[str, Oid]]) -> bytes:
     for name, (mode, oid) in entries.items():
         raw = name.encode("utf-8", "surrogateescape")
         if not raw or b"/" in raw or b"\0" in raw:
-            raise Malformed(f"a tree cannot hold the name {name[:80]!r}")
+            raise Malformed(f"invalid name in a tree: {name[:80]!r}")
         if mode not in _MODES:
-            raise Malformed(f"a tree cannot hold the mode {mode!r}", where=name[:80])
+            raise Malformed(f"invalid mode in a tree: {mode!r}", where=name[:80])
         rows.append((_order(mode.encode(), raw), mode.encode() + b" " + raw + b"\0" + bytes.fromhex(oid)))
     return b"".join(row for _, row in sorted(rows))
 
@@ -74,7 +74,7 @@ def parse_tree(data: bytes) -> list[tuple[str, str, Oid]]:
     for mode, name, oid in _ROW.findall(data):
         order = _order(mode, name)
         if order <= before:
-            raise Malformed(f"not a tree: {name[:80]!r} is out of order or twice")
+            raise Malformed(f"not a tree: {name[:80]!r} is out of order or duplicated")
         entries.append((mode.decode(), name.decode("utf-8", "surrogateescape"), oid.hex()))
         size, before = size + len(mode) + len(name) + 22, order
     if size != len(data):  # bytes between two entries, or after the last
@@ -100,12 +100,12 @@ def encode_commit(
     seconds outside 32 bits, a NUL in the message.
     """
     if not _NAME.fullmatch(author_name):
-        raise Malformed(f"git cannot keep the author name {author_name[:80]!r}")
+        raise Malformed(f"git does not accept the author name {author_name[:80]!r}")
     for seconds in (author_seconds, committer_seconds):
         if not 0 <= seconds <= SECONDS_MAX:
-            raise Malformed(f"git cannot keep the time {seconds}")
+            raise Malformed(f"git does not accept the time {seconds}")
     if b"\0" in message:
-        raise Malformed("a commit message with a NUL byte")
+        raise Malformed("NUL byte in a commit message")
     head = [f"tree {tree}", *(f"parent {parent}" for parent in parents)]
     head.append(f"author {author_name} <{author_name}@gitsession> {author_seconds} +0000")
     head.append(f"committer gitsession <gitsession@gitsession> {committer_seconds} +0000")
@@ -131,7 +131,7 @@ def parse_commit(data: bytes) -> Commit:
         at += 1
     oids = [*trees, *(line[7:] for line in lines[1:at])]
     if not trees or not all(_OID.fullmatch(oid) for oid in oids):
-        raise Malformed("not a commit: no tree, or a name that is no oid")
+        raise Malformed("not a commit: no tree, or an invalid object id")
     author = _ident(lines, at, b"author ")
     committer = _ident(lines, at + 1, b"committer ")
     tree, *parents = (oid.decode() for oid in oids)
@@ -141,7 +141,7 @@ def parse_commit(data: bytes) -> Commit:
 def _ident(lines: list[bytes], at: int, key: bytes) -> tuple[str, int]:
     found = _IDENT.fullmatch(lines[at].removeprefix(key)) if at < len(lines) and lines[at].startswith(key) else None
     if not found:
-        raise Malformed(f"not a commit: no {key.decode().strip()} where it belongs")
+        raise Malformed(f"not a commit: missing or invalid {key.decode().strip()}")
     return found["name"].decode("utf-8", "replace"), int(found["seconds"])
 
 

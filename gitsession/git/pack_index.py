@@ -84,14 +84,14 @@ class PackIndex:
         self.identity = self._file.identity
         head = self._file.read(0, _HEAD_BYTES)
         if not head.startswith(MAGIC) or len(head) < _HEAD_BYTES:
-            raise Corrupt("it does not begin like an index of version 2")
+            raise Corrupt("not a pack index of version 2")
         self._fan = (0, *unpack(">256I", head[8:]))
         self.count = count = self._fan[-1]
         self._offsets = _HEAD_BYTES + count * 24
         self._far = self._offsets + count * 4
         room = self._file.size - self._far - _TRAILER_BYTES
         if any(self._fan[n] > self._fan[n + 1] for n in range(256)) or not 0 <= room <= count * 8:
-            raise Corrupt(f"it cannot list {count:,} objects in {self._file.size:,} bytes")
+            raise Corrupt(f"invalid fan-out table, or wrong size: {self._file.size:,} bytes for {count:,} objects")
         self._buckets: dict[int, tuple[bytes, bytes]] = {}
         self._damage: str | None = None
 
@@ -136,7 +136,7 @@ class PackIndex:
             try:
                 self._damage = checksum_problem(self._file)
             except OSError as error:
-                self._damage = f"it cannot be read: {error.strerror}"
+                self._damage = f"cannot be read: {error.strerror}"
         return self._damage
 
     def _offset(self, stated: bytes) -> int:
@@ -145,7 +145,7 @@ class PackIndex:
             return near
         far = self._far + (near & (1 << 31) - 1) * 8
         if far + 8 > self._file.size - _TRAILER_BYTES:
-            raise Corrupt("the index of the pack is damaged: an offset that is not there")
+            raise Corrupt("the pack index is damaged: an offset points past the end of the file")
         return int.from_bytes(self._file.read(far, 8), "big")
 
 
@@ -172,4 +172,4 @@ def checksum_problem(file: RandomAccessFile) -> str:
     hasher = sha1(usedforsecurity=False)
     for at in range(0, end, _HASHED_BYTES):
         hasher.update(file.read(at, min(_HASHED_BYTES, end - at)))
-    return "" if end >= 0 and hasher.digest() == file.read(end, 20) else "its checksum is wrong"
+    return "" if end >= 0 and hasher.digest() == file.read(end, 20) else "wrong checksum"

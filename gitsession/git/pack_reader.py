@@ -99,7 +99,7 @@ class Packs:
             except (Corrupt, Unavailable) as error:
                 problem = problem or error
             except OSError as error:
-                problem = problem or Corrupt(f"object {oid}: {_body(name)} cannot be read: {error.strerror}")
+                problem = problem or Corrupt(f"cannot read object {oid} from {_body(name)}: {error.strerror}")
         if problem is not None:
             raise problem
         return None
@@ -165,7 +165,7 @@ class Packs:
         if kind is None:
             raise Corrupt(f"object {oid} is neither a commit, a tree nor a blob")
         if oid_of(kind, data) != oid:
-            raise Corrupt(f"object {oid}: what {_body(name)} holds at {offset} is something else")
+            raise Corrupt(f"object {oid}: the content at offset {offset} of {_body(name)} does not match the id")
         return kind, data
 
     def _resolve(self, name: str, offset: int, oid: Oid) -> _Base:
@@ -176,7 +176,7 @@ class Packs:
         at = offset
         while (base := self._bases.get((name, at))) is None:
             if at in seen or len(deltas) > _DEPTH_MAX:
-                raise Corrupt(f"object {oid}: its deltas in {_body(name)} go round in a circle")
+                raise Corrupt(f"object {oid}: its delta chain in {_body(name)} is cyclic or too long")
             seen.add(at)
             number, data, earlier = self._raw(name, file, at, oid)
             if earlier is None:
@@ -190,13 +190,13 @@ class Packs:
             try:
                 data = pack_scan.apply_delta(data, instructions, self._bytes_max)
             except ValueError as error:
-                raise Corrupt(f"object {oid}: a delta in {_body(name)} at {place}: {error}") from None
+                raise Corrupt(f"object {oid}: invalid delta at offset {place} of {_body(name)}: {error}") from None
             self._remember(name, place, (number, data))
         return number, data
 
     def _raw(self, name: str, file: RandomAccessFile, offset: int, oid: Oid) -> tuple[int, bytes, int | None]:
         """Return type and inflated bytes, and for a delta the offset of its base."""
-        where = f"object {oid} is damaged in {_body(name)} at {offset}"
+        where = f"object {oid} is damaged at offset {offset} of {_body(name)}"
         head = file.read_among(offset, _HEAD_BYTES)
         try:
             number, size, at = _entry_head(head)
@@ -205,26 +205,26 @@ class Packs:
                 distance, at = _offset_back(head, at)
                 base = offset - distance
                 if not 0 < distance < offset:
-                    raise ValueError("a delta against something outside of the pack")
+                    raise ValueError("the base of the delta is outside the pack")
             elif number == _REF_DELTA:
                 base = self._indexes[name].find(head[at : at + 20])
                 at += 20
                 if base is None or at > len(head):
-                    raise ValueError("a delta against an object that is not in the pack")
+                    raise ValueError("the base of the delta is not in the pack")
         except IndexError:
-            raise Corrupt(f"{where}: what is there ends too early") from None
+            raise Corrupt(f"{where}: truncated") from None
         except ValueError as error:
             raise Corrupt(f"{where}: {error}") from None
         except KeyError:
-            raise Corrupt(f"{where}: the pack has gone") from None
+            raise Corrupt(f"{where}: the pack was removed") from None
         if number not in _KINDS and number != _TAG and base is None:
-            raise Corrupt(f"{where}: no type of object has the number {number}")
+            raise Corrupt(f"{where}: unknown object type {number}")
         if size > self._bytes_max:
-            raise Unavailable(f"object {oid} has {size:,} bytes, and the limit is {self._bytes_max:,}")
+            raise Unavailable(f"object {oid} is too large: {size:,} bytes; the limit is {self._bytes_max:,}")
         try:
             return number, _inflate(file, offset + at, size), base
         except zlib.error:
-            raise Corrupt(f"{where}: what is there cannot be unpacked") from None
+            raise Corrupt(f"{where}: invalid compressed data") from None
         except ValueError as error:
             raise Corrupt(f"{where}: {error}") from None
 
@@ -256,7 +256,7 @@ class Packs:
         indexes = [name for name in found if name.endswith(".idx")]
         indexes.sort(key=lambda name: (found[name][1], name), reverse=True)
         alone = {name for name in found if name.endswith(".pack")} - {_body(name) for name in indexes}
-        return [(name, found[name]) for name in indexes], dict.fromkeys(sorted(alone), "it has no index")
+        return [(name, found[name]) for name in indexes], dict.fromkeys(sorted(alone), "its index is missing")
 
 
 def files(directory: str) -> dict[str, Identity]:
@@ -323,7 +323,7 @@ def _inflate(file: RandomAccessFile, at: int, size: int) -> bytes:
         parts.append(data)
         made += len(data)
     if not unpacker.eof or made != size:
-        raise ValueError(f"holds other than the {size:,} bytes that it says")
+        raise ValueError(f"the data does not have the stated size of {size:,} bytes")
     return b"".join(parts)
 
 

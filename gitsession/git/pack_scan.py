@@ -117,9 +117,9 @@ def apply_delta(base: bytes, delta: bytes, bytes_max: int) -> bytes:
         expected, at = _size(delta, 0)
         result, at = _size(delta, at)
         if expected != len(base):
-            raise ValueError(f"is made against {expected:,} bytes, not {len(base):,}")
+            raise ValueError(f"expected a base of {expected:,} bytes, found {len(base):,}")
         if result > bytes_max:
-            raise ValueError(f"makes {result:,} bytes, and the limit is {bytes_max:,}")
+            raise ValueError(f"the result has {result:,} bytes; the limit is {bytes_max:,}")
         parts = []
         made, end = 0, len(delta)
         while at < end:
@@ -155,15 +155,15 @@ def apply_delta(base: bytes, delta: bytes, bytes_max: int) -> bytes:
                 part = delta[at : at + code]
                 at += code
             else:
-                raise ValueError("holds an instruction that does not exist")
+                raise ValueError("unknown instruction")
             made += length
             if len(part) != length or made > result:
-                raise ValueError("copies what is not there, or more than it says")
+                raise ValueError("an instruction reads past the end of its data, or exceeds the stated size")
             parts.append(part)
     except IndexError:
-        raise ValueError("is cut short") from None
+        raise ValueError("truncated") from None
     if made != result:
-        raise ValueError("makes less than it says")
+        raise ValueError("the result is smaller than the stated size")
     return b"".join(parts)
 
 

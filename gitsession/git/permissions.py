@@ -13,10 +13,10 @@ from gitsession.errors import Unavailable
 def denied(path: Path, *, more: int = 0) -> Unavailable:
     """Return the error for ``path`` and ``more`` other files, with the `chmod` command that helps."""
     rights = "u+rwx" if path.is_dir() else "u+r"
-    others = f" (and {more:,} more)" if more else ""
+    others = f" and {more:,} more" if more else ""
     return Unavailable(
-        f"{path} cannot be read: Permission denied{others}",
-        hint=f"nothing is damaged by that: `chmod {rights} {path}`, as the owner of the store, and try again",
+        f"cannot read '{path}'{others}: permission denied",
+        hint=f"run `chmod {rights} {path}` as the owner of the store, and try again; nothing is damaged",
     )
 
 

@@ -124,13 +124,13 @@ def run(
                 raise
     except FileNotFoundError:
         if not os.path.isdir(at):
-            raise Unavailable(f"no folder {at} to run git in") from None
+            raise Unavailable(f"cannot run git in '{at}': the folder does not exist") from None
         raise Unavailable("git is not on the PATH", hint="install git 2.39 or later") from None
     except subprocess.TimeoutExpired:
         raise Unavailable(f"`git {verb}` did not end within {timeout_seconds:g} s") from None
     answer = ProcessResult(child.returncode, out, err)
     if answer.code not in accept:
-        raise Unavailable(f"`git {verb}` ended with {answer.code}: {answer.err[-500:] or 'no message'}")
+        raise Unavailable(f"`git {verb}` failed with exit code {answer.code}: {answer.err[-500:] or 'no message'}")
     return answer
 
 
@@ -153,8 +153,8 @@ def _communicate(
     finally:
         late.cancel()
     if found:
-        told = f"cannot run git: {found[0]} is a pipe or a device, which git waits for"
-        raise BlockedRead(told, hint="replace it by a file, or remove it from the configuration of git")
+        told = f"cannot run git: {found[0]} is a pipe or a device, and git would wait for it"
+        raise BlockedRead(told, hint="replace it with a file, or remove it from the configuration of git")
     return answer
 
 
@@ -313,7 +313,7 @@ def version() -> tuple[int, ...]:
     text = run(None, "version").out.decode("utf-8", "replace")
     found = re.search(r"\d+(?:\.\d+)+", text)
     if not found:
-        raise Unavailable(f"git does not tell its version: {text[:80]!r}")
+        raise Unavailable(f"unexpected output of `git version`: {text[:80]!r}")
     return tuple(int(part) for part in found.group().split("."))
 
 
@@ -390,6 +390,6 @@ def begin_fsck(git_dir: Path) -> Callable[[], list[str]]:
         code = git.returncode
         told = f"{err.decode('utf-8', 'replace').strip()}\n{out.decode('utf-8', 'replace')}"
         lines = [line for line in told.split("\n") if line.strip()] if code else []
-        return [*lines, f"git itself was ended by signal {-code}"] if code < 0 else lines
+        return [*lines, f"`git fsck` was killed by signal {-code}"] if code < 0 else lines
 
     return wait

@@ -52,16 +52,16 @@ _FRESH_NS = 1_000_000_000
 def check_ref_name(name: str) -> None:
     """Raise ``InvalidName`` if git, a file system or another machine could not store ``name``."""
     if not name.startswith("refs/") or name.count("/") < 2:
-        raise InvalidName(f"not a full ref name, such as refs/heads/main: {name[:80]!r}")
+        raise InvalidName(f"invalid ref name {name[:80]!r}: expected a full name such as refs/heads/main")
     try:
         length = len(name.encode())
     except UnicodeEncodeError:
-        raise InvalidName(f"a ref name is Unicode text: {name[:80]!r}") from None
+        raise InvalidName(f"invalid ref name {name[:80]!r}: not valid Unicode") from None
     if length > NAME_BYTES_MAX:
-        raise InvalidName(f"a ref name has at most {NAME_BYTES_MAX} bytes, this one {length}: {name[:40]!r}...")
+        raise InvalidName(f"invalid ref name {name[:40]!r}...: {length} bytes; the limit is {NAME_BYTES_MAX}")
     found = _FORBIDDEN.search(name)
     if found:
-        raise InvalidName(f"git does not allow {found.group()!r} there: {name!r}")
+        raise InvalidName(f"invalid ref name {name!r}: git does not allow {found.group()!r} at this position")
     if name.startswith(_SESSIONS):
         for part in name.removeprefix(_SESSIONS).split("/"):
             _check_portable(part, name)
@@ -72,7 +72,7 @@ def check_value(value: str) -> None:
     if value.startswith(SYMBOLIC):
         check_ref_name(value.removeprefix(SYMBOLIC))
     elif not _OID.fullmatch(value) or value == "0" * 40:
-        raise Malformed(f"a ref holds 40 lower-case hexadecimal digits or 'ref: <name>', not {value[:60]!r}")
+        raise Malformed(f"invalid ref value {value[:60]!r}: expected 40 lower-case hexadecimal digits or 'ref: <name>'")
 
 
 def directories(name: str) -> list[str]:
@@ -83,9 +83,9 @@ def directories(name: str) -> list[str]:
 
 def _check_portable(part: str, name: str) -> None:
     if not _PORTABLE.fullmatch(part):
-        raise InvalidName(f"only a-z, 0-9 and . _ - (not first) travel safely, not {part!r}: {name!r}")
+        raise InvalidName(f"invalid ref name {name!r}: {part!r} does not match {_PORTABLE.pattern}")
     if part.split(".")[0] in _DEVICES:
-        raise InvalidName(f"{part!r} is the name of a device on some machines: {name!r}")
+        raise InvalidName(f"invalid ref name {name!r}: {part!r} is the name of a device on some systems")
 
 
 # ---- packed-refs
@@ -127,8 +127,8 @@ def _packed_parts(data: bytes) -> tuple[bytes, list[tuple[str, bytes]]]:
         if line.startswith(b"#"):
             header += line
         elif not is_packed_line(line):
-            what = f"{PACKED_REFS} holds a line that is no ref's: {line[:60]!r}"
-            raise Corrupt(what, hint="`gitsession repair` mends it")
+            what = f"{PACKED_REFS} has an invalid line: {line[:60]!r}"
+            raise Corrupt(what, hint="run `gitsession repair`")
         elif line.startswith(b"^") and rows:
             rows[-1] = (rows[-1][0], rows[-1][1] + line)
         else:
@@ -159,7 +159,7 @@ class RefReader:
             return value if first == name else None
         found = _VALUE.fullmatch(raw)
         if not found:
-            raise Corrupt(f"{name} {_problem(raw)}", hint="`gitsession repair` puts back what was last recorded")
+            raise Corrupt(f"{name} {_problem(raw)}", hint="run `gitsession repair` to restore the last recorded value")
         return found[1].decode()
 
     def list(self, prefix: str) -> dict[str, RefValue]:
@@ -202,8 +202,8 @@ class RefReader:
                 found[name] = _problem(raw)
         self._packed_refs()
         if self._bad:
-            number = f"{len(self._bad):,} lines that name" if len(self._bad) > 1 else "a line that names"
-            found[PACKED_REFS] = f"has {number} no ref: {_shown(self._bad[0])}"
+            lines = f"{len(self._bad):,} invalid lines, the first is" if len(self._bad) > 1 else "an invalid line:"
+            found[PACKED_REFS] = f"has {lines} {_shown(self._bad[0])}"
         return found
 
     def _packed_refs(self) -> bytes:
@@ -228,8 +228,8 @@ def _problem(raw: bytes) -> str:
     if not raw.strip():
         return "is empty"
     if not raw.strip(b"\0"):
-        return "is all zeros"
-    return f"holds no value of a ref: {_shown(raw)}"
+        return "has only zero bytes"
+    return f"has an invalid value: {_shown(raw)}"
 
 
 def _shown(raw: bytes) -> str:

@@ -109,7 +109,8 @@ class RefLocks:
             except FileExistsError:
                 if time.monotonic() > deadline or _is_stale(lock):
                     raise Unavailable(
-                        f"another program holds {name}.lock", hint=f"if none is running, remove {lock}"
+                        f"cannot lock {name}: another program holds {name}.lock",
+                        hint=f"if no other program is running, remove {lock}",
                     ) from None
                 time.sleep(_PAUSE_SECONDS)
             except FileNotFoundError:
@@ -120,7 +121,7 @@ class RefLocks:
                 with suppress(FileNotFoundError):
                     make_directories(Path(lock).parent, sync=self._sync)
             except NotADirectoryError:
-                raise Unavailable(f"{name} cannot be: another ref is where its directory should be") from None
+                raise Unavailable(f"cannot create {name}: another ref has the name of its directory") from None
 
     def release(self, names: Iterable[str]) -> None:
         """Remove locks that still exist, then the proofs. Raises ``OSError``; ``break_dead`` then completes it."""
@@ -335,7 +336,7 @@ class RefWriter:
                     return
                 # The lock becomes the new file, so git may pack the remaining loose refs before the next check.
                 self._replace_packed(lock, ref_files.changed_packed(data, drop=names))
-        raise Unavailable(f"another program packs {names[0]} again and again", hint="try again when it is done")
+        raise Unavailable(f"cannot delete {names[0]}: another program keeps packing it", hint="try again later")
 
     def _unlink_packed(self, held: Mapping[str, RefValue], names: list[str]) -> None:
         """Unlink loose refs whose locks are held, if they are packed with the values in ``held``."""

@@ -23,7 +23,7 @@ from gitsession.git.types import Kind, Oid
 
 OBJECT_BYTES_MAX = 1 << 30
 
-_MEND = "`gitsession repair` may mend it"
+_MEND = "run `gitsession repair`"
 
 _KINDS: Final[dict[str, Kind]] = {"commit": "commit", "tree": "tree", "blob": "blob"}
 _HEAD = re.compile(rb"(commit|tree|blob|tag) (0|[1-9][0-9]{0,18})\0")
@@ -63,8 +63,8 @@ class VerifiedRepository:
         if problem is not None:
             raise problem
         for name, what in self._packs.suspects().items():
-            raise Corrupt(f"object {oid} is not found, and {name} is damaged: {what}", hint=_MEND)
-        raise MissingObject(f"no object {oid}")
+            raise Corrupt(f"object {oid} is missing, and {name} is damaged: {what}", hint=_MEND)
+        raise MissingObject(f"missing object {oid}")
 
     def read_all(self, oids: Iterable[Oid]) -> Iterator[tuple[Oid, Kind, bytes]]:
         """Yield those of ``oids`` that can be read from packs, in the order of the packs; skip the others."""
@@ -114,19 +114,19 @@ class VerifiedRepository:
             start = unpacker.decompress(raw, _HEAD_BYTES_MAX)
             head = _HEAD.match(start)
             if not head:
-                raise Corrupt(f"object {oid}: the loose file is no object")
+                raise Corrupt(f"object {oid}: the loose file is not an object")
             size = int(head[2])
             self._check_size(oid, size)
             data = start[head.end() :]
             if size >= len(data):
                 data += unpacker.decompress(unpacker.unconsumed_tail, size - len(data) + 1)
         except zlib.error:
-            raise Corrupt(f"object {oid}: what its loose file holds cannot be unpacked") from None
+            raise Corrupt(f"object {oid}: invalid compressed data in the loose file") from None
         kind = _KINDS.get(head[1].decode())
         if kind is None:
             raise Corrupt(f"object {oid} is neither a commit, a tree nor a blob")
         if len(data) != size or oid_of(kind, data) != oid:
-            raise Corrupt(f"object {oid}: the loose file is cut short or holds something else")
+            raise Corrupt(f"object {oid}: the loose file is truncated, or its content does not match the id")
         return kind, data
 
     def _loose_bytes(self, oid: Oid) -> bytes | None:
@@ -135,19 +135,19 @@ class VerifiedRepository:
                 self._check_size(oid, os.stat(self._loose_path(oid)).st_size)
             return read_regular(self._loose_path(oid))
         except OSError as error:
-            raise Corrupt(f"object {oid}: the loose file cannot be read: {error.strerror}") from None
+            raise Corrupt(f"object {oid}: cannot read the loose file: {error.strerror}") from None
 
     def _loose_path(self, oid: Oid) -> str:
         return f"{self._objects}/{oid[:2]}/{oid[2:]}"
 
     def _check_size(self, oid: Oid, size: int) -> None:
         if size > self._bytes_max:
-            raise Unavailable(f"object {oid} has {size:,} bytes, and the limit is {self._bytes_max:,}")
+            raise Unavailable(f"object {oid} is too large: {size:,} bytes; the limit is {self._bytes_max:,}")
 
 
 def _check_oid(oid: Oid) -> None:
     if not _OID.fullmatch(oid):
-        raise MissingObject(f"no object {oid[:60]!r}: an id has 40 lower-case hexadecimal digits")
+        raise MissingObject(f"invalid object id {oid[:60]!r}: expected 40 lower-case hexadecimal digits")
 
 
 def _names(directory: str, pattern: re.Pattern[str]) -> list[str]:

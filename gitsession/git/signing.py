@@ -85,7 +85,7 @@ class Signing:
         if self.format == SSH:
             return Signature(SSH, self._sign_by_ssh(text, key))
         if self.format != OPENPGP:
-            raise Unavailable(f"gpg.format is {self.format[:40]!r}; seals are signed by ssh or openpgp")
+            raise Unavailable(f"cannot sign: gpg.format is {self.format[:40]!r}, expected 'ssh' or 'openpgp'")
         words = [self.gpg_program, "--status-fd=2", "-bsa", *(("-u", key) if key else ())]
         code, out, err = _run(words, text, _SIGN_SECONDS)
         if code or b"-----BEGIN PGP SIGNATURE-----" not in out:
@@ -95,7 +95,8 @@ class Signing:
     def _sign_by_ssh(self, text: bytes, key: str) -> bytes:
         if not key:
             raise Unavailable(
-                "no key to sign with", hint="git config --global user.signingKey ~/.ssh/id_ed25519.pub, or --key"
+                "cannot sign: no key is configured",
+                hint="pass --key KEY, or run `git config --global user.signingKey ~/.ssh/id_ed25519.pub`",
             )
         literal = key.removeprefix("key::") if key.startswith(("key::", "ssh-", "ecdsa-", "sk-")) else ""
         with _as_file(literal.encode() + b"\n") as held:
@@ -168,17 +169,17 @@ def _run(words: Sequence[str], stdin: bytes, seconds: float) -> tuple[int, bytes
             env=process.environment(user_config=True),
         )  # fmt: skip
     except OSError as error:
-        raise Unavailable(f"cannot run {words[0]}: {error.strerror}") from None
+        raise Unavailable(f"cannot run '{words[0]}': {error.strerror}") from None
     except subprocess.TimeoutExpired:
-        raise Unavailable(f"{words[0]} did not end within {seconds:g} s") from None
+        raise Unavailable(f"'{words[0]}' did not end within {seconds:g} s") from None
     return done.returncode, done.stdout, done.stderr
 
 
 def _refused(program: str, err: bytes) -> Unavailable:
     lines = [line.strip() for line in err.decode("utf-8", "replace").splitlines() if not line.startswith("[GNUPG:]")]
     told = next((line for line in reversed(lines) if line), "no reason given")
-    hint = "to sign with a key of ssh: `git config --global gpg.format ssh`" if program == "gpg" else ""
-    return Unavailable(f"{program} did not sign: {told[-300:]}", hint=hint)
+    hint = "to sign with an ssh key, run `git config --global gpg.format ssh`" if program == "gpg" else ""
+    return Unavailable(f"cannot sign: {program} failed: {told[-300:]}", hint=hint)
 
 
 @contextmanager

@@ -378,7 +378,7 @@ def test_a_repository_belongs_to_the_thread_that_asked_for_it(store: GitStore, t
     thread = threading.Thread(target=use)
     thread.start()
     thread.join()
-    assert told == ["this repository belongs to another thread"]
+    assert told == ["this repository was created by another thread"]
 
 
 @pytest.mark.promise("P21")

@@ -202,7 +202,7 @@ def test_what_a_damaged_index_hides_is_not_called_missing(tmp_path: Path, at: in
 def test_a_pack_without_an_index_is_not_passed_over_in_silence(tmp_path: Path) -> None:
     door, oid, file = two_copies(tmp_path)
     file.with_suffix(".idx").unlink()
-    with pytest.raises(Corrupt, match=f"{file.name} is damaged: it has no index"):
+    with pytest.raises(Corrupt, match=f"{file.name} is damaged: its index is missing"):
         VerifiedRepository(tmp_path).read(oid)
     assert door.read(oid) == ("blob", b"hello"), "an index that is open stays in use"
 

@@ -243,7 +243,7 @@ def test_every_entry_that_is_left_is_shown_and_the_others_say_why_not(
     codes = [run(["show", f"{sid}@{oid}"]) for oid in line]
     assert codes == [exits.INTEGRITY if n == 6 else exits.NOT_FOUND if n == 3 else exits.OK for n in range(len(line))]
     told = capfd.readouterr()
-    assert "cannot be read: no object" in told.out
+    assert "cannot be read: missing object" in told.out
     assert "words of e2" in told.out
 
 

@@ -68,7 +68,7 @@ def test_what_may_not_be_read_is_named_with_its_chmod_and_nothing_is_moved(
     with faults.one():
         assert run([command]) == exits.TRY_AGAIN
         told = capfd.readouterr().err
-        assert f"{hidden} cannot be read: Permission denied" in told
+        assert f"cannot read '{hidden}': permission denied" in told
         assert f"chmod u+r{'wx' if hidden.is_dir() else ''} {hidden}" in told
         assert files(path) == before
 
@@ -76,6 +76,6 @@ def test_what_may_not_be_read_is_named_with_its_chmod_and_nothing_is_moved(
 def test_a_folder_of_refs_that_may_not_be_read_is_no_session_that_is_gone(path: Path, deny: Deny) -> None:
     folder = next(path.glob("refs/heads/sessions/*"))
     deny(folder)
-    with Store.open(path, flush_on_close=False) as store, pytest.raises(Unavailable, match="cannot be read") as error:
+    with Store.open(path, flush_on_close=False) as store, pytest.raises(Unavailable, match="cannot read") as error:
         store.sessions()
     assert str(folder) in error.value.hint

@@ -46,7 +46,7 @@ def test_it_is_named_and_written_anew(
             code = run(command)
             told = "".join(capfd.readouterr())
             assert code == exits.INTEGRITY, told
-            assert f"its file {name} " in told
+            assert f"is damaged: {name} " in told
             assert "`gitsession repair`" in told
         assert run(["verify"]) == exits.INTEGRITY
         assert f"{name}: " in capfd.readouterr().out

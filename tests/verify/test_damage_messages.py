@@ -70,7 +70,7 @@ def test_maintain_on_a_damaged_pack_says_which_and_what_mends_it(
     replace_file(file, zeroed(file.read_bytes(), file.stat().st_size // 3))
     assert run(["maintain"]) == exits.INTEGRITY
     told = capfd.readouterr().err
-    assert f"objects/pack/{file.name}: its checksum is wrong" in told
+    assert f"objects/pack/{file.name}: wrong checksum" in told
     assert "`gitsession repair`" in told
 
 

@@ -173,4 +173,4 @@ def test_a_git_that_crashes_on_a_damaged_file_is_a_finding(tmp_path: Path, monke
         program.write_text("#!/bin/sh\nkill -SEGV $$\n")
         program.chmod(0o700)
         monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
-        assert [found.what for found in store.verify().problems] == ["git itself was ended by signal 11"]
+        assert [found.what for found in store.verify().problems] == ["`git fsck` was killed by signal 11"]

@@ -191,7 +191,7 @@ def as_line(node: Node, names: list[str], *, indent: str = "") -> str:
 
 
 def gap_line(gap: Gap, *, indent: str = "") -> str:
-    """Return a line such as ``1a2b3c4d  cannot be read: no object 1a2b3c4d...``."""
+    """Return a line such as ``1a2b3c4d  cannot be read: missing object 1a2b3c4d...``."""
     what = f"is not an entry: {gap.problem}" if gap.foreign else f"cannot be read: {gap.problem}"
     return f"{paint(gap.oid[:8], fg='red')}  {indent}{paint(shorten(what, width() - 10 - len(indent)), fg='red')}"
 
