@@ -34,8 +34,9 @@ PURGE_PENDING = f"{CONTROL}/purge-pending"
 _KEPT = (config.HEAD, config.FILE, ref_files.PACKED_REFS, "objects", "refs", JOURNAL)
 
 MARKER = "gitsession.json"
-_DAMAGED = "the store is damaged: `gitsession repair` mends it, from a clone if need be"
-_REPAIR = "if it was one, it is damaged: `gitsession repair` mends it"
+_DAMAGED = "run `gitsession repair`; if data is missing, pass --from with a clone"
+_REPAIR = "if it was a store, run `gitsession repair`"
+_INIT = "run `gitsession init` to create a store"
 _TRIES = 20
 _README = """\
 # A gitsession store
@@ -59,7 +60,7 @@ def create(path: Path | str) -> None:
         try:
             check(path)
         except NotAStore as error:
-            raise NotAStore(str(error), hint="something is there already: name an empty folder, or a new one") from None
+            raise NotAStore(f"cannot create a store: {error}", hint="choose an empty or a new folder") from None
         return
     aside = path.parent / f".{path.name}.{secrets.token_hex(6)}.tmp"
     try:
@@ -71,7 +72,7 @@ def create(path: Path | str) -> None:
         finally:
             shutil.rmtree(aside, ignore_errors=True)
     except OSError as error:
-        raise Unavailable(f"cannot create a store at {path}: {error.strerror}") from error
+        raise Unavailable(f"cannot create a store at '{path}': {error.strerror}") from error
 
 
 def is_waiting(path: Path) -> bool:
@@ -95,23 +96,24 @@ def check(path: Path | str, *, damaged: bool = False) -> None:
     """
     path = Path(path)
     if is_waiting(path):
-        raise NotAStore(f"there is no store at {path} yet", hint="`gitsession init` makes one")
+        raise NotAStore(f"cannot open the store '{path}': it does not exist", hint=_INIT)
     try:
         owner = path.stat().st_uid
         wrong = config.problems(path) if (path / CONTROL).is_dir() else {}
         settings = {} if wrong else config.settings((path / config.FILE).read_text("utf-8", "replace"))
         head = "" if wrong else (path / config.HEAD).read_text("utf-8", "replace")
     except (FileNotFoundError, NotADirectoryError):
-        raise NotAStore(f"{path} is not a git repository", hint=_hint(path)) from None
+        raise NotAStore(f"'{path}' is not a git repository", hint=_hint(path)) from None
     except PermissionError as error:
         raise permissions.denied(Path(error.filename)) from None
     except OSError as error:
-        raise NotAStore(f"{path} cannot be read: {error.strerror}") from None
+        raise NotAStore(f"cannot read '{path}': {error.strerror}") from None
     if owner != os.geteuid():
-        raise NotAStore(f"{path} belongs to another user (uid {owner})", hint="open it as its owner, or clone it")
+        what = f"cannot open '{path}': it belongs to another user (uid {owner})"
+        raise NotAStore(what, hint="open it as its owner, or clone it")
     if wrong and not damaged:
-        told = ", ".join(f"its file {name} {what}" for name, what in wrong.items())
-        raise Corrupt(f"{path} is a store, and damaged: {told}", hint="`gitsession repair` writes it anew")
+        told = ", ".join(f"{name} {what}" for name, what in wrong.items())
+        raise Corrupt(f"the store '{path}' is damaged: {told}", hint="run `gitsession repair`")
     _check_layout(path, settings, head)
     if not (damaged and (path / CONTROL).is_dir()):
         check_marker(path)
@@ -134,18 +136,18 @@ def check_readable(path: Path) -> None:
 
 def _check_layout(path: Path, settings: dict[str, str], head: str) -> None:
     if settings.get("extensions.objectformat", "sha1").lower() != "sha1":
-        raise NotAStore(f"{path} names objects by SHA-256; a store uses SHA-1", hint="`gitsession init` makes one")
+        raise NotAStore(f"cannot open '{path}': it uses SHA-256, a store uses SHA-1", hint=_INIT)
     if settings.get("extensions.refstorage", "files").lower() != "files" or "refs/heads/.invalid" in head:
-        hint = "`git refs migrate --ref-format=files` converts it"
-        raise NotAStore(f"{path} keeps its refs in a reftable", hint=hint)
+        hint = "run `git refs migrate --ref-format=files`"
+        raise NotAStore(f"cannot open '{path}': its refs are in a reftable, a store has them in files", hint=hint)
     version = settings.get("core.repositoryformatversion", "0")
     extensions = {key.removeprefix("extensions.") for key in settings if key.startswith("extensions.")}
     unknown = sorted(extensions - _KNOWN_EXTENSIONS) if version == "1" else []
     if unknown or version not in ("0", "1"):
         what = ", ".join(unknown) or f"version {version}"
-        raise NotAStore(f"{path} is a git repository of a kind we do not know: {what}")
+        raise NotAStore(f"cannot open '{path}': unsupported git repository format: {what}")
     if not (path / "objects").is_dir() or not (path / "refs").is_dir():
-        raise NotAStore(f"{path} is not a git repository: it lacks objects or refs")
+        raise NotAStore(f"'{path}' is not a git repository: it lacks objects or refs")
 
 
 def check_marker(path: Path) -> None:
@@ -155,14 +157,16 @@ def check_marker(path: Path) -> None:
     except (MissingObject, Corrupt, Malformed, Unavailable) as error:
         check_readable(path)
         if (path / CONTROL).is_dir():
-            raise Corrupt(f"{path}: {error}", hint=_DAMAGED) from None
-        raise NotAStore(f"{path}: cannot read {MARKER} on its branch main: {error}") from None
+            raise Corrupt(f"the store '{path}' is damaged: {error}", hint=_DAMAGED) from None
+        raise NotAStore(f"cannot read {MARKER} on branch main of '{path}': {error}") from None
     version = value.get("format") if isinstance(value, dict) else None
     if not isinstance(version, int):
         hint = _REPAIR if (path / CONTROL).is_dir() else ""
-        raise NotAStore(f"{path} is a git repository, but not a store: no {MARKER} on its branch main", hint=hint)
+        what = f"'{path}' is a git repository, but not a store: no valid {MARKER} on its branch main"
+        raise NotAStore(what, hint=hint)
     if version > FORMAT:
-        raise NotAStore(f"{path} is a store of format {version}; we know {FORMAT}", hint="upgrade gitsession")
+        what = f"cannot open the store '{path}': it has format {version}, the newest known format is {FORMAT}"
+        raise NotAStore(what, hint="upgrade gitsession")
 
 
 def _marker(git: VerifiedRepository) -> object:
@@ -246,7 +250,7 @@ def first_commit() -> tuple[Oid, dict[Oid, tuple[Kind, bytes]]]:
 
 
 def _hint(path: Path) -> str:
-    return "name its .git directory" if (path / ".git").exists() else "`gitsession init` makes a store"
+    return "pass its .git directory" if (path / ".git").exists() else _INIT
 
 
 def _is_empty_directory(path: Path) -> bool:

@@ -87,8 +87,8 @@ def reflog_problem(git_dir: Path) -> str:
     path = git_dir / REFLOG
     for folder in (git_dir / "logs", git_dir / "logs/refs", path.parent):
         if os.path.lexists(folder) and (folder.is_symlink() or not folder.is_dir()):
-            return f"{folder} is not a folder"
-    return f"{path} is a folder" if path.is_dir() and not path.is_symlink() else ""
+            return f"'{folder}' is not a folder"
+    return f"'{path}' is a folder" if path.is_dir() and not path.is_symlink() else ""
 
 
 def _damaged_reflog(path: Path, *, check_whole: bool) -> bytes | None:
@@ -200,7 +200,7 @@ def _meet(name: str, chains: Mapping[str, Chain], end: Oid, writer: RefWriter, r
     side = histories.aside(read, lambda at: _held(at, writer), name, end, theirs)
     held = _held(side, writer)
     if (held is None or not histories.holds(read, held, end)) and not writer.move(side, end, ours={held}):
-        raise Unavailable(f"another program moves {side}")
+        raise Unavailable(f"cannot update {side}: another program changes it")
     _take_along(name, side, chains, writer)
     return side
 

@@ -112,7 +112,7 @@ class GitStore:
         Raises ``NotAStore``, ``Corrupt`` and ``Unavailable``.
         """
         if durability not in get_args(Durability):
-            raise ValueError(f"durability is one of {', '.join(get_args(Durability))}, not {durability!r}")
+            raise ValueError(f"unknown durability {durability!r}, expected one of {', '.join(get_args(Durability))}")
         path = Path(os.path.abspath(path))
         create.check(path, damaged=damaged)
         try:
@@ -120,7 +120,7 @@ class GitStore:
         except PermissionError as error:
             raise denied(Path(error.filename or path)) from error
         except OSError as error:
-            raise Unavailable(f"cannot open {path}: {error.strerror}") from error
+            raise Unavailable(f"cannot open the store '{path}': {error.strerror}") from error
         if not store.read_only:
             config.migrate(path)
         return store
@@ -231,7 +231,8 @@ class GitStore:
         """
         if self.read_only:
             if self.pending:
-                raise Unavailable(f"{self._git_dir} is read-only here", hint="a process that can write will flush it")
+                what = f"cannot flush the store '{self._git_dir}': it was opened read-only"
+                raise Unavailable(what, hint="flush it with a process that can write to it")
             return
         with self.locked():
             self._opened.flush()

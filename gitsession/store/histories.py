@@ -41,7 +41,7 @@ def of_found(find: Callable[[Oid], tuple[Kind, bytes] | None]) -> Read:
     def read(oid: Oid) -> tuple[Kind, bytes]:
         found = find(oid)
         if found is None:
-            raise MissingObject(f"no object {oid}")
+            raise MissingObject(f"missing object {oid}")
         return found
 
     return read
@@ -51,7 +51,7 @@ def commit_of(read: Read, oid: Oid) -> Commit:
     """Read a commit. Raises ``MissingObject``, ``Corrupt`` and ``Malformed``."""
     kind, data = read(oid)
     if kind != "commit":
-        raise Malformed(f"a {kind}, expected a commit", where=oid)
+        raise Malformed(f"expected a commit, found a {kind}", where=oid)
     return parse_commit(data)
 
 
@@ -125,7 +125,7 @@ def aside(read: Read, held: Callable[[str], Oid | None], name: str, ours: Oid, t
                 beside = there  # a third branch that begins as ours does: use our first entry that it lacks
                 break
         else:
-            raise Unavailable(f"every name to step aside to from {name} is another line's")
+            raise Unavailable(f"cannot rename the diverged branch {name}: other branches have all its new names")
 
 
 def _goes_further(read: Read, ours: Oid, there: Oid, beside: Oid | None) -> bool:

@@ -97,13 +97,13 @@ def decode_record(payload: bytes) -> JournalRecord:
     try:
         value = cbor.decode(payload)
     except Malformed as error:
-        raise Corrupt(f"a journal record that is {error}") from None
+        raise Corrupt(f"invalid journal record: {error}") from None
     match value:
         case [1, [*objects], [*moves]]:
             return JournalRecord([_object(row) for row in objects], [_move(row) for row in moves], len(payload))
         case [int(version), *_] if version > VERSION:
-            raise NotAStore(f"the journal is of version {version}", hint="a later gitsession wrote it: upgrade")
-    raise Corrupt("a journal record of no form we know")
+            raise NotAStore(f"unsupported journal version {version}", hint="upgrade gitsession")
+    raise Corrupt("invalid journal record")
 
 
 def scan(data: bytes) -> Scan:
@@ -353,7 +353,7 @@ def _check_move(name: str, *values: str | None) -> None:
             if value is not None:
                 check_value(value)
     except (InvalidName, Malformed) as error:
-        raise Corrupt(f"a journal record with a bad ref move: {error}") from None
+        raise Corrupt(f"invalid ref move in a journal record: {error}") from None
 
 
 def _still_true(file: _File) -> bool:
@@ -387,7 +387,7 @@ def _object(row: object) -> tuple[Kind, bytes]:
     match row:
         case [int(number), bytes(data)] if number in _KIND_OF:
             return _KIND_OF[number], data
-    raise Corrupt("a journal record with an object of no form we know")
+    raise Corrupt("invalid object in a journal record")
 
 
 def _move(row: object) -> Move:
@@ -395,4 +395,4 @@ def _move(row: object) -> Move:
         case [str(name), (None | str()) as old, (None | str()) as new]:
             _check_move(name, old, new)
             return name, old, new
-    raise Corrupt("a journal record with a ref move of no form we know")
+    raise Corrupt("invalid ref move in a journal record")

@@ -45,9 +45,9 @@ class StoreLock:
             self._open()
         try:
             if not self._mutex.acquire(timeout=wait_seconds):
-                raise Unavailable(f"another thread has held {self._path.parent.parent} for {wait_seconds:g} s")
+                raise self._held("another thread", wait_seconds)
             if self._fd < 0:
-                raise Unavailable(f"this handle of {self._path.parent.parent} is closed")
+                raise Unavailable(f"the store '{self._path.parent.parent}' is closed")
             self._flock(wait_seconds)
         except BaseException:  # Ctrl-C may interrupt between any two steps, after one or both locks are taken
             self.release()
@@ -97,11 +97,12 @@ class StoreLock:
                 now = time.monotonic()
                 since = since or now
                 if now - since >= wait_seconds:
-                    raise Unavailable(
-                        f"{self._holder()} has held {self._path.parent.parent} for {wait_seconds:g} s",
-                        hint="try again when it is done",
-                    ) from None
+                    raise self._held(self._holder(), wait_seconds) from None
                 time.sleep(_pause(now - since) * random.uniform(0.5, 1.0))
+
+    def _held(self, holder: str, seconds: float) -> Unavailable:
+        what = f"cannot lock '{self._path.parent.parent}': {holder} has held the lock for {seconds:g} s"
+        return Unavailable(what, hint="try again when it is done")
 
     def _holder(self) -> str:
         """Return the holder by Linux's list of file locks: ``1: FLOCK  ADVISORY  WRITE 4711 08:01:1234 0 EOF``."""
@@ -130,7 +131,7 @@ def alone(path: Path, *, wait_seconds: float = 30.0) -> Iterator[None]:
     try:
         lock = StoreLock(path, wait_seconds=wait_seconds)
     except OSError as error:
-        raise Unavailable(f"cannot lock {path}: {error.strerror}") from error
+        raise Unavailable(f"cannot lock '{path}': {error.strerror}") from error
     try:
         lock.acquire()
         try:

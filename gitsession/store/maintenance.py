@@ -27,7 +27,7 @@ from gitsession.store.lock import packing
 
 PACKS_MAX = 50
 
-_MEND = "`gitsession repair` sets it aside and saves what is good in it"
+_MEND = "run `gitsession repair` to set it aside and salvage its good objects"
 
 _FOREIGN_TEMPORARIES = ("tmp_pack_", "tmp_idx_", "tmp_rev_", "tmp_obj_", "tmp_mtimes_", ".tmp-")
 _DAY_SECONDS = 86400.0
@@ -58,7 +58,7 @@ def maintain(store: GitStore) -> MaintenanceResult:
     try:
         return _maintain(store)
     except OSError as error:
-        raise Unavailable(f"cannot maintain {store.git_dir}: {error.strerror}") from error
+        raise Unavailable(f"cannot maintain the store '{store.git_dir}': {error.strerror}") from error
 
 
 def _maintain(store: GitStore) -> MaintenanceResult:
@@ -75,11 +75,11 @@ def _maintain(store: GitStore) -> MaintenanceResult:
             _repack(git_dir, deltify(store))
     except Unavailable:
         for bad in damage.glance(git_dir):
-            raise Corrupt(f"{bad.path}: {bad.what}; git cannot repack", hint=_MEND) from None
+            raise Corrupt(f"cannot repack: {bad.path}: {bad.what}", hint=_MEND) from None
         for file in sorted((git_dir / "objects/pack").glob("*.pack")):
             what = damage.checksum_problem(file)
             if what:
-                raise Corrupt(f"objects/pack/{file.name}: {what}; git cannot repack", hint=_MEND) from None
+                raise Corrupt(f"cannot repack: objects/pack/{file.name}: {what}", hint=_MEND) from None
         raise
     return MaintenanceResult(before, count_packs(git_dir), dead_locks, released, removed)
 
@@ -222,7 +222,7 @@ def _remove(file: Path, new: PackIndex) -> None:
     """Remove a pack, then its index: git ignores an index without a pack, and a check for lost objects needs it."""
     index = file.with_suffix(".idx")
     if any(new.find(raw) is None for raw in PackIndex(str(index)).names()):
-        raise Unavailable(f"git left objects of {file.name} out of the pack that was to take its place; both stay")
+        raise Unavailable(f"cannot replace {file.name}: the new pack lacks some of its objects; both packs stay")
     os.unlink(file)
     os.unlink(index)
 

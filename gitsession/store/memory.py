@@ -37,9 +37,9 @@ class MemoryStore:
         staging = self._own_staging()
         found = self._objects.get(oid) or (staging.objects.get(oid) if staging else None)
         if found is None:
-            raise MissingObject(f"no object {oid}")
+            raise MissingObject(f"missing object {oid}")
         if oid_of(*found) != oid:
-            raise Corrupt(f"object {oid} is not what its name says")
+            raise Corrupt(f"object {oid}: the content does not match the id")
         return found
 
     def contains(self, oid: Oid) -> bool:
@@ -112,9 +112,9 @@ class _MemoryTransaction:
     def __enter__(self) -> Staging:
         store = self._store
         if store._own_staging():
-            raise RuntimeError("this thread has a transaction open already")
+            raise RuntimeError("this thread already has an open transaction")
         if not store._lock.acquire(timeout=_WAIT_SECONDS):
-            raise Unavailable("another thread has held the store for too long")
+            raise Unavailable("cannot lock the store: another thread has held the lock for too long")
         store._staging = Staging(
             ref=store._refs.get,
             names_below=lambda prefix: [name for name in store._refs if name.startswith(prefix)],

@@ -150,14 +150,18 @@ def check_branch(name: str) -> str:
     """Return ``name`` if a user may give a branch this name. Raises ``InvalidName``."""
     if not _BRANCH.fullmatch(name):
         raise InvalidName(
-            f"{name[:80]!r} cannot be a branch",
-            hint="use lower-case letters, digits, - and _, at most 64, beginning with a letter or digit",
+            f"invalid branch name {name[:80]!r}",
+            hint="use at most 64 lower-case letters, digits, - and _; begin with a letter or a digit",
         )
     check_ref_name(leaf("session", name))
     if name == META:
-        raise InvalidName(f"{META!r} is where a session keeps its title and labels", hint="choose another name")
+        raise _reserved(name, "the title and the labels of a session")
     if not is_branch(name):
-        raise InvalidName(f"{name!r} is where a session keeps its checkpoints", hint="choose another name")
+        raise _reserved(name, "checkpoints")
     if name in (LEAF, ROOT):
-        raise InvalidName(f"{name!r} is a word for an entry", hint="choose another name")
+        raise _reserved(name, "addresses of entries")
     return name
+
+
+def _reserved(name: str, use: str) -> InvalidName:
+    return InvalidName(f"invalid branch name {name!r}: it is reserved for {use}", hint="choose another name")

@@ -114,10 +114,10 @@ class Staging:
         if new is not None and new not in self.objects:
             check_value(new)
             if not new.startswith(SYMBOLIC) and not self._contains(new):
-                raise MissingObject(f"{name} cannot point at {new}: there is no such object")
+                raise MissingObject(f"cannot set {name} to {new}: the object is missing")
         held = self.value(name)
         if held != expected:
-            raise RefMoved(f"{name} holds {held or 'nothing'}, not {expected or 'nothing'}")
+            raise RefMoved(f"cannot move {name}: it is at {held or 'nothing'}, expected {expected or 'nothing'}")
         if held is None and new is not None:
             self._check_room(name)
         if held != new:
@@ -147,11 +147,11 @@ class Staging:
         """Raise ``InvalidName`` if another ref is a parent directory of ``name``, or is below it: a ref is a file."""
         for directory in directories(name):
             if self.value(directory) is not None:
-                raise InvalidName(f"{name} cannot be beside {directory}: a ref is a file or a directory, not both")
+                raise InvalidName(f"cannot create {name}: the ref {directory} exists")
         below = name + "/"
         names = {*self._names_below(below), *self._made_below.get(name, ())}
         if any(self.value(other) is not None for other in names):
-            raise InvalidName(f"{name} cannot be beside the refs below it: a ref is a file or a directory, not both")
+            raise InvalidName(f"cannot create {name}: refs below it exist")
 
     def _check_open(self) -> None:
         if not self._open:
@@ -285,7 +285,7 @@ class StoreState:
     def check_open(self) -> None:
         """Raise ``Unavailable`` after ``close``."""
         if self._closed:
-            raise Unavailable(f"this handle of {self._git_dir} is closed")
+            raise Unavailable(f"the store '{self._git_dir}' is closed")
 
     def tail(self, *, locked: bool = False) -> None:
         """Read what this and other processes appended and flushed. ``locked``: the caller holds the store's lock.
@@ -366,4 +366,4 @@ class StoreState:
 def unavailable(git_dir: Path, doing: str, error: OSError) -> Unavailable:
     """Return the error to raise for an ``OSError`` in a store. ``doing``: the operation that failed."""
     hint = "free some space" if error.errno in (errno.ENOSPC, errno.EDQUOT) else ""
-    return Unavailable(f"cannot {doing} in {git_dir}: {error.strerror}", hint=hint)
+    return Unavailable(f"cannot {doing} in '{git_dir}': {error.strerror}", hint=hint)

@@ -100,7 +100,7 @@ class StoreWriter:
     def begin(self, wait_seconds: float | None = None) -> None:
         """Take the lock and read what other processes wrote. Raises ``Unavailable``."""
         if self.lock is None:
-            raise Unavailable(f"{self._git_dir} is read-only here")
+            raise Unavailable(f"cannot write to the store '{self._git_dir}': it was opened read-only")
         self.state.check_open()
         self.lock.acquire(wait_seconds)
         try:
@@ -114,9 +114,9 @@ class StoreWriter:
     def check_not_held(self) -> None:
         """Raise ``RuntimeError`` if this thread holds the lock, or if another process created this object."""
         if os.getpid() != self.pid:
-            raise RuntimeError("a transaction begins in the process that asked for it")
+            raise RuntimeError("a transaction must begin in the process that created it")
         if self.lock is not None and self.lock.is_mine:
-            raise RuntimeError("this thread has a transaction open already")
+            raise RuntimeError("this thread already has an open transaction")
 
     def end(self) -> None:
         """Release the lock, if this thread holds it, and discard an unfinished transaction."""
@@ -139,7 +139,7 @@ class StoreWriter:
         """End a transaction. Raises ``Unavailable``, and ``RefMoved`` if a parent of a new commit was purged."""
         if staging is not self.state.staging or os.getpid() != self.pid:
             if commit:
-                raise RuntimeError("a transaction cannot end in a forked child: it is the parent's")
+                raise RuntimeError("cannot commit a transaction in a forked child: it belongs to the parent process")
             return
         is_change = commit and bool(staging.objects or staging.moves or staging.originals)
         try:
@@ -208,7 +208,7 @@ class StoreWriter:
         """
         self.flush()
         if self.state.overlay.records:
-            raise Unavailable(f"cannot hand over to git: {self.last_error}", hint="try again")
+            raise Unavailable(f"cannot flush the journal: {self.last_error}", hint="try again")
         self.set_aside += self.state.start_afresh([])
 
     # -- how
@@ -257,7 +257,8 @@ class StoreWriter:
         for kind, data in objects.values():
             for parent in parse_commit(data).parents if kind == "commit" else ():
                 if parent not in objects and not self.state.contains(parent):
-                    raise RefMoved(f"{parent} was purged meanwhile", hint="try again: something stands there now")
+                    what = f"the parent {parent} was purged meanwhile"
+                    raise RefMoved(what, hint="try again with the entry that replaced it")
 
     def _flush_or_remember(self) -> None:
         """Flush; keep an error in ``last_error`` and try again later. The append succeeded: its entries are durable."""

@@ -438,7 +438,7 @@ def test_who_looked_before_the_purge_cannot_bring_it_back(store) -> None:
             old.append(Message.user("on top"), expected=node)
         with pytest.raises(RefMoved):
             old.append(Message.user("on top"), expected=node, on_moved="fork")
-        with pytest.raises(Exception, match="no such object"):
+        with pytest.raises(Exception, match="the object is missing"):
             old.branch("side", node)
         old.append(Message.user("behind what stands there"))
         stale.flush()

@@ -381,7 +381,7 @@ def test_a_fork_of_a_fork_is_a_session_of_its_own(store: ObjectStore) -> None:
 
 def test_words_that_are_no_choice_are_refused(tmp_path: Path) -> None:
     create(tmp_path / "words.git")
-    with pytest.raises(ValueError, match="durability is one of entry, turn, none"):
+    with pytest.raises(ValueError, match="expected one of entry, turn, none"):
         GitStore.open(tmp_path / "words.git", durability="Entry")  # type: ignore[arg-type]
     held = begun(MemoryStore())
     with pytest.raises(ValueError, match="on_moved is one of refuse, fork"):

@@ -197,7 +197,7 @@ def test_repair_does_not_claim_what_it_could_not_restore(
     with faults.one():
         git(case.path, "update-ref", case.main, case.line[2])
         gone(case)
-        assert "some of its entries are not in the store any more" in case.problems()[case.main]
+        assert "some of its entries are missing" in case.problems()[case.main]
         assert run(["repair"]) == exits.INTEGRITY
         told = capfd.readouterr().out
         assert f"still missing: {case.main}" in told

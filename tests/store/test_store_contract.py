@@ -217,7 +217,7 @@ def test_no_ref_can_stand_where_another_needs_a_directory(store, flush_between):
     if flush_between:
         store.flush()
     for name in ("refs/gitsession/a", "refs/gitsession/a/b/c"):
-        with pytest.raises(InvalidName, match="cannot be beside"), store.transaction() as transaction:
+        with pytest.raises(InvalidName, match="cannot create"), store.transaction() as transaction:
             transaction.move(name, oid, expected=None)
     with store.transaction() as transaction:
         transaction.move("refs/gitsession/a/b", None, expected=oid)
