@@ -109,7 +109,7 @@ class RemoteDonor:
         if self._fetched is None:
             process.run(None, "init", "-q", "--bare", str(self._place))
             if self._url.startswith("-"):  # git would read it as an option, and some options name a program to run
-                raise Unavailable(f"{self._url!r} is no address of a repository")
+                raise Unavailable(f"invalid repository URL {self._url!r}")
             checked = ("-c", "transfer.fsckObjects=true", "fetch", "-q", "--no-tags", "--end-of-options")
             process.run(self._place, *checked, self._url, "+refs/heads/*:refs/heads/*", user_config=True)
             self._fetched = Repository(self._place, self.name)
@@ -252,7 +252,7 @@ class AgentFiles:
 class FirstCommitDonor:
     """The first commit, which is the same in every store."""
 
-    name = "what every store begins with"
+    name = "the first commit of every store"
     is_copy = False
     journals: Sequence[bytes] = ()
     unread: Sequence[UnreadFile] = ()

@@ -44,8 +44,8 @@ from gitsession.store.journal_frames import ASIDE
 from gitsession.verify import lost_refs
 from gitsession.verify.lost_refs import LostRefFinding
 
-_NO_COPY = "; nobody has the entry that it was at"
-_UNREADABLE = "a journal file with records that do not verify"
+_NO_COPY = "; no copy has the entry that it was at"
+_UNREADABLE = "has damaged records"
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +213,7 @@ def _writing(store: GitStore) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise Unavailable(f"cannot repair {store.git_dir}: {error.strerror}") from error
+        raise Unavailable(f"cannot repair the store '{store.git_dir}': {error.strerror}") from error
 
 
 class _Planner:
@@ -336,7 +336,8 @@ class _Planner:
         lost = len(plan.lost)
         self._follow(ref, plan.ref_values[ref])
         if len(plan.lost) > lost:
-            plan.lost_refs.append(LostRef(ref, f"is in {plan.copied.pop(ref)}, which lacks a part of it"))
+            what = f"cannot be restored from {plan.copied.pop(ref)}, which lacks a part of it"
+            plan.lost_refs.append(LostRef(ref, what))
             del plan.lost[lost:], plan.ref_files[ref], plan.ref_values[ref]
 
     # -- refs
@@ -349,7 +350,7 @@ class _Planner:
                 if value is not None:
                     read(self._store, value)
             except Malformed as error:
-                self._plan.lost_refs.append(LostRef(name, f"holds {error}"))
+                self._plan.lost_refs.append(LostRef(name, f"has an invalid value: {error}"))
             except (MissingObject, Corrupt):
                 pass  # reported and repaired as any other object
 
@@ -363,7 +364,7 @@ class _Planner:
         remembered = self._remembered()
         wanted = self._gone(damaged, there, remembered, strays)
         plan.copied = {name: copy for name, copy in self._copies.items() if name not in there and name not in wanted}
-        wanted |= dict.fromkeys(plan.copied, "is in several copies, each with another end")
+        wanted |= dict.fromkeys(plan.copied, "has different values in several copies")
         for name, what in sorted(wanted.items()):
             value = self._restorable(name, what, remembered.get(name, []))
             if value is None:
@@ -391,10 +392,10 @@ class _Planner:
         found = {name: what for name, what in damaged.items() if name != ref_files.PACKED_REFS}
         if ref_files.PACKED_REFS in damaged:
             unread = {name for name in remembered if name not in there} - found.keys()
-            found |= dict.fromkeys(unread, "was in a line of packed-refs that is damaged")
+            found |= dict.fromkeys(unread, "was in a damaged line of packed-refs")
         found |= {stray.name: stray.what for stray in strays if stray.now is None}
         if create.MAIN not in there:
-            found.setdefault(create.MAIN, "is gone, which every store has")
+            found.setdefault(create.MAIN, "is missing")
         return found
 
     def _put_beside(self, found: LostRefFinding, there: Mapping[str, RefValue]) -> None:
@@ -453,11 +454,11 @@ class _Planner:
         if value is None or not self._is_there(name, value):
             there = [one for one in values if self._is_there(name, one)]
             if len(there) < len(values) and (earlier := self._furthest(there)) is not None:
-                instead = f"{what}{_NO_COPY}; it is set to {earlier[:12]}, an earlier one"
+                instead = f"{what}{_NO_COPY}; it is set to an earlier one, {earlier[:12]}"
                 self._plan.lost_refs.append(LostRef(name, instead))
                 return earlier
-            why = "nobody recorded for sure what it held" if value is None else f"nobody has {value}"
-            self._plan.lost_refs.append(LostRef(name, f"{what}, and {why}"))
+            why = "its last value is not certain" if value is None else f"no copy has {value}"
+            self._plan.lost_refs.append(LostRef(name, f"{what}; {why}"))
             return None
         return value
 
