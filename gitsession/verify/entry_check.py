@@ -66,7 +66,7 @@ class Manifests:
                 continue
             names += len(rows)
             if names > NAMES_MAX:
-                yield f"files/ holds more than {NAMES_MAX:,} names"
+                yield f"files/ has more than {NAMES_MAX:,} names"
                 return
             wrong = list(self._in_folder(base, rows))
             yield from wrong
@@ -82,7 +82,7 @@ class Manifests:
             if len(components) > DEPTH_MAX:
                 why = f"more than {DEPTH_MAX} folders deep"
             if why:
-                yield f"it lists {_shown(path)}: {why}"
+                yield f"the checkpoint lists {_shown(path)}: {why}"
 
     def changed(self, before: Oid | None, after: Oid | None) -> set[str]:
         """Return the paths of the files that differ between two trees. Raises as ``trees.walk``."""
@@ -96,9 +96,9 @@ class Manifests:
             if mode in (TREE_MODE, SUBMODULE_MODE):
                 continue
             if mode not in FILE_MODES:
-                yield f"files/{_shown(base + name)} has mode {mode}"
+                yield f"files/{_shown(base + name)} has the invalid mode {mode}"
             elif not self._is_partial and not self._store.contains(oid):
-                yield f"files/{_shown(base + name)}: its content, {oid}, is not there"
+                yield f"files/{_shown(base + name)}: the blob {oid} is missing"
 
 
 def _shown(path: str) -> str:
@@ -149,7 +149,7 @@ def check(
     set; without it, purges are not checked. ``manifests``: the check of the entry's files.
     """
     if node.parent is not None and parent is None:
-        yield f"its parent {node.parent} cannot be read"
+        yield f"the parent {node.parent} cannot be read"
         return
     if node.second_parent is not None:
         yield from _second_parent_problems(store, node.second_parent)
@@ -160,14 +160,14 @@ def check(
     of = tombstone.stands_for(node, parts) or digest
     chain = chain_of(None if parent is None else parent.chain, of)
     if chain != node.chain:
-        yield "the chain does not fit: the payload, or an entry before it, is not what was written here"
+        yield "the chain digest does not match: the payload or an earlier entry was changed"
     if tombstones is not None:
         yield from purge_problems(node, digest.hex(), of.hex(), tombstones)
     if manifests is not None and parts.files is not None:
         yield from manifests.problems(parts.files)
     data = content.whole(store, node, parts)
     if any(not _is_placeholder(data, row) for row in holes.hidden(parts.holes)):
-        yield "a placeholder for a secret is not where the holes say"
+        yield "a placeholder for a secret is not at its position in the list of holes"
     headline = _headline(node, parts.form, data) if judge_words or node.is_tombstone else None
     if headline is None:
         return
@@ -190,7 +190,7 @@ def purge_problems(node: Node, digest: str, of: str, tombstones: Tombstones) -> 
         if instead is None or instead.digest != digest:
             yield f"the entry {of} was purged"
     elif node.replaces:
-        yield f"stands in the place of {of}, which was not redacted"
+        yield f"replaces {of}, which was not redacted"
     elif tombstones.has_entry(digest):
         yield f"the entry {digest} was purged"
 
@@ -199,7 +199,7 @@ def _second_parent_problems(store: Reader, oid: Oid) -> Iterator[str]:
     try:
         load(store, oid)
     except GitSessionError as error:
-        yield f"its second parent is no entry: {error}"
+        yield f"the second parent is not an entry: {error}"
 
 
 def _headline(node: Node, form: str, data: bytes) -> Headline | None:
@@ -211,7 +211,7 @@ def _headline(node: Node, form: str, data: bytes) -> Headline | None:
         return None
     expected = layout.OWN if format is None else format.FORM
     if form != expected:
-        raise Malformed(f"kept as {layout.PAYLOAD}{form}, expected {layout.PAYLOAD}{expected}")
+        raise Malformed(f"stored as {layout.PAYLOAD}{form}, expected {layout.PAYLOAD}{expected}")
     return payload.headline(payload.decode(data)[0]) if format is None else format.headline(data)
 
 
@@ -235,15 +235,15 @@ def _tree_problems(store: Reader, oid: Oid, rows: Rows) -> Iterator[str]:
         table = holes.parse(store.read(top[layout.HOLES][1])[1])
         lifted = {digest.hex() for _, _, digest, encoding in table if encoding != "summary"}
         if any(encoding == "summary" for *_, encoding in table) != (layout.SUMMARY in top):
-            yield f"{layout.SUMMARY} and the holes disagree"
+            yield f"{layout.SUMMARY} and the list of holes do not match"
     elif layout.SUMMARY in top:
-        yield f"{layout.SUMMARY} without a hole that names it"
+        yield f"{layout.SUMMARY} exists, but no hole refers to it"
     kept = content.tree_of(store, top[layout.BLOBS][1]) if layout.BLOBS in top else []
     for mode, name, _ in kept:
         if mode != layout.FILE_MODE:
             yield f"{layout.BLOBS}/{name} has mode {mode}, expected {layout.FILE_MODE}"
     if {name for _, name, _ in kept} != lifted:
-        yield f"{layout.BLOBS}/ and the holes disagree"
+        yield f"{layout.BLOBS}/ and the list of holes do not match"
 
 
 def _commit_problems(expected: bytes, found: bytes) -> Iterator[str]:
@@ -253,10 +253,10 @@ def _commit_problems(expected: bytes, found: bytes) -> Iterator[str]:
         yield str(error)
         return
     if ours.message != theirs.message:
-        yield "the commit message is not the one its payload has"
+        yield "the commit message does not match the payload"
     if ours.author_name != theirs.author_name:
-        yield f"the author is {theirs.author_name!r}, the payload says {ours.author_name!r}"
+        yield f"the author is {theirs.author_name!r}, expected {ours.author_name!r}"
     if (ours.author_seconds, ours.committer_seconds) != (theirs.author_seconds, theirs.committer_seconds):
-        yield "the commit's times are not those of its payload and its parent"
+        yield "the times of the commit do not match the payload and the parent"
     if ours == theirs:
-        yield "the commit has headers that no entry has"
+        yield "the commit has unexpected headers"

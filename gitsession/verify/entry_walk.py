@@ -184,7 +184,7 @@ def _nodes(
     at_hand = read_ahead.commits(store) if is_all and not known else {}
     for name, value in ends.items():
         if not refs.is_session_ref(name):
-            report.add(name, "not the name of a session's branch")
+            report.add(name, "invalid name of a session branch")
         oid: Oid | None = value
         while oid is not None and oid not in nodes:
             leads[oid] = name
@@ -224,10 +224,11 @@ def _check_places(sessions: Sessions, report: Report) -> None:
         for node in sessions.line(leaf) if on else ():
             if node.starts_session:
                 if on == refs.META and _reaches(sessions.nodes, _branches(sessions, sid), node.oid) is False:
-                    report.add(name, "begins in another session")
+                    report.add(name, "its history starts in another session")
                 break
             if not has_place(node, on):
-                report.add(node.oid, f"{node.kind[:40]!r} has no place on {name}", name if on == refs.FILES else "")
+                what = f"an entry of kind {node.kind[:40]!r} is not allowed on {name}"
+                report.add(node.oid, what, name if on == refs.FILES else "")
                 break
 
 
@@ -257,7 +258,7 @@ def check_log(store: ObjectStore, report: Report) -> None:
         for operation in operation_log.history(store):
             for oid in operation.named:
                 if not store.contains(oid):
-                    report.add(refs.OPLOG, f"operation {operation.id} names {oid}, which is not there")
+                    report.add(refs.OPLOG, f"operation {operation.id} refers to {oid}, which is missing")
     except GitSessionError as error:
         report.add(refs.OPLOG, str(error))
 
@@ -277,7 +278,7 @@ def _of_a_later_view(store: ObjectStore, nodes: Mapping[Oid, Node], report: Repo
             if stated is not None:
                 known = stated > VIEW
                 if known:
-                    report.add(one, f"view {stated} is not known here: the words of its entries are not checked")
+                    report.add(one, f"unknown view {stated}: the commit messages of its entries are not checked")
             later[one] = known
     return {oid for oid, is_later in later.items() if is_later}
 

@@ -109,11 +109,11 @@ class LostRefFinding:
     @property
     def what(self) -> str:
         if self.now is None:
-            what = f"is gone: it was at {self.was[:12]} {self.when}, and no command removed it"
+            what = f"is missing: it was at {self.was[:12]} {self.when}, and no command removed it"
         else:
-            what = f"was at {self.was[:12]} {self.when}, and is now at {self.now[:12]}, which does not follow it"
+            what = f"was at {self.was[:12]} {self.when}, and is now at {self.now[:12]}, which does not descend from it"
         if self.unreached is None:
-            return f"{what}; some of its entries are not in the store any more"
+            return f"{what}; some of its entries are missing"
         entries = "1 entry is" if self.unreached == 1 else f"{self.unreached:,} entries are"
         return f"{what}; {entries} on no branch" if self.unreached else what
 
@@ -166,7 +166,7 @@ def _known(
                     (unflushed if after_flush else later).setdefault(move.ref, (move.new, _when(operation)))
     except GitSessionError:
         seen = {}  # the unreadable rest of the log may have changed these refs
-    at_mark = {name: (value, "at the last check that found nothing") for name, value in marked.items()}
+    at_mark = {name: (value, "at the last check without problems") for name, value in marked.items()}
     at_look = {name: (value, "when sessions were last listed") for name, value in seen.items() if name not in told}
     before, since = (
         {name: (value, later[name][1] if later.get(name, ("",))[0] == value else _BY_FLUSH) for name, value in held}
@@ -179,7 +179,7 @@ def _when(operation: operation_log.Operation) -> str:
     try:
         day = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(operation.at_ms / 1000))
     except (OverflowError, ValueError, OSError):
-        day = "a day that is none"
+        day = "an invalid date"
     return f"after `{operation.command[:80]}` on {day}"
 
 

@@ -105,7 +105,7 @@ def problems(
         if target is not None and target.startswith(refs.TRASH):
             target = refs.taken_out(target)
         if target is None or not _is_talk(target) or refs.session_of(target) != sid:
-            yield Finding(name, f"leads to {value[:200]!a}, which is no branch of session {sid}", refs.leaf(sid))
+            yield Finding(name, f"points to {value[:200]!a}, which is not a branch of session {sid}", refs.leaf(sid))
 
 
 def _is_talk(name: str) -> bool:
@@ -128,15 +128,15 @@ def _beginnings(sessions: Sessions) -> Iterator[Finding]:
                 continue
             node = sessions.nodes[root]
             if node.kind in KINDS and node.kind != kinds.SessionHeader.kind and not node.is_tombstone:
-                yield Finding(root, f"a line cannot begin with {node.kind[:40]!a}", name)
+                yield Finding(root, f"a history cannot start with an entry of kind {node.kind[:40]!a}", name)
             first = first or root
             if root != first:
-                yield Finding(name, f"begins at {root}, and the session at {first}", name)
+                yield Finding(name, f"its history starts at {root}, but the session starts at {first}", name)
         if not first or sid in forks:
             continue
         other = begun.setdefault(first, sid)
         if other != sid:
-            what = f"begins at {first}, as session {other} does, and is no fork of it"
+            what = f"starts at {first} like session {other}, but is not a fork of it"
             yield Finding(next(iter(sessions.of(sid))), what, refs.leaf(sid))
 
 
@@ -167,7 +167,7 @@ def _second_beginnings(sessions: Sessions) -> Iterator[Finding]:
             for node in sessions.meta(sid):
                 found.pop(node.oid, None)
     for oid in found:
-        yield Finding(oid, "the beginning of a session in the middle of a line")
+        yield Finding(oid, "a session header in the middle of a history")
 
 
 # ---- references between entries
@@ -182,7 +182,7 @@ def _same_places(sessions: Sessions) -> Iterator[Finding]:
         key = (node.parent, node.source.line if node.source else None, node.chain)
         other = places.setdefault(key, node.oid)
         if other != node.oid:
-            yield Finding(node.oid, f"the same entry at the same place as {other}, in other bytes")
+            yield Finding(node.oid, f"the same entry at the same position as {other}, with different bytes")
 
 
 def _first_kept(sessions: Sessions, node: Node) -> Iterator[Finding]:
@@ -195,7 +195,7 @@ def _first_kept(sessions: Sessions, node: Node) -> Iterator[Finding]:
             return
         last = before
     if last.parent is None:  # beyond a gap, the entry may exist
-        yield Finding(node.oid, f"what it keeps begins at {entry.first_kept[:60]!a}, which is not on its line")
+        yield Finding(node.oid, f"the first kept entry, {entry.first_kept[:60]!a}, is not in its history")
 
 
 def _checkpoint(
@@ -217,7 +217,7 @@ def _checkpoint(
     unsaid = sorted(moved - set(entry.paths))
     if unsaid:
         more = f" and {len(unsaid) - 1} more" if len(unsaid) > 1 else ""
-        what = f"{unsaid[0][:80]!a}{more} changed, and it does not say that it looked there"
+        what = f"{unsaid[0][:80]!a}{more} changed, but the checkpoint does not list it"
         yield Finding(node.oid, what)
 
 
@@ -234,7 +234,7 @@ def _leaf_of_file(sessions: Sessions, sid: str) -> Iterator[Finding]:
                     return
             whole = whole and sessions.root(leaf) is not None
     if whole:
-        what = f"the agent's file goes on from {said.leaf[:60]!a}, which is not there"
+        what = f"the agent's file continues from {said.leaf[:60]!a}, which is missing"
         yield Finding(refs.meta(sid), what, refs.meta(sid))
 
 
@@ -293,12 +293,12 @@ class _Named:
             for call in _results(entry):
                 results.setdefault(call, []).append(oid)
             if isinstance(entry, kinds.Compaction) and entry.first_kept is not None:
-                what = f"what it keeps begins at {entry.first_kept[:60]!a}, which is not on its line"
+                what = f"the first kept entry, {entry.first_kept[:60]!a}, is not in its history"
                 if node.source is not None and not self._is_before(node, entry.first_kept):
                     yield Finding(oid, what, name)
             for target in _targets(entry):
                 if target not in self._names:
-                    yield Finding(oid, f"{node.kind[:40]} names {target[:60]!a}, which is not there", name)
+                    yield Finding(oid, f"{node.kind[:40]} refers to {target[:60]!a}, which is missing", name)
         yield from self._unpaired(calls, results)
         yield from self._on_meta()
 
@@ -317,7 +317,7 @@ class _Named:
         for call, oids in results.items():
             for oid in oids:
                 if not any(follows(oid, early) for early in calls.get(call, ())):
-                    yield Finding(oid, f"a result of the call {call[:60]!a}, which is not before it", self._talk[oid])
+                    yield Finding(oid, f"a result without an earlier call {call[:60]!a}", self._talk[oid])
                     break
 
     def _spans(self, wanted: set[Oid]) -> dict[Oid, tuple[int, int]]:
@@ -349,7 +349,7 @@ class _Named:
         for node in self._sessions.meta(self._sid):
             entry = self._sessions.read(node) if node.kind == kinds.Label.kind else None
             if isinstance(entry, kinds.Label) and entry.target not in self._names:
-                yield Finding(node.oid, f"label names {entry.target[:60]!a}, which is not there", meta)
+                yield Finding(node.oid, f"label refers to {entry.target[:60]!a}, which is missing", meta)
 
 
 def _names_of(node: Node) -> Iterable[str]:

@@ -26,11 +26,11 @@ from gitsession.verify.findings import Finding, SealCheck, State
 from gitsession.verify.semantics import Sessions
 
 WRONG: dict[State, str] = {
-    "bad": "the signature is bad: it is not of what the seal says",
-    "revoked": "the key of {by} that signed it was revoked",
-    "gone": "the line that it seals is no longer there",
-    "misplaced": "it does not say what stands here",
-    "altered": "in the place of entries that it seals stands what no purge and no redaction put there",
+    "bad": "it does not match its statement",
+    "revoked": "the key of {by} was revoked",
+    "gone": "the signed entries no longer exist",
+    "misplaced": "it belongs to another session, or counts other entries",
+    "altered": "signed entries were replaced, and not by a purge or a redaction",
 }
 _CHAIN = re.compile(r"[A-Za-z0-9_-]{43}")
 
@@ -39,8 +39,8 @@ def problem(sealed: SealCheck) -> Finding | None:
     """Return the problem of a seal, if there is one. A seal that cannot be checked is no problem."""
     if not sealed.is_wrong:
         return None
-    what = WRONG[sealed.state].format(by=sealed.by or "somebody")
-    words = f"the seal of {sealed.entry.branch[:40]!a}: {what}"
+    what = WRONG[sealed.state].format(by=sealed.by or "an unknown signer")
+    words = f"the signature of branch {sealed.entry.branch[:40]!a}: {what}"
     return Finding(sealed.node.oid, words, refs.meta(sealed.sid))
 
 
@@ -48,7 +48,7 @@ def statement(entry: Seal) -> bytes:
     """Return the text to sign. FROZEN: a changed text needs another first line. Raises ``Malformed`` for bad names."""
     leaf = refs.leaf(entry.session, entry.branch)
     if not refs.is_session_ref(leaf) or not session_ids.is_one(entry.session) or not _CHAIN.fullmatch(entry.leaf):
-        raise Malformed("not a seal of a branch of ours")
+        raise Malformed("invalid session, branch or chain digest in a signature")
     lines = (
         "gitsession seal 1",
         f"session {entry.session}",

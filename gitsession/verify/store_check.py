@@ -102,7 +102,7 @@ class _Part:
         self._report.problems += [Finding(found.name, found.what, found.name) for found in gone]
         for name in store.refs(refs.SESSIONS):
             if not refs.session_of(name):
-                self._report.add(name, "not the name of a session's branch")
+                self._report.add(name, "invalid name of a session branch")
         check_log(store, self._report)
 
     def sessions(self, place: CheckPosition) -> CheckPosition:
@@ -243,7 +243,7 @@ def verify(
 def files_of_refs(store: GitStore) -> list[Finding]:
     """Return the damage in the journal, in files of refs, and in those by which git recognizes a repository."""
     found = [Finding(name, what) for name, what in config.problems(store.git_dir).items()]
-    found += [Finding("journal", f"{what} holds records that do not verify") for what in store.damage()]
+    found += [Finding("journal", f"{what} has damaged records") for what in store.damage()]
     return found + [Finding(name, what, name) for name, what in store.damaged_refs().items()]
 
 

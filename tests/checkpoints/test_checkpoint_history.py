@@ -185,7 +185,7 @@ def test_a_message_on_the_line_is_found_by_verify(tmp_path):
         with store.transaction() as tx:
             tx.move(refs.files(talk.id), talk.leaf.oid, expected=store.ref(refs.files(talk.id)))
         [problem] = builders.verify(store).problems
-        assert "has no place on" in problem.what
+        assert "is not allowed on" in problem.what
 
 
 @pytest.mark.promise("P22")

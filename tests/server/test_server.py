@@ -276,7 +276,7 @@ def test_what_came_in_unchecked_is_checked_when_a_session_leads_to_it(tmp_path: 
         bad = client.entry(user(), before, old=b"user: more", new=b"user: less")
         assert push(client.path, place, f"{bad.oid}:refs/heads/innocent-{bad.oid}").returncode == 0
         done = push(client.path, place, f"{bad.oid}:{ref}")
-        assert "the commit message is not" in done.stderr
+        assert "the commit message does not match" in done.stderr
         assert done.returncode == 1
 
 

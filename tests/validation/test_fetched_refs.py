@@ -51,7 +51,7 @@ def test_a_bad_line_is_refused_by_its_reason_and_the_others_come(
     push(client.path, remote, *EVERYTHING, f"{bad.oid}:{client.ref('side')}")
     told = {branch.ref: branch for branch in ours.remotes.pull("origin").branches}
     assert told[client.ref("side")].outcome == "refused"
-    assert "the commit message is not the one its payload has" in told[client.ref("side")].why
+    assert "the commit message does not match the payload" in told[client.ref("side")].why
     assert told[client.ref()].outcome == "new"
     assert told[refs.leaf(good.id)].outcome == "new"
     assert ours.objects.ref(client.ref("side")) is None

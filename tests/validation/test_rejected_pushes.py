@@ -105,13 +105,13 @@ bad("a file in a folder above", "files", "the way to another folder")(
 )
 bad("a mode that no file has", "files", "mode 100664")(lambda c: kept(c, c.files(("100664", b"a", b""))))
 bad("a mode with the set-uid bit", "files", "mode 104755")(lambda c: kept(c, c.files(("104755", b"a", b""))))
-bad("names out of order", "files", "out of order or twice")(
+bad("names out of order", "files", "out of order or duplicated")(
     lambda c: kept(c, c.files(("100644", b"b", b""), ("100644", b"a", b"")))
 )
-bad("a name that is there twice", "files", "out of order or twice")(
+bad("a name that is there twice", "files", "out of order or duplicated")(
     lambda c: kept(c, c.files(("100644", b"a", b"one"), ("100644", b"a", b"two")))
 )
-bad("a file and a folder of one name", "files", "out of order or twice")(
+bad("a file and a folder of one name", "files", "out of order or duplicated")(
     lambda c: kept(c, c.tree(("40000", b"a", c.files(("100644", b"x", b""))), ("100644", b"a", c.put("blob", b""))))
 )
 bad("a folder that is empty", "files", "is empty")(lambda c: kept(c, c.tree(("40000", b"a", c.tree()))))
@@ -176,10 +176,10 @@ bad("two payloads", "entry", "expected one payload")(
 bad("a file that no entry has", "entry", "has no place in an entry's tree")(
     lambda c: with_rows(c, ("100755", b"run.sh", c.put("blob", b"#!/bin/sh\n")))
 )
-bad("a summary that no hole names", "entry", "without a hole")(
+bad("a summary that no hole names", "entry", "no hole refers to it")(
     lambda c: with_rows(c, ("100644", b"summary.md", c.put("blob", b"words")))
 )
-bad("a blob that no hole names", "entry", "and the holes disagree")(
+bad("a blob that no hole names", "entry", "list of holes do not match")(
     lambda c: with_rows(c, ("40000", b"blobs", c.files(("100644", b"0" * 64, b"words"))))
 )
 bad("files that are no folder", "tree", "is a blob")(
@@ -219,7 +219,7 @@ bad("a hole in an unknown encoding", "entry", "unknown encoding")(lambda c: with
 bad("a blob that is not what its name says", "entry", "not what the digest says")(
     lambda c: with_hole(c, (0, 0, hash_of(b"other"), "raw"), named=hash_of(b"other"))
 )
-bad("a hole whose blob is not there", "entry", "and the holes disagree")(
+bad("a hole whose blob is not there", "entry", "list of holes do not match")(
     lambda c: with_hole(c, (0, 0, hash_of(b"other"), "raw"))
 )
 bad("a table of holes that is none", "entry", "expected a list")(lambda c: with_hole(c))
@@ -268,7 +268,7 @@ def with_commit(client: Client, old: bytes, new: bytes) -> str:
 
 
 COMMITTER = b"committer gitsession <gitsession@gitsession> 1800000000 +0000"
-bad("a message that says something else", "entry", "the commit message is not")(
+bad("a message that says something else", "entry", "the commit message does not match")(
     lambda c: with_commit(c, b"user: more", b"user: less")
 )
 bad("an author that the payload does not say", "entry", "the author is")(
@@ -283,7 +283,7 @@ bad("a time that the payload does not say", "commit", "the later of its own and 
 bad("a committer's time of its own", "commit", "the later of its own and its parent's")(
     lambda c: with_commit(c, COMMITTER, COMMITTER.replace(b"1800000000", b"1900000000"))
 )
-bad("both times altered", "entry", "times are not those of its payload")(
+bad("both times altered", "entry", "the times of the commit do not match")(
     lambda c: with_commit(
         c,
         b"1800000000 +0000\n" + COMMITTER,
@@ -302,7 +302,7 @@ bad("a signature in the commit", "commit", "not the form")(
 bad("another encoding of the message", "commit", "not the form")(
     lambda c: with_commit(c, COMMITTER, COMMITTER + b"\nencoding latin1")
 )
-bad("a chain that is another's", "entry", "the chain does not fit")(lambda c: with_chain(c))
+bad("a chain that is another's", "entry", "the chain digest does not match")(lambda c: with_chain(c))
 bad("three parents", "commit", "not the form")(
     lambda c: with_commit(c, b"\nauthor", f"\nparent {c.root.oid}\nparent {c.root.oid}\nauthor".encode())
 )
@@ -318,19 +318,19 @@ def with_chain(client: Client) -> str:
     return with_commit(client, ours, theirs)
 
 
-@bad("a payload that was changed afterwards", "entry", "the chain does not fit")
+@bad("a payload that was changed afterwards", "entry", "the chain digest does not match")
 def _(client: Client) -> str:
     other = client.entry(user("other"), client.leaf)
     return after(client, client.entry(user(), client.leaf, tree=other.tree))
 
 
-@bad("an entry put behind another one", "entry", "the chain does not fit")
+@bad("an entry put behind another one", "entry", "the chain digest does not match")
 def _(client: Client) -> str:
     leaf = client.leaf
     return "+" + with_commit(client, f"parent {leaf.oid}".encode(), f"parent {leaf.parent}".encode())
 
 
-@bad("good entries behind a bad one", "entry", "the commit message is not")
+@bad("good entries behind a bad one", "entry", "the commit message does not match")
 def _(client: Client) -> str:
     at = client.entry(user(), client.leaf, old=b"user: more", new=b"user: less")
     for n in range(3):

@@ -88,7 +88,7 @@ def test_a_ref_that_was_set_back_is_told_and_what_it_held_becomes_a_branch(
     with faults.one():
         what = case.told()[case.main]
         assert f"was at {leaf[:12]}" in what
-        assert f"is now at {earlier[:12]}, which does not follow it" in what
+        assert f"is now at {earlier[:12]}, which does not descend from it" in what
         with Store.open(case.path) as store:
             done = store.repair()
             assert done.is_whole
@@ -220,8 +220,8 @@ def test_the_commands_say_it(case: Case, monkeypatch: pytest.MonkeyPatch, capfd:
     (case.path / case.side).unlink()
     assert run(["verify"]) == exits.INTEGRITY
     told = capfd.readouterr().out
-    assert "which does not follow it" in told
-    assert "is gone" in told
+    assert "which does not descend from it" in told
+    assert "is missing" in told
     assert run(["repair"]) == exits.OK
     told = capfd.readouterr().out
     assert f"{case.main} was set back and stays so: its previous value is kept as {case.main}." in told

@@ -150,17 +150,17 @@ def other_bytes_for_an_entry(store: ObjectStore, held: StoredSession) -> None:
 
 
 SESSIONS: dict[str, tuple[Callable[[ObjectStore, StoredSession], None], str]] = {
-    "a branch from another root": (another_root, "and the session at"),
-    "a message as a root": (a_message_as_root, "cannot begin with 'message'"),
-    "two sessions at one root": (two_sessions_at_one_root, "is no fork of it"),
-    "a beginning in the middle of a line": (a_second_beginning, "in the middle of a line"),
-    "a compaction that keeps what is on another line": (kept_from_another_line, "not on its line"),
-    "a compaction that keeps what is nowhere": (kept_from_nowhere, "not on its line"),
-    "an agent's file that goes on nowhere": (an_agents_file_that_goes_on_nowhere, "goes on from '7:gone'"),
-    "an active branch of another session": (an_active_branch_of_another_session, "which is no branch of session"),
-    "an active branch that is an entry": (an_active_entry, "which is no branch of session"),
-    "an operation that names what is gone": (an_operation_that_names_what_is_gone, f"names {'1' * 40}"),
-    "an entry in other bytes": (other_bytes_for_an_entry, "in other bytes"),
+    "a branch from another root": (another_root, "but the session starts at"),
+    "a message as a root": (a_message_as_root, "cannot start with an entry of kind 'message'"),
+    "two sessions at one root": (two_sessions_at_one_root, "is not a fork of it"),
+    "a beginning in the middle of a line": (a_second_beginning, "in the middle of a history"),
+    "a compaction that keeps what is on another line": (kept_from_another_line, "is not in its history"),
+    "a compaction that keeps what is nowhere": (kept_from_nowhere, "is not in its history"),
+    "an agent's file that goes on nowhere": (an_agents_file_that_goes_on_nowhere, "continues from '7:gone'"),
+    "an active branch of another session": (an_active_branch_of_another_session, "which is not a branch of session"),
+    "an active branch that is an entry": (an_active_entry, "which is not a branch of session"),
+    "an operation that names what is gone": (an_operation_that_names_what_is_gone, f"refers to {'1' * 40}"),
+    "an entry in other bytes": (other_bytes_for_an_entry, "with different bytes"),
 }
 
 
@@ -201,20 +201,22 @@ FILES: dict[str, tuple[Callable[[ObjectStore, StoredSession], None], str]] = {
     "a way out": (with_files(lambda store: {"..": ("100644", blob(store))}), "files/..: "),
     "a name that nobody escaped": (with_files(lambda store: {"a:b": ("100644", blob(store))}), "files/a:b"),
     "an escape that is none": (with_files(lambda store: {"%zz%41": ("100644", blob(store))}), "not as a checkpoint"),
-    "content that is gone": (with_files(lambda store: {"a": ("100644", "1" * 40)}), "is not there"),
+    "content that is gone": (with_files(lambda store: {"a": ("100644", "1" * 40)}), "is missing"),
     "a folder that is gone": (with_files(lambda store: {"a": ("40000", "1" * 40)}), "cannot be read"),
     "more folders than there can be": (with_files(deep), "folders deep"),
     "a listed path that leads out": (
-        lambda store, held: checkpoint(store, held, None, mode="edited", paths=("../x",)) and None, "it lists ../x"
+        lambda store, held: checkpoint(store, held, None, mode="edited", paths=("../x",)) and None,
+        "the checkpoint lists ../x",
     ),
     "a skipped path that leads out": (
-        lambda store, held: checkpoint(store, held, None, skipped=((".git/config", "large"),)) and None, "it lists .git"
+        lambda store, held: checkpoint(store, held, None, skipped=((".git/config", "large"),)) and None,
+        "the checkpoint lists .git",
     ),
     "a change where nobody looked": (
         lambda store, held: checkpoint(
             store, held, tree_of(store, {"a": "1", "b": "2"}), mode="edited", paths=("a",)
         ) and None,
-        "'b' and 1 more changed, and it does not say",
+        "'b' and 1 more changed, but the checkpoint does not list it",
     ),
 }  # fmt: skip
 
@@ -234,7 +236,7 @@ def test_contents_that_a_clone_left_out_are_no_problem(tmp_path: Path) -> None:
     with on_disk(tmp_path / "store.git") as store:
         session = begun(store)
         checkpoint(store, session, tree(store, {"a": ("100644", "1" * 40)}))
-        assert "is not there" in told(store)
+        assert "is missing" in told(store)
         store.promised = lambda oid: None
         assert told(store) == ""
 
@@ -312,16 +314,17 @@ def answered(id: str, parent: str, call: str) -> bytes:
 
 NOTICES = {
     "a call without a result": ([called("b", "a", "c1")], "the call 'c1' has no result"),
-    "a result without a call": ([answered("b", "a", "c1")], "a result of the call 'c1', which is not before it"),
+    "a result without a call": ([answered("b", "a", "c1")], "a result without an earlier call 'c1'"),
     "a result on another branch": (
-        [called("b", "a", "c1"), said("c", "a"), answered("d", "c", "c1")], "which is not before it"
+        [called("b", "a", "c1"), said("c", "a"), answered("d", "c", "c1")], "a result without an earlier call 'c1'"
     ),
-    "a label on nothing": ([label("b", "a", "gone", "x")], "label names 'gone', which is not there"),
+    "a label on nothing": ([label("b", "a", "gone", "x")], "label refers to 'gone', which is missing"),
     "an edit of nothing": (
-        [entry("context_edit", "b", "a", targetId="gone", replacement=None)], "context_edit names 'gone'"
+        [entry("context_edit", "b", "a", targetId="gone", replacement=None)], "context_edit refers to 'gone'"
     ),
     "a compaction that keeps nothing that is there": (
-        [entry("compaction", "b", "a", summary="s", firstKeptEntryId="gone", tokensBefore=1)], "begins at 'gone'"
+        [entry("compaction", "b", "a", summary="s", firstKeptEntryId="gone", tokensBefore=1)],
+        "'gone', is not in its history",
     ),
 }  # fmt: skip
 
@@ -348,7 +351,7 @@ def test_what_stands_on_several_branches_and_in_several_sessions_is_told_once(st
     fork(session(store, sid))
     report = entry_walk.verify(store, notices=True)
     assert sorted(found.what for found in report.notices or ()) == [
-        "label names 'gone', which is not there", "the call 'c1' has no result"
+        "label refers to 'gone', which is missing", "the call 'c1' has no result"
     ]  # fmt: skip
 
 
@@ -392,4 +395,4 @@ def test_the_heaps_are_told_apart_by_who_wrote_it(store: ObjectStore) -> None:
     sid = bring(store, joined(header(), said("a", None), line)).session
     assert_clean(store)
     put(store, Compaction(summary="s", first_kept="gone"), store.ref(refs.leaf(sid)), refs.leaf(sid))
-    assert "not on its line" in told(store)
+    assert "is not in its history" in told(store)

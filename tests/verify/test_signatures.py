@@ -222,7 +222,7 @@ def test_a_seal_that_was_changed_is_a_problem(
     made = signatures.make(talk._store, talk.id, "main", 1_800_000_000_000, Signing.of_user())
     talk.seal(replace(made, **change(made)))  # type: ignore[arg-type]
     assert states(talk) == [state]
-    assert "seal" in "".join(problems(talk._store))
+    assert "signature" in "".join(problems(talk._store))
 
 
 @needs_ssh
@@ -250,7 +250,7 @@ def test_a_line_that_was_rewritten_as_a_whole_no_longer_fits_its_seal(keys: Path
     with store.transaction() as tx:
         tx.move(refs.leaf(held.id), store.ref(refs.leaf(other.id)), expected=store.ref(refs.leaf(held.id)))
     assert states(held) == ["gone"]
-    assert any("the line that it seals is no longer there" in what for what in problems(store))
+    assert any("the signed entries no longer exist" in what for what in problems(store))
 
 
 @needs_ssh
@@ -366,7 +366,7 @@ def test_what_stands_behind_a_seal_without_a_purge_is_a_problem(talk: StoredSess
     [found] = signatures.look(Sessions(leaves, nodes, partial(entry_of, store)), Signing.of_user(), NONE)
     assert (found.state, found.purged) == ("altered", 1)
     problem = signatures.problem(found)
-    assert problem is not None and "no purge and no redaction put there" in problem.what
+    assert problem is not None and "not by a purge or a redaction" in problem.what
 
 
 def test_a_seal_that_a_sync_says_again_behind_another_is_as_good(keys: Path, tmp_path: Path) -> None:
@@ -445,7 +445,7 @@ def test_who_has_no_key_of_gpgs_is_told_of_ssh(tmp_path: Path) -> None:
     said = ("gpg: created", "gpg: No secret key", "[GNUPG:] FAILURE")
     gpg.write_text("".join(["#!/bin/sh\n", *(f"echo '{line}' >&2\n" for line in said), "exit 2\n"]))
     gpg.chmod(0o755)
-    with pytest.raises(Unavailable, match="gpg did not sign: gpg: No secret key") as told:
+    with pytest.raises(Unavailable, match="cannot sign: gpg failed: gpg: No secret key") as told:
         Signing(gpg_program=str(gpg)).sign(b"x")
     assert "gpg.format ssh" in told.value.hint
 
@@ -467,4 +467,4 @@ def test_the_command_signs_and_checks(
     talk.seal(replace(seal(talk), entries=4))
     assert run(["sign", talk.id, "--check"]) == exits.INTEGRITY
     assert run(["verify"]) == exits.INTEGRITY
-    assert "the seal of 'main': the signature is bad" in capfd.readouterr().out
+    assert "the signature of branch 'main': it does not match its statement" in capfd.readouterr().out
