@@ -94,7 +94,7 @@ def at(reader: Reader, oid: Oid) -> Archive:
     """Return the set that a commit of the archive contains. Raises ``Malformed``, ``MissingObject`` or ``Corrupt``."""
     kind, data = reader.read(oid)
     if kind != "commit":
-        raise Malformed(f"a {kind}, expected a commit of the archive", where=oid)
+        raise Malformed(f"expected a commit of the archive set, found a {kind}", where=oid)
     return at_tree(reader, parse_commit(data).tree)
 
 
@@ -102,16 +102,16 @@ def at_tree(reader: Reader, tree: Oid) -> Archive:
     """Return the set that the tree of an archive commit contains. Raises as ``at``."""
     kind, data = reader.read(tree)
     if kind != "tree":
-        raise Malformed(f"a {kind}, expected a tree", where=tree)
+        raise Malformed(f"expected a tree, found a {kind}", where=tree)
     turns: dict[str, int] = {}
     ends: dict[str, set[End]] = {}
     for mode, name, blob in parse_tree(data):
         if mode != layout.FILE_MODE or not _FILE.fullmatch(name):
-            raise Malformed(f"{name[:80]!r} has no place in the archive", where=tree, hint="upgrade gitsession")
+            raise Malformed(f"unexpected file {name[:80]!r} in the archive set", where=tree, hint="upgrade gitsession")
         _read_rows(reader.read(blob)[1], f"{blob}: {name}", turns, ends)
     for sid in ends:
         if sid not in turns:
-            raise Malformed(f"{sid} is not said to be archived", where=tree)
+            raise Malformed(f"session {sid} has branch rows, but no archive count", where=tree)
     return Archive(turns, {sid: frozenset(found) for sid, found in ends.items()})
 
 
@@ -119,7 +119,7 @@ def _read_rows(data: bytes, where: str, turns: dict[str, int], ends: dict[str, s
     try:
         text = data.decode("ascii")
     except UnicodeDecodeError:
-        raise Malformed("no text", where=where) from None
+        raise Malformed("not ASCII text", where=where) from None
     for row in text.splitlines():
         name, _, value = row.partition("\t")
         sid, _, branch = name.partition("/")
@@ -128,7 +128,7 @@ def _read_rows(data: bytes, where: str, turns: dict[str, int], ends: dict[str, s
         elif refs.is_session_ref(refs.SESSIONS + name) and _OID.fullmatch(value):
             ends.setdefault(sid, set()).add((branch, value))
         else:
-            raise Malformed(f"no row of the archive: {row[:80]!r}", where=where)
+            raise Malformed(f"invalid row in the archive set: {row[:80]!r}", where=where)
 
 
 def tree_of(archive: Archive) -> tuple[Oid, dict[Oid, tuple[Kind, bytes]]]:
@@ -203,7 +203,7 @@ def _steps(before: Archive, after: Archive) -> Iterable[tuple[Archive, list[Oid]
 def _before(reader: Reader, oid: Oid) -> tuple[Oid, ...]:
     found = link(reader.read(oid)[1])
     if found is None:
-        raise Malformed("no commit of the archive", where=oid)
+        raise Malformed("not a commit of the archive set", where=oid)
     return found.before
 
 

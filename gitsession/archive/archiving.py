@@ -35,6 +35,8 @@ from gitsession.sessions.merge_remote_branches import SyncedBranch
 from gitsession.store import histories, refs
 from gitsession.store.interface import ObjectStore, Transaction
 
+_LIST = "run `gitsession ls --archived` to list archived sessions"
+
 
 def archive(store: ObjectStore, sids: Iterable[str], at_ms: int) -> list[str]:
     """Archive sessions; return their ids. Raises ``NotFound`` and ``Refused``, and then changes nothing."""
@@ -45,10 +47,10 @@ def archive(store: ObjectStore, sids: Iterable[str], at_ms: int) -> list[str]:
         for sid in dict.fromkeys(sids):
             held = store.refs(refs.session(sid))
             if not held:
-                raise NotFound(f"no session {sid}")
+                raise NotFound(f"no session {sid!r}")
             odd = [name for name, value in held.items() if not _is_line(name, value)]
             if odd:
-                raise Refused(f"{odd[0]} is no branch that can be archived")
+                raise Refused(f"cannot archive session {sid!r}: {odd[0]!r} is not a valid branch")
             gone |= held
             # A session that is archived but has refs was continued elsewhere: it is restored and archived again.
             turns = 2 if sid in said else 1
@@ -67,7 +69,7 @@ def restore(store: ObjectStore, sid: str, at_ms: int) -> None:
     with store.transaction() as tx:
         said = archive_set.read(store)
         if sid not in said:
-            raise NotFound(f"no session {sid} in the archive", hint="`gitsession ls --archived` lists what is there")
+            raise NotFound(f"session {sid!r} is not archived", hint=_LIST)
         _say(store, tx, said.with_turn(sid), at_ms)
         _put_back(store, tx, [sid], said)
 
@@ -76,9 +78,9 @@ def find(store: ObjectStore, part: str) -> str:
     """Return the one archived session whose id contains ``part``. Raises ``NotFound`` or ``Ambiguous``."""
     found = [sid for sid in archive_set.read(store) if part and part in sid]
     if len(found) > 1:
-        raise Ambiguous(f"{part!r} fits {len(found)} archived sessions", found, hint="give more of its id")
+        raise Ambiguous(f"{part!r} matches {len(found)} archived sessions", found, hint="pass more of the id")
     if not found:
-        raise NotFound(f"no session {part[:80]!r} is archived", hint="`gitsession ls --archived` lists what is there")
+        raise NotFound(f"no archived session matches {part[:80]!r}", hint=_LIST)
     return found[0]
 
 

@@ -19,6 +19,8 @@ from gitsession.store import refs
 from gitsession.store.git_store import GitStore
 from gitsession.store.interface import ObjectStore, StoreProxy
 
+_LIST = "run `gitsession ls --trash` to list the sessions in the trash"
+
 
 def sessions(store: ObjectStore) -> list[str]:
     """Return the ids of the sessions in the trash, sorted."""
@@ -30,9 +32,9 @@ def find(store: ObjectStore, part: str) -> str:
     """Return the one session in the trash whose id contains ``part``. Raises ``NotFound`` or ``Ambiguous``."""
     found = [sid for sid in sessions(store) if part and part in sid]
     if len(found) > 1:
-        raise Ambiguous(f"{part!r} fits {len(found)} sessions in the trash", found, hint="give more of its id")
+        raise Ambiguous(f"{part!r} matches {len(found)} sessions in the trash", found, hint="pass more of the id")
     if not found:
-        raise NotFound(f"no session {part[:80]!r} in the trash", hint="`gitsession ls --trash` lists what is there")
+        raise NotFound(f"no session {part[:80]!r} in the trash", hint=_LIST)
     return found[0]
 
 
@@ -41,7 +43,7 @@ def remove(store: ObjectStore, sid: str, at_ms: int, group: str | None = None) -
     with operation_log.recording(store, f"rm {sid}", at_ms, group) as tx:
         found = store.refs(refs.session(sid))
         if not found:
-            raise NotFound(f"no session {sid}")
+            raise NotFound(f"no session {sid!r}")
         for name, value in found.items():
             _move(store, tx, name, refs.trashed(name), value)
         _move_choices(store, tx, sid, found, refs.trashed)
@@ -52,7 +54,7 @@ def restore(store: ObjectStore, sid: str, at_ms: int) -> None:
     with operation_log.recording(store, f"restore {sid}", at_ms) as tx:
         found = store.refs(refs.trashed(refs.session(sid)))
         if not found:
-            raise NotFound(f"no session {sid} in the trash", hint="`gitsession ls --trash` lists what is there")
+            raise NotFound(f"no session {sid!r} in the trash", hint=_LIST)
         for name, value in found.items():
             _move(store, tx, name, refs.taken_out(name), value)
         _move_choices(store, tx, sid, found, refs.taken_out)
@@ -64,7 +66,9 @@ def _move(store: ObjectStore, tx: operation_log.RecordingTransaction, old: str, 
     if there is None or _leads_to(store, value, there):
         tx.move(new, value, expected=there)
     elif not _leads_to(store, there, value):
-        raise Refused(f"{new} is there, and went another way than {old}", hint="purge one of them, or fork it")
+        raise Refused(
+            f"cannot move {old!r}: {new!r} exists and has diverged from it", hint="purge or fork one of the sessions"
+        )
     tx.move(old, None, expected=value)
 
 
