@@ -52,7 +52,7 @@ def moves(lines: Iterable[str]) -> list[Proposed]:
             old, new, ref = words
             found.append(Proposed(ref, None if old == _NONE else old, None if new == _NONE else new))
         elif words != [""]:
-            raise Malformed(f"not what git tells a hook: {line[:80]!r}")
+            raise Malformed(f"expected '<old> <new> <ref>', found {line[:80]!r}")
     return found
 
 

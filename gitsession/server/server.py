@@ -69,9 +69,10 @@ def install(repository: Path, program: Sequence[str], allow: Collection[str] = (
     others = [name for name in _refs(git_dir) if not _is_ours(name) and not is_allowed(name, allowed)]
     is_store = _is_store(git_dir)
     if others or (not is_store and create.MAIN in _refs(git_dir) and not is_allowed(create.MAIN, allowed)):
+        named = ", ".join(others[:3]) or create.MAIN
         raise Refused(
-            f"{git_dir} holds other refs, which nobody could push then: {', '.join(others[:3]) or create.MAIN}",
-            hint="name those that may be pushed as before, such as --allow 'refs/heads/*' --allow 'refs/tags/*'",
+            f"cannot install in '{git_dir}': pushes to its other refs would be rejected ({named})",
+            hint="pass --allow for refs that may still be pushed: --allow 'refs/heads/*' --allow 'refs/tags/*'",
         )
     wanted = {**SETTINGS, PROGRAM: shlex.join(program)}
     _note(git_dir, [*wanted, ALLOWED])
@@ -81,18 +82,18 @@ def install(repository: Path, program: Sequence[str], allow: Collection[str] = (
     for name in HOOKS:
         before = hook_files.state(git_dir / "hooks", name)
         if hook_files.put(git_dir / "hooks", name):
-            kept = f"; the one that was there is kept as {name}{hook_files.KEPT}" if before == hook_files.OTHER else ""
-            done.append(f"hooks/{name} written{kept}")
+            kept = f"; the existing hook was renamed to {name}{hook_files.KEPT}" if before == hook_files.OTHER else ""
+            done.append(f"hooks/{name} installed{kept}")
     if not _refs(git_dir):
         _begin(git_dir)
-        done.append(f"{create.MAIN} says that it is a store")
+        done.append(f"{create.MAIN} created: the repository is now a store")
     return done
 
 
 def uninstall(repository: Path) -> list[str]:
     """Restore the state before ``install``. Return a line for each change. Pushed refs stay, and so does ``main``."""
     git_dir = _bare(repository)
-    done = [f"hooks/{name} taken out" for name in HOOKS if hook_files.take_out(git_dir / "hooks", name)]
+    done = [f"hooks/{name} removed" for name in HOOKS if hook_files.take_out(git_dir / "hooks", name)]
     try:
         before: dict[str, list[str]] = json.loads((git_dir / _NOTE).read_text("utf-8"))
     except (FileNotFoundError, ValueError):
@@ -106,7 +107,7 @@ def uninstall(repository: Path) -> list[str]:
         later = [value for value in now if value not in (*old, SETTINGS[name])] if name == "receive.hideRefs" else []
         for value in (*old, *later):
             _config(git_dir, "--add", name, value)
-        done.append(f"{name} is {', '.join(values(git_dir, name)) or 'not set'} again")
+        done.append(f"{name} restored: {', '.join(values(git_dir, name)) or 'not set'}")
     (git_dir / _NOTE).unlink()
     with suppress(OSError):
         (git_dir / create.CONTROL).rmdir()
@@ -149,18 +150,20 @@ def ours(git_dir: Path) -> dict[str, list[str]]:
 def _bare(repository: Path) -> Path:
     """Return the git directory. Raises ``NotAStore`` if it is not supported, ``Refused`` if its hooks are elsewhere."""
     if not repository.is_dir():
-        raise NotAStore(f"there is no folder {repository}", hint="`git init --bare` makes a repository")
+        raise NotAStore(f"'{repository}' is not a folder", hint="run `git init --bare` to create a repository")
     words = ("--is-bare-repository", "--show-object-format", "--absolute-git-dir")
     told = process.run(repository, "rev-parse", *words, accept=range(256))
     lines = told.out.decode("utf-8", "surrogateescape").splitlines()
     if told.code or len(lines) != len(words) or lines[0] != "true":
-        hint = "sessions are pushed to a repository without a working tree: `git init --bare` makes one"
-        raise NotAStore(f"{repository} is no bare git repository", hint=hint)
+        hint = "run `git init --bare` to create a repository without a working tree"
+        raise NotAStore(f"'{repository}' is not a bare git repository", hint=hint)
     if lines[1] != "sha1" or values(repository, "extensions.refstorage"):
-        raise NotAStore(f"{repository} is a git repository of a kind we do not know: objects by SHA-1, refs as files")
+        raise NotAStore(f"cannot use '{repository}': it must have SHA-1 object ids, and refs stored as files")
     elsewhere = values(repository, "core.hooksPath")
     if elsewhere:
-        raise Refused(f"{repository} has its hooks in {elsewhere[0]}", hint="unset core.hooksPath there first")
+        raise Refused(
+            f"the hooks of '{repository}' are in '{elsewhere[0]}'", hint="unset core.hooksPath in that repository"
+        )
     return Path(lines[2])
 
 
@@ -215,4 +218,4 @@ def _set(git_dir: Path, name: str, value: str) -> bool:
 def _config(git_dir: Path, *words: str) -> None:
     answer = process.run(git_dir, "config", "--local", *words, accept=(0, 5))  # exit code 5: the setting was not set
     if answer.code and words[0] != "--unset-all":
-        raise Unavailable(f"`git config` ended with {answer.code}: {answer.err[-200:]}")
+        raise Unavailable(f"`git config` failed with exit code {answer.code}: {answer.err[-200:]}")

@@ -449,12 +449,12 @@ def test_the_commands_tell_what_they_do(tmp_path: Path, capsys: pytest.CaptureFi
     assert command_line.run(["server", "status", place]) == 1
     assert "are not validated" in capsys.readouterr().out
     assert command_line.run(["server", "install", place]) == 0
-    assert "hooks/pre-receive written" in capsys.readouterr().out
+    assert "hooks/pre-receive installed" in capsys.readouterr().out
     assert command_line.run(["server", "status", place, "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert (told["schema"], told["installed"], told["store"]) == ("gitsession/server-status/1", True, True)
     assert command_line.run(["server", "uninstall", place]) == 0
-    assert "hooks/pre-receive taken out" in capsys.readouterr().out
+    assert "hooks/pre-receive removed" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("name", ["refs/heads/sessions", "refs/heads/gitsession"])
