@@ -311,5 +311,6 @@ def test_empty_summaries_and_what_the_model_is_not_to_see_are_left_out(api):
 
 
 def test_an_unknown_name_is_refused_with_the_choices():
-    with pytest.raises(NotFound, match="'openai': choose from pi, codex, anthropic, openai-chat, openai-responses"):
+    with pytest.raises(NotFound, match="unknown provider 'openai'") as caught:
         providers.provider("openai")
+    assert caught.value.hint == "choose one of pi, codex, anthropic, openai-chat, openai-responses"

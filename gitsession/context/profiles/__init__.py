@@ -134,7 +134,7 @@ def of_agent(agent: str) -> str:
 def profile(name: str) -> Profile:
     """Return one of ``PROFILES``. Raises ``NotFound`` if the name is unknown."""
     if name not in PROFILES:
-        raise NotFound(f"there is no profile {name!r}", hint=f"known are {', '.join(PROFILES)}")
+        raise NotFound(f"unknown profile {name!r}", hint=f"choose one of {', '.join(PROFILES)}")
     module, _, kind = PROFILES[name].partition(".")
     return cast(Profile, getattr(import_module(f"{__name__}.{module}"), kind)())
 

@@ -33,5 +33,5 @@ class Provider(Protocol):
 def provider(name: str) -> Provider:
     """Return the module of one of ``PROVIDERS``. Raises ``NotFound`` if the name is unknown."""
     if name not in PROVIDERS:
-        raise NotFound(f"no provider {name!r}: choose from {', '.join(PROVIDERS)}")
+        raise NotFound(f"unknown provider {name!r}", hint=f"choose one of {', '.join(PROVIDERS)}")
     return cast(Provider, import_module(f"{__name__}.{PROVIDERS[name]}"))
