@@ -63,7 +63,7 @@ def left(
     """
     taken, visited = _within(line, profile, nodes, budget)
     if not taken:
-        return nothing(strategy, line, profile, "nothing was said there")
+        return nothing(strategy, line, profile, "the entries have no messages that can be summarized")
     files = touched((item.entry for item in visited), _nested(line, nodes))
     size = total(profile, (item for node in nodes for item in _shown(line, node)))
     return Plan(

@@ -35,7 +35,7 @@ def perform(
     the meantime. If an error is raised, nothing was written.
     """
     if plan.nothing:
-        raise Refused(f"there is nothing to summarise: {plan.nothing}")
+        raise Refused(f"nothing to summarize: {plan.nothing}")
     summary = write(plan, how)
     if plan.onto is not None:
         return _leave(objects, session, plan, plan.onto, summary.text, command)
@@ -91,8 +91,8 @@ def _leave(objects: ObjectStore, session: StoredSession, plan: Plan, onto: Node,
 def _must_shrink(plan: Plan, tokens: int) -> None:
     if tokens >= plan.replaced:
         raise SummaryFailed(
-            f"the summary takes {tokens:,} tokens and stands for {plan.replaced:,}: nothing would be won",
-            hint="keep less as it is, or go on without",
+            f"the summary is not smaller than the entries that it replaces: {tokens:,} tokens for {plan.replaced:,}",
+            hint="pass a lower --keep-tokens, so that more entries are summarized",
         )
 
 
@@ -103,13 +103,16 @@ def _still_there(objects: ObjectStore, session: StoredSession, plan: Plan) -> No
     """
     leaf = session.leaf
     if leaf is None:
-        raise NotFound(f"branch {session.branch_name} of session {session.id} is gone")
+        raise NotFound(f"branch {session.branch_name!r} of session {session.id!r} no longer exists")
     for node in graph.line(objects, leaf.oid):
         if node.oid == plan.leaf:
             return leaf
         if node.kind in (Compaction.kind, Reset.kind):
-            raise Refused(f"a {node.kind} arrived while the summary was written", hint="what it says counts; go on")
-    raise Refused(f"branch {session.branch_name} no longer leads to the entry that the summary was made for")
+            raise Refused(
+                f"a {node.kind} was appended while the summary was written",
+                hint="run `gitsession context` to see the new context",
+            )
+    raise Refused(f"branch {session.branch_name!r} no longer contains the entries that the summary replaces")
 
 
 class BackgroundCompaction:

@@ -143,7 +143,7 @@ def cut_plan(
     history = conversation(places[:end])
     prefix = () if cut.turn is None else conversation(places[cut.turn : cut.first_kept])
     if not history and not prefix:
-        return nothing(strategy, line, profile, "all of it would be kept")
+        return nothing(strategy, line, profile, "all entries would be kept")
     return Plan(
         strategy=strategy,
         profile=profile.NAME,

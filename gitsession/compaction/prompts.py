@@ -97,7 +97,7 @@ def named(name: str) -> Writer:
     if found is not None:
         return cast(Writer, found)
     known = ", ".join(["default", *plugin_names(GROUP)])
-    raise NotFound(f"no prompt is called {name!r}", hint=f"Known: {known}.")
+    raise NotFound(f"unknown prompt {name!r}", hint=f"choose one of {known}")
 
 
 def with_files(summary: str, read: Iterable[str], modified: Iterable[str]) -> str:

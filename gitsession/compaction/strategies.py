@@ -50,7 +50,7 @@ def plan(
 ) -> Plan:
     """Plan a compaction. Raises ``NotFound`` if the strategy or the profile is unknown."""
     if strategy not in STRATEGIES:
-        raise NotFound(f"there is no strategy {strategy!r}", hint=f"known are {', '.join(STRATEGIES)}")
+        raise NotFound(f"unknown strategy {strategy!r}", hint=f"choose one of {', '.join(STRATEGIES)}")
     last = next(line.back(), None)
     if last is not None and last.kind == Compaction.kind and strategy != "from":  # ``from`` begins another branch
         return nothing(strategy, line, profiles.profile(profile), "the last entry is a compaction")
@@ -237,7 +237,7 @@ def plan_aider(line: ContextHistory, profile: Profile, ask: CompactionRequest) -
     limit = _limit(ask)
     said = sum(len(place.items) for place in seen.places)
     if total(profile, seen.items) <= limit:
-        return nothing("aider", line, profile, "all of it would be kept")
+        return nothing("aider", line, profile, "all entries would be kept")
     first = len(seen.places) if said <= FEW else head(seen.places, limit // 2, profile)
     return cut_plan("aider", line, profile, seen, seen.places, Cut(first))
 
@@ -288,13 +288,16 @@ def plan_from(line: ContextHistory, profile: Profile, ask: CompactionRequest) ->
     Raises ``Refused`` if the entry is not on this branch, or is its root.
     """
     if ask.at is None:
-        return nothing("from", line, profile, "no entry was named to begin from")
+        return nothing("from", line, profile, "no entry was passed as 'at'")
     chosen = ask.at.oid
     back = line.back()
     nodes = list(itertools.takewhile(lambda node: node.oid != chosen, back))
     onto = next(back, None)
     if onto is None:
-        raise Refused(f"{chosen[:12]} is not on this branch, or is where it begins", hint="name an entry behind it")
+        raise Refused(
+            f"cannot summarize from {chosen[:12]}: it is not on this branch, or is its root",
+            hint="choose a later entry of this branch",
+        )
     return left("from", line, profile, [*nodes, ask.at][::-1], onto)
 
 
@@ -305,13 +308,17 @@ def plan_up_to(line: ContextHistory, profile: Profile, ask: CompactionRequest) -
     """
     seen = sight(line, profile)
     if ask.at is None:
-        return nothing("up-to", line, profile, "no entry was named up to which")
+        return nothing("up-to", line, profile, "no entry was passed as 'at'")
     if ask.at.kind == Message.kind and ask.at.role == "tool":
-        raise Refused("a tool's result stays with its call", hint="name the call, or an entry behind the result")
+        raise Refused(
+            f"cannot summarize up to {ask.at.oid[:12]}: a tool result must stay with its call",
+            hint="choose the call, or an entry after the result",
+        )
     at = next((at for at, place in enumerate(seen.places) if place.node.oid == ask.at.oid), None)
     if at is None:
         raise Refused(
-            f"{ask.at.oid[:12]} is not in the context of this branch", hint="`gitsession context` shows what is"
+            f"cannot summarize up to {ask.at.oid[:12]}: it is not in the context of this branch",
+            hint="run `gitsession context` to list the entries of the context",
         )
     return cut_plan("up-to", line, profile, seen, seen.places, Cut(at))
 

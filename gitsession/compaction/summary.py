@@ -95,14 +95,14 @@ def summarise(
         raise SummaryFailed(f"the summarizer failed: {type(error).__name__}: {error}") from error
     stop_if(cancelled)
     if not isinstance(summary, Summary) or not isinstance(summary.text, str):
-        raise SummaryFailed("the summarizer gave something that is no summary")
+        raise SummaryFailed("the summarizer did not return a summary")
     summary = replace(summary, usage=_counts(summary.usage))
     if not summary.text.strip():
-        raise SummaryFailed("the summarizer gave an empty answer")
+        raise SummaryFailed("the summarizer returned an empty summary")
     given = len(request.conversation) + max(len(request.previous), request.previous_chars)
     if len(summary.text) >= given:
         sizes = f"{len(summary.text)} characters for {given}"
-        raise SummaryFailed(f"the summary is not shorter than what it stands for: {sizes}")
+        raise SummaryFailed(f"the summary is not shorter than its input: {sizes}")
     return summary
 
 

@@ -60,7 +60,7 @@ def write(plan: Plan, how: SummaryOptions) -> Summary:
     chars = len(text)
     for number, piece in enumerate(pieces, 1):
         if len(pieces) > 1:
-            how.progress(f"part {number} of {len(pieces)}")
+            how.progress(f"summarizing part {number} of {len(pieces)}")
         kind: Kind = "branch" if plan.onto else "update" if text else "initial"
         request = Request(said=piece, kind=kind, previous=text, previous_chars=chars, focus=how.focus)
         answer = _ask(replace(request, max_tokens=how.max_tokens), how)
@@ -74,7 +74,7 @@ def write(plan: Plan, how: SummaryOptions) -> Summary:
         usage.update(spent)
     words = "\n\n".join(part for part in parts if part.strip())
     if not words:
-        raise SummaryFailed("there is nothing in it that could be summarised")
+        raise SummaryFailed("the entries have no text to summarize")
     return Summary(whole(with_files(words, plan.files.read, plan.files.modified)), usage=dict(usage))
 
 
@@ -96,7 +96,9 @@ def _beginning(said: tuple[TranscriptItem, ...], how: SummaryOptions) -> tuple[s
 def _ask(request: Request, how: SummaryOptions) -> Summary:
     answer = summarise(how.summarizer, request, progress=how.progress, cancelled=how.cancelled)
     if answer.truncated:
-        raise SummaryFailed("the summary was cut off before its end", hint="give it more room, or keep more as it is")
+        raise SummaryFailed(
+            "the summary was cut off at the model's limit", hint="pass a higher --keep-tokens, or a higher max_tokens"
+        )
     return answer
 
 

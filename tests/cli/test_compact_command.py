@@ -157,7 +157,7 @@ def test_a_program_that_appends_on_its_own_is_no_command_to_undo(run: Run) -> No
 def test_where_nothing_is_to_be_done_it_says_why_and_ends_with_1(run: Run) -> None:
     told = run("compact", "@", code=1)
     assert told["id"] is None
-    assert "all of it would be kept" in told["stderr"]
+    assert "all entries would be kept" in told["stderr"]
     assert "--keep-tokens" in told["stderr"]
 
 
@@ -222,7 +222,7 @@ def test_words_that_are_no_command_line_are_wrong_use(run: Run) -> None:
 
 
 def test_an_unknown_summarizer_is_not_found(run: Run) -> None:
-    assert "no summarizer is called" in run("compact", "@", "--keep-tokens", "3", "--summarizer", "x", code=3)["stderr"]
+    assert "unknown summarizer" in run("compact", "@", "--keep-tokens", "3", "--summarizer", "x", code=3)["stderr"]
 
 
 def test_up_to_an_entry_and_from_one(run: Run) -> None:

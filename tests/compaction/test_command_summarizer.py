@@ -48,10 +48,10 @@ def test_a_program_that_talks_before_it_listens_does_not_hang():
 BAD_PROGRAMS = {
     "fails": ("import sys; print('half'); sys.exit('no\\nmoney left')", r"exit code 1.*: no money left"),
     "is killed": ("import os; os.kill(os.getpid(), 9)", r"signal 9"),
-    "says nothing": ("pass", r"empty answer"),
-    "says blanks": ("print(' ')", r"empty answer"),
-    "gives back what it got": ("import sys; print(sys.stdin.read())", r"more than it was given"),
-    "never ends to talk": ("while True: print('x' * 1000)", r"more than it was given"),
+    "says nothing": ("pass", r"empty summary"),
+    "says blanks": ("print(' ')", r"empty summary"),
+    "gives back what it got": ("import sys; print(sys.stdin.read())", "more than its input"),
+    "never ends to talk": ("while True: print('x' * 1000)", "more than its input"),
 }
 
 
@@ -62,7 +62,7 @@ def test_a_bad_program_is_told(script, words):
 
 
 def test_a_program_that_is_not_there_is_told():
-    assert "does not start" in failing(make(Options(name="command", command=("/nowhere/llm",))))
+    assert "cannot run '/nowhere/llm'" in failing(make(Options(name="command", command=("/nowhere/llm",))))
     with pytest.raises(SummaryFailed, match="no command"):
         make(Options(name="command"))
 

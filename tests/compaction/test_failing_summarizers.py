@@ -30,24 +30,24 @@ MUCH = "and more of it, " * 4000
 PROGRAMS = {
     "fails": ("import sys; print('half of it'); sys.exit(3)", "exit code 3"),
     "hangs": ("import time; time.sleep(600)", "did not finish within 2 s"),
-    "returns nothing": ("pass", "empty answer"),
-    "returns more than it was given": (f"print({MUCH!r})", "more than it was given"),
+    "returns nothing": ("pass", "empty summary"),
+    "returns more than it was given": (f"print({MUCH!r})", "more than its input"),
     "returns what it was given": (
         "import sys; print(sys.stdin.read()[-6000:])",
-        "not shorter|nothing would be won|more than it was given",
+        "not shorter|not smaller|more than its input",
     ),
     "is killed by a signal": ("import os; print('half', flush=True); os.kill(os.getpid(), 9)", "signal 9"),
     "is ended by a signal": ("import os; print('half', flush=True); os.kill(os.getpid(), 15)", "signal 15"),
 }
 
 ENDPOINTS = {
-    "fails": ((400, {}, {"error": {"message": "no money left"}}), "answers 400: no money left"),
+    "fails": ((400, {}, {"error": {"message": "no money left"}}), "returned status 400: no money left"),
     "hangs": (hang, "did not answer within 2 s"),
-    "returns nothing": ((200, {}, chat_answer("")), "empty answer"),
+    "returns nothing": ((200, {}, chat_answer("")), "empty summary"),
     "returns more than it was given": ((200, {}, chat_answer(MUCH)), "not shorter"),
     "is cut off by its length": ((200, {}, chat_answer("and then", "length")), "cut off"),
     "breaks off": ((200, {"Transfer-Encoding": "chunked"}, b"{"), "127.0.0.1"),
-    "returns something else": ((200, {}, b"<html>"), "does not have"),
+    "returns something else": ((200, {}, b"<html>"), "invalid openai-chat response"),
 }
 
 

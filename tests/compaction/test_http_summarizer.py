@@ -85,7 +85,7 @@ def test_a_busy_server_is_asked_once_more(status):
 def test_a_server_that_stays_busy_is_not_asked_a_third_time():
     busy = (503, {"Retry-After": formatdate(time.time() - 5, usegmt=True)}, {"error": {"message": "come back later"}})
     with serving(busy, busy, busy) as server:
-        assert failing(model_at(server)) == "127.0.0.1 answers 503: come back later"
+        assert failing(model_at(server)) == "127.0.0.1 returned status 503: come back later"
         assert len(server.heard) == 2
 
 
@@ -112,12 +112,12 @@ BAD_ANSWERS = {
 @pytest.mark.parametrize("body", BAD_ANSWERS.values(), ids=BAD_ANSWERS)
 def test_an_answer_that_is_none_is_told(body):
     with serving((200, {}, body)) as server:
-        assert "does not have" in failing(model_at(server))
+        assert "invalid openai-chat response" in failing(model_at(server))
 
 
 def test_an_empty_answer_is_told():
     with serving((200, {}, chat_answer(None))) as server:
-        assert "empty answer" in failing(model_at(server))
+        assert "empty summary" in failing(model_at(server))
 
 
 def test_an_error_never_quotes_the_key():
@@ -147,7 +147,7 @@ def test_a_key_that_cannot_be_one_is_told_and_not_shown(value):
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 def test_no_redirect_is_followed(status):
     with serving() as elsewhere, serving((status, {"Location": f"{elsewhere.url}/x"}, b"")) as server:
-        assert f"answers {status}" in failing(model_at(server))
+        assert f"returned status {status}" in failing(model_at(server))
         assert elsewhere.heard == []
 
 
@@ -210,7 +210,7 @@ def test_a_server_that_breaks_off_is_told():
 def test_a_server_that_is_not_there_is_told():
     with serving() as server:
         url = server.url
-    assert "cannot be asked" in failing(model_at(url))
+    assert "failed: " in failing(model_at(url))
 
 
 def test_what_is_for_this_machine_goes_through_no_proxy(monkeypatch):

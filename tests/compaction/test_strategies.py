@@ -192,7 +192,7 @@ def test_w2_up_to_needs_an_entry_that_is_in_sight(session: Session) -> None:
 def test_w2_up_to_a_result_is_refused_since_it_stays_with_its_call(session: Session) -> None:
     call = ToolCall("1", "bash", {})
     session.append(Message.assistant([call]))
-    with pytest.raises(Refused, match="stays with its call"):
+    with pytest.raises(Refused, match="must stay with its call"):
         planned(session, "up-to", at=session.append(Message.tool(call, "out")))
 
 
@@ -214,7 +214,7 @@ def test_w2_from_the_root_or_from_another_branch_is_refused(session: Session) ->
 
 @pytest.mark.parametrize("strategy", ["from", "up-to"])
 def test_w2_without_an_entry_there_is_nothing_to_do(session: Session, strategy: str) -> None:
-    assert "no entry was named" in planned(session, strategy).nothing
+    assert "no entry was passed" in planned(session, strategy).nothing
 
 
 # ---- pruning

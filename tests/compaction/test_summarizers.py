@@ -27,10 +27,10 @@ class Says:
 
 
 USELESS = {
-    "nothing": (Summary(" \n"), "empty answer"),
+    "nothing": (Summary(" \n"), "empty summary"),
     "as much as it was given": (Summary(REQUEST.conversation), "not shorter"),
-    "something else": ("a text", "no summary"),
-    "no text": (Summary(None), "no summary"),
+    "something else": ("a text", "did not return a summary"),
+    "no text": (Summary(None), "did not return a summary"),
     "an error of a plugin": (KeyError("x"), "KeyError"),
 }
 

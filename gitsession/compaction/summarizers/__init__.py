@@ -43,4 +43,4 @@ def make(options: Options) -> Summarizer:
     if found is not None:
         return _Plugin(options.name, found(options))
     known = ", ".join([*SUMMARIZERS, *prompts.plugin_names(GROUP)])
-    raise NotFound(f"no summarizer is called {options.name!r}", hint=f"known are {known}")
+    raise NotFound(f"unknown summarizer {options.name!r}", hint=f"choose one of {known}")

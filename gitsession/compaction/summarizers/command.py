@@ -28,7 +28,8 @@ _ERROR_CHARS_MAX = 300
 def make(options: Options) -> CommandSummarizer:
     if not options.command:
         raise SummaryFailed(
-            "no command is set", hint="name a program: --summarizer-command, or git config gitsession.summarizerCommand"
+            "no command is set for the summarizer",
+            hint="pass --summarizer-command COMMAND, or set gitsession.summarizerCommand",
         )
     return CommandSummarizer(options.command, options.time_limit_s, named(options.prompt))
 
@@ -45,7 +46,7 @@ class CommandSummarizer:
         prompt = self.write_prompt(request)
         given = f"{prompt.system}\n\n{prompt.user}\n".encode(errors="replace")
         program = self.argv[0]
-        progress(f"{program} reads {len(given)} bytes")
+        progress(f"sending {len(given):,} bytes to '{program}'")
         try:
             child = subprocess.Popen(
                 self.argv,
@@ -56,7 +57,7 @@ class CommandSummarizer:
             )
         except (OSError, ValueError) as error:
             why = error.strerror if isinstance(error, OSError) else error
-            raise SummaryFailed(f"{program} does not start: {why}") from None
+            raise SummaryFailed(f"cannot run '{program}': {why}") from None
         try:
             # A summary must be shorter than its input, and the prompt is longer than that.
             running = _Running(child, given, output_bytes_max=len(given))
@@ -67,11 +68,11 @@ class CommandSummarizer:
         if cancelled.is_set():
             raise SummaryFailed("cancelled")
         if running.output.overflowed:
-            raise SummaryFailed(f"{program} prints more than it was given")
+            raise SummaryFailed(f"'{program}' printed more than its input")
         if not ended:
-            raise SummaryFailed(f"{program} did not finish within {self.time_limit_s:g} s")
+            raise SummaryFailed(f"'{program}' did not finish within {self.time_limit_s:g} s")
         if child.returncode != 0:
-            raise SummaryFailed(f"{program} failed ({_how(child.returncode)}){_last_words(running.errors.kept)}")
+            raise SummaryFailed(f"'{program}' failed ({_how(child.returncode)}){_last_words(running.errors.kept)}")
         return Summary(text=running.output.kept.decode(errors="replace").strip())
 
 

@@ -50,7 +50,7 @@ class Extractive:
     NAME: ClassVar[str] = "extractive"
 
     def summarise(self, request: Request, *, progress: Progress, cancelled: Event) -> Summary:
-        progress(f"choosing from {len(request.said)} paragraphs")
+        progress(f"selecting from {len(request.said):,} paragraphs")
         found = _sections(request.said)
         before = _parsed(without_files(request.previous))
         wanted = set(re.findall(r"\w{3,}", request.focus.lower()))

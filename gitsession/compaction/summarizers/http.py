@@ -43,24 +43,26 @@ def make(options: Options) -> Http:
     """
     if not options.url:
         raise SummaryFailed(
-            "no address is set", hint="name it: --summarizer-url, or git config gitsession.summarizerUrl"
+            "no URL is set for the summarizer", hint="pass --summarizer-url URL, or set gitsession.summarizerUrl"
         )
     if not options.model:
-        raise SummaryFailed("no model is set", hint="name it: --model, or git config gitsession.summarizerModel")
+        raise SummaryFailed(
+            "no model is set for the summarizer", hint="pass --model MODEL, or set gitsession.summarizerModel"
+        )
     try:
         address = urlsplit(options.url)
         address.port  # noqa: B018 - raises ValueError for an invalid port
     except ValueError:
-        raise SummaryFailed("gitsession.summarizerUrl is no address") from None
+        raise SummaryFailed("the URL of the summarizer is invalid") from None
     if address.scheme not in ("http", "https") or not address.hostname:
-        raise SummaryFailed("gitsession.summarizerUrl is no address of http or https")
+        raise SummaryFailed("the URL of the summarizer is not an http or https URL")
     if address.username or address.password or address.query or address.fragment:
         raise SummaryFailed(
-            "gitsession.summarizerUrl holds more than a host and a path",
-            hint="a key belongs into an environment variable; gitsession.summarizerKey names it",
+            "the URL of the summarizer has a user, a query or a fragment",
+            hint="put the key into an environment variable, and set gitsession.summarizerKey to its name",
         )
     if options.key_name and address.scheme == "http" and address.hostname not in LOCAL:
-        raise SummaryFailed("a key would be sent without encryption", hint="set an address that begins with https")
+        raise SummaryFailed("cannot send the key: an http URL is not encrypted", hint="pass an https URL")
     return Http(
         api=APIS[options.api],
         url=options.url.rstrip("/"),
@@ -92,20 +94,20 @@ class Http:
         outgoing = Outgoing(self.api.address(self.url), body, headers, method="POST")
         deadline = time.monotonic() + self.time_limit_s
         host = urlsplit(self.url).hostname
-        progress(f"{self.model} at {host} reads {len(body)} bytes")
+        progress(f"sending {len(body):,} bytes to {self.model} at {host}")
         status, answer, wait_s = self._ask(outgoing, deadline, cancelled)
         if status == 429 or status >= 500:
-            progress(f"{host} answers {status}; once more in {wait_s:g} s")
+            progress(f"{host} returned status {status}; retrying in {wait_s:g} s")
             if time.monotonic() + wait_s >= deadline or wait_s > RETRY_AFTER_S_MAX:
-                raise SummaryFailed(f"{host} answers {status} and asks to wait {wait_s:g} s")
+                raise SummaryFailed(f"{host} returned status {status} and requested a wait of {wait_s:g} s")
             if cancelled.wait(wait_s):
                 raise SummaryFailed("cancelled")
             status, answer, _ = self._ask(outgoing, deadline, cancelled)
         if status != 200:
-            raise SummaryFailed(f"{host} answers {status}{_without(key, complaint(answer))}")
+            raise SummaryFailed(f"{host} returned status {status}{_without(key, complaint(answer))}")
         summary = self._read(answer)
         if summary is None:
-            raise SummaryFailed(f"{host} gives an answer that {self.api.name} does not have")
+            raise SummaryFailed(f"{host} returned an invalid {self.api.name} response")
         # A server that echoes the request must not get the key into an entry.
         return replace(summary, text=summary.text.replace(key, _KEY)) if key else summary
 
@@ -120,9 +122,11 @@ class Http:
             return ""
         key = self.environ.get(self.key_name, "").strip()
         if not key:
-            raise SummaryFailed(f"the environment has no {self.key_name}", hint="gitsession.summarizerKey names it")
+            raise SummaryFailed(
+                f"the environment variable '{self.key_name}' has no key", hint="set it, or gitsession.summarizerKey"
+            )
         if not (key.isascii() and key.isprintable()):
-            raise SummaryFailed(f"what {self.key_name} holds is no key: it has characters that no header may have")
+            raise SummaryFailed(f"the key in '{self.key_name}' has characters that are not allowed in an HTTP header")
         return key
 
     def _ask(self, outgoing: Outgoing, deadline: float, cancelled: Event) -> Answer:
@@ -149,7 +153,7 @@ class Http:
         finally:
             call.give_up()
         if isinstance(answer, str):
-            raise SummaryFailed(f"{host} cannot be asked: {answer}")
+            raise SummaryFailed(f"the request to {host} failed: {answer}")
         return answer
 
 
@@ -322,7 +326,7 @@ class HttpRequest:
                 with error:
                     answers.put((error.code, self._read(error, _ERROR_BYTES_MAX), _wait_s(error.headers)))
         except _TooLong:
-            answers.put("its answer has no end")
+            answers.put("the response is too long")
         except URLError as error:
             answers.put(getattr(error.reason, "strerror", None) or str(error.reason))
         except Exception as error:  # of http, ssl and sockets; their text may quote a header, their class name does not

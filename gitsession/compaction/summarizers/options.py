@@ -44,14 +44,16 @@ def from_config(config: Mapping[str, str], environ: Mapping[str, str]) -> Option
 
     api = said("api", APIS[0])
     if api not in APIS:
-        raise SummaryFailed(f"gitsession.summarizerApi is {api!r}", hint=f"choose one of {', '.join(APIS)}")
+        raise SummaryFailed(f"unknown API {api!r} in gitsession.summarizerApi", hint=f"choose one of {', '.join(APIS)}")
     try:
         command = tuple(shlex.split(said("command")))
         time_limit_s = float(said("timelimit", str(DEFAULT_TIME_LIMIT_S)))
     except ValueError as error:
-        raise SummaryFailed(f"gitsession.summarizerCommand or summarizerTimeLimit: {error}") from None
+        raise SummaryFailed(f"invalid gitsession.summarizerCommand or summarizerTimeLimit: {error}") from None
     if not 0 < time_limit_s < float("inf"):
-        raise SummaryFailed(f"gitsession.summarizerTimeLimit is {time_limit_s}", hint="it is a number of seconds")
+        raise SummaryFailed(
+            f"invalid gitsession.summarizerTimeLimit: {time_limit_s}", hint="set it to a positive number of seconds"
+        )
     return Options(
         name=said("", "extractive"),
         command=command,
