@@ -180,7 +180,7 @@ class SessionFiles:
         """
         require(plan, RewindPlan, "a plan, as in session.files.rewind(session.files.plan_rewind(entry))")
         if plan.session != self._session.id:
-            raise ValueError(f"a plan of session {plan.session}, not of {self._session.id}")
+            raise ValueError(f"the plan is for session {plan.session}, not for {self._session.id}")
         self._session.check_view()
         if plan.workspace is None:
             return rewinding.perform(self._objects, self._session, plan, None, self._session.clock)

@@ -148,7 +148,7 @@ class Imports:
         while found := [each for each in self._queue.waiting if each.error.source_id in coming]:
             for each in found:
                 coming.add(self._ids[each.path])
-                what = f"goes on from session {each.error.source_id}"
+                what = f"continues session {each.error.source_id}"
                 self.behind.append({"path": spelled(each.path), "what": what})
                 self._queue.waiting.remove(each)
 
@@ -202,7 +202,7 @@ class Imports:
         except OSError as error:
             self._fail(path, error.strerror or str(error), error)
         except MemoryError as error:
-            self._fail(path, "there is not enough memory to take it in", error)
+            self._fail(path, "not enough memory to import it", error)
 
     def _remember(self, path: Path, stamp: Stat, sid: str) -> None:
         if not self.dry_run:
@@ -227,4 +227,4 @@ def spelled(path: Path) -> str:
 
 def known() -> str:
     """Return a phrase for messages that lists the agents whose sessions can be imported."""
-    return f"it knows the sessions of {' and '.join(', '.join(sorted(FORMATS)).rsplit(', ', 1))}"
+    return f"supported agents: {', '.join(sorted(FORMATS))}"

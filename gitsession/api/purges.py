@@ -72,7 +72,8 @@ class Purges:
         require(plan, PurgePlan, "a plan, as store.purges.plan(...) returns")
         begun = list(intents.pending(self._objects))
         if begun:
-            raise Refused(f"{begun[0].words} has not ended", hint="`gitsession rewind --continue` or `--abort` first")
+            hint = "run `gitsession rewind --continue` or `gitsession rewind --abort`"
+            raise Refused(f"cannot purge: a rewind has not ended: {begun[0].words}", hint=hint)
         self._opened.catalogues.close()
         try:
             redact_exports.forget_digests(self._objects, plan)  # first: nothing repeats this if the process is killed
@@ -125,7 +126,7 @@ def _selected(view: ObjectStore, sid: str | None, at: Node | None, text: str) ->
         entries = (*one.entries, *found.entries)
         return PurgePlan(one.more | found.more, entries, found.files, (), problems, redacted=rest)
     if sid is None:
-        raise Refused("nothing to purge", hint="a session, an entry or a text says what")
+        raise Refused("nothing to purge", hint="pass a session, an entry or a text")
     return finding.session(view, sid) if at is None else finding.entry(view, sid, at)
 
 

@@ -187,9 +187,9 @@ class Session:
         from gitsession.compaction.write_summary import SummaryOptions
 
         if plan is not None and (strategy, profile, keep_tokens) != (None, None, None):
-            raise TypeError("a plan says already what is summarised: no strategy, profile or keep_tokens beside it")
+            raise TypeError("pass either plan, or strategy, profile and keep_tokens")
         if writing is not None and (focus, summarizer) != ("", None):
-            raise TypeError("a writing says already who summarises and how: no focus or summarizer beside it")
+            raise TypeError("pass either writing, or focus and summarizer")
         if plan is None:
             ask = CompactionRequest(keep_tokens=keep_tokens)
             plan = self.compaction.plan(strategy or strategies.DEFAULT, profile=profile, ask=ask)
@@ -243,7 +243,7 @@ class Session:
         """
         require(name, str, "a name for the branch")
         if names.labelled(self._opened.catalogues.get(), self.id, name) is not None:
-            raise Refused(f"{name!r} is a label in this session", hint="choose another name")
+            raise Refused(f"cannot create branch {name!r}: it is a label of this session", hint="choose another name")
         self._session.branch(name, at)
         return self.on(name)
 
@@ -298,9 +298,9 @@ class Session:
         node, label = self._session.resolve(at), sessions.name_of(label)
         taken = names.labelled(self._opened.catalogues.get(), self.id, label) if label else None
         if taken not in (None, node.oid):
-            raise Refused(f"{label!r} is the label of {taken[:12]}", hint="an empty label takes it away there")
+            raise Refused(f"cannot set label {label!r}: entry {taken[:12]} has it", hint="remove that label first")
         if self._session.has_branch(label):
-            raise Refused(f"{label!r} is a branch of this session", hint="choose another name")
+            raise Refused(f"cannot set label {label!r}: it is a branch of this session", hint="choose another name")
         return self._session.label(node, label)
 
     def origin(self) -> Origin | None:

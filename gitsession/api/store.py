@@ -368,10 +368,10 @@ class Store:
             OSError: The file cannot be read.
         """
         if agent and agent not in FORMATS:
-            raise NotFound(f"no agent {agent!r}", hint=f"there are {', '.join(FORMATS)}")
+            raise NotFound(f"unknown agent {agent!r}", hint=f"supported agents: {', '.join(sorted(FORMATS))}")
         path = Path(path)
         if path.exists() and not path.is_file():
-            raise Malformed("not a regular file", where=str(path), hint="name the files in a folder, one by one")
+            raise Malformed("not a regular file", where=str(path), hint="pass the files of a folder one by one")
         group = secrets.token_hex(8)
         done = [
             self.agents.import_session(found.format, found.take(), path=found.place, group=group, dry_run=dry_run)
@@ -553,7 +553,7 @@ class Store:
             ValueError: ``notices`` is combined with ``sample``, ``max_seconds`` or ``quick``.
         """
         if notices and (quick or sample is not None or max_seconds is not None):
-            raise ValueError("notices are of all there is: neither quick, nor of a sample or a limit of time")
+            raise ValueError("notices cannot be combined with quick, sample or max_seconds")
         if create.is_purge_pending(self.objects.git_dir):
             self._settle()  # the remains of a killed purge are no damage
         from gitsession.verify import entry_walk, store_check

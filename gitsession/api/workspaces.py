@@ -68,12 +68,10 @@ def find(
     if recorded and os.path.isdir(recorded):
         if is_believed:
             return Path(recorded)
-        raise NotFound(
-            f"no workspace for session {sid}: it says {recorded}, where this store has never looked",
-            hint="name the folder: --workspace DIR",
-        )
-    where = f"{recorded} is not there" if recorded else "nothing says where it was held"
-    raise NotFound(f"no workspace for session {sid}: {where}", hint="name the folder: --workspace DIR")
+        why = f"this store has no snapshot of the recorded folder {recorded!r}"
+    else:
+        why = f"the recorded folder {recorded!r} does not exist" if recorded else "it records no folder"
+    raise NotFound(f"cannot find the workspace of session {sid}: {why}", hint="pass --workspace DIR")
 
 
 def _here() -> Path | None:

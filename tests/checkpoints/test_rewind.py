@@ -260,7 +260,7 @@ def test_after_an_undo_the_handle_of_the_rewind_raises_and_another_branch_is_at_
     session.files.rewind(session.files.plan_rewind(place, "conversation"))
     store.undo()
     for read in (session.line, session.context, lambda: session.leaf, lambda: session.append(Message.user("on"))):
-        with pytest.raises(NotFound, match="is gone"):
+        with pytest.raises(NotFound, match="has no branch"):
             read()
     assert len(words(session.on("main"))) == 5
 
@@ -519,7 +519,7 @@ def test_on_a_clone_of_the_store_and_in_a_folder_that_was_moved(tmp_path, folder
     shutil.move(folder, moved)
     with Store.open(clone) as store:
         session = store.session(sid)
-        with pytest.raises(NotFound, match="is not there"):
+        with pytest.raises(NotFound, match="does not exist"):
             session.files.plan_rewind(place.oid)
         session.files.rewind(session.files.plan_rewind(place.oid, workspace=moved))
         assert (moved / "a.txt").read_text() == "one\n"
@@ -569,7 +569,7 @@ def test_a_file_that_was_not_shown_before_is_not_the_sessions(store, folder):
 
 def test_a_plan_of_another_session_is_not_carried_out(store, folder):
     ours, theirs = talk(store, folder, "ours"), talk(store, folder, "theirs")
-    with pytest.raises(ValueError, match="a plan of session"):
+    with pytest.raises(ValueError, match="the plan is for session"):
         ours.files.rewind(theirs.files.plan_rewind("leaf"))
 
 

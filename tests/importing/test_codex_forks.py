@@ -260,7 +260,7 @@ def test_a_dry_run_says_what_the_import_will_do(
         run(capfd, "--store", str(path), "init")
     code, told = run(capfd, "--store", str(path), "import", str(folder), "--dry-run")
     assert (code, "3 sessions would be imported" in told) == (0, True), told
-    assert f"goes on from session {THREAD}; would be imported after it" in told
+    assert f"continues session {THREAD}; would be imported after it" in told
     code, told = run(capfd, "--store", str(path), "import", str(folder), "--dry-run", "--json")
     assert [len(json.loads(told)[name]) for name in ("sessions", "behind", "failed")] == [1, 2, 0]
     if is_made:

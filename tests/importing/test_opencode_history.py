@@ -325,7 +325,7 @@ def test_a_tree_that_holds_itself_often_is_given_up_and_named(agent, store, monk
     ran(agent, tree)
     [done] = store.import_file(agent.save())
     assert [problem.what.partition(":")[0] for problem in done.problems] == [
-        "what its agent recorded of files is not kept"
+        "cannot store the file history of the agent"
     ]
     assert done.new == 2
 

@@ -275,7 +275,7 @@ def test_labels_that_are_undone_and_set_again_are_told_apart(store: Store) -> No
     held = begun(store, "one", "two")
     first, second = held.line()[1:3]
     held.label(first, "x")
-    with pytest.raises(Refused, match="is the label of"):
+    with pytest.raises(Refused, match="has it"):
         held.label(second, "x")
     store.undo()
     held.label(second, "x")

@@ -306,7 +306,7 @@ def test_a_path_without_a_repository_is_named_with_the_command_that_makes_one(ru
 def test_a_scope_that_matches_nothing_is_named(run: Run, here: Path) -> None:
     imported(run, here, "hi")
     told = run("remote", "add", "bad", "hub.git", "--agent", "nobody", code=3, err=True)
-    assert "cannot add 'bad': there is no agent 'nobody'" in told
+    assert "cannot add remote 'bad': unknown agent 'nobody'" in told
     assert "codex" in told
     assert "bad" not in run("remote", code=1)
     told = run("remote", "add", "odd", "hub.git", "--project", "/no/where", "--label", "l", "--agent", "pi", err=True)

@@ -39,7 +39,7 @@ def test_a_rewind_writes_to_no_folder_that_only_the_session_names(planted, keys,
     at.mkdir(exist_ok=True)
     monkeypatch.chdir(at)
     before = snapshot(tmp_path / "home")
-    with pytest.raises(NotFound, match="never looked"):
+    with pytest.raises(NotFound, match="no snapshot of"):
         planted.files.rewind(planted.files.plan_rewind("leaf", "files"))
     with pytest.raises(NotFound):
         planted.files.abort_rewind()
@@ -57,7 +57,7 @@ def test_before_the_first_look_it_is_the_folder_that_the_session_was_held_in(tmp
         assert session.files.at("leaf").read("a") == b"1"
         nowhere = store.new_session(agent="agent")
         nowhere.append(Message.user("hi"))
-        with pytest.raises(NotFound, match="nothing says where it was held"):
+        with pytest.raises(NotFound, match="it records no folder"):
             nowhere.files.take_checkpoint("before")
 
 
