@@ -32,7 +32,7 @@ def resolve(store: ObjectStore, sid: str, address: str, *, branch: str | None = 
             others = ", ".join(list(graph.branches(store, sid))[:20])
             if not others:
                 raise NotFound(f"no session {sid}")
-            raise NotFound(f"branch {name} of session {sid} is gone", hint=f"its branches: {others}")
+            raise NotFound(f"session {sid} has no branch {name!r}", hint=f"its branches: {others}")
         if address == LEAF:
             return _meaningful(store, load(store, leaf))
         *_, root = graph.line(store, leaf)
@@ -51,7 +51,7 @@ def _meaningful(store: ObjectStore, node: Node) -> Node:
 def _up(store: ObjectStore, node: Node, steps: int, address: str) -> Node:
     for _ in range(steps):
         if node.parent is None:
-            raise NotFound(f"{address!r} goes past the root", hint="`gitsession log` lists the line; root is its first")
+            raise NotFound(f"{address!r} is past the root", hint="run `gitsession log` to list the history")
         node = load(store, node.parent)
     return node
 
@@ -79,10 +79,10 @@ def _search(store: ObjectStore, sid: str, address: str) -> Node:
             return tree.nodes[found[0]]
         if found:
             lines = [f"{oid[:12]}  {tree.nodes[oid].subject}" for oid in found]
-            raise Ambiguous(f"{address!r} fits {len(found)} entries", lines, hint="give more of its id")
+            raise Ambiguous(f"{address!r} matches {len(found)} entries", lines, hint="pass more of the id")
     raise NotFound(
         f"no entry {address[:80]!r} in session {sid}",
-        hint=f"`gitsession tree {sid}` lists its entries; labels, branches, leaf, root and leaf~3 work too",
+        hint=f"run `gitsession tree {sid}` to list entries, or pass a label, a branch, leaf, root or leaf~3",
     )
 
 

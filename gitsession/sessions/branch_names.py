@@ -35,7 +35,7 @@ class BranchNamer:
             if not self._is_taken(name):
                 self._next[chain] = number + 1
                 return name
-        raise AssertionError("numbers do not end")
+        raise AssertionError("unreachable")
 
 
 def stems(chain: bytes) -> set[str]:

@@ -64,7 +64,7 @@ def kept_of(store: Reader, tree: Oid, rows: Rows) -> EntryTree:
         elif name == layout.FILES:
             files = oid
     if not form:
-        raise Malformed("a tree without a payload", where=tree)
+        raise Malformed("the tree has no payload", where=tree)
     return EntryTree(form, stored, table, files, blob)
 
 
@@ -104,7 +104,7 @@ def _filled(store: Reader, node: Node, parts: EntryTree) -> bytes:
     def fetch(digest: bytes, encoding: Encoding) -> bytes:
         oid = top.get(layout.SUMMARY) if encoding == "summary" else blobs.get(digest.hex())
         if oid is None:
-            raise Malformed(f"the content of a hole is not in the tree: {digest.hex()}", where=node.oid)
+            raise Malformed(f"the tree lacks the content of a hole: {digest.hex()}", where=node.oid)
         return _read(store, oid, "blob")
 
     return holes.fill(parts.stored, parts.holes, fetch)
@@ -159,7 +159,7 @@ def view(node: Node, form: str, data: bytes) -> Entry:
     agent = node.source.agent if node.source else ""
     format = FORMATS.get(agent)
     if format is None:
-        return Opaque(at_ms=node.author_seconds * 1000, payload=data, problem=f"of an unknown agent: {agent[:40]!r}")
+        return Opaque(at_ms=node.author_seconds * 1000, payload=data, problem=f"unknown agent {agent[:40]!r}")
     return format.read(data)
 
 

@@ -35,4 +35,4 @@ def form_of(name: str) -> str | None:
 def check(name: str, where: str) -> None:
     """Raise ``Malformed`` for a name that is not allowed in an entry's tree."""
     if form_of(name) is None and name not in (HOLES, BLOBS, SUMMARY, FILES):
-        raise Malformed(f"{name[:80]!r} has no place in an entry's tree", where=where)
+        raise Malformed(f"{name[:80]!r} is not allowed in the tree of an entry", where=where)

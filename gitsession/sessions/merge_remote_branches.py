@@ -34,7 +34,7 @@ from gitsession.sessions.active_branch import active
 from gitsession.sessions.commit_writer import Draft
 from gitsession.sessions.graph import branches
 from gitsession.sessions.node import Node, load
-from gitsession.store import create, histories, refs
+from gitsession.store import histories, refs
 from gitsession.store.interface import ObjectStore, Transaction
 
 Outcome: TypeAlias = Literal["new", "same", "forwarded", "ahead", "forked", "refused", "purged"]
@@ -70,7 +70,7 @@ def reconcile(store: ObjectStore, tx: Transaction, theirs: Mapping[str, Oid], *,
     for ref, there in sorted(theirs.items()):
         mine = store.ref(ref)
         if mine is not None and mine.startswith(SYMBOLIC):
-            found.append(SyncedBranch(ref, "refused", why="it is a symbolic ref here"))
+            found.append(SyncedBranch(ref, "refused", why="the local ref is symbolic"))
         elif mine is None:
             tx.move(ref, there, expected=None)
             found.append(SyncedBranch(ref, "new", None, there))
@@ -110,7 +110,7 @@ def _meet(store: ObjectStore, tx: Transaction, ref: str, mine: Oid, there: Oid, 
         return SyncedBranch(ref, "ahead", mine, mine)
     parsed = refs.parse(ref)
     if parsed is None:
-        what = "this is no store's" if ref == create.MAIN else "it went on elsewhere"
+        what = f"it does not continue this store's {ref.rpartition('/')[2]!r}"
         return SyncedBranch(ref, "refused", mine, mine, why=what)
     said = _small_talk(store, mine, there, where.base, any_kind=refs.is_meta(parsed[1]))
     if said is not None:
@@ -135,7 +135,7 @@ def _step_aside(store: ObjectStore, tx: Transaction, ref: str, mine: Oid, there:
 def _let_in_beside(store: ObjectStore, tx: Transaction, ref: str, mine: Oid, there: Oid) -> SyncedBranch:
     side = histories.aside(store.read, store.ref, ref, there, mine)
     _bring_to(store, tx, side, there)
-    return SyncedBranch(ref, "refused", mine, mine, beside=side, why="another remote is home, and rules the name")
+    return SyncedBranch(ref, "refused", mine, mine, beside=side, why="diverged, and this is not the home remote")
 
 
 def _bring_to(store: ObjectStore, tx: Transaction, ref: str, end: Oid) -> None:
@@ -209,7 +209,7 @@ def _draft_of(store: ObjectStore, node: Node) -> Draft:
     elif node.source.agent in FORMATS:
         headline = FORMATS[node.source.agent].headline(data)
     else:
-        raise Malformed(f"of an unknown agent: {node.source.agent[:40]!r}", where=node.oid)
+        raise Malformed(f"unknown agent {node.source.agent[:40]!r}", where=node.oid)
     stored = StoredPayload(parts.stored, parts.holes, ())
     return Draft(parts.form, stored, headline, node.source, parts.files, node.second_parent)
 

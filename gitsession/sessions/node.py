@@ -45,7 +45,7 @@ class Node(NamedTuple):
         return self.source is None and (self.parent is None or self.kind == FORK)
 
 
-_NO_ENTRY = "`gitsession tree SESSION` shows the entries; `gitsession branch SESSION NAME --at ENTRY` goes on from one"
+_NO_ENTRY = "run `gitsession tree SESSION`, and `gitsession branch SESSION NAME --at ENTRY` to continue from an entry"
 
 
 def parse(oid: Oid, data: bytes) -> Node:

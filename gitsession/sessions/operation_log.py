@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from gitsession.redaction.original import Original
 
 AUTHOR = "operation"
-_ANY = "`--any` takes the last command of the whole store"
+_ANY = "pass --any to take the last command of the whole store"
+_RM = "run `gitsession rm {}` to move the whole session to the trash"
 VERSION = 1
 
 
@@ -202,7 +203,7 @@ def load(store: ObjectStore, oid: Oid) -> Operation:
         raise Malformed("not an operation", where=oid)
     body = cbor.decode(store.read(blobs[layout.OPERATION])[1])
     if type(body) is not dict or body.get("v") != VERSION:
-        raise Malformed("not an operation of a version we know", where=oid)
+        raise Malformed("unsupported version of an operation", where=oid)
     command, at_ms, moves = body.get("command"), body.get("at"), body.get("refs")
     if type(command) is not str or type(at_ms) is not int or type(moves) is not list:
         raise Malformed("expected a command, a time and refs", where=oid)
@@ -270,11 +271,11 @@ class UndoStep:
     def check(self, store: ObjectStore) -> None:
         """Raise ``RefMoved`` if another command was logged since, and ``Refused`` if work would be lost."""
         if store.ref(refs.OPLOG) != self.seen:
-            raise RefMoved(f"another command ran before {self.verb} did")
+            raise RefMoved(f"cannot {self.verb}: another command ran meanwhile")
         moved = [move for move in self.moves if store.ref(move.ref) != move.old]
         if moved:
             names = ", ".join(move.ref for move in moved[:3])
-            raise Refused(f"cannot {self.verb} {self.command!r}: {names} moved since", hint=_hint(moved[0]))
+            raise Refused(f"cannot {self.verb} {self.command!r}: {names} moved since then", hint=_hint(moved[0]))
         self._check_sessions(store)
 
     def _check_sessions(self, store: ObjectStore) -> None:
@@ -289,8 +290,8 @@ class UndoStep:
                 branch = name.removeprefix(refs.session(sid))
                 if refs.is_branch(branch):
                     raise Refused(
-                        f"cannot {self.verb} {self.command!r}: session {sid} went on in branch {branch}",
-                        hint=f"`gitsession rm {sid}` moves the whole session to the trash",
+                        f"cannot {self.verb} {self.command!r}: session {sid} also has branch {branch!r}",
+                        hint=_RM.format(sid),
                     )
 
     def take(self, store: ObjectStore, tx: Transaction, at_ms: int, files: WorkspaceWrite | None = None) -> Operation:
@@ -304,13 +305,13 @@ class UndoStep:
 
 
 def _hint(moved: Move) -> str:
-    lost = "what came after it would be lost"
+    lost = "later changes would be lost"
     sid, branch = refs.session_of(moved.ref), moved.ref.rpartition("/")[2]
     if not sid or not refs.is_branch(branch):
         return lost
     if moved.new is not None:
-        return f"{lost}; `gitsession branch {sid} NAME --at {moved.new[:12]}` goes on from before it, in a branch"
-    return f"{lost}; `gitsession rm {sid}` moves the whole session to the trash" if branch == refs.MAIN else lost
+        return f"{lost}; run `gitsession branch {sid} NAME --at {moved.new[:12]}` to continue from the earlier entry"
+    return f"{lost}; {_RM.format(sid)}" if branch == refs.MAIN else lost
 
 
 def anywhere(sid: str, unit: Sequence[Operation]) -> bool:
@@ -327,13 +328,13 @@ def next_step(store: ObjectStore, verb: Verb, scope: UndoScope = anywhere) -> Un
     seen = store.ref(refs.OPLOG)
     unit, undone_by = _next_unit(store, verb, seen, scope)
     if not unit:
-        here = "" if scope is anywhere else " in the sessions of this scope"
+        here = "" if scope is anywhere else " in these sessions"
         raise NotFound(f"nothing to {verb}{here}", hint="" if scope is anywhere else _ANY)
     newest = unit[-1]
     outside = sorted(sid for sid in _sessions(unit) if not scope(sid, unit))
     if outside:
         others = f"{outside[0]}{f' and {len(outside) - 1} more' if len(outside) > 1 else ''}"
-        raise Refused(f"cannot {verb} {newest.command!r} here: it changed {others} elsewhere too", hint=_ANY)
+        raise Refused(f"cannot {verb} {newest.command!r} here: it also changed {others}", hint=_ANY)
     back = unit if undone_by is None else [undone_by]
     moves = _summed([move.inverse() for operation in reversed(back) for move in reversed(operation.moves)])
     made, stays = undo_published.keep_published(

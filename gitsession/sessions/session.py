@@ -114,8 +114,8 @@ class StoredSession:
             return list(graph.line(self._store, oid))[::-1] if oid else []
         except DAMAGE as error:
             raise Corrupt(
-                f"the line of {self.branch_name} in session {self.id} has a gap: {error}",
-                hint="`gitsession repair` may mend it; line_with_gaps() and tree() give what can be read",
+                f"the history of branch {self.branch_name!r} in session {self.id} has a gap: {error}",
+                hint="run `gitsession repair`; line_with_gaps() and tree() return the readable entries",
             ) from error
 
     def line_with_gaps(self) -> list[Node | Gap]:
@@ -175,7 +175,7 @@ class StoredSession:
         """
         self.check_view()
         if on_moved not in get_args(OnMoved):
-            raise ValueError(f"on_moved is one of {', '.join(get_args(OnMoved))}, not {on_moved!r}")
+            raise ValueError(f"on_moved must be one of {', '.join(get_args(OnMoved))}, not {on_moved!r}")
         require(entry, Entry, "an entry such as Message.user('...')")
         draft = commit_writer.own(
             entry if entry.at_ms else dataclasses.replace(entry, at_ms=self._clock()), _nonce(), self._store.guard
@@ -201,8 +201,8 @@ class StoredSession:
                 tx.move(ref, node.oid, expected=seen)
             elif on_moved == "refuse":
                 raise LeafMoved(
-                    f"another writer appended to {branch} first",
-                    hint="read what came in and append again, or append with on_moved='fork'",
+                    f"another writer appended to branch {branch!r} first",
+                    hint="read the new entries and append again, or append with on_moved='fork'",
                 )
             else:
                 node = commit_writer.put(tx, expected, draft)
@@ -223,13 +223,13 @@ class StoredSession:
         guard = self._store.guard
         rule = guard.in_file(name.encode()) if guard is not None else None
         if rule is not None:
-            raise InvalidName(f"a branch's name is seen by all, and this one holds a secret ({rule})")
+            raise InvalidName(f"cannot create the branch: its name contains a secret ({rule})")
         node = self.resolve(at)
         commit_writer.check_goes_on(self._store, self.id, node)
         with operation_log.recording(self._store, f"branch {self.id} {name}", self._clock()) as tx:
             ref = refs.leaf(self.id, name)
             if self._store.ref(ref) is not None:
-                raise Refused(f"session {self.id} has a branch {name!r}", hint="choose another name, or switch to it")
+                raise Refused(f"branch {name!r} exists in session {self.id}", hint="pass another name or switch to it")
             tx.move(ref, node.oid, expected=None)
         return node
 
@@ -284,7 +284,7 @@ class StoredSession:
         node = self.resolve(at)
         name = name_of(label)
         if name in (refs.LEAF, refs.ROOT) or STEPS.fullmatch(name):
-            raise InvalidName(f"{name!r} is a word for an entry", hint="choose another label")
+            raise InvalidName(f"cannot set label {name!r}: it is an address", hint="choose another label")
         entry = kinds.Label(target=to_base64url(node.chain), label=name or None, at_ms=self._clock())
         self._append_meta(entry, f"label {self.id} {to_base64url(node.chain)[:12]} {entry.label or '(none)'}")
         return node
@@ -313,8 +313,8 @@ class StoredSession:
         if not branches:
             return NotFound(f"session {self.id} is no longer in the store")
         return NotFound(
-            f"branch {self.branch_name} of session {self.id} is gone",
-            hint=f"an undo or another writer removed it; on(BRANCH) continues on another; {_list(branches)}",
+            f"session {self.id} has no branch {self.branch_name!r}",
+            hint=f"an undo or another writer removed it; continue on another with on(BRANCH); {_list(branches)}",
         )
 
     def _activate(self, tx: Transaction | operation_log.RecordingTransaction, name: str) -> None:
@@ -350,8 +350,8 @@ class StoredSession:
         """
         if self._view > VIEW:
             raise Refused(
-                f"session {self.id} was begun by a later release (view {self._view}, this one knows {VIEW})",
-                hint="it can be read as it is; upgrade gitsession to write to it",
+                f"session {self.id} was created by a later release (view {self._view}, supported: {VIEW})",
+                hint="upgrade gitsession to write to it; this release can only read it",
             )
 
     def _append_meta(self, entry: Entry, command: str) -> Node:

@@ -118,7 +118,7 @@ def words_of(node: Node, by: Replacement) -> Headline:
         return payload.headline(payload.decode(data)[0])
     format = FORMATS.get(node.source.agent)
     if format is None:
-        raise Refused(f"a redacted entry of {node.source.agent[:40]!r}, of whose files we know nothing", hint="upgrade")
+        raise Refused(f"cannot redact an entry of {node.source.agent[:40]!r}: unknown agent", hint="upgrade gitsession")
     return format.headline(data)
 
 
@@ -134,7 +134,7 @@ def read(node: Node, form: str, data: bytes) -> Tombstone:
     """Return the content of a tombstone. Raises ``Malformed``."""
     entry = payload.decode(data)[0] if form == layout.OWN else None
     if not isinstance(entry, Tombstone) or not _DIGEST.fullmatch(entry.of):
-        raise Malformed("a tombstone that does not say of what", where=node.oid)
+        raise Malformed("a tombstone without the digest of its entry", where=node.oid)
     return entry
 
 

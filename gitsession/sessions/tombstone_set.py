@@ -78,7 +78,7 @@ class Replacement:
 
         def fetch(digest: bytes, encoding: Encoding) -> bytes:
             if (digest, encoding) not in lifted:
-                raise Malformed(f"the content of a hole is not there: {digest.hex()}")
+                raise Malformed(f"the content of a hole is missing: {digest.hex()}")
             return lifted[digest, encoding]
 
         return holes.fill(self.stored.payload, self.stored.holes, fetch)
@@ -173,7 +173,7 @@ def at(reader: Reader, oid: Oid) -> Tombstones:
     """Return the set in a commit of tombstones. Raises ``Malformed``, ``MissingObject`` or ``Corrupt``."""
     kind, data = reader.read(oid)
     if kind != "commit":
-        raise Malformed(f"a {kind}, expected a commit of tombstones", where=oid)
+        raise Malformed(f"a {kind}, expected a commit", where=oid)
     removed: set[str] = set()
     replaced: dict[str, Replacement] = {}
     sessions: dict[str, frozenset[str]] = {}
@@ -181,11 +181,11 @@ def at(reader: Reader, oid: Oid) -> Tombstones:
     known: dict[Oid, dict[str, cbor.Plain]] = {}
     for mode, folder, tree in _rows(reader, parse_commit(data).tree):
         if folder not in prefixes or mode != layout.TREE_MODE:
-            raise Malformed(f"{folder[:80]!r} has no place among tombstones", where=oid, hint="upgrade gitsession")
+            raise Malformed(f"{folder[:80]!r} is not allowed in a tombstone set", where=oid, hint="upgrade gitsession")
         for mode, name, blob in _rows(reader, tree):
             key = prefixes[folder] + name
             if mode != layout.FILE_MODE or not is_key(key):
-                raise Malformed(f"{name[:80]!r} has no place in {folder}", where=oid)
+                raise Malformed(f"{name[:80]!r} is not allowed in {folder}", where=oid)
             record = known[blob] if blob in known else known.setdefault(blob, _record(reader, blob))
             if folder == layout.PURGED_SESSIONS:
                 sessions[name] = _began(record, blob)
@@ -258,7 +258,7 @@ def _record(reader: Reader, blob: Oid) -> dict[str, cbor.Plain]:
     kind, data = reader.read(blob)
     record = cbor.decode(data) if kind == "blob" else None
     if type(record) is not dict or record.get("v") != VERSION:
-        raise Malformed("no record of a tombstone that we know", where=blob, hint="upgrade gitsession")
+        raise Malformed("not a tombstone record of a supported version", where=blob, hint="upgrade gitsession")
     return record
 
 
@@ -288,7 +288,7 @@ def _replacement(record: dict[str, cbor.Plain], where: Oid) -> Replacement:
     if type(form) is not str or type(payload) is not bytes or type(table) is not bytes or type(lifted) is not list:
         raise Malformed("expected form, payload, holes and lifted", where=where)
     if layout.form_of(layout.PAYLOAD + form) is None:
-        raise Malformed(f"no form: {form[:40]!r}", where=f"{where}: form")
+        raise Malformed(f"unknown form {form[:40]!r}", where=f"{where}: form")
     found = []
     for row in lifted:
         if type(row) is not list or len(row) != 2 or row[0] not in ENCODINGS or type(row[1]) is not bytes:
@@ -372,5 +372,5 @@ def _joined_value(one: cbor.Plain, other: cbor.Plain) -> cbor.Plain:
     if isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
         return [_joined_value(*pair) for pair in zip(one, other, strict=True)]
     if type(one) is not type(other) or (one != other and not isinstance(one, str)):
-        raise Malformed("two redactions of something else")
+        raise Malformed("two redactions of different content")
     return one if one == other else _HIDDEN

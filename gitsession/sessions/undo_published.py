@@ -46,8 +46,8 @@ def keep_published(store: ObjectStore, steps: Iterable[PlannedMove]) -> tuple[li
             made.append(step)
         elif not refs.is_branch(parsed[1]):
             raise Refused(
-                f"{remote} has it already: what was published is not taken back",
-                hint="say it anew: `gitsession label`, `gitsession name`",
+                f"cannot undo a change that was pushed to {remote!r}",
+                hint="set it again with `gitsession label` or `gitsession name`",
             )
         elif step.new is None:
             stays.append(PublishedRef(step.ref, remote))

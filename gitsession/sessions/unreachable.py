@@ -278,4 +278,4 @@ def _problem(store: ObjectStore, oid: Oid) -> str:
         store.read(oid)
     except (*DAMAGE, Unavailable) as error:
         return str(error)
-    return "no entry"
+    return "not an entry"

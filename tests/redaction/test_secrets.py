@@ -528,7 +528,7 @@ def test_no_branch_is_called_by_a_secret(store: Store, tmp_path: Path) -> None:
     configure(store, "gitsession.rules", str(rules))
     session = store.new_session(agent="x")
     session.append(Message.user("hi"))
-    with pytest.raises(InvalidName, match="holds a secret") as error:
+    with pytest.raises(InvalidName, match="contains a secret") as error:
         session.branch("acme-123456")
     assert "123456" not in str(error.value)
     assert list(session.branches()) == ["main"]

@@ -239,7 +239,7 @@ def test_undo_of_an_import_leaves_alone_what_went_on_from_it(store: ObjectStore)
     session(store, done.session).append(Message.user("ours"))
     with pytest.raises(Refused) as caught:
         undo(store)
-    assert caught.value.hint.endswith(f"`gitsession rm {done.session}` moves the whole session to the trash")
+    assert caught.value.hint.endswith(f"run `gitsession rm {done.session}` to move the whole session to the trash")
     assert leaves(store, done.session) == {"main": "user: ours"}
 
 
@@ -359,6 +359,6 @@ def test_a_fork_that_went_on_before_its_fork_point_is_not_undone(store):
     [*_, before, _] = side.line()
     side.append(Message.user("beside"), expected=before, on_moved="fork")
     held = all_refs(store)
-    with pytest.raises(Refused, match=f"session {side.id} went on in branch"):
+    with pytest.raises(Refused, match=f"session {side.id} also has branch"):
         undo(store)
     assert all_refs(store) == held

@@ -384,7 +384,7 @@ def test_words_that_are_no_choice_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="expected one of entry, turn, none"):
         GitStore.open(tmp_path / "words.git", durability="Entry")  # type: ignore[arg-type]
     held = begun(MemoryStore())
-    with pytest.raises(ValueError, match="on_moved is one of refuse, fork"):
+    with pytest.raises(ValueError, match="on_moved must be one of refuse, fork"):
         held.append(Message.user("x"), on_moved="Refuse")  # type: ignore[arg-type]
 
 
@@ -394,7 +394,7 @@ def test_a_handle_of_a_branch_that_an_undo_removed_raises_and_names_the_branches
     side = held.on("side")
     operation_log.undo(store, Clock()())
     for read in (side.line, side.line_with_gaps, lambda: side.leaf, lambda: side.resolve("leaf")):
-        with pytest.raises(NotFound, match=r"side .* is gone") as caught:
+        with pytest.raises(NotFound, match="has no branch 'side'") as caught:
             read()
         assert "main" in (caught.value.hint or "")
     assert words(side.on("main")) == ["user: one", "user: two"]

@@ -107,7 +107,7 @@ def test_a_title_that_was_published_is_not_taken_back(store):
     made = begun(store, "hi")
     made.rename("mine")
     sync(store)
-    with pytest.raises(Refused, match="published"):
+    with pytest.raises(Refused, match="was pushed"):
         undo(store)
     assert title_of(store, made.id) == "mine"
 
