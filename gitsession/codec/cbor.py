@@ -57,11 +57,11 @@ def decode(data: bytes) -> Plain:
             tag_hook=_refuse_tag,
         )
     except (cbor2.CBORDecodeError, ValueError, TypeError, OverflowError, MemoryError, RecursionError) as error:
-        raise Malformed(f"not CBOR of our profile: {error}") from None
+        raise Malformed(f"invalid CBOR: {error}") from None
     if not _fits(value):
         _check_profile(value)
     if cbor2.dumps(value) != data:
-        raise Malformed("not the one encoding of its value (wide integer, short float or trailing bytes)")
+        raise Malformed("not the canonical encoding of its value (wide integer, short float or trailing bytes)")
     return value
 
 
@@ -114,7 +114,7 @@ def pieces(data: bytes) -> list[Piece]:
     except (IndexError, UnicodeDecodeError, RecursionError):
         end = -1
     if end != len(data):
-        raise Malformed("not CBOR of our profile")
+        raise Malformed("invalid CBOR")
     return found
 
 
@@ -263,7 +263,7 @@ def _check(value: Plain, depth: int) -> None:
                 outside.way.append(f"[{index}]")
                 raise
     elif value is not None and kind is not bool and kind is not bytes:
-        raise _Outside(f"{kind.__name__} is not in the profile")
+        raise _Outside(f"unsupported type {kind.__name__}")
 
 
 def _check_text(text: str) -> None:
@@ -275,7 +275,7 @@ def _check_text(text: str) -> None:
 
 
 def _refuse_tag(*_: Any) -> NoReturn:
-    raise ValueError("a tag")
+    raise ValueError("tags are not allowed")
 
 
 # cbor2 runs its own decoders for known tags before it calls ``tag_hook`` (a regular expression for tag 35, shared

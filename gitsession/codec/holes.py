@@ -104,7 +104,7 @@ def fill(payload: bytes, holes: bytes, fetch: Callable[[bytes, Encoding], bytes]
             raise Malformed("out of order or past the end of the payload", where=where)
         content = fetch(digest, encoding)
         if hash_of(content) != digest:
-            raise Malformed("the content is not what the digest says", where=where)
+            raise Malformed("the content does not match the digest", where=where)
         piece = base64.b64encode(content) if encoding == "base64" else content
         room -= len(piece)
         if room < 0:
@@ -145,7 +145,7 @@ def _rows(holes: bytes) -> list[tuple[int, int, bytes, Encoding] | PlaceholderSp
                 raise Malformed("placeholders out of order", where=f"holes[{number}]")
             end = row.offset + row.length
         elif seen:
-            raise Malformed("a hole behind the placeholders", where=f"holes[{number}]")
+            raise Malformed("a hole after the placeholders", where=f"holes[{number}]")
     return rows
 
 

@@ -200,7 +200,7 @@ def _quoted(text: str) -> str:
 def _chain(text: str) -> bytes:
     value = from_base64url(text)
     if len(value) != HASH_BYTES:
-        raise ValueError("a chain of another length")
+        raise ValueError(f"expected a chain digest of {HASH_BYTES} bytes")
     return value
 
 

@@ -61,7 +61,7 @@ def decode(payload: bytes) -> tuple[Entry, bytes]:
         raise Malformed("expected a map of v, kind, at, body and nonce, in this order")
     version, kind, at_ms, body, nonce = value.values()
     if type(version) is not int or version < 1:
-        raise Malformed("expected the number of a version", where="v")
+        raise Malformed("expected a version number", where="v")
     if type(kind) is not str:
         raise Malformed(f"expected text, found {_name_of(kind)}", where="kind")
     if type(at_ms) is not int:
@@ -106,7 +106,7 @@ def spans(entry: Entry, payload: bytes) -> tuple[PayloadSpan, ...]:
 def _entry_to_plain(entry: Entry) -> tuple[int, str, cbor.Plain]:
     kind = entry.kind
     if KINDS.get(kind) is not type(entry):
-        raise Malformed(f"a {type(entry).__name__} is no entry of our own")
+        raise Malformed(f"{type(entry).__name__} is not an entry type of gitsession")
     body = _fields_to_plain(entry, kind)
     if entry.extra:
         known = {field.name for field in _fields(type(entry))}
@@ -122,13 +122,13 @@ def _entry_to_plain(entry: Entry) -> tuple[int, str, cbor.Plain]:
 def _unknown_to_plain(entry: UnknownEntry) -> tuple[int, str, cbor.Plain]:
     version = VERSION if entry.version is None else entry.version
     if type(version) is not int or version < VERSION or (version == VERSION and entry.version is not None):
-        raise Malformed("expected the number of a later version", where="unknown.version")
+        raise Malformed("expected a later version number", where="unknown.version")
     if type(entry.name) is not str:
         raise Malformed(f"expected text, found {_name_of(entry.name)}", where="unknown.name")
     if version == VERSION and entry.name in KINDS:
-        raise Malformed(f"{entry.name!r} is a kind we know", where="unknown.name")
+        raise Malformed(f"{entry.name!r} is a known kind", where="unknown.name")
     if entry.extra:
-        raise Malformed("all that an unknown entry holds is its body", where="unknown.extra")
+        raise Malformed("an unknown entry can have only a body", where="unknown.extra")
     return version, entry.name, _to_plain(entry.body)
 
 
@@ -161,7 +161,7 @@ def _block_to_plain(block: Any, where: str) -> cbor.Plain:
         raise Malformed(f"expected a block, found {type(block).__name__}", where=where)
     plain = _to_plain(block.value)
     if type(_block(plain, where)) is not OtherBlock:
-        raise Malformed("a block of a type we know, as OtherBlock", where=where)
+        raise Malformed("expected an unknown block type in OtherBlock", where=where)
     return plain
 
 
@@ -228,7 +228,7 @@ def _known(kind: type[Any], plain: dict[str, Any], where: str) -> tuple[dict[str
 
 def _check_role(message: Message) -> None:
     if message.role not in ROLES:
-        raise Malformed(f"no such role: {message.role[:40]!r}", where="message.role")
+        raise Malformed(f"unknown role {message.role[:40]!r}", where="message.role")
 
 
 # ---- the values that a field can hold, by its annotation

@@ -45,9 +45,9 @@ FORGED: dict[str, tuple[Callable[[Client], Tombstones], str]] = {
     "other words": (lambda one: says(one, Message.user), "says something else"),
     "another author": (lambda one: says(one, Message.assistant), "is to replace the user message"),
     "a message where the session begins": (lambda one: says(one, Message.user, "root"), "is to replace the session"),
-    "no CBOR": (lambda one: instead(one, "cbor", b"garbage"), "not CBOR"),
-    "holes that are none": (lambda one: instead(one, "cbor", b"", b"zz"), "not CBOR"),
-    "another form": (lambda one: instead(one, "jsonl", b"{}"), "not CBOR"),
+    "no CBOR": (lambda one: instead(one, "cbor", b"garbage"), "invalid CBOR"),
+    "holes that are none": (lambda one: instead(one, "cbor", b"", b"zz"), "invalid CBOR"),
+    "another form": (lambda one: instead(one, "jsonl", b"{}"), "invalid CBOR"),
     "the beginning alone": (lambda one: Tombstones(frozenset({key_of(one.store, one.root)})), "with the whole session"),
     "a session that begins elsewhere": (
         lambda one: Tombstones(sessions={one.sid: frozenset({"0" * 64})}), "begins with another entry"
