@@ -28,6 +28,7 @@ from gitsession.sessions.tombstone_set import NONE, Tombstones
 from gitsession.validation.quarantine_reader import (
     COMMIT_BYTES_MAX,
     MEBIBYTE,
+    NOT_SENT,
     TAKE_OUT,
     TREE_BYTES_MAX,
     Fault,
@@ -60,9 +61,9 @@ def read(reader: GitReader, oid: Oid) -> Node | Fault:
     try:
         node = nodes.parse(oid, data)
     except Malformed as error:
-        return Fault("commit", f"no entry: {_said(error, oid)}")
+        return Fault("commit", f"not an entry: {_said(error, oid)}")
     if not _FORM.fullmatch(data):
-        return Fault("commit", "the commit has not the form of an entry: headers, names, zone or parents are others")
+        return Fault("commit", "the commit is not formatted as an entry: invalid headers, names, time zone or parents")
     return node
 
 
@@ -71,12 +72,13 @@ def faults(
 ) -> Iterator[Fault]:
     """Yield the faults of an entry whose parent is valid."""
     if parent is None and node.kind in KINDS and node.kind not in (SessionHeader.kind, Tombstone.kind):
-        yield Fault("root", f"a line begins with a session, not with {node.kind[:40]!r}")
+        yield Fault("root", f"a history must begin with a session, not with {node.kind[:40]!r}")
     if node.second_parent is not None and node.kind in KINDS and (node.source or node.kind != BranchSummary.kind):
-        yield Fault("parents", f"a second parent, which only a branch_summary of ours has, not this {node.kind[:40]!r}")
+        what = f"{node.kind[:40]!r} has a second parent: only a branch_summary of gitsession may have one"
+        yield Fault("parents", what)
     before = 0 if parent is None else parent.committer_seconds
     if node.committer_seconds != max(node.author_seconds, before):
-        yield Fault("commit", "its committer's time is not the later of its own and its parent's")
+        yield Fault("commit", "the committer time is not the later of the author time and the parent's committer time")
     try:
         problem = _too_large(reader, node, limits)
         if problem is not None:
@@ -107,7 +109,7 @@ def misfit(node: Node, on: str) -> Fault | None:
 
     The caller appends the name of the ref to its text.
     """
-    return None if has_place(node, on) else Fault("place", f"{node.kind[:40]!r} has no place on")
+    return None if has_place(node, on) else Fault("place", f"{node.kind[:40]!r} is not allowed on")
 
 
 def _too_large(reader: GitReader, node: Node, limits: Limits) -> Fault | None:
@@ -142,14 +144,14 @@ def _too_large(reader: GitReader, node: Node, limits: Limits) -> Fault | None:
             size = _bytes(reader, top[layout.SUMMARY]) if encoding == "summary" and layout.SUMMARY in top else in_blobs
             whole += size if encoding != "base64" else (size + 2) // 3 * 4
     if whole > limits.whole_bytes:
-        return Fault("size", f"its payload would have {whole:,} bytes, and the limit is {limits.whole_bytes:,}")
+        return Fault("size", f"the filled payload has {whole:,} bytes, and the limit is {limits.whole_bytes:,}")
     return None
 
 
 def _size(reader: GitReader, oid: Oid, kind: Kind, most: int, what: str) -> Fault | None:
     head = reader.head(oid)
     if head is None:
-        return Fault("missing", f"{what}, {oid}, was not sent and is not here")
+        return Fault("missing", f"{what} ({oid}) {NOT_SENT}")
     if head.kind != kind:
         return Fault("tree" if what != "the commit" else "commit", f"{what} is a {head.kind}, expected a {kind}")
     if head.size > most:
@@ -166,14 +168,14 @@ def _unknown_words(data: bytes) -> Iterator[Fault]:
     """Yield the faults of a message that this release cannot compute: it must not be able to control a terminal."""
     message = data.partition(b"\n\n")[2]
     if len(message) > MESSAGE_BYTES_MAX:
-        yield Fault("commit", f"a message of {len(message):,} bytes, and the limit is {MESSAGE_BYTES_MAX:,}")
+        yield Fault("commit", f"the message has {len(message):,} bytes, and the limit is {MESSAGE_BYTES_MAX:,}")
     try:
         text = message.decode()
     except UnicodeDecodeError:
-        yield Fault("commit", "a message that is no UTF-8")
+        yield Fault("commit", "the message is not valid UTF-8")
     else:
         if clean(text) != text:
-            yield Fault("commit", "a message with control characters")
+            yield Fault("commit", "the message has control characters")
 
 
 def _said(error: GitSessionError, oid: Oid) -> str:
@@ -288,7 +290,8 @@ class FileTrees:
     def _rows(self, tree: Oid, path: str) -> Rows:
         head = self._reader.head(tree)
         if head is None or head.kind != "tree":
-            raise _Wrong("missing" if head is None else "files", f"{_shown(path)} is no folder that is here: {tree}")
+            rule, what = ("missing", NOT_SENT) if head is None else ("files", f"is a {head.kind}, expected a tree")
+            raise _Wrong(rule, f"{_shown(path)} ({tree}) {what}")
         if head.size > FOLDER_BYTES_MAX:
             raise _Wrong("size", f"{_shown(path)} has {head.size:,} bytes, and the limit is {FOLDER_BYTES_MAX:,}")
         try:
@@ -306,7 +309,7 @@ class FileTrees:
             if reason:
                 raise _Wrong("files", f"{_shown(path + name)}: {reason}")
             if mode not in (*FILE_MODES, TREE_MODE, SUBMODULE_MODE):
-                raise _Wrong("files", f"{_shown(path + name)} has mode {mode}, which no file has")
+                raise _Wrong("files", f"{_shown(path + name)} has the invalid mode {mode}")
             if self._tombstones.has_file(oid):
                 raise _Wrong("purged", f"{_shown(path + name)} was purged: {TAKE_OUT}")
         blobs = [(mode, name, oid) for mode, name, oid in new if mode in FILE_MODES]
@@ -314,8 +317,8 @@ class FileTrees:
             if head is None and self._partial:
                 continue
             if head is None or head.kind != "blob":
-                there = "was not sent and is not here" if head is None else f"is a {head.kind}"
-                raise _Wrong("missing" if head is None else "files", f"{_shown(path + name)}, {oid}, {there}")
+                rule, what = ("missing", NOT_SENT) if head is None else ("files", f"is a {head.kind}, expected a blob")
+                raise _Wrong(rule, f"{_shown(path + name)} ({oid}) {what}")
             most = LINK_BYTES_MAX if mode == LINK_MODE else self._limits.file_bytes
             if head.size > most:
                 raise _Wrong("size", f"{_shown(path + name)} has {head.size:,} bytes, and the limit is {most:,}")

@@ -122,7 +122,7 @@ def rewinds(read: GitReader, line: ProposedBranch) -> Fault | None:
         return None
     if below is not None and read.is_on_line(line.old, below):
         return None
-    return Fault("rewind", "not what it was, gone on: fetch, and see `gitsession sync`; nothing is ever rewound here")
+    return Fault("rewind", "not a fast-forward along first parents: run `gitsession sync` and push again")
 
 
 def _holds_what_has_no_place(
@@ -159,7 +159,7 @@ def _holds_what_has_no_place(
             return None
         misfit = _misfits(node)[where]
         if misfit is not None:
-            return misfit._replace(what=f"it goes on from {at[:10]}: {misfit.what} {line.branch!r}")
+            return misfit._replace(what=f"it continues {at[:10]}: {misfit.what} {line.branch!r}")
         at = node.parent
     return None
 
@@ -182,7 +182,7 @@ def _of_other_sessions(read: GitReader, sid: str, lines: Sequence[ProposedBranch
             found = _forks_on(read, line)
             foreign = found[: found.index(sid)] if sid in found else [name for name in found if name not in shared()]
             if foreign:
-                what = f"it holds the `fork` entry that begins session {foreign[0]}: push that line as a branch of it"
+                what = f"it contains the `fork` entry that begins session {foreign[0]}: push it as a branch of that one"
                 yield Refusal(line.ref, line.new, what, "root")
 
 
@@ -220,7 +220,7 @@ def _of_meta(
     metas = {line.new for line in lines if refs.is_meta(line.branch)} | set(read.known_meta_of(sid))
     if not begun or not metas:
         return
-    what = f"it holds what stands on {refs.META!r}: push that line to {refs.META!r} only"
+    what = f"it contains entries of {refs.META!r}: push them to {refs.META!r} only"
     first = {oid for end in metas for oid in _first_of_meta(read, end, parents, seen)}
     for line in begun:
         at: Oid | None = line.new
@@ -271,16 +271,16 @@ def _beginnings(read: GitReader, sid: str, begun: Sequence[ProposedBranch], root
         strangers = list(begun)
         expected = _first_root(read, sid, begun, root)
         if expected and not _is_fork(read, sid, begun) and not _is_first(read, sid, begun, expected, roots):
-            what = "another session begins with the same entry, and no `fork` entry begins this one"
+            what = "another session begins with the same entry, and this one has no `fork` entry"
             yield from (Refusal(line.ref, expected, what, "root") for line in begun)
             return
         if not expected:
-            what = "the session that it begins with has another name, and no `fork` entry begins this one"
+            what = "its first entry belongs to a session with another id, and it has no `fork` entry"
             yield from (Refusal(line.ref, root(line), what, "root") for line in begun)
             return
     for line in strangers:
         if root(line) != expected:
-            what = f"it begins with {root(line)[:10]}, and its session with {expected[:10]}: two roots"
+            what = f"two roots: it begins with {root(line)[:10]}, and its session with {expected[:10]}"
             yield Refusal(line.ref, root(line), what, "root")
 
 

@@ -27,7 +27,8 @@ from gitsession.sessions import layout
 from gitsession.store import refs
 
 MEBIBYTE = 1 << 20
-TAKE_OUT = "`gitsession sync` takes it out of a store, a forced push out of a server without our hooks"
+NOT_SENT = "was not sent and is not in this repository"
+TAKE_OUT = "remove it from a store with `gitsession sync`, or from a server without hooks by a forced push"
 """A hint for purged entries that still exist somewhere. The reader may be at either end."""
 
 
@@ -94,7 +95,7 @@ class Deadline:
     def check(self) -> None:
         """Raise ``ValidationTimeout`` if the deadline has passed."""
         if time.monotonic() > self._until:
-            raise ValidationTimeout(f"judging took longer than {self._seconds:g} s: push fewer refs at a time")
+            raise ValidationTimeout(f"validation took longer than {self._seconds:g} s: push fewer refs at a time")
 
 
 COMMIT_BYTES_MAX = 64 << 10
@@ -134,7 +135,7 @@ class GitReader:
         if head is None:
             raise MissingObject(f"no object {oid}")
         if head.kind == "tag":
-            raise Corrupt(f"object {oid} is neither a commit, a tree nor a blob")
+            raise Corrupt(f"object {oid} is not a commit, a tree or a blob")
         if head.size > _OBJECT_BYTES_MAX:
             raise Unavailable(f"object {oid} has {head.size:,} bytes, and the limit is {_OBJECT_BYTES_MAX:,}")
         return self._contents([oid])[oid]

@@ -18,6 +18,7 @@ from gitsession.store import refs
 from gitsession.validation.quarantine_reader import (
     COMMIT_BYTES_MAX,
     MEBIBYTE,
+    NOT_SENT,
     Deadline,
     Fault,
     GitReader,
@@ -37,14 +38,14 @@ def judge_archive(read: GitReader, move: Proposed, limits: Limits) -> tuple[Faul
     The ends are validated like refs with their names and values.
     """
     if move.new is None:
-        return Fault("delete", "what is archived is never let go"), []
+        return Fault("delete", "the archive cannot be deleted"), []
     try:
         known = {oid for name, oid in read.known.items() if name.endswith(refs.ARCHIVE.rpartition("/heads")[2])}
         if move.old is not None:
             known.add(move.old)
         said = _Walk(read, limits, known).to(move.new)
         if move.old is not None and not archive_set.is_behind(read, move.old, move.new):
-            return Fault("rewind", "it does not go on from what was archived before: `gitsession sync`"), []
+            return Fault("rewind", "it does not continue this repository's archive: run `gitsession sync`"), []
         before = NONE
         for oid in sorted(known):
             before = before | archive_set.at(read, oid)
@@ -62,7 +63,7 @@ def is_held(read: GitReader, move: Proposed, archive: Oid) -> Fault | None:
         held = refs.session_of(move.ref) in said and said.holds(read.read, move.ref, move.new)
     except GitSessionError as error:
         return Fault("archive", str(error))
-    return Fault("archived", "it is archived, and no longer listed: `gitsession sync` takes it away") if held else None
+    return Fault("archived", "its session is archived: run `gitsession sync` to delete the ref") if held else None
 
 
 class _Walk:
@@ -85,7 +86,7 @@ class _Walk:
             if missing:
                 stack += missing
                 if len(stack) > COMMITS_MAX:
-                    raise Malformed(f"more than {COMMITS_MAX:,} steps at once")
+                    raise Malformed(f"more than {COMMITS_MAX:,} new commits")
                 continue
             self._said[oid] = self._judged(oid, found)
         return self._said[tip]
@@ -94,7 +95,7 @@ class _Walk:
         _check_size(self._read, oid, "commit", COMMIT_BYTES_MAX)
         found = archive_set.link(self._read.read(oid)[1])
         if found is None:
-            raise Malformed("not written as a commit of the archive is", where=oid)
+            raise Malformed("not the canonical form of an archive commit", where=oid)
         return found
 
     def _judged(self, oid: Oid, found: archive_set.ArchiveCommit) -> Archive:
@@ -102,9 +103,9 @@ class _Walk:
         read = self._read
         self._steps += 1
         if self._steps > COMMITS_MAX:
-            raise Malformed(f"more than {COMMITS_MAX:,} steps at once")
+            raise Malformed(f"more than {COMMITS_MAX:,} new commits")
         if len(found.tips) > TIPS_MAX:
-            raise Malformed(f"more than {TIPS_MAX:,} lines in one step", where=oid)
+            raise Malformed(f"more than {TIPS_MAX:,} tips in one commit", where=oid)
         _check_size(read, found.tree, "tree", COMMIT_BYTES_MAX)
         room = self._limits.whole_bytes
         for _, name, blob in parse_tree(read.read(found.tree)[1]):
@@ -114,18 +115,18 @@ class _Walk:
         said = archive_set.at_tree(read, found.tree)
         written = archive_set.encode(said, found.before, found.seconds, found.tips)
         if oid_of("commit", written) != oid:
-            raise Malformed("not written as a commit of the archive is", where=oid)
+            raise Malformed("not the canonical form of an archive commit", where=oid)
         before = NONE
         for one in found.before:
             if not self._said[one] <= said:
-                raise Malformed("it shrinks: what was archived stays said", where=oid)
+                raise Malformed("the archive lacks elements of its parents", where=oid)
             before = before | self._said[one]
         listed = {end for ends in said.ends.values() for _, end in ends}
         new = {move.new for move in _new(said, before)}
         if not new <= set(found.tips) | {end for ends in before.ends.values() for _, end in ends}:
-            raise Malformed("it lists what it does not lead to", where=oid)
+            raise Malformed("it lists tips that it does not reach", where=oid)
         if not set(found.tips) <= listed:
-            raise Malformed("it leads to what it does not list", where=oid)
+            raise Malformed("it reaches tips that it does not list", where=oid)
         return said
 
 
@@ -140,7 +141,7 @@ def _new(said: Archive, before: Archive) -> list[Proposed]:
 def _check_size(read: GitReader, oid: Oid, kind: str, most: int) -> int:
     head = read.head(oid)
     if head is None or head.kind != kind:
-        raise Malformed("was not sent" if head is None else f"a {head.kind}, expected a {kind}", where=oid)
+        raise Malformed(NOT_SENT if head is None else f"a {head.kind}, expected a {kind}", where=oid)
     if head.size > most:
         raise Malformed(f"{head.size:,} bytes; the limit is {most:,}", where=oid)
     return head.size
@@ -151,21 +152,21 @@ def judge_tombstones(
 ) -> tuple[Fault | None, Tombstones]:
     """Return the fault of a new value of the ref, and the tombstone set after it."""
     if move.new is None:
-        return Fault("delete", "what was purged stays purged"), known
+        return Fault("delete", "the tombstone set cannot be deleted"), known
     try:
         if move.old is not None and not read.leads_to(move.new, move.old):
-            return Fault("rewind", "it does not go on from what was purged before: fetch, and `gitsession sync`"), known
+            return Fault("rewind", "it does not continue this repository's tombstone set: run `gitsession sync`"), known
         here = [oid for name, oid in read.known.items() if name == refs.TOMBSTONES]
         new = read.new([move.new], here, COMMITS_MAX)
         if new is None:
-            return Fault("limit", f"more than {COMMITS_MAX:,} steps at once"), known
+            return Fault("limit", f"more than {COMMITS_MAX:,} new commits"), known
         after = _purged(read, move.new, limits)
         for oid in new:
             until.check()
             if not _purged(read, oid, limits) <= after:
-                return Fault("tombstones", f"the set shrinks after {oid[:10]}"), known
+                return Fault("tombstones", f"the set lacks elements of its ancestor {oid[:10]}"), known
         if move.old is not None and not tombstone_set.at(read, move.old) <= after:
-            return Fault("tombstones", "the set shrinks: what was purged stays purged"), known
+            return Fault("tombstones", "the set lacks elements of this repository's set"), known
     except ValidationTimeout as error:
         return Fault("limit", str(error)), known
     except GitSessionError as error:
@@ -182,7 +183,7 @@ def _purged(read: GitReader, oid: Oid, limits: Limits) -> Tombstones:
     said = tombstone_set.at(read, oid)
     expected = tombstone_set.SET.encode(said, commit.parents, commit.author_seconds)
     if oid_of("commit", expected) != oid:
-        raise Malformed("not written as a set of what was purged is", where=oid)
+        raise Malformed("not the canonical form of a tombstone set", where=oid)
     return said
 
 

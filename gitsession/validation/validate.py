@@ -39,6 +39,7 @@ from gitsession.validation.entry_rules import FileTrees, LaterViews
 from gitsession.validation.history_rules import AcceptedEntry, ProposedBranch
 from gitsession.validation.quarantine_reader import (
     MEBIBYTE,
+    NOT_SENT,
     TAKE_OUT,
     Deadline,
     Fault,
@@ -133,20 +134,20 @@ def _of_the_ref(read: GitReader, move: Proposed) -> Fault | None:
     if ref.startswith(refs.SESSIONS) and not refs.is_session_ref(ref):
         return Fault("ref", "not the name of a session's branch")
     if any(ours.startswith(f"{ref}/") for ours in (refs.SESSIONS, refs.OURS)):
-        return Fault("ref", "it would stand where sessions do: choose another name")
+        return Fault("ref", "it would block the refs of sessions: choose another name")
     try:
         check_ref_name(ref)
     except InvalidName as error:
         return Fault("ref", str(error))
     if not (refs.is_session_ref(ref) or ref in (create.MAIN, refs.TOMBSTONES, refs.ARCHIVE)):
-        return Fault("ref", "no ref of a store (`git config gitsession.allowRefs` names others that may be pushed)")
+        return Fault("ref", "not a ref of a store (allow other refs with `git config gitsession.allowRefs`)")
     if read.known.get(ref) != old:
-        return Fault("moved", "it was moved meanwhile: fetch, and push again")
+        return Fault("moved", "another push moved it: fetch and push again")
     if new is None:
-        return Fault("delete", "what was published is not taken away again")
+        return Fault("delete", "refs of a store cannot be deleted")
     head = read.head(new) if _OID.fullmatch(new) else None
     if head is None or head.kind != "commit":
-        return Fault("tip", "not sent, and not here" if head is None else f"a {head.kind}, expected a commit")
+        return Fault("tip", NOT_SENT if head is None else f"a {head.kind}, expected a commit")
     return None
 
 
@@ -182,7 +183,7 @@ class _Judge:
         self._graph = graph
         self._children = Counter(parents[0] for parents in graph.values() if parents)
         order = list(graph)
-        for at in progress.each("Judging entries", range(0, len(order), _WINDOW)):
+        for at in progress.each("Validating entries", range(0, len(order), _WINDOW)):
             self._until.check()
             self._read.ahead(order[at : at + _WINDOW])
             for oid in order[at : at + _WINDOW]:
@@ -229,7 +230,7 @@ class _Judge:
         """Return the parent of an entry: a new and valid one, or one that is stored already."""
         found = self._waiting.get(parent) or entry_rules.read(self._read, parent)
         if isinstance(found, Fault):
-            return Fault("parents", f"its parent {parent[:10]}: {found.what}")
+            return Fault("parents", f"the parent {parent[:10]}: {found.what}")
         return found
 
     def _fault(self, node: Node, before: Node | None) -> Fault | None:
@@ -313,18 +314,18 @@ _TREE_NAMES_MAX = 1000
 def _main_fault(read: GitReader, move: Proposed) -> Fault | None:
     """Return the fault of a new ``main``."""
     if move.new is None or move.new == create.first_commit()[0]:
-        return None if move.old is None else Fault("rewind", "`main` only goes forward")
+        return None if move.old is None else Fault("rewind", "not a fast-forward")
     if move.old is not None and not read.is_on_line(move.old, move.new):
-        return Fault("rewind", "`main` only goes forward")
+        return Fault("rewind", "not a fast-forward")
     try:
         value = _marker(read, move.new)
     except (GitSessionError, ValueError, RecursionError) as error:
-        return Fault("main", f"{create.MARKER} cannot be read there: {error}")
+        return Fault("main", f"cannot read {create.MARKER}: {error}")
     version = value.get("format") if isinstance(value, dict) else None
     if type(version) is not int:
-        return Fault("main", f"no {create.MARKER} there that states a format: it would be a store no longer")
+        return Fault("main", f"no {create.MARKER} with a format: the repository would no longer be a store")
     if version > create.FORMAT:
-        return Fault("main", f"a store of format {version}, and we know {create.FORMAT}: upgrade gitsession here first")
+        return Fault("main", f"the format {version} is newer than {create.FORMAT}: upgrade gitsession here first")
     return None
 
 
@@ -332,15 +333,15 @@ def _marker(read: GitReader, oid: Oid) -> object:
     tree = parse_commit(read.read(oid)[1]).tree
     head = read.head(tree)
     if head is None or head.size > MEBIBYTE:
-        raise Malformed("its tree is gone, or too large")
+        raise Malformed("its tree is missing or too large")
     rows = parse_tree(read.read(tree)[1])
     if len(rows) > _TREE_NAMES_MAX:
-        raise Malformed(f"its tree has {len(rows):,} names")
+        raise Malformed(f"its tree has {len(rows):,} entries, and the limit is {_TREE_NAMES_MAX:,}")
     for _, name, blob in rows:
         if name == create.MARKER:
             found = read.head(blob)
             if found is None or found.size > MEBIBYTE:
-                raise Malformed("it is gone, or too large")
+                raise Malformed("it is missing or too large")
             return json.loads(read.read(blob)[1])
     return None
 

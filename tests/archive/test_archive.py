@@ -248,7 +248,7 @@ def test_a_stale_clone_brings_nothing_back_to_a_server_and_its_new_words_are_tak
         first = a.ref(refs.ARCHIVE)
         assert sid not in {refs.session_of(name) for name in there(place)}
         told = plain_push(b, f"{refs.leaf(sid)}:{refs.leaf(sid)}")
-        assert f"refused {refs.leaf(sid)} at" in told and "it is archived" in told and "[archived]" in told
+        assert f"refused {refs.leaf(sid)} at" in told and "its session is archived" in told and "[archived]" in told
         say(b, sid, "went on")
         b.flush()
         assert "refused" not in plain_push(b, f"{refs.leaf(sid)}:{refs.leaf(sid)}")
@@ -261,8 +261,8 @@ def test_a_stale_clone_brings_nothing_back_to_a_server_and_its_new_words_are_tak
             tx.put_all(other.objects)
             tx.move("refs/gitsession/other", other.oid, expected=None)
         b.flush()
-        assert "does not go on from what was archived" in plain_push(b, f"+{other.oid}:{refs.ARCHIVE}")
-        assert "does not go on from what was archived" in plain_push(b, f"+{first}:{refs.ARCHIVE}")
+        assert "does not continue this repository's archive" in plain_push(b, f"+{other.oid}:{refs.ARCHIVE}")
+        assert "does not continue this repository's archive" in plain_push(b, f"+{first}:{refs.ARCHIVE}")
 
 
 def plain_push(store: GitStore, spec: str) -> str:

@@ -84,7 +84,7 @@ COMMANDS = {
     "verify": (["verify"], "Checking entries"),
     "purge": (["purge", "--match", "unusual words", "--yes"], "Looking through sessions"),
     "push": (["push"], "Looking for secrets"),
-    "clone": (["clone", "hub.git", "clone.git"], "Judging entries"),
+    "clone": (["clone", "hub.git", "clone.git"], "Validating entries"),
 }
 
 

@@ -159,7 +159,7 @@ def test_meta_as_a_branch_does_not_come(tmp_path: Path, client: Client, remote: 
     made, report = Store.clone(str(remote), tmp_path / "clone.git")
     with made:
         for [refused] in (ours.remotes.pull("origin").of("refused"), report.of("refused")):
-            assert (refused.ref, "stands on 'meta'" in refused.why) == (client.ref("zzz"), True)
+            assert (refused.ref, "entries of 'meta'" in refused.why) == (client.ref("zzz"), True)
         assert_clean(made.objects)
 
 

@@ -173,7 +173,7 @@ bad("a payload that is a folder", "tree", "is a tree")(
 bad("two payloads", "entry", "expected one payload")(
     lambda c: with_rows(c, ("100644", b"entry.jsonl", c.put("blob", b"{}")))
 )
-bad("a file that no entry has", "entry", "has no place in an entry's tree")(
+bad("a file that no entry has", "entry", "is not allowed in the tree of an entry")(
     lambda c: with_rows(c, ("100755", b"run.sh", c.put("blob", b"#!/bin/sh\n")))
 )
 bad("a summary that no hole names", "entry", "no hole refers to it")(
@@ -216,14 +216,14 @@ bad("a hole of a negative length", "entry", "expected an offset and a length")(
 )
 bad("holes out of order", "entry", "out of order")(lambda c: with_hole(c, (9, 0, WORDS, "raw"), (3, 0, WORDS, "raw")))
 bad("a hole in an unknown encoding", "entry", "unknown encoding")(lambda c: with_hole(c, (0, 0, WORDS, "gzip")))
-bad("a blob that is not what its name says", "entry", "not what the digest says")(
+bad("a blob that is not what its name says", "entry", "does not match the digest")(
     lambda c: with_hole(c, (0, 0, hash_of(b"other"), "raw"), named=hash_of(b"other"))
 )
 bad("a hole whose blob is not there", "entry", "list of holes do not match")(
     lambda c: with_hole(c, (0, 0, hash_of(b"other"), "raw"))
 )
 bad("a table of holes that is none", "entry", "expected a list")(lambda c: with_hole(c))
-bad("a small table that makes a gigabyte", "size", "its payload would have")(
+bad("a small table that makes a gigabyte", "size", "the filled payload has")(
     lambda c: with_hole(c, *[(0, 0, hash_of(bytes(1 << 20)), "raw")] * 1200, content=bytes(1 << 20))
 )
 bad("a table of holes that is too large", "size", "holes.cbor has")(
@@ -250,10 +250,10 @@ bad("CBOR that promises a string of exabytes", "entry", "CBOR")(
 )
 bad("CBOR with a tag", "entry", "CBOR")(lambda c: with_payload(c, b"\xc1" + own()))
 bad("CBOR that says a key twice", "entry", "CBOR")(lambda c: with_payload(c, b"\xa2\x61a\x01\x61a\x02"))
-bad("CBOR with something behind it", "entry", "one encoding")(lambda c: with_payload(c, own() + b"\x00"))
+bad("CBOR with something behind it", "entry", "the canonical encoding")(lambda c: with_payload(c, own() + b"\x00"))
 bad("CBOR that shares itself", "entry", "CBOR")(lambda c: with_payload(c, b"\xd8\x1c\x81\xd8\x1d\x00"))
 bad("a role that is a number", "entry", "expected text")(lambda c: with_payload(c, own(body={"role": 7})))
-bad("a role that nobody has", "entry", "no such role")(lambda c: with_payload(c, own(body={"role": "god"})))
+bad("a role that nobody has", "entry", "unknown role")(lambda c: with_payload(c, own(body={"role": "god"})))
 bad("a nonce that is too short", "entry", "expected 16 bytes")(lambda c: with_payload(c, own(nonce=b"")))
 bad("a payload of ours that is too large", "size", "the limit is 16,777,216")(
     lambda c: with_payload(c, bytes((16 << 20) + 1))
@@ -274,13 +274,13 @@ bad("a message that says something else", "entry", "the commit message does not 
 bad("an author that the payload does not say", "entry", "the author is")(
     lambda c: with_commit(c, b"author user <user@gitsession>", b"author assistant <assistant@gitsession>")
 )
-bad("an author with a real address", "commit", "not the form")(
+bad("an author with a real address", "commit", "not formatted as an entry")(
     lambda c: with_commit(c, b"author user <user@gitsession>", b"author user <user@example.org>")
 )
-bad("a time that the payload does not say", "commit", "the later of its own and its parent's")(
+bad("a time that the payload does not say", "commit", "the committer time is not the later")(
     lambda c: with_commit(c, b"1800000000", b"1800000001")
 )
-bad("a committer's time of its own", "commit", "the later of its own and its parent's")(
+bad("a committer's time of its own", "commit", "the committer time is not the later")(
     lambda c: with_commit(c, COMMITTER, COMMITTER.replace(b"1800000000", b"1900000000"))
 )
 bad("both times altered", "entry", "the times of the commit do not match")(
@@ -290,20 +290,20 @@ bad("both times altered", "entry", "the times of the commit do not match")(
         b"1900000000 +0000\n" + COMMITTER.replace(b"1800000000", b"1900000000"),
     )
 )
-bad("another time zone", "commit", "not the form")(
+bad("another time zone", "commit", "not formatted as an entry")(
     lambda c: with_commit(c, COMMITTER, COMMITTER.replace(b"+0000", b"+0200"))
 )
-bad("a committer with a name", "commit", "not the form")(
+bad("a committer with a name", "commit", "not formatted as an entry")(
     lambda c: with_commit(c, b"committer gitsession", b"committer Mallory")
 )
-bad("a signature in the commit", "commit", "not the form")(
+bad("a signature in the commit", "commit", "not formatted as an entry")(
     lambda c: with_commit(c, COMMITTER, COMMITTER + b"\ngpgsig -----BEGIN SSH SIGNATURE-----\n -----END-----")
 )
-bad("another encoding of the message", "commit", "not the form")(
+bad("another encoding of the message", "commit", "not formatted as an entry")(
     lambda c: with_commit(c, COMMITTER, COMMITTER + b"\nencoding latin1")
 )
 bad("a chain that is another's", "entry", "the chain digest does not match")(lambda c: with_chain(c))
-bad("three parents", "commit", "not the form")(
+bad("three parents", "commit", "not formatted as an entry")(
     lambda c: with_commit(c, b"\nauthor", f"\nparent {c.root.oid}\nparent {c.root.oid}\nauthor".encode())
 )
 bad("a merge", "parents", "a second parent")(lambda c: after(c, c.entry(user(), c.leaf, second_parent=c.root.oid)))
@@ -338,13 +338,13 @@ def _(client: Client) -> str:
     return after(client, at)
 
 
-@bad("somebody's own commit behind an entry", "commit", "no entry")
+@bad("somebody's own commit behind an entry", "commit", "not an entry")
 def _(client: Client) -> str:
     tree = client.git("rev-parse", f"{client.leaf.oid}^{{tree}}")
     return f"{client.git('commit-tree', '-m', 'work', '-p', client.leaf.oid, tree)}:{client.ref()}"
 
 
-@bad("an entry behind somebody's own commit", "commit", "no entry")
+@bad("an entry behind somebody's own commit", "commit", "not an entry")
 def _(client: Client) -> str:
     tree = client.git("rev-parse", f"{client.leaf.oid}^{{tree}}")
     at = client.git("commit-tree", "-m", "work", "-p", client.leaf.oid, tree)
@@ -361,10 +361,12 @@ def _(client: Client) -> str:
 
 # ---- refs
 
-bad("a branch that is no session's", "ref", "no ref of a store")(lambda c: f"{c.leaf.oid}:refs/heads/feature")
-bad("a tag", "ref", "no ref of a store")(lambda c: f"{c.leaf.oid}:refs/tags/v1")
-bad("notes", "ref", "no ref of a store")(lambda c: f"{c.leaf.oid}:refs/notes/commits")
-bad("a ref of ours that nobody knows", "ref", "no ref of a store")(lambda c: f"{c.leaf.oid}:refs/heads/gitsession/news")
+bad("a branch that is no session's", "ref", "not a ref of a store")(lambda c: f"{c.leaf.oid}:refs/heads/feature")
+bad("a tag", "ref", "not a ref of a store")(lambda c: f"{c.leaf.oid}:refs/tags/v1")
+bad("notes", "ref", "not a ref of a store")(lambda c: f"{c.leaf.oid}:refs/notes/commits")
+bad("a ref of ours that nobody knows", "ref", "not a ref of a store")(
+    lambda c: f"{c.leaf.oid}:refs/heads/gitsession/news"
+)
 bad("a session by another name", "ref", "not the name of a session's branch")(
     lambda c: f"{c.leaf.oid}:refs/heads/sessions/mine/main"
 )
@@ -385,14 +387,14 @@ def _(client: Client) -> str:
 
 
 bad("a file on a branch", "tip", "a blob, expected a commit")(lambda c: f"{payload_blob(c)}:{c.ref('blob')}")
-bad("a rewind", "rewind", "nothing is ever rewound here")(lambda c: f"+{c.root.oid}:{c.ref()}")
-bad("a line put in place of another", "rewind", "nothing is ever rewound here")(
+bad("a rewind", "rewind", "not a fast-forward along first parents")(lambda c: f"+{c.root.oid}:{c.ref()}")
+bad("a line put in place of another", "rewind", "not a fast-forward along first parents")(
     lambda c: f"+{c.entry(user('instead'), c.root).oid}:{c.ref()}"
 )
-bad("a branch that is deleted", "delete", "not taken away")(lambda c: f":{c.ref()}")
+bad("a branch that is deleted", "delete", "cannot be deleted")(lambda c: f":{c.ref()}")
 
 
-@bad("a line that only speaks of what it takes the place of", "rewind", "nothing is ever rewound here")
+@bad("a line that only speaks of what it takes the place of", "rewind", "not a fast-forward along first parents")
 def _(client: Client) -> str:
     """git would call it a fast-forward: what was there is its second parent."""
     summary = kinds.BranchSummary(at_ms=1_800_000_000_000, summary="left")
@@ -402,19 +404,19 @@ def _(client: Client) -> str:
 # ---- main
 
 
-@bad("a main that is no store's", "main", "a store no longer")
+@bad("a main that is no store's", "main", "no longer be a store")
 def _(client: Client) -> str:
     tree = client.files(("100644", b"README.md", b"hello"))
     return f"{client.git('commit-tree', '-m', 'x', '-p', create.first_commit()[0], tree)}:{create.MAIN}"
 
 
-@bad("a store of a later format", "main", "a store of format 99")
+@bad("a store of a later format", "main", "the format 99 is newer")
 def _(client: Client) -> str:
     tree = client.files(("100644", create.MARKER.encode(), b'{"format": 99}'))
     return f"{client.git('commit-tree', '-m', 'x', '-p', create.first_commit()[0], tree)}:{create.MAIN}"
 
 
-@bad("a main that begins anew", "rewind", "only goes forward")
+@bad("a main that begins anew", "rewind", "not a fast-forward")
 def _(client: Client) -> str:
     tree = client.files(("100644", create.MARKER.encode(), b'{"format": 1}'))
     return f"+{client.git('commit-tree', '-m', 'x', tree)}:{create.MAIN}"
@@ -422,19 +424,19 @@ def _(client: Client) -> str:
 
 # ---- what stands where
 
-bad("a message on meta", "place", "'message' has no place on 'meta'")(
+bad("a message on meta", "place", "'message' is not allowed on 'meta'")(
     lambda c: f"{c.entry(user(), c.on('meta')).oid}:{c.ref('meta')}"
 )
-bad("a message on files", "place", "'message' has no place on 'files'")(
+bad("a message on files", "place", "'message' is not allowed on 'files'")(
     lambda c: f"{c.entry(user(), c.on('files')).oid}:{c.ref('files')}"
 )
-bad("a checkpoint on a branch", "place", "'checkpoint' has no place on 'main'")(
+bad("a checkpoint on a branch", "place", "'checkpoint' is not allowed on 'main'")(
     lambda c: after(c, c.entry(checkpoint(), c.leaf))
 )
-bad("an attachment on a branch", "place", "'attachment' has no place on 'main'")(
+bad("an attachment on a branch", "place", "'attachment' is not allowed on 'main'")(
     lambda c: after(c, c.entry(kinds.Attachment(at_ms=0, name="blob", data=b""), c.leaf))
 )
-bad("a seal on a branch", "place", "'seal' has no place on 'main'")(
+bad("a seal on a branch", "place", "'seal' is not allowed on 'main'")(
     lambda c: after(
         c,
         c.entry(
@@ -442,11 +444,11 @@ bad("a seal on a branch", "place", "'seal' has no place on 'main'")(
         ),
     )
 )
-bad("checkpoints that begin behind a message", "place", "'message' has no place on 'files-x'")(
+bad("checkpoints that begin behind a message", "place", "'message' is not allowed on 'files-x'")(
     lambda c: f"{c.entry(checkpoint(), c.leaf).oid}:{c.ref('files-x')}"
 )
-bad("meta that is a branch", "place", "'message' has no place on 'meta'")(lambda c: meta_of_another(c))
-bad("a line that begins with a message", "root", "begins with a session")(
+bad("meta that is a branch", "place", "'message' is not allowed on 'meta'")(lambda c: meta_of_another(c))
+bad("a line that begins with a message", "root", "must begin with a session")(
     lambda c: f"{c.entry(user()).oid}:{c.ref('other')}"
 )
 
@@ -472,7 +474,7 @@ def _(client: Client) -> str:
     return f"{client.store.ref(refs.leaf(session.id))}:{client.ref('side')}"
 
 
-@bad("an imported session by another one's name", "root", "has another name")
+@bad("an imported session by another one's name", "root", "another id")
 def _(client: Client) -> str:
     root = client.entry(kinds.SessionHeader(at_ms=0, agent="pi", source_id="x", view=1))
     return f"{client.entry(user(), root).oid}:{refs.leaf('19700101-aaaaaaaaaaaaa')}"
@@ -502,7 +504,7 @@ def _(client: Client) -> list[str]:
     return [f"{leaf}:{refs.leaf(sid)}" for sid in sids]
 
 
-@bad("a session by the name of another day", "root", "has another name")
+@bad("a session by the name of another day", "root", "another id")
 def _(client: Client) -> str:
     root = client.entry(kinds.SessionHeader(at_ms=0, agent="agent", view=1))
     return f"{client.entry(user(), root).oid}:{refs.leaf('19700102-aaaaaaaaaaaaa')}"
@@ -535,19 +537,19 @@ def _(client: Client) -> Refspecs:
     return [f"{first.oid}:{refs.leaf(FORK)}", f"{client.entry(other, client.leaf).oid}:{refs.leaf(FORK, 'side')}"]
 
 
-bad("meta as a branch", "place", "holds what stands on 'meta'")(lambda c: f"{c.ref('meta')}:{c.ref('zzz')}")
-bad("meta, gone on with, as a branch", "place", "holds what stands on 'meta'")(
+bad("meta as a branch", "place", "contains entries of 'meta'")(lambda c: f"{c.ref('meta')}:{c.ref('zzz')}")
+bad("meta, gone on with, as a branch", "place", "contains entries of 'meta'")(
     lambda c: f"{c.entry(user(), c.on('meta')).oid}:{c.ref('zzz')}"
 )
 
 
-@bad("new lines of meta as a branch", "place", "holds what stands on 'meta'")
+@bad("new lines of meta as a branch", "place", "contains entries of 'meta'")
 def _(client: Client) -> Refspecs:
     end = client.entry(kinds.Title(at_ms=1_800_000_000_000, title="Another"), client.on("meta")).oid
     return [f"{end}:{client.ref('meta')}", f"{end}:{client.ref('zzz')}"]
 
 
-@bad("a second parent that is no entry", "commit", "no entry")
+@bad("a second parent that is no entry", "commit", "not an entry")
 def _(client: Client) -> str:
     left = client.git("commit-tree", "-m", "work", client.git("rev-parse", f"{client.leaf.oid}^{{tree}}"))
     summary = kinds.BranchSummary(at_ms=1_800_000_000_000, summary="left")
@@ -600,7 +602,7 @@ def rows(client: Client, text: str, name: bytes = b"") -> str:
 
 
 ARCHIVE = {
-    "what it does not lead to": (lambda c, end: filed(c, listing(c, ("main", end))), "does not lead to"),
+    "what it does not lead to": (lambda c, end: filed(c, listing(c, ("main", end))), "does not reach"),
     "less than it leads to": (lambda c, end: filed(c, listing(c), end), "does not list"),
     "a row that is none": (lambda c, end: filed(c, listing(c), tree=rows(c, f"{c.sid} 1\n")), "invalid row"),
     "a turn that is no number": (lambda c, end: filed(c, listing(c), tree=rows(c, f"{c.sid}\t01\n")), "invalid row"),
@@ -614,7 +616,7 @@ ARCHIVE = {
     ),
     "sessions under another month": (
         lambda c, end: filed(c, listing(c), tree=rows(c, f"{c.sid}\t1\n", b"197001.tsv")),
-        "not written as",
+        "not the canonical form",
     ),
     "a file that has no place": (
         lambda c, end: filed(c, listing(c), tree=rows(c, f"{c.sid}\t1\n", b"evil")),
@@ -622,18 +624,18 @@ ARCHIVE = {
     ),
     "words of its own": (
         lambda c, end: filed(c, listing(c, ("main", end)), end, old=b"1 archived", new=b"9 archived"),
-        "not written as",
+        "not the canonical form",
     ),
-    "somebody else's commit": (lambda c, end: end, "not written as a commit of the archive"),
+    "somebody else's commit": (lambda c, end: end, "not the canonical form of an archive commit"),
     "less than before": (
         lambda c, end: filed(c, listing(c), before=(filed(c, listing(c, ("main", end), turn=2), end),)),
-        "it shrinks",
+        "lacks elements of its parents",
     ),
     "less, having been joined": (
         lambda c, end: filed(
             c, listing(c), before=(filed(c, listing(c)), filed(c, listing(c, ("main", end)), end))
         ),
-        "it shrinks",
+        "lacks elements of its parents",
     ),
 }
 
@@ -643,7 +645,7 @@ for _name, (_make, _says) in ARCHIVE.items():
     )
 
 
-@bad("an archive of an entry that is none", "commit", "no entry")
+@bad("an archive of an entry that is none", "commit", "not an entry")
 def _(client: Client) -> str:
     end = create.first_commit()[0]
     return f"{filed(client, listing(client, ('main', end)), end)}:{refs.ARCHIVE}"
@@ -655,14 +657,14 @@ def _(client: Client) -> str:
     return f"{filed(client, listing(client, ('main', end)), end)}:{refs.ARCHIVE}"
 
 
-@bad("an archive of another session's line", "root", "has another name")
+@bad("an archive of another session's line", "root", "another id")
 def _(client: Client) -> str:
     header = kinds.SessionHeader(at_ms=1_800_000_000_000, agent="pi", source_id="somebody's")
     end = client.entry(header).oid
     return f"{filed(client, listing(client, ('main', end), sid='20260201-aaaaaaaaaaaaa'), end)}:{refs.ARCHIVE}"
 
 
-@bad("an archive that a line of checkpoints is a branch of", "place", "has no place on")
+@bad("an archive that a line of checkpoints is a branch of", "place", "is not allowed on")
 def _(client: Client) -> str:
     end = client.entry(checkpoint(), client.on("files")).oid
     return f"{filed(client, listing(client, ('main', end)), end)}:{refs.ARCHIVE}"
