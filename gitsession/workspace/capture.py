@@ -60,7 +60,7 @@ def capture(
                 continue
             seen.accept(tree)
             return Captured(tree, changes, seen.skipped, seen.appeared)
-    raise AssertionError("a look afresh needs nothing that was there before")
+    raise AssertionError("a snapshot of all files depends on no earlier object")
 
 
 def put(store: ObjectStore, changes: Iterable[PathContent]) -> dict[str, State]:
@@ -94,7 +94,7 @@ def tree_with(
     """
     for state in changes.values():
         if state is not None and state.mode != SUBMODULE_MODE and not store.contains(state.oid):
-            raise MissingObject(f"no object {state.oid}: it was put here a moment ago")
+            raise MissingObject(f"the object {state.oid} is missing, although it has just been stored")
     return trees.patch(store, to, base, changes, levels=levels)
 
 

@@ -148,7 +148,7 @@ def _take(folder: int, name: bytes, begin: Callable[[int], None], take: Callable
                 _pour(folder, name, found, take)
             if status(folder, name) == found:
                 return found
-    raise Unavailable("somebody is writing it")
+    raise Unavailable("another process is writing it")
 
 
 def _target(folder: int, name: bytes) -> bytes:

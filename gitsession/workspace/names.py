@@ -63,7 +63,7 @@ def unescape(text: str) -> bytes:
     name = re.sub(rb"%([0-9A-F]{2})", lambda found: bytes.fromhex(found[1].decode()), raw[1:])
     name = name if text.startswith("%") else raw
     if escape(name) != text:
-        raise Malformed(f"{text[:80]!a} is no name that a checkpoint has")
+        raise Malformed(f"{text[:80]!a} is not a valid escaped name")
     return name
 
 
@@ -72,9 +72,9 @@ def refusal(name: bytes) -> str | None:
     if not name:
         return "an empty name"
     if name in (b".", b".."):
-        return "not a name, but the way to another folder"
+        return "a name that leads to another folder"
     if b"/" in name or b"\0" in name:
-        return "a name with a slash or a zero byte"
+        return "a name with a slash or a NUL byte"
     if len(name) > NAME_BYTES_MAX:
         return f"a name of more than {NAME_BYTES_MAX} bytes"
     if _TEMPORARY.fullmatch(name):
@@ -91,7 +91,7 @@ def tree_refusal(component: str) -> str | None:
     try:
         return refusal(unescape(component))
     except Malformed:
-        return refusal(component.encode("utf-8", "backslashreplace")) or "not as a checkpoint writes names"
+        return refusal(component.encode("utf-8", "backslashreplace")) or "a name that is not escaped as in a checkpoint"
 
 
 def path_refusal(path: str) -> str | None:

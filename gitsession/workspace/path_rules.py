@@ -41,15 +41,15 @@ class NameFolding(NamedTuple):
 def refusals(changes: Sequence[PlannedChange]) -> dict[str, str]:
     """Return the paths that are never written, each with the reason in plain words."""
     if len(changes) > CHANGES_MAX:
-        return dict.fromkeys((change.path for change in changes), f"one of more than {CHANGES_MAX:,} paths at once")
+        return dict.fromkeys((change.path for change in changes), f"more than {CHANGES_MAX:,} paths in one operation")
     found: dict[str, str] = {}
     seen: set[str] = set()
     for change in changes:
         reason = names.path_refusal(change.path)
         if not reason and change.new is not None and change.new.mode not in (*FILE_MODES, SUBMODULE_MODE):
-            reason = f"a mode that no file of ours has: {change.new.mode[:8]}"
+            reason = f"unsupported file mode: {change.new.mode[:8]}"
         if not reason and change.path in seen:
-            reason = "twice in one checkpoint"
+            reason = "listed twice in the checkpoint"
         seen.add(change.path)
         if reason:
             found[change.path] = reason
@@ -73,7 +73,7 @@ def collisions(changes: Sequence[PlannedChange], folds: NameFolding) -> dict[str
             spelled[folds.key(at)].add(at)
     lost = {key for key in files if len(spelled[key]) > 1}
     return {
-        path: "another path differs only in ways that this disk does not tell apart"
+        path: "the file system treats the name of another path as equal"
         for path in there
         if any(folds.key(at) in lost for at in (path, *folders_of(path)))
     }
@@ -85,9 +85,9 @@ def target_refusal(path: str, target: bytes) -> str | None:
     ``..`` is allowed only at its start: after a name, which could be a link itself, it may lead anywhere.
     """
     if not target:
-        return "a link to nothing"
+        return "a link with an empty target"
     if b"\0" in target or len(target) > TARGET_BYTES_MAX:
-        return "a link that no system would follow"
+        return "a link with an invalid target"
     if target.startswith(b"/"):
         return "a link to an absolute path"
     steps = [step for step in target.split(b"/") if step not in (b"", b".")]
@@ -95,7 +95,7 @@ def target_refusal(path: str, target: bytes) -> str | None:
     if up > path.count("/") or b".." in steps[up:]:
         return "a link that leads out of the workspace"
     if any(names.refusal(step) for step in steps[up:]):
-        return "a link into git's own folder, or to a name that is refused"
+        return "a link to a git directory, or to a name that is refused"
     return None
 
 

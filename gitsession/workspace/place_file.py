@@ -190,7 +190,7 @@ def _made(folder: int, tag: str, make: Make, which: Callable[[int], int | str]) 
                 os.unlink(name, dir_fd=folder)
             raise
         return name
-    raise FileExistsError(errno.EEXIST, "a thousand temporaries of one run", os.fsdecode(names.temporary(tag, 0)))
+    raise FileExistsError(errno.EEXIST, "too many temporary files of one run", os.fsdecode(names.temporary(tag, 0)))
 
 
 @contextmanager

@@ -131,7 +131,7 @@ class PrivateRepository:
                 os.close(fd)
                 raise
         except OSError as error:
-            raise Unavailable(f"cannot look at a workspace by {folder}: {error.strerror}") from error
+            raise Unavailable(f"cannot take a snapshot with '{folder}': {error.strerror}") from error
         return shadow
 
     def close(self) -> None:
@@ -181,7 +181,7 @@ class PrivateRepository:
     def save(self, state: ScanState) -> None:
         """Make ``state`` the last snapshot. All its contents must be stored already."""
         if self._fd < 0:
-            raise RuntimeError("this look is over: its lock is gone")
+            raise RuntimeError("cannot save the snapshot: its repository is closed")
         _replace(self._folder / "state", {"version": VERSION, **state._asdict()})
         if state.index_name != self.state.index_name and self.state.look:
             self._index(self.state.index_name).unlink(missing_ok=True)
@@ -205,7 +205,7 @@ class PrivateRepository:
         if found.get("version") == VERSION and found.get("look") == look:
             tree = found.get("tree")
             return tree if isinstance(tree, str) else None
-        raise MissingObject(f"no tree is known of the look {look}")
+        raise MissingObject(f"the tree of the snapshot {look} is unknown")
 
     def forget(self) -> None:
         """Discard the state of the last snapshot."""
@@ -290,8 +290,8 @@ def _lock(fd: int, folder: Path, wait_seconds: float) -> None:
             return
         except BlockingIOError:
             if time.monotonic() >= until:
-                told = f"another look at the workspace of {folder.name} has gone on for {wait_seconds:g} s"
-                raise Unavailable(told, hint="try again when it is done") from None
+                told = f"cannot lock '{folder}' within {wait_seconds:g} s: another process is taking a snapshot"
+                raise Unavailable(told, hint="try again when that process has finished") from None
             time.sleep(_PAUSE_SECONDS)
 
 

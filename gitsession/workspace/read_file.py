@@ -29,6 +29,9 @@ class Caps(NamedTuple):
 
 USUAL = Caps()
 
+_BEING_WRITTEN = "somebody is writing it"
+"""The reason in checkpoints. If it changed, an unchanged workspace would get a new checkpoint."""
+
 _UNITS = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
 
@@ -91,8 +94,8 @@ def take(root: WorkspaceRoot, raw: bytes, caps: Caps = USUAL) -> PathReading:
             return PathReading(gone, Skipped(path, withheld(held)), status)
     except NotFound:
         return PathReading(gone)
-    except Unavailable as error:
-        return PathReading(None, Skipped(path, _words(error, path)))
+    except Unavailable:
+        return PathReading(None, Skipped(path, _BEING_WRITTEN))
     except (Malformed, Refused) as error:
         return PathReading(gone, Skipped(path, _words(error, path)))
     except OSError as error:

@@ -33,7 +33,7 @@ from gitsession.workspace.write_batch import Batch, QueuedFile
 
 __all__ = ["Content", "Outcome", "PlannedChange", "restore", "sweep"]
 
-_SUBMODULE = "a submodule: which commit it is at is not ours to change"
+_SUBMODULE = "a submodule, whose commit is never changed"
 
 Content = Callable[[Oid], bytes]
 """A function that returns the bytes of a blob. If it raises ``GitSessionError``, the path is refused."""
@@ -123,7 +123,7 @@ class _Run:
                 return NameFolding(*place_file.probe(top, self.tag))
             except OSError as error:
                 if error.errno in _GIVE_UP:
-                    raise Unavailable(f"{self.root.path}: {error.strerror}") from error
+                    raise Unavailable(f"cannot write to '{self.root.path}': {error.strerror}") from error
                 return NameFolding(case=True, form=True)
 
     def remove(self, change: PlannedChange) -> None:
@@ -162,13 +162,13 @@ class _Run:
         try:
             outcome = step()
         except place_file.ConcurrentWrite:
-            outcome = Outcome(change.path, "kept", "somebody is changing it")
+            outcome = Outcome(change.path, "kept", "another process is changing it")
         except GitSessionError as error:
             outcome = Outcome(change.path, "refused", str(error))
         except OSError as error:
             if error.errno in _GIVE_UP:
-                raise Unavailable(f"{change.path}: {error.strerror}") from error
-            outcome = Outcome(change.path, "refused", f"the system says: {error.strerror}")
+                raise Unavailable(f"cannot write '{change.path}': {error.strerror}") from error
+            outcome = Outcome(change.path, "refused", f"it cannot be changed: {error.strerror}")
         if outcome is not None:
             self.outcomes[change.path] = outcome
 
@@ -177,7 +177,7 @@ class _Run:
             with suppress(NotFound, Refused), self.root.enter(folder) as fd:
                 os.fsync(fd)
         except OSError as error:
-            raise Unavailable(f"{folder or self.root.path}: {error.strerror}") from error
+            raise Unavailable(f"cannot sync '{folder or self.root.path}': {error.strerror}") from error
 
     def _remove(self, change: PlannedChange) -> Outcome:
         if _is_submodule(change):
@@ -217,7 +217,7 @@ class _Run:
         with self._entered(path, make=True) as (fd, name):
             if isinstance(now, SpecialFile):
                 if not self._make_room(fd, name, path):
-                    return Outcome(path, "kept", "a folder with something in it stands there")
+                    return Outcome(path, "kept", "a folder that is not empty is in its place")
                 seen = None
             self._touch_way(change)
             if new.mode == LINK_MODE:
@@ -250,9 +250,9 @@ class _Run:
 
     def _refusal(self, path: str, new: TreeEntry, data: bytes) -> str | None:
         if len(data) > self.bytes_max:
-            return f"{len(data):,} bytes, and the limit is {self.bytes_max:,}"
+            return f"its size of {len(data):,} bytes exceeds the limit of {self.bytes_max:,} bytes"
         if oid_of("blob", data) != new.oid:
-            return "its content is not what the checkpoint says"
+            return "its content does not match the checkpoint"
         return path_rules.target_refusal(path, data) if new.mode == LINK_MODE else None
 
     def _make_room(self, fd: int, name: bytes, path: str) -> bool:
@@ -295,15 +295,15 @@ def _kept(change: PlannedChange, now: Now) -> str | None:
     """Return the reason to keep what is at the path now, or ``None`` if it may be replaced."""
     if isinstance(now, SpecialFile):
         room = now.kind == "folder" and change.expected is None
-        return None if room else f"{now.words} stands there"
+        return None if room else f"{now.words} is in its place"
     if now in (change.new, change.expected):
         return None
     if now is None:
-        return "somebody took it away"
-    return "somebody changed it" if change.expected else "somebody put something else there"
+        return "it was removed meanwhile"
+    return "it was changed meanwhile" if change.expected else "it was created meanwhile"
 
 
 def _misnamed(fd: int, name: bytes, seen: Status | None) -> str | None:
     if seen is not None and place_file.spelled_otherwise(fd, name, seen):
-        return "what is there has another name, that this disk does not tell apart"
+        return "the file has another name, which the file system treats as equal"
     return None

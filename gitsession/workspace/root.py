@@ -53,12 +53,12 @@ class WorkspaceRoot:
         try:
             fd = os.open(real, _FOLDER)
         except OSError as error:
-            raise NotFound(f"no folder to work in at {path}: {error.strerror}") from error
+            raise NotFound(f"cannot open the workspace '{path}': {error.strerror}") from error
         try:
             root = cls(real, fd, store)
             reason = root._refusal(home)
             if reason:
-                raise Refused(f"{real} cannot be a workspace: {reason}", hint="name the folder of one project")
+                raise Refused(f"cannot use '{real}' as a workspace: {reason}", hint="choose the folder of one project")
         except BaseException:
             os.close(fd)
             raise
@@ -135,7 +135,7 @@ class WorkspaceRoot:
                 os.close(fd)
                 fd = below
                 if _is_repository(fd):
-                    raise Refused(f"{at}: git's own folder of a repository")
+                    raise Refused(f"{at}: the git directory of a repository")
             yield fd
         finally:
             os.close(fd)
@@ -143,20 +143,20 @@ class WorkspaceRoot:
     def _refusal(self, home: Path | None) -> str | None:
         mine = _identity(os.fstat(self._fd))
         if self.path == self.path.parent:
-            return "it is the whole disk"
+            return "it is the root of the file system"
         if home is not None:
             real = Path(os.path.realpath(home))
             for above in (real, *real.parents):
                 with suppress(OSError):
                     if _identity(os.stat(above)) == mine:
-                        return "it is the home folder" if above == real else "the home folder is in it"
+                        return "it is the home folder" if above == real else "it contains the home folder"
         for above in (self.path, *self.path.parents):
             with suppress(OSError):
                 if self._store is not None and _identity(os.stat(above)) == self._store:
                     return "it is in the store"
         # A worktree may lie in a bare repository, beside its refs.
         if ".git" in self.path.parts or _is_repository(self._fd):
-            return "it is git's own folder of a repository, or in one"
+            return "it is the git directory of a repository, or in one"
         return None
 
     def _place(self, path: str) -> tuple[int | None, bytes]:

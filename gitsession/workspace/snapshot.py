@@ -119,11 +119,11 @@ class WorkspaceScan:
         to ``PrivateRepository.keep_tree`` later. Raises ``Unavailable``; the snapshot then counts as not accepted.
         """
         if not self._whole:
-            raise RuntimeError("a look is accepted when all its changes were taken")
+            raise RuntimeError("cannot accept a snapshot before all its changes were read")
         try:
             return self._accept(tree, kept, name)
         except OSError as error:
-            raise Unavailable(f"cannot note what was seen of {self._root.path}: {error.strerror}") from error
+            raise Unavailable(f"cannot record the snapshot of '{self._root.path}': {error.strerror}") from error
 
     def _accept(self, tree: Oid | None, kept: bool, name: str | None) -> str:
         state, found = self._shadow.state, self._found

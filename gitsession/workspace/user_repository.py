@@ -114,7 +114,7 @@ def check(path: str) -> str:
     """Return ``path``. Raises ``BlockedRead`` if git would block on it."""
     if process.blocks(path):
         raise process.BlockedRead(
-            f"cannot read what to ignore: {path} is a pipe or a device", hint="replace it by a file"
+            f"cannot read the ignore rules in '{path}': it is a pipe or a device", hint="replace it with a regular file"
         )
     return path
 

@@ -32,12 +32,15 @@ def turn_in(git_dir: Path, workspace: Path, *, wait_seconds: float = WAIT_SECOND
         make_directories(folder)
         lock = StoreLock(folder / "turn", wait_seconds=wait_seconds)
     except OSError as error:
-        raise Unavailable(f"cannot write to {folder}: {error.strerror}") from error
+        raise Unavailable(f"cannot write to '{folder}': {error.strerror}") from error
     try:
         try:
             lock.acquire()
         except Unavailable as error:
-            raise Unavailable(f"another program is at work on {workspace}", hint="try again when it is done") from error
+            raise Unavailable(
+                f"cannot lock the workspace '{workspace}': another process is using it",
+                hint="try again when that process has finished",
+            ) from error
         try:
             yield
         finally:

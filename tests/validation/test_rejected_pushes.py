@@ -75,8 +75,8 @@ def kept(client: Client, files: str) -> str:
 
 
 NAMES = {
-    "the folder above": (b"..", "the way to another folder"),
-    "the folder itself": (b".", "the way to another folder"),
+    "the folder above": (b"..", "leads to another folder"),
+    "the folder itself": (b".", "leads to another folder"),
     "git's folder": (b".git", "git's own folder"),
     "git's folder in capitals": (b".GIT", "git's own folder"),
     "git's folder as NTFS shortens it": (b"git~1", "git's own folder"),
@@ -84,14 +84,14 @@ NAMES = {
     "git's folder as a stream of NTFS": (b".git::$INDEX_ALLOCATION", "git's own folder"),
     "git's folder as HFS reads it": (".g\u200cit".encode(), "git's own folder"),
     "git's folder behind a backslash": (b"a\\.git", "git's own folder"),
-    "a backslash": (b"a\\b", "not as a checkpoint writes names"),
-    "a device of Windows": (b"nul.txt", "not as a checkpoint writes names"),
-    "a drive of Windows": (b"c:evil", "not as a checkpoint writes names"),
-    "a line end": (b"a\nb", "not as a checkpoint writes names"),
-    "codes for the terminal": (b"a\x1b[2Jb", "not as a checkpoint writes names"),
-    "no UTF-8": (b"a\xff", "not as a checkpoint writes names"),
-    "text that turns round": ("a\u202eb".encode(), "not as a checkpoint writes names"),
-    "what git looks into": (b".gitmodules", "not as a checkpoint writes names"),
+    "a backslash": (b"a\\b", "not escaped as in a checkpoint"),
+    "a device of Windows": (b"nul.txt", "not escaped as in a checkpoint"),
+    "a drive of Windows": (b"c:evil", "not escaped as in a checkpoint"),
+    "a line end": (b"a\nb", "not escaped as in a checkpoint"),
+    "codes for the terminal": (b"a\x1b[2Jb", "not escaped as in a checkpoint"),
+    "no UTF-8": (b"a\xff", "not escaped as in a checkpoint"),
+    "text that turns round": ("a\u202eb".encode(), "not escaped as in a checkpoint"),
+    "what git looks into": (b".gitmodules", "not escaped as in a checkpoint"),
     "a name that is too long": (b"a" * 256, "more than 255 bytes"),
     "a name of ours while it is written": (b".gitsession-abc-1.tmp", "a name of our own"),
 }
@@ -100,7 +100,7 @@ for _name, (_raw, _says) in NAMES.items():
     bad(f"a file called {_name}", "files", _says)(lambda c, raw=_raw: kept(c, c.files(("100644", raw, b"evil"))))
 
 bad("a name with a slash", "files", "not a tree")(lambda c: kept(c, c.files(("100644", b"a/b", b"evil"))))
-bad("a file in a folder above", "files", "the way to another folder")(
+bad("a file in a folder above", "files", "leads to another folder")(
     lambda c: kept(c, c.tree(("40000", b"..", c.files(("100644", b"evil", b"")))))
 )
 bad("a mode that no file has", "files", "mode 100664")(lambda c: kept(c, c.files(("100664", b"a", b""))))

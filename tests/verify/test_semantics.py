@@ -200,7 +200,7 @@ FILES: dict[str, tuple[Callable[[ObjectStore, StoredSession], None], str]] = {
     "git's own folder": (with_files(lambda store: {".git": ("40000", deep(store)["d"][1])}), "git's own folder"),
     "a way out": (with_files(lambda store: {"..": ("100644", blob(store))}), "files/..: "),
     "a name that nobody escaped": (with_files(lambda store: {"a:b": ("100644", blob(store))}), "files/a:b"),
-    "an escape that is none": (with_files(lambda store: {"%zz%41": ("100644", blob(store))}), "not as a checkpoint"),
+    "an escape that is none": (with_files(lambda store: {"%zz%41": ("100644", blob(store))}), "not escaped as in"),
     "content that is gone": (with_files(lambda store: {"a": ("100644", "1" * 40)}), "is missing"),
     "a folder that is gone": (with_files(lambda store: {"a": ("40000", "1" * 40)}), "cannot be read"),
     "more folders than there can be": (with_files(deep), "folders deep"),

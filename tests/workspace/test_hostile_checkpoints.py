@@ -176,7 +176,7 @@ def test_what_is_no_tree_is_refused_whole(scene, rows):
 )
 def test_a_mode_of_no_file_is_refused(scene, mode):
     outcomes = scene.restored(scene.raw_tree((mode, b"a", scene.blob("evil"))))
-    assert outcomes == {"a": ("refused", f"a mode that no file of ours has: {mode}")}
+    assert outcomes == {"a": ("refused", f"unsupported file mode: {mode}")}
 
 
 @pytest.mark.promise("P26")

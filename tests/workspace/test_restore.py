@@ -155,14 +155,14 @@ def test_a_folder_with_something_unexpected_in_it_stays(workspace, blobs):
     (workspace / "a/mine").write_text("user's")
     changes = [PlannedChange("a", None, blobs.file("file")), PlannedChange("a/f", blobs.file("session's"), None)]
     outcomes = carried_out(workspace, blobs, *changes, made=("a",))
-    assert outcomes[0] == ("a", "kept", "a folder with something in it stands there")
+    assert outcomes[0] == ("a", "kept", "a folder that is not empty is in its place")
     assert (workspace / "a/mine").read_text() == "user's"
 
 
 KEPT = {
-    "changed": ("b", "a", "somebody changed it"),
-    "made meanwhile": ("b", None, "somebody put something else there"),
-    "removed": (None, "a", "somebody took it away"),
+    "changed": ("b", "a", "it was changed meanwhile"),
+    "made meanwhile": ("b", None, "it was created meanwhile"),
+    "removed": (None, "a", "it was removed meanwhile"),
 }
 
 
@@ -203,7 +203,7 @@ def test_who_writes_at_the_last_moment_wins(workspace, blobs, monkeypatch):
     (workspace / "f").write_text("old")
     meanwhile(monkeypatch, lambda: (workspace / "f").write_text("user's"))
     change = PlannedChange("f", blobs.file("old"), blobs.file("new"))
-    assert only(carried_out(workspace, blobs, change)) == ("kept", "somebody is changing it")
+    assert only(carried_out(workspace, blobs, change)) == ("kept", "another process is changing it")
     assert (workspace / "f").read_text() == "user's"
     assert temporaries(workspace) == []
 
@@ -219,7 +219,7 @@ def test_a_file_that_is_being_written_stays(workspace, blobs, monkeypatch):
 
     monkeypatch.setattr(os, "read", writing)
     change = PlannedChange("f", blobs.file("old"), blobs.file("new"))
-    assert only(carried_out(workspace, blobs, change)) == ("kept", "somebody is changing it")
+    assert only(carried_out(workspace, blobs, change)) == ("kept", "another process is changing it")
 
 
 @pytest.mark.parametrize("hard_links", [True, False])
@@ -403,7 +403,7 @@ def test_a_folder_that_is_moved_away_at_the_last_moment_is_not_written_to(
     changes = [PlannedChange(path, blobs.file("old"), blobs.file("new")) for path in ("d/f", "e/f")]
     outcomes = carried_out(workspace, blobs, *changes)
     assert [(outcome.did, outcome.reason) for outcome in outcomes] == [
-        ("kept", "somebody is changing it"),
+        ("kept", "another process is changing it"),
         ("done", ""),
     ]
     assert [(path.name, path.read_text()) for path in (tmp_path / "elsewhere").iterdir()] == [("f", "old")]

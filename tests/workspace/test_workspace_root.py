@@ -38,15 +38,15 @@ def refused_places(place):
     (place / "above").symlink_to("..")
     (place / "project/.git/hooks").mkdir(parents=True)
     return {
-        "/": "whole disk",
+        "/": "root of the file system",
         place: "home folder",
         place / "project/..": "home folder",
-        place.parent: "home folder is in it",
-        place / "above": "home folder is in it",
+        place.parent: "contains the home folder",
+        place / "above": "contains the home folder",
         place / "store.git": "in the store",
         place / "store.git/refs": "in the store",
-        place / "project/.git": "git's own",
-        place / "project/.git/hooks": "git's own",
+        place / "project/.git": "git directory",
+        place / "project/.git/hooks": "git directory",
     }
 
 
@@ -57,14 +57,14 @@ def test_what_nobody_calls_a_workspace_is_refused_with_the_reason(place, faults)
             root_of(path, place)
     bare = place / "other.git"
     os.rename(place / "store.git", bare)
-    with faults.one(), pytest.raises(Refused, match="git's own"):
+    with faults.one(), pytest.raises(Refused, match="git directory"):
         root_of(bare, place)
 
 
 def test_what_is_no_folder_is_not_found(place):
     (place / "file").write_text("")
     for path in ("file", "nowhere", "file/x"):
-        with pytest.raises(NotFound, match="no folder to work in"):
+        with pytest.raises(NotFound, match="cannot open the workspace"):
             root_of(place / path, place)
 
 

@@ -172,7 +172,7 @@ def test_a_pipe_that_names_what_to_ignore_is_refused_at_once(work, plain, tmp_pa
     for pipe in (ignores, exclude):
         pipe.unlink(missing_ok=True)
         os.mkfifo(pipe)
-        with pytest.raises(process.BlockedRead, match=f"{pipe} is a pipe"):
+        with pytest.raises(process.BlockedRead, match=f"{pipe}.: it is a pipe"):
             paths(work, plain)
         pipe.unlink()
         assert paths(work, plain) == ["a"]
@@ -780,7 +780,7 @@ def test_the_private_folder_may_be_named_from_where_one_stands(work, tmp_path, m
 
 def test_looks_of_one_workspace_wait_for_each_other(work, plain):
     fill(work, a="1")
-    with opened(work) as root, snapshot.look(root, plain), pytest.raises(Unavailable, match="another look"):
+    with opened(work) as root, snapshot.look(root, plain), pytest.raises(Unavailable, match="is taking a snapshot"):
         seen(work, plain, wait_seconds=0.05)
     with ThreadPoolExecutor(4) as threads:
         found = list(threads.map(lambda _: paths(work, plain), range(8)))
