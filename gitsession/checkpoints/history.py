@@ -86,7 +86,7 @@ def _point(store: ObjectStore, oid: Oid) -> Point | None:
     parts = kept(store, node)
     entry = view(node, parts.form, whole(store, node, parts))
     if not isinstance(entry, Checkpoint):
-        raise Malformed("not a checkpoint that we can read", where=oid)
+        raise Malformed("not a valid checkpoint", where=oid)
     return Point(node, entry, parts.files)
 
 

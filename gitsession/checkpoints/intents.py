@@ -69,7 +69,7 @@ def write(store: GitStore, workspace: Path, intent: Intent) -> None:
     try:
         durable.replace(file, data, by=file.with_suffix(".new"))
     except OSError as error:
-        raise Unavailable(f"cannot note what is to be written, in {file.parent}: {error.strerror}") from error
+        raise Unavailable(f"cannot record the planned writes in '{file.parent}': {error.strerror}") from error
 
 
 def remove(store: GitStore, workspace: str) -> None:
@@ -79,7 +79,7 @@ def remove(store: GitStore, workspace: str) -> None:
         file.unlink(missing_ok=True)
         durable.sync_directory(file.parent)
     except OSError as error:
-        raise Unavailable(f"cannot note in {file.parent} that all is done: {error.strerror}") from error
+        raise Unavailable(f"cannot remove '{file}': {error.strerror}") from error
 
 
 def read(store: GitStore, workspace: Path) -> Intent | None:
@@ -100,8 +100,8 @@ def refuse(store: GitStore, workspace: Path) -> None:
     found = read(store, workspace)
     if found is not None:
         raise Refused(
-            f"not done yet: {found.words}",
-            hint="`gitsession rewind --continue` finishes it, `gitsession rewind --abort` takes it back",
+            f"an earlier operation has not ended: {found.words}",
+            hint="run `gitsession rewind --continue` to complete it, or `gitsession rewind --abort` to revert it",
         )
 
 
@@ -126,11 +126,13 @@ def _read(file: Path) -> Intent | None:
     try:
         found = json.loads(data)
         if found.pop("version") != VERSION:
-            raise ValueError("of a later release")
+            raise ValueError("it was written by a later release")
         changes = tuple(PlannedChange(path, _state(old), _state(new)) for path, old, new in found.pop("changes"))
         return Intent(**{**found, "changes": changes, "made": tuple(found["made"])})
     except (ValueError, KeyError, TypeError) as error:
-        raise Corrupt(f"{file}: {error}", hint="what it stood for is in the session's newest checkpoints") from error
+        raise Corrupt(
+            f"cannot read '{file}': {error}", hint="the session's newest checkpoints have the previous files"
+        ) from error
 
 
 def _state(value: Any) -> State:

@@ -92,7 +92,7 @@ def plan(
         InvalidName: ``what`` is not a known part.
     """
     if what not in get_args(What):
-        raise InvalidName(f"no part {what!r} of a session; there are {', '.join(get_args(What))}")
+        raise InvalidName(f"unknown part {what!r} of a session: expected one of {', '.join(get_args(What))}")
     place, prompt = where_to(store, at)
     leaf = session.leaf
     ends = [name for name, oid in session.branches().items() if oid == place.oid]
@@ -132,8 +132,8 @@ def _with_files(store: GitStore, made: RewindPlan, root: WorkspaceRoot, *, force
     points, number = places.found(store, made.session, made.at, place_of(root))
     if not points and made.what == "files":
         raise NotFound(
-            f"session {made.session} has no checkpoints, so no files to bring back",
-            hint="`gitsession checkpoint` takes one",
+            f"cannot restore files: session {made.session} has no checkpoints",
+            hint="run `gitsession checkpoint` to take one",
         )
     number = max(number, 0)  # the state before the first checkpoint is unknown
     seen = _seen_whole(points, number)
@@ -174,7 +174,7 @@ def _with_links_judged(store: ObjectStore, root: WorkspaceRoot, change: PathDeci
         why = _link_refusal(change.path, lambda: store.read(to.oid)[1])
     if why is None and not force and now is not None and now.mode == LINK_MODE:
         why = _link_refusal(change.path, lambda: root.read(change.path))
-        why = f"{why}: undo could not bring it back" if why else None
+        why = f"{why}: undo could not restore it" if why else None
     return change if why is None else change._replace(action="leave", to=now, why=why)
 
 

@@ -20,20 +20,20 @@ from gitsession.workspace.trees import State, TreeEntry
 
 Action: TypeAlias = Literal["write", "remove", "merge", "leave", "conflict"]
 
-AS_IT_WAS = "it is as it was"
-CHANGED_SINCE = "it was changed since, and not by the session"
-CHANGED_BETWEEN = "others changed it between the session's own changes"
-SHARED = "another session, at work at the same time, says that it changed it"
-SPECIAL = "a pipe, socket or device stands in its place"
-SUBMODULE = "a submodule: which commit it is at is not ours to change"
-PURGED = "what it was then was purged"
-SESSION_MADE = "the session made it"
+AS_IT_WAS = "it already has that state"
+CHANGED_SINCE = "it was changed since, but not by the session"
+CHANGED_BETWEEN = "it was changed by others between the session's changes"
+SHARED = "another session that ran at the same time changed it too"
+SPECIAL = "a pipe, a socket or a device is in its place"
+SUBMODULE = "a submodule, whose commit is never changed"
+PURGED = "its earlier content was purged"
+SESSION_MADE = "the session created it"
 SESSION_REMOVED = "the session removed it"
 SESSION_CHANGED = "the session changed it"
-FORCED = "forced: others' changes go too"
-MERGED = "merged: the changes of others stay"
-CONFLICT = "conflict: your edits and the session's overlap"
-TAKEN_BACK = "the session's changes in it are taken back already"
+FORCED = "forced: changes by others are reverted too"
+MERGED = "merged: changes by others are kept"
+CONFLICT = "conflict: your edits overlap with the session's"
+TAKEN_BACK = "the session's changes in it are already reverted"
 
 _REGULAR = ("100644", "100755")
 
@@ -42,7 +42,7 @@ class NotMerged(Exception):
     """Changes of one file cannot be merged. ``overlap``: True if both sides changed the same lines."""
 
     def __init__(self, *, overlap: bool = False) -> None:
-        super().__init__(CONFLICT if overlap else "no merge")
+        super().__init__(CONFLICT if overlap else "these changes cannot be merged")
         self.overlap = overlap
 
 

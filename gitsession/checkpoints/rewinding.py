@@ -48,7 +48,7 @@ from gitsession.workspace.trees import State
 
 Did: TypeAlias = Literal["written", "removed", "left"]
 
-UNSAFE = "somebody changed it meanwhile, or it is too large to be kept safe"
+UNSAFE = "it was changed meanwhile, or it is too large for a checkpoint"
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +144,7 @@ def take_step(
             done = run.carry_out(intent, step)
         except Refused as error:  # a command was logged or the conversation continued meanwhile
             run.put_back(intent, at_ms)
-            raise Refused(f"{error}; the files are as they were", hint=error.hint) from error
+            raise Refused(f"{error}; the changes to files were reverted", hint=error.hint) from error
     return dataclasses.replace(done, outcomes=_all(changes, done, unsafe))
 
 
@@ -171,7 +171,7 @@ def abort(store: GitStore, session: StoredSession, root: WorkspaceRoot, clock: C
         if intents.is_done(store, intent):
             _sweep(root, intent)
             intents.remove(store, intent.workspace)
-            raise Refused(f"{intent.command} was done already", hint="`gitsession undo` takes it back")
+            raise Refused(f"cannot abort '{intent.command}': it is complete", hint="run `gitsession undo` to revert it")
         _sweep(root, intent)
         outcomes = RewindRun(store, session, root).put_back(intent, clock())
     return RewindResult(verb="abort", workspace=str(root.path), outcomes=outcomes, branch=active(store, session.id))
@@ -329,8 +329,8 @@ def _step(store: GitStore, intent: Intent) -> operation_log.UndoStep | None:
     step = operation_log.next_step(store, intent.verb, lambda sid, _: sid == intent.session)
     if step.operation.id != intent.operation:
         raise Refused(
-            f"{intent.command} cannot go on: other commands were logged since, and it takes back the last one only",
-            hint="`gitsession rewind --abort` puts the files back as they were; then undo step by step",
+            f"cannot continue '{intent.command}': other commands were logged since",
+            hint="run `gitsession rewind --abort` to restore the files, then undo the commands one by one",
         )
     return step
 
@@ -343,7 +343,7 @@ def _begun(store: GitStore, session: StoredSession, root: WorkspaceRoot) -> Inte
     for intent in intents.pending(store):
         if intent.session == session.id and not Path(intent.workspace).exists():
             return intent
-    raise NotFound(f"nothing has been begun in {root.path}", hint="`gitsession rewind ENTRY` begins")
+    raise NotFound(f"no interrupted rewind in '{root.path}'", hint="run `gitsession rewind ENTRY` to start one")
 
 
 def _sweep(root: WorkspaceRoot, intent: Intent) -> None:

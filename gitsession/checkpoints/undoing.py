@@ -19,7 +19,7 @@ from gitsession.store.git_store import GitStore
 from gitsession.workspace import trees
 from gitsession.workspace.root import WorkspaceRoot
 
-WHY = {"undo": "as it was before", "redo": "as it had become"}
+WHY = {"undo": "as before the command", "redo": "as after the command"}
 
 
 def take_next(
@@ -56,7 +56,7 @@ def plan_step(
     """Return the decisions about the files of an operation, and the folders to remove if they are empty then."""
     entry = entry_of(store, load(store, files.result))
     if not isinstance(entry, Checkpoint):
-        raise Corrupt(f"the checkpoint {files.result} cannot be read", hint="`gitsession repair` may mend it")
+        raise Corrupt(f"cannot read the checkpoint {files.result}", hint="run `gitsession repair`")
     paths = entry.paths
     ends = [files_of(store, files.safety), files_of(store, files.result)]
     if step.verb == "undo":

@@ -144,7 +144,7 @@ def test_an_undo_while_which_something_else_happens_is_refused_and_all_is_as_it_
 
     with monkeypatch.context() as patch:
         patch.setattr(place_file.StagedFile, "put", put_and)
-        with pytest.raises(Refused, match="the files are as they were"):
+        with pytest.raises(Refused, match="the changes to files were reverted"):
             store.undo(folder)
     assert (snapshot(folder), store.unfinished()) == (rewound, [])
     if meanwhile == "a label":

@@ -67,7 +67,7 @@ def test_a_rewind_tells_of_each_file_what_was_done_and_why(run, here, sid):
     put(here, "new.txt", "the user's\n")
     text = run("rewind", "root")
     assert "written  a.txt    the session changed it" in text
-    assert "left     new.txt  it was changed since, and not by the session" in text
+    assert "left     new.txt  it was changed since, but not by the session" in text
     assert "on branch rewind-1; the other branch is kept" in text
     assert (here / "a.txt").read_text() == "one\n"
 
@@ -104,7 +104,7 @@ def test_a_rehearsal_changes_nothing(run, here, sid):
     before = snapshot(here)
     text = run("rewind", "root", "--dry-run")
     assert "write   a.txt    the session changed it" in text
-    assert "remove  new.txt  the session made it" in text
+    assert "remove  new.txt  the session created it" in text
     assert snapshot(here) == before
     assert "no operations" in run("op", "log", code=exits.NOTHING)
 
@@ -112,9 +112,9 @@ def test_a_rehearsal_changes_nothing(run, here, sid):
 def test_undo_and_redo_tell_what_became_of_files(run, here, sid):
     before = snapshot(here)
     run("rewind", "root")
-    assert "written  new.txt  as it was before" in run("undo")
+    assert "written  new.txt  as before the command" in run("undo")
     assert snapshot(here) == before
-    assert "removed  new.txt  as it had become" in run("redo")
+    assert "removed  new.txt  as after the command" in run("redo")
     assert "files)" in run("op", "log")
 
 
@@ -154,15 +154,15 @@ def test_a_file_that_the_user_edited_too_is_merged_and_a_conflict_is_told(run, h
     put(here, "same.txt", "".join(["user\n", *long[1:]]))
     before = snapshot(here)
     told = run("rewind", "root", "--dry-run", "--files")
-    assert "merge     both.txt  merged: the changes of others stay" in told
-    assert "conflict  same.txt  conflict: your edits and the session's overlap" in told
+    assert "merge     both.txt  merged: changes by others are kept" in told
+    assert "conflict  same.txt  conflict: your edits overlap with the session's" in told
     planned = document(run("rewind", "root", "--dry-run", "--json", "--files"))["files"]
     actions = {file["path"]: file["action"] for file in planned}
     assert (actions["both.txt"], actions["same.txt"]) == ("merge", "conflict")
     assert snapshot(here) == before
     told = run("rewind", "root", "--files")
-    assert "written  both.txt  merged: the changes of others stay" in told
-    assert "left     same.txt  conflict: your edits and the session's overlap" in told
+    assert "written  both.txt  merged: changes by others are kept" in told
+    assert "left     same.txt  conflict: your edits overlap with the session's" in told
     assert (here / "both.txt").read_text() == "".join([*long[:8], "user\n"])
     told = run("rewind", "root", "--files", code=exits.NOTHING)
     assert told.endswith("nothing changed\n"), "all is not as it was there"
@@ -220,10 +220,10 @@ def test_what_was_killed_is_shown_by_doctor_and_ended(run, here, sid, monkeypatc
     assert "not completed: rewind" in run("doctor", code=exits.INTEGRITY)
     assert "rewind --continue" in run("rewind", "root", code=exits.REFUSED)
     told = run("rewind", "--abort")
-    assert "the files are as they were" in told
+    assert "are as they were before the rewind" in told
     assert "undo" not in told
     assert snapshot(here) == before
-    assert "nothing has been begun" in run("rewind", "--continue", code=exits.NOT_FOUND)
+    assert "no interrupted rewind" in run("rewind", "--continue", code=exits.NOT_FOUND)
 
 
 @pytest.mark.parametrize("verb", ["undo", "redo"])
@@ -271,7 +271,7 @@ def test_wrong_use_is_told(run, sid, words):
 
 def test_a_folder_that_is_no_workspace_is_refused_by_name(run, sid, tmp_path):
     text = run("checkpoint", sid, "--workspace", "/", code=exits.REFUSED)
-    assert "cannot be a workspace" in text
+    assert "as a workspace" in text
 
 
 def test_where_the_folder_is_gone_it_says_how_to_name_it(run, here, sid, monkeypatch, tmp_path):

@@ -74,7 +74,7 @@ def test_what_goes_wrong_is_where_doctor_tells_it(tmp_path: Path) -> None:
     run(store, "PreToolUse", {"session_id": "x", "cwd": "/nonexistent/folder"})
     command = [sys.executable, "-m", "gitsession", "--store", str(store)]
     done = subprocess.run([*command, "doctor"], capture_output=True, text=True, check=False)
-    assert "PreToolUse: no folder to work in at /nonexistent/folder" in done.stdout
+    assert "PreToolUse: cannot open the workspace '/nonexistent/folder'" in done.stdout
     subprocess.run([*command, "drain", "--forget-failures"], capture_output=True, check=True)
     done = subprocess.run([*command, "doctor"], capture_output=True, text=True, check=False)
     assert "nonexistent" not in done.stdout
