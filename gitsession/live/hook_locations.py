@@ -119,7 +119,7 @@ export default function (pi) {
 }
 """
 
-_TRUST = "codex runs hooks that you have looked at only: it asks at its next start, or say /hooks there"
+_TRUST = "codex runs only hooks that you have reviewed: review them at its next start, or enter /hooks in codex"
 
 AGENTS: dict[str, HookSettings | Extension] = {
     "claude": HookSettings("claude", "CLAUDE_CONFIG_DIR", ".claude", "settings.json", _CLAUDE),
@@ -136,9 +136,9 @@ WATCHED = ("aider", "librecode")
 def find(agent: str) -> HookSettings | Extension:
     """Return the hooks of an agent. Raises ``NotFound`` with the alternatives."""
     if agent in WATCHED:
-        raise NotFound(f"{agent} has no hooks", hint="`gitsession watch` follows its sessions instead")
+        raise NotFound(f"{agent} has no hooks", hint="run `gitsession watch` to follow its sessions instead")
     if agent not in AGENTS:
-        raise NotFound(f"no agent {agent!r} that can be told", hint=f"there are {', '.join(AGENTS)}")
+        raise NotFound(f"unknown agent {agent!r}", hint=f"choose one of {', '.join(AGENTS)}")
     return AGENTS[agent]
 
 

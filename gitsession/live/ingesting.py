@@ -80,7 +80,7 @@ def ingest(
     try:
         lock = StoreLock(Path(place, "drain.lock"), wait_seconds=wait_seconds)
     except OSError as error:
-        raise Unavailable(f"cannot write to {place}: {error.strerror}") from error
+        raise Unavailable(f"cannot write to '{place}': {error.strerror}") from error
     try:
         try:
             lock.acquire()
@@ -89,7 +89,7 @@ def ingest(
         try:
             return _Drain(store, take_in, home, clock).run()
         except OSError as error:
-            raise Unavailable(f"cannot take in {place}: {error.strerror}") from error
+            raise Unavailable(f"cannot ingest '{place}': {error.strerror}") from error
         finally:
             lock.release()
     finally:
@@ -217,9 +217,9 @@ class _Drain:
     def _complain(self, event: Event) -> None:
         """Report unknown events and agents as failures. They are ingested as far as possible."""
         if event.name not in events.KNOWN:
-            self._fail(f"an event that is not known: {event.name or 'without a name'}")
+            self._fail(f"unknown event {event.name!r}")
         if event.agent and event.agent not in FORMATS:
-            self._fail(f"an agent that is not known: {event.agent}")
+            self._fail(f"unknown agent {event.agent!r}")
 
     # ---- sessions
 
@@ -251,7 +251,7 @@ class _Drain:
             return False
         if event.look is None:
             return True
-        self._aside(event.spooled, f"its session {event.session} has not come within a day")
+        self._aside(event.spooled, f"the file of its session {event.session} did not appear within a day")
         return False
 
     # ---- snapshots that hooks gave up
@@ -272,7 +272,7 @@ class _Drain:
 
     def _aside(self, name: str, why: str) -> None:
         spool.put_aside(self._spool, name)
-        self._fail(f"set aside: {name}: {why.removeprefix(f'{name}: ')}")
+        self._fail(f"the event {name} was set aside: {why.removeprefix(f'{name}: ')}")
 
     def _fail(self, what: str) -> None:
         self.done.failed.append(what)
@@ -317,9 +317,9 @@ class SnapshotTrees:
         elif look.base is not None:
             [base] = look.base
         else:
-            raise MissingObject(f"nothing is known of the look {look.before} that it goes on from")
+            raise MissingObject(f"the tree of its base, the snapshot {look.before}, is unknown")
         if base is not None and not self._store.contains(base):
-            raise MissingObject(f"no object {base}, the tree of the look that it goes on from")
+            raise MissingObject(f"the tree {base} of its base snapshot is missing")
         return base
 
     def forget(self, workspace: str) -> None:

@@ -113,12 +113,12 @@ def perform(store: Path, edit: Edit, *, enable: bool) -> None:
         if not enable:
             _kept_at(store, edit.agent, edit.file).unlink(missing_ok=True)
     except OSError as error:
-        raise Unavailable(f"cannot write {edit.file}: {error.strerror}") from error
+        raise Unavailable(f"cannot write '{edit.file}': {error.strerror}") from error
 
 
 def _check_as_planned(edit: Edit) -> None:
     if read_regular(edit.file) != edit.old:
-        raise Refused(f"{edit.file} was changed meanwhile", hint="run it again")
+        raise Refused(f"cannot write '{edit.file}': it was changed meanwhile", hint="run the command again")
 
 
 # ---- JSON settings
@@ -140,16 +140,16 @@ def _hooks(text: str, file: Path) -> tuple[Part, Part | None]:
         raise _unfit(str(error)) from None
     hooks = whole.get(HOOKS) if whole.is_object else None
     if not whole.is_object:
-        raise _unfit(f"{file}: no object of JSON")
+        raise _unfit(f"{file}: not a JSON object")
     if hooks is not None:
         wrong = [part.key for part in hooks.parts if text[part.start] != "["] if hooks.is_object else [HOOKS]
         if wrong:
-            raise _unfit(f"{file}: hooks: {wrong[0]!r} is not what it should be")
+            raise _unfit(f"{file}: hooks: {wrong[0]!r} has an unexpected type")
     return whole, hooks
 
 
 def _unfit(what: str) -> Refused:
-    return Refused(what, hint="the file is as it was: mend it there, and run this again")
+    return Refused(what, hint="nothing was changed; correct the file and run the command again")
 
 
 def _seconds(told: HookSettings, event: str) -> int:
@@ -236,13 +236,13 @@ def _goes_by_force(store: Path, told: Extension, file: Path, old: bytes | None, 
         return False
     text = old.decode("utf-8", "replace")
     if not hook_locations.is_our_text(text):
-        raise Refused(f"{file} is there, and not of gitsession's making", hint="move it away, and try again")
+        raise Refused(f"cannot change '{file}': gitsession did not create it", hint="move it and run the command again")
     if hook_locations.is_as_written(told, text):
         return False
     if not force:
         raise Refused(
-            f"{file} was changed since gitsession wrote it",
-            hint="move what is yours to a file of its own, or say --force: a copy of it stays in the store",
+            f"cannot change '{file}': it was edited after gitsession created it",
+            hint="move the edits to another file, or pass --force; a copy is kept in the store",
         )
     return True
 
@@ -327,7 +327,7 @@ def parse(text: str, where: str) -> Part:
         start = _skip(text, 0)
         return _value(text, start, "", start)
     except (ValueError, RecursionError, IndexError) as error:
-        raise Malformed(f"not JSON: {error}", where=where) from None
+        raise Malformed(f"invalid JSON: {error}", where=where) from None
 
 
 def put_in(text: str, container: Part, value: Any, *, key: str | None = None) -> str:

@@ -54,7 +54,7 @@ def write(store: str, parts: Iterable[bytes]) -> str:
     try:
         try:
             if len(os.listdir(place)) > EVENTS_MAX:
-                raise OSError(f"more than {EVENTS_MAX:,} events wait: `gitsession drain` says why")
+                raise OSError(f"more than {EVENTS_MAX:,} events are waiting: run `gitsession drain` to ingest them")
             for part in parts:
                 _write_all(fd, part)
         finally:

@@ -74,7 +74,7 @@ def spool_snapshot(store: Path, root: WorkspaceRoot, head: dict[str, Any], *, wa
             contents.append(change.data)
             size += len(change.data)
             if size > BYTES_MAX:
-                raise TooManyChanges(f"more than {BYTES_MAX >> 20} MiB differ in {root.path}")
+                raise TooManyChanges(f"more than {BYTES_MAX >> 20} MiB of changes in '{root.path}'")
         name = (not seen.changed and seen.before) or new_name()
         told = {
             "workspace": os.fspath(root.path),

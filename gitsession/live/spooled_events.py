@@ -84,21 +84,21 @@ def parse(name: str, data: bytes) -> Event:
     """Parse an event. Raises ``Malformed``."""
     end = data.find(b"\n")
     if end < 0 or end > _HEAD_BYTES_MAX:
-        raise Malformed("an event without a whole first line", where=name)
+        raise Malformed("incomplete first line", where=name)
     head = _object(data[:end], name)
     if head.get("v") != spool.VERSION:
-        raise Malformed(f"an event of version {head.get('v')!r}; we know {spool.VERSION}", where=name)
+        raise Malformed(f"unsupported version {head.get('v')!r}, expected {spool.VERSION}", where=name)
     rest = data[end + 1 :]
     told = head.get("data")
     if told is None and "look" not in head:
         told = _object(rest, name)
         rest = b""
     if not isinstance(told, dict):
-        raise Malformed("what the agent said is no object", where=name)
+        raise Malformed("the data of the agent is not a JSON object", where=name)
     look = head.get("look")
     at_ms = head.get("at_ms")
     if not isinstance(at_ms, int) or not 0 <= at_ms < 1 << 53:
-        raise Malformed("no time", where=name)
+        raise Malformed("missing or invalid time", where=name)
     return Event(
         spooled=name,
         name=_text(head, "event"),
@@ -121,9 +121,9 @@ def _object(data: bytes, name: str) -> dict[str, Any]:
     try:
         found = json.loads(data)
     except (ValueError, RecursionError) as error:
-        raise Malformed(f"not JSON: {error}"[:200], where=name) from None
+        raise Malformed(f"invalid JSON: {error}"[:200], where=name) from None
     if not isinstance(found, dict):
-        raise Malformed("no object of JSON", where=name)
+        raise Malformed("not a JSON object", where=name)
     return found
 
 
@@ -154,9 +154,9 @@ def _look(told: Any, contents: bytes, name: str) -> SpooledSnapshot:
             appeared=tuple(str(path) for path in told["appeared"]),
         )
     except (KeyError, TypeError, ValueError, IndexError) as error:
-        raise Malformed(f"a look that cannot be read: {error}"[:200], where=name) from None
+        raise Malformed(f"invalid snapshot: {error}"[:200], where=name) from None
     if not os.path.isabs(found.workspace):
-        raise Malformed("a look at no folder", where=name)
+        raise Malformed("the workspace of the snapshot is not an absolute path", where=name)
     return found
 
 
@@ -174,15 +174,15 @@ def _changes(rows: Any, contents: bytes) -> Iterator[PathContent]:
         data = contents[at : at + size]
         at += size
         if mode != SUBMODULE_MODE and oid_of("blob", data) != oid:
-            raise ValueError(f"{path!r}: the content is not what was seen")
+            raise ValueError(f"{path!r}: the content does not match its oid")
         yield PathContent(str(path), TreeEntry(mode, _oid(oid)), data)
     if at != len(contents):
-        raise ValueError(f"{len(contents) - at} bytes too many")
+        raise ValueError(f"{len(contents) - at} trailing bytes")
 
 
 def _oid(value: Any) -> Oid:
     if not isinstance(value, str) or len(value) != 40 or not set(value) <= _HEX:
-        raise ValueError(f"no oid: {value!r}"[:80])
+        raise ValueError(f"not an oid: {value!r}"[:80])
     return value
 
 

@@ -130,10 +130,10 @@ def test_disabled_it_tells_no_other_store_either(tmp_path: Path, agent: str) -> 
 REFUSED = {
     "no JSON": ('{"a": 1,}', "line 1"),
     "comments": ('{\n// said\n"a": 1}', "line 2"),
-    "a list": ("[]", "no object"),
+    "a list": ("[]", "not a JSON object"),
     "hooks in a list": ('{"hooks": []}', "hooks"),
     "an event that is none": ('{"hooks": {"Stop": {}}}', "Stop"),
-    "nested too deep": ("[" * 100_000, "not JSON"),
+    "nested too deep": ("[" * 100_000, "invalid JSON"),
 }
 
 
@@ -153,9 +153,9 @@ def test_what_cannot_be_read_is_refused_with_the_line_and_what_to_do() -> None:
     for verb in ("enable", "disable"):
         done = cli(verb, "claude", "--yes")
         assert done.returncode == 4
-        assert f"{settings}: not JSON" in done.stderr
+        assert f"{settings}: invalid JSON" in done.stderr
         assert "line 3" in done.stderr
-        assert "mend it there, and run this again" in done.stderr
+        assert "correct the file and run the command again" in done.stderr
     assert settings.read_text() == '{\n  "model": "opus",\n}\n'
 
 
@@ -216,7 +216,7 @@ def test_an_agent_that_loads_files_gets_one_of_its_own_which_goes_again(tmp_path
 
 
 def test_a_file_of_somebody_elses_is_not_written_over(tmp_path: Path) -> None:
-    with pytest.raises(Refused, match="not of gitsession's making"):
+    with pytest.raises(Refused, match="gitsession did not create it"):
         enable(tmp_path, "export default 1", "pi")
 
 
@@ -229,7 +229,7 @@ def test_a_file_of_ours_in_which_somebody_else_has_written_goes_by_force_only_an
     theirs = change(file.read_text())
     file.write_text(theirs)
     for act in (lambda: disable(tmp_path, agent), lambda: enable(tmp_path, None, agent)):
-        with pytest.raises(Refused, match="was changed since") as caught:
+        with pytest.raises(Refused, match="it was edited after") as caught:
             act()
         assert "--force" in caught.value.hint
         assert file.read_text() == theirs
@@ -353,7 +353,7 @@ def test_agents_without_hooks_are_told_of_watch() -> None:
     done = cli("enable", "aider", "--yes")
     assert done.returncode == 3
     assert "gitsession watch" in done.stderr
-    assert "there are claude" in cli("enable", "nobody").stderr
+    assert "choose one of claude" in cli("enable", "nobody").stderr
 
 
 def test_variables_of_the_agents_own_say_where_the_settings_are(tmp_path: Path) -> None:

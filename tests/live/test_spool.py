@@ -92,7 +92,7 @@ def test_what_waits_is_not_tried_again_by_every_command(tmp_path: Path) -> None:
 def test_where_nothing_is_ever_taken_in_no_more_comes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(spool, "EVENTS_MAX", 3)
     names = [spool.write(str(tmp_path), [b""]) for _ in range(3)]
-    with pytest.raises(OSError, match="more than 3 events wait"):
+    with pytest.raises(OSError, match="more than 3 events are waiting"):
         spool.write(str(tmp_path), [b""])
     assert spool.waiting(str(tmp_path)) == names
 
