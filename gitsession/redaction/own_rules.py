@@ -43,37 +43,35 @@ def read(file: Path) -> UserRules:
             raise OSError(errno.EINVAL, "not a regular file")
         told = tomllib.loads(path.read_text("utf-8"))
     except OSError as error:
-        raise NotFound(f"the rules for secrets, {file}: {error.strerror}", hint=_HINT) from None
+        raise NotFound(f"cannot read the rules in '{file}': {error.strerror}", hint=_HINT) from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise Refused(f"the rules for secrets, {file}: {error}", hint=_HINT) from None
+        raise Refused(f"cannot read the rules in '{file}': {error}", hint=_HINT) from None
     tables = told.get("rule", [])
     if not isinstance(tables, list) or told.keys() - {"rule", "off", "allow"}:
-        what = "expected off and allow, then tables [[rule]], and nothing else"
-        raise Refused(f"the rules for secrets, {file}: {what}", hint=_HINT)
+        raise _refusal(f"rules in '{file}'", "expected only off, allow, and tables [[rule]]")
     off, allow = (_texts(told, name, file) for name in ("off", "allow"))
     unknown = sorted(off - {rule.name for rule in RULES})
     if unknown:
-        what = f"off names {unknown[0][:_NAME_MAX]!a}, no rule of ours"
-        raise Refused(f"the rules for secrets, {file}: {what}", hint=_HINT)
-    rules = tuple(_rule(table, f"rule {number} in {file}") for number, table in enumerate(tables, 1))
+        raise _refusal(f"rules in '{file}'", f"off names {unknown[0][:_NAME_MAX]!a}, which is not a built-in rule")
+    rules = tuple(_rule(table, f"rule {number} in '{file}'") for number, table in enumerate(tables, 1))
     return UserRules(rules, off, frozenset(text.encode() for text in allow))
 
 
 def _texts(told: dict[str, Any], name: str, file: Path) -> frozenset[str]:
     found = told.get(name, [])
     if not isinstance(found, list) or not all(isinstance(each, str) for each in found):
-        raise Refused(f"the rules for secrets, {file}: {name} is a list of texts", hint=_HINT)
+        raise _refusal(f"rules in '{file}'", f"{name} must be a list of strings")
     return frozenset(found)
 
 
-_HINT = "`git config gitsession.rules` in the store names the file"
+_HINT = "correct the file, or the setting gitsession.rules of the store, which names it"
 
 
 def _rule(table: Any, where: str) -> Rule:
     _check_fields(table, where)
     name, pattern = table["name"], table["pattern"].encode()
     if not _NAME.fullmatch(name) or len(name) > _NAME_MAX or any(rule.name == name for rule in RULES):
-        what = f"{name[:_NAME_MAX]!r} is no name for it: a-z, 0-9 and dashes, at most {_NAME_MAX}, none of ours"
+        what = f"the name {name[:_NAME_MAX]!r} is in use, or not at most {_NAME_MAX} characters of a-z, 0-9 and -"
         raise _refusal(where, what)
     where = f"rule {name} in {where.partition(' in ')[2]}"
     _check_pattern(pattern, where)
@@ -85,39 +83,39 @@ def _rule(table: Any, where: str) -> Rule:
 
 
 def _refusal(where: str, what: str) -> Refused:
-    return Refused(f"{where}: {what}", hint=_HINT)
+    return Refused(f"invalid {where}: {what}", hint=_HINT)
 
 
 def _check_fields(table: Any, where: str) -> None:
     if not isinstance(table, dict) or table.keys() - _FIELDS.keys():
-        raise _refusal(where, f"a rule states {', '.join(_FIELDS)} and nothing else")
+        raise _refusal(where, f"expected a table with only {', '.join(_FIELDS)}")
     for field, kind in _FIELDS.items():
         said = table.get(field, [] if kind is list else None)
         if not isinstance(said, kind) or (kind is list and not all(isinstance(each, str) for each in said)):
-            raise _refusal(where, f"{field} is {'a list of texts' if kind is list else 'a text'}")
+            raise _refusal(where, f"{field} must be a {'list of strings' if kind is list else 'string'}")
 
 
 def _check_pattern(pattern: bytes, where: str) -> None:
     try:
         compiled = re.compile(pattern)
     except re.error as error:
-        raise _refusal(where, f"the pattern is none: {error}") from None
+        raise _refusal(where, f"cannot compile the pattern: {error}") from None
     if may_take_for_ever(pattern):
-        raise _refusal(where, "a repetition in a repetition may take for ever: a possessive one does not, (...)++")
+        raise _refusal(where, "a repetition in a repetition may run forever: make it possessive, (...)++")
     if compiled.match(b"") is not None:
-        raise _refusal(where, "the pattern finds nothing at all, everywhere")
+        raise _refusal(where, "the pattern matches the empty string")
 
 
 def _check_samples(rule: Rule, where: str) -> None:
     if not rule.samples:
-        raise _refusal(where, "samples must state at least one text in which it finds something")
+        raise _refusal(where, "samples must have at least one text that it matches")
     scanner = Scanner(rules=(), extra=(rule,))
     for sample in rule.samples:
         if not scanner.scan_bytes(sample.encode()):
-            raise _refusal(where, f"it does not find its own sample {sample[:4]!r}... of {len(sample)} characters")
+            raise _refusal(where, f"it does not match its sample {sample[:4]!r}... of {len(sample)} characters")
     for sample in rule.never:
         if scanner.scan_bytes(sample.encode()):
-            raise _refusal(where, f"it finds something in {sample[:40]!r}, which it must not")
+            raise _refusal(where, f"it matches {sample[:40]!r}, which is listed in never")
 
 
 TURNS_MAX = 8

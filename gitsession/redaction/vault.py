@@ -52,11 +52,11 @@ class Vault:
                             row = each.digest, each.chain, each.source, zlib.compress(each.payload), len(each.payload)
                             db.execute("INSERT INTO originals VALUES (?, ?, ?, ?, ?)", row)
             except sqlite3.OperationalError as error:
-                raise Unavailable(f"cannot write the vault {self._file}: {error}") from error
+                raise Unavailable(f"cannot write the vault '{self._file}': {error}") from error
             except sqlite3.DatabaseError as error:
                 raise self._corrupt(error) from error
             except OSError as error:
-                raise Unavailable(f"cannot write the vault {self._file}: {error.strerror}") from error
+                raise Unavailable(f"cannot write the vault '{self._file}': {error.strerror}") from error
 
     def original(self, digest: bytes, chain: bytes) -> bytes | None:
         """Return the original of an entry; ``None`` if the vault does not have it.
@@ -72,8 +72,8 @@ class Vault:
                 if len(found) > 1:
                     sources = db.execute("SELECT source, bytes FROM originals WHERE digest = ?", (digest,)).fetchall()
                     raise Ambiguous(
-                        f"the vault has {len(found)} originals of one entry, which differ in what is hidden",
-                        [f"{source or 'written here'}, {size:,} bytes" for source, size in sources],
+                        f"the vault has {len(found)} different originals of this entry",
+                        [f"{source or 'not imported'}, {size:,} bytes" for source, size in sources],
                     )
             except (sqlite3.DatabaseError, zlib.error) as error:
                 raise self._corrupt(error) from error
@@ -109,7 +109,7 @@ class Vault:
                 if gone:
                     db.execute("VACUUM")
             except sqlite3.OperationalError as error:
-                raise Unavailable(f"cannot write the vault {self._file}: {error}") from error
+                raise Unavailable(f"cannot write the vault '{self._file}': {error}") from error
             except sqlite3.DatabaseError as error:
                 raise self._corrupt(error) from error
         return gone
@@ -159,7 +159,8 @@ class Vault:
         return db
 
     def _corrupt(self, error: Exception) -> Corrupt:
-        return Corrupt(f"the vault {self._file} is damaged: {error}", hint="what it hid is in the agents' own files")
+        hint = "the originals are in the agents' own files"
+        return Corrupt(f"the vault '{self._file}' is damaged: {error}", hint=hint)
 
 
 def _payloads(db: sqlite3.Connection, digest: bytes, chain: bytes | None = None) -> set[bytes]:
@@ -175,7 +176,7 @@ def _is_private(name: str) -> bool:
     """
     found = os.lstat(name)
     if not stat.S_ISREG(found.st_mode):
-        raise Unavailable(f"the vault {name} is no file but leads elsewhere", hint="put the file itself there")
+        raise Unavailable(f"cannot open the vault '{name}': it is not a regular file", hint="replace it with a file")
     if found.st_mode & 0o077:
         os.chmod(name, found.st_mode & 0o700)
     return found.st_size > 0  # a process killed before the tables exist leaves an empty file

@@ -165,7 +165,7 @@ def test_a_vault_that_leads_out_of_the_store_gets_no_secret(store: Store, tmp_pa
         outside.write_bytes(b"")
     (place_of(store) / "gitsession/vault.db").symlink_to(outside)
     session = store.new_session(agent="x")
-    with faults.one(), pytest.raises(Unavailable, match="leads elsewhere"):
+    with faults.one(), pytest.raises(Unavailable, match="not a regular file"):
         session.append(Message.user(TOKEN.text))
     assert outside.exists() == is_there
     assert not is_there or outside.read_bytes() == b""
@@ -356,24 +356,24 @@ def test_what_differs_beside_a_secret_is_another_entry(store: Store, tmp_path: P
 
 BAD_RULES = {
     "no TOML": ("[[rule", "rules.toml"),
-    "another table": ("[rules]\n", "nothing else"),
-    "off is no list": ("off = 'jwt'\n", "off is a list of texts"),
+    "another table": ("[rules]\n", "expected only off"),
+    "off is no list": ("off = 'jwt'\n", "off must be a list of strings"),
     "a rule to be off that is none of ours": ("off = ['jwt', 'acme']\n", "off names 'acme'"),
-    "what is allowed is no list of texts": ("allow = [1]\n", "allow is a list of texts"),
-    "no name": ("[[rule]]\npattern = 'x'\nsamples = ['x']\n", "name is a text"),
-    "a name of ours": ("[[rule]]\nname = 'jwt'\npattern = 'x'\nsamples = ['x']\n", "none of ours"),
+    "what is allowed is no list of texts": ("allow = [1]\n", "allow must be a list of strings"),
+    "no name": ("[[rule]]\npattern = 'x'\nsamples = ['x']\n", "name must be a string"),
+    "a name of ours": ("[[rule]]\nname = 'jwt'\npattern = 'x'\nsamples = ['x']\n", "is in use"),
     "a name that no placeholder can hold": ("[[rule]]\nname = 'A b'\npattern = 'x'\nsamples = ['x']\n", "'A b'"),
-    "no pattern": ("[[rule]]\nname = 'acme'\nsamples = ['x']\n", "pattern is a text"),
-    "a pattern that is none": ("[[rule]]\nname = 'acme'\npattern = '('\nsamples = ['x']\n", "the pattern is none"),
-    "a pattern of nothing": ("[[rule]]\nname = 'acme'\npattern = 'x*'\nsamples = ['x']\n", "nothing"),
-    "a pattern that may take for ever": ("[[rule]]\nname = 'acme'\npattern = '(x+)+y'\nsamples = ['xy']\n", "for ever"),
+    "no pattern": ("[[rule]]\nname = 'acme'\nsamples = ['x']\n", "pattern must be a string"),
+    "a pattern that is none": ("[[rule]]\nname = 'acme'\npattern = '('\nsamples = ['x']\n", "cannot compile"),
+    "a pattern of nothing": ("[[rule]]\nname = 'acme'\npattern = 'x*'\nsamples = ['x']\n", "the empty string"),
+    "a pattern that may take for ever": ("[[rule]]\nname = 'acme'\npattern = '(x+)+y'\nsamples = ['xy']\n", "forever"),
     "no samples": ("[[rule]]\nname = 'acme'\npattern = 'x'\n", "at least one"),
-    "a sample that it does not find": ("[[rule]]\nname = 'acme'\npattern = 'x'\nsamples = ['y']\n", "its own sample"),
+    "a sample that it does not find": ("[[rule]]\nname = 'acme'\npattern = 'x'\nsamples = ['y']\n", "match its sample"),
     "a word that its sample has not": (
-        "[[rule]]\nname = 'acme'\npattern = 'x'\nwords = ['z']\nsamples = ['x']\n", "its own sample"
+        "[[rule]]\nname = 'acme'\npattern = 'x'\nwords = ['z']\nsamples = ['x']\n", "match its sample"
     ),
-    "what it must not find": ("[[rule]]\nname = 'acme'\npattern = 'x'\nsamples = ['x']\nnever = ['axe']\n", "must not"),
-    "a field that there is not": ("[[rule]]\nname = 'acme'\npattern = 'x'\nsample = 'x'\n", "nothing else"),
+    "what it must not find": ("[[rule]]\nname = 'acme'\npattern = 'x'\nsamples = ['x']\nnever = ['axe']\n", "in never"),
+    "a field that there is not": ("[[rule]]\nname = 'acme'\npattern = 'x'\nsample = 'x'\n", "expected a table"),
 }  # fmt: skip
 
 
@@ -461,9 +461,9 @@ def test_rules_that_are_unfit_are_told_once_and_by_doctor(
     assert command_line.run(["--store", "other.git", "import", "a.jsonl", "b.jsonl"]) == exits.NOT_FOUND
     told = capsys.readouterr().err
     assert told.count("/gone/rules.toml") == 1
-    assert "`git config gitsession.rules`" in told
+    assert "the setting gitsession.rules" in told
     assert command_line.run(["--store", "other.git", "doctor"]) == exits.INTEGRITY
-    assert "!!  secrets       the rules for secrets, /gone/rules.toml" in capsys.readouterr().out
+    assert "!!  secrets       cannot read the rules in '/gone/rules.toml'" in capsys.readouterr().out
 
 
 def test_a_file_of_rules_that_is_not_there_is_named(store: Store, tmp_path: Path) -> None:
