@@ -55,7 +55,7 @@ def clone(url: str, path: Path, talk: TransportOptions, *, filter: str = "", nam
     """
     path = Path(os.path.abspath(path))
     if os.path.lexists(path) and not (path.is_dir() and not any(path.iterdir())):
-        raise Refused(f"{path} is there already", hint="name a new folder")
+        raise Refused(f"cannot clone into '{path}': it already exists", hint="choose another folder")
     aside = path.parent / f".{path.name}.{secrets.token_hex(6)}.tmp"
     _sweep(path)
     held = -1
@@ -75,7 +75,7 @@ def clone(url: str, path: Path, talk: TransportOptions, *, filter: str = "", nam
         os.rename(aside, path)
         sync_directory(path.parent)
     except OSError as error:
-        raise Unavailable(f"cannot make a store at {path}: {error.strerror}") from error
+        raise Unavailable(f"cannot create the store '{path}': {error.strerror}") from error
     finally:
         shutil.rmtree(aside, ignore_errors=True)
         if held >= 0:
@@ -193,9 +193,9 @@ def write_bundle(store: GitStore, path: Path, sessions: Iterable[str] = ()) -> d
         if refs.is_session_ref(ref) and (not wanted or refs.session_of(ref) in wanted)
     }
     if not held:
-        raise NotFound("there are no sessions to put into it")
+        raise NotFound(f"cannot write the bundle '{path}': there are no sessions to put into it")
     if os.path.lexists(path):
-        raise Refused(f"{path} is there already", hint="name a new file")
+        raise Refused(f"cannot write the bundle '{path}': it already exists", hint="choose another name")
     # Without the tombstone set, a real tombstone in the bundle could not be told from a forged one.
     ours = store.ref(refs.TOMBSTONES)
     given = tombstone_sync.tombstones_for(store, None, wanted) if wanted else Merged(ours)

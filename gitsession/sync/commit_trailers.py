@@ -112,13 +112,13 @@ def _repository(folder: Path) -> Path:
     """Return the git directory with the hooks."""
     found = user_repository.find(str(folder.resolve()))
     if not found.git_dir:
-        raise NotFound(f"{folder} is in no git repository")
+        raise NotFound(f"'{folder}' is not in a git repository")
     git_dir = Path(found.common_dir)
     elsewhere = _setting(git_dir, "core.hooksPath") or process.user_setting("core.hooksPath")
     if elsewhere:
         raise Refused(
-            f"the hooks of {found.top} lie in {elsewhere}, which is not ours to write to",
-            hint=f'a line in its {HOOK} does it: gitsession link message "$1" || true',
+            f"cannot change the hooks of '{found.top}': core.hooksPath is '{elsewhere}'",
+            hint=f'add this line to its {HOOK}: gitsession link message "$1" || true',
         )
     return git_dir
 

@@ -23,7 +23,7 @@ from gitsession.validation.quarantine_reader import Proposed
 _SETS = (refs.TOMBSTONES, refs.ARCHIVE)
 """Sets on which a server with gitsession's hooks acts, so what it has is fetched again."""
 
-_BEHIND = "the remote has another line by now: pull, then push again, or `gitsession sync`"
+_BEHIND = "the branch has diverged at the remote: run `gitsession sync`, or pull and push again"
 
 
 class PushResult(NamedTuple):
@@ -75,7 +75,7 @@ def send(
                     tx.move(name, oid, expected=seen)
         published.forget(store.git_dir, remote.name, done.refs)
     except OSError as error:
-        raise Unavailable(f"cannot note what is pushed: {error.strerror}") from error
+        raise Unavailable(f"cannot record the push: {error.strerror}") from error
     for ref, result in done.refs.items():
         old, new = before.get(remote.tracking(ref)), wanted[ref][0]
         if result.ok:
@@ -99,8 +99,8 @@ def _hold_back(
             "refused",
             before.get(remote.tracking(ref)),
             wanted.pop(ref)[0],
-            why=f"a secret in {hit}: `gitsession redact` hides it, "
-            f"`gitsession gate allow {hit.address} {hit.rule}` lets it go",
+            why=f"found a secret in {hit}: run `gitsession redact` to hide it, "
+            f"or `gitsession gate allow {hit.address} {hit.rule}` to send it",
             secret=True,
         )
         for ref, hit in held.items()

@@ -180,14 +180,14 @@ def find(git_dir: Path, name: str = "") -> Remote:
     if found is not None:
         return found
     if not there:
-        raise NotFound("this store has no remote", hint="`gitsession remote add origin URL` names one")
+        raise NotFound("this store has no remote", hint="run `gitsession remote add origin URL`")
     names = ", ".join(remote.name for remote in there)
     if not name:
         raise NotFound(
-            f"which remote? There are {names}",
-            hint=f"name one, or make one the home: `gitsession git config {HOME} NAME`",
+            "no remote was given, and no remote is the home remote",
+            hint=f"choose one of {names}, or set the home remote: `gitsession git config {HOME} NAME`",
         )
-    raise NotFound(f"no remote {name[:80]!r}", hint=f"there are {names}")
+    raise NotFound(f"no such remote: {name[:80]!r}", hint=f"choose one of {names}")
 
 
 def add(
@@ -198,16 +198,16 @@ def add(
     Raises ``InvalidName``, and ``Refused`` if there is a remote of that name.
     """
     if scope.is_all and scope.is_limited:
-        raise Refused(f"cannot add {name[:80]!r}: a scope is either all sessions, or limited")
+        raise Refused(f"cannot add {name[:80]!r}: its scope cannot be both limited and all sessions")
     if "" in (*scope.projects, *scope.agents, *scope.labels):
-        hint = "without --project, --agent and --label the remote has no scope"
+        hint = "omit --project, --agent and --label for a remote without a scope"
         raise InvalidName(f"cannot add {name[:80]!r}: a project, agent or label of its scope is empty", hint=hint)
     if not _NAME.fullmatch(name) or name.endswith((".lock", ".")) or ".." in name:
-        raise InvalidName(f"{name[:80]!r} cannot be a remote", hint="use letters, digits, ., - and _")
+        raise InvalidName(f"invalid name of a remote: {name[:80]!r}", hint="use letters, digits, ., - and _")
     if namespace and (not _NAMESPACE.fullmatch(namespace) or namespace in ("heads", "tags", "remotes", "notes")):
-        raise InvalidName(f"{namespace[:80]!r} cannot be a namespace", hint="gitsession is the usual one")
+        raise InvalidName(f"invalid namespace: {namespace[:80]!r}", hint="use gitsession")
     if any(remote.name == name for remote in listed(git_dir)):
-        raise Refused(f"there is a remote {name!r}", hint="choose another name, or remove it first")
+        raise Refused(f"cannot add {name!r}: it already exists", hint="choose another name, or remove it first")
     where = address(url)
     made = Remote(name, where, _shared(namespace) if namespace else _OWN)
     for key in ("fetch", "push", _AGREED, *(f"{_SCOPED}{kind}" for kind in ("project", "agent", "label", "all"))):
@@ -238,7 +238,7 @@ def agree(git_dir: Path, remote: Remote) -> None:
 def file(path: Path) -> Remote:
     """Return a remote for a bundle, or for a repository that is read once. Raises ``NotFound``."""
     if not path.exists():
-        raise NotFound(f"there is no {path}")
+        raise NotFound(f"cannot read '{path}': no such file")
     return Remote("bundle", os.path.abspath(path), _OWN, is_named=False)
 
 
@@ -246,30 +246,30 @@ def remove(git_dir: Path, name: str) -> Remote:
     """Remove a remote; what was fetched from it stays. Raises ``NotFound``."""
     found = find(git_dir, name)
     if not name:
-        raise NotFound("which remote is to be forgotten?", hint=f"for example {found.name}")
+        raise NotFound("cannot remove a remote: no name was given", hint=f"name one, for example {found.name}")
     _config(git_dir, "--remove-section", f"remote.{name}")
     if _settings(git_dir).get(HOME, [""])[-1] == name:
         _config(git_dir, "--unset-all", HOME)
     return found
 
 
-_ADDRESSES = "name a folder, or a URL such as https://HOST/PATH or ssh://HOST/PATH"
+_ADDRESSES = "use a folder, or a URL such as https://HOST/PATH or ssh://HOST/PATH"
 
 
 def address(url: str) -> str:
     """Return a URL for git: a path on this machine becomes absolute. Raises ``InvalidName``."""
     if not url or url.startswith("-") or "\n" in url or "\0" in url:
-        what = "it is empty" if not url else "no address begins with -" if url[0] == "-" else "it has a line end or NUL"
+        what = "it is empty" if not url else "it begins with -" if url[0] == "-" else "it has a newline or a NUL"
         raise InvalidName(f"cannot use {url[:80]!r} as the address of a repository: {what}", hint=_ADDRESSES)
     scheme, mark, rest = url.partition("://")
     if mark and not (rest and _SCHEME.fullmatch(scheme)):
-        raise InvalidName(f"cannot use {url[:80]!r} as the address of a repository: it is no URL", hint=_ADDRESSES)
+        raise InvalidName(f"cannot use {url[:80]!r} as the address of a repository: it is not a URL", hint=_ADDRESSES)
     if url.startswith("ext::"):
         raise InvalidName(
             f"cannot use {url[:80]!r} as the address of a repository: it names a program to run", hint=_ADDRESSES
         )
     if _HOST_ALONE.fullmatch(url) and not os.path.lexists(url):
-        hint = f"name the repository too: {url}:PATH; for a folder here: ./{url}"
+        hint = f"add the path of the repository: {url}:PATH; for a local folder, use ./{url}"
         raise InvalidName(f"cannot use {url[:80]!r} as the address of a repository: it has no path", hint=hint)
     return url if mark or ":" in url.partition("/")[0] else os.path.abspath(os.path.expanduser(url))
 
@@ -283,10 +283,10 @@ def check_is_store(remote: Remote, there: Mapping[str, Oid], read: Reader | None
     others = [] if main else [ref for ref in there if ref.startswith(HEADS) and remote.there(ref) is None]
     if others or not (main is None or _begins_a_store(main, read)):
         what = others[0].removeprefix(HEADS)[:80] if others else ""
-        why = f"it has a branch {what}, which no store has" if what else "its branch main is not that of a store"
+        why = f"a store has no branch '{what}'" if what else "its branch main is not that of a store"
         raise Refused(
-            remote.problem(f"is no store of sessions: {why}"),
-            hint="beside code, sessions lie apart: `--namespace gitsession` of `gitsession remote add` and of `clone`",
+            remote.problem(f"is not a store of sessions: {why}"),
+            hint="if it has code, pass --namespace gitsession to `gitsession remote add` or `gitsession clone`",
         )
 
 

@@ -193,7 +193,7 @@ def _secrets(store: ObjectStore, oids: Sequence[Oid], look: Scanner) -> Iterator
     """Yield what is found in entries. Several are read and scanned together; unreadable ones are left out."""
     files: dict[Oid, tuple[str, ...]] = {}
     rows = [oids[at : at + _AT_ONCE] for at in range(0, len(oids), _AT_ONCE)]
-    for row in progress.each("Looking for secrets", rows):
+    for row in progress.each("Scanning for secrets", rows):
         yield from _in_row(store, _nodes(store, row), look, files)
 
 

@@ -87,8 +87,10 @@ def push(
         fits = in_scope(store, remote, among)
         beyond = next((sid for sid in sessions if not fits(refs.leaf(sid))), "")
         if beyond:
-            hint = "`gitsession remote` lists the scope of each remote"
-            raise Refused(f"cannot push session {beyond}: it is outside of the scope of {remote.name}", hint=hint)
+            raise Refused(
+                f"cannot push session {beyond}: it is outside the scope of {remote.name}",
+                hint="run `gitsession remote` to list the scopes",
+            )
         named = set(sessions)
         sent = send(store, remote, talk, only=named, among=named or among)
     return SyncReport(remote.name, tuple(sent.branches), sent.took, sent.said)
@@ -122,10 +124,12 @@ def sync(
                 return SyncReport(remote.name, _summary(store, pulled, sent, pushed, cleared.stays), pushed, sent.said)
     locked = next((line for line in sent.said if "cannot lock ref" in line), "")
     if locked:
-        hint = "if nobody pushes there now, a git that was killed left that file: the owner of the remote may remove it"
-        raise Unavailable(f"{remote.name} takes nothing: {plain(locked)[:300]}", hint=hint)
+        raise Unavailable(
+            f"cannot push to {remote.name}: {plain(locked)[:300]}",
+            hint="if no other push is running, a killed git left this lock: ask the owner of the remote to remove it",
+        )
     raise Unavailable(
-        f"others publish to {remote.name} again and again; nothing is lost", hint="try again: `gitsession sync`"
+        f"cannot sync with {remote.name}: others keep pushing to it", hint="run `gitsession sync` again"
     )
 
 
@@ -288,7 +292,7 @@ def _move_in(
         try:
             place.move_in()
         except OSError as error:
-            raise Unavailable(f"cannot keep what was fetched: {error.strerror}") from error
+            raise Unavailable(f"cannot store the fetched objects: {error.strerror}") from error
         if remote.is_named:
             _remember(store, tx, remote, fetched, accepted)
         here, away = store.refs(HEADS), _in_trash(store)

@@ -46,8 +46,8 @@ from gitsession.validation.validate import FETCH_LIMITS, FetchedReader, unfit
 PLACE = f"{create.CONTROL}/set-aside"
 ACCEPT, ALL = "gitsession.acceptTombstones", "all"
 _STAYS = (
-    "the remote still holds what was purged, and takes nothing in its place ({why}): its owner must allow one forced "
-    "push, or delete the branch there, or install gitsession's hooks; then `git gc` there"
+    "the remote still has purged content and rejects the branch without it ({why}): its owner must allow one forced "
+    "push, delete the branch, or install gitsession's hooks, and then run `git gc`"
 )
 
 
@@ -121,7 +121,9 @@ def _move(store: GitStore, apart: FetchedReader, news: TombstoneMerge, merged: M
                 tx.move(refs.TOMBSTONES, merged.oid, expected=news.ours)
                 return words
         flush(store)
-    raise Unavailable("others keep writing to the store", hint="try again: `gitsession sync`")
+    raise Unavailable(
+        "cannot merge the tombstone set: others keep writing to the store", hint="run `gitsession sync` again"
+    )
 
 
 def _leading(store: GitStore) -> dict[str, Oid]:
@@ -171,8 +173,8 @@ def set_aside(store: GitStore, tombstones: Tombstones, named: Mapping[str, Oid])
     path = _write(store, {name: named[name] for name in lost})
     where = ", ".join(sorted({refs.session_of(name) or name for name in lost}))
     number = len(set().union(*lost.values()))
-    words = "an entry that was" if number == 1 else f"{number:,} entries that were"
-    return f"{words} only here went with it, of {where}; as it was it is in {path}"
+    words = "an entry" if number == 1 else f"{number:,} entries"
+    return f"the purge removed {words} of {where} that only this store had; a copy is in '{path}'"
 
 
 def _lost(store: GitStore, tombstones: Tombstones, named: Mapping[str, Oid]) -> dict[str, set[Oid]]:
@@ -232,7 +234,7 @@ def _write(store: GitStore, named: Mapping[str, Oid]) -> Path:
         os.rename(made, path)
         sync_directory(folder)
     except OSError as error:
-        raise Unavailable(f"cannot set aside what is only here: {error.strerror}") from error
+        raise Unavailable(f"cannot save the entries that only this store has: {error.strerror}") from error
     return path
 
 
@@ -261,7 +263,7 @@ def rewritten(
         try:
             place.put(rewriter.objects)
         except OSError as error:
-            raise Unavailable(f"cannot keep what was fetched: {error.strerror}") from error
+            raise Unavailable(f"cannot store the fetched objects: {error.strerror}") from error
     return found
 
 

@@ -40,25 +40,25 @@ from gitsession.sync.remotes import Remote, missing, plain
 def sync_lock(store: GitStore) -> Iterator[None]:
     """Hold the sync lock. Appends continue. Raises ``Unavailable``, and ``Refused`` for a shallow clone."""
     if store.read_only:
-        raise Unavailable(f"{store.git_dir} is read-only here")
+        raise Unavailable(f"cannot sync: the store '{store.git_dir}' is read-only")
     if create.is_shallow(store.git_dir):
         raise Refused(
-            f"{store.git_dir} is a shallow clone: the oldest entries of its lines are not there",
-            hint="`gitsession git fetch --unshallow` brings them",
+            f"cannot sync: '{store.git_dir}' is a shallow clone, which lacks the oldest entries",
+            hint="run `gitsession git fetch --unshallow` to fetch them",
         )
     with alone_by(store.git_dir / create.SYNC_LOCK):
         try:
             yield
         except OSError as error:
-            hint = "nothing is lost: try again when the disk takes it"
-            raise Unavailable(f"cannot go on in {store.git_dir}: {error.strerror}", hint=hint) from error
+            hint = "nothing was lost; try again when the disk can be written"
+            raise Unavailable(f"cannot write to the store '{store.git_dir}': {error.strerror}", hint=hint) from error
 
 
 def flush(store: GitStore) -> None:
     """Flush the journal to git. Raises ``Unavailable`` if a part of it cannot be flushed."""
     store.flush()
     if store.last_flush_error is not None:
-        raise Unavailable(f"not all of it could be handed over to git: {store.last_flush_error}")
+        raise Unavailable(f"cannot flush the journal: {store.last_flush_error}")
 
 
 _CONFIG = """\
@@ -109,7 +109,7 @@ class Quarantine:
             plain = {name: oid for name, oid in self._known.items() if not oid.startswith(SYMBOLIC)}
             (self.git_dir / ref_files.PACKED_REFS).write_bytes(ref_files.changed_packed(b"", put=plain))
         except OSError as error:
-            raise Unavailable(f"cannot make room for what is fetched: {error.strerror}") from error
+            raise Unavailable(f"cannot create the quarantine: {error.strerror}") from error
         return self
 
     def __exit__(
@@ -304,7 +304,7 @@ def push(
             if refused_alone == REFUSED_ENOUGH:
                 random.shuffle(waiting)  # other sessions than these, and different ones the next time
             elif refused_alone == 2 * REFUSED_ENOUGH:
-                why = f"not tried: none of {refused_alone} others was taken ({found[min(spoilt)].why})"
+                why = f"not tried: the remote rejected all of {refused_alone} others ({found[min(spoilt)].why})"
                 done.refs |= {ref: Pushed(ok=False, moved=False, why=why) for group in waiting for ref in group}
                 break
         if len(spoilt) > 1 and not is_taken and len({found[ref].why for ref in spoilt}) == 1:
@@ -372,7 +372,7 @@ def _push_chunk(
 
 def _pushed(row: re.Match[str] | None) -> Pushed:
     if row is None:
-        return Pushed(ok=False, moved=False, why="git said nothing of it")
+        return Pushed(ok=False, moved=False, why="git reported no result for it")
     if row[1] != "!":
         return Pushed(ok=True, moved=False, why="up to date" if row[1] == "=" else "")
     reason = _REASON.search(row[4])
@@ -387,36 +387,36 @@ def failure(remote: Remote, answer: ProcessResult) -> GitSessionError:
     lines = [line for line in lines if not line.startswith("Cloning into ")]  # a folder that is removed by now
     fatal = [line for line in lines if line.startswith(("fatal: ", "error: ", "ssh: ", "remote: "))]
     said = " ".join(lines)
-    again = "no store was made: try again" if remote.is_new else "nothing is lost: try again"
+    again = "no store was created; try again" if remote.is_new else "nothing was lost; try again"
     bad = next((line for line in lines if _BAD_OBJECT.search(line)), "")
     if bad:
-        return RejectedTransfer(remote.problem(f"has an object that git does not accept: {_short(bad)}"))
+        return RejectedTransfer(remote.problem(f"has an object that git rejects: {_short(bad)}"))
     about = next((line for line in fatal if _OFFLINE.search(line) or _LOCKED_OUT.search(line)), "")
     words = _short(about or (fatal or lines or ["git was killed" if answer.code < 0 else "no message"])[0])
     if not remote.is_named and os.path.isfile(remote.url):
-        return RejectedTransfer(f"{remote.url} is no bundle, or not all of one: {words}")
+        return RejectedTransfer(f"cannot read '{remote.url}': it is not a bundle, or incomplete: {words}")
     if _LOCKED_OUT.search(said):
         command = f"gitsession git ls-remote {remote.name}"
         if remote.is_new:
             command = f"git ls-remote {shlex.quote(plain(remote.url))}"
-        hint = f"`{command}` lets git ask for a password, or tell more"
-        return Unavailable(remote.problem(f"does not let us in: {words}"), hint=hint)
+        hint = f"run `{command}` to enter a password or to see more"
+        return Unavailable(remote.problem(f"denied access: {words}"), hint=hint)
     if _OFFLINE.search(said):
         return Unavailable(remote.problem(f"cannot be reached: {words}"), hint=f"{again} when you are online")
     if _OURS.search(said) or answer.code < 0:
         about = next((line for line in lines if _OURS.search(line)), words)
-        return Unavailable(remote.problem(f"has what we cannot take in now: {_short(about)}"), hint=again)
+        return Unavailable(remote.problem(f"cannot be used now: {_short(about)}"), hint=again)
     scheme = _NO_HELPER.search(said)
     if scheme:
-        what = f"has a URL whose scheme git does not know: {scheme[1] or scheme[2]}"
+        what = f"has a URL with a scheme that git does not support: {scheme[1] or scheme[2]}"
         return Unavailable(remote.problem(what), hint="use https, ssh or file")
     if _NOT_THERE.search(said):
         path = missing(remote.url)
-        why = words if not path else "no git repository is there" if os.path.isdir(path) else "no such folder"
-        hint = _NAME_ONE if remote.is_new else "`gitsession remote` lists the addresses"
-        return Unavailable(remote.problem(f"is not there: {why}"), hint=hint)
+        why = words if not path else "the folder is not a git repository" if os.path.isdir(path) else "no such folder"
+        hint = _NAME_ONE if remote.is_new else "run `gitsession remote` to list the addresses"
+        return Unavailable(remote.problem(f"was not found: {why}"), hint=hint)
     if _NO_REPOSITORY.search(said):
-        return Unavailable(remote.problem("is a file, and neither a repository nor a bundle"), hint=_NAME_ONE)
+        return Unavailable(remote.problem("is a file, but neither a repository nor a bundle"), hint=_NAME_ONE)
     return RejectedTransfer(remote.problem(f"cannot be used: {words}"))
 
 
@@ -471,6 +471,6 @@ def _fetch(store: GitStore, remote: Remote, oid: Oid) -> None:
             place.move_in(kept=False)
     except (GitSessionError, OSError) as error:
         raise MissingObject(
-            f"no object {oid} here, and {remote.name} does not give it: {error}",
-            hint="it was left out when this store was cloned; try again when the remote can be reached",
+            f"the object {oid} is missing, and cannot be fetched from {remote.name}: {error}",
+            hint="the clone left it out; try again when the remote can be reached",
         ) from None

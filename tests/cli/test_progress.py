@@ -82,8 +82,8 @@ def test_what_ends_half_way_leaves_the_line_to_what_is_said_next(monkeypatch, at
 
 COMMANDS = {
     "verify": (["verify"], "Checking entries"),
-    "purge": (["purge", "--match", "unusual words", "--yes"], "Looking through sessions"),
-    "push": (["push"], "Looking for secrets"),
+    "purge": (["purge", "--match", "unusual words", "--yes"], "Searching sessions"),
+    "push": (["push"], "Scanning for secrets"),
     "clone": (["clone", "hub.git", "clone.git"], "Validating entries"),
 }
 

@@ -142,7 +142,7 @@ def test_who_has_no_password_is_told_so(tmp_path):
     with servers.http(tmp_path, password="open sesame") as where, store_with(tmp_path / "a.git") as store:
         begun(store, "hi")
         remotes.add(store.git_dir, "origin", f"{where}/hub.git")
-        with pytest.raises(Unavailable, match="does not let us in"):
+        with pytest.raises(Unavailable, match="denied access"):
             syncing.sync(store, remote(store))
         remotes.remove(store.git_dir, "origin")
         remotes.add(store.git_dir, "origin", f"{where.replace('://', '://me:open%20sesame@')}/hub.git")

@@ -59,7 +59,7 @@ def test_what_is_there_asks_nobody(clone, url):
 
 def test_who_cannot_reach_the_remote_is_told_what_is_the_matter(clone, url):
     url.rename(url.with_name("away"))
-    with pytest.raises(MissingObject, match="origin does not give it"):
+    with pytest.raises(MissingObject, match="cannot be fetched from origin"):
         large_of(clone)
 
 

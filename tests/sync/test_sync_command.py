@@ -177,9 +177,9 @@ def test_half_a_bundle_is_called_that(run: Run, here: Path) -> None:
     whole = (here / "all.bundle").read_bytes()
     (here / "half.bundle").write_bytes(whole[: len(whole) // 2])
     complaint = run("--store", "other.git", "bundle", "take", "half.bundle", code=4)
-    assert "half.bundle is no bundle, or not all of one" in complaint
+    assert "half.bundle': it is not a bundle, or incomplete" in complaint
     (here / "no.bundle").write_bytes(b"hello\n")
-    assert "no.bundle is no bundle" in run("--store", "other.git", "bundle", "take", "no.bundle", code=75, err=True)
+    assert "it is not a bundle" in run("--store", "other.git", "bundle", "take", "no.bundle", code=75, err=True)
 
 
 # ---- words
@@ -252,7 +252,7 @@ def test_sessions_outside_of_the_scope_are_never_sent(run: Run, here: Path, limi
     for command in (["sync", "--yes"], ["sync"], ["push"]):
         run(*command)
         assert seen_at(here) == {sid}
-    assert "outside of the scope" in run("push", "origin", private.id, code=4, err=True)
+    assert "outside the scope" in run("push", "origin", private.id, code=4, err=True)
     assert seen_at(here) == {sid}
 
 
@@ -277,7 +277,7 @@ def test_a_session_that_the_remote_has_stays_in_step(run: Run, here: Path) -> No
 
 @pytest.mark.parametrize("address", ["ht!tp://x", "://x", "https://", "1http://x"])
 def test_an_address_that_is_no_url_is_refused(run: Run, address: str) -> None:
-    assert "it is no URL" in run("remote", "add", "bad", address, code=2, err=True)
+    assert "it is not a URL" in run("remote", "add", "bad", address, code=2, err=True)
     assert "bad" not in run("remote", code=1)
 
 
@@ -344,35 +344,35 @@ def closed_port() -> int:
 
 NAME_ONE = "name a store, or a repository that sessions were pushed to"
 NO_CLONE = {
-    "a missing path": ("missing", 75, "cannot clone '{here}/missing': it is not there: no such folder", NAME_ONE),
+    "a missing path": ("missing", 75, "cannot clone '{here}/missing': it was not found: no such folder", NAME_ONE),
     "a missing path as a URL": (
-        "file://{here}/missing", 75, "cannot clone 'file://{here}/missing': it is not there: no such folder", NAME_ONE,
+        "file://{here}/missing", 75, "cannot clone 'file://{here}/missing': it was not found: no such folder", NAME_ONE,
     ),
     "an empty folder": (
-        "empty", 75, "cannot clone '{here}/empty': it is not there: no git repository is there", NAME_ONE,
+        "empty", 75, "cannot clone '{here}/empty': it was not found: the folder is not a git repository", NAME_ONE,
     ),
     "a file": (
-        "a.txt", 75, "cannot clone '{here}/a.txt': it is a file, and neither a repository nor a bundle", NAME_ONE,
+        "a.txt", 75, "cannot clone '{here}/a.txt': it is a file, but neither a repository nor a bundle", NAME_ONE,
     ),
     "code": (
-        "code", 4, "cannot clone '{here}/code': it is no store of sessions: it has a branch trunk, which no store has",
-        "beside code, sessions lie apart: `--namespace gitsession` of `gitsession remote add` and of `clone`",
+        "code", 4, "cannot clone '{here}/code': it is not a store of sessions: a store has no branch 'trunk'",
+        "if it has code, pass --namespace gitsession to `gitsession remote add` or `gitsession clone`",
     ),
     "nothing": (
         "", 2, "cannot use '' as the address of a repository: it is empty",
-        "name a folder, or a URL such as https://HOST/PATH or ssh://HOST/PATH",
+        "use a folder, or a URL such as https://HOST/PATH or ssh://HOST/PATH",
     ),
     "no URL": (
-        "ht!tp://x", 2, "cannot use 'ht!tp://x' as the address of a repository: it is no URL",
-        "name a folder, or a URL such as https://HOST/PATH or ssh://HOST/PATH",
+        "ht!tp://x", 2, "cannot use 'ht!tp://x' as the address of a repository: it is not a URL",
+        "use a folder, or a URL such as https://HOST/PATH or ssh://HOST/PATH",
     ),
     "an unknown scheme": (
-        "foo://x/y", 75, "cannot clone 'foo://x/y': it has a URL whose scheme git does not know: foo",
+        "foo://x/y", 75, "cannot clone 'foo://x/y': it has a URL with a scheme that git does not support: foo",
         "use https, ssh or file",
     ),
     "an address that nobody listens at": (
         "http://user:secret@127.0.0.1:{port}/x", 75, "cannot clone 'http://127.0.0.1:{port}/x': it cannot be reached: ",
-        "no store was made: try again when you are online",
+        "no store was created; try again when you are online",
     ),
 }  # fmt: skip
 
@@ -414,6 +414,6 @@ def test_a_git_that_is_killed_while_it_clones_is_told_without_the_folder_it_wrot
     monkeypatch.setattr(process, "talk", killed)
     told = run("clone", "hub.git", "out.git", code=75, err=True)
     assert told == (
-        f"error: cannot clone '{here}/hub.git': it has what we cannot take in now: git was killed\n"
-        "hint: no store was made: try again\n"
+        f"error: cannot clone '{here}/hub.git': it cannot be used now: git was killed\n"
+        "hint: no store was created; try again\n"
     )

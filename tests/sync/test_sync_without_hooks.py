@@ -124,7 +124,7 @@ def test_a_remote_that_refuses_is_told_of_and_all_else_goes_on(tmp_path, refusal
         report = syncing.sync(store, remote(store))
         [refused] = report.of("refused")
         assert refused.ref == refs.leaf(three.sid)
-        assert "still holds what was purged" in refused.why
+        assert "still has purged content" in refused.why
         assert traces(store) == []
         assert_clean(store)
     assert SECRET.encode() in said_by_objects(three.hub)
@@ -268,7 +268,7 @@ def test_a_lock_that_a_killed_git_left_there_is_told_in_gits_words(tmp_path: Pat
         said.append(Message.user("more"))
         with pytest.raises(Unavailable, match="lock") as error:
             one.remotes.sync("origin")
-        assert "nobody pushes" in (error.value.hint or "")
+        assert "no other push is running" in (error.value.hint or "")
         lock.unlink()
         assert not one.remotes.sync("origin").of("refused")
 
