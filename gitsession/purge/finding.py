@@ -102,8 +102,8 @@ def entry(store: ObjectStore, sid: str, found: Node) -> PurgePlan:
     """
     if found.starts_session:
         raise NotFound(
-            f"{found.oid[:12]} is where session {sid} begins: it goes with the whole session",
-            hint="`gitsession purge SESSION`, without an entry",
+            f"cannot purge the entry {found.oid[:12]}: session {sid} begins with it",
+            hint="run `gitsession purge SESSION`, without an entry",
         )
     return _wanted(store, [EntryHit(sid, found, _digest(store, found))], [])
 
@@ -116,7 +116,7 @@ def session(store: ObjectStore, sid: str) -> PurgePlan:
     began = {digest for value in found.values() for digest in _beginnings(store, sid, value)}
     more = Tombstones(sessions={sid: frozenset(began)})
     shared = [
-        PurgeProblem(other, "was forked from it, and keeps what they share")
+        PurgeProblem(other, "is a fork of it and keeps the shared entries")
         for other in sorted(_sharing(store, sid, found.values()))
     ]
     hits = [EntryHit(sid, node, "") for node in _own(store, sid)]
@@ -137,7 +137,7 @@ def saying(store: ObjectStore, text: str, sids: Iterable[str] | None = None) -> 
     files: dict[Oid, FileHit] = {}
     problems: list[PurgeProblem] = []
     searched: dict[Oid, bool] = {}
-    for sid in progress.each("Looking through sessions", every if sids is None else list(sids)):
+    for sid in progress.each("Searching sessions", every if sids is None else list(sids)):
         for node in _all(store, sid):
             try:
                 parts = content.kept(store, node)
@@ -300,7 +300,7 @@ def _files(store: ObjectStore, tree: Oid | None) -> Iterator[tuple[str, Oid]]:
 
 def _staying(store: ObjectStore, entries: Sequence[EntryHit]) -> tuple[PurgeProblem, ...]:
     """Return where else the entries are: at remotes, and as replacements in the history of the tombstone set."""
-    told = "was redacted before: what that left to read stays in the history of the set"
+    told = "was redacted before: the redacted text stays in the history of the tombstone set"
     redacted = [hit for hit in entries if hit.node.replaces] if tombstone_set.is_given(store) else []
     records = (PurgeProblem(f"{hit.session}@{hit.node.oid[:12]}", told) for hit in redacted)
     return (*_at_remotes(store, {hit.node.oid for hit in entries}), *records)
@@ -313,13 +313,13 @@ def _at_remotes(store: ObjectStore, oids: set[Oid]) -> tuple[PurgeProblem, ...]:
         remote = name.removeprefix("refs/remotes/").partition("/")[0]
         if remote not in found and refs.target(value) is None and any(node.oid in oids for node in _line(store, value)):
             found[remote] = None
-    return tuple(PurgeProblem(remote, "this remote has it, until it hears of the purge by a push") for remote in found)
+    return tuple(PurgeProblem(remote, "this remote has a copy until the purge is pushed to it") for remote in found)
 
 
 def _in_commands(store: ObjectStore, text: str) -> Iterator[PurgeProblem]:
     for operation in operation_log.history(store):
         if text in operation.command and operation.command.split(" ")[0] not in ("label", "name"):
-            yield PurgeProblem(operation.id, f"the operation log says it: {operation.command[:80]}")
+            yield PurgeProblem(operation.id, f"the operation log has it: {operation.command[:80]}")
 
 
 def with_agent_files(plan: PurgePlan, imported: Iterable[tuple[Path, str]]) -> PurgePlan:

@@ -43,6 +43,8 @@ TRIES = 6
 _LOOK_AFRESH = 256
 """Number of new values of refs after which a check records the state, so that the next one starts from there."""
 
+_CONTINUES = "the purge continues when the store is opened again"
+
 _APART = (refs.OPLOG, refs.TOMBSTONES)
 _OURS = ("refs/heads/", "refs/remotes/", "refs/gitsession/")
 
@@ -108,7 +110,8 @@ def replace(store: GitStore, replacements: Mapping[str, tuple[str, StoredPayload
         by = kept.get(one.replaces.hex()) or kept.get(content.kept(store, one).digest.hex())
         words = tombstone.words_of(one, by) if by is not None else None
         if words is not None and (message.kind_of(words), words.role) != (one.kind, one.role):
-            raise Refused(f"what is to replace {one.oid[:12]} is no {one.role} {one.kind}: {words.role} {words.kind}")
+            what = f"expected a {one.role} {one.kind}, found a {words.role} {words.kind}"
+            raise Refused(f"cannot replace the entry {one.oid[:12]}: {what}")
     return add(store, Tombstones(replaced=kept), at_ms) if kept else PurgeResult()
 
 
@@ -127,24 +130,25 @@ def _disk_may_say_no() -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        hint = "what was begun goes on when the store is opened again"
-        raise Unavailable(f"cannot take out what was purged: {error.strerror}", hint=hint) from error
+        raise Unavailable(f"cannot complete the purge: {error.strerror}", hint=_CONTINUES) from error
 
 
 def check(store: GitStore) -> None:
     """Raise ``Refused`` if a purge would leave a copy or delete too much, ``Unavailable`` if the store is read-only."""
     if store.read_only:
-        raise Unavailable(f"{store.git_dir} is read-only here")
+        raise Unavailable(f"cannot purge: the store '{store.git_dir}' is read-only")
     check_alone(store.git_dir)
     if store.damage():
-        raise Refused("a file of the journal is damaged, and may hold it", hint="`gitsession repair` first")
+        raise Refused(
+            "cannot purge: a damaged file of the journal may have a copy", hint="run `gitsession repair` first"
+        )
 
 
 def preview(store: GitStore, more: Tombstones) -> Preview:
     """Return the effect of ``add``. Only reads."""
     rewriter = Rewriter(store, tombstone_set.read(store) | more)
     named = _named(store)
-    looked = progress.each("Looking through branches", named.items())
+    looked = progress.each("Scanning branches", named.items())
     moved = tuple(name for name, oid in looked if rewriter.ref(name, oid) != oid)
     gone = [node.load(store, oid) for oid in rewriter.gone()]
     return Preview(tuple(gone), moved)
@@ -214,7 +218,7 @@ def _carry_out(store: GitStore, found: Tombstones) -> tuple[PurgeResult, frozens
         dropped, settled = _drop(store, found, rewriter)
         if settled is not None:
             return PurgeResult(tuple(sorted(moved)), dropped, mapped), settled
-    raise Unavailable("others keep writing to the store", hint="what was begun goes on when it is opened again")
+    raise Unavailable("cannot complete the purge: others keep writing to the store", hint=_CONTINUES)
 
 
 def _drop(store: GitStore, found: Tombstones, rewriter: Rewriter) -> tuple[int, frozenset[Oid] | None]:
@@ -266,7 +270,7 @@ def _move_refs(store: GitStore, found: Tombstones) -> tuple[Rewriter, set[str]]:
     rewriter = Rewriter(store, found)
     named = _named(store)
     _refuse_tags(store, rewriter)
-    looked = progress.each("Looking through branches", named.items())
+    looked = progress.each("Scanning branches", named.items())
     new = {name: rewriter.ref(name, oid) for name, oid in looked}
     new |= notes.moved(store, found, rewriter, new)
     log = store.ref(refs.OPLOG)
@@ -353,7 +357,7 @@ def _refuse_tags(store: GitStore, rewriter: Rewriter) -> None:
     for line in told.out.decode("utf-8", "replace").splitlines():
         name, kind, *to = line.split(" ")
         if kind == "tag" and to[1:] == ["commit"] and rewriter.commit(to[0]) != to[0]:
-            raise Refused(f"the tag {name} leads to what is to be purged", hint="`git tag -d` takes it away")
+            raise Refused(f"cannot purge: the tag {name} leads to purged content", hint="run `git tag -d`")
 
 
 @dataclass(frozen=True, slots=True)

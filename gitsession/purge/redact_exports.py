@@ -81,7 +81,7 @@ def with_exports(objects: GitStore, view: ObjectStore, plan: PurgePlan, text: st
         more |= Tombstones(said.removed - plan.more.replaced.keys(), sessions=said.sessions)
         hits.append(ExportHit(export, count))
         if with_capability(export.agent, Importing) is not None:
-            problems.append(PurgeProblem(export.path, f"{export.agent} keeps a copy of it in its own database"))
+            problems.append(PurgeProblem(export.path, f"{export.agent} has a copy of it in its own database"))
     return replace(
         plan, more=more, exports=tuple(hits), texts=wanted.texts, problems=(*plan.problems, *problems)
     )  # fmt: skip
@@ -205,7 +205,7 @@ def _redact_file(export: ExportedFile, wanted: _Wanted) -> ExportedFile:
             raise Malformed(f"it is a link to {os.readlink(path)}", hint="redact or delete that file yourself")
         data = durable.read_regular(path)
         if data is None:
-            raise Malformed("it is gone")
+            raise Malformed("it no longer exists")
         made = redacted(data, hide)
         _check(export, data, made, wanted)
         scratch = path.parent / f".gitsession-{secrets.token_hex(8)}.tmp"
@@ -219,7 +219,7 @@ def _redact_file(export: ExportedFile, wanted: _Wanted) -> ExportedFile:
                 return replace(export, digest=digest, conversation=said, size=0, mtime_ns=0)
         finally:
             scratch.unlink(missing_ok=True)
-    raise Malformed("it is being written to", hint=f"quit {export.agent} first")
+    raise Malformed("another process is writing it", hint=f"quit {export.agent} first")
 
 
 def _stamp(found: os.stat_result) -> tuple[int, int, int]:
@@ -230,9 +230,9 @@ def _check(export: ExportedFile, before: bytes, after: bytes, wanted: _Wanted) -
     """Raise ``Malformed`` if more than texts would change for the agent, or the text is still there."""
     old, new = _source(export, before), _source(export, after)
     if old is not None and (new is None or _shape(old) != _shape(new)):
-        raise Malformed(f"{export.agent} could not read it with the text taken out", hint="delete the file")
+        raise Malformed(f"{export.agent} could not read it without the text", hint="delete the file")
     if wanted.is_in(after):
-        raise Malformed("the text is the name of a field there, or encoded otherwise", hint="delete the file")
+        raise Malformed("the text is the name of a field, or encoded in another way", hint="delete the file")
 
 
 def _shape(source: Source) -> object:

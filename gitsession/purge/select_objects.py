@@ -29,7 +29,7 @@ def find(
     objects. ``tips``: the present values of refs; what they lead to stays.
     """
     commits = [oid for oid, kind in kinds.items() if kind == "commit"]
-    bad = {oid for oid in progress.each("Looking for what goes", commits) if rewriter.commit(oid) != oid}
+    bad = {oid for oid in progress.each("Selecting objects", commits) if rewriter.commit(oid) != oid}
     if tombstones.sessions:
         bad |= of_purged_sessions(reader, tombstones, commits, tips)
     kept = below(reader, (oid for oid in commits if oid not in bad))

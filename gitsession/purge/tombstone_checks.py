@@ -48,7 +48,7 @@ def _check_form(digest: str, by: Replacement) -> None:
     data = by.whole()
     for row in holes.hidden(by.stored.holes):
         if data[row.offset : row.offset + row.length] != f"[redacted:{row.rule}]".encode():
-            raise Malformed("a placeholder for a secret is not where the holes say", where=digest)
+            raise Malformed("a placeholder does not match its hole", where=digest)
     if by.form == layout.OWN:
         payload.decode(data)
 
@@ -66,15 +66,15 @@ def _of_entry(reader: Reader, found: Node, known: Tombstones, said: Tombstones) 
     if known.has_entry(key) and known.instead(key) == by:
         return ""
     if by is None:
-        what = f"a session begins with the entry {key}, which can go with the whole session only"
+        what = f"a session begins with the entry {key}, which can be purged only with the whole session"
         return what if found.starts_session else ""
     words = tombstone.words_of(found, by)
     if (message.kind_of(words), words.role) != (found.kind, found.role):
-        return f"what is to replace the {found.role} {found.kind} {key} is none"
+        return f"the replacement of the {found.role} {found.kind} {key} has another role or kind"
     if found.replaces and digest not in _ways(first, said):
         return ""  # no known set made this replacement: there is nothing to compare it with
     if not _hides(by.form, by.whole(), before):
-        return f"what is to replace the entry {key} says something else, and does not only hide a part of it"
+        return f"the replacement of the entry {key} does more than hide a part of it"
     return ""
 
 
@@ -99,7 +99,7 @@ def _of_sessions(rewriter: Rewriter, after: Mapping[str, Oid], known: Tombstones
             ends.setdefault(sid, []).append(_stands_for(rewriter, oid))
     for sid, digests in ends.items():
         if not said.began(sid) & set(digests):
-            return f"session {sid} begins with another entry than what was purged"
+            return f"session {sid} begins with another entry than the tombstone names"
     return ""
 
 

@@ -368,7 +368,7 @@ def test_what_the_history_of_the_set_keeps_of_a_redaction_is_told(run: Run, impo
     run("sync")
     rules.write_text(rule.format("Fix the"))
     assert "stay in the history of the tombstone set" in run("redact", err=True)
-    assert "stays in the history of the set" in run("purge", "--match", "redacted:own", "--yes")
+    assert "stays in the history of the tombstone set" in run("purge", "--match", "redacted:own", "--yes")
 
 
 # ---- records of several lines

@@ -47,7 +47,7 @@ def test_what_was_said_here_in_a_session_that_is_purged_elsewhere_is_kept_in_a_f
     report = syncing.sync(b, remote(b))
     [file] = set_aside(b)
     assert file.stat().st_mode & 0o777 == 0o600
-    assert f"2 entries that were only here went with it, of {sid}; as it was it is in {file}" == why(report)
+    assert f"the purge removed 2 entries of {sid} that only this store had; a copy is in '{file}'" == why(report)
     assert traces(b, "only here") == traces(b) == []
     sync(a)
     assert shared(a) == shared(b)
@@ -87,7 +87,7 @@ def imported_by_both(a, b):
 def test_what_was_imported_here_too_is_set_aside_and_both_have_the_same(two, tmp_path):
     a, b = two
     imported_by_both(a, b)
-    assert "an entry that was only here" in why(syncing.sync(b, remote(b)))
+    assert "the purge removed an entry of" in why(syncing.sync(b, remote(b)))
     assert traces(b) == []
     assert shared(a) == shared(b) == there(tmp_path / "hub.git")
     assert len(set_aside(b)) == 1
@@ -146,7 +146,7 @@ def test_a_session_in_the_trash_is_set_aside_as_well(two):
     a, b = two
     imported_by_both(a, b)
     Store(b, tends=False).trash.put(refs.session_of(next(name for name in b.refs(refs.SESSIONS) if says(b, name))))
-    assert "only here" in why(syncing.sync(b, remote(b)))
+    assert "only this store had" in why(syncing.sync(b, remote(b)))
     assert len(set_aside(b)) == 1
 
 

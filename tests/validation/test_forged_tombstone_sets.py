@@ -42,13 +42,13 @@ def says(client: Client, entry: Callable[..., Entry], of: str = "leaf") -> Tombs
 
 
 FORGED: dict[str, tuple[Callable[[Client], Tombstones], str]] = {
-    "other words": (lambda one: says(one, Message.user), "says something else"),
-    "another author": (lambda one: says(one, Message.assistant), "is to replace the user message"),
-    "a message where the session begins": (lambda one: says(one, Message.user, "root"), "is to replace the session"),
+    "other words": (lambda one: says(one, Message.user), "does more than hide a part"),
+    "another author": (lambda one: says(one, Message.assistant), "the replacement of the user message"),
+    "a message where the session begins": (lambda one: says(one, Message.user, "root"), "replacement of the session"),
     "no CBOR": (lambda one: instead(one, "cbor", b"garbage"), "invalid CBOR"),
     "holes that are none": (lambda one: instead(one, "cbor", b"", b"zz"), "invalid CBOR"),
     "another form": (lambda one: instead(one, "jsonl", b"{}"), "invalid CBOR"),
-    "the beginning alone": (lambda one: Tombstones(frozenset({key_of(one.store, one.root)})), "with the whole session"),
+    "the beginning alone": (lambda one: Tombstones(frozenset({key_of(one.store, one.root)})), "the whole session"),
     "a session that begins elsewhere": (
         lambda one: Tombstones(sessions={one.sid: frozenset({"0" * 64})}), "begins with another entry"
     ),
@@ -229,7 +229,7 @@ def test_an_entry_that_was_redacted_can_only_be_hidden_more(tmp_path: Path) -> N
         assert push(paths[0], place, f"{made.oid}:{refs.TOMBSTONES}").returncode == 0
         before = ours.refs(refs.SESSIONS)
         told = {branch.ref: branch for branch in Store(ours).remotes.sync("origin").branches}
-        assert "says something else" in told[refs.TOMBSTONES].why
+        assert "does more than hide a part" in told[refs.TOMBSTONES].why
         assert ours.refs(refs.SESSIONS) == before
 
 
