@@ -321,8 +321,8 @@ BREAKS = [
     one(
         "nobody waits for the lock",
         "store/lock.py",
-        "                    ) from None\n                time.sleep",
-        "                    ) from None\n                return\n                time.sleep",
+        "wait_seconds) from None\n                time.sleep",
+        "wait_seconds) from None\n                return\n                time.sleep",
         "tests/store/test_concurrent_creation.py::test_one_of_two_takes_a_name",
     ),
     one(
@@ -512,8 +512,8 @@ BREAKS = [
     one(
         "what somebody made at the last moment is replaced",
         "workspace/place_file.py",
-        "    if seen is None:\n        # rename",
-        "    if False:\n        # rename",
+        "    if seen is None:\n        # A rename",
+        "    if False:\n        # A rename",
         RESTORE,
     ),
     one(
