@@ -121,10 +121,10 @@ def test_what_aider_has_no_word_for_is_said_and_counted():
     opened.append(Message(role="system", content=(Text("be good"),)))
     out = export(store, sid, "aider")
     assert dict(out.notes) == {
-        "calls of tools, told in words": 1,
-        "results of tools, told as the user's words": 1,
-        "pictures, of which only the type is said": 1,
-        "system messages, which are left out": 1,
+        "written as text: tool calls": 1,
+        "written as text of the user: tool results": 1,
+        "replaced with their type: images": 1,
+        "left out: system messages": 1,
     }
     assert [(role, " ".join(text.split())) for role, text in reread(out.data)][2:] == [
         ("assistant", 'I look I call the tool ls: ```json {"all": true} ```'),
@@ -142,7 +142,7 @@ def test_a_reset_of_ours_leaves_out_what_was_before():
     opened.append(Message.user("anew"))
     out = export(store, sid, "aider")
     assert [text for _, text in reread(out.data)] == ["anew  \n"]
-    assert dict(out.notes) == {"entries before the last summary, which are left out": 3}
+    assert dict(out.notes) == {"left out: entries before the last summary": 3}
 
 
 def test_a_written_history_lies_beside_aiders_own():

@@ -149,7 +149,7 @@ def test_a_session_is_called_after_its_file_whatever_its_lines_say() -> None:
 
 
 def test_a_file_without_a_name_and_without_an_id_is_none() -> None:
-    with pytest.raises(Malformed, match="no line names the session"):
+    with pytest.raises(Malformed, match="no line has the id of the session"):
         claude.split(b'{"type":"user","uuid":"a","parentUuid":null,"timestamp":"2026-02-01T00:00:00Z"}\n')
 
 
@@ -161,7 +161,7 @@ def test_a_session_begins_at_the_first_time_in_its_file() -> None:
 def test_a_beginning_that_says_no_time_waits_for_more_unless_it_is_final() -> None:
     """Its time is part of the session's name: guessed now, it would be another session tomorrow."""
     data = joined(note("mode", mode="normal"), note("ai-title", aiTitle="T"))
-    with pytest.raises(Malformed, match="when the session began"):
+    with pytest.raises(Malformed, match="no line has a time yet"):
         claude.split(data, name=PLACE)
     assert len(claude.split(data, name=PLACE, final=True).records) == 1
 
@@ -330,7 +330,7 @@ def test_a_parent_that_was_never_written_is_taken_for_the_line_before() -> None:
     assert hung(source) == ["a<", "b<a", "x<", "c<b"]
     assert source.records[-1].claimed_parent == uuid("gone")
     [problem] = source.problems
-    assert "is not in the file: taken for the line before" in problem.what
+    assert "is not in the file: the line before is used instead" in problem.what
 
 
 STRANGE: dict[str, tuple[list[bytes], list[str]]] = {

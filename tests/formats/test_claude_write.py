@@ -61,8 +61,8 @@ def test_what_it_cannot_say_is_counted() -> None:
     held = talked(store)
     held.append(entries.ModeChange(mode="plan"))
     assert export_session.export(store, held.id, "claude").notes == {
-        "thoughts of another model, which are left out": 1,
-        "mode change entries, for which Claude Code has no word, which are left out": 1,
+        "left out: reasoning of another model": 1,
+        "left out: mode change entries": 1,
     }
 
 

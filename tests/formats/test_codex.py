@@ -160,7 +160,7 @@ def test_lines_before_the_header_ride_with_nothing() -> None:
 def test_a_file_without_a_header_goes_by_its_name() -> None:
     source = codex.split(joined(TALK), name=f"/x/{NAME}")
     assert (source.source_id, source.started_ms) == (THREAD, 0x01A1FFD1326D)
-    assert source.problems[0].what == f"no session_meta line: taken as session '{THREAD}'"
+    assert source.problems[0].what == f"no session_meta line: imported as session '{THREAD}'"
     assert codex.split(joined(TALK), name="/x/mine").source_id == "mine"
     with pytest.raises(Malformed):
         codex.split(joined(TALK))

@@ -133,9 +133,9 @@ def test_what_codex_cannot_say_is_noted() -> None:
     )
     written = codex.write(left)
     assert written.notes == {
-        "entries of other branches, which are left out": 1,
-        "model change entries, which are left out": 1,
-        "labels, which are left out": 1,
+        "left out: entries of other branches": 1,
+        "left out: model change entries": 1,
+        "left out: labels": 1,
     }
     assert payloads(written, "response_item") == [message("user", "a")]
 
@@ -256,4 +256,4 @@ def test_of_a_fork_only_its_own_file_goes_home_and_all_of_it_to_others(kept: Sto
 def test_thoughts_of_another_model_are_counted() -> None:
     thoughts = [Thinking("hm", "signed"), Thinking("hm hm", None), Text("so")]
     written = codex.write(line_of(Message.assistant(thoughts, provider="anthropic", model="m")))
-    assert written.notes == {"thoughts of another model, which are left out": 2}
+    assert written.notes == {"left out: reasoning of another model": 2}

@@ -108,7 +108,7 @@ def test_an_image_that_nobody_has_becomes_text_and_is_counted(here: Path, run: R
     assert LOST not in data
     assert "its bytes are not in this store" in data
     told = run("--store", "s.git", "export", sid, "--to", "claude", err=True)
-    assert "images that this store does not have become text: 1" in told
+    assert "replaced with text: images missing from this store (1)" in told
 
 
 def test_the_own_form_names_the_image_and_says_so(held: str, here: Path, run: Run) -> None:

@@ -120,7 +120,7 @@ def test_a_call_without_a_result_says_so_and_a_result_without_a_call_stays_behin
     out = export_session.export(store, made.id, "opencode")
     [part] = [part for part in json.loads(out.data)["messages"][1]["parts"] if part["type"] == "tool"]
     assert part["state"]["status"] == "error"
-    assert out.notes["results of calls that are not in the line, which are left out"] == 1
+    assert out.notes["left out: results whose call is not in the history"] == 1
 
 
 def test_only_the_line_of_the_leaf_goes_along() -> None:
@@ -129,7 +129,7 @@ def test_only_the_line_of_the_leaf_goes_along() -> None:
     sid = bring(store, pi_file(*lines, said("c", "a", "Two", role="assistant", at=2))).session
     out = export_session.export(store, sid, "opencode")
     assert told(json.loads(out.data)) == ["user: Hi", "assistant: Two"]
-    assert out.notes["entries of other branches, which are left out"] == 1
+    assert out.notes["left out: entries of other branches"] == 1
 
 
 @pytest.mark.parametrize("messages", CASES.values(), ids=CASES)
@@ -155,7 +155,7 @@ def test_a_session_of_pi_with_what_opencode_has_no_word_for_goes_along_and_is_co
     sid = bring(store, pi_file(*lines, said("b", "x", "Ho", role="assistant", at=2))).session
     out = export_session.export(store, sid, "opencode")
     assert told(json.loads(out.data)) == ["user: Hi", "assistant: Ho"]
-    assert out.notes["records that no model is shown, which are left out"] == 1
+    assert out.notes["left out: records that no model receives"] == 1
 
 
 @pytest.mark.parametrize("agent", ["pi", "omp"])
@@ -168,9 +168,9 @@ def test_labels_and_thinking_levels_of_a_file_are_counted(agent: str) -> None:
     ]  # fmt: skip
     sid = bring(store, pi_file(*lines, said("b", "t", "Ho", role="assistant", at=2)), agent=agent).session
     assert export_session.export(store, sid, "opencode").notes == {
-        "labels, which are left out": 1, "thinking change entries, which are left out": 1,
+        "left out: labels": 1, "left out: thinking change entries": 1,
     }  # fmt: skip
-    assert export_session.export(store, sid, "aider").notes["labels, which are left out"] == 1
+    assert export_session.export(store, sid, "aider").notes["left out: labels"] == 1
 
 
 def test_what_aider_printed_is_told_in_words_of_people() -> None:
@@ -178,6 +178,6 @@ def test_what_aider_printed_is_told_in_words_of_people() -> None:
     lines = aider_files.run(), aider_files.user("/add a.py"), aider_files.told("Added a.py"), aider_files.user("Hi")
     sid = bring(store, aider_files.history(*lines, aider_files.answer("Ho")), name=aider_files.PLACE).session
     notes = export_session.export(store, sid, "opencode").notes
-    assert notes["lines that Aider printed, which are left out"] == 1
-    assert notes["commands to Aider, which are left out"] == 1
+    assert notes["left out: lines that Aider printed"] == 1
+    assert notes["left out: commands to Aider"] == 1
     assert outgoing._RECORDS.keys() == {read_entry.OUTPUT, read_entry.RESTORED, read_entry.COMMAND}

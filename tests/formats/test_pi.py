@@ -131,7 +131,7 @@ def test_a_bad_line_is_reported_and_kept(bad):
 def test_text_after_an_entry_on_its_line_is_reported_with_what_the_agents_do(second):
     source = pi.split(file(entry("a", None) + second))
     [problem] = source.problems
-    assert problem.what.endswith("the line is kept and not shown; pi skips it, omp reads its first value")
+    assert problem.what.endswith("the line is stored but not shown; pi skips it, omp reads its first value")
     assert source.records[0].payload == entry("a", None) + second
 
 
@@ -176,7 +176,7 @@ def test_a_second_header_is_a_record_and_nothing_hangs_on_its_id():
     source = pi.split(file(entry("a", None), line(type="session", id="s2"), entry("b", "a"), entry("c", "s2")))
     assert [(record.line, record.parent) for record in source.records] == [(2, None), (3, 2), (4, 3), (5, None)]
     assert [(problem.line, problem.what) for problem in source.problems] == [
-        (3, "a second header"), (5, "its parent 's2' is not in the file"),
+        (3, "a second header"), (5, "the parent 's2' is not in the file"),
     ]
     assert source.source_id == "s1"
 

@@ -59,17 +59,17 @@ def test_an_id_without_a_parent_field_takes_no_children_from_the_previous_line()
 def test_a_missing_parent_is_the_root_and_its_text_is_kept():
     lines = ("a<root", "b<gone", "c<b")
     assert below(*lines) == [None, None, 2]
-    assert problems(*lines) == {2: ("gone", "its parent 'gone' is not in the file")}
+    assert problems(*lines) == {2: ("gone", "the parent 'gone' is not in the file")}
 
 
 def test_an_empty_parent_text_is_a_missing_parent():
-    assert problems("a<root", "b<") == {2: ("", "its parent '' is not in the file")}
+    assert problems("a<root", "b<") == {2: ("", "the parent '' is not in the file")}
 
 
 def test_a_duplicate_id_is_kept_and_the_later_answers_from_there_on():
     lines = ("a<root", "b<a", "a<b", "c<a")
     assert below(*lines) == [None, 1, 2, 3]
-    assert problems(*lines) == {3: (None, "a second entry with the id 'a': both are listed")}
+    assert problems(*lines) == {3: (None, "a second entry with the id 'a': both are imported")}
 
 
 def test_a_duplicate_that_names_its_own_id_hangs_below_the_earlier_one():
@@ -100,7 +100,7 @@ def test_lines_that_waited_for_one_parent_come_out_in_file_order_with_their_chil
 def test_a_line_that_is_its_own_parent_goes_to_the_root():
     lines = ("a<root", "b<b", "c<b")
     assert below(*lines) == [None, None, 2]
-    assert problems(*lines) == {2: ("b", "its parent 'b' is itself or hangs below it")}
+    assert problems(*lines) == {2: ("b", "the parent 'b' is the entry itself or below it")}
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_a_line_that_is_its_own_parent_goes_to_the_root():
 )
 def test_a_cycle_is_cut_at_the_line_that_comes_first(lines, parents, claimed):
     assert below(*lines) == parents
-    assert problems(*lines) == {1: (claimed, f"its parent '{claimed}' is itself or hangs below it")}
+    assert problems(*lines) == {1: (claimed, f"the parent '{claimed}' is the entry itself or below it")}
 
 
 def test_what_leads_into_a_cycle_is_not_cut():

@@ -546,10 +546,10 @@ def context(store: MemoryStore, sid: str, agent: str) -> tuple[Profile, tuple[It
 
 
 NAMED = {
-    "thought": "thoughts|thinking",
-    "sealed": "only their own provider|thoughts|thinking",
-    "pic": "pictures",
-    "pdf": "files|pictures",
+    "thought": "reasoning|thinking",
+    "sealed": "only their own provider|reasoning|thinking",
+    "pic": "images",
+    "pdf": "files|images",
     "call": "calls",
     "gave": "results",
     "sys": "system",

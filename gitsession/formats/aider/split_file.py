@@ -330,7 +330,7 @@ def split(data: bytes, *, name: str = "", final: bool = False) -> Source:
     """Split a file as ``Format.split`` does."""
     first = _first_line(data)
     if not first:
-        raise Malformed("nothing was said in this file yet", hint="try again when something is")
+        raise Malformed("the file has no text yet", hint="try again when Aider has written to it")
     folder, _, called = name.rpartition("/")
     found = RUN.fullmatch(first)
     started = found[1].decode() if found else ""

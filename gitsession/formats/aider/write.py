@@ -25,10 +25,10 @@ def write(out: Outgoing) -> WrittenFile:
     notes: Counter[str] = Counter()
     path = _path(out)
     kept = _in_sight(path)
-    _count(notes, "entries of other branches, which are left out", len(out.entries) - len(path))
-    _count(notes, "entries before the last summary, which are left out", len(path) - len(kept))
-    _count(notes, "labels, which are left out", len(out.all_labels()))
-    _count(notes, "title, which is left out", out.name() is not None)
+    _count(notes, "left out: entries of other branches", len(out.entries) - len(path))
+    _count(notes, "left out: entries before the last summary", len(path) - len(kept))
+    _count(notes, "left out: labels", len(out.all_labels()))
+    _count(notes, "left out: title", out.name() is not None)
     lines = [] if kept and kept[0].line is not None else [OutgoingLine(_head(out))]
     for leaving in kept:
         data = leaving.line
@@ -90,7 +90,7 @@ def _spell(entry: Entry, notes: Counter[str]) -> Iterator[str]:
                 by = " ".join(f"{entry.provider}/{entry.model}".split()) if entry.provider and entry.model else "?"
                 yield f"{_answer(words)}> Answered by {by}  \n"  # otherwise two answers in a row would be one
         case Message(role="tool"):
-            notes["results of tools, told as the user's words"] += 1
+            notes["written as text of the user: tool results"] += 1
             failed = "failed with" if entry.is_error else "gave"
             yield _user(f"The tool {entry.tool_name or ''} {failed}:\n\n{_words(entry.content, notes)}")
         case Message(role="shell"):
@@ -98,7 +98,7 @@ def _spell(entry: Entry, notes: Counter[str]) -> Iterator[str]:
         case Compaction() | BranchSummary() if entry.summary.strip():
             yield _user(SUMMARY_PREFIX + entry.summary) + _answer(OK)
         case Message():
-            notes[f"{entry.role} messages, which are left out"] += 1
+            notes[f"left out: {entry.role} messages"] += 1
 
 
 def _user(text: str) -> str:
@@ -122,14 +122,14 @@ def _block(block: Block, notes: Counter[str]) -> str:
         case Text():
             return block.text
         case ToolCall():
-            notes["calls of tools, told in words"] += 1
+            notes["written as text: tool calls"] += 1
             arguments = json.dumps(dict(block.arguments), ensure_ascii=False, default=str)
             return f"I call the tool {block.name}:\n```json\n{arguments}\n```"
         case Image():
-            notes["pictures, of which only the type is said"] += 1
+            notes["replaced with their type: images"] += 1
             return f"[image {block.mime}]"
         case File():
-            notes["files, of which only the name is said"] += 1
+            notes["replaced with their name: files"] += 1
             return f"[file {block.name}]"
-    notes[f"blocks of type {block.type[:40]}, which are left out"] += 1
+    notes[f"left out: blocks of type {block.type[:40]}"] += 1
     return ""

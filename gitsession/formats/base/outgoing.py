@@ -27,7 +27,7 @@ _RECORDS = {
 def called(entry: Entry) -> str:
     """Return a description of entries such as this one, for notes on entries that were left out."""
     if isinstance(entry, Custom):
-        return _RECORDS.get(entry.custom_type, "records that no model is shown")
+        return _RECORDS.get(entry.custom_type, "records that no model receives")
     return f"{kind_of(entry).replace('_', ' ')[:40]} entries"
 
 
@@ -160,12 +160,12 @@ def file_words(file: File) -> str:
 def _block(block: Block, agent: str, is_answer: bool, notes: Counter[str]) -> Block:
     match block:
         case Image() if is_answer or not block.data or block.mime not in PICTURES:
-            notes["pictures that its model cannot be shown, of which only the type is said"] += 1
+            notes["replaced with their type: images that its model does not accept"] += 1
             return Text(f"[image {block.mime}]")
         case File() if not _holds(agent, block) or is_answer:
             words = file_words(block)
-            how = "of which only the name is said" if words.startswith("[") else "told as text"
-            notes[f"files, {how}"] += 1
+            how = "replaced with their name" if words.startswith("[") else "written as text"
+            notes[f"{how}: files"] += 1
             return Text(words)
         case OtherBlock():
             return Text(_words(block.value, notes))
@@ -185,9 +185,9 @@ def _words(value: Any, notes: Counter[str]) -> str:
     name = name if isinstance(name, str) and name else "block"
     said = _readable(value)
     if isinstance(said, dict) and not said.keys() - set(_ABOUT):
-        notes[f"blocks of type {name[:40]}, which only their own provider can read"] += 1
+        notes[f"replaced with their type: blocks of type {name[:40]}, which only their own provider can read"] += 1
         return f"[{name}: only its own provider can read it]"
-    notes[f"blocks of type {name[:40]}, told in words"] += 1
+    notes[f"written as text: blocks of type {name[:40]}"] += 1
     if isinstance(said, dict):
         said.pop("type", None)
     text = json.dumps(said, ensure_ascii=False, default=str)

@@ -70,11 +70,11 @@ def place(nodes: Sequence[LineLink]) -> list[PlacedLine]:
         below = nodes[parent].line if parent >= 0 else None
         claimed, problem = None, ""
         if index in missing:
-            claimed, problem = str(node.parent), f"its parent {quoted(node.parent)} is not in the file"
+            claimed, problem = str(node.parent), f"the parent {quoted(node.parent)} is not in the file"
         elif index in cut:
-            claimed, problem = str(node.parent), f"its parent {quoted(node.parent)} is itself or hangs below it"
+            claimed, problem = str(node.parent), f"the parent {quoted(node.parent)} is the entry itself or below it"
         if index in duplicate:
-            again = f"a second entry with the id {quoted(node.id)}: both are listed"
+            again = f"a second entry with the id {quoted(node.id)}: both are imported"
             problem = f"{problem}; {again}" if problem else again
         placed.append(PlacedLine(index, node.line, below, claimed, problem))
     return placed
@@ -254,8 +254,8 @@ class SourceProblem:
 
 def waits(line: int, rest: bytes) -> SourceProblem:
     """Return the problem that ``rest`` is not a complete line yet."""
-    size, its, it = ("1 byte", "its", "it") if len(rest) == 1 else (f"{len(rest):,} bytes", "their", "them")
-    what = f"not taken in: {size} after the last line end, to wait for the rest of {its} line; --final takes {it}"
+    size = "1 byte" if len(rest) == 1 else f"{len(rest):,} bytes"
+    what = f"not imported: {size} after the last line end, an incomplete line; pass --final to import it"
     return SourceProblem(line, what, waits=True)
 
 

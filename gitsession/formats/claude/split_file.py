@@ -199,7 +199,7 @@ def is_ours(head: bytes) -> bool:
 def split(data: Data, *, name: str = "", final: bool = False) -> Source:
     """Split a file as ``Format.split`` does."""
     if not data:
-        raise Malformed("an empty file is no session")
+        raise Malformed("the file is empty")
     if other := agent_of(data[:HEAD_BYTES]):
         raise Malformed(f"a session of {other}, not of Claude Code")
     lines, waiting, ends_with_newline = jsonl.cut(data, final=final)
@@ -209,7 +209,7 @@ def split(data: Data, *, name: str = "", final: bool = False) -> Source:
     started_ms = parts.started_ms
     if started_ms is None:
         if not final:
-            raise Malformed("no line says yet when the session began", hint="--final takes the file as it is")
+            raise Malformed("no line has a time yet", hint="pass --final to import the file as it is")
         started_ms = 0
     records, problems = parts.records()
     if waiting:
@@ -239,7 +239,7 @@ def _source_id(where: SessionPath, session: str | None) -> str:
     else:
         found = where.file or session or ""
     if not found:
-        raise Malformed("no line names the session", hint="give the session a name")
+        raise Malformed("no line has the id of the session", hint="pass a name for the session")
     return storable(found)
 
 
@@ -362,7 +362,7 @@ class _Parts:
             problem = group.spoken.reason
         elif group.line in self._repaired:
             claimed = self._repaired[group.line]
-            missing = f"its parent {quoted(claimed)} is not in the file: taken for the line before"
+            missing = f"the parent {quoted(claimed)} is not in the file: the line before is used instead"
             problem = "; ".join(filter(None, (missing, problem)))
         return record_of(group.line, group.payload, placed.parent, own, claimed, problem)
 

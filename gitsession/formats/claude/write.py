@@ -58,11 +58,11 @@ def uttered(entry: Message, notes: Counter[str]) -> list[Words]:
             case Thinking(signature=str(signature)) if own and signature:
                 found.append({"type": "thinking", "thinking": block.text, "signature": signature})
             case Thinking():
-                notes["thoughts of another model, which are left out"] += 1
+                notes["left out: reasoning of another model"] += 1
             case OtherBlock(value=dict(value)) if own:
                 found.append(value)
             case Image() | File() | OtherBlock():
-                notes["pictures, files and blocks of other types in an answer, which are left out"] += 1
+                notes["left out: images, files and blocks of other types in an answer"] += 1
     return found
 
 
@@ -118,7 +118,7 @@ def _told(block: Block, notes: Counter[str]) -> Words | None:
         case OtherBlock(value=dict(value)) if value.get("type") in ("tool_result", "document", "image"):
             return value
     named = block.name if isinstance(block, File) else block.mime if isinstance(block, Image) else ""
-    notes["pictures, files and blocks that its model cannot be shown, of which only the name is said"] += 1
+    notes["replaced with their name: images, files and blocks that its model does not accept"] += 1
     return {"type": "text", "text": f"[{type(block).__name__.lower()} {named}]"}
 
 
@@ -163,7 +163,7 @@ def spell(entry: Entry, to: ClaudeEntryContext) -> list[Words]:
     if how is not None:
         return how(entry, to)
     if entry.kind not in SILENT:
-        to.notes[f"{called(entry)}, for which {PROGRAM} has no word, which are left out"] += 1
+        to.notes[f"left out: {called(entry)}"] += 1
     return []
 
 
@@ -196,7 +196,7 @@ def _assistant(entry: kinds.Message, to: ClaudeEntryContext) -> list[Words]:
 def _tool(entry: kinds.Message, to: ClaudeEntryContext) -> list[Words]:
     block = result(entry, to.notes)
     if block["tool_use_id"] not in to.called:
-        to.notes["results of calls that are not in the line, which are left out"] += 1
+        to.notes["left out: results whose call is not in the history"] += 1
         return []
     return _as_user([block])
 
@@ -210,12 +210,12 @@ def _shell(entry: kinds.Message, to: ClaudeEntryContext) -> list[Words]:
 
 
 def _developer(entry: kinds.Message, to: ClaudeEntryContext) -> list[Words]:
-    to.notes["words of a developer, which its model reads as the user's"] += 1
+    to.notes["developer messages, which its model reads as the user's"] += 1
     return _as_user(told(entry.content, to.notes), is_meta=True)
 
 
 def _system(entry: kinds.Message, to: ClaudeEntryContext) -> list[Words]:
-    to.notes[f"system messages, in whose place {PROGRAM} has its own"] += 1
+    to.notes[f"left out: system messages, because {PROGRAM} has its own"] += 1
     return []
 
 
@@ -423,11 +423,11 @@ class _Writer:
                 OutgoingLine(dumps({"type": "custom-title", "customTitle": self.out.title.title, **where}))
             )
         if self.out.labels:
-            self.notes["labels, for which Claude Code has no word, which are left out"] += len(self.out.labels)
+            self.notes["left out: labels"] += len(self.out.labels)
         leaf = self._end_of(self.out.leaf)
         if leaf is None:
             if self.out.leaf is not None:
-                self.notes["reset at the end, behind which Claude Code goes on with what stands before it"] += 1
+                self.notes["reset at the end: Claude Code continues with the entries before it"] += 1
             return
         chosen = {"explicit": True} if leaf in self.parents else {}
         prompt = self.prompt[:PROMPT_CHARS_MAX]

@@ -142,12 +142,12 @@ def rides(line: Object) -> bool:
 def split(data: Data, *, name: str = "", final: bool = False) -> Source:
     """Split a file as ``Format.split`` does."""
     if not data:
-        raise Malformed("an empty file is no session")
+        raise Malformed("the file is empty")
     if data.startswith(_COMPRESSED):
-        raise Malformed("codex has compressed this file", hint="`zstd -d FILE`, then import what that makes of it")
+        raise Malformed("the file is compressed", hint="run `zstd -d FILE` and import the result")
     lines, waiting, ends_with_newline = jsonl.cut(data, final=final)
     if not lines:
-        raise Malformed("only the beginning of a line", hint="try again when it is written")
+        raise Malformed("the file has no complete line yet", hint="try again when codex has written more")
     at = next((at for at, line in enumerate(lines) if b"session_meta" in line and is_header(jsonl.parse(line))), None)
     thread, problems = _thread(lines, at, name)
     groups, tail = _groups(lines, at)
@@ -288,15 +288,15 @@ def _thread(lines: Sequence[bytes], at: int | None, name: str) -> tuple[_Thread,
         paginated = payload.get("history_mode") == "paginated"
         segment = _segment(stated, name)
         thread = _Thread(storable(payload["id"]), started_ms or 0, paginated, _base(payload, segment), segment)
-        what = "printed over several lines, as codex cannot read it: each is kept as it is"
+        what = "JSON printed over several lines, which codex cannot read: each line is stored as it is"
         return thread, [] if at is not None else [SourceProblem(1, what)]
     name = name.rpartition("/")[2]
     if not name:
-        raise Malformed("no session_meta line", hint="give the session a name")
+        raise Malformed("no session_meta line", hint="pass a name for the session")
     found = _UUID.findall(name)
     own = found[-1] if found else storable(name)
     return _Thread(own, _time_in(own) if found else 0), [
-        SourceProblem(1, f"no session_meta line: taken as session {quoted(own)}")
+        SourceProblem(1, f"no session_meta line: imported as session {quoted(own)}")
     ]
 
 

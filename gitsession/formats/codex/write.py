@@ -191,11 +191,11 @@ class _Writer:
             rest = self.path
         gone = len(self.out.entries) - len({entry.key for entry in (*kept, *rest)} | on_path)
         if gone:
-            self.notes["entries of other branches, which are left out"] += gone
+            self.notes["left out: entries of other branches"] += gone
         for entry in rest:
             self._entry(entry)
         if self.out.labels:
-            self.notes["labels, which are left out"] += len(self.out.labels)
+            self.notes["left out: labels"] += len(self.out.labels)
         if self.out.title is not None:
             self._say(self.out.title, None)
         return WrittenFile(tuple(self.lines), self.notes)
@@ -240,21 +240,21 @@ class _Writer:
             case Title():
                 self._put(EVENT, {"type": "thread_name_updated", "thread_name": entry.title or ""}, entry.at_ms, key)
             case Message(role="tool", tool_call_id=None):
-                self.notes["results that name no call, which are left out"] += 1
+                self.notes["left out: results without a call id"] += 1
             case Message() | CustomMessage() | BranchSummary():
                 items = items_of(entry)
                 for item in items:
                     self._item(item, entry.at_ms, key)
                 self._count_thoughts(entry, items)
             case _:
-                self.notes[f"{called(entry)}, which are left out"] += 1
+                self.notes[f"left out: {called(entry)}"] += 1
 
     def _count_thoughts(self, entry: Entry, items: list[Object]) -> None:
         """Count the thoughts of another model. They are encrypted, so they are not written as items."""
         thoughts = sum(isinstance(block, Thinking) for block in getattr(entry, "content", ()))
         left = thoughts - sum(item.get("type") == "reasoning" for item in items)
         if left > 0:
-            self.notes["thoughts of another model, which are left out"] += left
+            self.notes["left out: reasoning of another model"] += left
 
     def _item(self, item: Object, at_ms: int, key: str | None) -> None:
         """Write an item, and the event with which codex displays it."""

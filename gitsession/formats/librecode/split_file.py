@@ -83,11 +83,11 @@ def split(data: bytes, *, final: bool = False) -> Source:
     header = jsonl.parse(lines[0]) if lines else LineFailure("")
     id = None if isinstance(header, LineFailure) else header.get("id")
     if isinstance(header, LineFailure) or header.get("type") != "session" or not isinstance(id, str):
-        raise Malformed("its first line is no session of librecode's")
+        raise Malformed("the first line is not a librecode session")
     parsed = [jsonl.parse(line) for line in lines[1:]]
     nodes = [_node(number, line) for number, line in enumerate(parsed, HEADER + 1)]
     problems = [
-        SourceProblem(number, line.reason or "blank") for number,
+        SourceProblem(number, line.reason or "blank line") for number,
         line in enumerate(parsed, 2) if isinstance(line, LineFailure)
     ]
     records = []

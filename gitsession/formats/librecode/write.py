@@ -41,7 +41,7 @@ def write(out: Outgoing) -> WrittenFile:
             continue
         said = _row(entry, ids)
         if said is None:
-            notes[f"{called(entry.entry)}, which are left out"] += 1
+            notes[f"left out: {called(entry.entry)}"] += 1
             ids[entry.key] = ids.get(entry.below)
             continue
         id = ids[entry.key] = _id(entry.key)

@@ -46,7 +46,7 @@ def part_of(block: Block, notes: Counter[str]) -> Words | None:
         case File():
             return {"type": "text", "text": block.name}
         case Thinking():
-            notes["thoughts, which are left out"] += 1
+            notes["left out: reasoning"] += 1
     return None
 
 

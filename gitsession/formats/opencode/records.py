@@ -86,7 +86,7 @@ def message_of(raw: str, value: Any) -> OpencodeMessage:
         by_key = {member.key: member.raw for member in members(raw)}
         if len(by_key) == len(value) == 2 and by_key.keys() == {'"info"', '"parts"'}:
             return said(by_key['"info"'], [part for part, _ in elements(by_key['"parts"'])])
-    return OpencodeMessage(raw, raw, {}, (), problem="no message with its parts")
+    return OpencodeMessage(raw, raw, {}, (), problem="not a message with its parts")
 
 
 def asks_to_compact(info: Object, parts: Any) -> bool:
@@ -346,11 +346,11 @@ def _leaf(
             break
         before = rows.get(own, before)
     else:
-        return None, [SourceProblem(HEADER, f"the message to undo, {named(target)}, is not in the session")]
+        return None, [SourceProblem(HEADER, f"the reverted message {named(target)} is not in the session")]
     if isinstance(revert.get("partID"), str):
         return rows.get(target), [
-            SourceProblem(rows.get(target, HEADER), "undone from one of its parts on; shown whole")
+            SourceProblem(rows.get(target, HEADER), "reverted from one of its parts on; the whole message is shown")
         ]
     if not before:
-        return None, [SourceProblem(HEADER, "undone from its first message on; shown as it was")]
+        return None, [SourceProblem(HEADER, "reverted from its first message on; shown as before the revert")]
     return (before if before != records[-1].line else None), []

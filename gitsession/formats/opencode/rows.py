@@ -71,7 +71,7 @@ def session(ask: Ask, columns: Columns, id: str, *, final: bool = False) -> Sour
     task = _task(ask, columns, id, row["parent_id"])
     source = records.source_of(info, said, final=final, task=task, problems=problems)
     if source is None:
-        raise Malformed("a session without an id", where=id)
+        raise Malformed("the session has no id", where=id)
     return source
 
 
@@ -95,7 +95,7 @@ def _object(data: Any, ids: dict[str, Any], problems: list[SourceProblem]) -> st
     raw, failure = checked(text)
     if isinstance(failure, LineFailure):
         problems.append(
-            SourceProblem(0, f"what {ids['id']!s:.60} says does not parse: {failure.reason or 'it is empty'}")
+            SourceProblem(0, f"cannot parse {ids['id']!s:.60}: {failure.reason or 'empty'}")
         )
         raw = quoted({"data": text})
     return records.with_ids(raw, {name: _plain(value) for name, value in ids.items()})

@@ -42,17 +42,17 @@ def is_info(head: bytes) -> bool:
 
 def split(data: bytes, *, final: bool) -> Source:
     """Split an export as ``Format.split`` does."""
-    raw = _object(data, "an export")
+    raw = _object(data, "export")
     top = {member.key: member for member in members(raw)}
     about, listed = top.get('"info"'), top.get('"messages"')
     if about is None or listed is None or not isinstance(about.value, dict) or not isinstance(listed.value, list):
-        raise Malformed("no export of opencode's: it has no info or no messages")
+        raise Malformed("not an opencode export: it has no info or no messages")
     said = [message_of(text, value) for text, value in elements(listed.raw)]
     document = f'{{"info":{about.raw},"messages":[{",".join(message.full for message in said)}]}}'
     whole = None if f"{laid_out(document)}\n".encode() == data else data
     found = records.source_of(about.raw, said, final=final, whole=whole)
     if found is None:
-        raise Malformed("no export of opencode's: its session has no id")
+        raise Malformed("not an opencode export: the session has no id")
     return found
 
 
@@ -68,7 +68,7 @@ def from_folders(
 
     Raises ``Malformed`` if ``info`` describes no session. An unparsable message or part is a problem in the report.
     """
-    about = _object(info, "the description of a session")
+    about = _object(info, "session info")
     problems: list[SourceProblem] = []
     found: list[tuple[int, str, OpencodeMessage]] = []
     for name, data in files.items():
@@ -78,14 +78,14 @@ def from_folders(
         own = [
             part
             for _, each in sorted(parts.get(name, {}).items())
-            if (part := _readable(each, f"a part of message {name}", problems)) is not None
+            if (part := _readable(each, f"part of message {name}", problems)) is not None
         ]
         message = said(text, own)
         found.append((created_ms(message.info) or 0, name, message))
     found.sort(key=lambda each: each[:2])
     source = records.source_of(about, [message for *_, message in found], final=final, problems=problems)
     if source is None:
-        raise Malformed("a session without an id")
+        raise Malformed("the session has no id")
     return source
 
 
@@ -93,7 +93,7 @@ def _readable(data: bytes, what: str, problems: list[SourceProblem]) -> str | No
     try:
         return _object(data, what)
     except Malformed as error:
-        problems.append(SourceProblem(0, f"{what} is left out: {error}"))
+        problems.append(SourceProblem(0, f"left out: {error}"))
         return None
 
 
@@ -104,5 +104,5 @@ def _object(data: bytes, what: str) -> str:
         raise Malformed(f"not UTF-8: byte {error.start + 1}", where=what) from None
     raw, failure = checked(text)
     if isinstance(failure, LineFailure):
-        raise Malformed(failure.reason or "empty", where=what, hint="try again when it is written")
+        raise Malformed(failure.reason or "empty", where=what, hint="try again when the file is complete")
     return raw

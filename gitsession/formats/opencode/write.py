@@ -88,14 +88,14 @@ class _Writer:
         path = self.out.line()
         gone = sum(not entry.is_name for entry in self.out.entries) - len(path)
         if gone > 0:
-            self.notes["entries of other branches, which are left out"] += gone
+            self.notes["left out: entries of other branches"] += gone
         for entry in self._since_reset(path):
             if entry.line is not None:
                 self._keep(entry, entry.line)
             else:
                 self._say(entry.key, entry.entry)
         if labels := self.out.all_labels():
-            self.notes["labels, which are left out"] += len(labels)
+            self.notes["left out: labels"] += len(labels)
         return Export(tuple(self._lines()), self.notes, self._titled())
 
     def _since_reset(self, path: Sequence[OutgoingEntry]) -> Sequence[OutgoingEntry]:
@@ -105,7 +105,7 @@ class _Writer:
             return path
         before = sum(isinstance(each.entry, Message | CustomMessage | Compaction) for each in path[:at])
         if before:
-            self.notes["entries before the last reset, which are left out"] += before
+            self.notes["left out: entries before the last reset"] += before
         return path[at + 1 :]
 
     # ---- messages
@@ -146,7 +146,7 @@ class _Writer:
             case Prune():
                 self._prune(entry)
             case _ if kind_of(entry) not in _SILENT:
-                self.notes[f"{called(entry)}, which are left out"] += 1
+                self.notes[f"left out: {called(entry)}"] += 1
 
     def _message(self, key: str, entry: Message) -> None:
         if entry.role == "user":
@@ -162,7 +162,7 @@ class _Writer:
         elif entry.role in ("developer", "custom"):
             self._user(key, entry.at_ms, entry.content, synthetic=True)
         else:
-            self.notes[f"{entry.role} messages, which are left out"] += 1
+            self.notes[f"left out: {entry.role} messages"] += 1
 
     def _user(self, key: str, at_ms: int, content: Iterable[Block], *, synthetic: bool = False) -> None:
         provider, model = self.model
@@ -205,7 +205,7 @@ class _Writer:
         """Write a result into the part of its call. A result without a call is left out."""
         part = self.calls.pop(entry.tool_call_id or "", None)
         if part is None:
-            self.notes["results of calls that are not in the line, which are left out"] += 1
+            self.notes["left out: results whose call is not in the history"] += 1
             return
         state = part["state"]
         start = state["time"]["start"]
@@ -214,7 +214,7 @@ class _Writer:
         if entry.is_error:
             seen = sum(not isinstance(block, Text) for block in entry.content)
             if seen:
-                self.notes["pictures and files of results that failed, which are left out"] += seen
+                self.notes["left out: images and files of failed results"] += seen
             part["state"] = {"status": "error", "input": state["input"], "error": text, "time": time}
         else:
             ids = {name: part[name] for name in ("sessionID", "messageID")}

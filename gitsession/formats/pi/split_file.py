@@ -77,10 +77,10 @@ def moved(data: bytes, id: str, cwd: str) -> bytes:
 def split(data: Data, *, agent: str, name: str, final: bool) -> Source:
     """Split a file of pi or omp as ``Format.split`` does."""
     if not data:
-        raise Malformed("an empty file is no session")
+        raise Malformed("the file is empty")
     lines, waiting, ends_with_newline = jsonl.cut(data, final=final)
     if not lines:
-        raise Malformed("no session header yet, only the beginning of a line", hint="try again when it is written")
+        raise Malformed("the file has no complete line yet", hint="try again when the agent has written more")
     parts = _take_apart(lines)
     source_id, problems = _source_id(parts.header, name.rpartition("/")[2])
     records, more = _records(parts)
@@ -158,11 +158,11 @@ def _source_id(header: Object, name: str) -> tuple[str, list[SourceProblem]]:
     stated = header.get("id")
     if isinstance(stated, str) and stated:
         return storable(stated), []
-    what = "the header states no id" if header else "no session header"
+    what = "the header has no id" if header else "no session header"
     if not name:
-        raise Malformed(what, hint="give the session a name")
+        raise Malformed(what, hint="pass a name for the session")
     name = storable(name)
-    return name, [SourceProblem(1, f"{what}: taken as session {quoted(name)}")]
+    return name, [SourceProblem(1, f"{what}: imported as session {quoted(name)}")]
 
 
 def _node(line: int, entry: Object) -> LineLink:
@@ -179,7 +179,7 @@ def _unread(failure: LineFailure) -> str:
     """Return the reason why a line is not an entry, with the agents' behavior if it differs."""
     if not failure.reason.startswith("not JSON: Extra data"):
         return failure.reason
-    return f"{failure.reason}: the line is kept and not shown; pi skips it, omp reads its first value"
+    return f"{failure.reason}: the line is stored but not shown; pi skips it, omp reads its first value"
 
 
 def _unplaced(node: LineLink, entry: Object, version: int) -> str:

@@ -77,7 +77,7 @@ class _Writer:
             if found not in self.taken:
                 self.taken.add(found)
                 return found
-        raise AssertionError("ids do not end")
+        raise AssertionError("no free id")
 
     # ---- lines
 
@@ -158,7 +158,7 @@ class _Writer:
         if self.out.title is not None and not self.omp:
             said.append((self.out.title, ("title", self.out.title.title or "", self.out.title.at_ms)))
         if not said and at != last and self.out.leaf is not None:
-            self.notes["mark at the leaf, so that it is the last line"] += 1
+            self.notes["added: a mark at the leaf, so that it is the last line"] += 1
             said.append((Custom(custom_type=LEAF, at_ms=self._leaf_ms()), ("leaf", self.out.leaf)))
         for entry, parts in said:
             id = self._free(*parts)

@@ -53,10 +53,10 @@ def spell(entry: Entry, to: PiEntryContext) -> list[Spelled]:
 
 def _message(entry: kinds.Message, to: PiEntryContext) -> list[Spelled]:
     if entry.role == "tool" and entry.tool_call_id is None:  # a provider would reject the whole conversation with it
-        to.notes["results that name no call, which its model is not shown"] += 1
+        to.notes["results without a call id, which its model does not receive"] += 1
         return [("custom", {"customType": OURS + entry.kind, "data": messages.message(entry, omp=to.omp)})]
     if entry.role == "developer" and not to.omp:
-        to.notes["words of a developer, which pi shows as an extension's"] += 1
+        to.notes["developer messages, which pi shows as an extension's"] += 1
         words = {"customType": OURS + entry.role, "content": messages.content(entry.content), "display": True}
         return [("custom_message", words | dict(entry.extra))]
     said = messages.message(entry, omp=to.omp)
@@ -67,9 +67,9 @@ def _message(entry: kinds.Message, to: PiEntryContext) -> list[Spelled]:
     elif entry.role == "custom":
         said = {"customType": OURS + "message", "display": True, **said}
     if str(said["role"]) not in (OMP_ROLES if to.omp else KNOWN_ROLES):
-        to.notes[f"messages of role {str(said['role'])[:40]}, which its model is not shown"] += 1
+        to.notes[f"messages of role {str(said['role'])[:40]}, which its model does not receive"] += 1
     if to.omp and entry.role == "system":
-        to.notes["system messages, in whose place omp has its own"] += 1
+        to.notes["system messages, which omp replaces with its own"] += 1
     return [("message", {"message": said})]
 
 
@@ -96,7 +96,7 @@ def _mode_change(entry: kinds.ModeChange, to: PiEntryContext) -> list[Spelled] |
 
 
 def _tools_change(entry: kinds.ToolsChange, to: PiEntryContext) -> list[Spelled]:
-    to.notes["changes of tools, which are kept and not acted on"] += 1
+    to.notes["changes of tools, which are stored but have no effect"] += 1
     return [("active_tools_change", {"activeToolNames": entry.tools, **entry.extra})]
 
 
@@ -175,7 +175,7 @@ def _more(entry: Entry) -> Words:
 
 def _context_edit(entry: kinds.ContextEdit, to: PiEntryContext) -> list[Spelled]:
     if to.omp:
-        to.notes["context edits, which are kept and not acted on"] += 1
+        to.notes["context edits, which are stored but have no effect"] += 1
     return [("context_edit", {"targetId": to.name(entry.target), "replacement": entry.replacement, **entry.extra})]
 
 
@@ -183,7 +183,7 @@ def _prune(entry: kinds.Prune, to: PiEntryContext) -> list[Spelled] | None:
     """Return a line for each result that is pruned: pi edits them one at a time, since 0.87."""
     if to.omp or not entry.targets:
         return None
-    to.notes["prunings, which pi knows since 0.87 and earlier releases pass over"] += 1
+    to.notes["prunes, which only pi 0.87 and later apply"] += 1
     cleared = {"content": [{"type": "text", "text": CLEARED}]}
     edits = ({"targetId": to.name(target), "replacement": cleared, **entry.extra} for target in entry.targets)
     return [("context_edit", edit) for edit in edits]
@@ -244,7 +244,7 @@ def _unknown(entry: kinds.UnknownEntry, to: PiEntryContext) -> list[Spelled] | N
 def _custom_of(entry: Entry, to: PiEntryContext) -> list[Spelled]:
     """Return a kind without an equivalent as a ``custom`` entry."""
     kind = kind_of(entry)
-    to.notes[f"{kind[:40]} entries, which are kept as {OURS}{kind[:40]} and not acted on"] += 1
+    to.notes[f"{kind[:40]} entries, which are stored as {OURS}{kind[:40]} and have no effect"] += 1
     fields = (field.name for field in dataclasses.fields(entry) if field.name not in ("at_ms", "extra"))
     body = {name: getattr(entry, name) for name in fields if getattr(entry, name) is not None}
     return [("custom", {"customType": OURS + kind, "data": {**body, **entry.extra}})]
