@@ -83,7 +83,7 @@ class MetadataImport:
             nonce = hash_of(name.encode())[:NONCE_BYTES]
             draft = commit_writer.own(entry, nonce, self._guard)
         except Malformed as error:
-            self.problems.append(SourceProblem(0, f"{name} is not kept: {error}"))
+            self.problems.append(SourceProblem(0, f"cannot store '{name}': {error}"))
             return
         drafts = [draft]
         if draft.original is not None:
@@ -107,7 +107,8 @@ class MetadataImport:
         missing += [node for number, (node, _) in self._seen.lines_of_ours().items() if number not in self._taken]
         older = bool(missing) and all(node.source is not None and node.source.line > end for node in missing)
         if older:
-            self.problems.append(SourceProblem(end, f"an older copy: {len(missing)} later lines are kept, and stay"))
+            what = f"an older copy of the file: {len(missing)} later lines stay in the store"
+            self.problems.append(SourceProblem(end, what))
         return older
 
     def _file_as_it_stands(self) -> None:

@@ -14,18 +14,19 @@ from typing import TYPE_CHECKING
 
 from gitsession.codec.digest import hash_of, to_base32, to_base64url
 from gitsession.codec.payload import NONCE_BYTES
-from gitsession.errors import Corrupt, GitSessionError, Malformed, NoBase, RefMoved, Refused, Unavailable
+from gitsession.errors import GitSessionError, Malformed, RefMoved, Refused, Unavailable
 from gitsession.formats import Format, Record, Source, SourceProblem
 from gitsession.git.objects import oid_of
 from gitsession.git.types import Kind, Oid
 from gitsession.importing.import_metadata import ImportedSource, MetadataImport
 from gitsession.importing.known_entries import (
-    WAIT,
     EquivalentEntries,
     ExportedLine,
     ExportedLineFinder,
     Find,
+    damaged,
     fill_vault,
+    no_base,
     shared,
     tree_of_ours,
 )
@@ -62,7 +63,7 @@ TRIES = 5
 SPILL_BYTES = 32 << 20
 """Size above which an import writes its objects to a file before its transaction, in bytes."""
 
-UPGRADE = "upgrade gitsession to write to it; it can be read as it is"
+UPGRADE = "upgrade gitsession to write to it; this release can only read it"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -90,7 +91,7 @@ class ImportResult:
     def with_missing(self, names: list[str]) -> ImportResult:
         """Return the result with a problem for each file that entries name and the agent does not have."""
         missing = tuple(
-            SourceProblem(0, f"{name} is named, and not beside the session: kept as the name") for name in names
+            SourceProblem(0, f"'{name}' is missing beside the session file: only its name is stored") for name in names
         )
         return replace(self, problems=(*self.problems, *missing))
 
@@ -182,7 +183,7 @@ def import_source(
                 return draft.carry_out(command)
             except RefMoved:
                 continue
-    raise Unavailable("another process keeps writing to this session", hint="try again when it is done")
+    raise Unavailable("another process keeps writing to this session", hint="try again when it has finished")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -223,7 +224,7 @@ def _draft(request: _Request, held: ExitStack, *, dry_run: bool) -> _Draft:
     place = _session(request, objects, base) if source.segment is None else _thread(request, base)
     seen = meta_of(store, place.sid) if place.tree else Meta()
     if seen.gaps:
-        raise _damaged(place.sid)
+        raise damaged(place.sid)
     entries = _Entries(request, objects, place, seen, purged)
     entries.align()
     placed = ImportedSource(
@@ -300,9 +301,9 @@ class _Draft:
         """
         store, spill = self.request.store, self.objects.spill
         if any(store.ref(move.ref) != move.old for move in moves):
-            raise RefMoved("another writer was faster")
+            raise RefMoved("another process changed the session meanwhile")
         if not all(store.contains(oid) for oid in self.entries.continued):
-            raise RefMoved("what it goes on from was purged meanwhile")
+            raise RefMoved("entries that the new ones continue were purged meanwhile")
         if spill is not None:
             spill.move_in(store.vault)
 
@@ -379,14 +380,14 @@ def _session(request: _Request, sink: _Objects, base: Node | None) -> _Place:
             return _Place(sid, None, root, base)
         tree = graph.tree(store, sid)
         if tree.damage:
-            raise _damaged(sid)
+            raise damaged(sid)
         # it may have been stored before the rules existed
         older = commit_writer.put(sink, base, _root_draft(source, fork, None))
         for each in (root, older):
             if each.oid in tree.nodes:
                 return _Place(sid, graph.below(tree, each.oid), each, base)
         _refuse_later_view(request, sid, tree, root)
-    raise Malformed("two other sessions have the names this one could have", where=source.source_id)
+    raise Malformed("both possible session ids belong to other sessions", where=source.source_id)
 
 
 def _thread(request: _Request, base: Node | None) -> _Place:
@@ -394,14 +395,14 @@ def _thread(request: _Request, base: Node | None) -> _Place:
     store, thread = request.store, request.source.source_id
     sid = request.find(thread) if request.find is not None else None
     if sid is None:
-        raise NoBase(f"it goes on from session {thread}, which is not here", thread, hint=WAIT)
+        raise no_base(thread)
     tree = graph.tree(store, sid)
     if tree.damage:
-        raise _damaged(sid)
+        raise damaged(sid)
     root = base or tree.nodes[session_facts.file_start(store, tree, sid)[0]]
     _refuse_later_view(request, sid, tree, root)
     if root.oid not in tree.nodes:
-        raise Malformed("it goes on from a file of another session", where=thread)
+        raise Malformed("it continues a file of another session", where=thread)
     return _Place(sid, tree, root, base)
 
 
@@ -420,7 +421,7 @@ def _refuse_later_view(request: _Request, sid: str, tree: graph.Tree, root: Node
         begun = entry_of(request.store, tree.nodes[oid])
         same = oid == root.oid or getattr(begun, "source_id", None) == request.source.source_id
         if same and isinstance(begun, kinds.SessionHeader) and (begun.view or 0) > VIEW:
-            raise Refused(f"session {sid} was begun by a later release (view {begun.view})", hint=UPGRADE)
+            raise Refused(f"session {sid} was created by a later release (view {begun.view})", hint=UPGRADE)
 
 
 def _lookahead(store: ObjectStore, source: Source) -> Callable[[int], bool]:
@@ -594,7 +595,7 @@ def _purged(store: ObjectStore, source: Source) -> ImportResult | None:
     sid = _purged_session(store, source)
     if not sid:
         return None
-    problems = (*source.problems, SourceProblem(0, "it was purged: nothing of it is taken in"))
+    problems = (*source.problems, SourceProblem(0, "the session was purged: nothing was imported"))
     return ImportResult(
         session=sid, entries=len(source.records), new=0, rewritten=None, branch="", moves=(),
         problems=problems, is_purged=True,
@@ -624,7 +625,3 @@ def _purged_session(store: ObjectStore, source: Source) -> str:
     lengths = (names.LENGTH, names.LENGTH_TAKEN)
     called = [names.derived(source.agent, source.source_id, source.started_ms, length=length) for length in lengths]
     return next((sid for sid in (source.source_id, *called) if tombstone_set.SESSION + sid in tombstones), "")
-
-
-def _damaged(sid: str) -> Corrupt:
-    return Corrupt(f"session {sid} is damaged here", hint="`gitsession repair` mends it, from this file among others")

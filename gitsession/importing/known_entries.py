@@ -40,7 +40,17 @@ from gitsession.store.interface import ObjectStore
 Find: TypeAlias = Callable[[str], str | None]
 """A function that returns the id of the session with an agent's id in this store, or ``None``."""
 
-WAIT = "import the file that it goes on from, then this one again"
+
+def no_base(source_id: str, why: str = "is not in this store") -> NoBase:
+    """Return the error for a file that continues a session whose entries the store lacks."""
+    hint = "import the file of that session, then this one again"
+    return NoBase(f"it continues session '{source_id}', which {why}", source_id, hint=hint)
+
+
+def damaged(sid: str) -> Corrupt:
+    """Return the error for an import into a damaged session."""
+    hint = "run `gitsession repair`, which also reads agents' files"
+    return Corrupt(f"session {sid} is damaged in this store", hint=hint)
 
 
 def shared(store: ObjectStore, base: Base, find: Find | None) -> Node:
@@ -51,10 +61,10 @@ def shared(store: ObjectStore, base: Base, find: Find | None) -> Node:
     """
     sid = find(base.source_id) if find is not None else None
     if sid is None:
-        raise NoBase(f"it goes on from session {base.source_id}, which is not here", base.source_id, hint=WAIT)
+        raise no_base(base.source_id)
     tree = graph.tree(store, sid)
     if tree.damage:
-        raise Corrupt(f"session {sid} is damaged here", hint="`gitsession repair` mends it")
+        raise damaged(sid)
     start, _ = session_facts.file_start(store, tree, sid)
     whole = meta_of(store, sid)
     segment = base.source_id if base.source_id in whole.segments else None
@@ -77,8 +87,7 @@ def shared(store: ObjectStore, base: Base, find: Find | None) -> Node:
 def _check_reaches(store: ObjectStore, base: Base, last: list[Node]) -> None:
     numbers = [number for node in last if (number := base.number(payload_of(store, node))) is not None]
     if max(numbers, default=-1) < base.end - 1:
-        what = f"it goes on from session {base.source_id}, which is not here as far as that"
-        raise NoBase(what, base.source_id, hint=WAIT)
+        raise no_base(base.source_id, "is not completely in this store")
 
 
 class EquivalentEntries:
@@ -141,7 +150,7 @@ def tree_of_ours(store: ObjectStore, sid: str) -> Tree | None:
         return None
     tree = graph.tree(store, sid)
     if tree.damage:
-        raise Corrupt(f"session {sid} is damaged here", hint="`gitsession repair` mends it")
+        raise damaged(sid)
     began = entry_of(store, tree.nodes[tree.children[None][0]])
     if not isinstance(began, SessionHeader) or began.source_id is not None:
         return None

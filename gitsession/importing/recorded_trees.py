@@ -155,7 +155,7 @@ class Trees:
     def _count(self, names: int) -> None:
         self._names += names
         if self._names > NAMES_MAX:
-            raise Malformed(f"more than {NAMES_MAX:,} names in its trees")
+            raise Malformed(f"more than {NAMES_MAX:,} names in the trees of the session")
 
 
 _NOT_ALL = "the agent's tree is not all there"

@@ -106,7 +106,7 @@ def test_a_fork_whose_base_is_not_here_waits_and_nothing_is_written(store: Objec
 def test_a_fork_waits_for_a_base_that_is_not_here_as_far_as_that(store: ObjectStore) -> None:
     lines = PARENT_FILE.splitlines(keepends=True)
     take_in(store, b"".join(lines[: AFTER_T1 - 1]))
-    with pytest.raises(NoBase, match="as far as that"):
+    with pytest.raises(NoBase, match="not completely in this store"):
         take_in(store, CHILD_FILE)
     take_in(store, b"".join(lines[:AFTER_T1]))
     early = take_in(store, CHILD_FILE)
@@ -274,7 +274,7 @@ def test_a_dry_run_names_a_fork_that_the_import_will_not_take_either(
     deep = child_of(CHILD, AFTER_T1 + 3, user("deep"), thread=GRANDCHILD)
     folder = on_disk(tmp_path / "files", a=deep, b=CHILD_FILE)
     code, told = run(capfd, "--store", str(tmp_path / "store.git"), "import", str(folder), "--dry-run")
-    assert (code, told.count("which is not here")) == (3, 2), told
+    assert (code, told.count("which is not in this store")) == (3, 2), told
 
 
 def test_in_one_command_bases_come_first_whatever_the_order_of_files(
@@ -299,7 +299,7 @@ def test_a_base_that_is_missing_costs_only_its_forks_and_they_are_taken_next_tim
     folder = on_disk(tmp_path / "files", b=CHILD_FILE, other=rollout(user("x"), thread=GRANDCHILD))
     arguments = ["--store", str(tmp_path / "store.git"), "import", str(folder)]
     code, told = run(capfd, *arguments)
-    assert f"it goes on from session {THREAD}, which is not here" in told
+    assert f"it continues session '{THREAD}', which is not in this store" in told
     assert code != 0
     (folder / f"{NAME}.jsonl").write_bytes(PARENT_FILE)
     code, told = run(capfd, *arguments)

@@ -717,7 +717,7 @@ def test_a_third_session_of_the_same_names_is_refused(store: ObjectStore, monkey
     monkeypatch.setattr(names, "derived", lambda *_, length=13: "20260201-" + "s" * length)
     bring(store, pi_file(id="sa"))
     bring(store, pi_file(id="sb"))
-    with pytest.raises(Malformed, match="two other sessions"):
+    with pytest.raises(Malformed, match="both possible session ids"):
         bring(store, pi_file(id="sc"))
 
 

@@ -62,7 +62,7 @@ def test_a_file_that_is_closed_is_taken_to_its_end(store: Store, tmp_path: Path)
 def test_what_is_no_session_is_refused_by_name(store: Store, tmp_path: Path):
     path = tmp_path / "notes.txt"
     path.write_text("hello")
-    with pytest.raises(NotFound, match="no agent wrote this"):
+    with pytest.raises(NotFound, match="unrecognized session format"):
         store.import_file(path)
     with pytest.raises(Malformed):
         store.import_file(path, agent="codex")

@@ -362,7 +362,7 @@ def test_without_git_the_session_comes_in_and_it_is_said(agent, store, work, mon
     [done] = store.import_file(path)
     assert done.new == 2
     assert [problem.what for problem in done.problems] == [
-        "what its agent recorded of files is not kept: git is not on the PATH"
+        "cannot store the file history of the agent: git is not on the PATH"
     ]
 
 
