@@ -46,7 +46,7 @@ def grouped(pieces: Sequence[AnswerPart], *, by_block: bool, notes: Counter[str]
             if at not in asked and notes is None:
                 group.behind.append(pieces[at])
             elif at not in asked and notes is not None:
-                notes["results of calls that are not in the line, which are left out"] += 1
+                notes["left out: results whose call is not in the history"] += 1
         elif isinstance(entry, Message) and entry.role == "assistant":
             if not group.takes(at, entry, by_block):
                 group.close()
@@ -59,7 +59,7 @@ def grouped(pieces: Sequence[AnswerPart], *, by_block: bool, notes: Counter[str]
     group.close()
     calls = sum(isinstance(block, ToolCall) for _, entry in group.found for block in getattr(entry, "content", ()))
     if notes is not None and calls > len(asked):
-        notes["calls without a result, of which each agent tells its model in its own way"] += calls - len(asked)
+        notes["calls without a result: each agent presents them to its model in its own way"] += calls - len(asked)
     return group.found
 
 

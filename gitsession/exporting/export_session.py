@@ -33,7 +33,7 @@ from gitsession.sessions.revealed_store import RevealedStore
 from gitsession.store import refs
 from gitsession.store.interface import ObjectStore
 
-AT_HOME = "images that the agent keeps in a folder of its own, and this file only names: `resume` restores them"
+AT_HOME = "images that the file only names, because the agent keeps them in a folder of its own: `resume` restores them"
 TO_READ: dict[str, Writer] = {writer.AGENT: writer for writer in (json_lines, markdown)}
 """Formats that are not an agent's: sessions can be exported in them, but not imported."""
 
@@ -95,8 +95,8 @@ def export(
     if to in TO_READ:
         return _to_read(store, sid, TO_READ[to], at, agent_of(store, sid, began))
     if agent not in FORMATS:
-        hint = f"`--to` says for which agent: {' or '.join(FORMATS)}"
-        raise Refused(f"session {sid} is {agent}'s, of whose files we know nothing", hint=hint)
+        hint = f"pass --to with a supported agent: {', '.join(FORMATS)}"
+        raise Refused(f"cannot export session {sid} for '{agent}': the agent is not supported", hint=hint)
     found = gather(store, sid, FORMATS[agent], at)
     out = found.out
     if cwd is not None:
@@ -269,12 +269,12 @@ def _without_file(sid: str, root: SessionHeader | Fork, at: Node | None) -> Refu
     """Return the error for a session, or an entry of it, of which no agent has a file."""
     if at is not None and root.source_id is not None:
         return Refused(
-            f"nothing of {root.agent}'s own file stands in session {sid} as far as this entry",
-            hint="name a later entry: `gitsession log` shows them",
+            f"cannot export session {sid} at this entry: no line of {root.agent}'s file is in its history",
+            hint="pass a later entry: run `gitsession log` to list them",
         )
     return Refused(
-        f"session {sid} was made here, not by {root.agent}: there is no file to give back",
-        hint=f"`gitsession export {sid} --to pi` writes one",
+        f"cannot export the original file of session {sid}: it was created with gitsession, not by {root.agent}",
+        hint=f"run `gitsession export {sid} --to pi`",
     )
 
 
@@ -295,8 +295,8 @@ def _readable_tree(store: ObjectStore, sid: str, at: Node | None = None) -> grap
     tree = graph.tree(store, sid)
     if tree.damage and at is None:
         raise Corrupt(
-            f"not all entries can be read, the first is {tree.damage[0].oid}: the file would not be whole",
-            hint="`gitsession verify` names what is damaged; SESSION@ENTRY gives a line that is whole",
+            f"cannot export session {sid}: entry {tree.damage[0].oid} cannot be read, so the file would be incomplete",
+            hint="run `gitsession verify` to list the damage; pass SESSION@ENTRY to export an undamaged history",
         )
     return tree
 
@@ -314,7 +314,7 @@ def _line(store: ObjectStore, at: Node, starts: Collection[Oid]) -> list[Node]:
         found.append(node)
         if node.oid in starts:
             return found
-    raise Refused("this entry stands in the file of the session that this one was forked from")
+    raise Refused("cannot export this entry: it is in the file of the session that this one was forked from")
 
 
 def _home_of(store: ObjectStore, sid: str, root: SessionHeader | Fork) -> str:

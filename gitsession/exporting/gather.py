@@ -207,19 +207,19 @@ class _Gatherer:
     def _notes(self, is_news: bool) -> tuple[str, ...]:
         notes = self._notes_of_leaf(is_news)
         if self.attached.missing:
-            notes = (f"images that this store does not have become text: {len(self.attached.missing)}", *notes)
+            notes = (f"replaced with text: images missing from this store ({len(self.attached.missing)})", *notes)
         if any(node.is_tombstone for node in self.tree.nodes.values()):
-            notes = ("entries that were purged are left out", *notes)
+            notes = ("left out: purged entries", *notes)
         return notes
 
     def _notes_of_leaf(self, is_news: bool) -> tuple[str, ...]:
         if not self.is_home or self.at is not None:
             return ()
         if self.leaf.oid not in self.keys and self.leaf.oid != self.root.oid:
-            return ("the active branch is no longer in the agent's file: it goes on from its own last line",)
+            return ("the active branch is no longer in the agent's file; the agent continues from its last line",)
         if is_news or self.leaf.oid == self.tree.branches[derived(self.store, self.sid, self.tree.branches)]:
             return ()
-        return ("the file is the agent's own, and its last line, where it goes on, is not on the active branch",)
+        return ("the agent continues from the last line of its own file, which is not on the active branch",)
 
     def _key_of_leaf(self, entries: Sequence[OutgoingEntry]) -> str | None:
         """Return the key of the leaf, or of the nearest exported entry above it.
@@ -259,7 +259,9 @@ class _Gatherer:
         """Return the entry of ``node`` for export. ``kept``: the commit with the line of the agent's file."""
         entry = entry_of(self.store, node)
         if isinstance(entry, Opaque) and not entry.payload and entry.problem:
-            raise Corrupt(f"an entry cannot be read: {entry.problem}", hint="`gitsession verify` names what is damaged")
+            raise Corrupt(
+                f"cannot read entry {node.oid}: {entry.problem}", hint="run `gitsession verify` to list the damage"
+            )
         kept = kept or node
         is_theirs = kept.source is not None and kept.source.agent == self.format.AGENT
         if node.source is not None and not is_theirs:

@@ -43,14 +43,14 @@ def write(out: Outgoing) -> WrittenFile:
     """Write the history of the leaf. ``notes`` counts entries without a readable form, and those on other branches."""
     notes: Counter[str] = Counter()
     labels, line = out.all_labels(), _line(out)
-    notes["entries on other branches, which are left out"] += len(out.entries) - len(line)
+    notes["left out: entries of other branches"] += len(out.entries) - len(line)
     paragraphs = list(_head(out))
     for each in line:
         if isinstance(each.entry, Title | Label):
             continue  # they are part of the headings
         said = list(_said(each.entry))
         if not said:
-            notes[f"{called(each.entry)}, which are left out"] += 1
+            notes[f"left out: {called(each.entry)}"] += 1
             continue
         who, *words = said
         paragraphs += [_heading(who, each.entry.at_ms, labels.get(each.key, "")), *filter(None, words)]
@@ -72,7 +72,8 @@ def _line(out: Outgoing) -> list[OutgoingEntry]:
 def _head(out: Outgoing) -> Iterator[str]:
     session = out.session
     yield f"# {_one_line(out.name() or f'Session {session.source_id}')}"
-    facts = {"session": session.source_id, "agent": session.agent, "folder": session.cwd, "begun": _time(session.at_ms)}
+    facts = {"session": session.source_id, "agent": session.agent, "folder": session.cwd}
+    facts["started"] = _time(session.at_ms)
     yield "\n".join(f"- {name}: {_one_line(value)}" for name, value in facts.items() if value)
 
 
@@ -119,15 +120,15 @@ def _said(entry: Entry) -> Iterator[str]:
             yield f"extension {_one_line(entry.custom_type)}"
             yield from map(_block, entry.content)
         case Compaction():
-            yield "summary of what came before"
+            yield "summary of earlier entries"
             yield _words(entry.summary)
         case BranchSummary():
-            yield "summary of a branch that was left"
+            yield "summary of an abandoned branch"
             yield _words(entry.summary)
         case ModelChange():
             yield f"model {_one_line('/'.join(filter(None, (entry.provider, entry.model))))}"
         case Reset():
-            yield "the context begins anew"
+            yield "context reset"
 
 
 def _block(block: Block) -> str:
@@ -140,7 +141,7 @@ def _block(block: Block) -> str:
             arguments = json.dumps(plain(block.arguments), indent=2, ensure_ascii=False, default=str)
             return f"**{_one_line(block.name)}**\n\n{_fenced(arguments, 'json')}"
         case Image():
-            return f"*picture: {_one_line(block.mime)}, {len(block.data):,} bytes*"
+            return f"*image: {_one_line(block.mime)}, {len(block.data):,} bytes*"
         case File():
             return f"*file: {_one_line(' '.join(filter(None, (block.name, block.mime, block.url))))}*"
         case OtherBlock():

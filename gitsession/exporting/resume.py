@@ -41,8 +41,8 @@ from gitsession.sessions.node import Node, load
 from gitsession.sessions.revealed_store import RevealedStore
 from gitsession.store.interface import ObjectStore
 
-NOT_HELD = "files that the session names, and neither the agent nor this store has"
-NOT_MARKED = "results that are old here and not there, as its import passes over what it has"
+NOT_HELD = "files that the session names, which neither the agent nor this store has"
+NOT_MARKED = "tool results that are pruned here but not in the agent, whose import skips messages that it has"
 _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 
 
@@ -115,13 +115,13 @@ def plan(
     format = with_capability(agent, Resumable)
     if format is None:
         raise Refused(
-            f"there is no way known to go on in {agent} with a session of ours",
-            hint=f"--in says where: {' or '.join(all_with_capability(Resumable))}",
+            f"cannot resume in '{agent}': it cannot continue a session from a file",
+            hint=f"pass --in with one of: {', '.join(all_with_capability(Resumable))}",
         )
     if at is not None and not any(node.kind == Message.kind for node in graph.line(store, at.oid)):
         raise Refused(
-            f"nothing is said in session {sid} as far as this entry: there is nothing to go on with",
-            hint="name a later entry: `gitsession log` shows them",
+            f"cannot resume session {sid} at this entry: its history has no message",
+            hint="pass a later entry: run `gitsession log` to list them",
         )
     shown = RevealedStore(store)  # the agent's own file has the secrets, and continues where it ended
     sent = export(shown, sid, agent, _unless_whole(store, sid, at), where.cwd).from_store(shown)
@@ -136,8 +136,8 @@ def plan(
         there = find(agent, id) if find is not None else None
         if there in (None, sid):
             raise
-        what = f"{error.path} was gone on with: that is session {there} here"
-        raise Refused(what, hint=f"`gitsession resume {there}` goes on there") from None
+        what = f"the agent has continued '{error.path}', which is session {there} in this store"
+        raise Refused(what, hint=f"run `gitsession resume {there}`") from None
     commands = [format.resume_command(id, str(file))]
     if isinstance(format, Importing):
         commands = [format.take_in_command(str(file)), *commands]
@@ -301,18 +301,18 @@ def _name(scratch: Path, file: Path) -> None:
         if error.errno not in _NO_LINKS:
             raise
         if os.path.lexists(file):
-            raise FileExistsError(errno.EEXIST, "is there", str(file)) from None
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(file)) from None
         os.rename(scratch, file)
 
 
 def _has_grown(file: Path) -> AgentFileAhead:
-    return AgentFileAhead(file, f"{file} has more in it than was taken in: it was gone on with")
+    return AgentFileAhead(file, f"the agent has continued '{file}': it has more than was imported")
 
 
 def _is_other(file: Path) -> Refused:
     return Refused(
-        f"{file} is there already, and says something else; it is left as it is",
-        hint=f"`gitsession import {shlex.quote(str(file))}` takes in what it says; it is written anew where it is gone",
+        f"cannot write '{file}': it already exists with other content",
+        hint=f"run `gitsession import {shlex.quote(str(file))}` to import its content, or move the file away",
     )
 
 
@@ -326,7 +326,7 @@ class AgentFileAhead(Refused):
     """The error that the agent has more of the session at ``path`` than was imported."""
 
     def __init__(self, path: Path, message: str) -> None:
-        super().__init__(message, hint=f"`gitsession import {shlex.quote(str(path))}` first")
+        super().__init__(message, hint=f"run `gitsession import {shlex.quote(str(path))}` first")
         self.path = path
 
 
@@ -371,11 +371,11 @@ def _session(format: Format, path: Path, id: str) -> Source | None:
 
 
 def _goes_on(path: Path) -> AgentFileAhead:
-    return AgentFileAhead(path, f"{path} has more of this session than was taken in: it was gone on with")
+    return AgentFileAhead(path, f"the agent has continued the session: '{path}' has more of it than was imported")
 
 
 def _has_other_session(path: Path) -> Refused:
     return Refused(
-        f"{path} has this session already, and it says something else; it is left as it is",
-        hint=f"`gitsession import {shlex.quote(str(path))}` takes in what it says",
+        f"cannot resume: '{path}' already has this session with other content",
+        hint=f"run `gitsession import {shlex.quote(str(path))}` to import it",
     )

@@ -92,7 +92,7 @@ def visible_history(
     for chain in _chains([each for each in entries if each.key not in at_of]):
         if target.NAME in _JOINS_RESULTS and (_is_result(chain[0].entry) or chain[0].below in lost):
             lost.update(each.key for each in chain)
-            notes["entries of branches that begin among results, which are left out"] += len(chain)
+            notes["left out: entries of branches that begin between results"] += len(chain)
             continue
         linked = _linked(grouped([AnswerPart(each, each.entry) for each in chain], by_block=by_block), chain[0].below)
         linked[0] = dataclasses.replace(linked[0], below=ends.get(chain[0].below))
@@ -119,7 +119,7 @@ def _goes_along(entry: Shown, source: Profile, target: Profile, notes: Counter[s
         notes[_unseen(entry)] += 1
         return False
     if isinstance(entry, Message) and entry.failed and not keeps:
-        notes["answers that broke off, which are left out"] += 1
+        notes["left out: aborted and failed answers"] += 1
         return False
     return True
 
@@ -136,15 +136,15 @@ def _count_unseen(path: Iterable[OutgoingEntry], shown: Sequence[tuple[str, Show
                 continue
         for block in _blocks(each.entry):
             if isinstance(block, ToolCall) and repr(block) not in blocks:
-                notes["calls that the model is not shown, which are left out"] += 1
+                notes["left out: calls that are not in the context"] += 1
 
 
 def _unseen(entry: Entry) -> str:
     what = _CALLED.get(entry.role) if isinstance(entry, Message) else None
-    return f"{what or called(entry)} that the model is not shown, which are left out"
+    return f"left out: {what or called(entry)} that are not in the context"
 
 
-_CALLED = {"shell": "commands", "tool": "results of tools", "system": "system messages"}
+_CALLED = {"shell": "commands", "tool": "tool results", "system": "system messages"}
 """The names of messages in notes, by role."""
 
 

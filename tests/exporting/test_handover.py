@@ -62,8 +62,8 @@ def test_the_rule_notices_what_is_lost_shown_or_moved() -> None:
     assert conversations.compared([ask, gave], [ask], {}, []).wrong
     assert conversations.compared([ask], [ask, gave], {}, []).wrong
     assert conversations.compared([ask, gave], [gave, ask], {}, []).wrong
-    assert conversations.compared([ask, call, call], [ask], {"calls, told in words": 1}, []).wrong
-    assert not conversations.compared([ask, call], [ask], {"calls, told in words": 1}, []).wrong
+    assert conversations.compared([ask, call, call], [ask], {"written as text: tool calls": 1}, []).wrong
+    assert not conversations.compared([ask, call], [ask], {"written as text: tool calls": 1}, []).wrong
 
 
 def test_the_matrix_in_the_page_was_written_by_the_run() -> None:
@@ -219,7 +219,7 @@ def test_a_pdf_keeps_its_bytes_where_the_agent_has_files_and_is_named_elsewhere(
     sent, entries = handed("claude", target, of_a_pdf())
     files = [block.data for each in entries for block in each.content if getattr(block, "data", None)]
     assert files == ([PDF, PDF] if target == "opencode" else [])
-    assert sent.notes.get("files, of which only the name is said", 0) == (0 if target == "opencode" else 2)
+    assert sent.notes.get("replaced with their name: files", 0) == (0 if target == "opencode" else 2)
     assert b"undefined" not in sent.data and (target == "opencode" or b"application/pdf" in sent.data)
 
 
@@ -235,7 +235,7 @@ def test_a_command_that_the_user_kept_from_the_model_is_left_out_everywhere(targ
     data = pi_file(said("a", None, "Q"), said("b", "a", "A", role="assistant"), SECRET, said("d", "c", "Q2"))
     sent, entries = handed("pi", target, data)
     assert b"TOKEN" not in sent.data and "Q2" in texts(entries)[-1]
-    assert sent.notes["commands that the model is not shown, which are left out"] == 1
+    assert sent.notes["left out: commands that are not in the context"] == 1
 
 
 def test_omp_keeps_such_a_command_from_its_model_as_pi_does() -> None:
@@ -264,7 +264,7 @@ def test_labels_and_branches_stay_with_what_is_left_of_an_answer() -> None:
     )  # fmt: skip
     sent, entries = handed("pi", "claude", data)
     assert texts(entries) == ["Q", "Q2"]
-    assert sent.notes["answers that broke off, which are left out"] == 1
+    assert sent.notes["left out: aborted and failed answers"] == 1
 
 
 def test_what_is_begun_here_goes_to_pi_as_it_is() -> None:

@@ -76,8 +76,8 @@ def test_a_conversation_reads_as_who_said_what(store: Store):
     session.rename("A fix")
     session.label("leaf~2", "here")
     text = told(store, session)
-    assert text.startswith(f"# A fix\n\n- session: {session.id}\n- agent: mine\n- folder: /work\n- begun: ")
-    assert headings(text) == ["user", "assistant (m)", "tool read", "shell", "summary of what came before", "assistant"]
+    assert text.startswith(f"# A fix\n\n- session: {session.id}\n- agent: mine\n- folder: /work\n- started: ")
+    assert headings(text) == ["user", "assistant (m)", "tool read", "shell", "summary of earlier entries", "assistant"]
     assert "> hm\n> hm\n\nI look.\n\n**read**\n\n```json\n" in text and '"ü": [' in text
     assert "```\nimport x\n\ty = 1\n```" in text
     assert "```\n$ ls\na.py\n```" in text
@@ -187,7 +187,7 @@ def test_no_text_drives_the_terminal_or_breaks_the_file(store: Store):
 def test_pictures_and_files_are_named(store: Store):
     blocks = (Image(bytes(2000), "image/png"), File("a.pdf", "application/pdf", b"x"), OtherBlock({"a": 1}))
     text = told(store, spoken(store, Message.user(blocks)))
-    assert "*picture: image/png, 2,000 bytes*" in text and "*file: a.pdf application/pdf*" in text
+    assert "*image: image/png, 2,000 bytes*" in text and "*file: a.pdf application/pdf*" in text
 
 
 def test_what_has_no_words_and_what_stands_on_other_branches_is_counted(store: Store):
@@ -197,7 +197,7 @@ def test_what_has_no_words_and_what_stands_on_other_branches_is_counted(store: S
     sent = store.export(session.id, to="markdown")
     assert b"elsewhere" not in sent.data
     assert dict(sent.notes) == {
-        "records that no model is shown, which are left out": 1, "entries on other branches, which are left out": 1,
+        "left out: records that no model receives": 1, "left out: entries of other branches": 1,
     }  # fmt: skip
     assert headings(told(store, session, session.resolve("leaf~2"))) == ["user"]
 

@@ -117,7 +117,7 @@ def test_where_nothing_has_been_said_yet_there_is_nothing_to_go_on_with(
     sid = held(store, agent)
     root = session(store, sid).line()[0]
     assert root.kind == "session"
-    with pytest.raises(Refused, match="nothing is said in session"):
+    with pytest.raises(Refused, match="its history has no message"):
         resume.plan(store, sid, other, root, where, {})
     assert not below(where)
 
@@ -308,7 +308,7 @@ def test_a_file_that_the_agent_went_on_with_is_refused(store: ObjectStore, where
     file = placed(store, sid, where).file
     grown = file.read_bytes() + b'{"type":"summary"}\n'
     file.write_bytes(grown)
-    with pytest.raises(Refused, match="was gone on with") as refused:
+    with pytest.raises(Refused, match="the agent has continued") as refused:
         placed(store, sid, where)
     assert f"import {file}" in refused.value.hint
     assert file.read_bytes() == grown
@@ -318,7 +318,7 @@ def test_a_file_that_says_something_else_is_refused(store: ObjectStore, where: W
     sid = held(store, "claude")
     file = placed(store, sid, where).file
     file.write_bytes(b"mine")
-    with pytest.raises(Refused, match="says something else"):
+    with pytest.raises(Refused, match="already exists with other content"):
         placed(store, sid, where)
     assert file.read_bytes() == b"mine"
 
@@ -338,7 +338,7 @@ def test_who_is_faster_wins(store: ObjectStore, where: Workspace) -> None:
     planned = resume.plan(store, sid, None, None, where, {})
     planned.file.parent.mkdir(parents=True)
     planned.file.write_bytes(b"theirs")
-    with pytest.raises(Refused, match="is there already"):
+    with pytest.raises(Refused, match="already exists with other content"):
         resume.perform(planned)
     assert below(where) == [str(planned.file.relative_to(where.home))]
     assert planned.file.read_bytes() == b"theirs"
@@ -351,7 +351,7 @@ def test_who_went_on_meanwhile_loses_nothing(store: ObjectStore, where: Workspac
     planned = resume.plan(store, sid, None, None, where, {})
     grown = file.read_bytes() + b"theirs\n"
     file.write_bytes(grown)
-    with pytest.raises(Refused, match="was gone on with"):
+    with pytest.raises(Refused, match="the agent has continued"):
         resume.perform(planned)
     assert file.read_bytes() == grown
 
@@ -368,7 +368,7 @@ def test_without_links_the_disk_gets_the_file_by_its_name(
 
 
 def test_no_agent_no_resumption(store: ObjectStore, where: Workspace) -> None:
-    with pytest.raises(Refused, match="no way known to go on in agent") as refused:
+    with pytest.raises(Refused, match="cannot resume in 'agent'") as refused:
         placed(store, begun(store).id, where)
     assert "--in" in refused.value.hint
 
@@ -486,7 +486,7 @@ def test_wrong_use_is_named(run: Run, imported: str, words: list[str], complaint
 
 # ---- what is told of a file that is the agent's own
 
-GOES_ON_ELSEWHERE = "the file is the agent's own, and its last line, where it goes on, is not on the active branch"
+GOES_ON_ELSEWHERE = "the agent continues from the last line of its own file, which is not on the active branch"
 
 
 def test_it_is_told_that_a_file_goes_on_elsewhere(store: ObjectStore) -> None:

@@ -75,9 +75,9 @@ def test_a_session_that_it_has_gone_on_with_is_refused_until_it_is_imported(
 ) -> None:
     sid = held(store, *ONE)
     theirs.put([*ONE, *TWO])
-    with pytest.raises(Refused, match="gone on with") as refused:
+    with pytest.raises(Refused, match="the agent has continued") as refused:
         placed(store, sid, where)
-    assert refused.value.hint == f"`gitsession import {theirs.path}` first"
+    assert refused.value.hint == f"run `gitsession import {theirs.path}` first"
     assert not Path(where.home, ".local/share/gitsession").exists()
     for found in sources.at(theirs.path):
         import_source(store, found.format, found.take().source)
@@ -89,7 +89,7 @@ def test_an_answer_that_is_still_being_written_is_gone_on_with(
 ) -> None:
     sid = held(store, *ONE)
     theirs.put([*ONE, TWO[0], answer("msg_a2", "Sec", at=4, done=False)])
-    with pytest.raises(Refused, match="gone on with"):
+    with pytest.raises(Refused, match="the agent has continued"):
         placed(store, sid, where)
 
 
@@ -98,7 +98,7 @@ def test_a_session_that_says_something_else_there_is_refused(
 ) -> None:
     sid = held(store, *ONE)
     theirs.put([user("msg_u1", "Mine", at=1), ONE[1]])
-    with pytest.raises(Refused, match="says something else"):
+    with pytest.raises(Refused, match="already has this session"):
         placed(store, sid, where)
 
 
@@ -134,7 +134,7 @@ def test_a_variable_moves_the_database_and_the_file(store: ObjectStore, where: W
     found = resume.plan(store, sid, None, None, where, environment)
     assert found.file.parent == moved / "gitsession/opencode"
     Database(moved / "opencode/opencode.db").put([*ONE, *TWO])
-    with pytest.raises(Refused, match="gone on with"):
+    with pytest.raises(Refused, match="the agent has continued"):
         resume.plan(store, sid, None, None, where, environment)
 
 

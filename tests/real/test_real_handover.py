@@ -51,7 +51,7 @@ def test_the_model_is_told_what_was_said(source: str, agent: str, tmp_path: Path
     told = handover.asked(found, home)
     assert in_order(carried(source, agent), told), told
     # The program went on with what was put there; its own session is taken in again as what it was.
-    with pytest.raises(Refused, match="gone on with"):
+    with pytest.raises(Refused, match="the agent has continued"):
         resume.plan(store, sid, agent, None, where, {})
     place = found.file if not isinstance(FORMATS[agent], Importing) else home / ".local/share/opencode/opencode.db"
     [taken] = [import_source(store, each.format, each.take().source) for each in sources.at(place, final=True)]
