@@ -133,7 +133,7 @@ def _in_database(path: Path, format: Format | None, final: bool) -> Iterator[Fou
         database = opened.format
         if database is None:
             if format is not None:
-                raise Malformed(f"no database of {format.AGENT}'s: it lacks the tables of one")
+                raise Malformed(f"not a database of {format.AGENT}: it does not have its tables")
             return
         for id, stamp in database.listed(opened.ask, opened.columns):
 
@@ -256,8 +256,8 @@ def stored(path: Path) -> tuple[os.stat_result, StoredFile]:
                 held.append(chunk, size)
                 size += len(chunk)
         except OSError as error:
-            what = f"cannot copy {path} to {folder}: {error.strerror}"
-            raise Unavailable(what, hint="free some space there, or set TMPDIR to another folder") from error
+            what = f"cannot copy '{path}' to '{folder}': {error.strerror}"
+            raise Unavailable(what, hint="free some disk space, or set TMPDIR to another folder") from error
         return found, StoredFile(held.read, size)
 
 
@@ -293,7 +293,7 @@ def _session_file(path: Path) -> Iterator[tuple[int, os.stat_result]]:
         if not stat.S_ISREG(found.st_mode):
             raise Malformed("not a regular file")
         if found.st_size > FILE_BYTES_MAX:
-            raise Malformed(f"{found.st_size:,} bytes; a session file has at most {FILE_BYTES_MAX:,}")
+            raise Malformed(f"{found.st_size:,} bytes, more than the {FILE_BYTES_MAX:,} that a session file may have")
         yield fd, found
 
 
@@ -335,8 +335,8 @@ def unrecognized(path: Path) -> NotFound:
 
     other = split_file.agent_of(head(path))
     if other:
-        return NotFound(f"{other} wrote this session, and its format is not supported ({known})", hint=known)
-    return NotFound(f"no agent wrote this that gitsession knows ({known}); --from FORMAT takes it as one's", hint=known)
+        return NotFound(f"the session format of {other} is not supported ({known})", hint=known)
+    return NotFound(f"unrecognized session format ({known}); pass --from FORMAT to choose one", hint=known)
 
 
 def attachments(path: Path, data: Data, format: Format) -> tuple[dict[str, bytes], list[str]]:

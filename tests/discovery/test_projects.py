@@ -239,7 +239,7 @@ def test_what_was_held_where_everything_lies_below_is_of_that_folder_only(
         store.agents.import_data(pi, held_in(folder, id=f"s{number}"))
     for number, folder in enumerate(everybodys):
         assert at(store, folder) == f"s{number}"
-        with pytest.raises(NotFound, match="no session was held in"):
+        with pytest.raises(NotFound, match="no session in"):
             at(store, folder / "work/app")
     store.agents.import_data(pi, held_in(tmp_path / "scratch/work", id="s4"))
     assert at(store, tmp_path / "scratch/work/app") == "s4"
