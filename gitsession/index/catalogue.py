@@ -181,14 +181,14 @@ class Catalogue:
         else:
             tries = [("sid = ?", (address.lower(),)), ("instr(sid, ?)", (address.lower(),))]
         if not address.strip(":"):
-            raise NotFound("an empty address names no session", hint="`gitsession ls` lists them")
+            raise NotFound("the address is empty", hint="run `gitsession ls` to list the sessions")
         found = next((rows for where, values in tries if (rows := self._rows(f"WHERE {where}", values))), [])
         if len(found) == 1:
             return found[0]
         if found and address:
             lines = [f"{row.sid}  {row.name}" for row in found]
-            raise Ambiguous(f"{address!r} fits {len(found)} sessions", lines, hint="give more of its id")
-        raise NotFound(f"no session {address[:80]!r}", hint="`gitsession ls` lists them")
+            raise Ambiguous(f"{address!r} matches {len(found)} sessions", lines, hint="pass more of the id")
+        raise NotFound(f"no session {address[:80]!r}", hint="run `gitsession ls` to list the sessions")
 
     def by_source(self, agent: str, source_id: str) -> list[Row]:
         """Return the sessions with an agent's own id, the newest first."""
@@ -218,9 +218,9 @@ class Catalogue:
                 return row
         which = "session" if not wanted else "earlier session"
         other = next((row for row in rows if row not in found), None)
-        elsewhere = f"the newest elsewhere is {other.sid}, in {other.project or 'no folder'}" if other else ""
-        where = here.cwd or "a folder that is gone"
-        raise NotFound(f"no {which} was held in {where}", hint=elsewhere or "`gitsession import` takes sessions in")
+        elsewhere = f"the newest session elsewhere is {other.sid} in {other.project or 'no folder'}" if other else ""
+        where = here.cwd or "a deleted folder"
+        raise NotFound(f"no {which} in {where}", hint=elsewhere or "run `gitsession import --all` to import sessions")
 
     def _rows(self, where: str, values: Sequence[str] = ()) -> list[Row]:
         texts = [_text(value) for value in values]
@@ -232,7 +232,7 @@ class Catalogue:
             if isinstance(error, sqlite3.DatabaseError) and not is_damage(error):
                 raise
             self.begin_anew()
-            raise Unavailable("the index was damaged, and is made anew", hint="try again: nothing is lost") from None
+            raise Unavailable("the index was damaged and is rebuilt", hint="try again; no session is lost") from None
 
     def _branches(self, sids: Iterable[str], *, whole: bool) -> dict[str, dict[str, str]]:
         """Return the branches of sessions, ``main`` first. ``whole``: the ids are those of all sessions."""

@@ -91,7 +91,7 @@ def search(catalogue: Catalogue, store: ObjectStore, wanted: SearchQuery) -> lis
                 return _found(db, catalogue, store, wanted)
             except sqlite3.OperationalError as error:
                 if not is_damage(error):
-                    raise Unavailable(f"the index cannot be searched: {error}", hint="try again") from None
+                    raise Unavailable(f"cannot search the index: {error}", hint="try again") from None
                 if not tries_left:
                     raise
             except sqlite3.DatabaseError:
@@ -282,16 +282,16 @@ def open_at(path: Path) -> sqlite3.Connection:
             return _connect(place)
         except sqlite3.OperationalError as error:
             if "fts5" in str(error):
-                raise Unavailable("this SQLite has no full-text search (FTS5)") from None
+                raise Unavailable("cannot search: this SQLite has no full-text search (FTS5)") from None
             if "locked" in str(error):
-                raise Unavailable("another process is making the index", hint="try again") from None
+                raise Unavailable("another process is building the index", hint="try again") from None
             if is_damage(error):
                 remove(path)
         except sqlite3.DatabaseError:
             remove(path)
         except OSError:
             continue
-    raise Unavailable("no index can be made")
+    raise Unavailable("cannot create the search index")
 
 
 def _connect(place: str) -> sqlite3.Connection:

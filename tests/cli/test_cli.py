@@ -103,7 +103,7 @@ def test_after_a_rewrite_the_earlier_file_is_still_there(run: Run, file: Path, i
 def test_an_older_copy_takes_nothing_away(run: Run, file: Path, imported: str, here: Path) -> None:
     older = here / "older.jsonl"
     older.write_bytes(b"".join(file.read_bytes().splitlines(keepends=True)[:3]))
-    assert "an older copy: 4 later lines are kept" in run("import", str(older))
+    assert "an older copy of the file: 4 later lines stay" in run("import", str(older))
     assert run("export", "@").encode() == file.read_bytes()
 
 
@@ -141,7 +141,7 @@ def test_a_file_cut_short_is_taken_in_up_to_the_cut_and_says_so(run: Run, file: 
     file.write_bytes(file.read_bytes()[:-20])
     told = run("import", str(file))
     assert "5 entries" in told
-    assert "wait for the rest of their line" in told
+    assert "an incomplete line" in told
     assert run("import", str(file), "--dry-run", "--final").count("6 entries") == 1
     assert "Login" not in run("ls")
 
@@ -149,7 +149,7 @@ def test_a_file_cut_short_is_taken_in_up_to_the_cut_and_says_so(run: Run, file: 
 def test_that_something_waits_is_said_however_many_problems_there_are(run: Run, file: Path) -> None:
     file.write_bytes(file.read_bytes() + b"oops\n" * 5 + b"{")
     told = run("import", str(file))
-    assert ":13: not taken in: 1 byte after the last line end" in told
+    assert ":13: not imported: 1 byte after the last line end" in told
     assert "2 more problems" in told
     again = run("import", str(file))
     assert "4 more problems" in again and again.count(f"{file}:") == 2
@@ -179,7 +179,7 @@ def test_a_dry_run_writes_nothing(run: Run, file: Path) -> None:
 def test_a_file_of_no_agent_is_named_and_the_rest_is_taken_in(run: Run, file: Path, here: Path) -> None:
     (here / "notes.txt").write_text("hello\n")
     complaint = run("import", "notes.txt", str(file), code=3, err=True)
-    assert "notes.txt: no agent" in complaint
+    assert "notes.txt: unrecognized session format" in complaint
     assert "Login" in run("ls")
 
 
@@ -383,13 +383,13 @@ def test_entries_are_found_by_every_kind_of_address(run: Run, imported: str) -> 
 
 
 def test_an_address_that_fits_nothing_or_several_is_refused(run: Run, imported: str, file: Path) -> None:
-    assert "`gitsession ls` lists them" in run("log", "zzzz", code=3, err=True)
+    assert "run `gitsession ls` to list the sessions" in run("log", "zzzz", code=3, err=True)
     assert "names no session" in run("log", "@leaf", code=3, err=True)
     assert "is past the root" in run("show", "@@leaf~99", code=3, err=True)
     other = file.with_name("other.jsonl")
     other.write_bytes(file.read_bytes().replace(b"0199-abcd", b"0199-ffff"))
     run("import", str(other))
-    assert "fits 2 sessions" in run("log", "2026", code=3, err=True)
+    assert "matches 2 sessions" in run("log", "2026", code=3, err=True)
 
 
 def test_the_status_is_shown_without_a_command(run: Run, file: Path) -> None:
@@ -885,7 +885,7 @@ def test_a_locked_database_is_named_and_the_rest_is_taken_in(
     database.db.execute("PRAGMA journal_mode = DELETE")
     database.db.execute("BEGIN EXCLUSIVE")
     complaint = run("import", "opencode.db", str(file), code=exits.TRY_AGAIN, err=True)
-    assert "opencode.db: its agent has the database locked" in complaint
+    assert "opencode.db: the database is locked by its agent" in complaint
     assert "Login" in run("ls")
 
 
@@ -893,7 +893,7 @@ def test_a_session_of_a_database_that_is_none_stops_no_other(run: Run, database:
     database.db.execute("UPDATE message SET data = '{' WHERE session_id = 'ses_two'")
     assert "2 sessions imported" in run("import", "opencode.db")
     database.db.execute("DROP TABLE part")
-    assert "no agent" in run("import", "opencode.db", code=3, err=True)
+    assert "unrecognized session format" in run("import", "opencode.db", code=3, err=True)
 
 
 def test_a_database_mends_what_the_store_lost(run: Run, database: opencode_files.Database, tmp_path: Path) -> None:
