@@ -35,8 +35,6 @@ from gitsession.sessions.merge_remote_branches import SyncedBranch
 from gitsession.store import histories, refs
 from gitsession.store.interface import ObjectStore, Transaction
 
-_LIST = "run `gitsession ls --archived` to list archived sessions"
-
 
 def archive(store: ObjectStore, sids: Iterable[str], at_ms: int) -> list[str]:
     """Archive sessions; return their ids. Raises ``NotFound`` and ``Refused``, and then changes nothing."""
@@ -69,7 +67,7 @@ def restore(store: ObjectStore, sid: str, at_ms: int) -> None:
     with store.transaction() as tx:
         said = archive_set.read(store)
         if sid not in said:
-            raise NotFound(f"session {sid!r} is not archived", hint=_LIST)
+            raise NotFound(f"session {sid!r} is not archived", hint="run `gitsession ls --archived`")
         _say(store, tx, said.with_turn(sid), at_ms)
         _put_back(store, tx, [sid], said)
 
@@ -80,7 +78,7 @@ def find(store: ObjectStore, part: str) -> str:
     if len(found) > 1:
         raise Ambiguous(f"{part!r} matches {len(found)} archived sessions", found, hint="pass more of the id")
     if not found:
-        raise NotFound(f"no archived session matches {part[:80]!r}", hint=_LIST)
+        raise NotFound(f"no archived session matches {part[:80]!r}", hint="run `gitsession ls --archived`")
     return found[0]
 
 

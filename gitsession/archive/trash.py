@@ -19,8 +19,6 @@ from gitsession.store import refs
 from gitsession.store.git_store import GitStore
 from gitsession.store.interface import ObjectStore, StoreProxy
 
-_LIST = "run `gitsession ls --trash` to list the sessions in the trash"
-
 
 def sessions(store: ObjectStore) -> list[str]:
     """Return the ids of the sessions in the trash, sorted."""
@@ -34,7 +32,7 @@ def find(store: ObjectStore, part: str) -> str:
     if len(found) > 1:
         raise Ambiguous(f"{part!r} matches {len(found)} sessions in the trash", found, hint="pass more of the id")
     if not found:
-        raise NotFound(f"no session {part[:80]!r} in the trash", hint=_LIST)
+        raise NotFound(f"no session {part[:80]!r} in the trash", hint="run `gitsession ls --trash`")
     return found[0]
 
 
@@ -54,7 +52,7 @@ def restore(store: ObjectStore, sid: str, at_ms: int) -> None:
     with operation_log.recording(store, f"restore {sid}", at_ms) as tx:
         found = store.refs(refs.trashed(refs.session(sid)))
         if not found:
-            raise NotFound(f"no session {sid!r} in the trash", hint=_LIST)
+            raise NotFound(f"no session {sid!r} in the trash", hint="run `gitsession ls --trash`")
         for name, value in found.items():
             _move(store, tx, name, refs.taken_out(name), value)
         _move_choices(store, tx, sid, found, refs.taken_out)
