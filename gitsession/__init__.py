@@ -52,7 +52,7 @@ if TYPE_CHECKING:
         Unavailable,
     )
     from gitsession.exporting.export_session import ExportResult
-    from gitsession.exporting.resume import Resumption
+    from gitsession.exporting.resume import ResumePlan
     from gitsession.formats import Format
     from gitsession.git.engine import StoreRepository
     from gitsession.importing.import_session import ImportResult
@@ -100,7 +100,7 @@ if TYPE_CHECKING:
     from gitsession.sync.remotes import Remote
     from gitsession.sync.syncing import SyncReport
     from gitsession.sync.transport import TransportOptions
-    from gitsession.verify.findings import CheckCoverage, Finding, Report, SealCheck
+    from gitsession.verify.findings import CheckCoverage, Finding, Report, SignatureCheck
     from gitsession.workspace.patches import FilePatch
 
 __all__ = [
@@ -175,17 +175,17 @@ __all__ = [
     "Report",
     "Request",
     "Reset",
-    "Resumption",
+    "ResumePlan",
     "Retention",
     "RewindPlan",
     "RewindResult",
     "Row",
     "Seal",
-    "SealCheck",
     "SecretSearch",
     "Session",
     "SessionCompaction",
     "SessionFiles",
+    "SignatureCheck",
     "State",
     "Store",
     "StoreRepository",
@@ -253,7 +253,7 @@ _NAMES = {
     "gitsession.importing.import_session": ["ImportResult"],
     "gitsession.discovery.sources": ["LoadedSession"],
     "gitsession.repair.repair": ["RepairResult"],
-    "gitsession.exporting.resume": ["Resumption"],
+    "gitsession.exporting.resume": ["ResumePlan"],
     "gitsession.exporting.export_session": ["ExportResult"],
     "gitsession.formats": ["Format"],
     "gitsession.git.engine": ["StoreRepository"],
@@ -286,7 +286,7 @@ _NAMES = {
     ],
     "gitsession.checkpoints.rewinding": ["FileOutcome", "RewindResult"],
     "gitsession.checkpoints.planning": ["RewindPlan"],
-    "gitsession.verify.findings": ["CheckCoverage", "Finding", "Report", "SealCheck"],
+    "gitsession.verify.findings": ["CheckCoverage", "Finding", "Report", "SignatureCheck"],
     "gitsession.sessions.gaps": ["Gap"],
     "gitsession.sessions.graph": ["Tree"],
     "gitsession.sessions.node": ["Node"],

@@ -15,7 +15,7 @@ from gitsession.discovery import projects, sources
 from gitsession.discovery.sources import LoadedSession
 from gitsession.errors import Corrupt, Malformed, MissingObject, Unavailable, require
 from gitsession.exporting import resume
-from gitsession.exporting.resume import Resumption
+from gitsession.exporting.resume import ResumePlan
 from gitsession.formats import Format, Remembering, Source
 from gitsession.importing import import_session
 from gitsession.importing.import_session import ImportResult, PurgedCopies
@@ -210,7 +210,7 @@ class AgentSessions:
         agent: str | None = None,
         cwd: str | Path = ".",
         dry_run: bool = False,
-    ) -> Resumption:
+    ) -> ResumePlan:
         """Write the session to the place where an agent looks for it, and return the commands that continue it there.
 
         No file is overwritten: a file that has the beginning of the session is extended.

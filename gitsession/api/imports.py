@@ -124,7 +124,7 @@ class Imports:
             for path, format in discover.everywhere(home, environment):
                 if agent == format.AGENT:
                     self.take(path, format)
-        self.take_what_waits()
+        self.import_waiting()
         for failure in self.failed[before:]:
             raise failure.error
         catalogue = self.agents.opened.catalogues.get()
@@ -134,9 +134,9 @@ class Imports:
         rows = catalogue.by_source(agent, source_id) if source_id else []
         return rows[0].sid if rows else sid
 
-    def take_what_waits(self) -> None:
+    def import_waiting(self) -> None:
         """Import the files that waited for the files they continue. Files whose base is still missing are failures."""
-        self._queue.take_what_waits(self.take)
+        self._queue.import_waiting(self.take)
         if self.dry_run:
             self._see_what_is_behind()
         for each in self._queue.waiting:

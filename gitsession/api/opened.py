@@ -14,7 +14,7 @@ from gitsession.discovery import projects
 from gitsession.errors import require
 from gitsession.index import update
 from gitsession.index.catalogue import Catalogue, Row
-from gitsession.index.current_folder import CurrentFolder, everybodys
+from gitsession.index.current_folder import CurrentFolder, shared_folders
 from gitsession.index.history_states import CatalogueEntryIndex
 from gitsession.sessions import session as sessions
 from gitsession.sessions.attached_files import SessionAttachments
@@ -45,7 +45,7 @@ class OpenStore:
 def here_of(cwd: str | None) -> CurrentFolder:
     """Return the folder ``cwd``, by default that of this process, as a starting point to find sessions."""
     place = os.path.abspath(cwd or ".")
-    return CurrentFolder(place, everybodys(str(Path.home()), os.environ), lambda: projects.identity_of(Path(place)))
+    return CurrentFolder(place, shared_folders(str(Path.home()), os.environ), lambda: projects.identity_of(Path(place)))
 
 
 
@@ -67,7 +67,7 @@ class Catalogues:
         if found is None:
             found = self._open[me] = Catalogue(self._objects.git_dir)
         if fresh and not found.is_fresh():
-            with self._objects.asking_nobody():
+            with self._objects.without_fetching():
                 update.refresh(found, self._objects)
         return found
 

@@ -102,7 +102,7 @@ class Remotes:
 
         The remote is not contacted.
         """
-        return pushing.standing_of(self._objects, remote, self._among(remote))
+        return pushing.status_of(self._objects, remote, self._among(remote))
 
     def unmatched_scope(self, remote: Remote) -> list[tuple[str, str]]:
         """Return the entries of a remote's scope that match no session.

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from gitsession.compaction.plan import Plan
     from gitsession.compaction.summary import Summarizer
     from gitsession.compaction.write_summary import SummaryOptions
-    from gitsession.verify.findings import SealCheck
+    from gitsession.verify.findings import SignatureCheck
 
 
 class Session:
@@ -82,9 +82,9 @@ class Session:
         """Return the history of the branch, from the root to the tip. Raises ``Corrupt`` if an entry is lost."""
         return self._session.line()
 
-    def line_with_gaps(self) -> list[Node | Gap]:
+    def history_with_gaps(self) -> list[Node | Gap]:
         """Return the history like ``line``, with a ``Gap`` (``oid``, ``problem``) for each unreadable entry."""
-        return self._session.line_with_gaps()
+        return self._session.history_with_gaps()
 
     def tree(self) -> Tree:
         """Return the entries of all branches as a tree."""
@@ -325,7 +325,7 @@ class Session:
         row = catalogue.session(self.id)
         if row is None or row.source_id is None:
             return []
-        begun = {each.sid: each.source_id for each in catalogue.begun_by(row.agent, row.source_id)}
+        begun = {each.sid: each.source_id for each in catalogue.children_of(row.agent, row.source_id)}
         if not begun:
             return []
         return started(self._opened.objects, self._session.resolve(at), self.tree(), row.agent, begun)
@@ -359,7 +359,7 @@ class Session:
         self._session.seal(made)
         return made
 
-    def seals(self) -> list[SealCheck]:
+    def seals(self) -> list[SignatureCheck]:
         """Return the signatures of this session and their state, the newest first."""
         from gitsession.git.signing import Signing
         from gitsession.verify import signatures as seals

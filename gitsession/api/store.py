@@ -319,7 +319,7 @@ class Store:
         rows = (row for row in catalogue.sessions() if is_of(row, project, identity))
         among = {row.sid: row for row in rows if agent in ("", row.agent)}
         wanted = search.SearchQuery(query=query, sessions=among, role=role, since_ms=since_ms, most=most)
-        with self.objects.asking_nobody():
+        with self.objects.without_fetching():
             return search.search(catalogue, self.objects, wanted)
 
     def follow(self, *, every: float = following.EVERY_SECONDS, idle: bool = False) -> Iterator[NewEntry | None]:

@@ -114,7 +114,7 @@ def of_folder(store: ObjectStore, rows: Sequence[Row], here: CurrentFolder) -> U
 
     def is_within(sid: str, unit: Sequence[Operation]) -> bool:
         held = known.get(sid) or _held(store, sid, unit)
-        is_below = here.cwd.rstrip("/") not in here.everybodys and is_of(held, here.cwd)
+        is_below = here.cwd.rstrip("/") not in here.shared_folders and is_of(held, here.cwd)
         if held.project is None or is_here(held, here) or is_below:
             return True
         return held.identity is not None and held.identity == identity()

@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias
 from gitsession.checkpoints import history
 from gitsession.checkpoints.attribution import AFTER, BEFORE, EDITED, WORKSPACE
 from gitsession.checkpoints.history import Point
-from gitsession.codec.cbor import sayable, whole
+from gitsession.codec.cbor import to_profile, whole
 from gitsession.git.objects import oid_of
 from gitsession.model.entries import Checkpoint
 from gitsession.sessions import tombstone_set
@@ -74,11 +74,11 @@ def take(
 
     Raises ``NotFound`` if the session has no entries yet, and ``Unavailable``.
     """
-    with workspace_lock.turn_in(store.git_dir, root.path, wait_seconds=wait_seconds):
-        return take_in_turn(store, sid, root, phase, why, at_ms=at_ms, paths=paths)
+    with workspace_lock.hold_workspace_lock(store.git_dir, root.path, wait_seconds=wait_seconds):
+        return take_locked(store, sid, root, phase, why, at_ms=at_ms, paths=paths)
 
 
-def take_in_turn(
+def take_locked(
     store: GitStore,
     sid: str,
     root: WorkspaceRoot,
@@ -91,7 +91,7 @@ def take_in_turn(
 ) -> Point:
     """Take a checkpoint, as ``take``, if the lock of the workspace is held already."""
     said = {"phase": phase, "workspace": place_of(root), "at_ms": at_ms}
-    said |= {"call": sayable(why.call), "reason": sayable(why.reason)}
+    said |= {"call": to_profile(why.call), "reason": to_profile(why.reason)}
     limits = caps()._replace(secret=withheld_by(store))
     if paths is None:
         seen = capture(store, root, workspace_lock.folder_in(store.git_dir, root.path), caps=limits)

@@ -93,7 +93,7 @@ def plan(
     """
     if what not in get_args(What):
         raise InvalidName(f"unknown part {what!r} of a session: expected one of {', '.join(get_args(What))}")
-    place, prompt = where_to(store, at)
+    place, prompt = plan_moves(store, at)
     leaf = session.leaf
     ends = [name for name, oid in session.branches().items() if oid == place.oid]
     made = RewindPlan(
@@ -110,7 +110,7 @@ def plan(
     return _with_files(store, made, root, force=force)
 
 
-def where_to(store: ObjectStore, at: Node) -> tuple[Node, str | None]:
+def plan_moves(store: ObjectStore, at: Node) -> tuple[Node, str | None]:
     """Return the entry after which the conversation continues, and the prompt to offer to the user again."""
     entry = entry_of(store, at)
     if isinstance(entry, Message) and entry.role == "user" and at.parent is not None:

@@ -104,7 +104,7 @@ def perform(
         if root is not None:
             intents.refuse(store, root.path)
         return dataclasses.replace(_talk_only(store, session, plan, command, at_ms), outcomes=_left(plan.changes))
-    with workspace_lock.turn_in(store.git_dir, root.path):
+    with workspace_lock.hold_workspace_lock(store.git_dir, root.path):
         intents.refuse(store, root.path)
         run = RewindRun(store, session, root, plan.levels)
         intent, unsafe = run.prepare("rewind", command, wanted, plan.merged, plan.made, at_ms)
@@ -127,7 +127,7 @@ def take_step(
     store, root = run.store, run.root
     wanted = writes(changes)
     at_ms = clock()
-    with workspace_lock.turn_in(store.git_dir, root.path):
+    with workspace_lock.hold_workspace_lock(store.git_dir, root.path):
         intents.refuse(store, root.path)
         step.check(store)
         if not wanted:
@@ -150,7 +150,7 @@ def take_step(
 
 def go_on(store: GitStore, session: StoredSession, root: WorkspaceRoot) -> RewindResult:
     """Complete the operation begun in a workspace. Raises ``NotFound`` if there is none, and as ``perform``."""
-    with workspace_lock.turn_in(store.git_dir, root.path):
+    with workspace_lock.hold_workspace_lock(store.git_dir, root.path):
         intent = _begun(store, session, root)
         if intents.is_done(store, intent):
             _sweep(root, intent)
@@ -166,7 +166,7 @@ def abort(store: GitStore, session: StoredSession, root: WorkspaceRoot, clock: C
 
     Raises ``NotFound`` if there is none, and ``Refused`` if it is complete.
     """
-    with workspace_lock.turn_in(store.git_dir, root.path):
+    with workspace_lock.hold_workspace_lock(store.git_dir, root.path):
         intent = _begun(store, session, root)
         if intents.is_done(store, intent):
             _sweep(root, intent)
@@ -196,7 +196,7 @@ class RewindRun:
         """
         paths = [os.fsdecode(names.unescape_path(change.path)) for change in wanted]
         why = CaptureReason(target=self.session.leaf, reason=f"before {command}")
-        safety = capturing.take_in_turn(
+        safety = capturing.take_locked(
             self.store, self.session.id, self.root, BEFORE, why, at_ms=at_ms, paths=paths, levels=self.levels
         )
         held = trees.look_up(self.store, safety.files, [change.path for change in wanted], levels=self.levels)

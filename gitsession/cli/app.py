@@ -186,9 +186,9 @@ def _show_status(app: App) -> None:
         say("  gitsession import --all    import the sessions of your agents")
         say("  gitsession demo            create a small example in a folder of its own")
         say("  gitsession --help          list the commands")
-        from gitsession.cli.expiry import expiry_words, look_at_expiry
+        from gitsession.cli.expiry import expiry_words, forecast_expiry
 
-        sweep = look_at_expiry(None)
+        sweep = forecast_expiry(None)
         if sweep.soon:
             say()
             say(expiry_words(sweep))

@@ -15,7 +15,7 @@ import click
 from gitsession.cli.output import current_folder, warn
 from gitsession.cli.text import count
 from gitsession.errors import NotAStore, NotFound
-from gitsession.index.current_folder import CurrentFolder, everybodys
+from gitsession.index.current_folder import CurrentFolder, shared_folders
 from gitsession.live import spool
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class App:
         except Exception as error:  # a bad event must not prevent access to the store
             warn(f"warning: cannot ingest the events of hooks yet: {error}")
 
-    def rehearsal(self) -> Store:
+    def dry_run_store(self) -> Store:
         """Return a store for a run that must create none: the existing one, or a temporary one."""
         import tempfile
 
@@ -183,7 +183,7 @@ class App:
         if self._store is not None:
             self._store.close()
             objects = self._store.objects
-            for theirs, ours in objects.sidestepped:
+            for theirs, ours in objects.renamed_branches:
                 warn(f"warning: another program moved {theirs}; the entries written here are on {ours}")
             for name in objects.set_aside:
                 warn(f"warning: a damaged file of the journal was renamed to {name}; run `gitsession repair`")
@@ -224,7 +224,7 @@ with_app = click.pass_obj
 
 def here() -> CurrentFolder:
     """Return the working directory of the user; an empty path if it was deleted."""
-    return CurrentFolder(current_folder(), everybodys(os.path.expanduser("~"), os.environ), _project_here)
+    return CurrentFolder(current_folder(), shared_folders(os.path.expanduser("~"), os.environ), _project_here)
 
 
 def _project_here() -> str | None:

@@ -12,7 +12,7 @@ from gitsession.discovery.expiry import SOON_DAYS, ExpiryForecast
 from gitsession.index.catalogue import Catalogue
 
 
-def look_at_expiry(catalogue: Catalogue | None) -> ExpiryForecast:
+def forecast_expiry(catalogue: Catalogue | None) -> ExpiryForecast:
     """Return the forecast of what agents will delete. ``catalogue``: that of the store, or ``None`` without a store."""
 
     def is_imported(path: Path, stat: os.stat_result) -> bool:

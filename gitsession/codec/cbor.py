@@ -291,7 +291,7 @@ def whole(text: str) -> str:
     return text if text.isascii() else text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
-def sayable(value: Any, *, depth: int = DEPTH_MAX - _DEPTH_LEFT) -> Any:
+def to_profile(value: Any, *, depth: int = DEPTH_MAX - _DEPTH_LEFT) -> Any:
     """Return ``value`` converted to the profile.
 
     Texts are made ``whole``, integers out of range become text, NaN and infinity and values that are too deep ``None``.
@@ -304,7 +304,7 @@ def sayable(value: Any, *, depth: int = DEPTH_MAX - _DEPTH_LEFT) -> Any:
         return None
     if isinstance(value, Mapping):
         inner = depth - 1
-        return {whole(str(key)): sayable(item, depth=inner) for key, item in value.items()} if depth else None
+        return {whole(str(key)): to_profile(item, depth=inner) for key, item in value.items()} if depth else None
     if isinstance(value, list | tuple):
-        return [sayable(item, depth=depth - 1) for item in value] if depth else None
+        return [to_profile(item, depth=depth - 1) for item in value] if depth else None
     return value

@@ -7,7 +7,7 @@ from concurrent.futures import Future
 from threading import Event, Thread
 from typing import Any
 
-from gitsession.codec.cbor import sayable, whole
+from gitsession.codec.cbor import to_profile, whole
 from gitsession.codec.digest import to_base64url
 from gitsession.compaction.plan import Plan
 from gitsession.compaction.summary import name_of, stop_if
@@ -53,7 +53,7 @@ def perform(
         read_files=plan.files.read,
         modified_files=plan.files.modified,
         instructions=whole(how.focus) or None,
-        preserve=sayable(preserve) or None,
+        preserve=to_profile(preserve) or None,
     )
     _must_shrink(plan, profile.estimate(entry))
     while True:

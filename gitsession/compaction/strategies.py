@@ -183,9 +183,9 @@ def plan_codex(line: ContextHistory, profile: Profile, ask: CompactionRequest) -
     made = cut_plan("codex", line, profile, seen, seen.places, Cut(len(seen.places)))
     if made.nothing:
         return made
-    words = [text for item in originals(line, None) if (text := _users_words(item.entry))]
+    words = [text for item in originals(line, None) if (text := _user_texts(item.entry))]
     quoted = newest(words, USER_TOKENS_MAX if ask.keep_tokens is None else ask.keep_tokens)
-    block = "<user-messages>\n" + "\n\n".join(map(_harmless, quoted)) + "\n</user-messages>" if quoted else ""
+    block = "<user-messages>\n" + "\n\n".join(map(_escape_tag, quoted)) + "\n</user-messages>" if quoted else ""
     return dataclasses.replace(made, previous=_QUOTED.sub("", made.previous), quoted=block)
 
 
@@ -212,11 +212,11 @@ def _without_middle(text: str, tokens: int) -> str:
     return f"{start}[... {gone} tokens ...]{end}"
 
 
-def _users_words(entry: Shown) -> str:
+def _user_texts(entry: Shown) -> str:
     return entry.text.strip() if isinstance(entry, Message) and entry.role == "user" else ""
 
 
-def _harmless(text: str) -> str:
+def _escape_tag(text: str) -> str:
     # A closing tag in a message would end the block early.
     return text.replace("</user-messages>", "< /user-messages>")
 

@@ -49,7 +49,7 @@ def revealed(
         return redacted
     exact_line, shown = line.shown()
     exact = context(exact_line, profile, policies, window=window)
-    items = tuple(_without_broken_seals(item, shown.hidden) for item in _in_place_of(redacted.items, exact.items))
+    items = tuple(_without_broken_signatures(item, shown.hidden) for item in _in_place_of(redacted.items, exact.items))
     hidden = sum(shown.hidden.get(oid, 0) for oid in {item.oid for item in items})
     return dataclasses.replace(redacted, items=items, state=exact.state, hidden=hidden, redacted=redacted)
 
@@ -74,7 +74,7 @@ def _place(seen: int, item: Item) -> tuple[Oid, int, str]:
     return item.oid, seen, item.entry.kind
 
 
-def _without_broken_seals(item: Item, hidden: dict[Oid, int]) -> Item:
+def _without_broken_signatures(item: Item, hidden: dict[Oid, int]) -> Item:
     """Return ``item`` without signed thinking that has placeholders.
 
     A provider only accepts signed thinking as the model wrote it, so a redacted part cannot be sent.

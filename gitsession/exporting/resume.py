@@ -47,7 +47,7 @@ _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 
 
 @dataclass(frozen=True, slots=True)
-class Resumption:
+class ResumePlan:
     """A plan to resume a session.
 
     ``file``: path of the session's file; ``data``: its content. ``held``: number of its bytes that exist already,
@@ -79,7 +79,7 @@ def said(source: Source) -> bytes:
     return sha256(b"".join(b"%d:%b" % (len(part), part) for part in parts)).digest()
 
 
-def source_of(plan: Resumption) -> Source:
+def source_of(plan: ResumePlan) -> Source:
     """Return the source that an import of the planned file would read. Raises ``Malformed``."""
     return FORMATS[plan.sent.agent].split(plan.data, name=sources.name_of(plan.file))
 
@@ -99,7 +99,7 @@ def plan(
     where: Workspace,
     environment: Mapping[str, str],
     find: Callable[[str, str], str | None] | None = None,
-) -> Resumption:
+) -> ResumePlan:
     """Plan how an agent continues a session in the folder ``where``. Reads only.
 
     Args:
@@ -150,10 +150,10 @@ def plan(
         beside |= _missing(folder, base)
     if missing:
         sent = replace(sent, notes={**sent.notes, NOT_HELD: missing})
-    return Resumption(sent, data, id, file, held, tuple(map(tuple, commands)), where.cwd, entry, beside)
+    return ResumePlan(sent, data, id, file, held, tuple(map(tuple, commands)), where.cwd, entry, beside)
 
 
-def perform(plan: Resumption) -> None:
+def perform(plan: ResumePlan) -> None:
     """Write the missing files. Raises ``Refused`` if the session's file changed meanwhile, and ``OSError``."""
     for place, content in plan.beside.items():
         try:
@@ -161,11 +161,11 @@ def perform(plan: Resumption) -> None:
         except FileExistsError:  # a prefix of it exists, or the agent was faster
             held = sources.read(place)[1]
             if content.startswith(held) and held != content:
-                _put_behind(place, len(held), content)
+                _append_to_file(place, len(held), content)
     if plan.is_there:
         return
     if plan.held is not None:
-        _put_behind(plan.file, plan.held, plan.data)
+        _append_to_file(plan.file, plan.held, plan.data)
         return
     try:
         _write(plan.file, plan.data)
@@ -275,7 +275,7 @@ def _there(base: Path, place: Path, globs: Sequence[str]) -> Iterator[Path]:
         yield from (file for file in sorted(base.glob(pattern)) if file != place)
 
 
-def _put_behind(file: Path, held: int, data: bytes) -> None:
+def _append_to_file(file: Path, held: int, data: bytes) -> None:
     """Append the bytes of ``data`` after the first ``held``.
 
     If the process is killed here, the file is still a prefix of ``data``. A program that has it open sees the same

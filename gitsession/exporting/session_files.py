@@ -63,7 +63,7 @@ class ImportQueue:
         self.imported: list[tuple[Path, str]] = []
         self.waiting: list[WaitingFile] = []
 
-    def take_what_waits(self, take: ImportFile, locate: Callable[[WaitingFile], Iterable[Path]] = beside) -> None:
+    def import_waiting(self, take: ImportFile, locate: Callable[[WaitingFile], Iterable[Path]] = beside) -> None:
         """Import the files that waiting ones continue, if ``locate`` finds them, and then the waiting ones."""
         self._take_bases(take, locate)
         came = {id for _, id in self.imported}

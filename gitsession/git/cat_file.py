@@ -59,7 +59,7 @@ class CatFile:
         self._process = process.start(git_dir, *words, variables=variables)
         asked, answers = self._process.stdin, self._process.stdout
         assert isinstance(asked, io.FileIO) and isinstance(answers, io.FileIO)
-        raw = answers if seconds_left is None else _Awaited(answers, seconds_left)
+        raw = answers if seconds_left is None else _TimedReader(answers, seconds_left)
         self._asked, self._answers = io.BufferedWriter(asked), io.BufferedReader(raw, _BUFFER_BYTES)
 
     def heads(self, oids: Sequence[Oid]) -> Iterator[ObjectHeader | None]:
@@ -110,7 +110,7 @@ class CatFile:
         return self._answers
 
 
-class _Awaited(io.RawIOBase):
+class _TimedReader(io.RawIOBase):
     """Output of git, with a wait of at most ``seconds_left()``."""
 
     def __init__(self, pipe: io.FileIO, seconds_left: Callable[[], float]) -> None:

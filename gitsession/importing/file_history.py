@@ -17,7 +17,7 @@ from pathlib import Path
 from gitsession.checkpoints import history
 from gitsession.checkpoints.attribution import AFTER, BEFORE, EDITED
 from gitsession.checkpoints.history import Point
-from gitsession.codec.cbor import sayable
+from gitsession.codec.cbor import to_profile
 from gitsession.codec.digest import hash_of
 from gitsession.codec.payload import NONCE_BYTES
 from gitsession.discovery import sources
@@ -214,8 +214,8 @@ class _Replay:
         entry = Checkpoint(
             mode=EDITED,
             phase=phase,
-            call=sayable(call),
-            workspace=sayable(self._cwd),
+            call=to_profile(call),
+            workspace=to_profile(self._cwd),
             paths=tuple(sorted(states)),
             skipped=skipped,
             reason=self._reason,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from gitsession.codec.cbor import sayable
+from gitsession.codec.cbor import to_profile
 from gitsession.codec.digest import digest as digest_of
 from gitsession.codec.digest import hash_of
 from gitsession.codec.payload import NONCE_BYTES
@@ -240,5 +240,5 @@ class MetadataImport:
 
 def _sayable(header: kinds.SessionHeader) -> kinds.SessionHeader:
     """Return ``header`` with its texts in a form that CBOR can represent."""
-    said = {name: sayable(getattr(header, name)) for name in ("cwd", "parent", "source_id", "extra")}
+    said = {name: to_profile(getattr(header, name)) for name in ("cwd", "parent", "source_id", "extra")}
     return replace(header, **said)

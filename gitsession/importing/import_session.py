@@ -26,9 +26,9 @@ from gitsession.importing.known_entries import (
     Find,
     damaged,
     fill_vault,
+    native_session_tree,
     no_base,
     shared,
-    tree_of_ours,
 )
 from gitsession.model import entries as kinds
 from gitsession.model.entries import Entry
@@ -367,7 +367,7 @@ class _Objects:
 def _session(request: _Request, sink: _Objects, base: Node | None) -> _Place:
     """Return the session of the file. It has a longer id if another session has the short one."""
     store, source = request.store, request.source
-    begun_here = tree_of_ours(store, source.source_id)
+    begun_here = native_session_tree(store, source.source_id)
     if begun_here is not None:
         root = begun_here.nodes[begun_here.children[None][0]]
         _refuse_later_view(request, source.source_id, begun_here, root)

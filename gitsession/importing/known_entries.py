@@ -140,7 +140,7 @@ def says(store: ObjectStore, node: Node, payload: bytes) -> bool:
     return matches(whole(store, node, parts), holes.hidden(parts.holes), payload)
 
 
-def tree_of_ours(store: ObjectStore, sid: str) -> Tree | None:
+def native_session_tree(store: ObjectStore, sid: str) -> Tree | None:
     """Return the tree of session ``sid`` if gitsession created it and a file was written from it, otherwise ``None``.
 
     The header of such a file has the session's id in this store. A fork does not qualify: the lines that it shares have

@@ -203,7 +203,7 @@ class Catalogue:
         found = self.db.execute(query, (_text(agent), _text(segment))).fetchone()
         return found[0] if found else None
 
-    def begun_by(self, agent: str, source_id: str) -> list[Row]:
+    def children_of(self, agent: str, source_id: str) -> list[Row]:
         """Return the sessions that were begun by the agent's session ``source_id``, the oldest first."""
         return self._rows("WHERE agent = ? AND parent = ?", (agent, source_id))[::-1]
 

@@ -29,16 +29,16 @@ H = TypeVar("H", bound=LocatedSession)
 class CurrentFolder(NamedTuple):
     """The folder ``cwd`` on this machine.
 
-    ``everybodys``: folders that contain unrelated projects; a session from one of them belongs to that folder only.
+    ``shared_folders``: folders that contain unrelated projects; a session from one of them belongs to that folder only.
     ``identity``: returns the project of the folder, which runs git.
     """
 
     cwd: str
-    everybodys: frozenset[str] = frozenset()
+    shared_folders: frozenset[str] = frozenset()
     identity: Callable[[], str | None] = lambda: None
 
 
-def everybodys(home: str, environment: Mapping[str, str]) -> frozenset[str]:
+def shared_folders(home: str, environment: Mapping[str, str]) -> frozenset[str]:
     """Return the root, the home directory, and folders for temporary files."""
     named = (environment.get(name, "") for name in ("TMPDIR", "TMP", "TEMP"))
     return frozenset(path.rstrip("/") for path in ("/", home, *_TEMPORARY, *named))
@@ -48,7 +48,7 @@ def is_here(row: LocatedSession, here: CurrentFolder) -> bool:
     """Return whether the session was begun in the folder or in one above it."""
     if not row.project or not here.cwd:
         return False
-    is_above = _is_in(here.cwd, row.project) and row.project.rstrip("/") not in here.everybodys
+    is_above = _is_in(here.cwd, row.project) and row.project.rstrip("/") not in here.shared_folders
     return here.cwd == row.project or is_above
 
 

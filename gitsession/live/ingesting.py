@@ -16,7 +16,7 @@ from typing import Protocol
 from gitsession.checkpoints import history
 from gitsession.checkpoints.attribution import AFTER, BEFORE, WORKSPACE
 from gitsession.checkpoints.capturing import CaptureReason, take
-from gitsession.codec.cbor import sayable, whole
+from gitsession.codec.cbor import to_profile, whole
 from gitsession.durable import read_regular
 from gitsession.errors import Corrupt, GitSessionError, Malformed, MissingObject, NotFound, Unavailable
 from gitsession.formats import FORMATS
@@ -186,15 +186,15 @@ class _Drain:
         entry = Checkpoint(
             mode=WORKSPACE,
             phase=phase,
-            call=sayable(call),
+            call=to_profile(call),
             workspace=os.fsencode(look.workspace).decode("utf-8", "replace"),
             skipped=tuple((whole(path), whole(why)) for path, why in look.skipped),
             appeared=look.appeared,
-            reason=sayable(event.reason),
+            reason=to_profile(event.reason),
             at_ms=event.at_ms,
         )
         try:
-            with workspace_lock.turn_in(self._store.git_dir, Path(look.workspace), wait_seconds=TURN_SECONDS):
+            with workspace_lock.hold_workspace_lock(self._store.git_dir, Path(look.workspace), wait_seconds=TURN_SECONDS):
                 newest = history.readable(self._store, sid)
                 if newest is not None and newest.entry.at_ms >= event.at_ms:
                     # The checkpoint exists, or the history goes beyond it. An older snapshot after a newer one would

@@ -27,7 +27,7 @@ from gitsession.workspace import user_repository, workspace_lock
 from gitsession.workspace.private_repository import new_name
 from gitsession.workspace.read_file import caps
 from gitsession.workspace.root import WorkspaceRoot
-from gitsession.workspace.snapshot import WorkspaceScan, look
+from gitsession.workspace.snapshot import WorkspaceSnapshot, look
 
 if TYPE_CHECKING:
     from gitsession.redaction.scan import Scanner
@@ -62,7 +62,7 @@ def spool_snapshot(store: Path, root: WorkspaceRoot, head: dict[str, Any], *, wa
     """
     folder = workspace_lock.folder_in(store, root.path)
     with (
-        workspace_lock.turn_in(store, root.path, wait_seconds=wait_seconds),
+        workspace_lock.hold_workspace_lock(store, root.path, wait_seconds=wait_seconds),
         look(root, folder, caps=caps()._replace(secret=_withheld_by(store)), wait_seconds=wait_seconds) as seen,
     ):
         rows: list[tuple[str, str | None, str | None, int]] = []
@@ -132,7 +132,7 @@ def _secrets(store: Path) -> Callable[[bytes], str | None] | None:
     return secret
 
 
-def _base(seen: WorkspaceScan) -> list[str | None] | None:
+def _base(seen: WorkspaceSnapshot) -> list[str | None] | None:
     """Return the tree of the last snapshot in a list of one; ``None`` if it is not known yet."""
     try:
         return [seen.base()] if seen.before else None

@@ -119,13 +119,13 @@ def begin(store: GitStore) -> None:
     """Execute step 0. Raises as ``check``."""
     check(store)
     file = store.git_dir / create.PURGE_PENDING
-    with _disk_may_say_no():
+    with _wrap_os_errors():
         if not file.exists():
             replace_file(file, b"", by=file.with_suffix(".tmp"))
 
 
 @contextmanager
-def _disk_may_say_no() -> Iterator[None]:
+def _wrap_os_errors() -> Iterator[None]:
     """Raise ``Unavailable`` instead of ``OSError``."""
     try:
         yield
@@ -170,7 +170,7 @@ def apply(store: GitStore, found: Tombstones | None = None, *, thorough: bool = 
     if is_done and not (thorough and _lies_unreached(store, found)):
         return PurgeResult()
     begin(store)
-    with _disk_may_say_no():
+    with _wrap_os_errors():
         with packing(store.git_dir):
             applied, settled = _carry_out(store, found)
         with store.locked():

@@ -100,7 +100,7 @@ def _check_pattern(pattern: bytes, where: str) -> None:
         compiled = re.compile(pattern)
     except re.error as error:
         raise _refusal(where, f"cannot compile the pattern: {error}") from None
-    if may_take_for_ever(pattern):
+    if is_exponential(pattern):
         raise _refusal(where, "a repetition in a repetition may run forever: make it possessive, (...)++")
     if compiled.match(b"") is not None:
         raise _refusal(where, "the pattern matches the empty string")
@@ -124,7 +124,7 @@ TURNS_MAX = 8
 _REPEATS = frozenset({"MAX_REPEAT", "MIN_REPEAT"})
 
 
-def may_take_for_ever(pattern: bytes) -> bool:
+def is_exponential(pattern: bytes) -> bool:
     """Return whether a repetition holds a repetition or a choice, as in ``(a+)+`` and ``(a|ab)*``.
 
     A text that almost matches such a pattern is tried in countless ways. With a possessive one, ``(a+)++``, it is tried

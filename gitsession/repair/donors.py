@@ -136,7 +136,7 @@ class RebuiltObjects:
         for path in new:
             self._take(path)
         if new:
-            self._queue.take_what_waits(self._take, self._locate)
+            self._queue.import_waiting(self._take, self._locate)
             # The files that these continue were not found. They are not searched again for every file that is added.
             self._failed |= {each.path: str(each.error) for each in self._queue.waiting}
             self._queue.waiting.clear()

@@ -138,7 +138,7 @@ def _take(name: str, rows: list[tuple[JournalRecord, bool] | JournalHole], done:
     done.holes += [LostRecords(name, hole.count, tuple(jumps)) for hole, _, jumps in since]
 
 
-def where_to(
+def plan_moves(
     store: GitStore, held: Mapping[str, RefValue], moves: Mapping[str, list[Move]], read: Read
 ) -> dict[str, tuple[RefValue | None, Oid]]:
     """Return the refs to move, with their old and new values. Symbolic refs and deletions have no history.

@@ -180,7 +180,7 @@ def _perform(store: GitStore, plan: RepairPlan) -> RepairResult:
         there = store.refs("refs/")  # a ref that another process has created meanwhile keeps its value
         lost = {name: value for name, value in plan.ref_values.items() if name not in there}
         files = {name: f"{lost[name]}\n".encode() for name in lost if name in plan.ref_files} | plan.settings
-        moved += salvage.mend_refs(store.git_dir, place, files)
+        moved += salvage.replace_ref_files(store.git_dir, place, files)
         if ref_files.PACKED_REFS in plan.ref_files:
             salvage.keep_a_copy(store.git_dir, ref_files.PACKED_REFS, place)
             moved.append(ref_files.PACKED_REFS)
@@ -262,7 +262,7 @@ class _Planner:
         for oid, (kind, data) in found.objects.items():
             if not self._store.contains(oid):
                 self._plan.taken[oid], self._plan.donors[oid] = (kind, data), "the journal"
-        self._plan.moves = journals.where_to(self._store, held, found.moves, lambda oid: self._read(oid, ""))
+        self._plan.moves = journals.plan_moves(self._store, held, found.moves, lambda oid: self._read(oid, ""))
         return found.holes
 
     def _is_closed(self, hole: LostRecords) -> bool:

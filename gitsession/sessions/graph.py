@@ -23,7 +23,7 @@ def line(store: ObjectStore, leaf: Oid) -> Iterator[Node]:
         oid = node.parent
 
 
-def line_with_gaps(store: ObjectStore, sid: str, leaf: Oid) -> Iterator[Node | Gap]:
+def history_with_gaps(store: ObjectStore, sid: str, leaf: Oid) -> Iterator[Node | Gap]:
     """Yield the entries like ``line``, with a ``Gap`` for each that cannot be read.
 
     The entries before a gap follow if they are known.

@@ -39,7 +39,7 @@ from gitsession.store.interface import ObjectStore, Transaction
 
 Outcome: TypeAlias = Literal["new", "same", "forwarded", "ahead", "forked", "refused", "purged"]
 
-SMALL_TALK = frozenset({Label.kind, Title.kind, Usage.kind})
+NON_CONVERSATION = frozenset({Label.kind, Title.kind, Usage.kind})
 """Kinds that are not part of the conversation. They are appended again, and do not make branches diverge."""
 
 
@@ -169,7 +169,7 @@ def _small_talk(store: ObjectStore, mine: Oid, there: Oid, base: Oid | None, *, 
             if oid == base:
                 break
             node = load(store, oid)
-            if not any_kind and (node.kind not in SMALL_TALK or node.source is not None):
+            if not any_kind and (node.kind not in NON_CONVERSATION or node.source is not None):
                 return None
             _draft_of(store, node)
             ours.append(node)

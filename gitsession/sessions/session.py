@@ -59,7 +59,7 @@ class StoredSession:
     """
 
     def __init__(
-        self, store: ObjectStore, sid: str, branch: str, clock: Clock, *, view: int = VIEW, birth: _Birth | None = None
+        self, store: ObjectStore, sid: str, branch: str, clock: Clock, *, view: int = VIEW, birth: _PendingSession | None = None
     ) -> None:
         self._store = store
         self._view = view
@@ -81,7 +81,7 @@ class StoredSession:
         at_ms = clock()
         root = kinds.SessionHeader(agent=agent, view=VIEW, at_ms=at_ms)
         header = kinds.SessionHeader(agent=agent, cwd=cwd, at_ms=at_ms)
-        return cls(store, session_ids.random(at_ms), refs.MAIN, clock, birth=_Birth(root, header, project, store.guard))
+        return cls(store, session_ids.random(at_ms), refs.MAIN, clock, birth=_PendingSession(root, header, project, store.guard))
 
     @classmethod
     def open(
@@ -115,13 +115,13 @@ class StoredSession:
         except DAMAGE as error:
             raise Corrupt(
                 f"the history of branch {self.branch_name!r} in session {self.id} has a gap: {error}",
-                hint="run `gitsession repair`; line_with_gaps() and tree() return the readable entries",
+                hint="run `gitsession repair`; history_with_gaps() and tree() return the readable entries",
             ) from error
 
-    def line_with_gaps(self) -> list[Node | Gap]:
+    def history_with_gaps(self) -> list[Node | Gap]:
         """Return the history like ``line``, with a ``Gap`` for each entry that cannot be read."""
         oid = self._end()
-        return list(graph.line_with_gaps(self._store, self.id, oid))[::-1] if oid else []
+        return list(graph.history_with_gaps(self._store, self.id, oid))[::-1] if oid else []
 
     def tree(self) -> graph.Tree:
         return graph.tree(self._store, self.id)
@@ -323,7 +323,7 @@ class StoredSession:
         if seen != value:
             tx.move(ref, value, expected=seen)
 
-    def _bear(self, birth: _Birth, entry: Entry, draft: commit_writer.Draft) -> Node:
+    def _bear(self, birth: _PendingSession, entry: Entry, draft: commit_writer.Draft) -> Node:
         """Add an entry to a session that is not stored yet. The first user message stores all its entries together."""
         before = birth.place()
         node = birth.add(draft)
@@ -383,7 +383,7 @@ class StoredSession:
         return self._tip if self._tip is not None and self._tip.oid == oid else load(self._store, oid)
 
 
-class _Birth:
+class _PendingSession:
     """The objects of a session that has no user message yet."""
 
     def __init__(

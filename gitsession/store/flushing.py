@@ -135,7 +135,7 @@ Chain = list[RefValue | None]
 
 
 def move_to_ends(
-    chains: Mapping[str, Chain], writer: RefWriter, read: Read, sidestepped: list[tuple[str, str]]
+    chains: Mapping[str, Chain], writer: RefWriter, read: Read, renamed_branches: list[tuple[str, str]]
 ) -> tuple[list[Move], Exception | None]:
     """Move the repository's refs to the ends of the journal's chains; return the remaining moves and the first error.
 
@@ -154,7 +154,7 @@ def move_to_ends(
     write. Symbolic refs and deletions have no history, and remote-tracking refs only record a remote's state: if
     another program moved one of those, its value stays.
 
-    Needs the store's lock. Adds to ``sidestepped`` each ref that another program had moved, with the new name of our
+    Needs the store's lock. Adds to ``renamed_branches`` each ref that another program had moved, with the new name of our
     branch. Raises ``OSError`` if no lock file can be created at all.
     """
     done = _move_many(chains, writer)
@@ -167,7 +167,7 @@ def move_to_ends(
             is_line = not end.startswith(SYMBOLIC) and not name.startswith(refs.TRACKING)
             if not writer.move(name, end, ours=set(chains[name])) and is_line:
                 side = _meet(name, chains, end, writer, read)
-                sidestepped += [(name, side)] if side else []
+                renamed_branches += [(name, side)] if side else []
         except (OSError, GitSessionError) as error:
             failed[name] = error
     return [_left(name, chains[name], writer) for name in failed], next(iter(failed.values()), None)

@@ -175,7 +175,7 @@ class GitStore:
         return self._files().state.git.commits()
 
     @contextmanager
-    def asking_nobody(self) -> Iterator[None]:
+    def without_fetching(self) -> Iterator[None]:
         """Run a block in which this thread fetches no missing objects: a full scan must not download everything."""
         before, self._asking.nobody = getattr(self._asking, "nobody", False), True
         try:
@@ -258,9 +258,9 @@ class GitStore:
         return self._opened.last_error
 
     @property
-    def sidestepped(self) -> list[tuple[str, str]]:
+    def renamed_branches(self) -> list[tuple[str, str]]:
         """Refs that another program had moved, each with the name that this store's branch is renamed to."""
-        return self._opened.sidestepped
+        return self._opened.renamed_branches
 
     @property
     def set_aside(self) -> list[str]:
@@ -341,7 +341,7 @@ class GitStore:
                 if os.getpid() != opened.pid:
                     if opened.lock is not None:
                         opened.lock.close()
-                    opened.state.let_go()
+                    opened.state.close_in_child()
                     self._opened = self._open_files(self.read_only)
         return self._opened
 

@@ -131,7 +131,7 @@ def note(path: Path, text: str) -> None:
     sync_directory(path.parent)
 
 
-def mend_refs(git_dir: Path, place: Path, files: Mapping[str, bytes]) -> list[str]:
+def replace_ref_files(git_dir: Path, place: Path, files: Mapping[str, bytes]) -> list[str]:
     """Write ``files`` (loose refs, packed-refs) over damaged ones; return the names of those kept in the quarantine.
 
     Needs the store's lock, but not git's: git moves no ref whose file it cannot read, and one rename replaces the file.

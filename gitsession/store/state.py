@@ -343,7 +343,7 @@ class StoreState:
         with self._mutex:
             self.journal.close()
 
-    def let_go(self) -> None:
+    def close_in_child(self) -> None:
         """Close in a forked child, without the mutex: a thread that only the parent has may hold it."""
         self._closed = True
         self.journal.close()

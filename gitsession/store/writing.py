@@ -68,7 +68,7 @@ class StoreWriter:
     """The open files of one store in the process that created this object (``pid``), and all writes to the store.
 
     ``state``: the content for readers. ``lock``: ``None`` if the store cannot be written. ``last_error``: the error
-    that kept the last flush, or a ref in it, from reaching git. ``sidestepped``: pairs of a ref that another program
+    that kept the last flush, or a ref in it, from reaching git. ``renamed_branches``: pairs of a ref that another program
     had moved and the ref that our branch is renamed to. ``set_aside``: damaged journal files that a flush renamed.
     """
 
@@ -86,7 +86,7 @@ class StoreWriter:
         self.state = StoreState(git_dir, writable=self.lock is not None, sync=sync)
         self.refs = RefWriter(git_dir, git_dir / create.PROOFS, self.state.git.refs, sync=sync)
         self.last_error: Exception | None = None
-        self.sidestepped: list[tuple[str, str]] = []
+        self.renamed_branches: list[tuple[str, str]] = []
         self.set_aside: list[str] = []
         self._git_dir = git_dir
         self._keep_originals = keep_originals
@@ -183,7 +183,7 @@ class StoreWriter:
             self.refs.break_dead_locks()
             beside: list[tuple[str, str]] = []
             left, self.last_error = flushing.move_to_ends(overlay.chains, self.refs, state.read, beside)
-            self.sidestepped += beside
+            self.renamed_branches += beside
             if left and not overlay.objects and overlay.records == 1 and not state.journal.has_damage:
                 return  # only moves that the last flush left, and none succeeded
             moved = flushing.moved(overlay.chains, {name for name, _, _ in left}, dict(beside))

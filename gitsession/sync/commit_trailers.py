@@ -76,7 +76,7 @@ def is_enabled(folder: Path) -> bool:
     return hook_files.state(git_dir / "hooks", HOOK) == hook_files.CURRENT and bool(_setting(git_dir, PROGRAM))
 
 
-def going_on(rows: Iterable[H], folder: Path, now_ms: int) -> list[H]:
+def active_sessions(rows: Iterable[H], folder: Path, now_ms: int) -> list[H]:
     """Return the sessions in the working tree of ``folder`` that had an entry recently, the newest first."""
     found = user_repository.find(str(folder))
     if not found.git_dir:

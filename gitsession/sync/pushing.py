@@ -253,7 +253,7 @@ class RemoteStatus:
     noted: int
 
 
-def standing_of(store: GitStore, remote: Remote, among: Collection[str] | None = None) -> RemoteStatus:
+def status_of(store: GitStore, remote: Remote, among: Collection[str] | None = None) -> RemoteStatus:
     """Return the state of a remote, for sessions only. ``among``: see ``in_scope``."""
     seen = store.refs(remote.tracks)
     fits = in_scope(store, remote, among)

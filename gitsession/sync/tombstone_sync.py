@@ -41,7 +41,7 @@ from gitsession.sync import transport
 from gitsession.sync.remotes import Remote
 from gitsession.sync.transport import Quarantine, TransportOptions, flush
 from gitsession.validation.quarantine_reader import GitReader
-from gitsession.validation.validate import FETCH_LIMITS, FetchedReader, unfit
+from gitsession.validation.validate import FETCH_LIMITS, FetchedReader, why_unmergeable
 
 PLACE = f"{create.CONTROL}/set-aside"
 ACCEPT, ALL = "gitsession.acceptTombstones", "all"
@@ -79,7 +79,7 @@ def look(store: GitStore, apart: FetchedReader, theirs: Oid | None, fetched: Map
     known = tombstone_set.read(store)
     if theirs is None or theirs == ours:
         return TombstoneMerge(ours, known)
-    why = unfit(apart, theirs)
+    why = why_unmergeable(apart, theirs)
     if why:
         return TombstoneMerge(ours, known, theirs, why=why)
     try:

@@ -386,7 +386,7 @@ def judge_fetched(read: FetchedReader, moves: list[Proposed], known: Mapping[str
     return found
 
 
-def unfit(read: FetchedReader, theirs: Oid) -> str:
+def why_unmergeable(read: FetchedReader, theirs: Oid) -> str:
     """Return why the tombstone set of a remote cannot be merged; "" if it can."""
     ours = read.store.ref(refs.TOMBSTONES)
     with GitReader(read.git_dir, {} if ours is None else {refs.TOMBSTONES: ours}) as apart:

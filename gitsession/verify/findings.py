@@ -62,7 +62,7 @@ number of entries. ``altered``: an entry of the history was replaced, and no pur
 
 
 @dataclass(frozen=True, slots=True)
-class SealCheck:
+class SignatureCheck:
     """The result of a check of a seal.
 
     Attributes:
@@ -106,7 +106,7 @@ class Report:
     problems: list[Finding] = field(default_factory=list)
     notices: list[Finding] | None = None
     covered: CheckCoverage | None = None
-    seals: list[SealCheck] = field(default_factory=list)
+    seals: list[SignatureCheck] = field(default_factory=list)
 
     def add(self, where: str, what: str, ref: str = "") -> None:
         self.problems.append(Finding(where, what, ref))

@@ -38,7 +38,7 @@ class Sessions:
     def _refs(self) -> Mapping[str, Mapping[str, Oid]]:
         """The refs of each session, those of its conversation first."""
         found: dict[str, dict[str, Oid]] = {}
-        for name in sorted(self.leaves, key=lambda name: (not _is_talk(name), name)):
+        for name in sorted(self.leaves, key=lambda name: (not _is_conversation(name), name)):
             found.setdefault(refs.session_of(name), {})[name] = self.leaves[name]
         return found
 
@@ -104,11 +104,11 @@ def problems(
         target = refs.target(value)
         if target is not None and target.startswith(refs.TRASH):
             target = refs.taken_out(target)
-        if target is None or not _is_talk(target) or refs.session_of(target) != sid:
+        if target is None or not _is_conversation(target) or refs.session_of(target) != sid:
             yield Finding(name, f"points to {value[:200]!a}, which is not a branch of session {sid}", refs.leaf(sid))
 
 
-def _is_talk(name: str) -> bool:
+def _is_conversation(name: str) -> bool:
     parsed = refs.parse(name)
     return parsed is not None and refs.is_branch(parsed[1])
 
@@ -228,7 +228,7 @@ def _leaf_of_file(sessions: Sessions, sid: str) -> Iterator[Finding]:
         return
     whole = True
     for name, leaf in sessions.of(sid).items():
-        if _is_talk(name):
+        if _is_conversation(name):
             for node in sessions.line(leaf):
                 if position(node) == said.leaf:
                     return
@@ -272,7 +272,7 @@ class _Named:
         self._talk: dict[Oid, str] = {}
         """The entries of the conversation, with the ref that leads to each."""
         for name, leaf in sessions.of(sid).items():
-            if _is_talk(name):
+            if _is_conversation(name):
                 for node in sessions.line(leaf):
                     if node.oid in self._talk:
                         break

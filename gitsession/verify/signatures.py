@@ -22,7 +22,7 @@ from gitsession.sessions.node import Node
 from gitsession.sessions.tombstone_set import Tombstones
 from gitsession.store import refs
 from gitsession.store.interface import ObjectStore
-from gitsession.verify.findings import Finding, SealCheck, State
+from gitsession.verify.findings import Finding, SignatureCheck, State
 from gitsession.verify.semantics import Sessions
 
 WRONG: dict[State, str] = {
@@ -35,7 +35,7 @@ WRONG: dict[State, str] = {
 _CHAIN = re.compile(r"[A-Za-z0-9_-]{43}")
 
 
-def problem(sealed: SealCheck) -> Finding | None:
+def problem(sealed: SignatureCheck) -> Finding | None:
     """Return the problem of a seal, if there is one. A seal that cannot be checked is no problem."""
     if not sealed.is_wrong:
         return None
@@ -76,7 +76,7 @@ def make(store: ObjectStore, sid: str, branch: str, at_ms: int, by: Signing, key
     return Seal(at_ms=at_ms, format=made.format, signature=made.armoured, **fields)  # type: ignore[arg-type]
 
 
-def of_session(store: ObjectStore, sid: str, by: Signing) -> list[SealCheck]:
+def of_session(store: ObjectStore, sid: str, by: Signing) -> list[SignatureCheck]:
     """Check the seals of one session, the newest first."""
     leaves = store.refs(refs.session(sid))
     nodes = {node.oid: node for leaf in leaves.values() for node in _readable(store, sid, leaf)}
@@ -84,10 +84,10 @@ def of_session(store: ObjectStore, sid: str, by: Signing) -> list[SealCheck]:
 
 
 def _readable(store: ObjectStore, sid: str, leaf: str) -> Iterator[Node]:
-    return (node for node in graph.line_with_gaps(store, sid, leaf) if isinstance(node, Node))
+    return (node for node in graph.history_with_gaps(store, sid, leaf) if isinstance(node, Node))
 
 
-def look(sessions: Sessions, by: Signing | None = None, tombstones: Tombstones | None = None) -> Iterator[SealCheck]:
+def look(sessions: Sessions, by: Signing | None = None, tombstones: Tombstones | None = None) -> Iterator[SignatureCheck]:
     """Check every seal of ``sessions``. ``by``: the settings with the trusted signers, by default the user's.
 
     ``tombstones``: the tombstone set; without it, replaced entries are not checked.
@@ -130,25 +130,25 @@ class _Lines:
             self._places[branch] = {chain: len(line) - at for at, chain in enumerate(chains)}
             self._leaves |= chains
 
-    def judge(self, node: Node, entry: Seal, by: Signing) -> SealCheck:
+    def judge(self, node: Node, entry: Seal, by: Signing) -> SignatureCheck:
         own = self._places.get(entry.branch, {})
         after = max(own.values()) - own[entry.leaf] if entry.leaf in own else None
         counts = {places[entry.leaf] for places in self._places.values() if entry.leaf in places}
         try:
             text = statement(entry)
         except Malformed:
-            return SealCheck(self._sid, node, entry, "misplaced", "", after)
+            return SignatureCheck(self._sid, node, entry, "misplaced", "", after)
         signature = Signature(entry.format, entry.signature)
         state, name = by.check(text, signature, entry.at_ms // 1000)
         if state in ("bad", "revoked") or not self._is_whole:
-            return SealCheck(self._sid, node, entry, state, name, after)
+            return SignatureCheck(self._sid, node, entry, state, name, after)
         if entry.session != self._sid or (counts and counts != {entry.entries}):
-            return SealCheck(self._sid, node, entry, "misplaced", name, after)
+            return SignatureCheck(self._sid, node, entry, "misplaced", name, after)
         if not counts:
-            return SealCheck(self._sid, node, entry, "gone", name, after)
+            return SignatureCheck(self._sid, node, entry, "gone", name, after)
         instead = [one for one in self._sessions.line(self._leaves[entry.leaf]) if one.is_tombstone or one.replaces]
         told: State = state if all(self._is_explained(one) for one in instead) else "altered"
-        return SealCheck(self._sid, node, entry, told, name, after, len(instead))
+        return SignatureCheck(self._sid, node, entry, told, name, after, len(instead))
 
     def _is_explained(self, node: Node) -> bool:
         """Return whether a purge or a redaction explains the replacement of an entry."""

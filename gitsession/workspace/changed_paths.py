@@ -14,7 +14,7 @@ from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from gitsession.workspace import names, user_repository
-from gitsession.workspace.private_repository import PrivateRepository, ScanState
+from gitsession.workspace.private_repository import PrivateRepository, SnapshotState
 from gitsession.workspace.read_file import Skipped
 from gitsession.workspace.root import WorkspaceRoot
 from gitsession.workspace.user_repository import UserRepository
@@ -29,7 +29,7 @@ class ChangedPaths(NamedTuple):
 
     differing: dict[bytes, bool]
     skipped: list[Skipped]
-    state: ScanState
+    state: SnapshotState
     """The base of the next state."""
     took_ms: int
     rules_differ: bool
@@ -71,7 +71,7 @@ def find(shadow: PrivateRepository, root: WorkspaceRoot) -> ChangedPaths:
     return ChangedPaths(differing, skipped, state._replace(at_ns=began_ns, rules=outside), took_ms, differ)
 
 
-def _fitting(shadow: PrivateRepository, found: UserRepository, at: str) -> ScanState:
+def _fitting(shadow: PrivateRepository, found: UserRepository, at: str) -> SnapshotState:
     """Return the state with the current ignore rules; an empty one if the repository around it is another one."""
     state = shadow.state
     if state.apart and found.top != at:
@@ -95,8 +95,8 @@ def _fitting(shadow: PrivateRepository, found: UserRepository, at: str) -> ScanS
 
 
 def _with_users_index(
-    state: ScanState, shadow: PrivateRepository, at: str, rules: list[str]
-) -> tuple[ScanState, list[bytes]]:
+    state: SnapshotState, shadow: PrivateRepository, at: str, rules: list[str]
+) -> tuple[SnapshotState, list[bytes]]:
     """Return the state with what the user's index tracks now, and the submodules that it no longer has."""
     beside = state.beside
     stamp = user_repository.stamp(beside.index_file) if beside.git_dir else None

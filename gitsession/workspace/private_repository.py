@@ -59,7 +59,7 @@ class IndexedPath(NamedTuple):
     status: Status | None = None
 
 
-class ScanState(NamedTuple):
+class SnapshotState(NamedTuple):
     """The result of the last snapshot. Paths are as on the disk (``os.fsdecode``), relative to the workspace."""
 
     look: str
@@ -96,7 +96,7 @@ class ScanState(NamedTuple):
     """
 
 
-NOTHING_SEEN = ScanState(
+NOTHING_SEEN = SnapshotState(
     "", False, None, 0, 0, 0, {}, "", (0, ""), UserRepository(""), False, [], "", [], None, [], {}, [], {}
 )
 
@@ -161,7 +161,7 @@ class PrivateRepository:
         (self._git_dir / "info/exclude").write_bytes(text)
 
     def written(self, top: str, rows: bytes) -> tuple[str, tuple[int, str]]:
-        """Write a new index, the last one with ``rows``, and return its name and its mark, as in ``ScanState``.
+        """Write a new index, the last one with ``rows``, and return its name and its mark, as in ``SnapshotState``.
 
         ``rows`` has the format of `git update-index --index-info`. The index counts once it is in ``state``. git reads
         and compares each file without a recorded status: a file that differs from what was stored is in the next
@@ -178,7 +178,7 @@ class PrivateRepository:
         self._run(name, worktree, ("update-index", "-q", "--refresh"), (0, 1), b"")
         return name, self._mark(name)
 
-    def save(self, state: ScanState) -> None:
+    def save(self, state: SnapshotState) -> None:
         """Make ``state`` the last snapshot. All its contents must be stored already."""
         if self._fd < 0:
             raise RuntimeError("cannot save the snapshot: its repository is closed")
@@ -237,7 +237,7 @@ class PrivateRepository:
                 file.unlink(missing_ok=True)
                 file.write_text(text)
 
-    def _load(self) -> ScanState:
+    def _load(self) -> SnapshotState:
         found = _json(self._folder / "state")
         try:
             if found.pop("version", None) != VERSION:
@@ -245,7 +245,7 @@ class PrivateRepository:
             size, end = found.pop("index_mark")
             rows = found.pop("since").items()
             since = {path: IndexedPath(row, Status(*status) if status else None) for path, (row, status) in rows}
-            state = ScanState(index_mark=(size, end), beside=UserRepository(*found.pop("beside")), since=since, **found)
+            state = SnapshotState(index_mark=(size, end), beside=UserRepository(*found.pop("beside")), since=since, **found)
             return state if state.index_mark == self._mark(state.index_name) else NOTHING_SEEN
         except (KeyError, AttributeError, TypeError, ValueError, OSError):
             return NOTHING_SEEN

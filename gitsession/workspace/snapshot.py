@@ -39,7 +39,7 @@ _GONE = b"0 " + b"0" * 40
 _DEBUG = re.compile(rb"\n  mtime: (\d+):(\d+)\n  dev: \d+\tino: (\d+)\n.*?\n  size: (\d+)\t[^\n]*\n", re.DOTALL)
 
 
-class WorkspaceScan:
+class WorkspaceSnapshot:
     """The differences of a workspace from the last snapshot.
 
     Iterate ``changes`` once, to its end. ``skipped`` and ``appeared`` are complete then, and ``accept`` can be called.
@@ -259,7 +259,7 @@ def look(
     caps: Caps = USUAL,
     afresh: bool = False,
     wait_seconds: float = 30.0,
-) -> Iterator[WorkspaceScan]:
+) -> Iterator[WorkspaceSnapshot]:
     """Take a snapshot of the workspace with the private git directory in ``folder``, which is created if missing.
 
     The path of the store is left out if ``root`` was opened with it. ``afresh``: discard the last snapshot first.
@@ -276,7 +276,7 @@ def look(
             shadow.forget()  # a state that git cannot use is no loss
             found = find(shadow, root)
         root.forget()
-        yield WorkspaceScan(root, shadow, found, caps)
+        yield WorkspaceSnapshot(root, shadow, found, caps)
 
 
 def _folded(over: list[bytes], most: int) -> list[Skipped]:

@@ -22,7 +22,7 @@ def folder_in(git_dir: Path, workspace: Path) -> Path:
 
 
 @contextmanager
-def turn_in(git_dir: Path, workspace: Path, *, wait_seconds: float = WAIT_SECONDS) -> Iterator[None]:
+def hold_workspace_lock(git_dir: Path, workspace: Path, *, wait_seconds: float = WAIT_SECONDS) -> Iterator[None]:
     """Hold the lock under which gitsession takes and records snapshots of the workspace or writes to it.
 
     Overlapping snapshots would get the attribution of changes wrong. Raises ``Unavailable``.

@@ -39,7 +39,7 @@ from gitsession.sync.pushing import RemoteStatus
 from gitsession.sync.remotes import Remote
 from gitsession.sync.syncing import SyncReport
 from gitsession.sync.transport import TransportOptions
-from gitsession.verify.findings import Report, SealCheck
+from gitsession.verify.findings import Report, SignatureCheck
 from gitsession.workspace.patches import FilePatch
 
 INNER = {Catalogue, Stat}
@@ -63,7 +63,7 @@ LATER = {
         Remote,
         RewindPlan,
         RewindResult,
-        SealCheck,
+        SignatureCheck,
         SyncReport,
         TransportOptions,
     )

@@ -9,7 +9,7 @@ import pytest
 from builders import Clock, assert_clean, header, joined
 
 from gitsession.api import Store
-from gitsession.codec.cbor import DEPTH_MAX, decode, encode, sayable
+from gitsession.codec.cbor import DEPTH_MAX, decode, encode, to_profile
 from gitsession.compaction.plan import CompactionRequest
 from gitsession.compaction.summarizers.extractive import Extractive
 from gitsession.compaction.summary import Summarizer, Summary
@@ -81,15 +81,15 @@ def test_it_is_compacted_and_what_cannot_be_said_is_marked(
 
 @pytest.mark.parametrize("value", WORSE.values(), ids=WORSE)
 def test_whatever_json_can_say_can_be_said(value: object) -> None:
-    said = sayable({"odd": [value], HALF: value, 7: True})
+    said = to_profile({"odd": [value], HALF: value, 7: True})
     assert decode(encode(said)) == said
     assert said["7"] is True
 
 
 def test_halves_that_belong_together_are_one_character() -> None:
-    assert sayable("\ud83d\ude00") == "\U0001f600"
+    assert to_profile("\ud83d\ude00") == "\U0001f600"
 
 
 def test_what_can_be_said_stays_as_it_is() -> None:
     value = {"a": [1, -(2**63), 2**64 - 1, 0.5, True, None, b"x", "ü"], "b": {"c": {}}}
-    assert sayable(value) == value
+    assert to_profile(value) == value

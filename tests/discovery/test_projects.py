@@ -234,10 +234,10 @@ def test_what_was_held_where_everything_lies_below_is_of_that_folder_only(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setenv("TMPDIR", str(tmp_path / "scratch") + "/")
-    everybodys = (Path("/"), Path("/tmp"), Path.home(), tmp_path / "scratch")
-    for number, folder in enumerate(everybodys):
+    shared_folders = (Path("/"), Path("/tmp"), Path.home(), tmp_path / "scratch")
+    for number, folder in enumerate(shared_folders):
         store.agents.import_data(pi, held_in(folder, id=f"s{number}"))
-    for number, folder in enumerate(everybodys):
+    for number, folder in enumerate(shared_folders):
         assert at(store, folder) == f"s{number}"
         with pytest.raises(NotFound, match="no session in"):
             at(store, folder / "work/app")

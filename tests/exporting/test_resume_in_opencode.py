@@ -45,14 +45,14 @@ def held(store: ObjectStore, *messages: Message, **about: Any) -> str:
     return bring(store, export(messages, info(**about))).session
 
 
-def placed(store: ObjectStore, sid: str, where: Workspace, at: str = "") -> resume.Resumption:
+def placed(store: ObjectStore, sid: str, where: Workspace, at: str = "") -> resume.ResumePlan:
     node = session(store, sid).resolve(at) if at else None
     found = resume.plan(store, sid, "opencode", node, where, {})
     resume.perform(found)
     return found
 
 
-def said(found: resume.Resumption) -> dict[str, Any]:
+def said(found: resume.ResumePlan) -> dict[str, Any]:
     return dict(json.loads(found.file.read_bytes()))
 
 

@@ -75,7 +75,7 @@ def assert_goes_on(store: Store) -> None:
     before = dict(door.refs("refs/"))
     store.flush()
     assert door.last_flush_error is None, door.last_flush_error
-    assert (door.sidestepped, door.pending) == ([], 0)
+    assert (door.renamed_branches, door.pending) == ([], 0)
     assert dict(door.refs("refs/")) == before
 
 

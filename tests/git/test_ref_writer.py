@@ -236,7 +236,7 @@ def test_where_others_moved_a_ref_meanwhile_ours_steps_aside_and_the_rest_flushe
         theirs = child_of(git_dir, root, "theirs")
         git(git_dir, "update-ref", LEAF, theirs, root)
         store.flush()
-        [(name, side)] = store.sidestepped
+        [(name, side)] = store.renamed_branches
         assert (name, side[: len(LEAF) + 1], len(side)) == (LEAF, f"{LEAF}.", len(LEAF) + 9)
         assert store.refs("refs/heads/sessions/") == {LEAF: theirs, side: ours, OTHER: elsewhere}
         assert (store.pending, store.last_flush_error) == (0, None)
@@ -255,7 +255,7 @@ def test_git_may_move_a_ref_while_a_transaction_looks_at_it(git_dir, faults):
                 git(git_dir, "update-ref", LEAF, theirs, root)
                 transaction.move(LEAF, transaction.put("blob", b"ours"), expected=seen)
             store.flush()
-            [(_, side)] = store.sidestepped
+            [(_, side)] = store.renamed_branches
             assert (store.ref(LEAF), store.ref(side)) == (theirs, objects.oid_of("blob", b"ours"))
 
 
@@ -268,7 +268,7 @@ def test_the_name_to_step_aside_to_follows_from_our_end(git_dir):
             append(store, "ours")
             git(path, "update-ref", LEAF, MAIN)
             store.flush()
-            names.add(store.sidestepped[0][1])
+            names.add(store.renamed_branches[0][1])
     assert len(names) == 1
 
 
@@ -290,7 +290,7 @@ def test_a_strangers_lock_holds_up_only_its_own_ref(git_dir):
             assert other.ref(LEAF) == blocked
         (git_dir / f"{LEAF}.lock").unlink()
         store.flush()
-        assert (store.last_flush_error, store.pending, store.sidestepped) == (None, 0, [])
+        assert (store.last_flush_error, store.pending, store.renamed_branches) == (None, 0, [])
     assert git(git_dir, "rev-parse", LEAF) == blocked
     assert not list(git_dir.glob("objects/pack/*.keep"))
     git(git_dir, "fsck", "--strict", "--full")

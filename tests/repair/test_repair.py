@@ -264,7 +264,7 @@ def test_others_append_while_a_store_is_repaired(tmp_path: Path) -> None:
 
 
 @pytest.mark.promise("P24")
-@pytest.mark.parametrize("step", ["save", "set_aside", "mend_refs"])
+@pytest.mark.parametrize("step", ["save", "set_aside", "replace_ref_files"])
 def test_a_repair_that_is_killed_is_done_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, faults: Faults, step: str
 ) -> None:

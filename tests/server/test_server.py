@@ -249,7 +249,7 @@ def test_a_push_into_a_store_is_judged_against_what_its_programs_hold_back(tmp_p
     assert "another push moved it" in done.stderr
     assert done.returncode == 1
     assert theirs.pending == 0
-    assert theirs.sidestepped == []
+    assert theirs.renamed_branches == []
 
 
 def test_a_repository_of_code_takes_code_as_before_and_judges_sessions(tmp_path: Path, client: Client) -> None:

@@ -90,7 +90,7 @@ def test_the_line_goes_on_behind_a_gap_where_the_chain_proves_what_stood_there(
         whole = list(graph.line(store, leaf))
         gone = {whole[n].oid for n in lost}
         lose(store, *gone)
-        found = list(graph.line_with_gaps(store, sid, leaf))
+        found = list(graph.history_with_gaps(store, sid, leaf))
         assert [it.oid for it in found if not isinstance(it, Gap)] == [n.oid for n in whole if n.oid not in gone]
         gaps = [n for n, it in enumerate(found) if isinstance(it, Gap)]
         assert gaps == [n for n in lost if n - 1 not in lost]
@@ -105,7 +105,7 @@ def test_a_lost_root_and_a_lost_leaf_are_marked(five_hundred: tuple[MemoryStore,
         found = graph.tree(store, sid)
         assert set(found.nodes) == {node.oid for node in whole[1:-1]}
         assert {gap.oid for gap in found.damage} == {whole[0].oid, whole[-1].oid}
-        line = list(graph.line_with_gaps(store, sid, leaf))
+        line = list(graph.history_with_gaps(store, sid, leaf))
         assert isinstance(line[0], Gap)
         assert line[0].before == whole[1].oid
 
@@ -126,7 +126,7 @@ def test_where_nothing_is_proven_nothing_is_claimed(five_hundred: tuple[MemorySt
     leaf = graph.branches(store, sid)["main"]
     whole = list(graph.line(store, leaf))
     lose(store, whole[40].oid, whole[40].tree)
-    line = list(graph.line_with_gaps(store, sid, leaf))
+    line = list(graph.history_with_gaps(store, sid, leaf))
     assert [it.oid for it in line] == [node.oid for node in whole[:41]]
     assert isinstance(line[-1], Gap)
     assert line[-1].before is None
@@ -253,7 +253,7 @@ def test_a_program_is_told_of_the_gap_and_never_gets_a_line_with_a_hole(damaged:
         session = store.session(sid)
         with pytest.raises(Corrupt, match=line[3]):
             session.line()
-        found = session.line_with_gaps()
+        found = session.history_with_gaps()
         assert [it.oid for it in found] == line[::-1]
         assert [it.oid for it in found if isinstance(it, Gap)] == [line[3]]
         with pytest.raises(NotFound):
@@ -265,6 +265,6 @@ def test_a_damaged_session_is_appended_to_but_not_imported_into(damaged: tuple[P
     with Store.open(path) as store:
         session = store.session(sid)
         session.append(Message.user("on"))
-        assert len(session.line_with_gaps()) == len(line) + 1
+        assert len(session.history_with_gaps()) == len(line) + 1
         with pytest.raises(Corrupt, match="damaged"):
             bring(store.objects, pi_file(said("e0", None)))

@@ -131,14 +131,14 @@ def parted(tmp_path):
 
 def test_a_flush_that_finds_a_ref_moved_goes_on_beside_it(parted):
     store, made, ours, theirs = parted
-    [(name, side)] = store.sidestepped
+    [(name, side)] = store.renamed_branches
     assert (name, side) == (refs.leaf(made.id), f"{refs.leaf(made.id)}.{to_base32(ours[0].chain, 8)}")
     assert (store.ref(name), store.ref(side)) == (theirs, ours[-1].oid)
 
 
 def test_what_is_active_goes_along(parted):
     store, made, *_ = parted
-    [(_, side)] = store.sidestepped
+    [(_, side)] = store.renamed_branches
     assert store.ref(refs.active(made.id)) == refs.symbolic(side)
 
 
@@ -158,7 +158,7 @@ def test_who_chose_another_branch_stays_there(tmp_path):
 
 def test_what_is_said_next_on_the_line_beside_gives_it_no_second_name(parted):
     store, made, *_ = parted
-    [(_, side)] = store.sidestepped
+    [(_, side)] = store.renamed_branches
     beside = session(store, made.id, side.rpartition("/")[2])
     beside.append(Message.user("more"))
     store.flush()
@@ -178,7 +178,7 @@ def grown(path: Path, git_brings: str):
         moved = {"a part": oids[1], "all": oids[2], "more": child_of(path, oids[2], "more")}[git_brings]
         git(path, "update-ref", refs.leaf(made.id), moved)
         store.flush()
-        assert store.sidestepped == []
+        assert store.renamed_branches == []
         return store.ref(refs.leaf(made.id)), oids, moved
 
 
@@ -226,4 +226,4 @@ def test_a_tracking_ref_that_git_moved_meanwhile_stays_and_has_nothing_beside_it
         git(path, "update-ref", name, other)
         store.flush()
         assert store.refs(refs.TRACKING) == {name: other}
-        assert store.sidestepped == []
+        assert store.renamed_branches == []

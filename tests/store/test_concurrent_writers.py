@@ -104,7 +104,7 @@ def test_a_branch_that_git_moves_too_keeps_what_was_acknowledged_to_either(path,
                         assert git_was_first.wait(120)
                     if number % 10 == 9:
                         store.flush()
-                return len(store.sidestepped)
+                return len(store.renamed_branches)
 
         return work
 

@@ -228,7 +228,7 @@ def test_a_deletion_beside_a_writer_is_taken_back_by_the_next_flush(case: Case, 
         entry = store.session(case.sid).append(Message.user("in the journal"))
         git(case.path, "update-ref", "-d", case.main)
         store.flush()
-        assert store.objects.sidestepped == []
+        assert store.objects.renamed_branches == []
         assert store.objects.ref(case.main) == entry.oid
         assert git(case.path, "rev-parse", case.main).strip() == entry.oid
         assert store.verify().problems == []

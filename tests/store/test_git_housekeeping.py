@@ -261,7 +261,7 @@ def test_deleting_branches_takes_no_other_ref_back(path, faults):
                 store.flush()
                 found = reader.list("refs/heads/sessions/s")
                 assert {name: found.get(name) for name in ends} == ends, "a ref went back"
-                assert store.sidestepped == []
+                assert store.renamed_branches == []
         raise AssertionError
 
     def make_and_undo(over: Callable[[], bool]) -> int:

@@ -186,7 +186,7 @@ def test_where_others_made_one_of_many_ours_goes_on_beside(git_dir):
                 tx.move(name, ours, expected=None)
         git(git_dir, "update-ref", ONE, theirs)
         store.flush()
-        [(name, side)] = store.sidestepped
+        [(name, side)] = store.renamed_branches
         assert (name, store.ref(ONE), store.ref(side)) == (ONE, theirs, ours)
     packed = ref_files.packed_values((git_dir / ref_files.PACKED_REFS).read_bytes())
     assert packed == dict.fromkeys({*MANY} - {ONE}, ours)

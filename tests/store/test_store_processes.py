@@ -42,7 +42,7 @@ def writer(git_dir: Path, name: str, count: int, ref: str = LEAF) -> Callable[[]
                 append(store, f"{name}.{number}", ref)
                 if number % 40 == 39:
                     store.flush()
-            assert store.sidestepped == []
+            assert store.renamed_branches == []
 
     return work
 

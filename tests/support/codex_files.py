@@ -29,7 +29,7 @@ def import_files(store: Store, files: Iterable[Path]) -> None:
     imports = Imports(store.agents)
     for file in sorted(files):
         imports.take(file)
-    imports.take_what_waits()
+    imports.import_waiting()
     imports.finish()
 
 

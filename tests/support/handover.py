@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import real_opencode
 from builders import SHARED
 
-from gitsession.exporting.resume import Resumption
+from gitsession.exporting.resume import ResumePlan
 
 LAB = Path(os.environ.get("LAB", "/nonexistent"))
 PEERS = SHARED / "peers/agents"
@@ -79,7 +79,7 @@ def is_there(agent: str) -> bool:
     return subprocess.run(["unshare", "-n", "true"], capture_output=True).returncode == 0
 
 
-def asked(found: Resumption, home: Path) -> Told:
+def asked(found: ResumePlan, home: Path) -> Told:
     """What the agent's model is told when the agent goes on with ``found``, below the home directory ``home``."""
     agent, base = found.sent.agent, home.parent
     (base / "script.json").write_text('[{"text": "ANSWER"}]')

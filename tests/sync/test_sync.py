@@ -780,7 +780,7 @@ def test_names_are_found_by_content_wherever_they_are_made(two):
     first = session(two.b, two.sid).append(Message.user("from b"))
     git(two.b.git_dir, "fetch", "-q", "origin", f"{refs.leaf(two.sid)}:{refs.leaf(two.sid)}")
     two.b.flush()
-    [(_, side)] = two.b.sidestepped
+    [(_, side)] = two.b.renamed_branches
     assert side == f"{refs.leaf(two.sid)}.{to_base32(first.chain, 8)}"
     assert (
         next(histories.names_beside(two.b.read, refs.leaf(two.sid), first.oid, two.b.ref(refs.leaf(two.sid)))) == side

@@ -141,7 +141,7 @@ def test_a_line_that_stepped_aside_for_another_program_is_not_missed(case: Case)
         session.append(Message.user("ours"))
         (case.path / case.main).write_text(f"{case.line[0]}\n")
         store.flush()
-        assert store.objects.sidestepped
+        assert store.objects.renamed_branches
         assert store.verify().problems == []
 
 

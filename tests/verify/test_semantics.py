@@ -278,7 +278,7 @@ def test_what_a_lost_entry_hides_is_not_judged() -> None:
     session.append(Compaction(summary="s", first_kept=to_base64url(first.chain)))
     del store._objects[lost.oid]
     for where in (found.where for found in entry_walk.verify(store).problems):
-        assert where in (lost.oid, session.line_with_gaps()[3].oid)
+        assert where in (lost.oid, session.history_with_gaps()[3].oid)
 
 
 def test_later_kinds_may_stand_where_no_kind_of_ours_may(store: ObjectStore) -> None:

@@ -34,7 +34,7 @@ from gitsession.store.git_store import GitStore
 from gitsession.store.interface import ObjectStore
 from gitsession.store.memory import MemoryStore
 from gitsession.verify import entry_walk, signatures
-from gitsession.verify.findings import SealCheck
+from gitsession.verify.findings import SignatureCheck
 from gitsession.verify.semantics import Sessions
 
 needs_ssh = pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="needs ssh-keygen")
@@ -78,7 +78,7 @@ def seal(held: StoredSession, branch: str = "main", at_ms: int = 1_800_000_000_0
     return made
 
 
-def looked_at(held: StoredSession) -> list[SealCheck]:
+def looked_at(held: StoredSession) -> list[SignatureCheck]:
     return signatures.of_session(held._store, held.id, Signing.of_user())
 
 

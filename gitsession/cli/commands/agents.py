@@ -118,7 +118,7 @@ def watch_command(app: App, paths: tuple[Path, ...], once: bool, every: float | 
             try:
                 for path, format in changed:
                     imports.take(path, format)
-                imports.take_what_waits()
+                imports.import_waiting()
             finally:
                 imports.finish()
             for path, agent, done in imports.done:

@@ -111,7 +111,7 @@ def rewind_command(
         if (finish and abort) or dry_run or force or only_files or only_talk:
             raise click.UsageError("--continue and --abort take only a session and --workspace")
         session = app.session(split(entry)[0] if entry else "@")
-        with told_if_stopped(app):
+        with report_interrupted_rewind(app):
             done = session.files.finish_rewind(workspace) if finish else session.files.abort_rewind(workspace)
         return _tell_rewound(app, session, None, done, verb="finished" if finish else "aborted")
     if entry is None:
@@ -120,7 +120,7 @@ def rewind_command(
     plan = session.files.plan_rewind(at, _what(only_files, only_talk), workspace=workspace, force=force)
     if dry_run:
         return _show_plan(session, plan)
-    with told_if_stopped(app):
+    with report_interrupted_rewind(app):
         done = session.files.rewind(plan)
     return _tell_rewound(app, session, plan, done, verb="rewound")
 
@@ -172,7 +172,7 @@ def _tell_rewound(app: App, session: Session, plan: RewindPlan | None, done: Rew
         say(f"the conversation continues at {leaf.oid[:8]} {leaf.subject}")
         say(f"  on branch {done.branch}; the other branch is kept")
     if done.outcomes:
-        tell_files(done)
+        print_files(done)
     _tell_of_no_files(session, plan)
     if code == exits.NOTHING:
         left = any(one.why != AS_IT_WAS for one in done.outcomes)
@@ -321,7 +321,7 @@ def outcome_lines(outcomes: Sequence[FileOutcome]) -> list[str]:
     return _lines([(one.did, one.path, one.why) for one in outcomes if one.why != AS_IT_WAS])
 
 
-def tell_files(done: RewindResult) -> None:
+def print_files(done: RewindResult) -> None:
     """Print the outcome for each file of a workspace."""
     lines = outcome_lines(done.outcomes)
     say(f"in {done.workspace}, {summary(done.outcomes)}{':' if lines else ''}")
@@ -371,7 +371,7 @@ HALF_DONE = "run `gitsession rewind --continue` to complete it, or `gitsession r
 
 
 @contextmanager
-def told_if_stopped(app: App) -> Iterator[None]:
+def report_interrupted_rewind(app: App) -> Iterator[None]:
     """Yield; if Ctrl-C interrupts the writing of files, report the unfinished rewind."""
     try:
         yield

@@ -18,7 +18,7 @@ from gitsession.api.store import Store
 from gitsession.archive import trash
 from gitsession.cli import exits
 from gitsession.cli.context import App, with_app
-from gitsession.cli.expiry import expiry_words, look_at_expiry
+from gitsession.cli.expiry import expiry_words, forecast_expiry
 from gitsession.cli.output import emit, json_option, say
 from gitsession.cli.text import clock, count
 from gitsession.errors import GitSessionError
@@ -163,7 +163,7 @@ def _sweep(app: App) -> Iterator[Check]:
         catalogue = app.store().catalogue()
     except GitSessionError:
         catalogue = None  # there is no store yet, or the store checks report its problem
-    found = look_at_expiry(catalogue)
+    found = forecast_expiry(catalogue)
     if found.files:
         yield Check("sweep", expiry_words(found), is_note=found.not_imported > 0)
 

@@ -18,7 +18,7 @@ from gitsession.cli.text import count, shell_words
 from gitsession.discovery import sources
 from gitsession.errors import Malformed, Refused, Unavailable
 from gitsession.exporting.export_session import TO_READ, ExportResult
-from gitsession.exporting.resume import Resumption
+from gitsession.exporting.resume import ResumePlan
 from gitsession.formats import FORMATS, Resumable, all_with_capability, with_capability
 
 
@@ -165,7 +165,7 @@ def line_of(commands: Sequence[Sequence[str]], cwd: str) -> str:
     return " && ".join(map(shell_words, [*way, *commands]))
 
 
-def _document(sid: str, done: Resumption, *, dry_run: bool) -> dict[str, object]:
+def _document(sid: str, done: ResumePlan, *, dry_run: bool) -> dict[str, object]:
     return {
         "session": sid,
         "agent": done.sent.agent,
@@ -179,7 +179,7 @@ def _document(sid: str, done: Resumption, *, dry_run: bool) -> dict[str, object]
     }
 
 
-def _print_resumption(done: Resumption, *, dry_run: bool) -> None:
+def _print_resumption(done: ResumePlan, *, dry_run: bool) -> None:
     if done.is_there:
         warn(f"{done.file} exists and is up to date")
     elif done.held is not None:

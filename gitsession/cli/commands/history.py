@@ -47,7 +47,7 @@ def log_command(app: App, session: str, number: int | None, follow: bool) -> int
     catalogue, store = app.catalogue(), app.objects()
     tip = row.branches[row.active]
     start = address.resolve(store, row.sid, entry, branch=row.active).oid if entry else tip
-    found = list(itertools.islice(graph.line_with_gaps(store, row.sid, start), number))
+    found = list(itertools.islice(graph.history_with_gaps(store, row.sid, start), number))
     gaps = [it for it in found if isinstance(it, Gap)]
     called = names.names(catalogue, row.sid)
     if wants_json():

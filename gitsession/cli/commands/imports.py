@@ -16,7 +16,7 @@ from gitsession.api import Store
 from gitsession.api.imports import ImportFailure, Imports, known, spelled
 from gitsession.cli import exits
 from gitsession.cli.context import App, with_app
-from gitsession.cli.expiry import expiry_words, look_at_expiry
+from gitsession.cli.expiry import expiry_words, forecast_expiry
 from gitsession.cli.output import current_folder, emit, json_option, say, wants_json, warn
 from gitsession.cli.text import count, shorten, width
 from gitsession.discovery import discover
@@ -53,7 +53,7 @@ def import_command(
     if not paths and not everything:
         raise click.UsageError("pass a file, a folder, or --all")
     files = list(_files(paths, everything, agent))
-    store = app.rehearsal() if dry_run else app.store(make=True)
+    store = app.dry_run_store() if dry_run else app.store(make=True)
     if config.redaction(app.path).rules:
         _ = store.objects.guard  # report invalid rules once, not for each file
     is_first = not store.sessions()
@@ -63,14 +63,14 @@ def import_command(
             for path, format in files:
                 work.take(path, format, named=path in paths)
                 advance()
-            work.take_what_waits()
+            work.import_waiting()
         if everything:  # last, because imported sessions name further folders
             for path, format in discover.in_projects(_projects(store), unreadable=True):
                 if agent in (None, format.AGENT):
                     work.take(path, format, named=False)
     finally:
         work.finish()
-    sweep = look_at_expiry(store.catalogue()) if everything else None
+    sweep = forecast_expiry(store.catalogue()) if everything else None
     if wants_json():
         emit("import", _document(store, work, sweep))
     else:

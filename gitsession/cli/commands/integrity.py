@@ -20,7 +20,7 @@ from gitsession.repair.repair import Lost, RepairResult
 from gitsession.sessions.node import load
 from gitsession.store import refs
 from gitsession.sync.commit_trailers import address
-from gitsession.verify.findings import CheckCoverage, Finding, Report, SealCheck
+from gitsession.verify.findings import CheckCoverage, Finding, Report, SignatureCheck
 
 _SHOWN = 20
 
@@ -347,7 +347,7 @@ def sign_command(app: App, session: str, branch: str | None, key: str, check: bo
     return exits.OK if seals else exits.NOTHING
 
 
-def _seal_words(sealed: SealCheck) -> str:
+def _seal_words(sealed: SignatureCheck) -> str:
     entry = sealed.entry
     after = "" if not sealed.after else f", {count(sealed.after, 'entry', 'entries')} not signed"
     gone = "" if not sealed.purged else f", {sealed.purged:,} of them purged or redacted"
@@ -355,7 +355,7 @@ def _seal_words(sealed: SealCheck) -> str:
     return f"{clock(entry.at_ms)}  {entry.branch}  {count(entry.entries, 'entry', 'entries')}{gone}{after}  {worth}"
 
 
-def _seal_object(sealed: SealCheck) -> dict[str, Any]:
+def _seal_object(sealed: SignatureCheck) -> dict[str, Any]:
     entry = sealed.entry
     return {
         "id": sealed.node.oid,

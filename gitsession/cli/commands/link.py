@@ -66,7 +66,7 @@ def message(app: App, file: Path) -> int:
     signal.signal(signal.SIGALRM, lambda *_: os._exit(exits.TRY_AGAIN))
     signal.setitimer(signal.ITIMER_REAL, SECONDS_MAX)
     here = Path.cwd()
-    recent = commit_trailers.going_on(app.catalogue().sessions(), here, time.time_ns() // 1_000_000)
+    recent = commit_trailers.active_sessions(app.catalogue().sessions(), here, time.time_ns() // 1_000_000)
     if not recent:
         return exits.NOTHING
     index_file = os.environ.get("GIT_INDEX_FILE", "")

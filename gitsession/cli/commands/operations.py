@@ -12,9 +12,9 @@ import click
 from gitsession.checkpoints import intents
 from gitsession.checkpoints.rewinding import RewindResult
 from gitsession.cli.commands import checkpoints
-from gitsession.cli.commands.checkpoints import HALF_DONE, told_if_stopped, workspace_option
+from gitsession.cli.commands.checkpoints import HALF_DONE, report_interrupted_rewind, workspace_option
 from gitsession.cli.context import App, with_app
-from gitsession.cli.output import current_folder, emit, json_option, say, tell_list
+from gitsession.cli.output import current_folder, emit, json_option, print_list, say
 from gitsession.cli.text import clock, count, paint, shorten, width
 from gitsession.errors import Refused
 from gitsession.sessions.operation_log import Operation
@@ -39,9 +39,9 @@ def undo_command(app: App, session: str | None, everywhere: bool, workspace: Pat
     edited since are merged or left, and listed. `redo` reverts the undo.
     """
     refuse_unfinished(app, workspace)
-    with told_if_stopped(app):
+    with report_interrupted_rewind(app):
         done = app.store().undo(workspace, **scope_of(session, everywhere))
-    tell_done("undo", "undone", done)
+    print_done("undo", "undone", done)
 
 
 @click.command()
@@ -52,9 +52,9 @@ def undo_command(app: App, session: str | None, everywhere: bool, workspace: Pat
 def redo_command(app: App, session: str | None, everywhere: bool, workspace: Path | None) -> None:
     """Revert the last `undo`, in the same scope."""
     refuse_unfinished(app, workspace)
-    with told_if_stopped(app):
+    with report_interrupted_rewind(app):
         done = app.store().redo(workspace, **scope_of(session, everywhere))
-    tell_done("redo", "redone", done)
+    print_done("redo", "redone", done)
 
 
 @click.group(invoke_without_command=True)
@@ -72,7 +72,7 @@ def log(app: App, number: int | None) -> int:
     """List the commands that moved branches, newest first."""
     operations = app.store().operations()[:number]
     objects, lines = map(as_object, operations), map(as_line, operations)
-    return tell_list("op-log", "operations", objects, lines, nothing="no operations yet")
+    return print_list("op-log", "operations", objects, lines, nothing="no operations yet")
 
 
 def scope_of(session: str | None, everywhere: bool) -> dict[str, str]:
@@ -111,7 +111,7 @@ def as_line(operation: Operation) -> str:
     return paint(f"{first}{shorten(operation.command, width() - len(first) - len(last))}{last}")
 
 
-def tell_done(schema: str, what: str, done: RewindResult) -> None:
+def print_done(schema: str, what: str, done: RewindResult) -> None:
     """Print the result of undo or redo."""
     operation = done.operation
     assert operation is not None
@@ -123,4 +123,4 @@ def tell_done(schema: str, what: str, done: RewindResult) -> None:
         instead = f"; {stay.instead} is at the previous place, and is the active branch" if stay.instead else ""
         say(f"  {stay.ref.removeprefix(refs.SESSIONS)} is kept, because {stay.remote} may have it{instead}")
     if done.outcomes:
-        checkpoints.tell_files(done)
+        checkpoints.print_files(done)

@@ -15,7 +15,7 @@ from gitsession.api import Store
 from gitsession.api.remotes import PushPlan
 from gitsession.cli import exits
 from gitsession.cli.context import App, with_app
-from gitsession.cli.output import confirm, emit, is_attended, json_option, progress, say, tell_list, wants_json, warn
+from gitsession.cli.output import confirm, emit, is_attended, json_option, print_list, progress, say, wants_json, warn
 from gitsession.cli.text import count, first, on_a_line, paint, shell_words, shorten
 from gitsession.errors import NotFound, Refused
 from gitsession.index.catalogue import Row
@@ -50,7 +50,7 @@ def list_(app: App) -> int:
 def _list(app: App) -> int:
     found = app.store().remotes.list()
     nothing = "no remotes; run `gitsession remote add origin URL`"
-    return tell_list("remote", "remotes", map(_remote_object, found), _remote_lines(found), nothing=nothing)
+    return print_list("remote", "remotes", map(_remote_object, found), _remote_lines(found), nothing=nothing)
 
 
 def _remote_lines(remotes: Sequence[Remote]) -> Iterator[str]:
@@ -164,11 +164,11 @@ def sync_command(app: App, remote: str, dry_run: bool, consent: bool) -> int:
     REMOTE defaults to the home remote. Branches that diverged are both kept.
     """
     if dry_run:
-        return tell_plan(app, remote)
-    ask_first(app, remote, consent=consent)
+        return print_plan(app, remote)
+    confirm_first_push(app, remote, consent=consent)
     with progress():
         report = app.store().remotes.sync(remote, talk=talk())
-    return tell_report(app, "sync", report)
+    return print_report(app, "sync", report)
 
 
 @click.command()
@@ -182,7 +182,7 @@ def pull_command(app: App, remote: str) -> int:
     """
     with progress():
         report = app.store().remotes.pull(remote, talk=talk())
-    return tell_report(app, "pull", report)
+    return print_report(app, "pull", report)
 
 
 @click.command()
@@ -198,7 +198,7 @@ def push_command(app: App, remote: str, sessions: tuple[str, ...], consent: bool
     """
     try:
         if not sessions:  # the named sessions are already an explicit choice
-            ask_first(app, remote, consent=consent)
+            confirm_first_push(app, remote, consent=consent)
         with progress():
             report = app.store().remotes.push(remote, sessions=sessions, talk=talk())
     except NotFound as error:
@@ -207,7 +207,7 @@ def push_command(app: App, remote: str, sessions: tuple[str, ...], consent: bool
         raise NotFound(
             str(error), hint=f"{error.hint}; to send some sessions only, run `gitsession push REMOTE SESSION`"
         ) from None
-    return tell_report(app, "push", report)
+    return print_report(app, "push", report)
 
 
 @click.command()
@@ -277,7 +277,7 @@ def take_bundle(app: App, file: Path) -> int:
     """
     with progress():
         report = app.store(make=True).remotes.unbundle(file, talk=talk())
-    return tell_report(app, "bundle-take", report)
+    return print_report(app, "bundle-take", report)
 
 
 _SENT = {"new": "sent", "forwarded": "sent"}
@@ -327,7 +327,7 @@ class Progress:
         sys.stderr.flush()
 
 
-def tell_plan(app: App, remote: str) -> int:
+def print_plan(app: App, remote: str) -> int:
     """List the sessions that a push would send, by project. Return the exit code."""
     plan = app.store().remotes.plan_push(remote)
     sessions = [{"session": row.sid, "project": row.project, "agent": row.agent} for row in plan.sessions]
@@ -341,7 +341,7 @@ def tell_plan(app: App, remote: str) -> int:
     return exits.OK
 
 
-def ask_first(app: App, name: str, *, consent: bool) -> None:
+def confirm_first_push(app: App, name: str, *, consent: bool) -> None:
     """Ask before the first push to a remote if the user has not agreed yet to what is sent.
 
     Raises ``Refused`` if there is no terminal to ask on, or if the answer is no.
@@ -385,7 +385,7 @@ def _by_project(rows: Sequence[Row]) -> Iterator[str]:
         yield from first(lines, _SHOWN, "; --json lists all", indent="  ")
 
 
-def tell_report(app: App, schema: str, report: SyncReport) -> int:
+def print_report(app: App, schema: str, report: SyncReport) -> int:
     """Report the outcome of every ref and a summary. Return the exit code."""
     if wants_json():
         emit(schema, {"remote": report.remote, "branches": [_branch_object(branch) for branch in report.branches]})

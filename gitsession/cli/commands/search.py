@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from gitsession.cli.context import App, Since, no_such_agent, with_app
-from gitsession.cli.output import json_option, tell_list
+from gitsession.cli.output import json_option, print_list
 from gitsession.cli.text import clock, paint, shorten, width
 from gitsession.index.search import Hit
 from gitsession.index.search_words import ROLES
@@ -50,7 +50,7 @@ def search_command(
     hits = app.store().search(asked, agent=agent, project=project, role=role or "", since_ms=since or 0, most=most)
     nothing = "" if hits else no_such_agent(agent, app.catalogue().sessions()) or "no entries found"
     lines = (line for hit in hits for line in _lines(hit, asked))
-    code = tell_list("search", "hits", map(_object, hits), lines, nothing=nothing, query=asked)
+    code = print_list("search", "hits", map(_object, hits), lines, nothing=nothing, query=asked)
     app.warn_of_damage()
     return code
 

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from gitsession.cli.context import App, Since, here, no_such_agent, with_app
-from gitsession.cli.output import json_option, tell_list
+from gitsession.cli.output import json_option, print_list
 from gitsession.cli.text import clock, columns, on_a_line, pad, paint, shorten, width
 from gitsession.index.catalogue import Row
 from gitsession.index.current_folder import is_of, of_folder
@@ -61,7 +61,7 @@ def ls_command(
         rows = [row for row in rows if row.updated_ms >= since]
     rows = rows[:number]
     nothing = no_such_agent(agent or "", found) or "no sessions"
-    code = tell_list("ls", "sessions", map(as_object, rows), table(rows), nothing=nothing)
+    code = print_list("ls", "sessions", map(as_object, rows), table(rows), nothing=nothing)
     app.warn_of_damage()
     return code
 
@@ -75,7 +75,7 @@ def _away(app: App, number: int | None, since: int | None, *, archive: bool) -> 
         {"session": row.sid, "title": row.name, "entries": row.entries, "updated": row.updated_ms} for row in rows
     ]
     lines = [f"{row.sid}  {clock(row.updated_ms)}  {row.entries:>7,}  {shorten(row.name, 60)}" for row in rows]
-    return tell_list(schema, "sessions", objects, lines, nothing=nothing)
+    return print_list(schema, "sessions", objects, lines, nothing=nothing)
 
 
 _TITLE_MIN = 12

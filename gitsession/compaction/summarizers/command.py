@@ -64,7 +64,7 @@ class CommandSummarizer:
             ended = running.wait(self.time_limit_s, cancelled)
         finally:
             _end(child)
-        running.let_go()
+        running.close_in_child()
         if cancelled.is_set():
             raise SummaryFailed("cancelled")
         if running.output.overflowed:
@@ -97,11 +97,11 @@ class _Running:
                 return False
         return True
 
-    def let_go(self) -> None:
+    def close_in_child(self) -> None:
         """Read what is left in the pipes after the process group has ended."""
         for thread in (*self._readers, self._writer):
             thread.join(_GRACE_S)  # a process that left the group may hold a pipe forever
-        self.output.let_go = self.errors.let_go = True
+        self.output.close_in_child = self.errors.close_in_child = True
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:
@@ -131,7 +131,7 @@ class _Reader:
         self._keep_last = keep_last
         self._kept = bytearray()
         self.overflowed = False
-        self.let_go = False
+        self.close_in_child = False
 
     @property
     def kept(self) -> bytes:
@@ -139,7 +139,7 @@ class _Reader:
 
     def run(self) -> None:
         with self._pipe, suppress(OSError, ValueError):
-            while not self.let_go and (data := os.read(self._pipe.fileno(), 65536)):
+            while not self.close_in_child and (data := os.read(self._pipe.fileno(), 65536)):
                 self._kept += data
                 if len(self._kept) <= self._bytes_max:
                     continue

@@ -135,7 +135,7 @@ def _rebuilt(node: Spot, entry: Compaction, before: Sequence[Item]) -> Iterator[
     found: list[Item] = []
     left = USER_TOKENS_MAX
     for item in reversed(before):
-        texts = _users_words(item)
+        texts = _user_texts(item)
         if not texts:
             continue
         size = sum(by_bytes_of(text) for text in texts)
@@ -149,7 +149,7 @@ def _rebuilt(node: Spot, entry: Compaction, before: Sequence[Item]) -> Iterator[
     yield Item(node.oid, Message.user(entry.summary or NO_SUMMARY, at_ms=entry.at_ms))
 
 
-def _users_words(item: Item) -> list[str]:
+def _user_texts(item: Item) -> list[str]:
     """Return the texts of a message by the user; none for an earlier summary or an injected message."""
     if not isinstance(item.entry, Message) or item.entry.role != "user":
         return []

@@ -14,7 +14,7 @@ from typing import Any
 from gitsession.codec.cbor import whole
 from gitsession.context.profiles import profile
 from gitsession.context.provider_compactions import Replay, replay_of
-from gitsession.context.providers.wire import CallIds, legal, sendable, shown, uttered
+from gitsession.context.providers.wire import CallIds, legal, model_blocks, sendable, shown
 from gitsession.context.value import Context, Shown
 from gitsession.model.blocks import File, Image, Text, Thinking, ToolCall
 from gitsession.model.entries import BranchSummary, Compaction, CustomMessage, Entry, Message
@@ -90,7 +90,7 @@ def turns(context: Context, api: ProviderApi, *, skip: int = 0) -> list[Turn]:
             results = iter(answers[at])
             blocks = [
                 _call(block, next(results), ids, api) if isinstance(block, ToolCall) else block
-                for block in uttered(entry.content, own=own)
+                for block in model_blocks(entry.content, own=own)
             ]
             found.append(Turn("assistant", tuple(blocks), own))
         elif kept := _replayed(entry, context, api):
@@ -256,16 +256,16 @@ def _opening(context: Context) -> list[Message]:
         if not (isinstance(item.entry, Message) and item.entry.role == "system"):
             break
         found.append(item.entry)
-    return found if _hears_system(context) else []
+    return found if _sends_system(context) else []
 
 
-def _hears_system(context: Context) -> bool:
+def _sends_system(context: Context) -> bool:
     """Return whether the model gets the session's system messages. Older agents leave them out."""
     return profile(context.profile).llm_role(Message(role="system")) == "system"
 
 
 def _system_messages(context: Context) -> list[Message]:
-    entries = [item.entry for item in context.items] if _hears_system(context) else []
+    entries = [item.entry for item in context.items] if _sends_system(context) else []
     return [entry for entry in entries if isinstance(entry, Message) and entry.role == "system"]
 
 

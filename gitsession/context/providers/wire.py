@@ -86,7 +86,7 @@ def shown(blocks: Iterable[Block]) -> tuple[Text | Image | File, ...]:
     return tuple([block for block in found if block is not None])
 
 
-def uttered(blocks: Iterable[Block], *, own: bool) -> tuple[Text | Thinking | ToolCall, ...]:
+def model_blocks(blocks: Iterable[Block], *, own: bool) -> tuple[Text | Thinking | ToolCall, ...]:
     """Return the blocks of a model. ``own``: the same model will read them, so their signatures are valid.
 
     Another model gets the reasoning as text, and no redacted reasoning, which only its writer can read.
