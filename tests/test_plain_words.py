@@ -115,10 +115,10 @@ def test_nor_beside_a_writing(session: Session, words: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("name", ["strategy", "summarizer", "profile"])
 def test_an_unknown_name_is_told_and_nothing_written(session: Session, name: str) -> None:
-    before = session.line()
+    before = session.history()
     with pytest.raises(NotFound, match="telepathic"):
         session.compact(keep_tokens=300, **{name: "telepathic"})  # type: ignore[arg-type]
-    assert session.line() == before
+    assert session.history() == before
 
 
 @pytest.mark.parametrize("name", PROVIDERS)

@@ -81,7 +81,7 @@ def _store(place: Path, data: bytes, count: int, said: int = 0) -> _Taken:
     made: list[Node] = []
     with Store.open(path, durability="none") as store:
         session = store.session(store.agents.import_data(pi, data, name="session", final=True).session)
-        began, number = session.line(), 0
+        began, number = session.history(), 0
         while len(made) < count or number < said:
             if count and number % BETWEEN == 0:
                 plan = session.compaction.plan(ask=CompactionRequest(keep_tokens=500))
@@ -89,7 +89,7 @@ def _store(place: Path, data: bytes, count: int, said: int = 0) -> _Taken:
                 made += [done] if done else []  # nothing to do yet if all entries would be kept
             session.append(messages()[number % len(messages())].message)
             number += 1
-        line = session.line()
+        line = session.history()
         assert line[: len(began)] == began
         assert len(line) == len(began) + number + count
         assert store.export(session.id, as_it_came=True).data == data

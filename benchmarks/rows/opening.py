@@ -1,7 +1,7 @@
 """Open a store and read the last 50 entries of its only session.
 
 An agent that continues a session does this. The peers are SQLite rows, and a JSONL file that is
-read whole. ``Session.line()`` is not used, because it walks to the root.
+read whole. ``Session.history()`` is not used, because it walks to the root.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def _ours(path: Path, _: int) -> None:
         session = store.session(store.sessions()[0].sid)
         leaf = session.leaf
         assert leaf is not None
-        for node in islice(graph.line(store.objects, leaf.oid), LAST):
+        for node in islice(graph.history(store.objects, leaf.oid), LAST):
             session.read(node)
 
 

@@ -81,7 +81,7 @@ def _compared(shop: Workshop, store: Store, path: Path, texts: Sequence[str], si
 
 def _texts(store: Store) -> list[str]:
     session = store.session(store.sessions()[0].sid)
-    found = (words_of(entry_of(store.objects, node)) for node in session.line())
+    found = (words_of(entry_of(store.objects, node)) for node in session.history())
     return [words.all for words in found if words is not None]
 
 

@@ -78,9 +78,9 @@ class Session:
         """The branch of this handle."""
         return self._session.branch_name
 
-    def line(self) -> list[Node]:
+    def history(self) -> list[Node]:
         """Return the history of the branch, from the root to the tip. Raises ``Corrupt`` if an entry is lost."""
-        return self._session.line()
+        return self._session.history()
 
     def history_with_gaps(self) -> list[Node | Gap]:
         """Return the history like ``line``, with a ``Gap`` (``oid``, ``problem``) for each unreadable entry."""
@@ -334,7 +334,7 @@ class Session:
         """Set the title of the session; an empty title removes it. Raises ``InvalidName`` if it is too long."""
         self._session.rename(title)
 
-    def seal(self, branch: str | None = None, *, key: str = "") -> Seal:
+    def sign(self, branch: str | None = None, *, key: str = "") -> Seal:
         """Sign a branch as it is now, and store the signature.
 
         Args:
@@ -351,17 +351,17 @@ class Session:
             MissingObject: An entry of the branch is lost.
         """
         from gitsession.git.signing import Signing
-        from gitsession.verify import signatures as seals
+        from gitsession.verify import signatures
 
-        made = seals.make(
+        made = signatures.make(
             self._opened.objects, self.id, branch or self.branch_name, self._session.clock(), Signing.of_user(), key
         )
         self._session.seal(made)
         return made
 
-    def seals(self) -> list[SignatureCheck]:
+    def signatures(self) -> list[SignatureCheck]:
         """Return the signatures of this session and their state, the newest first."""
         from gitsession.git.signing import Signing
-        from gitsession.verify import signatures as seals
+        from gitsession.verify import signatures
 
-        return seals.of_session(self._opened.objects, self.id, Signing.of_user())
+        return signatures.of_session(self._opened.objects, self.id, Signing.of_user())

@@ -134,7 +134,7 @@ def _held(store: ObjectStore, sid: str, unit: Sequence[Operation]) -> _Held:
         if meta.header is not None:
             return _Held(sid, meta.header.cwd, meta.project)
         for value in values.values():
-            for node in graph.line(store, value):
+            for node in graph.history(store, value):
                 entry = entry_of(store, node) if node.kind == Fork.kind else None
                 if isinstance(entry, Fork) and entry.session == sid:
                     return _Held(sid, entry.cwd, None)

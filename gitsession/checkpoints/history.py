@@ -176,7 +176,7 @@ def is_news(store: ObjectStore, before: Point, entry: Checkpoint, tree: Oid | No
     if target is None or before.entry.target is None:
         return False
     try:
-        return all(to_base64url(node.chain) != before.entry.target for node in graph.line(store, target.oid))
+        return all(to_base64url(node.chain) != before.entry.target for node in graph.history(store, target.oid))
     except DAMAGE:
         return True  # files are captured even if the conversation is damaged
 

@@ -167,7 +167,7 @@ def files_at(store: ObjectStore, sid: str, at: Node) -> Point | None:
 def _depths(store: ObjectStore, at: Node, wanted: set[str]) -> Mapping[str, int]:
     """Return, for each of ``wanted`` in the history of ``at``, how many others lie between the two."""
     found: dict[str, int] = {}
-    for node in graph.line(store, at.oid):
+    for node in graph.history(store, at.oid):
         if len(found) == len(wanted):
             break
         chain = to_base64url(node.chain)

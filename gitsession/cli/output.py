@@ -80,7 +80,9 @@ def titled(schema: str, document: dict[str, Any]) -> dict[str, Any]:
     return {"schema": f"gitsession/{schema}/1", **document}
 
 
-def print_list(schema: str, key: str, objects: Iterable[Any], lines: Iterable[str], *, nothing: str, **more: Any) -> int:
+def print_list(
+    schema: str, key: str, objects: Iterable[Any], lines: Iterable[str], *, nothing: str, **more: Any
+) -> int:
     """Print a list, and return the exit code: a document with ``objects``, or painted ``lines``.
 
     Only one of the two is iterated over. If the list is empty and ``--json`` is not given, ``nothing`` is printed on

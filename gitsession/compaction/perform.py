@@ -104,7 +104,7 @@ def _still_there(objects: ObjectStore, session: StoredSession, plan: Plan) -> No
     leaf = session.leaf
     if leaf is None:
         raise NotFound(f"branch {session.branch_name!r} of session {session.id!r} no longer exists")
-    for node in graph.line(objects, leaf.oid):
+    for node in graph.history(objects, leaf.oid):
         if node.oid == plan.leaf:
             return leaf
         if node.kind in (Compaction.kind, Reset.kind):

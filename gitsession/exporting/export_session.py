@@ -126,7 +126,7 @@ def export(
 
 def _first_words(out: Outgoing) -> str | None:
     """Return the text of the first exported prompt that has any, cut to one line as in lists."""
-    said = (each.entry for each in out.line())
+    said = (each.entry for each in out.history())
     prompts = (entry for entry in said if isinstance(entry, Message) and entry.role == "user")
     return next(filter(None, (message.words_of(headline(entry)) for entry in prompts)), None)
 
@@ -310,7 +310,7 @@ def agent_of(store: ObjectStore, sid: str, began: SessionHeader | Fork | None) -
 def _line(store: ObjectStore, at: Node, starts: Collection[Oid]) -> list[Node]:
     """Return the entries from ``at`` up to the beginning of the file."""
     found: list[Node] = []
-    for node in graph.line(store, at.oid):
+    for node in graph.history(store, at.oid):
         found.append(node)
         if node.oid in starts:
             return found

@@ -86,7 +86,7 @@ class _Gatherer:
         self.began = entry_of(store, self.root)
         theirs = (node.source.agent for node in self.headers if node.source is not None)
         self.agent = next(theirs, began.agent if began is not None else "")
-        line = [node for node in graph.line(store, self.leaf.oid) if node.oid in self.tree.nodes]
+        line = [node for node in graph.history(store, self.leaf.oid) if node.oid in self.tree.nodes]
         self.line = {node.oid for node in line}
         self.current = [node for node in self._current(line) if not self._is_left_out(node)]
         self.keys = {node.oid: to_base64url(node.chain) for node in self.current}
@@ -227,7 +227,7 @@ class _Gatherer:
         If the leaf is no longer in the agent's file, this is the last entry of the file.
         """
         known = {entry.key for entry in entries}
-        for node in graph.line(self.store, self.leaf.oid):
+        for node in graph.history(self.store, self.leaf.oid):
             if self.keys.get(node.oid) in known:
                 return self.keys[node.oid]
             if node.source is not None and node.oid not in self.keys and not self._is_left_out(node):

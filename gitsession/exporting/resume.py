@@ -118,7 +118,7 @@ def plan(
             f"cannot resume in '{agent}': it cannot continue a session from a file",
             hint=f"pass --in with one of: {', '.join(all_with_capability(Resumable))}",
         )
-    if at is not None and not any(node.kind == Message.kind for node in graph.line(store, at.oid)):
+    if at is not None and not any(node.kind == Message.kind for node in graph.history(store, at.oid)):
         raise Refused(
             f"cannot resume session {sid} at this entry: its history has no message",
             hint="pass a later entry: run `gitsession log` to list them",

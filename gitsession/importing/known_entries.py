@@ -75,7 +75,7 @@ def shared(store: ObjectStore, base: Base, find: Find | None) -> Node:
     tail = meta.newest_lines().get(TAIL)
     _check_reaches(store, base, [*([tail] if tail is not None else []), *own[:1]])
     first = own[-1] if segment is not None and own else tree.nodes[start]
-    above = list(graph.line(store, first.parent)) if first.parent is not None else []
+    above = list(graph.history(store, first.parent)) if first.parent is not None else []
     for node in (*own, *above):
         if node.source is not None:
             number = base.number(payload_of(store, node))

@@ -149,7 +149,7 @@ class StateRecorder:
         """Return the state at an entry of the session that this one was forked from, which may be indexed later."""
         try:
             return anchors.gather(
-                graph.line(self._store, oid),
+                graph.history(self._store, oid),
                 functools.partial(content.entry_of, self._store),
                 self._said_in_any_session,
             )

@@ -227,7 +227,7 @@ def _new_nodes(
     fork = fork or _known_fork(db, sid)
     if fork and root:
         # A branch starts above the fork entry: the entries above that belong to the older session.
-        for node in graph.line(store, fork):
+        for node in graph.history(store, fork):
             if node.oid != fork:
                 new.pop(node.oid, None)
     return list(new.values()), fork or root

@@ -80,7 +80,7 @@ def _heads(store: GitStore, sid: str | None) -> dict[tuple[str, str], Oid]:
 def _reached(store: GitStore, leaves: list[Oid]) -> set[Oid]:
     seen: set[Oid] = set()
     for leaf in leaves:
-        for node in graph.line(store, leaf):
+        for node in graph.history(store, leaf):
             if node.oid in seen:
                 break
             seen.add(node.oid)
@@ -90,7 +90,7 @@ def _reached(store: GitStore, leaves: list[Oid]) -> set[Oid]:
 def _new(store: GitStore, leaf: Oid, known: set[Oid]) -> list[Node]:
     """Add the entries up to ``leaf`` to ``known``, and return those that were not, the oldest first."""
     found = []
-    for node in graph.line(store, leaf):
+    for node in graph.history(store, leaf):
         if node.oid in known:
             break
         known.add(node.oid)

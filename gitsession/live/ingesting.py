@@ -194,7 +194,9 @@ class _Drain:
             at_ms=event.at_ms,
         )
         try:
-            with workspace_lock.hold_workspace_lock(self._store.git_dir, Path(look.workspace), wait_seconds=TURN_SECONDS):
+            with workspace_lock.hold_workspace_lock(
+                self._store.git_dir, Path(look.workspace), wait_seconds=TURN_SECONDS
+            ):
                 newest = history.readable(self._store, sid)
                 if newest is not None and newest.entry.at_ms >= event.at_ms:
                     # The checkpoint exists, or the history goes beyond it. An older snapshot after a newer one would

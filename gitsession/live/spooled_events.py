@@ -204,7 +204,7 @@ class Targets:
         seen: set[Oid] = set()
         since = since_ms // 1000 - _EARLIER_SECONDS
         for leaf in graph.branches(store, sid).values():
-            for node in graph.line(store, leaf):
+            for node in graph.history(store, leaf):
                 if node.oid in seen or len(seen) >= ENTRIES_MAX:
                     break
                 seen.add(node.oid)

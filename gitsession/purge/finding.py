@@ -241,7 +241,7 @@ def _own(store: ObjectStore, sid: str) -> Iterator[Node]:
     """Yield the entries of a session without those of the one it was forked from."""
     seen: set[Oid] = set()
     for value in store.refs(refs.session(sid)).values():
-        for node in graph.line(store, value):
+        for node in graph.history(store, value):
             if node.oid in seen:
                 break
             seen.add(node.oid)
@@ -258,7 +258,7 @@ def _beginnings(store: ObjectStore, sid: str, leaf: Oid) -> Iterator[str]:
     """
     first = None
     try:
-        for node in graph.line(store, leaf):
+        for node in graph.history(store, leaf):
             if first is None and content.begins_fork(store, node, sid):
                 first = node
             if node.parent is None:
@@ -283,7 +283,7 @@ def _sharing(store: ObjectStore, sid: str, leaves: Iterable[Oid]) -> set[str]:
 
 def _line(store: ObjectStore, leaf: Oid) -> Iterator[Node]:
     try:
-        yield from graph.line(store, leaf)
+        yield from graph.history(store, leaf)
     except DAMAGE:
         return
 

@@ -314,7 +314,7 @@ def _removed(store: GitStore, rewriter: Rewriter, moved: Mapping[str, Oid]) -> I
 
 def _line(store: GitStore, leaf: Oid) -> Iterator[Node]:
     with suppress(*DAMAGE):  # not an entry, or damaged: an entry that cannot be read has no id
-        yield from graph.line(store, leaf)
+        yield from graph.history(store, leaf)
 
 
 def _leads_nowhere_new(

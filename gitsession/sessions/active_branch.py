@@ -8,7 +8,7 @@ from gitsession.errors import NotFound
 from gitsession.git.types import Oid
 from gitsession.sessions.content import entry_of
 from gitsession.sessions.gaps import DAMAGE
-from gitsession.sessions.graph import branches, line
+from gitsession.sessions.graph import branches, history
 from gitsession.sessions.meta import meta_of
 from gitsession.sessions.node import Node, load, position
 from gitsession.store import refs
@@ -91,6 +91,6 @@ def is_superseded(
 def _readable(store: ObjectStore, leaf: Oid) -> Iterator[Node]:
     """Yield the entries of a history as far as they can be read."""
     try:
-        yield from line(store, leaf)
+        yield from history(store, leaf)
     except DAMAGE:
         return

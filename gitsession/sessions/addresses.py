@@ -35,7 +35,7 @@ def resolve(store: ObjectStore, sid: str, address: str, *, branch: str | None = 
             raise NotFound(f"session {sid} has no branch {name!r}", hint=f"its branches: {others}")
         if address == LEAF:
             return _meaningful(store, load(store, leaf))
-        *_, root = graph.line(store, leaf)
+        *_, root = graph.history(store, leaf)
         return root
     tip = graph.tip(store, sid, address)
     return load(store, tip) if tip is not None else _search(store, sid, address)

@@ -14,7 +14,7 @@ from gitsession.store import refs
 from gitsession.store.interface import ObjectStore
 
 
-def line(store: ObjectStore, leaf: Oid) -> Iterator[Node]:
+def history(store: ObjectStore, leaf: Oid) -> Iterator[Node]:
     """Yield the entries from ``leaf`` to the root, along first parents. Raises if one of them cannot be read."""
     oid: Oid | None = leaf
     while oid is not None:

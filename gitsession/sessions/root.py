@@ -14,5 +14,5 @@ def beginning(store: ObjectStore, sid: str) -> Node:
     leaves = graph.branches(store, sid)
     if not leaves:
         raise NotFound(f"session {sid} has no entries yet")
-    line = graph.line(store, next(iter(leaves.values())))
+    line = graph.history(store, next(iter(leaves.values())))
     return next(node for node in line if node.parent is None or begins_fork(store, node, sid))

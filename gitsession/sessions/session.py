@@ -59,7 +59,14 @@ class StoredSession:
     """
 
     def __init__(
-        self, store: ObjectStore, sid: str, branch: str, clock: Clock, *, view: int = VIEW, birth: _PendingSession | None = None
+        self,
+        store: ObjectStore,
+        sid: str,
+        branch: str,
+        clock: Clock,
+        *,
+        view: int = VIEW,
+        birth: _PendingSession | None = None,
     ) -> None:
         self._store = store
         self._view = view
@@ -81,7 +88,13 @@ class StoredSession:
         at_ms = clock()
         root = kinds.SessionHeader(agent=agent, view=VIEW, at_ms=at_ms)
         header = kinds.SessionHeader(agent=agent, cwd=cwd, at_ms=at_ms)
-        return cls(store, session_ids.random(at_ms), refs.MAIN, clock, birth=_PendingSession(root, header, project, store.guard))
+        return cls(
+            store,
+            session_ids.random(at_ms),
+            refs.MAIN,
+            clock,
+            birth=_PendingSession(root, header, project, store.guard),
+        )
 
     @classmethod
     def open(
@@ -104,14 +117,14 @@ class StoredSession:
         oid = self._end()
         return self._node(oid) if oid else None
 
-    def line(self) -> list[Node]:
+    def history(self) -> list[Node]:
         """Return the history of the branch, from the root to the tip.
 
         Raises ``Corrupt`` if an entry of it is lost, and ``NotFound`` if the branch is gone.
         """
         oid = self._end()
         try:
-            return list(graph.line(self._store, oid))[::-1] if oid else []
+            return list(graph.history(self._store, oid))[::-1] if oid else []
         except DAMAGE as error:
             raise Corrupt(
                 f"the history of branch {self.branch_name!r} in session {self.id} has a gap: {error}",

@@ -154,8 +154,8 @@ def move_to_ends(
     write. Symbolic refs and deletions have no history, and remote-tracking refs only record a remote's state: if
     another program moved one of those, its value stays.
 
-    Needs the store's lock. Adds to ``renamed_branches`` each ref that another program had moved, with the new name of our
-    branch. Raises ``OSError`` if no lock file can be created at all.
+    Needs the store's lock. Adds to ``renamed_branches`` each ref that another program had moved, with the new name
+    of our branch. Raises ``OSError`` if no lock file can be created at all.
     """
     done = _move_many(chains, writer)
     rest = {name: chain for name, chain in chains.items() if name not in done}

@@ -68,8 +68,9 @@ class StoreWriter:
     """The open files of one store in the process that created this object (``pid``), and all writes to the store.
 
     ``state``: the content for readers. ``lock``: ``None`` if the store cannot be written. ``last_error``: the error
-    that kept the last flush, or a ref in it, from reaching git. ``renamed_branches``: pairs of a ref that another program
-    had moved and the ref that our branch is renamed to. ``set_aside``: damaged journal files that a flush renamed.
+    that kept the last flush, or a ref in it, from reaching git. ``renamed_branches``: pairs of a ref that another
+    program had moved and the ref that our branch is renamed to. ``set_aside``: damaged journal files that a flush
+    renamed.
     """
 
     def __init__(

@@ -155,7 +155,7 @@ class Walk:
         for found in semantics.problems(sessions, self._active, partial(content.files_of, store), judges.manifests):
             report.add(found.where, found.what, found.ref or self._leads.get(found.where, ""))
         for sealed in signatures.look(sessions, tombstones=judges.tombstones):
-            report.seals.append(sealed)
+            report.signatures.append(sealed)
             problem = signatures.problem(sealed)
             if problem is not None:
                 report.problems.append(problem)
@@ -221,7 +221,7 @@ def _check_places(sessions: Sessions, report: Report) -> None:
     for name, leaf in sessions.leaves.items():
         sid, branch = refs.parse(name) or ("", "")
         on = refs.META if refs.is_meta(branch) else refs.FILES if refs.is_files(branch) else ""
-        for node in sessions.line(leaf) if on else ():
+        for node in sessions.history(leaf) if on else ():
             if node.starts_session:
                 if on == refs.META and _reaches(sessions.nodes, _branches(sessions, sid), node.oid) is False:
                     report.add(name, "its history starts in another session")

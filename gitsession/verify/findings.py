@@ -98,7 +98,7 @@ class Report:
         problems: Damage: what gitsession cannot have written, or what was lost since.
         notices: What is unusual, but may be as an agent or a program wrote it; ``None`` if not requested.
         covered: Progress of the round; ``None`` if the check is not a part of one.
-        seals: Results of the checks of seals.
+        signatures: Results of the checks of seals.
     """
 
     checked: int = 0
@@ -106,7 +106,7 @@ class Report:
     problems: list[Finding] = field(default_factory=list)
     notices: list[Finding] | None = None
     covered: CheckCoverage | None = None
-    seals: list[SignatureCheck] = field(default_factory=list)
+    signatures: list[SignatureCheck] = field(default_factory=list)
 
     def add(self, where: str, what: str, ref: str = "") -> None:
         self.problems.append(Finding(where, what, ref))

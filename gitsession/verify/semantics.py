@@ -42,7 +42,7 @@ class Sessions:
             found.setdefault(refs.session_of(name), {})[name] = self.leaves[name]
         return found
 
-    def line(self, oid: Oid | None) -> Iterator[Node]:
+    def history(self, oid: Oid | None) -> Iterator[Node]:
         """Yield the history of ``oid``, as far as it can be read. It may be a cycle in a damaged store."""
         seen: set[Oid] = set()
         while oid is not None and oid in self.nodes and oid not in seen:
@@ -72,7 +72,7 @@ class Sessions:
         """Yield the entries of ``meta`` and of branches diverged from it, newest first, back to the session's start."""
         for name, leaf in self.of(sid).items():
             if refs.is_meta(name.rpartition("/")[2]):
-                for node in self.line(leaf):
+                for node in self.history(leaf):
                     if node.starts_session:
                         break
                     yield node
@@ -150,7 +150,7 @@ def _forks(sessions: Sessions) -> set[str]:
                 found.add(entry.session)
     if any(node.is_tombstone for node in sessions.nodes.values()):
         for name, leaf in sessions.leaves.items():
-            if any(node.is_tombstone for node in sessions.line(leaf)):
+            if any(node.is_tombstone for node in sessions.history(leaf)):
                 found.add(refs.session_of(name))
     return found
 
@@ -190,7 +190,7 @@ def _first_kept(sessions: Sessions, node: Node) -> Iterator[Finding]:
     if not isinstance(entry, kinds.Compaction) or entry.first_kept is None:
         return
     last = node
-    for before in sessions.line(node.parent):
+    for before in sessions.history(node.parent):
         if to_base64url(before.chain) == entry.first_kept:
             return
         last = before
@@ -229,7 +229,7 @@ def _leaf_of_file(sessions: Sessions, sid: str) -> Iterator[Finding]:
     whole = True
     for name, leaf in sessions.of(sid).items():
         if _is_conversation(name):
-            for node in sessions.line(leaf):
+            for node in sessions.history(leaf):
                 if position(node) == said.leaf:
                     return
             whole = whole and sessions.root(leaf) is not None
@@ -273,7 +273,7 @@ class _Named:
         """The entries of the conversation, with the ref that leads to each."""
         for name, leaf in sessions.of(sid).items():
             if _is_conversation(name):
-                for node in sessions.line(leaf):
+                for node in sessions.history(leaf):
                     if node.oid in self._talk:
                         break
                     self._talk[node.oid] = name
@@ -342,7 +342,7 @@ class _Named:
         return {oid: found.get(oid, (0, -1)) for oid in wanted}
 
     def _is_before(self, node: Node, named: str) -> bool:
-        return any(named in _names_of(before) for before in self._sessions.line(node.parent))
+        return any(named in _names_of(before) for before in self._sessions.history(node.parent))
 
     def _on_meta(self) -> Iterator[Finding]:
         meta = refs.meta(self._sid)

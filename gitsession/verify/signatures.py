@@ -69,7 +69,7 @@ def make(store: ObjectStore, sid: str, branch: str, at_ms: int, by: Signing, key
     leaf = store.ref(refs.leaf(sid, branch)) if refs.is_branch(branch) else None
     if leaf is None:
         raise NotFound(f"session {sid} has no branch {branch[:80]!r}")
-    line = list(graph.line(store, leaf))
+    line = list(graph.history(store, leaf))
     fields = {"session": sid, "branch": branch, "leaf": to_base64url(line[0].chain), "entries": len(line)}
     text = statement(Seal(at_ms=at_ms, format="", signature=b"", **fields))  # type: ignore[arg-type]
     made = by.sign(text, key)
@@ -87,7 +87,9 @@ def _readable(store: ObjectStore, sid: str, leaf: str) -> Iterator[Node]:
     return (node for node in graph.history_with_gaps(store, sid, leaf) if isinstance(node, Node))
 
 
-def look(sessions: Sessions, by: Signing | None = None, tombstones: Tombstones | None = None) -> Iterator[SignatureCheck]:
+def look(
+    sessions: Sessions, by: Signing | None = None, tombstones: Tombstones | None = None
+) -> Iterator[SignatureCheck]:
     """Check every seal of ``sessions``. ``by``: the settings with the trusted signers, by default the user's.
 
     ``tombstones``: the tombstone set; without it, replaced entries are not checked.
@@ -124,7 +126,7 @@ class _Lines:
             _, branch = refs.parse(name) or ("", "")
             if not refs.is_branch(branch):
                 continue
-            line = list(sessions.line(leaf))
+            line = list(sessions.history(leaf))
             self._is_whole = self._is_whole and sessions.root(leaf) is not None
             chains = {to_base64url(node.chain): node.oid for node in line}
             self._places[branch] = {chain: len(line) - at for at, chain in enumerate(chains)}
@@ -146,7 +148,7 @@ class _Lines:
             return SignatureCheck(self._sid, node, entry, "misplaced", name, after)
         if not counts:
             return SignatureCheck(self._sid, node, entry, "gone", name, after)
-        instead = [one for one in self._sessions.line(self._leaves[entry.leaf]) if one.is_tombstone or one.replaces]
+        instead = [one for one in self._sessions.history(self._leaves[entry.leaf]) if one.is_tombstone or one.replaces]
         told: State = state if all(self._is_explained(one) for one in instead) else "altered"
         return SignatureCheck(self._sid, node, entry, told, name, after, len(instead))
 

@@ -245,7 +245,9 @@ class PrivateRepository:
             size, end = found.pop("index_mark")
             rows = found.pop("since").items()
             since = {path: IndexedPath(row, Status(*status) if status else None) for path, (row, status) in rows}
-            state = SnapshotState(index_mark=(size, end), beside=UserRepository(*found.pop("beside")), since=since, **found)
+            state = SnapshotState(
+                index_mark=(size, end), beside=UserRepository(*found.pop("beside")), since=since, **found
+            )
             return state if state.index_mark == self._mark(state.index_name) else NOTHING_SEEN
         except (KeyError, AttributeError, TypeError, ValueError, OSError):
             return NOTHING_SEEN

@@ -315,23 +315,23 @@ def test_who_went_on_meets_what_a_remote_that_deletes_nothing_still_lists(tmp_pa
 def test_who_went_on_with_an_archived_fork_takes_it_out_for_all(stores: list[GitStore]) -> None:
     a, b = stores
     held = begun(a, "one")
-    made = fork(session(a, held.id), session(a, held.id).line()[-1])
+    made = fork(session(a, held.id), session(a, held.id).history()[-1])
     everywhere(a, b)
     archiving.archive(a, [made.id], 1)
     sync(a)
     say(b, made.id, "in b")
     everywhere(b, a)
     assert shared(a) == shared(b)
-    assert session(a, made.id).line()[-1].subject == "user: in b"
+    assert session(a, made.id).history()[-1].subject == "user: in b"
 
 
 def test_a_branch_of_a_fork_that_both_archive_is_archived_everywhere(stores: list[GitStore]) -> None:
     a, b = stores
     held = begun(a, "one")
     say(a, held.id, "two")
-    made = fork(session(a, held.id), session(a, held.id).line()[-1])
+    made = fork(session(a, held.id), session(a, held.id).history()[-1])
     everywhere(a, b)
-    session(b, made.id).branch("side", at=session(b, held.id).line()[0])
+    session(b, made.id).branch("side", at=session(b, held.id).history()[0])
     said = say(b, made.id, "behind what the fork shares", "side")
     for store in (a, b):
         archiving.archive(store, [made.id], 1)
@@ -421,7 +421,7 @@ def test_a_purge_goes_through_the_archive_and_leaves_no_trace(tmp_path):
         archiving.restore(b, whole, 2000)
         assert set(b.refs(refs.session(whole))) == {refs.leaf(whole), refs.meta(whole)}
         archiving.restore(b, one, 2000)
-        assert [node.kind for node in session(b, one).line()].count("tombstone") == 1
+        assert [node.kind for node in session(b, one).history()].count("tombstone") == 1
         assert_clean(b)
 
 
@@ -429,7 +429,7 @@ def test_a_purge_goes_through_the_archive_and_leaves_no_trace(tmp_path):
 def test_a_chosen_branch_leaves_no_symbolic_ref_that_leads_nowhere(stores, place, leave):
     store, other = stores
     made = begun(store, "first", "second")
-    made.branch("side", made.line()[1])
+    made.branch("side", made.history()[1])
     made.switch("side")
     if leave == "rm":
         with Store(store, tends=False) as opened:
@@ -458,7 +458,7 @@ def test_a_chosen_branch_leaves_no_symbolic_ref_that_leads_nowhere(stores, place
 def test_a_choice_that_is_not_in_the_log_does_not_come_back(stores):
     store, _ = stores
     made = begun(store, "first", "second")
-    made.branch("side", made.line()[1])
+    made.branch("side", made.history()[1])
     with store.transaction() as tx:  # as `sync` makes it
         tx.move(refs.active(made.id), refs.symbolic(refs.leaf(made.id, "side")), expected=None)
     archiving.archive(store, [made.id], 0)

@@ -26,13 +26,13 @@ def store(request, tmp_path):
 
 def test_checkpoints_stand_one_behind_the_other_and_belong_to_entries(store):
     talk = begun(store, "hi", "more")
-    first, second = talk.line()[1:]
+    first, second = talk.history()[1:]
     one = held(store, talk.id, {"a": "1"}, first)
     two = held(store, talk.id, {"a": "2"}, second, "after", call="c1")
     assert [point.oid for point in line.walk(store, talk.id)] == [two.oid, one.oid]
     assert two.node.parent == one.oid
     assert [point.entry.target for point in (one, two)] == [to_base64url(node.chain) for node in (first, second)]
-    assert one.node.parent == talk.line()[0].oid
+    assert one.node.parent == talk.history()[0].oid
     assert contents(store, two) == {"a": "2"}
     assert_clean(store)
 
@@ -59,7 +59,7 @@ def test_the_same_files_are_news_with(store, fields):
 
 def test_the_same_files_are_news_where_the_talk_went_on_elsewhere(store):
     talk = begun(store, "hi", "on")
-    here, there = talk.leaf, talk.line()[1]
+    here, there = talk.leaf, talk.history()[1]
     one = held(store, talk.id, {"a": "1"}, here)
     talk.branch("side", there)
     side = talk.on("side")
@@ -99,7 +99,7 @@ def test_entries_of_our_own_carry_the_files_as_last_captured(store):
     talk.append(Message.user("one"))
     kept = held(store, talk.id, {"a": "2"}, talk.leaf)
     last = talk.append(Message.user("two"))
-    files = [content.files_of(store, node.oid) for node in talk.line()[2:]]
+    files = [content.files_of(store, node.oid) for node in talk.history()[2:]]
     assert [dict(trees.walk(store, oid)).keys() for oid in files] == [{"a"}, {"a"}]
     assert files[1] == kept.files != files[0]
     assert session(store, talk.id).leaf == last
@@ -126,7 +126,7 @@ def test_a_fork_of_a_session_without_checkpoints_begins_a_line_below_the_fork(st
 
 def test_what_an_entry_had_is_what_was_seen_last_by_then(store):
     talk = begun(store)
-    root, hi = talk.line()
+    root, hi = talk.history()
     held(store, talk.id, {"a": "1"}, hi)
     on = talk.append(Message.user("on"))
     held(store, talk.id, {"a": "2"}, on)
@@ -140,7 +140,7 @@ def test_what_an_entry_had_is_what_was_seen_last_by_then(store):
 
 def test_what_came_later_does_not_count_whatever_branch_the_talk_was_on(store):
     talk = begun(store)
-    _, hi = talk.line()
+    _, hi = talk.history()
     held(store, talk.id, {"a": "1"}, hi)
     held(store, talk.id, {"a": "2"}, hi, "after")
     on = talk.append(Message.user("on"))
@@ -169,7 +169,7 @@ def test_times_that_the_writer_chose_do_not_matter_where_files_are_carried(store
 
 def test_of_an_imported_session_checkpoints_count_by_the_entries_they_belong_to(store):
     sid = builders.bring(store, builders.pi_file(*builders.talk("a1", "a2", "a3"))).session
-    a1, a2, a3 = builders.session(store, sid).line()[1:]
+    a1, a2, a3 = builders.session(store, sid).history()[1:]
     held(store, sid, {"a": "1"}, a1)
     held(store, sid, {"a": "2"}, a2, "after", at_ms=Clock()() + 10**6)
     held(store, sid, {"a": "1"}, a2, "rewind", at_ms=Clock()() + 2 * 10**6)
@@ -240,9 +240,9 @@ def test_where_entries_are_lost_checkpoints_are_not_taken_for_what_was_said():
     with STORES["memory"](None) as store:
         talk = begun(store, "hi", "on", "further")
         points = []
-        for number, node in enumerate(talk.line()[1:]):
+        for number, node in enumerate(talk.history()[1:]):
             points.append(held(store, talk.id, {"a": str(number)}, node))
-        del store._objects[talk.line()[2].oid], store._objects[points[1].oid]
+        del store._objects[talk.history()[2].oid], store._objects[points[1].oid]
         tree = graph.tree(store, talk.id)
         assert {node.kind for node in tree.nodes.values()} == {"session", "message"}
         assert len(tree.nodes) == 3

@@ -36,7 +36,7 @@ def folder(tmp_path):
 def turn(session: Session, folder: Path, *edits: tuple[str, str | None], said: str = "do it") -> Node:
     """A turn of the talk, with a call that edits files (``None``: takes them away); the entry of its result."""
     session.append(Message.user(said))
-    call = ToolCall(f"call-{len(session.line())}", "bash", {})
+    call = ToolCall(f"call-{len(session.history())}", "bash", {})
     session.append(Message.assistant([text("I will."), call]))
     with session.files.checkpoint(folder, call=call.id):
         for name, content in edits:
@@ -48,7 +48,7 @@ def turn(session: Session, folder: Path, *edits: tuple[str, str | None], said: s
 
 
 def words(session: Session) -> list[str]:
-    return [node.subject for node in session.line()]
+    return [node.subject for node in session.history()]
 
 
 def planned(plan) -> dict[str, str]:
@@ -70,7 +70,7 @@ def test_files_and_conversation_go_back_together(store, folder):
     assert not (folder / "new").exists(), "a folder that the session made goes when it is empty"
     assert what_became(done) == {"a.txt": "written", "src/b.txt": "written", "new/c.txt": "removed"}
     assert done.branch != old
-    assert session.leaf.oid == session.line()[0].oid, "of what the user said, the talk goes on before it"
+    assert session.leaf.oid == session.history()[0].oid, "of what the user said, the talk goes on before it"
 
 
 def test_an_address_in_place_of_a_plan_is_refused(store, folder):

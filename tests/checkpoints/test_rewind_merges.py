@@ -54,7 +54,7 @@ def held(folder: Path, name: str) -> Content:
 
 def call(session: Session, folder: Path, files: dict[str, Content]) -> None:
     session.append(Message.assistant("I will."))
-    with session.files.checkpoint(folder, call=f"call-{len(session.line())}"):
+    with session.files.checkpoint(folder, call=f"call-{len(session.history())}"):
         for name, content in files.items():
             write(folder, name, content)
     session.append(Message.assistant("done"))

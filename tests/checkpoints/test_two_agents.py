@@ -52,7 +52,7 @@ class Desk:
         before = self.files()
         with Store.open(self.one.store) as store:
             session = self.session(store, who)
-            asked = next(node for node in session.line() if node.role == "user")
+            asked = next(node for node in session.history() if node.role == "user")
             session.files.rewind(session.files.plan_rewind(asked, workspace=self.one.workspace))
             after = self.files()
             store.undo(self.one.workspace)

@@ -43,7 +43,7 @@ def session(tmp_path: Path) -> Iterator[Session]:
 
 
 def named(session: Session, words: str) -> Node:
-    return next(node for node in session.line() if f": {words}" in node.subject)
+    return next(node for node in session.history() if f": {words}" in node.subject)
 
 
 def said_by(session: Session, to: Node, **how: Any) -> list[str]:
@@ -54,8 +54,8 @@ def said_by(session: Session, to: Node, **how: Any) -> list[str]:
 def test_rule_30_what_was_said_since_the_ways_parted_is_summarised(session: Session) -> None:
     side = session.branch("side", at=named(session, "a0"))
     side.append(Message.user("s0"))
-    assert said_by(session, side.line()[-1]) == ["u1", "a1", "u2", "a2"]
-    assert said_by(side, session.line()[-1]) == ["s0"]
+    assert said_by(session, side.history()[-1]) == ["u1", "a1", "u2", "a2"]
+    assert said_by(side, session.history()[-1]) == ["s0"]
 
 
 def test_rule_30_it_does_not_stop_at_a_compaction_whose_summary_counts(session: Session) -> None:
@@ -67,7 +67,7 @@ def test_rule_30_it_does_not_stop_at_a_compaction_whose_summary_counts(session: 
 
 
 def test_rule_30_on_the_way_to_an_entry_ahead_nothing_is_left(session: Session) -> None:
-    assert session.on("main").compaction.plan_leaving(session.line()[-1]).nothing
+    assert session.on("main").compaction.plan_leaving(session.history()[-1]).nothing
 
 
 @pytest.mark.parametrize("seed", range(100))
@@ -95,14 +95,14 @@ class Ways(NamedTuple):
 
 
 def test_the_summary_stands_where_the_work_goes_on_and_names_what_it_sums_up(session: Session) -> None:
-    to, left, before = named(session, "a0"), session.line()[-1], session.line()
+    to, left, before = named(session, "a0"), session.history()[-1], session.history()
     node = session.compact(session.compaction.plan_leaving(to), SummaryOptions(summarizer=Short()))
     assert node is not None
     entry = session.read(node)
     assert isinstance(entry, BranchSummary)
     assert (entry.summary, node.parent, node.second_parent) == ("tried it", to.oid, left.oid)
     assert session.leaf == node
-    assert session.on("main").line() == before
+    assert session.on("main").history() == before
 
 
 def test_it_goes_on_the_branch_that_ends_there(session: Session) -> None:

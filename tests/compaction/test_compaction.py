@@ -46,7 +46,7 @@ def session(store: Store) -> Session:
 
 
 def talk(session: Session, turns: int) -> None:
-    first = len(session.line()) // 2
+    first = len(session.history()) // 2
     for number in range(first, first + turns):
         session.append(Message.user(f"request {number}: {LONG}"))
         session.append(Message.assistant(f"answer {number}: {LONG}"))
@@ -83,15 +83,15 @@ def texts(session: Session, profile: str = "pi") -> list[str]:
 
 
 def test_a_compaction_is_one_entry_behind_all_others(session: Session) -> None:
-    before = session.line()
+    before = session.history()
     node = compact(session)
-    assert session.line() == [*before, node]
+    assert session.history() == [*before, node]
     assert texts(session) == ["short", "request 4:", "answer 4: "]
 
 
 def test_it_says_where_the_verbatim_part_begins_and_what_was_won(session: Session) -> None:
     used = session.context().tokens.used
-    kept = session.line()[-2]
+    kept = session.history()[-2]
     entry = compaction(session, compact(session, focus="the tests"))
     assert entry.first_kept == to_base64url(kept.chain)
     assert entry.tokens_before == used
@@ -221,9 +221,9 @@ def test_rule_27_the_next_one_carries_the_last_one_on(session: Session) -> None:
 
 def test_directly_behind_one_there_is_nothing_to_do(session: Session) -> None:
     compact(session)
-    before = session.line()
+    before = session.history()
     assert compact(session) is None
-    assert session.line() == before
+    assert session.history() == before
 
 
 def test_every_eighth_is_made_from_the_entries_themselves(session: Session) -> None:
@@ -278,7 +278,7 @@ def test_what_is_appended_meanwhile_is_kept(session: Session) -> None:
         return Summary("short")
 
     node = compact(session, Scripted(slowly))
-    assert session.line()[-1] == node
+    assert session.history()[-1] == node
     assert texts(session) == ["short", "request 4:", "answer 4: ", "meanwhile"]
 
 
@@ -290,7 +290,7 @@ def test_where_another_one_arrives_meanwhile_that_one_counts(session: Session, e
 
     with pytest.raises(Refused, match="was appended while"):
         compact(session, Scripted(slowly))
-    assert session.line()[-1].kind == entry.kind
+    assert session.history()[-1].kind == entry.kind
 
 
 def test_in_the_background_the_session_goes_on(session: Session) -> None:
@@ -316,13 +316,13 @@ def test_cancelled_in_the_background_it_leaves_nothing(session: Session) -> None
         assert go.wait(120)
         return Summary("short")
 
-    before = session.line()
+    before = session.history()
     running = session.compaction.start(session.compaction.plan(ask=KEEP), SummaryOptions(summarizer=Scripted(slowly)))
     running.cancel()
     go.set()
     with pytest.raises(SummaryFailed, match="cancelled"):
         running.result(120)
-    assert session.line() == before
+    assert session.history() == before
 
 
 # ---- summarizers that misbehave
@@ -353,22 +353,22 @@ MISBEHAVING: dict[str, Callable[[Request], Any]] = {
 def test_rule_27_a_summarizer_that_misbehaves_writes_nothing_and_the_next_one_may_try(
     store: Store, session: Session, answer: Callable[[Request], Any]
 ) -> None:
-    refs, line = dict(store.objects.refs("refs/")), session.line()
+    refs, line = dict(store.objects.refs("refs/")), session.history()
     with pytest.raises((SummaryFailed, KeyboardInterrupt)):
         compact(session, Scripted(answer))
     assert dict(store.objects.refs("refs/")) == refs
-    assert session.line() == line
+    assert session.history() == line
     assert compact(session) is not None
 
 
 def test_lists_of_files_that_eat_up_what_was_won_are_no_gain(session: Session) -> None:
-    before = session.line()
+    before = session.history()
     calls = [ToolCall(f"{n}", "read", {"path": f"{n}/" + "x" * 60}) for n in range(9)]
     made = session.compaction.plan(ask=KEEP)
     listed = replace(made, files=touched([Message.assistant(calls)]), replaced=100)
     with pytest.raises(SummaryFailed, match="not smaller than"):
         session.compact(listed, SummaryOptions(summarizer=Scripted()))
-    assert session.line() == before
+    assert session.history() == before
 
 
 # ---- often, over a real session
@@ -384,14 +384,14 @@ def test_fifty_compactions_lose_nothing_and_cost_next_to_nothing(tmp_path: Path)
     for name in ("with", "without"):
         with Store.create(tmp_path / f"{name}.git", clock=Clock()) as store:
             session = store.session(store.agents.import_data(FORMATS["pi"], data, final=True).session)
-            before = session.line()
+            before = session.history()
             for number in range(50):
                 if name == "with":
                     node = compact(session, Extractive(), CompactionRequest(keep_tokens=1_000), max_tokens=500)
                     summaries += len(compaction(session, node).summary.encode())
                 session.append(Message.user(f"request {number}: {LONG * 5}"))
                 session.append(Message.assistant(f"answer {number}: {LONG * 5}"))
-            assert session.line()[: len(before)] == before
+            assert session.history()[: len(before)] == before
             assert store.export(session.id, as_it_came=True).data == data
             assert_clean(store.objects)
             store.maintain()

@@ -82,7 +82,7 @@ def refused_and_then_done(store: Store, strategy: str, summarizer: Summarizer, w
     assert dict(store.objects.refs("refs/")) == before
     assert set(store.objects.oids()) == objects
     node = session.compact(planned(session, strategy), SummaryOptions(summarizer=Extractive()), undoable=True)
-    assert session.line()[-1] == node
+    assert session.history()[-1] == node
     assert_clean(store.objects)
 
 

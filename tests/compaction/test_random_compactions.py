@@ -75,7 +75,7 @@ class Compactions(RuleBasedStateMachine):
         undo=st.booleans(),
     )
     def compact(self, strategy: str, profile: str, back: int, keep: int, undo: bool) -> None:
-        line = self.session.line()
+        line = self.session.history()
         at = line[max(len(line) - 1 - back, 0)]
         before = self.session.branches()
         try:
@@ -89,14 +89,14 @@ class Compactions(RuleBasedStateMachine):
             assert self.session.branches() == before
         elif strategy != "from":
             self.made.add(node.oid)
-            assert self.session.line() == [*line, node]
+            assert self.session.history() == [*line, node]
             self.judge(line[-1], node)
 
     def judge(self, leaf: Node, node: Node) -> None:
         assert leaf.kind != Compaction.kind, "two in a row"
         entry = self.session.read(node)
         assert isinstance(entry, Compaction)
-        chains = [to_base64url(each.chain) for each in self.session.line()]
+        chains = [to_base64url(each.chain) for each in self.session.history()]
         assert entry.first_kept is None or entry.first_kept in chains[:-1]
 
     @rule(tools=st.booleans())
@@ -105,7 +105,7 @@ class Compactions(RuleBasedStateMachine):
 
     @rule(name=st.sampled_from(["b1", "b2", "b3"]), back=st.integers(0, 20))
     def branch(self, name: str, back: int) -> None:
-        line = self.session.line()
+        line = self.session.history()
         if name in self.session.branches():
             self.session = self.session.on(name)
         else:
@@ -113,18 +113,18 @@ class Compactions(RuleBasedStateMachine):
 
     @rule(back=st.integers(0, 5))
     def label(self, back: int) -> None:
-        line = self.session.line()
+        line = self.session.history()
         self.session.label(line[max(len(line) - 1 - back, 0)], f"label {len(line)}-{back}")
 
     @precondition(lambda self: hasattr(self, "session"))
     @invariant()
     def what_was_there_is_there_and_is_seen_as_it_was(self) -> None:
         for branch in self.session.branches():
-            line = self.session.on(branch).line()
+            line = self.session.on(branch).history()
             known = self.lines.get(branch, [])
             assert line[: len(known)] == known
             self.lines[branch] = line
-        leaf = self.session.line()[-1]
+        leaf = self.session.history()[-1]
         for profile in PROFILES:
             self.seen.setdefault((leaf.oid, profile), self.session.context(leaf, profile=profile).digest)
         for oid, profile in list(self.seen)[-9::4]:

@@ -51,7 +51,7 @@ def turns(session: Session, count: int, start: int = 0) -> None:
 
 def named(session: Session, words: str) -> Node:
     """The entry that begins with ``words``."""
-    return next(node for node in session.line() if f": {words}" in node.subject)
+    return next(node for node in session.history() if f": {words}" in node.subject)
 
 
 def planned(session: Session, strategy: str, **ask: Any) -> Plan:
@@ -197,17 +197,17 @@ def test_w2_up_to_a_result_is_refused_since_it_stays_with_its_call(session: Sess
 
 
 def test_w2_from_an_entry_the_work_goes_on_before_it_and_nothing_is_lost(session: Session) -> None:
-    chosen, before, old = named(session, "u3"), session.line(), session.branch_name
+    chosen, before, old = named(session, "u3"), session.history(), session.branch_name
     node = done(session, "from", at=chosen)
     assert shown(session) == ["u0", "a0", "u1", "a1", "u2", "a2", "short"]
     assert (node.parent, node.second_parent) == (chosen.parent, before[-1].oid)
     assert session.branch_name != old
-    assert session.on(old).line() == before
+    assert session.on(old).history() == before
 
 
 def test_w2_from_the_root_or_from_another_branch_is_refused(session: Session) -> None:
     elsewhere = session.branch("other", at=named(session, "a1")).append(Message.user("elsewhere"))
-    for node in (session.line()[0], elsewhere):
+    for node in (session.history()[0], elsewhere):
         with pytest.raises(Refused, match="not on this branch"):
             planned(session, "from", at=node)
 

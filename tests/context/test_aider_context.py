@@ -26,7 +26,7 @@ def seen(*parts: str, profile: str = "aider") -> list[str]:
 
 
 def words(store: MemoryStore, sid: str, profile: str = "aider") -> list[str]:
-    leaf = session(store, sid).line()[-1].oid
+    leaf = session(store, sid).history()[-1].oid
     messages = build.context(ContextHistory(store, leaf), profile).messages
     return [f"{said.role}: {said.text.strip()}" for said in messages if isinstance(said, Message)]
 

@@ -279,7 +279,7 @@ def test_a_count_that_is_none_is_not_trusted(total: Any) -> None:
 
 def test_a_compaction_of_ours_stands_before_what_it_kept() -> None:
     mine = opened(turn("t1"), turn("t2"))
-    kept = next(node for node in mine.session.line() if node.subject == "user: U t2")
+    kept = next(node for node in mine.session.history() if node.subject == "user: U t2")
     mine.session.append(Compaction(summary="ours", first_kept=to_base64url(kept.chain)))
     mine.session.append(Message.user("on"))
     assert words(context(mine)) == [f"u: {SUMMARY_PREFIX}\nours", "u: U t2", "a: A t2", "u: on"]
@@ -288,7 +288,7 @@ def test_a_compaction_of_ours_stands_before_what_it_kept() -> None:
 @pytest.mark.parametrize("strategy", strategies.STRATEGIES)
 def test_every_way_to_compact_works_on_a_line_of_codex(strategy: str) -> None:
     mine = opened(TALK, *[turn(f"n{number}", said("user", "x" * 4000)) for number in range(40)])
-    ask = strategies.CompactionRequest(keep_tokens=2000, at=mine.session.line()[40])
+    ask = strategies.CompactionRequest(keep_tokens=2000, at=mine.session.history()[40])
     plan = strategies.plan(mine.line, strategy, profile="codex", ask=ask)
     before = sum(context(mine).tokens.by_role.values())
     assert not plan.nothing

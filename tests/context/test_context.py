@@ -83,7 +83,7 @@ def test_a_session_of_ours_shows_what_was_said_and_how(store: Store) -> None:
     assert context.instructions is not None
     assert context.instructions.system_prompt == "Be brief"
     assert (context.tokens.window, context.tokens.remaining) == (1000, 1000 - context.tokens.used)
-    assert words(session.context(session.line()[1])) == ["Fix the login"]
+    assert words(session.context(session.history()[1])) == ["Fix the login"]
 
 
 def test_what_we_keep_is_shown_to_pi_as_it_would_write_it(store: Store) -> None:
@@ -171,7 +171,7 @@ def test_pruned_tool_results_stay_pruned_and_keep_their_place(store: Store) -> N
     session.append(Message.assistant([call]))
     old = session.append(Message.tool(call, "long " * 100, details={"much": 1}))
     before = session.context()
-    session.append(Prune(targets=(chain(old), chain(session.line()[1]))))
+    session.append(Prune(targets=(chain(old), chain(session.history()[1]))))
     after = session.context()
     assert [shown.text for shown in after.messages] == ["go", "", CLEARED]
     assert after.tokens.used < before.tokens.used
@@ -473,7 +473,7 @@ def test_what_a_line_has_said_is_the_same_from_any_entry_on(happened: list[kinds
     session = begun(store)
     for each in happened:
         session.append(each)
-    line = session.line()
+    line = session.history()
     said_at, so_far = {}, history_state.NOTHING_SAID
     for node in line:
         so_far = history_state.step(so_far, node.oid, entry_of(store, node))
@@ -495,9 +495,9 @@ def test_the_index_knows_what_every_line_has_said_however_it_was_brought_up_to_d
         made = chance.choice(sessions)
         made.append(chance.choice(STEPS))
         if chance.random() < 0.1:
-            sessions.append(made.fork(chance.choice(made.line())))
+            sessions.append(made.fork(chance.choice(made.history())))
         if chance.random() < 0.1:
-            sessions.append(made.branch(f"b{number}", at=chance.choice(made.line()[1:])))
+            sessions.append(made.branch(f"b{number}", at=chance.choice(made.history()[1:])))
         if chance.random() < 0.3:
             store.catalogue()
     catalogue = store.catalogue()

@@ -281,8 +281,8 @@ def test_what_the_agent_appends_to_our_export_goes_on_behind_our_entries(
     assert (done.new, done.branch, done.rewritten) == (2, "main", None)
     now = store.session(session.id)
     assert now.branch_name == "main"
-    assert [node.source and node.source.id for node in now.line()[-2:]] == ["p", "q"]
-    assert now.line()[-3] == ours
+    assert [node.source and node.source.id for node in now.history()[-2:]] == ["p", "q"]
+    assert now.history()[-3] == ours
     assert list(now.branches()) == ["main"]
     assert store.export(session.id).data == grown
     other, sid = elsewhere(tmp_path, grown)
@@ -426,7 +426,7 @@ def test_a_session_begun_here_and_continued_in_pi_is_one_session(store: Store) -
 
 def test_pruned_results_are_pruned_for_pi_too(store: Store, tmp_path: Path) -> None:
     session = begun(store)
-    session.append(kinds.Prune(targets=tuple(to_base64url(node.chain) for node in session.line()[3:4])))
+    session.append(kinds.Prune(targets=tuple(to_base64url(node.chain) for node in session.history()[3:4])))
     sent = store.export(session.id, to="pi")
     assert lines_of(sent.data)[-1]["type"] == "context_edit"
     assert any("prun" in note for note in sent.notes)
@@ -511,12 +511,12 @@ def test_words_whose_time_nobody_kept_are_of_the_time_before_them(store: Store, 
     sent = store.export(done.session, to=agent)
     assert b"hello" in sent.data and b"1970" not in sent.data
     back = store.session(store.agents.import_data(FORMATS[agent], sent.data).session)
-    assert back.line()[-1].author_seconds >= back.line()[0].author_seconds > 10**9
+    assert back.history()[-1].author_seconds >= back.history()[0].author_seconds > 10**9
 
 
 def test_an_entry_before_all_that_the_agent_wrote_is_no_file_of_its(store: Store) -> None:
     lines = [*claude_code.asked(), claude_code.user("u", None, "hi", at=3)]
     done = store.agents.import_data(FORMATS["claude"], b"\n".join(lines) + b"\n")
-    root = store.session(done.session).line()[0]
+    root = store.session(done.session).history()[0]
     with pytest.raises(Refused, match="no line of claude's file is in its history"):
         store.export(done.session, root)

@@ -72,7 +72,7 @@ def held(store: ObjectStore, agent: str) -> str:
 
 
 def spoken(store: ObjectStore, sid: str) -> list[str]:
-    return [node.subject for node in session(store, sid).line() if node.kind == "message"]
+    return [node.subject for node in session(store, sid).history() if node.kind == "message"]
 
 
 def below(where: Workspace) -> list[str]:
@@ -115,7 +115,7 @@ def test_where_nothing_has_been_said_yet_there_is_nothing_to_go_on_with(
     store: ObjectStore, where: Workspace, agent: str, other: str | None
 ) -> None:
     sid = held(store, agent)
-    root = session(store, sid).line()[0]
+    root = session(store, sid).history()[0]
     assert root.kind == "session"
     with pytest.raises(Refused, match="its history has no message"):
         resume.plan(store, sid, other, root, where, {})
@@ -231,7 +231,7 @@ def test_what_the_agent_says_in_another_folder_comes_back(store: ObjectStore, wh
     sid = held(store, "pi")
     data = placed(store, sid, where).file.read_bytes() + talk("c", after="b")[0] + b"\n"
     assert bring(store, data, agent="pi").session == sid
-    assert [node.source.id for node in session(store, sid).line()[1:]] == ["a", "b", "c"]
+    assert [node.source.id for node in session(store, sid).history()[1:]] == ["a", "b", "c"]
 
 
 def test_from_an_earlier_entry_it_is_a_session_of_its_own(store: ObjectStore, where: Workspace) -> None:

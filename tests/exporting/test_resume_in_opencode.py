@@ -227,7 +227,7 @@ def test_a_session_without_a_title_is_called_by_its_first_prompt(
     made = begun(store, *words)
     assert said(placed(store, made.id, where))["info"]["title"] == title
     if words[0]:
-        assert made.line()[1].subject == f"user: {title}"  # lists call it so
+        assert made.history()[1].subject == f"user: {title}"  # lists call it so
 
 
 def test_a_title_counts_before_the_first_prompt(store: ObjectStore, where: Workspace) -> None:

@@ -198,7 +198,7 @@ def test_a_history_comes_back_byte_for_byte(store: ObjectStore):
 
 def test_one_line_leads_through_all_runs(store: ObjectStore):
     opened = session(store, take_in(store, TALK, final=True).session)
-    assert [node.subject for node in opened.line()][-4:] == [
+    assert [node.subject for node in opened.history()][-4:] == [
         "assistant: ### Good",
         "output: Tokens: 1.9k sent, 54 received.",
         "run goes on: 2026-11-22 08:00:00 Aider 0.86.2, openai/mock",
@@ -209,12 +209,12 @@ def test_one_line_leads_through_all_runs(store: ObjectStore):
 def test_the_end_of_a_file_is_not_the_end_of_an_answer(store: ObjectStore):
     begun = history(run(), user("q"), "\nthis much\nso f")
     done = take_in(store, begun)
-    assert [node.subject for node in session(store, done.session).line()][1:] == [
+    assert [node.subject for node in session(store, done.session).history()][1:] == [
         "run: 2026-11-21 20:43:36 Aider 0.86.2, openai/mock", "user: q",
     ]  # fmt: skip
     assert exported(store, done.session) == begun
     take_in(store, begun + b"ar\n\n> Tokens: 1 sent, 1 received.  \n")
-    assert session(store, done.session).line()[-1].subject == "assistant: this much"
+    assert session(store, done.session).history()[-1].subject == "assistant: this much"
 
 
 def grown(data: bytes, ends: list[int]) -> None:

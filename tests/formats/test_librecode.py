@@ -143,7 +143,7 @@ def test_every_kind_of_entry_comes_in(tmp_path: Path) -> None:
     made.add("x1", "telepathy", second=13)
     store = MemoryStore()
     [done] = taken(made.path, store)
-    line = session(store, done.session).line()[1:]
+    line = session(store, done.session).history()[1:]
     assert "\n".join(node.subject for node in line) == EVERY
     read = [librecode.read(json.dumps(row).encode()) for row in rows(store, done.session)[1:]]
     assert [type(entry).__name__ for entry in read] == [

@@ -80,11 +80,11 @@ def of_database(path: Path, messages: Iterable[Message], about: Mapping[str, Any
 
 
 def words_on(store: ObjectStore, sid: str, branch: str | None = None) -> list[str]:
-    return [node.subject for node in session(store, sid, branch).line()[1:]]
+    return [node.subject for node in session(store, sid, branch).history()[1:]]
 
 
 def ids_of(store: ObjectStore, sid: str) -> list[str | None]:
-    return [node.source.id for node in session(store, sid, refs.MAIN).line() if node.source]
+    return [node.source.id for node in session(store, sid, refs.MAIN).history() if node.source]
 
 
 def entry_refs(store: ObjectStore) -> dict[str, str]:

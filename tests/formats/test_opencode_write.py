@@ -97,7 +97,7 @@ def test_what_was_made_here_comes_back_as_the_entry_that_it_was(tmp_path: Path) 
     made.put([*messages, answer("msg_b1", "Yes", at=later)])
     [done] = [import_source(store, found.format, found.take().source) for found in sources.at(made.path)]
     assert (done.session, done.new) == (sid, 1)
-    line = session(store, sid).line()
+    line = session(store, sid).history()
     assert (line[-1].subject, line[-2].oid) == ("assistant: Yes", leaf.oid)
     assert told(json.loads(exported(store, sid))) == [*told({"messages": messages}), "assistant: Yes"]
     assert_clean(store)

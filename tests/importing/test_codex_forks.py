@@ -64,7 +64,7 @@ def _source_id(store: ObjectStore, sid: str) -> str | None:
 
 
 def said(of: StoredSession) -> list[str]:
-    return [node.subject for node in of.line()]
+    return [node.subject for node in of.history()]
 
 
 def test_a_fork_goes_on_from_the_entry_that_it_shares(store: ObjectStore) -> None:
@@ -195,7 +195,7 @@ def test_a_fork_of_ours_off_a_fork_of_codex_s_is_written_with_all_that_it_shares
     deep = child_of(CHILD, AFTER_T1 + 3, user("deep"), thread=GRANDCHILD)
     take_in(store, CHILD_FILE)
     theirs = session(store, take_in(store, deep).session)
-    ours = fork(theirs, theirs.line()[-back - 1].oid)
+    ours = fork(theirs, theirs.history()[-back - 1].oid)
     ours.append(Message.user("ours"))
     second = fork(ours)
     second.append(Message.user("again"))

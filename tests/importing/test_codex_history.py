@@ -67,7 +67,7 @@ def brought(store: Store, path: Path) -> Any:
 
 
 def rewind(session: Any, words: str, work: Path, *, force: bool = False) -> None:
-    node = next(node for node in session.line() if node.subject == f"user: {words}")
+    node = next(node for node in session.history() if node.subject == f"user: {words}")
     session.files.rewind(session.files.plan_rewind(node, "files", workspace=work, force=force))
 
 

@@ -91,11 +91,11 @@ def test_a_rollout_comes_back_byte_for_byte(store: ObjectStore) -> None:
 def test_what_was_rolled_back_stays_beside_what_went_on(store: ObjectStore) -> None:
     sid = take_in(store, rollout(turn("t1"), turn("t2"), rolled_back(1), turn("t3"))).session
     opened = session(store, sid)
-    assert [node.subject for node in opened.line()][-4:] == [
+    assert [node.subject for node in opened.history()][-4:] == [
         "rolled back: 1 turn", "user: U t3", "model: mock-model", "assistant: A t3",
     ]
-    assert "user: U t2" not in [node.subject for node in opened.line()]
-    assert next(graph.line(store, graph.branches(store, sid)["main"])).subject == "assistant: A t2"
+    assert "user: U t2" not in [node.subject for node in opened.history()]
+    assert next(graph.history(store, graph.branches(store, sid)["main"])).subject == "assistant: A t2"
 
 
 def test_the_session_is_called_what_codex_called_it(store: ObjectStore) -> None:
@@ -200,7 +200,7 @@ def test_a_rewritten_file_becomes_a_branch_and_loses_nothing(store: ObjectStore)
     done = take_in(store, data)
     assert (done.session, exported(store, sid)) == (sid, data)
     assert done.rewritten is not None
-    assert "user: U t3" in [node.subject for node in graph.line(store, graph.branches(store, sid)["main"])]
+    assert "user: U t3" in [node.subject for node in graph.history(store, graph.branches(store, sid)["main"])]
 
 
 def test_an_older_copy_changes_nothing(store: ObjectStore) -> None:

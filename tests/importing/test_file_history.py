@@ -137,7 +137,7 @@ def claimed(store: Store, sid: str) -> list[set[str]]:
 
 
 def prompt_of(session: Any, id: str) -> Any:
-    return next(node for node in session.line() if node.source is not None and node.source.id == uuid(id))
+    return next(node for node in session.history() if node.source is not None and node.source.id == uuid(id))
 
 
 def brought(store: Store, agent: Agent) -> Any:

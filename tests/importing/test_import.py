@@ -809,7 +809,7 @@ def test_a_session_in_the_store_is_the_one_that_pi_sees(
     seen = meta_of(store, sid)
     found = rules.labels(session_facts.marks(store, sid, ours.tree, seen), session_facts.targets(ours.tree, seen))
     assert {ours.lines[oid]["id"]: text for oid, text in found.items()} == theirs["labels"]
-    last = reversed(session(store, sid).line())
+    last = reversed(session(store, sid).history())
     assert next((node.source.id for node in last if node.source and node.source.id), None) == theirs["leaf"]
     assert exported(store, sid) == case["text"].encode()
 

@@ -28,7 +28,7 @@ def test_a_file_is_taken_in_listed_and_read(store: Store, tmp_path: Path):
     assert done.new == done.entries > 0
     assert [(row.sid, row.agent, row.source_id) for row in store.sessions()] == [(done.session, "codex", THREAD)]
     session = store.session(f"codex:{THREAD}")
-    read = [session.read(node) for node in session.line()]
+    read = [session.read(node) for node in session.history()]
     assert [entry.role for entry in read if isinstance(entry, Message)] == ["user", "assistant"]
     assert store.export(session.id).data == path.read_bytes()
 

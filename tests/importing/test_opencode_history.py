@@ -55,7 +55,7 @@ def left_out(store: Store, sid: str) -> dict[str, str]:
 
 
 def rewind(session: Any, id: str, work: Path) -> Any:
-    node = next(node for node in session.line() if node.source is not None and node.source.id == id)
+    node = next(node for node in session.history() if node.source is not None and node.source.id == id)
     return session.files.rewind(session.files.plan_rewind(node, "files", workspace=work))
 
 
@@ -421,7 +421,7 @@ def test_the_real_opencode_is_taken_back_to_each_prompt(tmp_path, store, monkeyp
     [done] = store.import_file(lab.data / "opencode/opencode.db")
     session = store.session(done.session)
     assert claimed(store, session.id) == [["new.md"], ["b.sh", "staged.txt", "tracked.txt"], ["new.md"]], lab.said
-    one, two = [node for node in session.line() if node.role == "user"]
+    one, two = [node for node in session.history() if node.role == "user"]
     mine = {b"mine.txt": ("file", b"mine\n")}
     for node, expected in ((two, snapshot(tmp_path / "lab/between") | mine), (one, was | mine)):
         session.files.rewind(session.files.plan_rewind(node, "files", workspace=lab.work))

@@ -147,7 +147,7 @@ def test_our_own_words_do_not_come_before_those_the_agent_s_file_begins_with(sto
 def test_a_fork_is_listed_from_where_it_begins(store: Store) -> None:
     held = begun(store, "one", "two")
     held.rename("Title")
-    held.label(held.line()[1], "mark")
+    held.label(held.history()[1], "mark")
     made = held.fork()
     row = store.catalogue().session(made.id)
     assert row is not None
@@ -155,7 +155,7 @@ def test_a_fork_is_listed_from_where_it_begins(store: Store) -> None:
     assert store.catalogue().session(held.id) is not None
     made.append(Message.user("on"))
     assert store.sessions()[0].entries == 1
-    assert made.names().labels == held.names().labels == {held.line()[1].oid: "mark"}
+    assert made.names().labels == held.names().labels == {held.history()[1].oid: "mark"}
 
 
 def test_a_branch_above_the_fork_point_is_still_of_the_fork(store: Store) -> None:
@@ -163,8 +163,8 @@ def test_a_branch_above_the_fork_point_is_still_of_the_fork(store: Store) -> Non
     held.rename("Parent")
     made = held.fork()
     made.rename("Child")
-    made.branch("above", made.line()[1]).append(Message.user("another way"))
-    held.label(held.line()[1], "late")
+    made.branch("above", made.history()[1]).append(Message.user("another way"))
+    held.label(held.history()[1], "late")
     row = store.catalogue().session(made.id)
     assert row is not None
     assert (row.title, row.agent, set(row.branches)) == ("Child", "agent", {"main", "above"})
@@ -175,12 +175,12 @@ def test_a_branch_above_the_fork_point_is_still_of_the_fork(store: Store) -> Non
 def test_a_damaged_session_does_not_hide_the_others(store: Store) -> None:
     damaged, whole = begun(store, "one", "two"), begun(store, "whole")
     broken = Damaged(store.objects)
-    broken.gone.add(damaged.line()[-1].oid)
+    broken.gone.add(damaged.history()[-1].oid)
     catalogue = store.catalogue()
     catalogue.begin_anew()
     update.refresh(catalogue, broken)
     assert {row.sid for row in catalogue.sessions()} == {whole.id, damaged.id}
-    broken.gone = {damaged.line()[0].oid}
+    broken.gone = {damaged.history()[0].oid}
     catalogue.begin_anew()
     update.refresh(catalogue, broken)
     assert {row.sid for row in catalogue.sessions()} == {whole.id, damaged.id}
@@ -242,7 +242,7 @@ class Asked(Watched):
 
 MANY: dict[str, Callable[[Store, Session, int], object]] = {
     "branches": lambda store, held, number: held.branch(f"b{number}"),
-    "branches at the root": lambda store, held, number: held.branch(f"b{number}", held.line()[0]),
+    "branches at the root": lambda store, held, number: held.branch(f"b{number}", held.history()[0]),
     "labels": lambda store, held, number: held.label("leaf", f"l{number}"),
     "titles": lambda store, held, number: held.rename(f"Title {number}"),
     "undone branches": lambda store, held, number: (held.branch(f"b{number}"), store.catalogue(), store.undo()),
@@ -273,7 +273,7 @@ def test_one_more_costs_no_more_where_there_are_many(
 
 def test_labels_that_are_undone_and_set_again_are_told_apart(store: Store) -> None:
     held = begun(store, "one", "two")
-    first, second = held.line()[1:3]
+    first, second = held.history()[1:3]
     held.label(first, "x")
     with pytest.raises(Refused, match="has it"):
         held.label(second, "x")
@@ -291,7 +291,7 @@ def test_labels_that_are_undone_and_set_again_are_told_apart(store: Store) -> No
 def test_labels_of_a_session_have_one_order(store: Store) -> None:
     """A fork writes them into its first entry, whose id they are part of: no set may choose their order."""
     held = begun(store, *map(str, range(12)))
-    for number, node in enumerate(held.line()[1:]):
+    for number, node in enumerate(held.history()[1:]):
         held.label(node, f"label-{number}")
     chains = list(held.names().chains)
     assert len(chains) == 12
@@ -311,17 +311,17 @@ def import_logged(store: Store, data: bytes, agent: str = "pi") -> None:
 
 def above(made: Session) -> None:
     """A branch of a fork that starts where the older session still was."""
-    made.branch("above", made.line()[1]).append(Message.user("above"))
+    made.branch("above", made.history()[1]).append(Message.user("above"))
 
 
 STEPS: dict[str, Callable[[Store, Session], object]] = {
     "append": lambda store, held: held.append(Message.user("more")),
     "append a label and a title": lambda store, held: (
-        held.append(Label(target=to_base64url(held.line()[1].chain), label="inline")),
+        held.append(Label(target=to_base64url(held.history()[1].chain), label="inline")),
         held.append(Title(title="inline")),
     ),
     "branch": lambda store, held: held.branch("side", "root~0").append(Message.user("aside")),
-    "branch at an entry": lambda store, held: held.branch("here", held.line()[1]),
+    "branch at an entry": lambda store, held: held.branch("here", held.history()[1]),
     "switch": lambda store, held: held.switch("main"),
     "fork": lambda store, held: held.fork().append(Message.user("in the fork")),
     "fork and branch above": lambda store, held: above(held.fork()),

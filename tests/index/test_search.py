@@ -55,8 +55,8 @@ def test_a_hit_names_session_and_entry(store: Store):
     (hit,) = store.search("flour")
     assert isinstance(hit, Hit)
     assert (hit.session.sid, hit.role, hit.snippet) == (session.id, "assistant", "With flour.")
-    assert session.line()[-1].oid == hit.oid
-    assert hit.at_ms == session.line()[-1].author_seconds * 1000
+    assert session.history()[-1].oid == hit.oid
+    assert hit.at_ms == session.history()[-1].author_seconds * 1000
 
 
 def test_what_the_user_asked_comes_before_answers_and_work(store: Store):
@@ -182,14 +182,14 @@ def test_a_fork_has_only_what_was_said_in_it(store: Store):
 
 def test_every_branch_is_searched(store: Store):
     session = spoken(store, "bread", "yes")
-    session.branch("side", at=session.line()[1]).append(Message.user("butter"))
+    session.branch("side", at=session.history()[1]).append(Message.user("butter"))
     assert found(store, "butter") and found(store, "yes")
 
 
 def test_an_entry_that_is_lost_hides_no_other(store: Store, tmp_path: Path):
     data = pi_file(*talk("a", "b", "c", "d"))
     sid = store.agents.import_data(pi, data).session
-    lost = store.session(sid).line()[2]
+    lost = store.session(sid).history()[2]
     look = store.objects.read
 
     def read(oid: str):  # type: ignore[no-untyped-def]

@@ -59,7 +59,7 @@ def test_a_checkpoint_belongs_to_the_entry_that_calls(agent: Agent) -> None:
     agent.drain()
     with Store.open(agent.store) as store:
         session = store.session(store.sessions()[0].sid)
-        asked, calls, results = session.line()[1:4]
+        asked, calls, results = session.history()[1:4]
         assert dict(session.files.at(asked)).keys() == dict(session.files.at(calls)).keys() == {"a", "b"}
         assert session.files.at(calls).read("a") == b"1"
         assert session.files.at(results).read("a") == b"2"
@@ -157,7 +157,7 @@ def test_what_a_sub_agent_does_is_the_sessions_and_is_not_waited_for(agent: Agen
     ]  # fmt: skip
     with Store.open(agent.store) as store:
         session = store.session(store.sessions()[0].sid)
-        calls, results = session.line()[2:4]
+        calls, results = session.history()[2:4]
         assert (session.files.at(calls).read("a"), session.files.at(results).read("a")) == (b"1", b"by the sub-agent")
 
 

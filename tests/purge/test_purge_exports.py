@@ -282,7 +282,7 @@ def test_list_of_exports_is_local_and_holds_no_text(tmp_path: Path, monkeypatch:
         assert (after.path, after.digest, after.conversation) == (before.path, "", "")
         assert (after.size, after.mtime_ns) == ((found := Path(after.path).stat()).st_size, found.st_mtime_ns)
         assert [each.problem for each in store.purges.redact_exports(plan)] == [""]
-        assert text(session.line()) is not None
+        assert text(session.history()) is not None
 
 
 def test_redaction_keeps_keys_and_untouched_lines() -> None:

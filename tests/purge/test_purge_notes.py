@@ -32,7 +32,7 @@ def note(store: GitStore, on: str, words: str, *ref: str) -> None:
 def said_of(store: GitStore, ref: str) -> dict[str, str]:
     """The subject of each noted entry on a branch, and the note."""
     found = {}
-    for node in graph.line(store, store.ref(ref) or ""):
+    for node in graph.history(store, store.ref(ref) or ""):
         told = git(store.git_dir, "log", "-1", "--notes", "--format=%N", node.oid).strip()
         if told:
             found[node.subject] = told
@@ -46,7 +46,7 @@ def fsck(store: GitStore) -> None:
 def test_notes_go_along_and_the_one_on_what_is_gone_goes(store: GitStore) -> None:
     ref = refs.leaf(begun(store, "first", SECRET, "last").id)
     store.flush()
-    for node in graph.line(store, store.ref(ref) or ""):
+    for node in graph.history(store, store.ref(ref) or ""):
         note(store, node.oid, HIDDEN if SECRET in node.subject else f"on {node.subject}")
     note(store, store.ref(ref) or "", "and more of it")  # a later version, of which the older ones are history
     purge(store, find(store))
@@ -60,7 +60,7 @@ def test_notes_go_along_and_the_one_on_what_is_gone_goes(store: GitStore) -> Non
 def test_many_notes_and_other_refs_of_them(store: GitStore) -> None:
     ref = refs.leaf(begun(store, *(f"words {number}" for number in range(300)), SECRET, "last").id)
     store.flush()
-    with_note = [node.oid for node in graph.line(store, store.ref(ref) or "")]
+    with_note = [node.oid for node in graph.history(store, store.ref(ref) or "")]
     who = "committer a <a@b> 1800000000 +0000\n"
     stream = f"commit refs/notes/reviews\n{who}data 0\n" + "".join(
         f"N inline {oid}\ndata <<E\n{HIDDEN if oid == find(store).oid else oid}\nE\n" for oid in with_note
@@ -68,7 +68,7 @@ def test_many_notes_and_other_refs_of_them(store: GitStore) -> None:
     git(store.git_dir, "fast-import", "--quiet", stdin=stream.encode())
     assert any("/" in path for path in git(store.git_dir, "ls-tree", "-r", "--name-only", "refs/notes/reviews").split())
     purge(store, find(store))
-    now = [node.oid for node in graph.line(store, store.ref(ref) or "")]
+    now = [node.oid for node in graph.history(store, store.ref(ref) or "")]
     kept = git(store.git_dir, "notes", "--ref=reviews", "list").split("\n")
     noted = {line.split()[1] for line in kept if line}
     assert noted == set(now) - {now[1]}

@@ -106,8 +106,8 @@ def test_what_is_left_is_sound_and_every_chain_stays(histories, chosen) -> None:
     store, named = histories.store, histories.named()
     after = rewritten(store, tombs, named)
     for name, oid in after.items():
-        old = list(graph.line(store, named[name]))
-        new = list(graph.line(store, oid))
+        old = list(graph.history(store, named[name]))
+        new = list(graph.history(store, oid))
         assert [node.chain for node in new] == [node.chain for node in old]
         assert [node.author_seconds for node in new] == [node.author_seconds for node in old]
         for at, node in enumerate(new):

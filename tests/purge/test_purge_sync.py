@@ -96,9 +96,9 @@ def test_a_purge_reaches_every_store_and_the_hub_and_stays(tmp_path: Path, place
             assert traces(store) == []
             assert_clean(store)
             assert_git_agrees(store)
-        words = {node.subject for node in graph.line(a, a.ref(refs.leaf(said.id, "fork")) or "")}
+        words = {node.subject for node in graph.history(a, a.ref(refs.leaf(said.id, "fork")) or "")}
         assert {"user: first", "purged: user message", "user: from the fork"} <= words
-        assert "user: only here" in {node.subject for node in graph.line(a, a.ref(refs.leaf(said.id)) or "")}
+        assert "user: only here" in {node.subject for node in graph.history(a, a.ref(refs.leaf(said.id)) or "")}
         assert git(place, "fsck", "--strict", "--no-dangling", "--no-progress") == ""
         assert not held(place)
     finally:
@@ -118,7 +118,7 @@ def test_two_stores_that_purge_two_things_end_alike(tmp_path: Path, place: Path,
         sync(a)
         sync(b)
         purge(a, find(a, f"user: {SECRET} twice"))
-        line = graph.line(b, b.ref(refs.leaf(said.id)) or "")
+        line = graph.history(b, b.ref(refs.leaf(said.id)) or "")
         more = keys(b, next(node for node in line if node.subject.endswith(SECRET)))
         other = a.ref(refs.TOMBSTONES) or ""
         times = (n * 1000 for n in range(1000))

@@ -250,7 +250,7 @@ def test_purge_of_a_fork_takes_its_branches_from_above_its_first_entry(store) ->
 def test_purge_of_a_fork_whose_first_entry_was_redacted(store) -> None:
     said = begun(store, "shared")
     forked = said.fork("leaf", agent="test", cwd=None, title=SECRET, labels={})
-    first = next(node for node in forked.line() if node.kind == "fork")
+    first = next(node for node in forked.history() if node.kind == "fork")
     hidden = own(dataclasses.replace(forked.read(first), title="[redacted:x]"), bytes(16), None)
     purging.replace(store, {key_of(store, first): (hidden.form, hidden.stored)}, 1)
     forked.append(Message.user("said in the fork"))
@@ -265,7 +265,7 @@ def test_tombstone_of_a_fork_that_an_earlier_version_wrote_loses_its_parents(sto
     said = begun(store, SECRET)
     forked = fork(said)
     began = whole(store, forked.id)
-    first = forked.line()[-1]
+    first = forked.history()[-1]
     stands = tombstone.of_entry(first, key_of(store, first), [first.parent])
     with store.transaction() as tx:
         for kind, data in (*stands.objects.values(), ("commit", stands.commit)):
@@ -431,7 +431,7 @@ def test_who_looked_before_the_purge_cannot_bring_it_back(store) -> None:
     with GitStore.open(store.git_dir) as stale:
         old = session(stale, said.id)
         node = old.leaf
-        assert old.line()
+        assert old.history()
         purge(store, find(store))
         assert node is not None
         with pytest.raises((NotFound, RefMoved, LeafMoved, Refused)):

@@ -33,7 +33,7 @@ def seen(data: bytes) -> list[tuple[str, str]]:
     """Our context of a history, at the entry before the user's last words."""
     store = MemoryStore()
     sid = import_source(store, aider, aider.split(data, name=PLACE, final=True)).session
-    line = list(graph.line(store, graph.branches(store, sid)["main"]))
+    line = list(graph.history(store, graph.branches(store, sid)["main"]))
     last = next(node for node in line if node.subject == f"user: {ASK}")
     context = build.context(ContextHistory(store, last.parent), "aider")
     return [(message.role, message.text.strip()) for message in context.messages if isinstance(message, Message)]

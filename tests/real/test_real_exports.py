@@ -97,8 +97,8 @@ def test_the_real_agent_goes_on_behind_our_compaction_and_the_session_goes_on_wi
     done = store.agents.import_data(FORMATS[agent], answered["disk"].encode())
     assert (done.session, done.new) == (session.id, 2)
     now = store.session(session.id)
-    assert [node.subject for node in now.line()[-2:]] == ["user: asked there", "assistant: asked there"]
-    assert now.line()[-3] == ours
+    assert [node.subject for node in now.history()[-2:]] == ["user: asked there", "assistant: asked there"]
+    assert now.history()[-3] == ours
     assert_sees(answered, now, release)
     assert store.export(session.id).data == answered["disk"].encode()
 

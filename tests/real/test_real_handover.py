@@ -55,7 +55,7 @@ def test_the_model_is_told_what_was_said(source: str, agent: str, tmp_path: Path
         resume.plan(store, sid, agent, None, where, {})
     place = found.file if not isinstance(FORMATS[agent], Importing) else home / ".local/share/opencode/opencode.db"
     [taken] = [import_source(store, each.format, each.take().source) for each in sources.at(place, final=True)]
-    line = [node.subject for node in session(store, taken.session).line()]
+    line = [node.subject for node in session(store, taken.session).history()]
     assert [at for at in line if handover.NEXT in at or "ANSWER" in at][-1] == "assistant: ANSWER"
     assert any(at.startswith("user: ") and handover.NEXT in at for at in line)
     assert (taken.session == sid) == (source == agent)
@@ -70,7 +70,7 @@ def test_it_goes_on_from_an_earlier_entry(agent: str, tmp_path: Path) -> None:
     home, store = tmp_path / "home", MemoryStore()
     home.mkdir()
     sid = bring(store, STORIES[agent], agent=agent, name=NAMES[agent]).session
-    line = session(store, sid).line()
+    line = session(store, sid).history()
     at = line[next(at for at, node in enumerate(line) if LAST in node.subject) - 1]
     found = resume.plan(store, sid, None, at, resume.workspace(tmp_path, home, {}), {})
     resume.perform(found)

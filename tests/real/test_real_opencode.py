@@ -116,7 +116,7 @@ def test_what_the_program_does_next_comes_in_as_entries_behind_those_that_were_t
     real = lab.place / "out.json"
     lab.run(f'$OC export {SES} > "{real}"')
     assert json.loads(exported(store, sid)) == json.loads(real.read_bytes())
-    assert os.fspath(path) and session(store, sid).line()[-1].subject == "assistant: ANSWER"
+    assert os.fspath(path) and session(store, sid).history()[-1].subject == "assistant: ANSWER"
 
 
 def test_a_session_begun_here_goes_on_there_with_its_earlier_turns(tmp_path: Path) -> None:

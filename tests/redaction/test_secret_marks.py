@@ -101,7 +101,7 @@ def test_coloured_secret_is_exact_from_the_vault(tmp_path):
     with Store.create(tmp_path / "s.git") as store:
         session = store.new_session(agent="a", cwd=".")
         session.append(Message.user(text))
-        assert not shape.is_in("".join(node.subject for node in session.line()))
+        assert not shape.is_in("".join(node.subject for node in session.history()))
         assert session.context().request("anthropic")["messages"][0]["content"][0]["text"] == text
 
 

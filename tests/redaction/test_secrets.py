@@ -97,7 +97,7 @@ def test_an_append_leaves_no_secret_but_in_the_vault(store: Store) -> None:
     )
     session.append(Compaction(summary=f"They used {TOKEN.text}", first_kept=None))
     assert traces(store, TOKEN, PASSWORD) == []
-    assert session.read(session.line()[1]).content == (Text("use [redacted:github-token]"),)
+    assert session.read(session.history()[1]).content == (Text("use [redacted:github-token]"),)
     assert store.verify().problems == []
 
 
@@ -133,7 +133,7 @@ def test_an_import_leaves_no_secret_but_in_the_vault(store: Store, tmp_path: Pat
     (tmp_path / "s.jsonl").write_bytes(a_file() + said("a5", "a4", TOKEN.text))  # a line that waits for its end
     take(store, tmp_path / "s.jsonl", final=True)
     assert traces(store, TOKEN, PASSWORD) == []
-    assert len(store.session(sid).line()) == 7
+    assert len(store.session(sid).history()) == 7
 
 
 def test_the_vault_is_its_owners_alone(store: Store) -> None:
@@ -194,17 +194,17 @@ def test_an_entry_is_not_written_where_its_original_cannot_be_kept(
     monkeypatch.setattr(Vault, "keep", full)
     with pytest.raises(Unavailable):
         session.append(Message.user(TOKEN.text))
-    assert len(session.line()) == 2
+    assert len(session.history()) == 2
     monkeypatch.undo()
     session.append(Message.user(TOKEN.text))
-    assert len(session.line()) == 3
+    assert len(session.history()) == 3
 
 
 def test_it_can_be_switched_off(store: Store) -> None:
     configure(store, "gitsession.redact", "false")
     session = store.new_session(agent="x")
     session.append(Message.user(TOKEN.text))
-    assert TOKEN.text in session.line()[-1].subject
+    assert TOKEN.text in session.history()[-1].subject
 
 
 # ---- on this machine, and elsewhere
@@ -328,7 +328,7 @@ def test_what_was_stored_by_other_rules_stays_itself(store: Store, tmp_path: Pat
     configure(store, "gitsession.rules", str(rules))
     sid = bring(store, tmp_path, a_file())
     before = nodes_of(store, sid)
-    assert "[redacted:words]" in str([node.subject for node in store.session(sid).line()])
+    assert "[redacted:words]" in str([node.subject for node in store.session(sid).history()])
     store.close()
     configure(store, "gitsession.rules", "")
     with Store.open(place_of(store), clock=Clock()) as again:
@@ -478,7 +478,7 @@ def test_rules_of_the_users_own_are_used(store: Store, tmp_path: Path) -> None:
     configure(store, "gitsession.rules", str(rules))
     session = store.new_session(agent="x")
     session.append(Message.user("it is acme-123456, yes"))
-    assert session.line()[-1].subject == "user: it is acme-[redacted:acme], yes"
+    assert session.history()[-1].subject == "user: it is acme-[redacted:acme], yes"
 
 
 # ---- files
@@ -543,7 +543,7 @@ def test_what_was_stored_with_secrets_is_found_and_hidden(store: Store, tmp_path
     session = store.new_session(agent="x")
     session.append(Message.user(f"use {TOKEN.text}"))
     session.append(Message.user("and then?"))
-    chains = [node.chain for node in session.line()]
+    chains = [node.chain for node in session.history()]
     assert "an object" in traces(store, TOKEN)
     store.close()
     configure(store, "gitsession.redact", "true")
@@ -556,7 +556,7 @@ def test_what_was_stored_with_secrets_is_found_and_hidden(store: Store, tmp_path
         assert list(again.secrets.find()) == []
         assert traces(again, TOKEN, PASSWORD) == []
         assert again.verify().problems == []
-        assert [node.chain for node in again.session(session.id).line()] == chains
+        assert [node.chain for node in again.session(session.id).history()] == chains
         assert again.export(sid, with_secrets=True).data == a_file()
         assert take(again, tmp_path / "s.jsonl").new == 0
         assert TOKEN.is_in(text_of(again.session(session.id).context().messages))
@@ -575,7 +575,7 @@ def test_a_purge_takes_the_original_too(store: Store) -> None:
 
 
 def stands(store: Store, sid: str) -> list[str]:
-    return [node.kind for node in store.session(sid).line()]
+    return [node.kind for node in store.session(sid).history()]
 
 
 def go_by(store: Store, folder: Path, rules: str) -> None:
@@ -585,7 +585,7 @@ def go_by(store: Store, folder: Path, rules: str) -> None:
 
 
 def purge_what_says(store: Store, sid: str, words: str) -> None:
-    [node] = [node for node in store.session(sid).line() if words in node.subject]
+    [node] = [node for node in store.session(sid).history() if words in node.subject]
     store.purges.apply(store.purges.plan(sid, node))
 
 

@@ -128,7 +128,7 @@ def test_the_good_objects_of_a_damaged_pack_are_saved_where_nobody_else_has_them
     with Store.create(tmp_path / "store.git") as store:
         held = begun(store.objects, *(f"number {n}" for n in range(30)), clock=Clock())
         store.flush()
-        line = [node.oid for node in held.line()]
+        line = [node.oid for node in held.history()]
     file = max(tmp_path.glob("store.git/objects/pack/*.pack"), key=lambda path: path.stat().st_size)
     replace_file(file, flipped(file.read_bytes(), 8 * (file.stat().st_size // 2)))
     with Store.open(tmp_path / "store.git") as store:
@@ -259,7 +259,7 @@ def test_others_append_while_a_store_is_repaired(tmp_path: Path) -> None:
         done = store.repair(case.sources)
         assert done.is_whole
         begun(other.objects, "after")
-        assert len(made.line()) == 2
+        assert len(made.history()) == 2
         assert store.verify().problems == []
 
 

@@ -112,7 +112,7 @@ def test_a_branch_comes_before_a_label_and_a_label_before_an_id(held: sessions.S
 
 def test_an_entry_of_our_own_is_named_by_its_chain() -> None:
     held = begun(MemoryStore(), "one", "two")
-    first = held.line()[1]
+    first = held.history()[1]
     assert held.resolve(to_base64url(first.chain)[:8]) == first
 
 

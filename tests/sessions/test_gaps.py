@@ -87,7 +87,7 @@ def test_the_line_goes_on_behind_a_gap_where_the_chain_proves_what_stood_there(
     store = copied(five_hundred[0])
     for sid in five_hundred[1:]:
         leaf = graph.branches(store, sid)["main"]
-        whole = list(graph.line(store, leaf))
+        whole = list(graph.history(store, leaf))
         gone = {whole[n].oid for n in lost}
         lose(store, *gone)
         found = list(graph.history_with_gaps(store, sid, leaf))
@@ -100,7 +100,7 @@ def test_a_lost_root_and_a_lost_leaf_are_marked(five_hundred: tuple[MemoryStore,
     store = copied(five_hundred[0])
     for sid in five_hundred[1:]:
         leaf = graph.branches(store, sid)["main"]
-        whole = list(graph.line(store, leaf))
+        whole = list(graph.history(store, leaf))
         lose(store, whole[0].oid, whole[-1].oid)
         found = graph.tree(store, sid)
         assert set(found.nodes) == {node.oid for node in whole[1:-1]}
@@ -114,7 +114,7 @@ def test_a_lost_root_and_a_lost_leaf_are_marked(five_hundred: tuple[MemoryStore,
 def test_a_root_whose_followers_are_lost_is_listed(five_hundred: tuple[MemoryStore, str, str], lost: int) -> None:
     store = copied(five_hundred[0])
     for sid in five_hundred[1:]:
-        whole = list(graph.line(store, graph.branches(store, sid)["main"]))
+        whole = list(graph.history(store, graph.branches(store, sid)["main"]))
         root, *followers = whole[::-1]
         lose(store, *(node.oid for node in followers[:lost]))
         assert set(graph.tree(store, sid).nodes) == {root.oid, *(node.oid for node in followers[lost:])}
@@ -124,7 +124,7 @@ def test_where_nothing_is_proven_nothing_is_claimed(five_hundred: tuple[MemorySt
     store = copied(five_hundred[0])
     _, sid, _ = five_hundred
     leaf = graph.branches(store, sid)["main"]
-    whole = list(graph.line(store, leaf))
+    whole = list(graph.history(store, leaf))
     lose(store, whole[40].oid, whole[40].tree)
     line = list(graph.history_with_gaps(store, sid, leaf))
     assert [it.oid for it in line] == [node.oid for node in whole[:41]]
@@ -137,7 +137,7 @@ def test_lines_of_another_session_are_never_taken() -> None:
     store = MemoryStore()
     one, other = begun(store, "a", "b", "c"), begun(store, "d", "e", "f")
     for held in (one, other):
-        lose(store, held.line()[2].oid)
+        lose(store, held.history()[2].oid)
     for held in (one, other):
         found = graph.tree(store, held.id)
         subjects = {node.subject for node in found.nodes.values()}
@@ -158,7 +158,7 @@ def test_an_entry_alone_between_gaps_is_listed_where_another_session_lost_its_le
         else:
             theirs = bring(store, pi_file(said("e0", None), said("e1", "e0"))).session
         store.flush()
-        line = [node.oid for node in ours.line()]  # the root first
+        line = [node.oid for node in ours.history()]  # the root first
         leaf = graph.branches(store, theirs)["main"]
     without(path, line[2], line[4], leaf)  # the entry line[3] is left alone
     with Store.open(path) as opened:
@@ -180,8 +180,8 @@ def test_a_fork_whose_origin_is_damaged_keeps_its_own_entries() -> None:
     held = begun(store, "a", "b", "c")
     side = fork(held)
     side.append(Message.user("on"))
-    before = {node.oid for node in side.line()}
-    lost = held.line()[1].oid
+    before = {node.oid for node in side.history()}
+    lost = held.history()[1].oid
     lose(store, lost)
     assert set(graph.tree(store, side.id).nodes) == before - {lost}
 
@@ -208,7 +208,7 @@ def damaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, str,
     with on_disk(tmp_path / "store.git") as store:
         sid = bring(store, pi_file(*(said(f"e{n}", f"e{n - 1}" if n else None, at=n) for n in range(9)))).session
         store.flush()
-        line = [node.oid for node in graph.line(store, graph.branches(store, sid)["main"])]
+        line = [node.oid for node in graph.history(store, graph.branches(store, sid)["main"])]
         tree = graph.tree(store, sid).nodes[line[6]].tree
         [payload] = [oid for _, name, oid in parse_tree(store.read(tree)[1]) if name == "entry.jsonl"]
     without(tmp_path / "store.git", line[3], payload)
@@ -252,7 +252,7 @@ def test_a_program_is_told_of_the_gap_and_never_gets_a_line_with_a_hole(damaged:
     with Store.open(path) as store:
         session = store.session(sid)
         with pytest.raises(Corrupt, match=line[3]):
-            session.line()
+            session.history()
         found = session.history_with_gaps()
         assert [it.oid for it in found] == line[::-1]
         assert [it.oid for it in found if isinstance(it, Gap)] == [line[3]]

@@ -33,7 +33,7 @@ def forked(store, *, shared=1, ours=1, theirs=1):
     side = made.on("side")
     for n in range(theirs):
         side.append(Message.user(f"theirs {n}"))
-    return made, [node.oid for node in made.line()], [node.oid for node in side.line()]
+    return made, [node.oid for node in made.history()], [node.oid for node in side.history()]
 
 
 @pytest.mark.parametrize(("ours", "theirs"), [(1, 1), (5, 1), (1, 5), (3, 4)])
@@ -52,7 +52,7 @@ def test_a_line_that_is_part_of_another_has_nothing_that_it_lacks(store):
 
 def test_lines_that_begin_apart_have_nothing_in_common(store):
     one, other = begun(store, "one"), begun(store, "other")
-    assert histories.parting(store.read, one.leaf.oid, other.leaf.oid) == (None, one.line()[0].oid)
+    assert histories.parting(store.read, one.leaf.oid, other.leaf.oid) == (None, one.history()[0].oid)
 
 
 def test_a_line_that_cannot_be_read_is_told(store):
@@ -62,7 +62,7 @@ def test_a_line_that_cannot_be_read_is_told(store):
 
 def test_the_name_follows_from_the_first_entry_that_theirs_lacks(store):
     made, mine, other = forked(store, ours=3)
-    first = made.line()[2]
+    first = made.history()[2]
     names = list(histories.names_beside(store.read, refs.leaf(made.id), mine[-1], other[-1]))
     assert names == [f"{refs.leaf(made.id)}.{to_base32(first.chain, length)}" for length in (8, 13, 26, 52)]
     made.append(Message.user("more"))
@@ -219,7 +219,7 @@ def test_a_tracking_ref_that_git_moved_meanwhile_stays_and_has_nothing_beside_it
     with on_disk(path) as store:
         made = begun(store, "hi", "there")
         store.flush()
-        one, other = (node.oid for node in made.line()[1:])
+        one, other = (node.oid for node in made.history()[1:])
         name = f"{refs.TRACKING}origin/sessions/{made.id}/main"
         with store.transaction() as tx:
             tx.move(name, one, expected=None)

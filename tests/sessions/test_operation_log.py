@@ -356,7 +356,7 @@ def test_what_was_undone_is_not_lost_when_git_cleans_up(tmp_path: Path) -> None:
 def test_a_fork_that_went_on_before_its_fork_point_is_not_undone(store):
     """Without `main`, which holds the `fork` entry, what is left would begin as the other session does."""
     side = fork(begun(store))
-    [*_, before, _] = side.line()
+    [*_, before, _] = side.history()
     side.append(Message.user("beside"), expected=before, on_moved="fork")
     held = all_refs(store)
     with pytest.raises(Refused, match=f"session {side.id} also has branch"):

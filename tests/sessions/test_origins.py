@@ -138,7 +138,7 @@ def test_the_first_entry_of_a_sub_agent_is_shown_with_where_it_came_from(
 def assert_started(store: Store, address: str, *begun: str) -> None:
     """That of all entries of a session one call started these, and no other entry any."""
     session = store.session(address)
-    found = [sids for node in session.line() if (sids := session.started(node))]
+    found = [sids for node in session.history() if (sids := session.started(node))]
     assert found == ([[store.session(each).id for each in begun]] if begun else [])
 
 

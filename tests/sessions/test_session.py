@@ -29,7 +29,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ObjectStor
 
 def words(held: sessions.StoredSession) -> list[str]:
     """What the line says, the root left out."""
-    return [node.subject for node in held.line()[1:]]
+    return [node.subject for node in held.history()[1:]]
 
 
 # ---- how a session begins
@@ -39,7 +39,7 @@ def test_a_session_is_nowhere_before_its_first_user_message(store: ObjectStore) 
     held = sessions.StoredSession.new(store, "agent", "/work", Clock())
     held.append(ModelChange(provider="p", model="m"))
     assert store.refs("refs/heads/sessions/") == {}
-    assert (held.leaf, held.line(), held.branches()) == (None, [], {})
+    assert (held.leaf, held.history(), held.branches()) == (None, [], {})
 
 
 def test_what_was_held_lands_with_the_first_user_message_in_one_transaction(store: ObjectStore) -> None:
@@ -48,7 +48,7 @@ def test_what_was_held_lands_with_the_first_user_message_in_one_transaction(stor
     model = held.append(ModelChange(provider="p", model="m"))
     assert watched.put == {}
     prompt = held.append(Message.user("hi"))
-    assert [node.kind for node in held.line()] == ["session", "model_change", "message"]
+    assert [node.kind for node in held.history()] == ["session", "model_change", "message"]
     assert (prompt.parent, held.leaf) == (model.oid, prompt)
     assert watched.put["commit"] == 4  # root, header, model, prompt
 
@@ -61,7 +61,7 @@ def test_an_assistant_s_greeting_does_not_begin_a_session(store: ObjectStore) ->
 
 def test_the_root_says_what_never_changes_and_the_header_stands_on_meta(store: ObjectStore) -> None:
     held = begun(store)
-    root, header = held.read(held.line()[0]), held.read(graph.load(store, store.ref(refs.meta(held.id)) or ""))
+    root, header = held.read(held.history()[0]), held.read(graph.load(store, store.ref(refs.meta(held.id)) or ""))
     assert isinstance(root, SessionHeader)
     assert (root.agent, root.view, root.cwd, root.title) == ("agent", 1, None, None)
     assert isinstance(header, SessionHeader)
@@ -166,7 +166,7 @@ def test_a_branch_that_is_gone_is_not_found(store: ObjectStore) -> None:
 
 def test_a_branch_starts_at_an_entry_and_goes_its_own_way(store: ObjectStore) -> None:
     held = begun(store, "one", "two")
-    held.branch("side", held.line()[1])
+    held.branch("side", held.history()[1])
     side = session(store, held.id, "side")
     side.append(Message.user("other"))
     assert words(side) == ["user: one", "user: other"]
@@ -189,7 +189,7 @@ def test_a_name_that_no_ref_could_carry_is_refused(store: ObjectStore, name: str
 
 def test_switching_makes_a_branch_the_active_one(store: ObjectStore) -> None:
     held = begun(store, "one", "two")
-    held.branch("side", held.line()[1])
+    held.branch("side", held.history()[1])
     leaf = held.switch("side")
     assert (held.branch_name, leaf.subject) == ("side", "user: one")
     assert active_branch.active(store, held.id) == "side"
@@ -224,7 +224,7 @@ def test_a_handle_stays_on_its_branch_when_another_switches(store: ObjectStore) 
 def test_the_tree_shows_every_entry_of_every_branch_once(store: ObjectStore) -> None:
     clock = Clock()
     held = begun(store, "one", "two", clock=clock)
-    held.branch("side", held.line()[1])
+    held.branch("side", held.history()[1])
     session(store, held.id, "side", clock).append(Message.user("other"))
     shown = [(node.subject.removeprefix("user: "), depth) for node, depth in held.tree().walk()]
     assert shown[1:] == [("one", 1), ("two", 2), ("other", 2)]
@@ -258,7 +258,7 @@ def test_labels_and_titles_are_no_part_of_the_line(store: ObjectStore) -> None:
 
 def test_a_label_inside_the_line_counts_too(store: ObjectStore) -> None:
     held = begun(store, "one")
-    held.append(Label(target=to_base64url(held.line()[1].chain), label="inline"))
+    held.append(Label(target=to_base64url(held.history()[1].chain), label="inline"))
     held.append(Title(title="inline"))
     assert labels_of(store, held.id) == {"user: one": "inline"}
     assert title_of(store, held.id) == "inline"
@@ -298,10 +298,10 @@ def test_a_session_without_entries_cannot_be_named(store: ObjectStore) -> None:
 
 def test_a_fork_shares_every_entry_before_the_fork_point(store: ObjectStore) -> None:
     held = begun(store, "one", "two", "three")
-    made = fork(held, held.line()[2])
+    made = fork(held, held.history()[2])
     made.append(Message.user("other"))
-    assert [node.oid for node in made.line()[:3]] == [node.oid for node in held.line()[:3]]
-    assert [node.kind for node in made.line()] == ["session", "message", "message", "fork", "message"]
+    assert [node.oid for node in made.history()[:3]] == [node.oid for node in held.history()[:3]]
+    assert [node.kind for node in made.history()] == ["session", "message", "message", "fork", "message"]
     assert words(held) == ["user: one", "user: two", "user: three"]
 
 
@@ -318,7 +318,7 @@ def test_a_fork_is_one_entry_however_long_the_line(store: ObjectStore) -> None:
 def test_title_and_labels_travel_into_a_fork_as_they_stood(store: ObjectStore) -> None:
     held = begun(store, "one", "two")
     held.rename("Title")
-    held.label(held.line()[1], "first")
+    held.label(held.history()[1], "first")
     made = fork(held)
     assert title_of(store, made.id) == "Title"
     assert labels_of(store, made.id) == {"user: one": "first"}
@@ -326,11 +326,11 @@ def test_title_and_labels_travel_into_a_fork_as_they_stood(store: ObjectStore) -
 
 def test_what_the_parent_is_called_later_does_not_leak_into_a_fork(store: ObjectStore) -> None:
     held = begun(store, "one", "two")
-    held.append(Label(target=to_base64url(held.line()[1].chain), label="inline"))
+    held.append(Label(target=to_base64url(held.history()[1].chain), label="inline"))
     held.rename("before")
     made = fork(held)
     held.rename("after")
-    held.label(held.line()[1], "late")
+    held.label(held.history()[1], "late")
     held.append(Title(title="later still"))
     assert title_of(store, made.id) == "before"
     assert labels_of(store, made.id) == {"user: one": "inline"}
@@ -341,7 +341,7 @@ def test_what_a_fork_is_called_does_not_leak_into_the_parent(store: ObjectStore)
     held.rename("parent")
     made = fork(held)
     made.rename("child")
-    made.label(made.line()[1], "child's")
+    made.label(made.history()[1], "child's")
     assert (title_of(store, held.id), labels_of(store, held.id)) == ("parent", {})
     assert (title_of(store, made.id), labels_of(store, made.id)) == ("child", {"user: one": "child's"})
 
@@ -350,7 +350,7 @@ def test_a_label_that_travelled_can_be_taken_away_in_the_fork(store: ObjectStore
     held = begun(store, "one")
     held.label("leaf", "x")
     made = fork(held)
-    made.label(made.line()[1], "")
+    made.label(made.history()[1], "")
     assert labels_of(store, made.id) == {}
     assert labels_of(store, held.id) == {"user: one": "x"}
 
@@ -375,7 +375,7 @@ def test_a_fork_of_a_fork_is_a_session_of_its_own(store: ObjectStore) -> None:
     grandchild = fork(child)
     grandchild.rename("third")
     assert [title_of(store, each.id) for each in (held, child, grandchild)] == ["first", "second", "third"]
-    entries = [grandchild.read(node) for node in grandchild.line()]
+    entries = [grandchild.read(node) for node in grandchild.history()]
     assert [entry.session for entry in entries if isinstance(entry, Fork)] == [child.id, grandchild.id]
 
 
@@ -404,4 +404,4 @@ def test_a_handle_of_a_session_that_an_undo_removed_raises(store: ObjectStore) -
     forked = fork(begun(store, "one", clock=Clock()))
     operation_log.undo(store, Clock()())
     with pytest.raises(NotFound, match="no longer in the store"):
-        forked.line()
+        forked.history()

@@ -119,7 +119,7 @@ class Commands(RuleBasedStateMachine):
         """A writer who saw an older leaf."""
 
         def act(held: sessions.StoredSession) -> Any:
-            line = held.line()
+            line = held.history()
             return held.append(Message.user("late"), expected=line[-1 - back % len(line)], on_moved="fork")
 
         self.in_session(sid, branch, act)
@@ -135,7 +135,7 @@ class Commands(RuleBasedStateMachine):
     @rule(target=sids, sid=sids, branch=st.integers(0, 9), back=st.integers(0, 2))
     def fork(self, sid: str, branch: int, back: int) -> str:
         def act(held: sessions.StoredSession) -> str:
-            line = held.line()
+            line = held.history()
             return fork(held, line[-1 - back % len(line)]).id
 
         return self.in_session(sid, branch, act) or sid

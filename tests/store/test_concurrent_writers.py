@@ -47,7 +47,7 @@ def said(path: Path, sid: str) -> Counter[str]:
 
 def on_main(path: Path, sid: str) -> list[str]:
     with Store.open(path) as store:
-        return [node.subject.removeprefix("user: ") for node in store.session(sid).line()]
+        return [node.subject.removeprefix("user: ") for node in store.session(sid).history()]
 
 
 def writer(path: Path, sid: str, name: str, entries: int) -> Callable[[], float]:
@@ -192,7 +192,7 @@ def test_threads_share_one_store_and_its_sessions(path, sid, faults):
                     if number % 20 == 19:
                         store.flush()
                     if number % 50 == 49:
-                        assert node.oid in {each.oid for each in session.line()}
+                        assert node.oid in {each.oid for each in session.history()}
             except BaseException as error:
                 failed.append(error)
 
@@ -256,7 +256,7 @@ def test_the_history_of_a_session_is_linearizable(path, sid, faults):
 
     history = [row for rows in together(*(client(name) for name in "abcd")) for row in rows]
     with Store.open(path) as store:
-        place = {node.oid: at for at, node in enumerate(store.session(sid).line())}
+        place = {node.oid: at for at, node in enumerate(store.session(sid).history())}
     appended = [oid for kind, _, _, oid in history if kind == "append"]
     assert len(set(appended)) == len(appended)
     assert set(appended) <= set(place)

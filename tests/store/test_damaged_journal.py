@@ -62,7 +62,7 @@ class Case:
         with GitStore.open(self.path, flush_on_close=False) as store:
             self.sid = begun(store, *(f"message {number}" for number in range(MESSAGES))).id
             self.ref = refs.leaf(self.sid)
-            self.line = [node.oid for node in graph.line(store, store.ref(self.ref) or "")]
+            self.line = [node.oid for node in graph.history(store, store.ref(self.ref) or "")]
         shutil.copytree(self.path, self.copy)
         self.at = [it.start for it in scan((self.path / FILE).read_bytes()).found]
         self.at.append(len((self.path / FILE).read_bytes().rstrip(b"\0")))

@@ -141,7 +141,7 @@ def test_the_first_words_of_a_session_may_be_tried_again(tmp_path, monkeypatch):
             with pytest.raises(Unavailable):
                 session.append(Message.user("first words"))
         session.append(Message.user("first words"))
-        assert [session.read(node).kind for node in session.line()] == ["session", "message", "message"]
+        assert [session.read(node).kind for node in session.history()] == ["session", "message", "message"]
 
 
 @pytest.mark.promise("P10")
@@ -157,7 +157,7 @@ def test_a_fork_that_was_refused_may_be_tried_again(tmp_path, monkeypatch):
                 session.append(Message.user("mine"), expected=seen, on_moved="fork")
         assert session.branch_name == "main"
         session.append(Message.user("mine"), expected=seen, on_moved="fork")
-        assert [session.read(node).text for node in session.line()[1:]] == ["before", "mine"]
+        assert [session.read(node).text for node in session.history()[1:]] == ["before", "mine"]
         assert len(session.branches()) == 2
 
 

@@ -30,7 +30,7 @@ class Case:
             for number in range(entries):
                 session.append(Message.user(f"number {number}"))
                 store.flush()
-            self.line = [node.oid for node in session.line()]
+            self.line = [node.oid for node in session.history()]
 
     def problems(self) -> dict[str, str]:
         with Store.open(self.path) as store:
@@ -237,7 +237,7 @@ def test_a_deletion_beside_a_writer_is_taken_back_by_the_next_flush(case: Case, 
 def test_what_is_undone_or_removed_is_not_missed(case: Case):
     with Store.open(case.path, clock=Clock()) as store:
         session = store.session(case.sid)
-        session.branch("side", session.line()[2])
+        session.branch("side", session.history()[2])
         store.flush()
         for step in (store.undo, store.redo, store.undo):
             step()

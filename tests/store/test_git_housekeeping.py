@@ -212,7 +212,7 @@ def test_what_the_user_has_git_do_beside_writers_loses_nothing(path, faults, com
     with beside(looping(path, command)) as done:
         entries = together(write("a"), write("b"))
     with Store.open(path) as store:
-        line = [node.subject.removeprefix("user: ") for node in store.session(sid).on("main").line()]
+        line = [node.subject.removeprefix("user: ") for node in store.session(sid).on("main").history()]
         wanted = [f"{name}.{number}" for name, each in zip("ab", entries, strict=True) for number in range(each)]
         assert sorted(text for text in line if "." in text) == sorted(wanted)
         report = store.verify()

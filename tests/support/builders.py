@@ -195,11 +195,11 @@ def leaves(store: ObjectStore, sid: str) -> dict[str, str]:
 
 def ids_on(store: ObjectStore, leaf: Oid) -> list[str | None]:
     """The agent's ids on a line, the root's left out."""
-    return [node.source.id if node.source else None for node in graph.line(store, leaf)][-2::-1]
+    return [node.source.id if node.source else None for node in graph.history(store, leaf)][-2::-1]
 
 
 def is_ancestor(store: ObjectStore, old: Oid, new: Oid) -> bool:
-    return any(node.oid == old for node in graph.line(store, new))
+    return any(node.oid == old for node in graph.history(store, new))
 
 
 def moved_forward(store: ObjectStore, before: Mapping[str, RefValue], after: Mapping[str, RefValue]) -> bool:

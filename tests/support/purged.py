@@ -30,7 +30,7 @@ def key_of(store: ObjectStore, node: Node) -> str:
 def entries(store: ObjectStore) -> dict[str, Node]:
     """Every entry that a session's ref leads to, by oid."""
     return {
-        node.oid: node for value in store.refs(refs.SESSIONS).values() for node in graph.line(store, value)
+        node.oid: node for value in store.refs(refs.SESSIONS).values() for node in graph.history(store, value)
     }
 
 
@@ -77,12 +77,12 @@ def files_that_say(path: Path) -> bytes:
 
 
 def chains(store: ObjectStore, ref: str) -> list[bytes]:
-    return [node.chain for node in graph.line(store, store.ref(ref) or "")]
+    return [node.chain for node in graph.history(store, store.ref(ref) or "")]
 
 
 def subjects(store: ObjectStore, ref: str) -> list[str]:
     """From the root to the leaf."""
-    return [node.subject for node in graph.line(store, store.ref(ref) or "")][::-1]
+    return [node.subject for node in graph.history(store, store.ref(ref) or "")][::-1]
 
 
 def session_key(sid: str) -> str:

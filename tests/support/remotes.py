@@ -85,7 +85,7 @@ def there(path: Path) -> dict[str, str]:
 def said(store: ObjectStore, sid: str) -> dict[str, list[str]]:
     """The words of every branch, the oldest first."""
     return {
-        name: [node.subject.partition(": ")[2] for node in graph.line(store, oid)][-2::-1]
+        name: [node.subject.partition(": ")[2] for node in graph.history(store, oid)][-2::-1]
         for name, oid in graph.branches(store, sid).items()
     }
 
@@ -95,7 +95,7 @@ def say(store: GitStore, sid: str, text: str, branch: str | None = None) -> Oid:
 
 
 def meta_kinds(store: ObjectStore, sid: str) -> list[str]:
-    return [node.kind for node in graph.line(store, store.ref(refs.meta(sid)) or "")][::-1]
+    return [node.kind for node in graph.history(store, store.ref(refs.meta(sid)) or "")][::-1]
 
 
 def everywhere(stores: Mapping[str, GitStore], path: Path) -> bool:

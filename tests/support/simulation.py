@@ -199,7 +199,7 @@ class Simulation:
 
     def branch(self, machine: Machine) -> None:
         session = self.session(machine)
-        session.branch(f"b{self.chance.randrange(3)}", at=self.chance.choice(session.line()))
+        session.branch(f"b{self.chance.randrange(3)}", at=self.chance.choice(session.history()))
 
     def switch(self, machine: Machine) -> None:
         session = self.session(machine)
@@ -207,7 +207,7 @@ class Simulation:
 
     def rewind(self, machine: Machine) -> None:
         session = self.session(machine)
-        node = self.chance.choice(session.line())
+        node = self.chance.choice(session.history())
         with operation_log.recording(machine.store, "rewind", machine.clock()) as recorder:
             session.go_on(recorder, node)
 
@@ -215,11 +215,11 @@ class Simulation:
         text = f"said-{machine.name}-{next(self.numbers)}."
         session = begun(machine.store, text, clock=machine.clock)
         self.sids.append(session.id)
-        self.acknowledged[session.line()[-1].chain.hex()] = text, session.id
+        self.acknowledged[session.history()[-1].chain.hex()] = text, session.id
 
     def fork(self, machine: Machine) -> None:
         session = self.session(machine)
-        made = fork_of(session, self.chance.choice(session.line()))
+        made = fork_of(session, self.chance.choice(session.history()))
         self.sids.append(made.id)
         held = machine.store.refs(refs.session(made.id)).items()
         before = {session.id} | {text for text in self.inherited.get(session.id, ()) if text in self.sids}
@@ -236,7 +236,7 @@ class Simulation:
     def label(self, machine: Machine) -> None:
         session = self.session(machine)
         text = f"label-{machine.name}-{next(self.numbers)}."
-        session.label(self.chance.choice(session.line()), text)
+        session.label(self.chance.choice(session.history()), text)
         self.acknowledged[f"meta:{text}"] = text, session.id
 
     def checkpoint(self, machine: Machine) -> None:
@@ -307,7 +307,7 @@ class Simulation:
         """Purge an entry that was acknowledged."""
         session = self.session(machine)
         machine.store.flush()
-        said = [node for node in session.line() if node.chain.hex() in self.acknowledged]
+        said = [node for node in session.history() if node.chain.hex() in self.acknowledged]
         if said:
             node = self.chance.choice(said)
             purging.add(machine.store, keys(machine.store, node), machine.clock())
@@ -400,7 +400,7 @@ class Simulation:
         found = set()
         for ref, tip in held:
             is_meta = refs.is_meta(ref.rpartition("/")[2])
-            for node in graph.line(store, tip):
+            for node in graph.history(store, tip):
                 if node.oid in seen:
                     break
                 if is_meta and node.kind in (Title.kind, Label.kind) and not node.is_tombstone:

@@ -104,7 +104,7 @@ def write(path: Path) -> Written:
     for text in ("four", "five", "six"):
         held.append(Message.user(text))
     objects = {oid: store.read(oid) for oid in set(store.oids())}
-    found = Written(path, objects, store.refs("refs/"), {held.id: [node.oid for node in held.line()]})
+    found = Written(path, objects, store.refs("refs/"), {held.id: [node.oid for node in held.history()]})
     catalogue = Catalogue(path)
     update.refresh(catalogue, store)
     catalogue.close()

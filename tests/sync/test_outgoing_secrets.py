@@ -65,7 +65,7 @@ def test_what_is_looked_at_together_is_told_in_its_order_each_by_itself(store, m
     said = begun(store, *(f"the key is {KEY}" if n % 3 else f"number {n}" for n in range(10)))
     store.flush()
     found = secret_scan.scan_new(store, [Proposed(refs.leaf(said.id), None, said.leaf.oid)])
-    line = [node.oid for node in said.line()]
+    line = [node.oid for node in said.history()]
     assert [hit.oid for hit in found] == [oid for n, oid in reversed([*enumerate(line[-10:])]) if n % 3]
 
 
@@ -100,7 +100,7 @@ def test_a_file_that_does_not_change_is_told_once(store) -> None:
 
 def test_what_is_allowed_goes_and_nothing_else(store) -> None:
     said = begun(store, f"the key is {KEY}", f"another is {OTHER}")
-    first = said.line()[-2]
+    first = said.history()[-2]
     assert secret_scan.allow(store, secret_scan.at(store, said.id, first, RULE)) == 1
     assert secret_scan.allow(store, secret_scan.at(store, said.id, first, RULE)) == 0
     [left] = secret_scan.scan_new(store, [Proposed(refs.leaf(said.id), None, said.leaf.oid)])

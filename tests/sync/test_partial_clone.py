@@ -32,7 +32,7 @@ def url(tmp_path):
 def large_of(store):
     """The payload of the entry with the large text."""
     [row] = store.sessions()
-    nodes = store.session(row.sid).line()
+    nodes = store.session(row.sid).history()
     return payload_of(store.objects, nodes[1])
 
 
@@ -66,7 +66,7 @@ def test_who_cannot_reach_the_remote_is_told_what_is_the_matter(clone, url):
 def test_by_itself_the_store_reaches_out_to_nobody(clone, tmp_path):
     with GitStore.open(clone.objects.git_dir) as store:
         [row] = clone.sessions()
-        nodes = clone.session(row.sid).line()
+        nodes = clone.session(row.sid).history()
         with pytest.raises(MissingObject):
             payload_of(store, nodes[1])
 
@@ -80,7 +80,7 @@ def test_it_is_synced_like_any_other(clone, url, tmp_path):
         clone.remotes.sync()
         sync(store)
         assert shared(store) == shared(clone.objects)
-    assert clone.session(old).line()[-1].subject == "user: more"
+    assert clone.session(old).history()[-1].subject == "user: more"
 
 
 def test_a_shallow_clone_is_no_short_session(url, tmp_path):
@@ -89,7 +89,7 @@ def test_a_shallow_clone_is_no_short_session(url, tmp_path):
     with Store.open(path) as store:
         for row in store.sessions():
             with pytest.raises((Corrupt, GitSessionError)):
-                store.session(row.sid).line()
+                store.session(row.sid).history()
         store.objects.flush()
         from gitsession.sync import remotes
 

@@ -718,7 +718,7 @@ def test_the_refs_of_a_session_go_together_however_small_the_chunks(tmp_path, mo
     with store_with(tmp_path / "a.git", server(tmp_path / "hub.git")) as store:
         begun(store, "another")
         forked = fork(session(store, bring(store, pi_file(*talk("one", "two"))).session))
-        forked.branch("a", at=next(node for node in forked.line() if node.subject.endswith("one")))
+        forked.branch("a", at=next(node for node in forked.history() if node.subject.endswith("one")))
         forked.branch("b")
         report = syncing.sync(store, remote(store))
         assert report.of("refused") == []

@@ -77,13 +77,13 @@ def test_what_was_redacted_in_the_scope_reaches_other_stores(tmp_path: Path) -> 
         with other:
             assert [row.sid for row in other.sessions()] == [public]
             assert other.verify().problems == []
-            line = other.session(public).line()
+            line = other.session(public).history()
             other.purges.apply(other.purges.plan(public, at=line[-1]))
             other.session(public).append(Message.user("goes on"))
             other.remotes.sync()
             store.remotes.sync()
             other.remotes.sync()
-            assert store.session(public).line() == other.session(public).line()
+            assert store.session(public).history() == other.session(public).history()
             assert other.verify().problems == store.verify().problems == []
         assert b"private" not in everything(server)
 

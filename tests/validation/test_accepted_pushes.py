@@ -237,7 +237,7 @@ def test_branches_of_a_fork_of_a_fork_may_begin_in_any_session_that_it_shares(tm
     second.append(Message.user("second"))
     client.store.flush()
     assert push(client.path, server, SESSIONS).returncode == 0
-    second.branch("in-first", second.line()[-3])  # behind the `fork` entry of the first
+    second.branch("in-first", second.history()[-3])  # behind the `fork` entry of the first
     second.branch("in-origin", "root")
     for name in ("in-first", "in-origin"):
         second.switch(name)

@@ -91,7 +91,7 @@ def half(path: Path) -> Path:
     """Without the trees of many entries."""
     with Store.open(path) as store:
         [row] = store.sessions()
-        lost = [node.tree for node in store.session(row.sid).line()[1:31]]
+        lost = [node.tree for node in store.session(row.sid).history()[1:31]]
     without(path, *lost)
     return path
 

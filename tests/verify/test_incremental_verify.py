@@ -21,7 +21,7 @@ from gitsession.errors import GitSessionError
 from gitsession.git import process
 from gitsession.model.blocks import ToolCall
 from gitsession.model.entries import Message
-from gitsession.sessions.graph import line
+from gitsession.sessions.graph import history
 from gitsession.store import refs
 from gitsession.store.git_store import GitStore
 from gitsession.verify import lost_refs, store_check
@@ -82,7 +82,7 @@ def test_parts_hold_other_entries_until_every_one_came(store: GitStore, checked:
     assert part(store).whole
     assert sorted(checked) == found
     leaves = store.refs(refs.SESSIONS).values()
-    assert set(checked) == {node.oid for leaf in leaves for node in line(store, leaf)}
+    assert set(checked) == {node.oid for leaf in leaves for node in history(store, leaf)}
 
 
 def test_what_a_round_has_covered_is_told(store: GitStore) -> None:

@@ -33,8 +33,8 @@ class Case:
             file.write_bytes(pi_file(*talk("a", "b", "c", "d")))
             self.sid = store.agents.import_data(FORMATS["pi"], file.read_bytes(), path=file, name="session").session
             session = store.session(self.sid)
-            self.line = [node.oid for node in session.line()]
-            session.branch("side", session.line()[2])
+            self.line = [node.oid for node in session.history()]
+            session.branch("side", session.history()[2])
             session.switch("side")
             store.flush()
             if checked:
@@ -203,7 +203,7 @@ def test_what_was_undone_here_does_not_come_back_from_a_copy(case: Case, tmp_pat
 def test_of_a_copy_that_lacks_a_part_nothing_is_taken_over(case: Case, tmp_path: Path) -> None:
     copy, sid = copy_with_more(case, tmp_path)
     with Store.open(copy) as store:
-        lost = store.session(sid).line()[2].tree
+        lost = store.session(sid).history()[2].tree
     without(copy, lost)
     with Store.open(case.path) as store:
         done = store.repair([copy])
@@ -242,7 +242,7 @@ def test_a_mirror_made_through_gitsession_has_what_a_killed_writer_left_in_the_j
         words = ["--store", str(path), "git", "clone", "-q", "--mirror", str(path), str(copy)]
         subprocess.run([sys.executable, "-m", "gitsession", *words], check=True)
         with Store.open(copy) as copied:
-            assert copied.session(session.id).line()[-1].oid == last.oid
+            assert copied.session(session.id).history()[-1].oid == last.oid
             assert copied.verify().problems == []
     store.close()
 

@@ -105,7 +105,7 @@ def a_second_beginning(store: ObjectStore, held: StoredSession) -> None:
 
 
 def kept_from_another_line(store: ObjectStore, held: StoredSession) -> None:
-    first = held.line()[1]
+    first = held.history()[1]
     aside = put(store, Message.user("aside"), first.oid, refs.leaf(held.id, "side"))
     put(store, Compaction(summary="s", first_kept=to_base64url(aside.chain)), leaf(store, held), main(held))
 
@@ -179,7 +179,7 @@ def test_a_session_that_cannot_be_as_we_write_it_is_a_problem(
 
 def checkpoint(store: ObjectStore, held: StoredSession, files: Oid | None, **fields: object) -> Node:
     made = Checkpoint(**{"mode": "workspace", **fields})  # type: ignore[arg-type]
-    parent = store.ref(refs.files(held.id)) or held.line()[0].oid
+    parent = store.ref(refs.files(held.id)) or held.history()[0].oid
     return put(store, made, parent, refs.files(held.id), files)
 
 
@@ -263,10 +263,10 @@ def test_edited_paths_that_changed_or_went_are_as_they_should_be(store: ObjectSt
 
 def test_a_fork_begins_on_anothers_line(store: ObjectStore) -> None:
     one = begun(store, "one", "two")
-    one.append(Compaction(summary="s", first_kept=to_base64url(one.line()[1].chain)))
+    one.append(Compaction(summary="s", first_kept=to_base64url(one.history()[1].chain)))
     two = fork(one)
-    two.append(Compaction(summary="t", first_kept=to_base64url(one.line()[2].chain)))
-    three = fork(two, two.line()[1])
+    two.append(Compaction(summary="t", first_kept=to_base64url(one.history()[2].chain)))
+    three = fork(two, two.history()[1])
     three.append(Message.user("on"))
     assert_clean(store)
 
@@ -274,7 +274,7 @@ def test_a_fork_begins_on_anothers_line(store: ObjectStore) -> None:
 def test_what_a_lost_entry_hides_is_not_judged() -> None:
     store = MemoryStore()
     session = begun(store, "one", "two", "three")
-    first, lost = session.line()[1], session.line()[2]
+    first, lost = session.history()[1], session.history()[2]
     session.append(Compaction(summary="s", first_kept=to_base64url(first.chain)))
     del store._objects[lost.oid]
     for where in (found.where for found in entry_walk.verify(store).problems):
@@ -385,7 +385,7 @@ def test_what_real_agents_wrote_is_clean(path: Path) -> None:
     assert_clean(store)
     tree = graph.tree(store, sid)
     meta = store.ref(refs.meta(sid))
-    on_meta = {node.oid for node in graph.line(store, meta)} if meta else set()
+    on_meta = {node.oid for node in graph.history(store, meta)} if meta else set()
     notices = entry_walk.verify(store, sid, notices=True).notices or []
     assert {found.where for found in notices} <= tree.nodes.keys() | on_meta
 

@@ -127,7 +127,7 @@ def test_a_seal_is_good_and_the_talk_goes_on_behind_it(talk: StoredSession, keys
     assert [(sealed.state, sealed.after) for sealed in looked_at(talk)] == [("good", 0), ("good", 1)]
     report = entry_walk.verify(talk._store)
     assert report.problems == []
-    assert [sealed.state for sealed in report.seals] == ["good", "good"]
+    assert [sealed.state for sealed in report.signatures] == ["good", "good"]
 
 
 @needs_ssh
@@ -136,7 +136,7 @@ def test_a_seal_goes_where_the_session_goes(talk: StoredSession, keys: Path, tmp
     assert isinstance(talk._store, GitStore)
     git(talk._store, "clone", "-q", "--mirror", str(talk._store.git_dir), str(tmp_path / "clone.git"))
     with Store.open(tmp_path / "clone.git") as clone:
-        [sealed] = clone.session(talk.id).seals()
+        [sealed] = clone.session(talk.id).signatures()
         assert (sealed.state, sealed.after) == ("good", 0)
 
 
@@ -353,7 +353,7 @@ def test_a_purge_under_a_seal_is_told_and_breaks_nothing(talk: StoredSession, ke
     assert (found.state, found.purged, found.after) == ("good", 1, 1)
     report = entry_walk.verify(store)
     assert report.problems == []
-    assert [(sealed.state, sealed.purged) for sealed in report.seals] == [("good", 1)]
+    assert [(sealed.state, sealed.purged) for sealed in report.signatures] == [("good", 1)]
 
 
 def test_what_stands_behind_a_seal_without_a_purge_is_a_problem(talk: StoredSession, keys: Path) -> None:
@@ -362,7 +362,7 @@ def test_what_stands_behind_a_seal_without_a_purge_is_a_problem(talk: StoredSess
     assert isinstance(store, GitStore)
     purge(store, find(store, "one"))
     leaves = store.refs(refs.session(talk.id))
-    nodes = {node.oid: node for leaf in leaves.values() for node in graph.line(store, leaf)}
+    nodes = {node.oid: node for leaf in leaves.values() for node in graph.history(store, leaf)}
     [found] = signatures.look(Sessions(leaves, nodes, partial(entry_of, store)), Signing.of_user(), NONE)
     assert (found.state, found.purged) == ("altered", 1)
     problem = signatures.problem(found)
@@ -387,10 +387,10 @@ def test_a_seal_that_a_sync_says_again_behind_another_is_as_good(keys: Path, tmp
 
 def test_undo_takes_a_seal_away(talk: StoredSession, keys: Path) -> None:
     with Store.open(talk._store.git_dir) as store:  # type: ignore[attr-defined]
-        store.session(talk.id).seal()
-        assert [sealed.state for sealed in store.session(talk.id).seals()] == ["good"]
+        store.session(talk.id).sign()
+        assert [sealed.state for sealed in store.session(talk.id).signatures()] == ["good"]
         store.undo()
-        assert store.session(talk.id).seals() == []
+        assert store.session(talk.id).signatures() == []
 
 
 # ---- gpg

@@ -299,10 +299,10 @@ def test_damage_costs_one_entry_and_the_others_are_still_read() -> None:
     store = MemoryStore()
     sid = imported(store)
     held = session(store, sid, "main")
-    broken = held.line()[2]
+    broken = held.history()[2]
     payload = next(oid for _, name, oid in parse_tree(store.read(broken.tree)[1]) if name == "entry.jsonl")
     del objects_of(store)[payload]
-    assert [held.read(node).kind for node in held.line()] == ["session", "message", "opaque", "message", "message"]
+    assert [held.read(node).kind for node in held.history()] == ["session", "message", "opaque", "message", "message"]
     assert [found.where for found in verify(store).problems] == [broken.oid]
 
 
@@ -313,7 +313,7 @@ def test_what_is_written_beside_a_check_is_not_compared_with_what_it_read(store:
     walk = Walk(store, None, report, EntryChecks(store, report))
     beside = fork(made)
     beside.append(Message.user("beside"))
-    beside.branch("side", beside.line()[1])
+    beside.branch("side", beside.history()[1])
     beside.switch("side")
     made.append(Message.user("more"))
     walk.check_all(list(walk.nodes))

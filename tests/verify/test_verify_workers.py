@@ -81,7 +81,7 @@ def test_a_store_that_is_checked_by_several_says_what_it_says_to_one(tmp_path: P
     with Store.create(tmp_path / "store.git", clock=Clock()) as store:
         held = begun(store.objects, *(f"words {number}" for number in range(80)))
         store.flush()
-        lost = [node.tree for node in held.line()[10:60:10]]
+        lost = [node.tree for node in held.history()[10:60:10]]
     program = """
 from gitsession import Store
 from gitsession.git.repository import VerifiedRepository

@@ -75,7 +75,7 @@ def _follow(app: App, address: str, number: int | None) -> int:
     """Print entries until the process is interrupted."""
     session, store = app.session(address), app.objects()
     news = session.follow(idle=True)  # before listing, so that no entry is missed
-    shown = list(itertools.islice(graph.line(store, session.leaf.oid), number or FOLLOWED)) if session.leaf else []
+    shown = list(itertools.islice(graph.history(store, session.leaf.oid), number or FOLLOWED)) if session.leaf else []
     for node in reversed(shown):
         _print_entry(store, node, session.branch_name)
     for one in news:

@@ -73,7 +73,7 @@ def _report_object(report: Report) -> dict[str, Any]:
         "whole": report.whole,
         "covered": _covered(report.covered),
         "problems": [_finding_object(found) for found in report.problems],
-        "signatures": [_seal_object(sealed) for sealed in report.seals],
+        "signatures": [_seal_object(sealed) for sealed in report.signatures],
         "notices": None if report.notices is None else [_finding_object(found) for found in report.notices],
     }
 
@@ -115,10 +115,10 @@ def _print_verified(app: App, report: Report, *, most: int) -> None:
     part = "" if report.whole else " (a part of the store)"
     odd = "" if report.notices is None else f", {count(len(report.notices), 'notice')}"
     say(f"{count(report.checked, 'entry', 'entries')} checked{part}, {count(len(report.problems), 'problem')}{odd}")
-    if report.seals:
-        states = Counter(sealed.state for sealed in report.seals)
+    if report.signatures:
+        states = Counter(sealed.state for sealed in report.signatures)
         told = ", ".join(f"{number:,} {state}" for state, number in sorted(states.items()))
-        say(f"{count(len(report.seals), 'signature')}: {told}")
+        say(f"{count(len(report.signatures), 'signature')}: {told}")
     if report.covered is not None:
         say(_coverage_words(report.covered))
     if report.problems:
@@ -334,11 +334,11 @@ def sign_command(app: App, session: str, branch: str | None, key: str, check: bo
     """
     found = app.session(session)
     if not check:
-        made = found.seal(branch, key=key)
+        made = found.sign(branch, key=key)
         emit("sign", {"session": found.id, "branch": made.branch, "leaf": made.leaf, "entries": made.entries})
         say(f"{found.id} {made.branch}: signed {count(made.entries, 'entry', 'entries')}, up to {made.leaf[:12]}")
         return exits.OK
-    seals = [sealed for sealed in found.seals() if branch in (None, sealed.entry.branch)]
+    seals = [sealed for sealed in found.signatures() if branch in (None, sealed.entry.branch)]
     emit("sign", {"session": found.id, "signatures": [_seal_object(sealed) for sealed in seals]})
     for words in map(_seal_words, seals) if seals else [f"{found.id} has no signature"]:
         say(words)

@@ -67,7 +67,7 @@ class Outgoing:
     labels: tuple[Label, ...] = ()
     title: Title | None = None
 
-    def line(self) -> list[OutgoingEntry]:
+    def history(self) -> list[OutgoingEntry]:
         """Return the entries from the first to the leaf. A cycle is followed once."""
         by_key = {entry.key: entry for entry in self.entries}
         found: list[OutgoingEntry] = []

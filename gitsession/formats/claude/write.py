@@ -42,7 +42,7 @@ _COUNTS = {
 Words = dict[str, Any]
 
 
-def model_blocks(entry: Message, notes: Counter[str]) -> list[Words]:
+def answer_blocks(entry: Message, notes: Counter[str]) -> list[Words]:
     """Return the blocks of an answer. Thoughts are included only if the model that signed them may be the next one."""
     own = entry.provider == PROVIDER
     found: list[Words] = []
@@ -178,7 +178,7 @@ def _user(entry: kinds.Message, to: ClaudeEntryContext) -> list[Words]:
 
 def _assistant(entry: kinds.Message, to: ClaudeEntryContext) -> list[Words]:
     """Return a line for each block, as Claude Code does."""
-    blocks = model_blocks(entry, to.notes)
+    blocks = answer_blocks(entry, to.notes)
     stated = entry.extra.get("id")
     calls = any(block.get("type") == "tool_use" for block in blocks)
     message = {

@@ -169,7 +169,7 @@ class _Writer:
         self.out = out
         self.lines: list[OutgoingLine] = []
         self.notes: Counter[str] = Counter()
-        self.path = self.out.line()
+        self.path = self.out.history()
         head = parse(out.head[0]) if out.head else None
         self.header = head if isinstance(head, dict) else None
         self.ordinal: int | None = None

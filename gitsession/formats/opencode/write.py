@@ -85,7 +85,7 @@ class _Writer:
         self.session = id_in(self.header) or session_id(out.session.source_id)
 
     def run(self) -> Export:
-        path = self.out.line()
+        path = self.out.history()
         gone = sum(not entry.is_name for entry in self.out.entries) - len(path)
         if gone > 0:
             self.notes["left out: entries of other branches"] += gone
