@@ -175,7 +175,7 @@ def test_without_gitsession_nothing_is_taken_in_and_the_line_says_why(tmp_path: 
     before = everything_in(place)
     done = push(client.path, place, SESSIONS)
     assert done.returncode == 1
-    assert "could not be judged" in done.stderr
+    assert "cannot validate the push" in done.stderr
     assert everything_in(place) == before
     assert not server.status(place).is_installed
 
@@ -213,7 +213,7 @@ LIMITS = {
     "no time": ("gitsession.maxSeconds", "0", "validation took longer than 0 s"),
     "one entry": ("gitsession.maxEntries", "1", "more than 1 new entries in one push"),
     "payloads of a byte": ("gitsession.maxPayloadBytes", "1", "[size]"),
-    "a limit that is none": ("gitsession.maxNames", "many", "could not be judged"),
+    "a limit that is none": ("gitsession.maxNames", "many", "cannot validate the push"),
 }
 
 
