@@ -36,7 +36,7 @@ from gitsession.sync.remotes import DEFAULT, HEADS, Remote, check_is_store
 from gitsession.sync.syncing import SyncReport
 from gitsession.sync.transport import Quarantine, RejectedTransfer, TransportOptions, sync_lock
 from gitsession.validation.quarantine_reader import Proposed
-from gitsession.validation.validate import FetchedReader, judge_fetched
+from gitsession.validation.validate import FetchedReader, validate_fetched
 
 _YOUNG_SECONDS = 60
 
@@ -133,7 +133,7 @@ def _fill(path: Path, remote: Remote, talk: TransportOptions, filter: str) -> Sy
         said = tombstone_sync.look(store, read, theirs.get(refs.TOMBSTONES), lines).said
         left = tombstone_sync.rewritten(fetched, read, said, lines, {})
         theirs |= left
-        for refusal in judge_fetched(read, [Proposed(ref, None, oid) for ref, oid in sorted(theirs.items())], {}):
+        for refusal in validate_fetched(read, [Proposed(ref, None, oid) for ref, oid in sorted(theirs.items())], {}):
             refused[refusal.ref] = SyncedBranch(refusal.ref, "refused", why=refusal.what)
     good = {ref: oid for ref, oid in theirs.items() if ref not in refused}
     if refs.ARCHIVE in good:

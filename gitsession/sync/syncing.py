@@ -28,7 +28,7 @@ from gitsession.sync.pushing import PushResult, in_scope, send
 from gitsession.sync.remotes import HEADS, Remote, check_is_store, plain
 from gitsession.sync.transport import Quarantine, RejectedTransfer, TransportOptions, flush, sync_lock
 from gitsession.validation.quarantine_reader import Proposed
-from gitsession.validation.validate import FetchedReader, judge_fetched
+from gitsession.validation.validate import FetchedReader, validate_fetched
 
 ATTEMPTS = 6
 
@@ -345,7 +345,7 @@ def _judge(
             known.get(refusal.ref),
             why=refusal.what + (f" (at {refusal.oid[:10]})" if refusal.oid else ""),
         )
-        for refusal in judge_fetched(read, moves, before)
+        for refusal in validate_fetched(read, moves, before)
     }
 
 

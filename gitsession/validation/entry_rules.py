@@ -68,7 +68,7 @@ def read(reader: GitReader, oid: Oid) -> Node | Fault:
 
 
 def faults(
-    reader: GitReader, node: Node, parent: Node | None, limits: Limits, *, judge_words: bool
+    reader: GitReader, node: Node, parent: Node | None, limits: Limits, *, check_message: bool
 ) -> Iterator[Fault]:
     """Yield the faults of an entry whose parent is valid."""
     if parent is None and node.kind in KINDS and node.kind not in (SessionHeader.kind, Tombstone.kind):
@@ -84,13 +84,13 @@ def faults(
         if problem is not None:
             yield problem
             return
-        for what in check(reader, node, parent, judge_words=judge_words):
+        for what in check(reader, node, parent, check_message=check_message):
             yield Fault("entry", what)
     except MissingObject as error:
         yield Fault("missing", str(error))
     except GitSessionError as error:
         yield Fault("entry", _said(error, node.oid))
-    if not judge_words or (node.source is not None and node.source.agent not in FORMATS):
+    if not check_message or (node.source is not None and node.source.agent not in FORMATS):
         yield from _unknown_words(reader.read(node.oid)[1])
 
 

@@ -32,7 +32,7 @@ TIPS_MAX = 2 * archive_set.TIPS
 FILE_BYTES_MAX = TREE_BYTES_MAX = 64 * MEBIBYTE
 
 
-def judge_archive(read: GitReader, move: Proposed, limits: Limits) -> tuple[Fault | None, list[Proposed]]:
+def validate_archive(read: GitReader, move: Proposed, limits: Limits) -> tuple[Fault | None, list[Proposed]]:
     """Return the fault of a new value of the ref, and the new ends in the archive.
 
     The ends are validated like refs with their names and values.
@@ -147,7 +147,7 @@ def _check_size(read: GitReader, oid: Oid, kind: str, most: int) -> int:
     return head.size
 
 
-def judge_tombstones(
+def validate_tombstones(
     read: GitReader, move: Proposed, known: Tombstones, limits: Limits, until: Deadline
 ) -> tuple[Fault | None, Tombstones]:
     """Return the fault of a new value of the ref, and the tombstone set after it."""

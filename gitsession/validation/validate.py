@@ -9,7 +9,7 @@ of an entry is in docs/reference/format.md, and ``verify/entry_check.py`` checks
     3. histories: forward only, one root per session, on ``meta`` and ``files`` only what belongs there, nothing purged
     4. refs that are not a session's
 
-Fetched objects are validated before a ref of the store moves to them (``judge_fetched``).
+Fetched objects are validated before a ref of the store moves to them (``validate_fetched``).
 """
 
 from __future__ import annotations
@@ -93,9 +93,9 @@ def judge(
         if fault is not None:
             pass
         elif move.ref == refs.TOMBSTONES:
-            fault, tombstones = set_rules.judge_tombstones(read, move, tombstones, limits, until)
+            fault, tombstones = set_rules.validate_tombstones(read, move, tombstones, limits, until)
         elif move.ref == refs.ARCHIVE:
-            fault, ends = set_rules.judge_archive(read, move, limits)
+            fault, ends = set_rules.validate_archive(read, move, limits)
             archive = move.new if fault is None and keeps_archived else archive
         elif move.ref == create.MAIN:
             fault = _main_fault(read, move)
@@ -259,15 +259,15 @@ class _Judge:
         Nearly all sessions have a supported view, so the view is read only if the message does not match.
         """
 
-        def first(*, judge_words: bool) -> Fault | None:
-            found = entry_rules.faults(self._read, node, before, self._limits, judge_words=judge_words)
+        def first(*, check_message: bool) -> Fault | None:
+            found = entry_rules.faults(self._read, node, before, self._limits, check_message=check_message)
             fault = next(found, None)
             return None if fault is not None and fault.rule == "missing" and self._partial else fault
 
         known = self._views.is_known_later(node)
-        fault = first(judge_words=not known)
+        fault = first(check_message=not known)
         if fault is not None and fault.rule == "entry" and not known and self._views.is_later(node, self._graph):
-            fault = first(judge_words=False)
+            fault = first(check_message=False)
         return fault
 
     def _of_purged_sessions(self, lines: Iterable[ProposedBranch]) -> Iterator[Refusal]:
@@ -367,7 +367,7 @@ class FetchedReader:
         return self._door.contains(oid) or self.store.contains(oid)
 
 
-def judge_fetched(read: FetchedReader, moves: list[Proposed], known: Mapping[str, Oid]) -> list[Refusal]:
+def validate_fetched(read: FetchedReader, moves: list[Proposed], known: Mapping[str, Oid]) -> list[Refusal]:
     """Return the refusals of fetched refs; an empty list if all are valid. ``known``: refs validated before.
 
     A partial clone is validated without the missing blobs.
@@ -391,7 +391,7 @@ def why_unmergeable(read: FetchedReader, theirs: Oid) -> str:
     ours = read.store.ref(refs.TOMBSTONES)
     with GitReader(read.git_dir, {} if ours is None else {refs.TOMBSTONES: ours}) as apart:
         move = Proposed(refs.TOMBSTONES, None, theirs)
-        fault, _ = set_rules.judge_tombstones(apart, move, tombstone_set.NONE, FETCH_LIMITS, Deadline(inf))
+        fault, _ = set_rules.validate_tombstones(apart, move, tombstone_set.NONE, FETCH_LIMITS, Deadline(inf))
     return "" if fault is None else fault.what
 
 

@@ -139,14 +139,14 @@ def check(
     node: Node,
     parent: Node | None,
     *,
-    judge_words: bool = True,
+    check_message: bool = True,
     tombstones: Tombstones | None = None,
     manifests: Manifests | None = None,
 ) -> Iterator[str]:
     """Yield the problems of one entry. Raises if it cannot be read.
 
-    ``judge_words``: True to check the commit message, if the view of the entry is known. ``tombstones``: the tombstone
-    set; without it, purges are not checked. ``manifests``: the check of the entry's files.
+    ``check_message``: True to check the commit message, if the view of the entry is known. ``tombstones``: the
+    tombstone set; without it, purges are not checked. ``manifests``: the check of the entry's files.
     """
     if node.parent is not None and parent is None:
         yield f"the parent {node.parent} cannot be read"
@@ -168,7 +168,7 @@ def check(
     data = content.whole(store, node, parts)
     if any(not _is_placeholder(data, row) for row in holes.hidden(parts.holes)):
         yield "a placeholder for a secret is not at its position in the list of holes"
-    headline = _headline(node, parts.form, data) if judge_words or node.is_tombstone else None
+    headline = _headline(node, parts.form, data) if check_message or node.is_tombstone else None
     if headline is None:
         return
     replaces = of if node.replaces and not node.is_tombstone else b""

@@ -112,12 +112,12 @@ class Walk:
         node, judges = self.nodes[oid], self._judges
         self._report.checked += 1
         try:
-            parent, judge_words = self.nodes.get(node.parent or ""), oid not in self._later
+            parent, check_message = self.nodes.get(node.parent or ""), oid not in self._later
             for what in check(
                 self._ahead,
                 node,
                 parent,
-                judge_words=judge_words,
+                check_message=check_message,
                 tombstones=judges.tombstones,
                 manifests=judges.manifests,
             ):

@@ -20,7 +20,7 @@ from gitsession.sync import syncing, tombstone_sync, transport
 STEPS = {
     "flush": (GitStore, "flush"),
     "fetch": (transport, "fetch"),
-    "judge": (syncing, "judge_fetched"),
+    "validate": (syncing, "validate_fetched"),
     "join": (tombstone_sync, "join"),
     "move in": (transport.Quarantine, "move_in"),
     "reconcile": (syncing, "reconcile"),
