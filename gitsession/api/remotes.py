@@ -32,12 +32,19 @@ class PushPlan:
         is_first: Whether the user has not agreed yet to what the remote receives: it was not added with ``all``, not
             cloned from, and no push or sync of its whole scope has sent a session.
         archived: The ids of archived sessions that are sent with the archive, although none of their branches is.
+        unlisted: The ids of sessions that no list has, but whose checkpoints are sent: their import was undone.
     """
 
     remote: str
     sessions: tuple[Row, ...]
     is_first: bool
     archived: tuple[str, ...] = ()
+    unlisted: tuple[str, ...] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        """True if the push would send no session."""
+        return not (self.sessions or self.archived or self.unlisted)
 
 
 class Remotes:
@@ -134,7 +141,8 @@ class Remotes:
         sids = set(pushing.sessions_to_send(self._objects, found, among))
         archived = pushing.sessions_only_archived(self._objects, found, among)
         rows = tuple(row for row in self._opened.catalogues.get().sessions() if row.sid in sids)
-        return PushPlan(found.name, rows, not found.is_agreed, tuple(archived))
+        unlisted = sorted(sids - {row.sid for row in rows})
+        return PushPlan(found.name, rows, not found.is_agreed, tuple(archived), tuple(unlisted))
 
     def push(
         self, remote: str = "", *, sessions: Iterable[str] = (), talk: TransportOptions | None = None

@@ -275,6 +275,22 @@ def test_a_session_that_the_remote_has_stays_in_step(run: Run, here: Path) -> No
         assert "private" not in git(here / "hub.git", "log", "--all", "--format=%s")
 
 
+def test_checkpoints_of_a_session_that_no_list_has_are_not_sent_without_asking(run: Run, here: Path) -> None:
+    sid = imported(run, here, "Fix the login redirect")
+    run("checkpoint", sid, "--workspace", str(here))
+    run("remote", "add", "origin", str(here / "hub.git"))
+    with Store.open() as store, store.objects.transaction() as transaction:  # as the undo of an import leaves it
+        for name, value in store.objects.refs(f"refs/heads/sessions/{sid}/").items():
+            if not name.endswith("/files"):
+                transaction.move(name, None, expected=value)
+    told = run("sync", code=4, err=True)
+    assert "would send 1 session" in told and sid in told
+    assert "cannot ask for confirmation" in told
+    assert git(here / "hub.git", "for-each-ref") == ""
+    assert json.loads(run("sync", "--dry-run", "--json"))["unlisted"] == [sid]
+    run("sync", "--yes")
+
+
 @pytest.mark.parametrize("address", ["ht!tp://x", "://x", "https://", "1http://x"])
 def test_an_address_that_is_no_url_is_refused(run: Run, address: str) -> None:
     assert "it is not a URL" in run("remote", "add", "bad", address, code=2, err=True)

@@ -331,13 +331,14 @@ def print_plan(app: App, remote: str) -> int:
     """List the sessions that a push would send, by project. Return the exit code."""
     plan = app.store().remotes.plan_push(remote)
     sessions = [{"session": row.sid, "project": row.project, "agent": row.agent} for row in plan.sessions]
-    emit("push-plan", {"remote": plan.remote, "sessions": sessions, "archived": list(plan.archived)})
-    if plan.sessions or plan.archived:
+    rest = {"archived": list(plan.archived), "unlisted": list(plan.unlisted)}
+    emit("push-plan", {"remote": plan.remote, "sessions": sessions, **rest})
+    if plan.is_empty:
+        say(f"{plan.remote}: nothing to send")
+    else:
         say(f"a push to {plan.remote} would send {_counted(plan)}:")
         for line in _lines_of(plan):
             say(line)
-    else:
-        say(f"{plan.remote}: nothing to send")
     return exits.OK
 
 
@@ -349,7 +350,7 @@ def confirm_first_push(app: App, name: str, *, consent: bool) -> None:
     if consent:
         return
     plan = app.store().remotes.plan_push(name)
-    if not plan.is_first or not (plan.sessions or plan.archived):
+    if not plan.is_first or plan.is_empty:
         return
     warn(f"The first push to {plan.remote} would send {_counted(plan)}:")
     for line in _lines_of(plan):
@@ -363,7 +364,7 @@ def confirm_first_push(app: App, name: str, *, consent: bool) -> None:
 
 
 def _counted(plan: PushPlan) -> str:
-    return count(len(plan.sessions) + len(plan.archived), "session")
+    return count(len(plan.sessions) + len(plan.archived) + len(plan.unlisted), "session")
 
 
 def _lines_of(plan: PushPlan) -> Iterator[str]:
@@ -372,6 +373,9 @@ def _lines_of(plan: PushPlan) -> Iterator[str]:
     if plan.archived:
         yield f"the archive: {count(len(plan.archived), 'session')}"
         yield from first(plan.archived, _SHOWN, "; --json lists all", indent="  ")
+    if plan.unlisted:
+        yield f"checkpoints of sessions whose import was undone: {count(len(plan.unlisted), 'session')}"
+        yield from first(plan.unlisted, _SHOWN, "; --json lists all", indent="  ")
 
 
 def _by_project(rows: Sequence[Row]) -> Iterator[str]:
