@@ -48,7 +48,7 @@ GROUPS = {
         "import": ("imports", "Import sessions of agents"),
         "enable": ("agents", "Install the capture hooks of an agent"),
         "disable": ("agents", "Remove the capture hooks of an agent"),
-        "watch": ("agents", "Import what agents write while they write it"),
+        "watch": ("agents", "Import sessions as agents write them"),
         "resume": ("exports", "Continue a session in its agent or another"),
         "export": ("exports", "Write a session as a file of an agent"),
         "demo": ("demo", "Create a small example and show it"),
@@ -159,7 +159,7 @@ class Commands(click.Group):
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="SESSION is a unique part of a session's id, @ (the newest of this folder), - (the one before it) or "
     "AGENT:ID. SESSION@ENTRY names an entry: an id or its beginning, a label, a branch, leaf, root, leaf~3. "
-    "`gitsession help COMMAND` shows the help of a command, `gitsession help --all` lists all commands.",
+    "`gitsession help COMMAND` shows the help of a command; `gitsession help --all` lists all commands.",
 )
 @click.option(
     "--store", metavar="DIR", help="Use this store. Default: $GITSESSION_DIR, else git config gitsession.store."

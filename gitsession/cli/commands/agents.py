@@ -27,7 +27,7 @@ yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 force_option = click.option(
     "--force",
     is_flag=True,
-    help="Replace or remove our file even if somebody else has edited it; keep a copy in the store.",
+    help="Replace or remove the file that gitsession installed even if it was edited; keep a copy.",
 )
 dry_run_option = click.option("--dry-run", is_flag=True, help="Show the change as a diff; write nothing.")
 
@@ -97,13 +97,13 @@ def drain_command(app: App, quiet: bool, forget_failures: bool) -> int:
 
 @click.command()
 @click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
-@click.option("--once", is_flag=True, help="Look once, then exit.")
+@click.option("--once", is_flag=True, help="Check once, then exit.")
 @click.option(
-    "--every", type=click.FloatRange(0.1), metavar="SECONDS", help="Wait this long between two looks. Default: 2."
+    "--every", type=click.FloatRange(0.1), metavar="SECONDS", help="Wait this long between checks. Default: 2."
 )
 @with_app
 def watch_command(app: App, paths: tuple[Path, ...], once: bool, every: float | None) -> int:
-    """Import what agents write while they write it, until you press Ctrl-C.
+    """Import sessions as agents write them, until you press Ctrl-C.
 
     Use this command for agents without hooks. With PATH, only these files and folders are watched.
     """
@@ -148,7 +148,7 @@ def _files(store: Store, paths: tuple[Path, ...]) -> Iterator[Found]:
 @click.option("--from", "agent", metavar="AGENT", help="The agent that sends the event.")
 @with_app
 def hook_command(app: App, event: str, agent: str | None) -> int:
-    """Record an event of an agent. The hooks that enable installs run this command.
+    """Record an event of an agent. The hooks installed by `enable` run this command.
 
     The agent passes the event as JSON on standard input. The command prints nothing and always exits with 0;
     `doctor` shows what went wrong.

@@ -29,7 +29,7 @@ _SHOWN_MAX = 10
 workspace_option = click.option(
     "--workspace",
     type=click.Path(path_type=Path, file_okay=False, exists=True),
-    help="Use this folder. Default: the folder that the session worked in.",
+    help="Use this folder. Default: the session's workspace.",
 )
 
 
@@ -92,8 +92,8 @@ def _warn_of_skipped(skipped: Sequence[tuple[str, str]]) -> None:
 @click.option("--conversation", "only_talk", is_flag=True, help="Restore only the conversation.")
 @click.option("--dry-run", is_flag=True, help="Show what would change; write nothing.")
 @click.option("--force", is_flag=True, help="Also restore files that others have changed.")
-@click.option("--continue", "finish", is_flag=True, help="Complete a rewind that was killed.")
-@click.option("--abort", is_flag=True, help="Restore the files as they were before a rewind that was killed.")
+@click.option("--continue", "finish", is_flag=True, help="Complete an interrupted rewind.")
+@click.option("--abort", is_flag=True, help="Restore the files as they were before an interrupted rewind.")
 @workspace_option
 @json_option
 @with_app

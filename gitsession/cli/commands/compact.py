@@ -63,7 +63,7 @@ docs/reference/compaction.md lists them."""
 @click.option("--summarizer", metavar="NAME", help="Use extractive (default), command, http, or a plugin.")
 @click.option("--summarizer-command", metavar="WORDS", help="Run this program with these arguments. No shell runs.")
 @click.option("--summarizer-api", type=click.Choice(APIS), help="The API of the server.")
-@click.option("--summarizer-url", metavar="URL", help="The base address of the server.")
+@click.option("--summarizer-url", metavar="URL", help="The base URL of the server.")
 @click.option("--model", metavar="NAME", help="The model that summarizes.")
 @click.option("--focus", metavar="TEXT", default="", help="The topic that the summary must cover.")
 @click.option(

@@ -55,7 +55,7 @@ Examples:
     "policies",
     type=click.Choice(list(POLICIES)),
     multiple=True,
-    help="Leave something out. Can be repeated.",
+    help="Omit part of the context by this policy. Can be repeated.",
 )
 @click.option("--window", type=click.IntRange(1), help="The size of the context window, in tokens.")
 @json_option

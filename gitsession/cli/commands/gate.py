@@ -28,7 +28,7 @@ _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 @click.group()
 def gate_command() -> None:
-    """Scan outgoing commits for secrets. push, sync and `gitsession git push` always do this.
+    """Scan outgoing commits for secrets. `push`, `sync` and `gitsession git push` always do this.
 
     A push that contains a secret is stopped with exit code 6.
     """

@@ -33,12 +33,15 @@ PROBLEMS_SHOWN = 3
 @click.command()
 @click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
 @click.option(
-    "--all", "everything", is_flag=True, help="Import every session in the agents' own folders, and in projects."
+    "--all",
+    "everything",
+    is_flag=True,
+    help="Import every session in the agents' own folders, and in the folders of known sessions.",
 )
 @click.option(
     "--from", "agent", metavar="FORMAT", help="Read the files as files of this agent, without detecting the format."
 )
-@click.option("--final", is_flag=True, help="Import the bytes after the last line end too: the file is complete.")
+@click.option("--final", is_flag=True, help="Also import an incomplete last line, because the file will not grow.")
 @click.option("--dry-run", is_flag=True, help="Show what would be imported; write nothing.")
 @json_option
 @with_app

@@ -31,8 +31,10 @@ _SHOWN = 20
 @click.option(
     "--max-seconds", type=click.FloatRange(0, min_open=True), metavar="S", help="Check only for this many seconds."
 )
-@click.option("--quick", is_flag=True, help="Check only what is new.")
-@click.option("--notices", is_flag=True, help="Also report what is unusual, but may be as the agent wrote it.")
+@click.option("--quick", is_flag=True, help="Check only what was added since the last complete check without problems.")
+@click.option(
+    "--notices", is_flag=True, help="Also report notices: unusual data that the agent itself may have written."
+)
 @click.option(
     "--all",
     "everything",
@@ -168,7 +170,7 @@ def repair_command(app: App, sources: tuple[str, ...], dry_run: bool) -> int:
     """Restore lost and damaged data from copies.
 
     Objects are restored from the sources of --from, from git's alternates, from the agents' files that were
-    imported, and from the remotes. Damaged files are set aside; nothing is deleted. Exit code 5: something is still
+    imported, and from the remotes. Damaged files are moved to quarantine; nothing is deleted. Exit code 5: something is still
     missing. Exit code 75: a file cannot be read, and nothing was changed.
     """
     done = app.store(damaged=True).repair(sources, dry_run=dry_run)

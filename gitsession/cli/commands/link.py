@@ -21,7 +21,7 @@ SECONDS_MAX = 3.0
 
 @click.group()
 def link_command() -> None:
-    """Make the commits of a repository name the session in which they were made.
+    """Add the session that made a commit to its commit message.
 
     A commit names the session that changed most of the staged files. If no session changed any of them, it names
     none.

@@ -23,7 +23,7 @@ from gitsession.store import refs
 
 def scope_arguments(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the arguments that select the sessions that an undo may change."""
-    every = click.option("--any", "everywhere", is_flag=True, help="Take the last command of the whole store.")
+    every = click.option("--any", "everywhere", is_flag=True, help="Consider all sessions of the store.")
     return click.argument("session", metavar="[SESSION]", required=False)(every(command))
 
 
@@ -50,7 +50,7 @@ def undo_command(app: App, session: str | None, everywhere: bool, workspace: Pat
 @json_option
 @with_app
 def redo_command(app: App, session: str | None, everywhere: bool, workspace: Path | None) -> None:
-    """Revert the last `undo`, in the same scope."""
+    """Revert the last `undo`. SESSION and --any work as in `undo`."""
     refuse_unfinished(app, workspace)
     with report_interrupted_rewind(app):
         done = app.store().redo(workspace, **scope_of(session, everywhere))

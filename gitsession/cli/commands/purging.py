@@ -46,7 +46,7 @@ _ALWAYS = (
 @json_option
 @with_app
 def purge_command(app: App, entry: str | None, text: str, dry_run: bool, redacts: bool, consent: bool) -> int:
-    """Delete an entry, a session, or every entry with a text. This cannot be undone.
+    """Delete an entry, a session, or every entry that contains a text. This cannot be undone.
 
     A tombstone stays in the place of each entry, so that all others still verify. The next `sync` carries the purge
     to other stores.

@@ -88,7 +88,7 @@ def _remote_lines(remotes: Sequence[Remote]) -> Iterator[str]:
     "labels",
     metavar="L",
     multiple=True,
-    help="Send only sessions with an entry of this label. Can be repeated.",
+    help="Send only sessions with an entry that has this label. Can be repeated.",
 )
 @click.option("--all", "is_all", is_flag=True, help="Send all sessions, and do not ask before the first push.")
 @json_option
@@ -120,7 +120,7 @@ def add(
 @json_option
 @with_app
 def remove(app: App, name: str) -> None:
-    """Remove a remote. What came from it stays."""
+    """Remove a remote. The sessions fetched from it are kept."""
     remote = app.store().remotes.remove(name)
     emit("remote-remove", {"remotes": [_remote_object(remote)]})
     say(f"{remote.name} was removed; sessions that came from it stay")
@@ -227,7 +227,7 @@ def push_command(app: App, remote: str, sessions: tuple[str, ...], consent: bool
 def clone_command(app: App, url: str, folder: Path | None, filter: str, namespace: str) -> int:
     """Create a store with the sessions of a remote.
 
-    The store is created in DIR, or at the place of your store. URL becomes its remote `origin`. An empty repository
+    The store is created in DIR, or at the path of your store. URL becomes its remote `origin`. An empty repository
     is accepted.
     """
     path = folder or app.path

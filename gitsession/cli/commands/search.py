@@ -24,9 +24,7 @@ OID_CHARS = 12
 @click.option("--agent", default="", help="Search only sessions of this agent.")
 @click.option("--project", metavar="DIR", default="", help="Search only sessions of this project.")
 @click.option("--role", type=click.Choice(ROLES), help="Search only one role.")
-@click.option(
-    "--since", type=Since(), default=None, help="Search only entries since a date, or a time ago (12h, 3d, 2w)."
-)
+@click.option("--since", type=Since(), default=None, help="Search only entries since a date, or an age (12h, 3d, 2w).")
 @json_option
 @with_app
 def search_command(

@@ -45,7 +45,7 @@ def server_install(repository: Path, allow: tuple[str, ...]) -> int:
 @click.argument("repository", type=click.Path(path_type=Path))
 @json_option
 def server_uninstall(repository: Path) -> int:
-    """Restore the previous hooks and settings. What was pushed stays."""
+    """Restore the previous hooks and settings. Pushed sessions are kept."""
     _print_server("server-uninstall", repository, server.uninstall(repository))
     return exits.OK
 

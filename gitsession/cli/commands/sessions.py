@@ -25,9 +25,7 @@ from gitsession.index.current_folder import is_of, of_folder
     is_flag=True,
     help="Show only sessions of the current folder, of the folders above it, and of its project.",
 )
-@click.option(
-    "--since", type=Since(), help="Show only sessions with entries since a date, or a time ago (12h, 3d, 2w)."
-)
+@click.option("--since", type=Since(), help="Show only sessions with entries since a date, or an age (12h, 3d, 2w).")
 @click.option("--trash", "in_trash", is_flag=True, help="List the trash.")
 @click.option("--archived", "in_archive", is_flag=True, help="List the archive.")
 @json_option

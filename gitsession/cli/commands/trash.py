@@ -21,12 +21,15 @@ from gitsession.sessions import active_branch, graph
     "--older-than",
     "before",
     type=Since(),
-    help="Archive sessions without entries since a date, or a time ago (90d, 12w).",
+    help="Archive sessions without entries since a date, or an age (90d, 12w).",
 )
 @click.option(
-    "--keep", type=click.IntRange(0), metavar="N", help="Protect the newest N sessions. Alone: archive all others."
+    "--keep",
+    type=click.IntRange(0),
+    metavar="N",
+    help="Protect the newest N sessions. Without --older-than: archive all others.",
 )
-@click.option("--label", default="", help="Protect sessions with an entry of this label.")
+@click.option("--label", default="", help="Protect sessions with an entry that has this label.")
 @click.option("--dry-run", is_flag=True, help="List the sessions; change nothing.")
 @json_option
 @with_app
@@ -121,18 +124,21 @@ class Size(click.ParamType[int]):
     "--older-than",
     "before",
     type=Since(),
-    help="Select sessions without entries since a date, or a time ago (90d, 12w).",
+    help="Select sessions without entries since a date, or an age (90d, 12w).",
 )
 @click.option(
-    "--keep", type=click.IntRange(0), metavar="N", help="Protect the newest N sessions. Alone: select all others."
+    "--keep",
+    type=click.IntRange(0),
+    metavar="N",
+    help="Protect the newest N sessions. Without another criterion: select all others.",
 )
 @click.option(
     "--max-bytes",
     type=Size(),
     metavar="SIZE",
-    help="Select the sessions that do not fit, newest first, into this size on the disk.",
+    help="Keep the newest sessions that fit into this size on disk; select the others.",
 )
-@click.option("--label", default="", help="Protect sessions with an entry of this label.")
+@click.option("--label", default="", help="Protect sessions with an entry that has this label.")
 @click.option("--purge", "for_good", is_flag=True, help="Purge the sessions instead of moving them to the trash.")
 @click.option("--dry-run", is_flag=True, help="List the sessions with the reason; change nothing.")
 @consent_option
