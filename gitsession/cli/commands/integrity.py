@@ -170,8 +170,8 @@ def repair_command(app: App, sources: tuple[str, ...], dry_run: bool) -> int:
     """Restore lost and damaged data from copies.
 
     Objects are restored from the sources of --from, from git's alternates, from the agents' files that were
-    imported, and from the remotes. Damaged files are moved to quarantine; nothing is deleted. Exit code 5: something is still
-    missing. Exit code 75: a file cannot be read, and nothing was changed.
+    imported, and from the remotes. Damaged files are moved to quarantine; nothing is deleted. Exit code 5:
+    something is still missing. Exit code 75: a file cannot be read, and nothing was changed.
     """
     done = app.store(damaged=True).repair(sources, dry_run=dry_run)
     emit("repair", _document(done))
