@@ -48,13 +48,20 @@ def messages() -> Iterator[Message]:
     """Yield the message of each error that the program raises on purpose."""
     for path in sorted(SOURCE.rglob("*.py")):
         package = path.relative_to(SOURCE).parts[0].removesuffix(".py")
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        constants = {
+            target.id: node.value for node in tree.body if isinstance(node, ast.Assign)
+            for target in node.targets if isinstance(target, ast.Name)
+        }  # fmt: skip
+        for node in ast.walk(tree):
             if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call) and node.exc.args:
                 call = node.exc
                 error = ast.unparse(call.func).rpartition(".")[2]
                 text = words(call.args[0])
                 if text.strip("<>. ") and (error == USAGE or is_ours(error)):
-                    hint = next((words(word.value) for word in call.keywords if word.arg == "hint"), "")
+                    given = next((word.value for word in call.keywords if word.arg == "hint"), None)
+                    named = constants.get(given.id) if isinstance(given, ast.Name) else None
+                    hint = words(named or given) if given else ""
                     yield Message(package, text, hint, error)
 
 

@@ -40,8 +40,8 @@ def steps(
 def place(store: ObjectStore, points: Sequence[Point], at: Node) -> int:
     """Return the index in ``points`` (oldest first) of the checkpoint with the files at ``at``; -1 if there is none.
 
-    A workspace is one thing, so it is the newest one at that time, whatever branch the conversation was on. Of
-    checkpoints that belong to ``at`` itself, those in phase ``before`` at the start count too.
+    All branches share the workspace, so this is its newest checkpoint at that time, on any branch. Checkpoints of
+    ``at`` itself count only if they come first and are in phase ``before``.
     """
     here = to_base64url(at.chain)
     number = _by_then(store, points, at, here)

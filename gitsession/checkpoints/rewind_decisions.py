@@ -182,7 +182,7 @@ def _merged(
 
 
 def _three_way(path: str, base: State, ours: State, theirs: State, merge: Merge) -> State:
-    """Merge two changes of ``base``. Mode and content are merged separately, paths that are not files as a whole."""
+    """Merge mode and content separately. Raises ``NotMerged`` if both sides changed a path that is not a file."""
     if ours == base:
         return theirs
     if theirs in (base, ours):

@@ -114,7 +114,7 @@ def changed_packed(data: bytes, *, put: Mapping[str, Oid] | None = None, drop: C
 
 
 def rebuilt_packed(data: bytes, put: Mapping[str, Oid]) -> bytes:
-    """Return a new file with ``put`` and the good lines of ``data``, which is damaged; without peeled tags."""
+    """Return a new file with ``put`` and the good lines of the damaged ``data``, without peeled tags."""
     good = [line for line in data.splitlines(keepends=True) if is_packed_line(line) and not line.startswith(b"^")]
     return changed_packed(_HEADER_UNPEELED + b"".join(good), put=put)
 

@@ -222,9 +222,9 @@ def _carry_out(store: GitStore, found: Tombstones) -> tuple[PurgeResult, frozens
 
 
 def _drop(store: GitStore, found: Tombstones, rewriter: Rewriter) -> tuple[int, frozenset[Oid] | None]:
-    """Execute step 3; return the number of deleted objects and the values of the refs then.
+    """Execute step 3; return the number of deleted objects and the values of the refs afterwards.
 
-    Returns ``None`` for the latter if others wrote meanwhile, and all must be repeated.
+    The latter is ``None`` if others wrote in the meantime. Then all steps must be repeated.
     """
     sweep = ObjectRemoval(store)
     kinds, log = sweep.kinds(), store.ref(refs.OPLOG)

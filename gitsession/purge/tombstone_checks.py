@@ -1,8 +1,8 @@
 """Checks of a foreign tombstone set: it may not do more to the local history than a purge.
 
-A store that may push or be fetched from may purge, and what it purges is removed everywhere. So a set may remove
-entries and hide parts of them. It may not replace them with other text, contain what cannot be stored there, or remove
-the entry at which a session begins and leave the rest. Each store checks the entries that it has.
+A store that may push here, or that this store fetches from, may also purge here. So a set may remove entries and hide
+parts of them. It may not replace an entry with other text, contain what this store cannot hold, or remove the entry at
+which a session begins and leave the rest. Each store checks the entries that it has.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Rules: the pattern of a secret, the part of it that is hidden, and the hints that select the texts to scan.
 
-A word such as ``token`` is on every page. A context rule finds something there only if a sign and a long value follow,
-and this can be tested through any number of backslashes, without undoing escapes. A text that matches a hint is scanned
-in full; others are not scanned at all. So a hint may be too wide, but must not be too narrow: each requires less than
-the rules of its stem. Escapes that hints do not cover are always scanned (``scan``).
+Words such as ``token`` are common in text. So a context rule also requires an assignment sign and a long value, which
+can be matched without undoing escapes. A text that matches a hint is scanned in full; others are not scanned at all.
+So a hint may be too wide, but must not be too narrow: each hint requires less than every rule with its stem. Escapes
+that hints do not cover are always scanned (``scan``).
 """
 
 from __future__ import annotations

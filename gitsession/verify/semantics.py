@@ -85,7 +85,7 @@ class Sessions:
 def problems(
     sessions: Sessions, active: Mapping[str, RefValue], files: Callable[[Oid], Oid | None], manifests: Manifests
 ) -> Iterator[Finding]:
-    """Yield findings that gitsession cannot have written.
+    """Yield a finding for everything that gitsession cannot have written.
 
     ``active``: the refs that select an active branch; ``files``: returns the tree of files of an entry.
     """

@@ -61,7 +61,7 @@ def doctor_command(app: App) -> int:
 
 
 def _as_far_as_possible(what: str, checks: Iterator[Check]) -> Iterator[Check]:
-    """Yield the checks of a part. If one fails, yield that in place of the rest; other parts continue."""
+    """Yield the checks of a part. If one raises, yield a check with its error in place of the rest."""
     try:
         yield from checks
     except Exception as error:

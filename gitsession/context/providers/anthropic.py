@@ -112,7 +112,7 @@ def _result(call: CallWithResult) -> dict[str, Any]:
 
 
 def _beside(call: CallWithResult) -> list[dict[str, Any]]:
-    """Return images and documents of a failed result, because the API accepts only text in it."""
+    """Return the images and documents of a failed result. They go beside it: the API accepts only text in it."""
     return _blocks(block for block in call.result if call.is_error and not isinstance(block, Text))
 
 

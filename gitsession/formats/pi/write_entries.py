@@ -1,6 +1,7 @@
 """Writer of entries as lines of pi and omp: type and fields of each kind. The inverse of ``read_entry.py``.
 
-A kind without an equivalent becomes a ``custom`` entry, which both agents keep and send to no model, and a note.
+A kind without an equivalent becomes a ``custom`` entry, which both agents keep and never send to a model. The export
+adds a note.
 """
 
 from __future__ import annotations
