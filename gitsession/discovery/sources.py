@@ -257,7 +257,7 @@ def stored(path: Path) -> tuple[os.stat_result, StoredFile]:
                 size += len(chunk)
         except OSError as error:
             what = f"cannot copy '{path}' to '{folder}': {error.strerror}"
-            raise Unavailable(what, hint="free some disk space, or set TMPDIR to another folder") from error
+            raise Unavailable(what, hint="free some space, or set TMPDIR to another folder") from error
         return found, StoredFile(held.read, size)
 
 

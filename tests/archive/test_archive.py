@@ -117,7 +117,7 @@ def test_an_archived_session_is_kept_whole_and_listed_nowhere_until_it_is_taken_
         assert verify(store).checked == 7
         archiving.restore(store, first.id, 2000)
         assert store.refs(refs.session(first.id)) == before
-        with pytest.raises(NotFound, match="in the archive"):
+        with pytest.raises(NotFound, match="is not archived"):
             archiving.restore(store, first.id, 2000)
         assert_clean(store)
 

@@ -259,7 +259,7 @@ def test_after_an_undo_the_handle_of_the_rewind_raises_and_another_branch_is_at_
     turn(session, folder, ("a.txt", "two\n"))
     session.files.rewind(session.files.plan_rewind(place, "conversation"))
     store.undo()
-    for read in (session.line, session.context, lambda: session.leaf, lambda: session.append(Message.user("on"))):
+    for read in (session.history, session.context, lambda: session.leaf, lambda: session.append(Message.user("on"))):
         with pytest.raises(NotFound, match="has no branch"):
             read()
     assert len(words(session.on("main"))) == 5

@@ -564,7 +564,7 @@ def test_what_was_gone_on_with_is_a_session_that_says_where_it_came_from_and_is_
     run("import", "--all")
     [other] = [row["session"] for row in document(run("ls", "--json"))["sessions"] if row["session"] != imported]
     told = run("resume", imported, "--in", agent, code=4, err=True)
-    assert f"session {other} here" in told and f"`gitsession resume {other}`" in told
+    assert f"is session {other} in this store" in told and f"`gitsession resume {other}`" in told
     assert document(run("show", f"{other}@root", "--json"))["origin"]["session"] == imported
     run("resume", other)
 
@@ -584,4 +584,4 @@ def test_what_opencode_took_in_and_did_not_go_on_with_does_not_come_in_as_one_mo
     theirs.put([*said["messages"], *more], said["info"])
     run("import", "--all")
     [other] = [row["session"] for row in document(run("ls", "--json"))["sessions"] if row["session"] != imported]
-    assert f"session {other} here" in run("resume", imported, "--in", "opencode", code=4, err=True)
+    assert f"is session {other} in this store" in run("resume", imported, "--in", "opencode", code=4, err=True)

@@ -217,7 +217,7 @@ def test_a_torn_tail_waits_and_that_is_said(store: ObjectStore) -> None:
     done = bring(store, data[:-20])
     assert done.entries == 1
     assert [problem.line for problem in done.problems] == [3]
-    assert "wait" in done.problems[0].what
+    assert "not imported" in done.problems[0].what
     assert bring(store, data).new == 1
     assert exported(store, done.session) == data
 
@@ -516,7 +516,7 @@ def test_our_label_and_title_outlive_an_import(store: ObjectStore) -> None:
 
 
 def test_a_session_made_here_has_no_file_to_give_back(store: ObjectStore) -> None:
-    with pytest.raises(Refused, match="made here"):
+    with pytest.raises(Refused, match="created with gitsession"):
         export_session.export_original(store, begun(store).id)
 
 

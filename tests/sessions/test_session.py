@@ -393,7 +393,7 @@ def test_a_handle_of_a_branch_that_an_undo_removed_raises_and_names_the_branches
     held.branch("side", "leaf~1")
     side = held.on("side")
     operation_log.undo(store, Clock()())
-    for read in (side.line, side.history_with_gaps, lambda: side.leaf, lambda: side.resolve("leaf")):
+    for read in (side.history, side.history_with_gaps, lambda: side.leaf, lambda: side.resolve("leaf")):
         with pytest.raises(NotFound, match="has no branch 'side'") as caught:
             read()
         assert "main" in (caught.value.hint or "")

@@ -200,7 +200,7 @@ TREES: dict[str, tuple[Callable[[ObjectStore], Callable[[dict[str, tuple[str, Oi
         "chain",
     ),
     "other content in a hole": (lambda store: lambda tree: _in_blobs(store, tree, b"z" * 70_000), "digest"),
-    "content more than the holes name": (lambda store: lambda tree: _in_blobs(store, tree, None), "disagree"),
+    "content more than the holes name": (lambda store: lambda tree: _in_blobs(store, tree, None), "do not match"),
     "content that can be run": (lambda store: lambda tree: _in_blobs(store, tree, b"y" * 70_000, "100755"), "mode"),
 }  # fmt: skip
 
