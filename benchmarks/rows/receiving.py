@@ -58,7 +58,8 @@ def measure(shop: Workshop) -> Iterator[Line | Table]:
         yield line
         start = line.ours - line.theirs
     rows = [[what, f"{entries:,}", f"{(more - start) / entries * 1e6:,.0f} µs"] for what, entries, more in long]
-    yield Table("What judging adds to a push, beside the start of the hook", ["push of", "entries", "per entry"], rows)
+    title = "What validation adds to a push, without the start of the hook"
+    yield Table(title, ["push of", "entries", "per entry"], rows)
 
 
 def _pushes(shop: Workshop, store: Path, refspec: str, begun: Path) -> Duel:

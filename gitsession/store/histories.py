@@ -27,8 +27,8 @@ _UNREADABLE = (MissingObject, Corrupt, Malformed)
 class Divergence(NamedTuple):
     """The point where two branches diverge.
 
-    ``base``: the newest common commit, ``None`` if there is none. ``first``: the oldest commit of ours that theirs
-    lacks, ``None`` if ours is part of theirs.
+    ``base``: the newest common commit, ``None`` if there is none. ``first``: the oldest commit of the local branch
+    that the other one lacks, ``None`` if it lacks none.
     """
 
     base: Oid | None

@@ -1,0 +1,89 @@
+"""Words that the project does not use: docstrings, comments, messages and pages in plain technical English."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from places import ROOT
+
+OPENINGS = re.compile(
+    r"(What|Which|Who|Whose|Where|Whether|When|How|As|That|If|So|Of|In|With|Not|No|Only|All|From|To|By|For|On|At|Nothing"
+    r"|Nobody)\b"
+)
+"""A docstring begins with a verb or a noun."""
+
+BANNED = {
+    "take in": "import",
+    "takes in": "imports",
+    "taken in": "imported",
+    "took in": "imported",
+    "give back": "export",
+    "given back": "exported",
+    "goes on": "continues",
+    "went on": "continued",
+    "gone on": "continued",
+    "step aside": "be renamed",
+    "mends": "repairs",
+    "mended": "repaired",
+    "heals": "repairs",
+    "let go": "removed",
+    "in sight": "in the context",
+    "front door": "API",
+    "judge": "validate",
+    "judged": "validated",
+    "judging": "validation",
+    "the talk": "the conversation",
+    "of ours": "of this store",
+    "of theirs": "of the remote",
+    "what was said": "the conversation",
+    "hangs below": "is below",
+    "come apart": "diverge",
+}
+"""What to write instead."""
+
+STORED = {"gitsession/formats/aider/headline.py"}
+"""Files with a text that is part of stored entries, which cannot change."""
+
+PAGES = [ROOT / "README.md", *(page for page in (ROOT / "docs").rglob("*.md") if "decisions" not in page.parts)]
+MODULES = [path for path in (ROOT / "gitsession").rglob("*.py") if str(path.relative_to(ROOT)) not in STORED]
+
+
+def texts(path: Path) -> Iterator[tuple[int, str]]:
+    """Yield the lines of a page; of a module the comments and the strings with a space."""
+    source = path.read_text(encoding="utf-8")
+    if path.suffix == ".md":
+        yield from enumerate(source.splitlines(), 1)
+        return
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value:
+            yield node.lineno, " ".join(node.value.split())
+    for number, line in enumerate(source.splitlines(), 1):
+        if comment := re.search(r"(?:^|\s)# (.*)", line):
+            yield number, comment[1]
+
+
+@pytest.mark.parametrize("phrase", BANNED)
+def test_no_text_has_a_phrase_that_is_not_plain(phrase: str) -> None:
+    pattern = re.compile(rf"\b{phrase}\b", re.IGNORECASE)
+    found = [
+        f"{path.relative_to(ROOT)}:{line}: write {BANNED[phrase]!r}"
+        for path in (*PAGES, *MODULES)
+        for line, text in texts(path)
+        if pattern.search(text) and "go on with" not in text and "things in sight" not in text
+    ]
+    assert found == []
+
+
+def test_no_docstring_begins_with_a_relative_clause_or_a_preposition() -> None:
+    found = []
+    for path in (ROOT / "gitsession").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
+                docstring = ast.get_docstring(node)
+                if docstring and OPENINGS.match(docstring):
+                    found.append(f"{path.relative_to(ROOT)}: {docstring.splitlines()[0]}")
+    assert found == []
