@@ -9,7 +9,7 @@ import click
 
 from gitsession.cli.context import App, Since, no_such_agent, with_app
 from gitsession.cli.output import json_option, print_list
-from gitsession.cli.text import clock, paint, shorten, width
+from gitsession.cli.text import clock, count, paint, shorten, width
 from gitsession.index.search import Hit
 from gitsession.index.search_words import ROLES
 
@@ -46,7 +46,10 @@ def search_command(
         raise click.UsageError("the query has no letter and no digit")
     app.require()
     hits = app.store().search(asked, agent=agent, project=project, role=role or "", since_ms=since or 0, most=most)
-    nothing = "" if hits else no_such_agent(agent, app.catalogue().sessions()) or "no entries found"
+    nothing = ""
+    if not hits:
+        searched = app.catalogue().sessions()
+        nothing = no_such_agent(agent, searched) or f"no entries found in {count(len(searched), 'session')}"
     lines = (line for hit in hits for line in _lines(hit, asked))
     code = print_list("search", "hits", map(_object, hits), lines, nothing=nothing, query=asked)
     app.warn_of_damage()

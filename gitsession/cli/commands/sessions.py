@@ -10,7 +10,7 @@ import click
 
 from gitsession.cli.context import App, Since, here, no_such_agent, with_app
 from gitsession.cli.output import json_option, print_list
-from gitsession.cli.text import clock, columns, on_a_line, pad, paint, shorten, width
+from gitsession.cli.text import clock, columns, count, on_a_line, pad, paint, shorten, width
 from gitsession.index.catalogue import Row
 from gitsession.index.current_folder import is_of, of_folder
 
@@ -58,7 +58,7 @@ def ls_command(
     if since is not None:
         rows = [row for row in rows if row.updated_ms >= since]
     rows = rows[:number]
-    nothing = no_such_agent(agent or "", found) or "no sessions"
+    nothing = no_such_agent(agent or "", found) or f"no sessions found ({count(len(found), 'session')} in {app.path})"
     code = print_list("ls", "sessions", map(as_object, rows), table(rows), nothing=nothing)
     app.warn_of_damage()
     return code
