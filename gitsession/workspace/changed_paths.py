@@ -52,6 +52,7 @@ def find(shadow: PrivateRepository, root: WorkspaceRoot) -> ChangedPaths:
     differing: dict[bytes, bool] = {}
     skipped: list[Skipped] = []
     submodules = {os.fsencode(path) for path in state.submodules}
+    folders: dict[bytes, bool] = {b"": False}
     for row in told.out.split(b"\0"):
         raw = row[2:]
         if raw.endswith(b"/"):
@@ -59,8 +60,11 @@ def find(shadow: PrivateRepository, root: WorkspaceRoot) -> ChangedPaths:
             if raw not in submodules:
                 skipped.append(Skipped(names.escape_path(raw), "a repository of its own"))
                 continue
+        is_new = row[:1] == _TAG_OTHER
+        if is_new and state.look and _is_in_repository(os.path.dirname(raw), os.fsencode(at), folders):
+            continue  # git looks into a folder with files of the last snapshot, even if it is a repository by now
         if raw and not (submodules and _is_below(raw, submodules)):
-            differing[raw] = row[:1] != _TAG_OTHER
+            differing[raw] = not is_new
     for path in state.absent:
         if os.path.lexists(f"{at}/{path}"):
             differing.setdefault(os.fsencode(path), False)
@@ -69,6 +73,15 @@ def find(shadow: PrivateRepository, root: WorkspaceRoot) -> ChangedPaths:
     outside = user_repository.rules(state.beside, at, state.excludes)
     differ = bool(shadow.state.look) and outside != shadow.state.rules
     return ChangedPaths(differing, skipped, state._replace(at_ns=began_ns, rules=outside), took_ms, differ)
+
+
+def _is_in_repository(folder: bytes, at: bytes, known: dict[bytes, bool]) -> bool:
+    """Return whether a folder of the workspace is, or is below, a repository of its own. ``known``: a cache."""
+    if folder not in known:
+        git_dir = os.path.join(at, folder, b".git")
+        known[folder] = os.path.exists(os.path.join(git_dir, b"HEAD")) or os.path.isfile(git_dir)
+        known[folder] = known[folder] or _is_in_repository(os.path.dirname(folder), at, known)
+    return known[folder]
 
 
 def _fitting(shadow: PrivateRepository, found: UserRepository, at: str) -> SnapshotState:

@@ -447,6 +447,16 @@ def test_a_repository_in_the_workspace_is_left_out_by_its_path(work, plain):
     assert reasons(work, plain) == {"inner": "a repository of its own"}
 
 
+def test_new_files_of_a_folder_that_became_a_repository_are_left_out(work, plain):
+    fill(work, inner__b="2", inner__gone="x")
+    assert paths(work, plain) == ["inner/b", "inner/gone"]
+    repository(work / "inner")
+    fill(work, inner__c="3", inner__deep__d="4")
+    assert paths(work, plain) == []
+    (work / "inner/gone").unlink()
+    assert paths(work, plain) == ["inner/gone"]
+
+
 def test_a_submodule_is_the_commit_that_is_checked_out_in_it(work, plain, tmp_path):
     other = repository(tmp_path / "other")
     for text in ("1", "2"):
