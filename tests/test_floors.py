@@ -27,12 +27,12 @@ FLOORS = [
     ["api"],
     ["cli"],
 ]
-"""From the ground up. Two names on one floor do not know each other."""
+"""Floors from the lowest up. Packages on one floor do not import each other."""
 
 HEIGHT = {name: height for height, floor in enumerate(FLOORS) for name in floor}
 
 LENT = {"store": {"cbor", "digest", "message"}, "formats": set()}
-"""What of codec/ the floor above it may use (docs/decisions/0001)."""
+"""Modules of codec/ that each package may import, although codec/ is not directly below it (docs/decisions/0001)."""
 
 DOORS = {
     "blake3": ["codec/digest.py"],
@@ -47,7 +47,7 @@ FENCED = {
     ),
     "mmap": "a file that is cut short while it is mapped is a signal, not an error",
 }
-"""What must not be in the process at all."""
+"""Modules that gitsession must not import."""
 
 
 def place(path):

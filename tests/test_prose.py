@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -43,7 +44,7 @@ BANNED = {
     "hangs below": "is below",
     "come apart": "diverge",
 }
-"""What to write instead."""
+"""Replacement for each phrase."""
 
 STORED = {"gitsession/formats/aider/headline.py"}
 """Files with a text that is part of stored entries, which cannot change."""
@@ -78,12 +79,23 @@ def test_no_text_has_a_phrase_that_is_not_plain(phrase: str) -> None:
     assert found == []
 
 
+def docstrings(tree: ast.AST) -> Iterator[str]:
+    """Yield the docstrings of modules, classes and functions, and the strings below an assignment."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and (text := ast.get_docstring(node)):
+            yield text
+        body = getattr(node, "body", ())
+        for before, each in itertools.pairwise(body if isinstance(body, list) else ()):
+            if isinstance(before, ast.Assign | ast.AnnAssign) and isinstance(each, ast.Expr):
+                yield str(getattr(each.value, "value", ""))
+
+
 def test_no_docstring_begins_with_a_relative_clause_or_a_preposition() -> None:
-    found = []
-    for path in (ROOT / "gitsession").rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
-                docstring = ast.get_docstring(node)
-                if docstring and OPENINGS.match(docstring):
-                    found.append(f"{path.relative_to(ROOT)}: {docstring.splitlines()[0]}")
+    found = [
+        f"{path.relative_to(ROOT)}: {text.splitlines()[0]}"
+        for folder in ("gitsession",)
+        for path in (ROOT / folder).rglob("*.py")
+        for text in docstrings(ast.parse(path.read_text(encoding="utf-8")))
+        if OPENINGS.match(text)
+    ]
     assert found == []

@@ -27,4 +27,4 @@ OURS: dict[str, Peer] = {peer.name: peer for peer in ours.PEERS}
 """Ourselves, by how durable an append is."""
 
 PEERS: dict[str, Peer] = {peer.name: peer for module in MODULES for peer in module.PEERS}
-"""In the order of the table."""
+"""Peers by name, in the order of the table."""

@@ -61,7 +61,7 @@ class Imports:
         self.named: set[Path] = set()
         """Paths of the sessions that the user named."""
         self.behind: list[dict[str, str]] = []
-        """In a dry run: files that continue a session which this command would import before them."""
+        """Files that continue a session which a dry run would import before them."""
         agents.opened.catalogues.get()  # once: an update after every file would cost more than the files
 
     def take(self, path: Path, format: Format | None = None, *, named: bool = False) -> str | None:

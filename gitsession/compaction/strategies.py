@@ -225,7 +225,7 @@ LEAST, MOST = 1_024, 8_192
 """Bounds of the token budget for finished messages, Aider's ``done_messages`` (S1)."""
 
 FEW = 4
-"""If there are at most this many messages, all are summarized."""
+"""Number of messages up to which all are summarized."""
 
 
 def plan_aider(line: ContextHistory, profile: Profile, ask: CompactionRequest) -> Plan:

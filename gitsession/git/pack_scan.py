@@ -40,7 +40,7 @@ def read(
     bases: dict[int, Base] = {}
     bases_bytes = 0
     wanted: set[int] = set()
-    """With ``only``: the offsets of the objects of that type."""
+    """Offsets of the objects of type ``only``."""
     for offset, raw in places:
         at = offset - start
         if at + _HEAD_BYTES > length:

@@ -22,7 +22,7 @@ from gitsession.git.types import Kind, Oid
 
 KEEP_TEXT = "gitsession: refs to this pack are still in the journal\n"
 TEMPORARY = "gitsession-tmp-"
-"""Not ``tmp_``: `git prune` may delete files with that prefix while they are written."""
+"""Prefix of files being written. `git prune` may delete files that begin with ``tmp_``."""
 
 _COMPRESSION = 1
 _TYPE_OF: Final[dict[Kind, int]] = {"commit": 1, "tree": 2, "blob": 3}

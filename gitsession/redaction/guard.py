@@ -19,7 +19,7 @@ from gitsession.codec.holes import is_image
 from gitsession.errors import Malformed
 from gitsession.redaction.heuristics import in_utf8, is_text
 from gitsession.redaction.original import OPENS
-from gitsession.redaction.scan import RULES, Scanner, SecretSpan, UndecoratedText, undecorated
+from gitsession.redaction.scan import RULES, OffsetMap, Scanner, SecretSpan, undecorated
 
 if TYPE_CHECKING:
     from gitsession.redaction.vault import Vault
@@ -134,7 +134,7 @@ def _in_view(data: bytes, scanner: Scanner) -> list[SecretSpan]:
     return scanner.settle([*hits, *found], data) if found else hits
 
 
-def _through(ways: Sequence[OffsetMap | UndecoratedText], hit: SecretSpan) -> SecretSpan:
+def _through(ways: Sequence[OffsetMap], hit: SecretSpan) -> SecretSpan:
     start, end = hit.start, hit.end
     for each in reversed(ways):
         start, end = each.back(start), each.end(end)
@@ -326,22 +326,6 @@ def decoded(data: bytes) -> bytes:
 def _character(found: re.Match[bytes]) -> bytes:
     code = int(found[1], 16)
     return bytes((code,)) if code < 128 else b"?"
-
-
-class OffsetMap(NamedTuple):
-    """A map from offsets in decoded bytes to the original: ``places[i]`` is the start of the run at ``starts[i]``."""
-
-    starts: list[int]
-    places: list[int]
-
-    def back(self, at: int) -> int:
-        """Return the original start of the decoded byte ``at``; for the end, the end."""
-        number = bisect_right(self.starts, at) - 1
-        return self.places[number] + at - self.starts[number]
-
-    def end(self, at: int) -> int:
-        """Return the original end of the byte before ``at``, which is the start of the next one."""
-        return self.back(at)
 
 
 def way(data: bytes) -> OffsetMap:

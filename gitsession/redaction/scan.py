@@ -12,6 +12,7 @@ import itertools
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 from gitsession.redaction.contexts import CONTEXTS
@@ -381,18 +382,29 @@ _DECORATIONS = (
 """The beginnings of what ``bare`` removes. Few texts have any, so each is searched for as plain bytes first."""
 
 
-class UndecoratedText(NamedTuple):
-    """Bytes without marks. The run at ``starts[i]`` in ``data`` was at ``places[i]`` to ``ends[i]`` originally."""
+@dataclass(slots=True)
+class OffsetMap:
+    """A map from offsets in a view to the original: the run at ``starts[i]`` in the view was at ``places[i]``."""
 
-    data: bytes
     starts: list[int]
     places: list[int]
-    ends: list[int]
 
     def back(self, at: int) -> int:
-        """Return the start of the byte ``at`` of ``data`` in the original."""
+        """Return the original start of the byte ``at`` of the view; for the end, the end."""
         number = bisect_right(self.starts, at) - 1
         return self.places[number] + at - self.starts[number]
+
+    def end(self, at: int) -> int:
+        """Return the original end of the byte before ``at``, which is the start of the next one."""
+        return self.back(at)
+
+
+@dataclass(slots=True)
+class UndecoratedText(OffsetMap):
+    """Bytes without marks. The run at ``starts[i]`` in ``data`` was at ``places[i]`` to ``ends[i]`` originally."""
+
+    ends: list[int]
+    data: bytes = b""
 
     def end(self, at: int) -> int:
         """Return the end of the byte before ``at`` in the original, without the marks after it."""
@@ -456,7 +468,7 @@ def _percents(data: bytes) -> Iterable[tuple[int, int, bytes]]:
 
 def _undecorated(data: bytes, spans: Iterable[tuple[int, int, bytes]]) -> UndecoratedText:
     """Return ``data`` with each of ``spans`` replaced by the byte that it stands for, or by nothing."""
-    view = UndecoratedText(b"", [], [], [])
+    view = UndecoratedText([], [], [])
     parts: list[bytes] = []
     size = at = 0
     for start, end, meant in (*spans, (len(data), len(data), b"")):
@@ -468,4 +480,5 @@ def _undecorated(data: bytes, spans: Iterable[tuple[int, int, bytes]]) -> Undeco
                 parts.append(part)
                 size += len(part)
         at = end
-    return view._replace(data=b"".join(parts))
+    view.data = b"".join(parts)
+    return view

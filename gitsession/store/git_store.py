@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from gitsession.redaction.vault import Vault
 
 Durability: TypeAlias = Literal["entry", "turn", "none"]
-"""When an append survives a power cut: once it has returned, after the next ``flush()``, or without a guarantee."""
+"""Moment at which an append becomes durable: before it returns, at the next ``flush()``, or at no certain time."""
 
 PACKED_PREFIXES = ("refs/heads/", "refs/remotes/", "refs/gitsession/")
 """Prefixes of refs that point to commits: they can be packed without reading the objects."""

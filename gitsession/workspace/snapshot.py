@@ -51,7 +51,7 @@ class WorkspaceSnapshot:
         self.before = shadow.state.look or None
         """The id of the snapshot that this one differs from. If it is ``None``, all files are listed."""
         self.skipped: list[Skipped] = []
-        """All paths that were left out, whether the last snapshot had them or not."""
+        """Paths that were left out, whether or not the last snapshot had them."""
         self.appeared: list[str] = []
         """New paths whose files existed before the last snapshot began, or may have existed.
 

@@ -43,7 +43,7 @@ from gitsession.verify.findings import Report, SignatureCheck
 from gitsession.workspace.patches import FilePatch
 
 INNER = {Catalogue, Stat}
-"""What commands alone ask for: derived, and free to change with every release."""
+"""Types that only commands use. They are derived, and may change with every release."""
 
 PARTS = (AgentSessions, ArchivedSessions, Purges, Remotes, SessionCompaction, SessionFiles, StoredSecrets, Trash)
 

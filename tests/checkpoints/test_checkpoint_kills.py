@@ -21,7 +21,7 @@ from gitsession.api import Store
 from gitsession.checkpoints import history
 
 SHARE = float(os.environ.get("GITSESSION_CHECKPOINT_KILLS", "0.05"))
-"""Of all calls; 1 is all of them."""
+"""Share of the calls that are tried; 1 is all of them."""
 
 
 class Scene:

@@ -33,7 +33,7 @@ TARGETS = st.sampled_from([b"a", b"dir/b", b"x.txt", b"nowhere"])
 
 
 MEMORY = "/dev/shm"
-"""Where there is such a place: thousands of files are made durable here, and nobody needs them to be."""
+"""Folder in memory, if there is one: thousands of files are synced here, and none of them must survive."""
 
 
 class Edits:

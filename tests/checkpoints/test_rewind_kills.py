@@ -22,7 +22,7 @@ from gitsession.errors import NotFound, Refused
 from gitsession.workspace import trees
 
 SHARE = float(os.environ.get("GITSESSION_REWIND_KILLS", "0.03"))
-"""Of all calls; 1 is all of them."""
+"""Share of the calls that are tried; 1 is all of them."""
 
 
 class Scene:

@@ -19,7 +19,7 @@ from gitsession.git.objects import oid_of
 from gitsession.model.entries import Message
 
 Content = bytes | Held | None
-"""Of a file; with its kind; or nothing."""
+"""Bytes of a file; a file with its kind; ``None`` for no file."""
 
 
 @pytest.fixture

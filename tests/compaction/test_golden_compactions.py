@@ -21,10 +21,10 @@ from gitsession.store.memory import MemoryStore
 ROLES = {"tool": "toolResult", "shell": "bashExecution"}
 
 EMPTY_SUMMARIES = {"1.5": [], "0.73": [11, 81, 87, 119], "omp": [8, 11, 80, 81, 87, 110]}
-"""Where they hand an empty branch summary or message to the summarizer, and we do not."""
+"""Cases in which the agent passes an empty branch summary or message to the summarizer, and gitsession does not."""
 
 OWN_ROLES = {"1.5": [], "0.73": [], "omp": [131]}
-"""Where omp cannot be cut at a message of a role that its own version does not write."""
+"""Cases in which omp cannot cut at a message whose role its own version does not write."""
 
 PROFILES = {"1.5": "pi", "0.73": "pi-0.73", "omp": "omp"}
 
@@ -78,7 +78,7 @@ def test_they_would_summarise_and_keep_the_same(golden: list[dict[str, Any]], nu
 
 
 COUNTS_SUMMARIES = 29
-"""Where a range that spans a compaction, which none of ours does, is cut elsewhere since its summary counts."""
+"""Number of cases in which a range spans a compaction and is cut elsewhere, since its summary counts."""
 
 
 @pytest.mark.parametrize("agent", PROFILES)

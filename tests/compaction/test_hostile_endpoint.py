@@ -22,7 +22,7 @@ from gitsession.compaction.summarizers.http import ANSWER_BYTES_MAX
 from gitsession.compaction.summary import summarise
 
 ENDS_S = 120.0
-"""Nothing here lasts longer, whoever fails."""
+"""Maximum duration of a call in seconds, whichever side fails."""
 
 OK = b"HTTP/1.1 200 OK\r\n"
 

@@ -21,7 +21,7 @@ from gitsession.model.entries import CLEARED, BranchSummary, Compaction, Message
 from gitsession.sessions.node import Node
 
 LONG = "x" * 380
-"""With the few words before it, a hundred tokens."""
+"""Text that is a hundred tokens long, with the few words before it."""
 
 
 class Short:

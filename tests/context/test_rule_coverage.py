@@ -54,7 +54,7 @@ TESTED = {
 
 
 PART_B = {"C": 9, "R": 3, "P": 2, "O": 1, "K": 6, "V": 3, "W": 6, "A": 4, "S": 3}
-"""How many rules of each letter there are of agents that are not pi's kin."""
+"""Number of rules by letter, for agents that are not variants of pi."""
 
 OF_THE_AGENT_ITSELF = {
     **dict.fromkeys(["R3", "V1", "V2", "W1", "W4", "W5"], "how it keeps files and puts them back"),

@@ -16,7 +16,7 @@ from gitsession.model.blocks import Text, ToolCall
 from gitsession.model.entries import Message, Prune
 
 OLD_RULE = ["omp", "pi-0.73"]
-"""Whose rules take a count out of what a compaction kept for the size of the context."""
+"""Profiles that count the entries a compaction kept as the size of the context."""
 
 WINDOW = 200_000
 FULL = 199_000

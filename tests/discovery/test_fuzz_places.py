@@ -22,7 +22,7 @@ from gitsession.cli import app as command_line
 from gitsession.cli import exits
 
 ENDINGS = {"aider": ".aider.chat.history.md", "opencode": "export.json", "codex": "rollout-x.jsonl"}
-"""What files are called; all others ``a.jsonl``."""
+"""File names by agent. Files of the other agents are named ``a.jsonl``."""
 
 
 def imported(store: Path, *words: str) -> tuple[int, Any]:

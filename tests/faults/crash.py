@@ -28,7 +28,7 @@ from faults.shim import Call
 Model: TypeAlias = Literal["posix", "ext4"]
 
 EXHAUSTIVE_BITS = 5
-"""With so many volatile effects or fewer, all their subsets are tried."""
+"""Maximum number of volatile effects whose subsets are all tried."""
 
 
 @dataclass(frozen=True, slots=True)

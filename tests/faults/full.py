@@ -57,7 +57,7 @@ DISKS = {"tmpfs": tmpfs, "ext4": ext4}
 
 
 SIZES = {"tmpfs": ("2m", 1_200_000), "ext4": ("4M", 2_200_000)}
-"""Of the disk, and of what is removed in the end: a flush wants as much as waits in the journal, compressed."""
+"""Sizes of the disk and of the file that is removed at the end. A flush needs the compressed size of the journal."""
 
 FAILURES = 50
 

@@ -19,7 +19,7 @@ from gitsession.store.git_store import GitStore
 from gitsession.store.interface import ObjectStore
 
 State = Mapping[str, RefValue]
-"""What every ref holds. An oid stands for all that it leads to, so two equal states hold the same entries."""
+"""Value of each ref. An oid identifies all that it leads to, so two equal states hold the same entries."""
 
 
 def judge(git_dir: Path, states: Sequence[State], *, git_too: bool = True) -> State:

@@ -28,7 +28,7 @@ SIZES = {"ext4": "64M", "xfs": "320M", "btrfs": "160M"}
 _QUIET = {"ext4": ["-q", "-F"], "xfs": ["-q", "-f"], "btrfs": ["-q", "-f"]}
 _SETTLE_SECONDS = 0.003
 _ENTRIES_PER_CUT = 40
-"""At most, so that a cut costs the same work where this process gets no processor time and the writer does."""
+"""Maximum number of entries per cut, so that a cut costs the same work on a busy machine."""
 
 
 def available() -> list[str]:

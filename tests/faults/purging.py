@@ -16,7 +16,7 @@ PURGE = "purge"
 """The run that is hurt."""
 
 EXPORT = "exported.jsonl"
-"""In the folder of the store, so that it is put back with it."""
+"""File in the folder of the store, so that it is restored with it."""
 _URANDOM = os.urandom
 
 

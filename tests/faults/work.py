@@ -313,6 +313,6 @@ REPLAYED = [name for name in WORKLOADS if name not in ("large", "maintain")]
 
 
 SHARES = {"eio": 0.02, "enospc": 0.02, "edquot": 0.01, "eintr": 0.02, "short": 0.06, "eio-on": 0.01, "enospc-on": 0.01}
-"""Of all calls; the deep run (benchmarks/deep) makes it all of them."""
+"""Share of the calls that fail, by fault. The deep run (benchmarks/deep) tries all calls."""
 
 TRIED_AGAIN = ("append", "names", "import", "raw", "compact", "from")

@@ -38,7 +38,7 @@ from gitsession.git.objects import encode_commit, encode_tree, oid_of
 from gitsession.store.git_store import GitStore
 
 SHARE = float(os.environ.get("GITSESSION_ENGINE_DAMAGE") or (1 if DEEP else 0.02))
-"""Of the damages: 500 flips in an index, 500 in its tables, 300 in a multi-pack-index, 60 files that are cut."""
+"""Share of the damages: 500 flips in an index, 500 in its tables, 300 in a multi-pack-index, 60 truncated files."""
 
 MUTANTS = int(os.environ.get("GITSESSION_ENGINE_MUTANTS") or figure(300, 10_000))
 SEED = int(os.environ.get("GITSESSION_ENGINE_SEED", "0"))

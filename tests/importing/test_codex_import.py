@@ -218,7 +218,7 @@ def test_an_entry_answers_to_the_id_of_its_item(store: ObjectStore) -> None:
 # ---- real files
 
 FORK = "01a1ffd1-374d"
-"""Of which there is more in tests/importing/test_codex_forks.py."""
+"""Part of the name of a fork; tests/importing/test_codex_forks.py tests forks."""
 
 FILES = [path for path in sorted((SHARED / "sessions" / "codex").rglob("*.jsonl")) if FORK not in path.name]
 

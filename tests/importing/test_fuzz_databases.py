@@ -235,7 +235,7 @@ WOUNDED: dict[str, tuple[str, str]] = {
         "librecode", f"UPDATE session_entries SET rowid = rowid + {2**63 - 99} WHERE session_id = 's1'",
     ),
 }  # fmt: skip
-"""What was found to raise, or to cost the other sessions, each for the reason in its name."""
+"""Databases that once raised or lost the other sessions, each for the reason in its name."""
 
 
 @pytest.mark.parametrize(("agent", "query"), WOUNDED.values(), ids=WOUNDED)

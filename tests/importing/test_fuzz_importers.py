@@ -60,7 +60,7 @@ WOUNDED: dict[str, tuple[str, bytes]] = {
     "calls with ids that are lists": ("codex", codex_files.rollout(codex_files.output([]), codex_files.call([]))),
     "a folder of half a character": ("claude", CLAUDE.replace(b'"/work"', b'"/\\ud800"')),
 }  # fmt: skip
-"""What was found to raise, each for the reason in its name."""
+"""Inputs that once raised, each for the reason in its name."""
 
 
 @pytest.mark.parametrize(("agent", "data"), WOUNDED.values(), ids=WOUNDED)

@@ -16,7 +16,7 @@ from gitsession.api import Store
 from gitsession.live import spool
 
 SHARE = float(os.environ.get("GITSESSION_DRAIN_KILLS", "0.07"))
-"""Of all calls; 1 is all of them."""
+"""Share of the calls that are tried; 1 is all of them."""
 
 WHOLE = [
     ("before", None, {"a": "1", "b": "1"}),

@@ -20,7 +20,7 @@ from gitsession.purge import purging
 from gitsession.store import refs
 
 SHARE = float(os.environ.get("GITSESSION_PURGE_KILLS", "0.12"))
-"""Of all calls; 1 is all of them."""
+"""Share of the calls that are tried; 1 is all of them."""
 
 
 def settled(place: Path) -> dict[str, str]:

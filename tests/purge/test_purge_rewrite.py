@@ -125,7 +125,7 @@ def stands_in(text: str) -> Replacement:
 
 
 MESSAGES = [number for number in range(SIZE) if number % 3 != 2]
-"""What stands in the place of an entry has its kind and its author."""
+"""Indexes of the entries that a purge replaces. A replacement has the kind and the author of its entry."""
 
 MIXED = st.dictionaries(st.sampled_from(MESSAGES), st.sampled_from([None, *TEXTS]), max_size=4)
 

@@ -23,7 +23,7 @@ from gitsession.store.memory import MemoryStore
 CARRIED = [("user", FIRST), ("user", "PICTURE"), ("assistant", LOOK), ("call", COMMAND), ("result", OUTPUT),
            ("assistant", LAST), ("user", handover.NEXT)]  # fmt: skip
 IN_WORDS = {"PICTURE": ("user", "image/png"), COMMAND: ("assistant", COMMAND), OUTPUT: ("user", OUTPUT)}
-"""What Aider has no more than words for."""
+"""Items that Aider can state only as text."""
 
 
 def carried(source: str, agent: str) -> list[tuple[str, str]]:

@@ -33,7 +33,7 @@ from gitsession.store.memory import MemoryStore
 
 REAL = sorted((SHARED / "sessions/opencode/generated").glob("export-*.json"))
 ATTACHED = "Attached media from tool result:"
-"""What opencode says before the pictures that a tool gave back, where our provider says ``FROM_TOOLS``."""
+"""Words that opencode puts before the pictures of a tool result; gitsession puts ``FROM_TOOLS``."""
 
 SES = "ses_e0000000affeTestTestTest01"
 

@@ -108,7 +108,7 @@ class Show(Simulation):
 
 
 SHOWS = int(os.environ.get("GITSESSION_SHOWS", "1"))
-"""How many seeds over each server; where it is more than one, each is longer."""
+"""Number of seeds for each server. If there are several, each is longer."""
 
 
 @pytest.mark.timeout(300 * SHOWS)

@@ -27,7 +27,7 @@ MESSAGES = 30
 FILE = "gitsession/journal/00000001"
 
 Hit = Callable[[list[int]], tuple[int, int]]
-"""From where the records of a file begin, its end last: the place that is zeroed, and how many bytes of it."""
+"""Function from the starts of a file's records, and its end, to the offset and length of the zeroed bytes."""
 
 HEAD = journal_frames.HEAD_BYTES
 NOTHING_LOST: dict[str, Hit] = {

@@ -8,7 +8,7 @@ from faults.shim import Fault
 from faults.work import WORKLOADS
 
 SHARES = {"kill-before": 0.06, "kill-after": 0.03, "torn": 0.06}
-"""Of all calls; the deep run (benchmarks/deep) makes it all of them."""
+"""Share of the calls that are killed. The deep run (benchmarks/deep) kills all of them."""
 
 
 @pytest.mark.promise("P7", "P8", "P9")

@@ -23,10 +23,10 @@ THE_STORE_ITSELF = ""
 
 CRASHES_MOST = {"ext4": 60, "posix": 280}
 SHARES = {"compact": 0.2, "from": 0.2, "leave": 0.2}
-"""Of workloads whose transactions are of the kinds that the others make in full."""
+"""Shares of the workloads whose kinds of transactions the others try in full."""
 
 SAMPLES = 120
-"""Of each workload; the deep run (benchmarks/deep) has no limit."""
+"""Maximum number of samples of a workload. The deep run (benchmarks/deep) has no limit."""
 
 
 @pytest.mark.promise("P1")

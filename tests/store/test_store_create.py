@@ -75,7 +75,7 @@ HABITS = {
     "transfer.fsckObjects": "false",
     "gc.auto": "1",
 }
-"""What a user, or git 3.0, may have set."""
+"""Settings that a user or git 3.0 may have."""
 
 
 @pytest.mark.promise("P40")

@@ -555,7 +555,7 @@ NAMED = {
     "sys": "system",
     "dev": "developer",
 }
-"""By kind of mark, which notes account for one that the target's model does not see."""
+"""Notes that report an item which the target's model does not see, by kind of mark."""
 
 
 class Handed(NamedTuple):

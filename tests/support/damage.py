@@ -21,7 +21,7 @@ from typing import Any
 Change = Callable[[bytes], bytes]
 
 HANG_SECONDS = 120.0
-"""What hangs does so for ever; what is slow on a busy machine does not."""
+"""Duration in seconds after which a call hangs. A call on a busy machine takes less."""
 
 
 def flipped(data: bytes, bit: int) -> bytes:
@@ -124,4 +124,4 @@ KEPT = {
     "a loose ref": "refs/heads/sessions/*/main",
     "packed-refs": "packed-refs",
 }
-"""What a store is kept in, by a pattern of the files."""
+"""Files of a store, by their pattern."""

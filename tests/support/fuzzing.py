@@ -18,7 +18,7 @@ from builders import dumps, entry, joined, label, named, pi_file, said, slot, ta
 from mutation import mutant
 
 _RAW = "raw token "
-"""How a string begins that stands for a token ``json`` would not write."""
+"""Prefix of a string that stands for a token ``json`` would not write."""
 
 PI = [
     *talk("00000001", "00000002", "00000003"),
@@ -107,7 +107,7 @@ HOSTILE: Sequence[Any] = (
     f"{_RAW}{'[' * 1000}{']' * 1000}", f'{_RAW}{{"a":' * 1 + "1}", f'{_RAW}1,"id":"other"', f"{_RAW}1}}", f"{_RAW}",
     f'{_RAW}"\\ud800"', f'{_RAW}{{"a":1,"a":2}}', f"{_RAW}01", f'{_RAW}"\t"',
 )  # fmt: skip
-"""What no field expects. Texts that begin with ``_RAW`` are tokens as they stand."""
+"""Values that no field expects. Texts that begin with ``_RAW`` are written as they are."""
 
 
 def spelled(value: Any, indent: int | None = None) -> bytes:

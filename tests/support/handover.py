@@ -34,7 +34,7 @@ PROGRAMS = {
     "omp": [LAB / "bun2/node_modules/bun/bin/bun.exe", LAB / "omp/node_modules/@oh-my-pi/pi-coding-agent/dist/cli.js"],
     "pi": [LAB / "node22/node_modules/node/bin/node", LAB / "pi-087" / _PI],
 }
-"""What starts each agent."""
+"""Program of each agent."""
 
 _BEFORE = {"codex": ["exec"], "opencode": ["run"]}
 _BEHIND = {
@@ -49,7 +49,7 @@ _BEHIND = {
     "opencode": ["--model", "mock/mock-model", NEXT],
     "pi": ["--provider", "mock", "--model", "mock-model", "-p", NEXT],
 }  # fmt: skip
-"""What makes of the command one that asks a question and ends."""
+"""Arguments with which each agent answers one question and exits."""
 
 _RUN = """
 ip link set lo up

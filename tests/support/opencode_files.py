@@ -25,7 +25,7 @@ OLD_COLUMNS = (
     "id TEXT PRIMARY KEY, project_id TEXT, parent_id TEXT, slug TEXT, directory TEXT, title TEXT, version TEXT, "
     "time_created INTEGER, time_updated INTEGER"
 )
-"""What the first version with a database had."""
+"""Columns of the first version with a database."""
 
 
 def info(**fields: Any) -> dict[str, Any]:

@@ -79,10 +79,10 @@ def talk(work: Path, typed: Sequence[str], says: Sequence[str], *options: str) -
 
 
 ANEW_BEFORE = "I switched to a new code base."
-"""How the last of the examples begins that stand before the conversation; an answer follows it."""
+"""Start of the last example before the conversation. An answer follows it."""
 
 ANEW_AMID = ("I have *added these files to the chat*", "I am not sharing any files", "I have not shared any files")
-"""How what Aider says of the files in the chat begins, where its last change was made; an answer follows."""
+"""Starts of Aider's messages about the files in the chat, after its last change. An answer follows."""
 
 
 def _said(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -13,7 +13,7 @@ from gitsession.api import Session, Store
 from gitsession.model.entries import Message
 
 Held = tuple[str, bytes]
-"""What is at a path: ``file``, ``executable`` or ``link``, and its bytes."""
+"""Kind of a path (``file``, ``executable`` or ``link``), and its bytes."""
 
 
 def snapshot(folder: Path) -> dict[bytes, Held]:

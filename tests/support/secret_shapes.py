@@ -21,7 +21,7 @@ KINDS = {
     "pub": LETTERS + DIGITS,
 }
 PUBLIC = {"d", "pub"}
-"""What may be seen: numbers of accounts, the public half of a key."""
+"""Parts that may stay visible: account numbers, the public half of a key."""
 
 _BLANK = re.compile(r"\{(\w+)(?::(\d+))?\}")
 

@@ -50,7 +50,7 @@ from gitsession.verify.entry_walk import verify
 
 ROUNDS = 4
 PLACES = 12
-"""Where a sync may be killed."""
+"""Number of calls at which a sync may be killed."""
 SESSIONS = 2
 
 

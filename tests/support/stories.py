@@ -119,13 +119,13 @@ STORIES = {
     "aider": of_aider(), "claude": of_claude(), "codex": of_codex(), "librecode": of_librecode(),
     "omp": of_pi(omp=True), "opencode": of_opencode(), "pi": of_pi(),
 }  # fmt: skip
-"""By agent."""
+"""Stories by agent."""
 
 NAMES = {
     "aider": "/work/a folder/.aider.chat.history", "claude": claude_code.SESSION, "codex": codex_files.NAME,
     "librecode": "s1", "omp": "s1", "opencode": "", "pi": "s1",
 }  # fmt: skip
-"""What the file is called, without its ending."""
+"""File name by agent, without its extension."""
 
 OF_A_SUB_AGENT = joined(*claude_code.talk("a", "b", "c", "d")).replace(
     b'"isSidechain":false', b'"isSidechain":true,"agentId":"x"'

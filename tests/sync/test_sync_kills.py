@@ -25,7 +25,7 @@ from gitsession.sync import cloning
 from gitsession.sync.transport import TransportOptions
 
 SHARE = float(os.environ.get("GITSESSION_SYNC_KILLS", "0.003"))
-"""Of all calls; 1 is all of them."""
+"""Share of the calls that are tried; 1 is all of them."""
 
 ERROR = re.compile(r"^[\w.]+(?=: )", re.MULTILINE)
 """The classes of errors in a traceback, the last one last."""

@@ -1,8 +1,10 @@
-"""Commands that put sessions away: archive, rm, restore, retain."""
+"""Commands that put sessions away: archive, rm, restore, prune."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from typing import TypeVar
 
 import click
 
@@ -14,23 +16,34 @@ from gitsession.cli.text import clock, count, shorten
 from gitsession.errors import NotFound
 from gitsession.sessions import active_branch, graph
 
+Command = TypeVar("Command", bound=Callable[..., object])
+
+
+def retention_options(command: Command) -> Command:
+    """Add the options that select sessions by age and number."""
+    for option in (
+        click.option("--dry-run", is_flag=True, help="List the sessions; change nothing."),
+        click.option("--label", default="", help="Protect sessions with an entry that has this label."),
+        click.option(
+            "--keep",
+            type=click.IntRange(0),
+            metavar="N",
+            help="Protect the newest N sessions. Without another criterion: select all others.",
+        ),
+        click.option(
+            "--older-than",
+            "before",
+            type=Since(),
+            help="Select sessions without entries since a date, or an age (90d, 12w).",
+        ),
+    ):
+        command = option(command)
+    return command
+
 
 @click.command()
 @click.argument("sessions", nargs=-1, metavar="[SESSION]...")
-@click.option(
-    "--older-than",
-    "before",
-    type=Since(),
-    help="Archive sessions without entries since a date, or an age (90d, 12w).",
-)
-@click.option(
-    "--keep",
-    type=click.IntRange(0),
-    metavar="N",
-    help="Protect the newest N sessions. Without --older-than: archive all others.",
-)
-@click.option("--label", default="", help="Protect sessions with an entry that has this label.")
-@click.option("--dry-run", is_flag=True, help="List the sessions; change nothing.")
+@retention_options
 @json_option
 @with_app
 def archive_command(
@@ -120,27 +133,14 @@ class Size(click.ParamType[int]):
 
 
 @click.command()
-@click.option(
-    "--older-than",
-    "before",
-    type=Since(),
-    help="Select sessions without entries since a date, or an age (90d, 12w).",
-)
-@click.option(
-    "--keep",
-    type=click.IntRange(0),
-    metavar="N",
-    help="Protect the newest N sessions. Without another criterion: select all others.",
-)
+@retention_options
 @click.option(
     "--max-bytes",
     type=Size(),
     metavar="SIZE",
     help="Keep the newest sessions that fit into this size on disk; select the others.",
 )
-@click.option("--label", default="", help="Protect sessions with an entry that has this label.")
 @click.option("--purge", "for_good", is_flag=True, help="Purge the sessions instead of moving them to the trash.")
-@click.option("--dry-run", is_flag=True, help="List the sessions with the reason; change nothing.")
 @consent_option
 @json_option
 @with_app
