@@ -226,7 +226,7 @@ def run(arguments: Sequence[str]) -> int:
         if type(error).__name__ == "NoArgsIsHelpError":  # click 8.2 and later: the message is the help
             click.echo(error.format_message(), err=True)
         else:
-            complain(error.format_message(), hint=_usage_hint(error))
+            complain(_usage_message(error), hint=_usage_hint(error, arguments))
         return exits.USAGE
     except (click.Abort, KeyboardInterrupt):
         return exits.INTERRUPTED
@@ -273,6 +273,14 @@ def exit_code(error: GitSessionError) -> int:
     return exits.USAGE if isinstance(error, InvalidName) else exits.TRY_AGAIN
 
 
-def _usage_hint(error: click.ClickException) -> str:
+def _usage_message(error: click.ClickException) -> str:
+    """Return click's message in the form of all others: lower case, without a period."""
+    message = error.format_message().rstrip(".").replace(". Did you mean", "; did you mean")
+    return message if message[:2].isupper() else message[:1].lower() + message[1:]
+
+
+def _usage_hint(error: click.ClickException, arguments: Sequence[str]) -> str:
+    """Return the command that prints the help. click's parser does not name the command of a bad option."""
     context = getattr(error, "ctx", None)
-    return f"run `{context.command_path} --help`" if context else ""
+    command = next((f" {word}" for word in arguments if word in COMMANDS), "")
+    return f"run `{context.command_path if context else NAME + command} --help`"

@@ -809,6 +809,24 @@ def test_every_command_has_help(run: Run) -> None:
     assert "did you mean completion" in run("completo", code=2, err=True)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["search"], "missing argument 'QUERY...'"),
+        (["ls", "--since"], "option '--since' requires an argument"),
+        (["ls", "--nope"], "no such option '--nope'; did you mean"),
+        (["export", "a", "b", "c"], "got unexpected extra arguments (b c)"),
+        (["archive", "--keep", "-1"], "invalid value for '--keep': -1 is not in the range x>=0"),
+    ],
+)
+def test_a_wrong_call_is_reported_in_lower_case_with_the_help_of_its_command(
+    run: Run, arguments: list[str], message: str
+) -> None:
+    error, hint = run(*arguments, code=2, err=True).splitlines()
+    assert error.startswith(f"error: {message}") and not error.endswith(".")
+    assert hint == f"hint: run `gitsession {arguments[0]} --help`"
+
+
 def test_completion_is_offered_for_three_shells(run: Run) -> None:
     for shell in ("bash", "zsh", "fish"):
         assert "_GITSESSION_COMPLETE" in run("completion", shell)
