@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from gitsession.model.blocks import File, Image, OtherBlock, Text, Thinking, ToolCall
 from gitsession.model.entries import KINDS, ROLES, Entry
 
-BLOCK_TYPES = frozenset(block.type for block in (Text, Thinking, ToolCall, Image, File))
+BLOCK_TYPES = [block.type for block in (Text, Thinking, ToolCall, Image, File)]
+"""Types of the known blocks; not a set, since the type of an unknown block may be a list."""
 
 INTEGERS = st.integers(-(2**63), 2**64 - 1)
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
