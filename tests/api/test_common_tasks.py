@@ -1,4 +1,4 @@
-"""The common things in common words: a compaction and a request without a plan, a writing or another import."""
+"""Common tasks in a few words: compact, build a request, write an entry, import a session again."""
 
 from __future__ import annotations
 
