@@ -1,6 +1,6 @@
-"""Sources of lost objects: other repositories, and the agents' own files. None of them is trusted.
+"""Sources of lost objects, called donors: other repositories, and the agents' own files. No donor is trusted.
 
-A donor returns bytes from ``read(oid, sid)``; the caller checks their hash. A donor is opened when it is first used.
+The caller of ``read(oid, sid)`` checks the hash of the returned bytes. A donor is opened when it is first used.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from gitsession.store.memory import MemoryStore
 
 
 class UnreadFile(NamedTuple):
-    """An agent's file from which nothing could be rebuilt, and the reason."""
+    """An agent's file from which nothing could be rebuilt, with the reason in ``what``."""
 
     path: str
     what: str
@@ -38,8 +38,10 @@ class UnreadFile(NamedTuple):
 class Donor(Protocol):
     """A source of lost objects.
 
-    ``is_copy``: True for a copy of this store that the user named: refs that only it has are restored. ``journals``:
-    its journal files. ``unread``: the agents' files that it failed to import so far.
+    Attributes:
+        is_copy: Whether the donor is a copy of this store that the user named. Refs that only a copy has are restored.
+        journals: Content of the donor's journal files.
+        unread: Agents' files that could not be imported so far.
     """
 
     name: str
@@ -50,20 +52,20 @@ class Donor(Protocol):
     def unread(self) -> Sequence[UnreadFile]: ...
 
     def read(self, oid: Oid, sid: str) -> tuple[Kind, bytes] | None:
-        """Return the object, ``None`` if it has none. ``sid``: the session that lacks the object, "" if unknown."""
+        """Return the object, ``None`` if the donor does not have it. ``sid``: session that lacks it, "" if unknown."""
 
     def refs(self) -> Mapping[str, RefValue]:
-        """Return the values of its refs."""
+        """Return the values of the donor's refs."""
 
 
 class Repository:
-    """A clone, another store, or an alternate, on this machine, including pending records of a store's journal."""
+    """A clone, another store, or an alternate on this machine, including the pending records of its journal."""
 
     unread: Sequence[UnreadFile] = ()
 
     def __init__(self, git_dir: Path, name: str, *, is_copy: bool = False) -> None:
         self.name, self.is_copy = name, is_copy
-        # The journal is read first: what leaves it is in git by then.
+        # The journal is read first, so that records that are flushed in the meantime are found in git.
         aside, live = journal_files(git_dir)
         self.journals: Sequence[bytes] = (*aside, *live)
         self._pending = journals.objects_of(journals.records(self.journals))
@@ -82,14 +84,14 @@ class Repository:
 
 
 def journal_files(git_dir: Path) -> tuple[list[bytes], list[bytes]]:
-    """Return the journal files of a store that were set aside, and the others; none of a clone."""
+    """Return the journal files of a store that were set aside, and its other journal files. A clone has none."""
     place = git_dir / create.JOURNAL
     aside, live = sorted(place.glob(f"{ASIDE}*")), [place / file_name(number) for number in numbers(str(place))]
     return [file.read_bytes() for file in aside], [file.read_bytes() for file in live]
 
 
 class RemoteDonor:
-    """A repository at a URL, fetched into a bare repository of its own, in which git checks every object."""
+    """A repository at a URL. It is fetched into its own bare repository, and git checks every object."""
 
     journals: Sequence[bytes] = ()
     unread: Sequence[UnreadFile] = ()
@@ -117,9 +119,9 @@ class RemoteDonor:
 
 
 class RebuiltObjects:
-    """Objects of agents' files, imported again into temporary stores: the same bytes make the same objects.
+    """Objects of agents' files, which are imported again into temporary stores. The same bytes yield the same objects.
 
-    The file that another one continues is imported before it, into the same store, if ``locate`` finds it.
+    If a file continues another one, and ``locate`` finds that one, it is imported first, into the same store.
     """
 
     def __init__(self, locate: Callable[[WaitingFile], Iterable[Path]] = session_files.beside) -> None:
@@ -131,13 +133,13 @@ class RebuiltObjects:
         self._failed: dict[Path, str] = {}
 
     def add(self, paths: Iterable[Path]) -> None:
-        """Import the files at ``paths``, each once."""
+        """Import the files at ``paths``. Files that were added before are skipped."""
         new = [path for path in paths if path not in self._tried]
         for path in new:
             self._take(path)
         if new:
             self._queue.import_waiting(self._take, self._locate)
-            # The files that these continue were not found. They are not searched again for every file that is added.
+            # The bases of these files were not found. They are not searched for again with every added file.
             self._failed |= {each.path: str(each.error) for each in self._queue.waiting}
             self._queue.waiting.clear()
 
@@ -145,12 +147,12 @@ class RebuiltObjects:
         return next((made.read(oid) for pair in self._made for made in pair if made.contains(oid)), None)
 
     def refs_of(self, path: Path) -> Mapping[str, RefValue]:
-        """Return the refs of the file at ``path``; none if it is one of several files, as some may be missing."""
+        """Return the refs of the file at ``path``; none if several files were added, as some files may be missing."""
         return self._made[0][0].refs("refs/") if self._tried == {path} else {}
 
     @property
     def unread(self) -> Sequence[UnreadFile]:
-        """The files that could not be imported, with the reason."""
+        """The files that could not be imported, with the reasons."""
         return [UnreadFile(os.fsencode(path).decode("utf-8", "replace"), what) for path, what in self._failed.items()]
 
     def _take(self, path: Path, format: Format | None = None, *, named: bool = False) -> None:
@@ -176,7 +178,7 @@ class RebuiltObjects:
         id = source.segment or source.source_id
         pair = self._made[0]
         if (agent, id) in self._known and source.base is None and source.segment is None:
-            pair = _stores()  # another, perhaps different copy of the file: the first must not affect its objects
+            pair = _stores()  # perhaps a different copy of the file; the first must not affect its objects
             self._made.append(pair)
         for made in pair:
             done = import_source(
@@ -187,12 +189,12 @@ class RebuiltObjects:
 
 
 def _stores() -> tuple[MemoryStore, MemoryStore]:
-    """Return two stores: one that redacts by our rules, and one that does not, as before there were any rules."""
+    """Return a store that redacts by our rules, and one that does not, like releases without redaction rules."""
     return MemoryStore(), MemoryStore(redacts=False)
 
 
 class NamedFileDonor:
-    """A session file that the user names, with the files beside it that it continues."""
+    """A session file that the user names, with the files in the same folder that it continues."""
 
     is_copy = False
     journals: Sequence[bytes] = ()
@@ -216,7 +218,7 @@ class NamedFileDonor:
 
 
 class AgentFiles:
-    """The files in the catalog: those of each requested session, and those that they continue."""
+    """The agents' files that the catalog lists for each requested session, with the files that they continue."""
 
     name = "the agent's own file"
     is_copy = False
@@ -241,7 +243,7 @@ class AgentFiles:
         return {}
 
     def _bases(self, waiting: WaitingFile) -> Iterator[Path]:
-        """Yield all files of the session that ``waiting`` continues, in the order of import, and those beside it."""
+        """Yield all files of the session that ``waiting`` continues, in import order, and then the files beside it."""
         id, agent = waiting.error.source_id, waiting.format.AGENT if waiting.format is not None else ""
         rows = sorted(self._catalogue.by_source(agent, id), key=lambda row: (row.created_ms, row.sid))
         sid = rows[0].sid if rows else self._catalogue.by_segment(agent, id)
@@ -250,7 +252,7 @@ class AgentFiles:
 
 
 class FirstCommitDonor:
-    """The first commit, which is the same in every store."""
+    """A donor of the first commit, which is the same in every store."""
 
     name = "the first commit of every store"
     is_copy = False
@@ -265,7 +267,7 @@ class FirstCommitDonor:
 
 
 def named(where: str, place: Path, *, is_copy: bool = True) -> Donor:
-    """Return the donor that a user names: a repository, a session file, or else a URL."""
+    """Return the donor for a user's argument: a repository, a session file, or a URL."""
     path = Path(where)
     if path.is_dir():
         return Repository(path / ".git" if (path / ".git").is_dir() else path, where, is_copy=is_copy)

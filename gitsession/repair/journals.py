@@ -1,17 +1,18 @@
-"""Salvage from damaged journal files, and from the journals of copies: objects, and the values of refs.
+"""Salvage of objects and ref values from damaged journal files and from the journals of copies.
 
-Objects are checked by their hash. Of the moves of a ref only the last value counts, called its end. It is written where
-nothing is lost:
+Objects are checked by their hash. Of the moves of a ref, only the last value counts. It is called the end. It is
+applied so that nothing is lost:
 
     1. the ref's history contains the end, or a command removed the ref   -> nothing to do
-    2. the file records the ref's current value, or the ref is missing    -> it moves to the end
-    3. its value is older than the first one that the file records        -> it moves to the end
-    4. anything else: others continued from before the damage             -> the end becomes a new branch
+    2. the file records the ref's current value, or the ref is missing    -> the ref moves to the end
+    3. the current value is older than the first value in the file        -> the ref moves to the end
+    4. otherwise: other entries were added from before the damage         -> the end becomes a new branch
 
-If only the place of a record is proven, a ref name in it may be damaged: its moves count only for refs that other
-records name, too. A hole in the file is closed if a copy of the same journal has the records; or, if it is one record,
-if every history that includes it can be read. A file with an open hole stays where it is, so that ``verify`` reports
-it.
+If the position of a record is proven but not its content, a ref name in it may be damaged. Its moves then count only
+for refs that other records name, too. A hole in the file is closed if a copy of the same journal has the records. A
+hole
+of one record is also closed if every history that includes the record can be read. A file with an open hole is not
+moved, so that ``verify`` reports it.
 """
 
 from __future__ import annotations
@@ -35,7 +36,14 @@ Read = Callable[[Oid], tuple[Kind, bytes] | None]
 
 @dataclass(frozen=True, slots=True)
 class SkippedMoves:
-    """Moves of a ref that a hole skips: its value before (if recorded), at the end of the hole (``lost``), and next."""
+    """Moves of a ref that a hole in the journal skips.
+
+    Attributes:
+        ref: Name of the ref.
+        before: Value before the hole, if recorded.
+        lost: Value at the end of the hole.
+        after: Value after the next recorded move.
+    """
 
     ref: str
     before: RefValue | None
@@ -45,9 +53,12 @@ class SkippedMoves:
 
 @dataclass(frozen=True, slots=True)
 class LostRecords:
-    """Records of the journal ``file`` that no source has. ``count``: their number, ``None`` if it is not known.
+    """Records of a journal file that no source has.
 
-    ``jumps``: the refs that they moved, as far as later records show.
+    Attributes:
+        file: Name of the journal file.
+        count: Number of lost records; ``None`` if unknown.
+        jumps: Moves that the records contained, as far as later records show.
     """
 
     file: str
@@ -57,7 +68,13 @@ class LostRecords:
 
 @dataclass
 class Journals:
-    """The content of damaged journal files. ``moves``: by ref, in order; ``holes``: those that no copy closes."""
+    """The content of damaged journal files.
+
+    Attributes:
+        objects: Objects by id.
+        holes: Holes that no copy closes.
+        moves: Moves of each ref, oldest first.
+    """
 
     objects: dict[Oid, tuple[Kind, bytes]] = field(default_factory=dict)
     holes: list[LostRecords] = field(default_factory=list)
@@ -65,7 +82,7 @@ class Journals:
 
 
 def follows(files: Iterable[bytes]) -> dict[bytes, SoundRecord]:
-    """Return the proven records of journal files, by the digest before each."""
+    """Return the proven records of journal files, each keyed by the digest of the record before it."""
     found: dict[bytes, SoundRecord] = {}
     for data in files:
         before: bytes | None = data[8:40]
@@ -77,7 +94,7 @@ def follows(files: Iterable[bytes]) -> dict[bytes, SoundRecord]:
 
 
 def records(files: Iterable[bytes]) -> list[JournalRecord]:
-    """Return the proven records of journal files, without those of a later version."""
+    """Return the proven records of journal files. Records of a later format version are left out."""
     found = []
     for it in (it for data in files for it in scan(data).found):
         if isinstance(it, SoundRecord) and it.proven:
@@ -91,7 +108,7 @@ def objects_of(records: Iterable[JournalRecord]) -> dict[Oid, tuple[Kind, bytes]
 
 
 def read(files: Mapping[str, bytes], copies: Mapping[bytes, SoundRecord]) -> Journals:
-    """Read damaged ``files``, by name and oldest first. ``copies``: the result of ``follows`` for other journals."""
+    """Read damaged journal ``files`` by name, oldest first. ``copies``: result of ``follows`` for other journals."""
     done = Journals()
     for name, data in files.items():
         rows: list[tuple[JournalRecord, bool] | JournalHole] = []
@@ -106,7 +123,7 @@ def _decoded(good: SoundRecord) -> tuple[JournalRecord, bool]:
 
 
 def _filled(hole: JournalHole, copies: Mapping[bytes, SoundRecord]) -> list[tuple[JournalRecord, bool] | JournalHole]:
-    """Return the records of a hole that a copy has, and the hole if some are missing."""
+    """Return the records in a hole that a copy has, followed by the hole if some are missing."""
     found: list[tuple[JournalRecord, bool] | JournalHole] = []
     at = hole.before
     while at != hole.until and at in copies:
@@ -141,9 +158,9 @@ def _take(name: str, rows: list[tuple[JournalRecord, bool] | JournalHole], done:
 def plan_moves(
     store: GitStore, held: Mapping[str, RefValue], moves: Mapping[str, list[Move]], read: Read
 ) -> dict[str, tuple[RefValue | None, Oid]]:
-    """Return the refs to move, with their old and new values. Symbolic refs and deletions have no history.
+    """Return the refs to move, with their old and new values. Symbolic refs and deletions are skipped.
 
-    The operation log is moved only if all of it can be read: what cannot be read can never be undone.
+    The operation log is moved only if all of it can be read: a command that cannot be read cannot be undone.
     """
     removed = _removed(store)
     found: dict[str, tuple[RefValue | None, RefValue]] = {}
@@ -171,7 +188,7 @@ def plan_moves(
 
 
 def _removed(store: GitStore) -> set[str]:
-    """Return the refs that the last command that moved them has removed or set back."""
+    """Return the refs that were removed or moved back by the last command that moved them."""
     last: dict[str, bool] = {}
     with contextlib.suppress(GitSessionError):
         for operation in operation_log.history(store):
@@ -181,7 +198,7 @@ def _removed(store: GitStore) -> set[str]:
 
 
 def _holds(read: Read, tip: RefValue, wanted: RefValue | None) -> bool:
-    """Return whether ``wanted`` is in the history of ``tip``, as far as it can be read; for ``None``: all of it can."""
+    """Return whether ``wanted`` is in the history of ``tip``; for ``None``, whether all of the history is readable."""
     oid: Oid | None = tip
     seen: set[Oid] = set()
     while oid is not None and oid != wanted:

@@ -1,17 +1,18 @@
-"""Repair of a store: a plan is made by reading only, then applied so that a kill at any moment loses nothing.
+"""Repair of a store. The plan is made without writing. It is then applied so that no kill of the process loses data.
 
-    plan      damaged files; good records of damaged journal files (repair/journals.py); every object that a ref leads
-              to, with donors as a source of lost ones; refs that cannot be read
-    perform   write the objects of donors and journals, and the good ones of damaged packs, to durable new packs; move
-              each damaged file into the quarantine; write refs with a known value again; move refs to the end of their
-              moves in the journal
-    report    repaired, set aside, and still missing: which entries of which sessions
+    plan      find damaged files; read the good records of damaged journal files (repair/journals.py); read every object
+              that is reachable from a ref, and search the donors for lost objects; find refs that cannot be read
+    perform   write the objects from donors and journals, and the good objects of damaged packs, to durable new packs;
+              move each damaged file into the quarantine; rewrite the refs whose values are known; move refs to their
+              last values in the journal
+    report    list what was repaired, what was set aside, and which entries of which sessions are still missing
 
-A ref that cannot be read gets a recorded value: that of a donor's ref, of the catalog, of the last clean check, or of
-the operation log. If these differ, it is the newest one of one history. If they are on different histories, it is none:
-nothing is guessed. Except by the journal, an existing ref is never moved: if one was set back, its earlier value
-becomes a new branch. A session ref that only a copy named by the user has is restored, if all of its objects
-exist and no operation of this store removed it.
+A ref that cannot be read is restored to a recorded value. The sources are the refs of donors, the catalog, the last
+check without findings, and the operation log. If the recorded values differ but are in one history, the newest value is
+used. If they are in different histories, the ref is not restored, because the right value cannot be known. Only journal
+records move an existing ref. If a ref was moved back, its earlier value becomes a new branch. If a session ref exists
+only in a copy that the user named, it is restored if all of its objects exist and no operation of this store removed
+it.
 """
 
 from __future__ import annotations
@@ -50,12 +51,12 @@ _UNREADABLE = "has damaged records"
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """An object that a ref leads to and no source has.
+    """An object that is reachable from a ref but that no source contains.
 
     Attributes:
-        ref: The ref that leads to it.
-        entry: The entry that it is, or is a part of; its own id if it belongs to none.
-        what: The error of the attempt to read it.
+        ref: Ref from which the object is reachable.
+        entry: Id of the entry that the object is or belongs to; the id of the object itself if it belongs to no entry.
+        what: Message of the read error.
     """
 
     oid: Oid
@@ -66,7 +67,7 @@ class Lost:
 
 @dataclass(frozen=True, slots=True)
 class LostRef:
-    """A ref that cannot be read, and for which there is no certain record."""
+    """A ref that cannot be read and whose value no source records with certainty."""
 
     name: str
     what: str
@@ -78,23 +79,23 @@ class RepairPlan:
 
     Attributes:
         bad: Damaged files.
-        rescued: Objects in damaged packs.
-        taken: Objects of donors, by id.
+        rescued: Ids of objects in damaged packs that can still be read.
+        taken: Objects from donors, by id.
         donors: Name of the donor of each object in ``taken``.
-        lost: Objects that no source has.
-        ref_files: Damaged loose refs and packed-refs, with their new content.
+        lost: Objects that no source contains.
+        ref_files: New content of damaged loose refs and of a damaged packed-refs file, by path.
         ref_values: New values of refs that cannot be read or are missing.
-        lost_refs: Refs that could not be restored, or not completely.
-        log_lost: Value of the operation log's ref, if a part of the log is lost: the log then starts empty, and earlier
+        lost_refs: Refs that could not be restored, or that lost their last value.
+        log_lost: Value of the operation log's ref, if a part of the log is lost. The log then starts empty, and earlier
             commands cannot be undone.
-        settings: ``HEAD`` and the configuration, if something in them is missing, with their new content.
-        beside: New branches for earlier values of refs that were set back, with the ref.
-        copied: Refs that only a copy had, with its name.
-        unheard: Donors that could not be read.
+        settings: New content of ``HEAD`` and of the configuration, if a part of them is missing, by path.
+        beside: New branches for the earlier values of refs that were moved back, with the name of each such ref.
+        copied: Refs that exist only in a copy, with the name of the copy.
+        unheard: Names of donors that could not be read.
         unread: Agents' files from which nothing could be rebuilt.
-        moves: Refs that move because of records in damaged journal files, with their old and new values.
-        dangling: Symbolic refs to missing branches, which are deleted.
-        lost_records: Journal records that no source has.
+        moves: Old and new values of the refs that move because of records in damaged journal files.
+        dangling: Symbolic refs to missing branches, which are deleted, with their values.
+        lost_records: Journal records that no source contains.
     """
 
     bad: list[BadFile] = field(default_factory=list)
@@ -117,19 +118,20 @@ class RepairPlan:
 
     @property
     def is_empty(self) -> bool:
-        """Return whether there is nothing to do. Something may be lost nevertheless."""
+        """Return whether there is nothing to repair. Data can be lost nevertheless."""
         refs_to_do = self.ref_files or self.log_lost or self.moves or self.dangling
         return not (self.bad or self.taken or refs_to_do or self.settings)
 
 
 @dataclass(frozen=True, slots=True)
 class RepairResult:
-    """The result of a repair, or its plan with ``dry_run``.
+    """The result of a repair, or its plan if ``dry_run`` was set.
 
     Attributes:
+        plan: The plan of the repair.
         quarantine: Folder of the damaged files that were set aside; ``None`` if nothing was changed.
         set_aside: Paths of these files, relative to the store.
-        unassigned: Existing entries that several damaged sessions could have lost.
+        unassigned: Existing entries that could belong to several of the damaged sessions.
     """
 
     plan: RepairPlan
@@ -139,17 +141,25 @@ class RepairResult:
 
     @property
     def is_whole(self) -> bool:
-        """Return whether nothing is missing now."""
+        """Return whether no data is missing after the repair."""
         return not (self.plan.lost or self.plan.lost_refs or self.plan.lost_records)
 
 
 def repair(
     store: GitStore, donors: Sequence[Donor], *, seen: Iterable[tuple[str, RefValue]] = (), dry_run: bool = False
 ) -> RepairResult:
-    """Repair what can be repaired. ``seen``: values of session refs when the catalog last read them.
+    """Repair the store as far as the donors allow.
 
-    Raises ``Unavailable`` if the store cannot be written, or a file of it may not be read; then nothing is changed.
-    Other processes may read and append meanwhile.
+    Other processes can read and append meanwhile.
+
+    Args:
+        store: The store.
+        donors: Sources of lost objects.
+        seen: Values of the session refs when the catalog last read them.
+        dry_run: Whether to only return the plan.
+
+    Raises:
+        Unavailable: The store cannot be written, or one of its files cannot be read. Nothing was changed.
     """
     create.check_readable(store.git_dir)
     if not dry_run:
@@ -198,7 +208,7 @@ def _perform(store: GitStore, plan: RepairPlan) -> RepairResult:
     if plan.log_lost:
         lost_refs.forget(store.git_dir, refs.OPLOG)
     with _writing(store), store.locked():
-        # Only now is all of their content elsewhere. A file that is still in use is left to a flush.
+        # The content of these files is stored elsewhere by now. If a file is still in use, the next flush handles it.
         leaving = [bad for bad in plan.bad if _of_journal(bad) and Path(bad.path).name.startswith(ASIDE)]
         moved += salvage.set_aside(store.git_dir, leaving, place)
     return RepairResult(plan, place, tuple(moved))
@@ -236,7 +246,7 @@ class _Planner:
         holes = self._journals(files, self._store.refs("refs/"))
         self._refs()
         held = {**self._store.refs("refs/"), **plan.ref_values}
-        again = plan.moves.keys() & plan.ref_values.keys()  # a repaired ref is moved by the next repair
+        again = plan.moves.keys() & plan.ref_values.keys()  # the next repair moves these refs
         plan.moves = {name: move for name, move in plan.moves.items() if name not in again}
         held |= {name: new for name, (_, new) in plan.moves.items()}
         self._look_at_sets()
@@ -266,7 +276,7 @@ class _Planner:
         return found.holes
 
     def _is_closed(self, hole: LostRecords) -> bool:
-        """Return whether it was one record, and all histories that include it are complete again."""
+        """Return whether the hole is one lost record and all histories that include the record can be read again."""
         sessions = {refs.session_of(jump.ref) for jump in hole.jumps}
         hit = {refs.session_of(lost.ref) for lost in self._plan.lost}
         known = all(self._read(jump.lost, "") is not None for jump in hole.jumps)
@@ -275,7 +285,7 @@ class _Planner:
     # -- objects
 
     def _read(self, oid: Oid, sid: str) -> tuple[Kind, bytes] | None:
-        """Return an object of the store, or one of a donor whose content matches the id."""
+        """Return an object from the store, or else from a donor if its content matches the id."""
         if oid in self._plan.taken:
             return self._plan.taken[oid]
         try:
@@ -301,7 +311,7 @@ class _Planner:
         return None
 
     def _follow_all(self, held: Mapping[str, RefValue]) -> None:
-        """Follow every ref, sessions first: for objects that an operation names, the agent's file is not known."""
+        """Follow every ref, sessions first: objects that the operation log names give no hint of the agent's file."""
         plan = self._plan
         for name, value in sorted(held.items(), key=lambda ref: not ref[0].startswith(refs.SESSIONS)):
             if refs.target(value) is None and name not in plan.copied:
@@ -313,7 +323,7 @@ class _Planner:
             plan.lost = [lost for lost in plan.lost if lost.ref != refs.OPLOG]
 
     def _follow(self, ref: str, start: Oid) -> None:
-        """Read everything that ``start`` leads to, each object once, and record what is lost."""
+        """Read every object that is reachable from ``start``, each once, and record the lost ones."""
         sid = refs.session_of(ref)
         stack: list[tuple[Oid, str]] = [(start, "")]
         while stack:
@@ -331,7 +341,7 @@ class _Planner:
                 self._plan.lost.append(Lost(oid, ref, entry or oid, str(error)))
 
     def _follow_copied(self, ref: str) -> None:
-        """Follow a ref that only a copy has. It is restored completely or not at all."""
+        """Follow a ref that exists only in a copy. The ref is restored completely or not at all."""
         plan = self._plan
         lost = len(plan.lost)
         self._follow(ref, plan.ref_values[ref])
@@ -343,7 +353,7 @@ class _Planner:
     # -- refs
 
     def _look_at_sets(self) -> None:
-        """Report the tombstone set or the archive set if its ref leads to something else."""
+        """Report the tombstone set and the archive set whose ref has an invalid value."""
         for name, read in ((refs.TOMBSTONES, tombstone_set.at), (refs.ARCHIVE, archive_set.at)):
             value = self._store.ref(name)
             try:
@@ -352,7 +362,7 @@ class _Planner:
             except Malformed as error:
                 self._plan.lost_refs.append(LostRef(name, f"has an invalid value: {error}"))
             except (MissingObject, Corrupt):
-                pass  # reported and repaired as any other object
+                pass  # reported and repaired like any other object
 
     def _refs(self) -> None:
         plan, damaged = self._plan, self._store.damaged_refs()
@@ -388,7 +398,7 @@ class _Planner:
         remembered: Collection[str],
         strays: Iterable[LostRefFinding],
     ) -> dict[str, str]:
-        """Return the refs that are gone or cannot be read, with a description of each problem."""
+        """Return the refs that are missing or cannot be read, with a description of each problem."""
         found = {name: what for name, what in damaged.items() if name != ref_files.PACKED_REFS}
         if ref_files.PACKED_REFS in damaged:
             unread = {name for name in remembered if name not in there} - found.keys()
@@ -399,14 +409,14 @@ class _Planner:
         return found
 
     def _put_beside(self, found: LostRefFinding, there: Mapping[str, RefValue]) -> None:
-        """Plan a new branch for the earlier value of a ref that was set back, if a source has it."""
+        """Plan a new branch for the earlier value of a ref that was moved back, if a source has that value."""
         beside = histories.names_beside(
             histories.of_found(lambda oid: self._read(oid, "")), found.name, found.was, found.now
         )
         taken = {**there, **self._plan.ref_values}
         name = next((name for name in beside if name not in taken or found.was in self._behind(taken[name])), "")
         if name in taken:
-            return  # it is on a branch that is restored
+            return  # a branch that is restored includes it
         if not name or self._read(found.was, "") is None:
             self._plan.lost_refs.append(LostRef(found.name, f"{found.what}{_NO_COPY}"))
             return
@@ -415,7 +425,7 @@ class _Planner:
         self._plan.ref_files[name] = f"{found.was}\n".encode()
 
     def _remembered(self) -> dict[str, list[RefValue]]:
-        """Return the recorded values of refs, of all sources."""
+        """Return the values of each ref that the sources record."""
         found: dict[str, list[RefValue]] = {}
         for known in (self._seen, self._recorded):
             for name, value in known.items():
@@ -437,7 +447,7 @@ class _Planner:
                 self._plan.unheard.append(donor.name)
                 continue
             for name, value in theirs.items():
-                # The author of the copy chose these names and values: accept only those that are valid here.
+                # The author of the copy chose these names and values: accept only valid ones.
                 ours = refs.is_session_ref(name) or name == create.MAIN
                 if last.get(name, value) is not None and ours and refs.target(value) is None:
                     found.setdefault(name, []).append(value)
@@ -446,9 +456,11 @@ class _Planner:
         return found
 
     def _restorable(self, name: str, what: str, values: Sequence[RefValue]) -> RefValue | None:
-        """Return the new value of a lost ref. If no source has the last value, use an earlier one, and report that.
+        """Return the new value of a lost ref.
 
-        A ref to a missing commit would make git fail in the whole store, so it is not restored.
+        If no source has the last value, an earlier one is used, and the loss is reported. A ref to a missing commit
+        would
+        make git fail in the whole store, so such a ref is not restored.
         """
         value = self._furthest(values)
         if value is None or not self._is_there(name, value):
@@ -466,7 +478,7 @@ class _Planner:
         return refs.target(value) is not None or self._read(value, refs.session_of(name)) is not None
 
     def _furthest(self, values: Sequence[RefValue]) -> RefValue | None:
-        """Return the newest of values on one history; ``None`` if there are none, or they are on different ones."""
+        """Return the newest of ``values`` if all are in one history, else ``None``."""
         distinct = list(dict.fromkeys(values))
         for value in distinct:
             if set(distinct) <= self._behind(value):
@@ -489,7 +501,7 @@ class _Planner:
 
 
 def _named_by(oid: Oid, kind: Kind, data: bytes, entry: str) -> list[tuple[Oid, str]]:
-    """Return the objects that an object names, each with the entry that it is a part of. Raises ``Malformed``."""
+    """Return the objects that an object refers to, each with the entry that it belongs to. Raises ``Malformed``."""
     if kind == "commit":
         commit = parse_commit(data)
         with contextlib.suppress(GitSessionError):
