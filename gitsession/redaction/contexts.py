@@ -1,7 +1,7 @@
-"""Rules for secrets by their context: after a name, in a header, in a URL, in a key file.
+"""Rules for secrets by their context: after a name, in a header, in a URL, or in a key file.
 
-Only the value is hidden, so that the rest remains readable. The names are in lower case and match any case. Values are
-checked (``heuristics``): code is full of ``password = get_password()``.
+Only the value is redacted, so that the rest remains readable. The names are in lower case and match any case. Values
+are checked (see ``heuristics``), because code often contains expressions such as ``password = get_password()``.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ def _is_chosen(value: bytes) -> bool:
 
 
 def _is_argument(value: bytes) -> bool:
-    """Return whether ``value`` is a password where a command takes nothing else."""
+    """Return whether ``value``, at a position where a command accepts only a password, is a password."""
     return _is_chosen(value) or heuristics.is_argument(value)
 
 
 _QUOTE = rb"""\\{0,7}["'`]"""
 _VALUE = rb"""(?P<secret>[^\s"'`\\<>,;]{4,1024})"""
 _ASSIGNS = rb"""(?:\\{0,7}["'`])?\]?[ \t]{0,20}(?::=|=>|==?|:)[ \t]{0,20}"""
-"""The text between a name and its value: in a shell, in code, in JSON (also within a string of JSON), in YAML."""
+"""The text between a name and its value: in a shell, in code, in JSON (also within a JSON string), or in YAML."""
 
 _FLAG = rb"(?:-\w{1,8}[ ]+(?:\d{1,2}[ ]+)?)"
 _HAS = rb"(?=" + _FLAG + rb"{0,5}-\w{0,6}"
@@ -40,19 +40,19 @@ _HTPASSWD = (
     rb"htpasswd[ ]+(?:[^\s-]\S{0,200}[ ]+)?" + _HAS + rb"b)"
     rb"(?:" + _HAS + rb"n)" + _FLAG + rb"{1,6}+|" + _HAS_NO + rb"n)" + _FLAG + rb"{1,6}+\S{1,200}[ ]+)\S{1,100}[ ]+"
 )
-"""The part before the password of `htpasswd -b`.
+"""The part of a `htpasswd -b` command before the password.
 
-With ``-n`` there is no file. In `docker run --entrypoint`, the name of an image follows.
+With ``-n`` there is no file argument. In `docker run --entrypoint`, the name of an image follows.
 """
 
 _NO_PROSE = (
     rb"(?!(?:[A-Z]?[a-z]+|[A-Z]+)[.,]?[ ]+"
     rb"(?!(?:ssh|scp|sftp|rsync|sudo|ansible|git|autossh|mosh|lftp|curl)\b)[a-z]{2,}[ ,.])"
 )
-"""An exclusion of prose: a password is followed by the command that ``sshpass`` runs, or by nothing."""
+"""A lookahead that excludes prose. A real password is followed by the command that ``sshpass`` runs, or by nothing."""
 
 _P_OPTION = re.compile(rb"(?:thread|edantic|lugin|rotocol|refix|ersist|arents|rofile|roject|rint)[a-z=-]*")
-"""The rest of an option of another command that begins with ``-p``."""
+"""The rest of an option that begins with ``-p`` and belongs to another command."""
 
 _KEY_FILES = (
     Rule(

@@ -1,7 +1,7 @@
-"""The guard of a store. It removes secrets before anything is stored, and the result can still be parsed.
+"""The guard of a store. It redacts secrets before data is stored, so that the result can still be parsed.
 
-JSON and CBOR are scanned as the strings that they contain, without escapes, and only parts of strings are replaced: a
-line of JSON stays valid, and so does an entry. Strings that contain JSON again are scanned down to ``LEVELS_MAX``.
+Of JSON and CBOR, the unescaped strings are scanned, and only parts of strings are replaced. So a line of JSON stays
+valid, and so does an entry. Strings that contain JSON are unescaped and scanned again, at most ``LEVELS_MAX`` times.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ if TYPE_CHECKING:
     from gitsession.redaction.vault import Vault
 
 LEVELS_MAX = 4
-"""Number of times that escapes are undone: JSON in a string of JSON, and so on."""
+"""Number of times that escapes are undone, for JSON within JSON strings."""
 
 Row: TypeAlias = tuple[int, int, str]
-"""A placeholder: its offset in the redacted payload, its length in bytes, its rule."""
+"""A placeholder: its offset in the redacted payload, its length in bytes, and its rule."""
 
 _LOOKAHEAD_BYTES = 1 << 20
-"""Bytes that are scanned together: one scan of some payloads takes far less time than one of each."""
+"""Number of bytes that are scanned together. One scan of several payloads is much faster than one scan of each."""
 
 _CBOR, _JSON = "cbor", ("json", "jsonl")
 
 
 class Redacted(NamedTuple):
-    """A payload without its secrets. ``rows``: the placeholders in their place, in order."""
+    """A payload without its secrets. ``rows``: the placeholders in the payload, in order."""
 
     payload: bytes
     rows: tuple[Row, ...] = ()
@@ -48,15 +48,16 @@ class Redacted(NamedTuple):
 
 
 def placeholder(rule: str) -> bytes:
-    """Return the placeholder of a secret. It depends on the rule's name alone: more would reveal part of the secret."""
+    """Return the placeholder of a secret. It contains only the rule's name: more would reveal a part of the secret."""
     return f"{OPENS}{rule}]".encode()
 
 
 def redact(form: str, payload: bytes, scanner: Scanner) -> Redacted:
-    """Return ``payload`` without what ``scanner`` finds.
+    """Return ``payload`` with a placeholder for each secret that ``scanner`` finds.
 
-    ``form`` is that of the entry (docs/reference/format.md). A payload of another form, invalid JSON, and CBOR that
-    gitsession did not write are scanned as plain text.
+    ``form`` is the form of the entry (docs/reference/format.md). Payloads of other forms, invalid JSON, and CBOR that
+    was
+    not written by gitsession are scanned as plain text.
     """
     if form == _CBOR:
         return _in_cbor(payload, scanner) if scanner.mentions(payload) else Redacted(payload)
@@ -69,9 +70,9 @@ def redact(form: str, payload: bytes, scanner: Scanner) -> Redacted:
 
 
 class SecretLookahead:
-    """A scan of ``count`` payloads that reads ahead from the requested one.
+    """A scan of ``count`` payloads that reads ahead from the requested payload.
 
-    ``payload`` reads one by its index, and does so once for each scan.
+    ``payload`` is a function that reads a payload by its index. It is called once for each scan.
     """
 
     def __init__(self, scanner: Scanner, count: int, payload: Callable[[int], bytes]) -> None:
@@ -81,7 +82,7 @@ class SecretLookahead:
         self._suspects: set[int] = set()
 
     def may_hold(self, number: int) -> bool:
-        """Return ``Scanner.may_hold`` for the payload with this index."""
+        """Return ``Scanner.may_hold`` for the payload with the index ``number``."""
         if not self._from <= number < self._to:
             self._look(number)
         return number in self._suspects
@@ -97,7 +98,7 @@ class SecretLookahead:
 
 
 def suspects(payloads: Sequence[tuple[str, bytes]], scanner: Scanner) -> set[int]:
-    """Return the indexes of the payloads in which ``redact`` may find something. Each has its form and its bytes."""
+    """Return the indexes of the ``payloads``, each a form and bytes, in which ``redact`` may find a secret."""
     texts = {number: payload for number, (form, payload) in enumerate(payloads) if form != _CBOR}
     ours = [number for number, (form, _) in enumerate(payloads) if form == _CBOR]
     mentioned = scanner.mentioning([payloads[number][1] for number in ours])
@@ -107,11 +108,11 @@ def suspects(payloads: Sequence[tuple[str, bytes]], scanner: Scanner) -> set[int
 
 
 def find(data: bytes, scanner: Scanner, *, is_json: bool = False) -> list[SecretSpan]:
-    """Return the hits in ``data``, in order: in the bytes as they are, and after each round of undoing escapes."""
+    """Return the hits in ``data``, in order, before and after each round of undoing escapes."""
     views = [data]
     ways: list[OffsetMap] = []
     inner = decoded(data)
-    hits = [] if is_json and inner != data else _in_view(data, scanner)  # JSON is scanned without its escapes only
+    hits = [] if is_json and inner != data else _in_view(data, scanner)  # JSON with escapes is scanned only unescaped
     while len(views) <= LEVELS_MAX and inner != views[-1]:
         views.append(inner)
         found = _in_view(inner, scanner)
@@ -123,7 +124,7 @@ def find(data: bytes, scanner: Scanner, *, is_json: bool = False) -> list[Secret
 
 
 def _in_view(data: bytes, scanner: Scanner) -> list[SecretSpan]:
-    """Return the hits in ``data`` as it is, and after the removal of each kind of marks that programs add."""
+    """Return the hits in ``data``, before and after the removal of each kind of marks that programs insert."""
     hits = scanner.scan_bytes(data)
     without = undecorated(data)
     found = [
@@ -163,7 +164,7 @@ _LITERAL = re.compile(rb'"((?:[^"\\]|\\.)*+)"', re.DOTALL)
 
 
 def _within_literals(payload: bytes, hits: list[SecretSpan]) -> Iterator[SecretSpan]:
-    """Yield the ``hits`` inside string literals, line by line; in lines that are not JSON, all hits."""
+    """Yield the ``hits`` inside string literals, line by line; in lines that are not JSON, yield all hits."""
     spans: list[tuple[int, int]] = []
     at = 0
     for line in payload.split(b"\n"):
@@ -178,7 +179,7 @@ def _within_literals(payload: bytes, hits: list[SecretSpan]) -> Iterator[SecretS
 
 
 def _clipped(hits: Iterable[SecretSpan], spans: list[tuple[int, int]]) -> Iterator[SecretSpan]:
-    """Yield the parts of ``hits`` that are in ``spans``, which are in order."""
+    """Yield the parts of ``hits`` that are inside ``spans``, which are in order."""
     starts = [start for start, _ in spans]
     for hit in hits:
         number = max(bisect_right(starts, hit.start) - 1, 0)
@@ -216,7 +217,7 @@ _REFERENCES = frozenset(
         "source_id",
     ]
 )
-"""Fields that name entries and sessions. A name that looks like a token by chance must not be replaced."""
+"""Fields that refer to entries and sessions. A reference that looks like a token by chance must not be replaced."""
 
 
 def _in_cbor(payload: bytes, scanner: Scanner) -> Redacted:
@@ -237,7 +238,7 @@ def _in_cbor(payload: bytes, scanner: Scanner) -> Redacted:
 
 
 def _view_of(payload: bytes) -> bytes:
-    """Return the strings of a CBOR payload as they are scanned; bytes of another kind unchanged."""
+    """Return the strings of a CBOR payload in the form that is scanned; return other bytes unchanged."""
     try:
         return _strings(payload)[1]
     except Malformed:
@@ -245,7 +246,7 @@ def _view_of(payload: bytes) -> bytes:
 
 
 def _strings(payload: bytes) -> tuple[list[cbor.Piece], bytes, list[int]]:
-    """Return the strings of a CBOR payload that may be secret, and ``_view`` of them. Raises ``Malformed``."""
+    """Return the strings of a CBOR payload that can contain secrets, and their ``_view``. Raises ``Malformed``."""
     pieces = [piece for piece in cbor.pieces(payload) if _may_hold(payload, piece)]
     return pieces, *_view(payload, pieces)
 
@@ -259,7 +260,7 @@ def _may_hold(payload: bytes, piece: cbor.Piece) -> bool:
 
 
 def _view(payload: bytes, pieces: list[cbor.Piece]) -> tuple[bytes, list[int]]:
-    """Return the strings as in JSON, a key before its value, and the offset of each."""
+    """Return the strings in the form of JSON, each key before its value, and the offset of each string."""
     parts: list[bytes] = []
     starts: list[int] = []
     at = 0
@@ -291,7 +292,7 @@ def _rewritten(payload: bytes, changed: list[tuple[cbor.Piece, list[SecretSpan]]
 
 
 def _apart(made: Redacted, keys: set[bytes], payload: bytes) -> Redacted:
-    """Return a key that no other key equals: two secrets as keys of one map would give the same key twice."""
+    """Return a unique key for a map. Two secrets that are keys of one map could become the same placeholder."""
     name = made.payload
     for number in itertools.count(2):
         if name not in keys and name not in payload:
@@ -302,14 +303,14 @@ def _apart(made: Redacted, keys: set[bytes], payload: bytes) -> Redacted:
 
 
 _SHORT = {b"n": b"\n", b'"': b'"', b"t": b"\t", b"r": b"\r", b"/": b"/", b"'": b"'", b"b": b" ", b"f": b" "}
-"""Characters by the letter after a backslash. Backspace and form feed are spaces to a search for words."""
+"""Characters by the letter after a backslash. Backspace and form feed count as spaces in a search for words."""
 
 _UNICODE = re.compile(rb"\\u([0-9a-fA-F]{4})")
 _ESCAPE = re.compile(rb"\\(?:u([0-9a-fA-F]{4})|(.))", re.DOTALL)
 
 
 def decoded(data: bytes) -> bytes:
-    """Return ``data`` with each escape undone once. A character outside ASCII becomes ``?``."""
+    """Return ``data`` after one round of undoing escapes. A character outside ASCII becomes ``?``."""
     if b"\\" not in data:
         return data
     pieces = data.split(b"\\\\")
@@ -329,7 +330,7 @@ def _character(found: re.Match[bytes]) -> bytes:
 
 
 def way(data: bytes) -> OffsetMap:
-    """Return the map from ``decoded(data)`` to ``data``."""
+    """Return the map of offsets in ``decoded(data)`` to offsets in ``data``."""
     starts, places = [0], [0]
     at = shorter = 0
     while (found := _ESCAPE.search(data, at)) is not None:
@@ -352,39 +353,39 @@ class Guard:
 
     @classmethod
     def by(cls, vault: Vault, rules: str = "") -> Guard:
-        """Return a guard with the built-in rules and those of file ``rules``. Raises ``NotFound`` and ``Refused``."""
+        """Return a guard with the built-in rules and those in file ``rules``. Raises ``NotFound`` and ``Refused``."""
         return cls(scanner(rules), vault)
 
     def redact(self, form: str, payload: bytes) -> Redacted:
-        """Return ``payload`` without its secrets, as the function of this name."""
+        """Return ``payload`` without its secrets, like the function of the same name."""
         return redact(form, payload, self.scanner)
 
     def words(self, text: str) -> str:
-        """Return a text that is stored beside an entry, not in it, without its secrets."""
+        """Return ``text``, which is stored outside the payload of an entry, without its secrets."""
         data = text.encode("utf-8", "surrogatepass")
         return self.redact("text", data).payload.decode("utf-8", "surrogatepass")
 
     def lookahead(self, count: int, payload: Callable[[int], bytes]) -> SecretLookahead:
-        """Return a scan of ``count`` payloads with these rules that reads ahead."""
+        """Return a lookahead scan of ``count`` payloads with the rules of this guard."""
         return SecretLookahead(self.scanner, count, payload)
 
     def in_file(self, data: bytes) -> str | None:
-        """Return the rule by which a file holds a secret, as the function of this name."""
+        """Return the rule that finds a secret in a file, like the function of the same name."""
         return in_file(data, self.scanner)
 
 
 def scanner(rules: str = "") -> Scanner:
-    """Return a scanner with the built-in rules and those of the file ``rules``. Raises ``NotFound`` and ``Refused``."""
+    """Return a scanner with the built-in rules and those in the file ``rules``. Raises ``NotFound`` and ``Refused``."""
     if not rules:
         return Scanner()
-    from gitsession.redaction import own_rules  # few users have own rules; the others need not load this
+    from gitsession.redaction import own_rules  # few users have their own rules; the others do not need this module
 
     own = own_rules.read(Path(rules))
     return Scanner([rule for rule in RULES if rule.name not in own.off], own.rules, own.allow)
 
 
 def in_file(data: bytes, scanner: Scanner) -> str | None:
-    """Return the rule by which a file holds a secret; ``None`` if it has none, or is not text."""
+    """Return the first rule that finds a secret in a file; ``None`` if none does or the file is not text."""
     data = in_utf8(data)
     if not is_text(data) or not scanner.may_hold(data):
         return None

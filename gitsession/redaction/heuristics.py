@@ -1,4 +1,4 @@
-"""Heuristics that distinguish a secret from what programs and documents have in its place."""
+"""Heuristics that distinguish a secret from the other values that programs and documents have at the same position."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SAME = re.compile(rb"(.)\1*", re.DOTALL)
 _HEX = re.compile(rb"[0-9a-fA-F]+")
 _IDENTIFIER = re.compile(rb"[A-Za-z_][A-Za-z_.:/-]*\d{0,2}[)\]}|]*")
 _EXPRESSION = re.compile(rb"[(\[{]|[A-Za-z_$][\w.$]{2,}[(\[{]|(?:[A-Za-z_]+\d{0,2}\.){2,}[A-Za-z_]+\d{0,2}\Z|&?\w+->")
-"""Code in the place of a value: a call, an item, a field of a field."""
+"""Code instead of a value: a call, an item, or a field of a field."""
 
 
 def entropy(value: bytes) -> float:
@@ -33,7 +33,7 @@ def entropy(value: bytes) -> float:
 
 
 def is_placeholder(value: bytes) -> bool:
-    """Return whether ``value`` stands for a secret that the reader is to insert."""
+    """Return whether ``value`` is a placeholder that the reader is to replace with a secret."""
     return (
         _PLACEHOLDER.match(value) is not None
         or value.lower() in _WORDS_FOR_NOTHING
@@ -44,14 +44,14 @@ def is_placeholder(value: bytes) -> bool:
 
 
 def is_random(value: bytes) -> bool:
-    """Return whether ``value`` looks random, as tokens and keys do: letters and digits are mixed."""
+    """Return whether ``value`` looks random, like a token or a key: letters and digits are mixed."""
     return len(value) >= 16 and not is_placeholder(value) and _EXPRESSION.match(value) is None and _is_mixed_up(value)
 
 
 def _is_mixed_up(value: bytes) -> bool:
     """Return whether letters and digits, and letters of both cases, alternate more often than in a name.
 
-    ``getToken2`` has one digit and one capital, and each begins a part.
+    In the name ``getToken2``, the only digit and the only capital letter each begin a part.
     """
     if entropy(value) < 2.8:
         return False
@@ -63,7 +63,7 @@ def _is_mixed_up(value: bytes) -> bool:
 
 
 _TURN = re.compile(rb"(?<=[a-z])(?=[A-Z0-9])|(?<=[A-Z])(?=\d)|(?<=\d)(?=[A-Za-z])")
-"""Between two kinds of characters, except after the capital that begins a word."""
+"""A position between two kinds of characters, except after a capital letter at the start of a word."""
 _LOWER, _UPPER, _DIGIT = re.compile(rb"[a-z]"), re.compile(rb"[A-Z]"), re.compile(rb"\d")
 
 
@@ -78,7 +78,7 @@ def is_password(value: bytes) -> bool:
 
 
 def is_argument(value: bytes) -> bool:
-    """Return whether ``value``, as the argument of a command that takes a password, is one and not a word for it."""
+    """Return whether ``value``, the argument of an option for a password, is a password and not a name for one."""
     return len(value) >= 8 and is_given(value) and _STANDS_FOR_ONE.search(value) is None
 
 
@@ -102,7 +102,7 @@ def _is_sign(byte: int) -> bool:
 
 
 def is_given(value: bytes) -> bool:
-    """Return whether ``value``, where only a secret can be, is one and not a placeholder."""
+    """Return whether ``value``, at a position where only a secret can be, is a secret and not a placeholder."""
     return not is_placeholder(value)
 
 
@@ -117,7 +117,7 @@ def is_pair(value: bytes) -> bool:
 
 
 def holds_private_key(value: bytes) -> bool:
-    """Return whether ``value`` is a private key in PEM, in base64."""
+    """Return whether ``value`` is a base64-encoded private key in PEM format."""
     try:
         return b"PRIVATE KEY" in base64.b64decode(value[: len(value) // 4 * 4][:400])
     except (binascii.Error, ValueError):
@@ -125,12 +125,12 @@ def holds_private_key(value: bytes) -> bool:
 
 
 def is_text(data: bytes) -> bool:
-    """Return whether ``data`` is text: it has no zero byte at its beginning."""
+    """Return whether ``data`` is text, that is, has no zero byte in its first 8192 bytes."""
     return b"\0" not in data[:8192]
 
 
 def in_utf8(data: bytes) -> bytes:
-    """Return ``data`` in UTF-8 if it begins as a text in UTF-16 does, with a mark or with an ASCII character."""
+    """Return ``data`` in UTF-8 if it begins like a UTF-16 text: with a byte order mark or with ASCII characters."""
     for start, encoding in ((b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16")):
         if data.startswith(start):
             return data.decode(encoding, "replace").encode()

@@ -1,6 +1,6 @@
 """The original of a redacted payload, and the beginning of placeholders.
 
-It is separate from the rules, which a reader of sessions need not load.
+This module is separate from the rules, because programs that only read sessions need not load the rules.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ class Original:
     """A payload as its writer wrote it.
 
     Attributes:
-        digest: the digest of the redacted entry, 32 bytes.
-        chain: its chain digest, 32 bytes.
-        payload: the original payload.
+        digest: Digest of the redacted entry, 32 bytes.
+        chain: Chain digest of the redacted entry, 32 bytes.
+        payload: The original payload.
         source: ``<agent> <id> <line>`` of an imported entry, else "".
     """
 
@@ -30,10 +30,11 @@ class Original:
 
 
 def matches(redacted: bytes, rows: Iterable[tuple[int, int, str]], original: bytes) -> bool:
-    """Return whether ``redacted`` can be ``original`` with a placeholder at each of ``rows``.
+    """Return whether ``redacted`` can be ``original`` with placeholders at the offsets and lengths in ``rows``.
 
-    A placeholder matches anything. Rules differ between releases and users, but an entry that was stored under other
-    rules is still the same entry.
+    A placeholder matches any text. Rules differ between releases and users, but an entry that was stored under other
+    rules
+    is still the same entry.
     """
     parts: list[bytes] = []
     at = 0

@@ -1,6 +1,6 @@
-"""The user's own rules in a TOML file (docs/explanation/secrets.md), and built-in rules that are turned off.
+"""The user's own rules in a TOML file (docs/explanation/secrets.md), and the built-in rules that are turned off.
 
-A rule has samples that it must find, and is tested with them before it is used: a wrong rule protects nothing.
+Each rule has samples that it must find. It is tested with them before it is used, because a wrong rule finds nothing.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ _FIELDS = {"name": str, "pattern": str, "words": list, "samples": list, "never":
 
 
 class UserRules(NamedTuple):
-    """The content of a file of rules.
+    """The content of a rules file.
 
     Attributes:
-        rules: the rules.
-        off: the names of built-in rules that are turned off.
-        allow: texts that no rule hides if they are the whole hit.
+        rules: The rules.
+        off: Names of built-in rules that are turned off.
+        allow: Texts that no rule redacts if they are the whole hit.
     """
 
     rules: tuple[Rule, ...]
@@ -36,7 +36,7 @@ class UserRules(NamedTuple):
 
 
 def read(file: Path) -> UserRules:
-    """Read the rules in ``file``. Raises ``NotFound``, and ``Refused`` with the invalid rule and the reason."""
+    """Read the rules in ``file``. Raises ``NotFound``, or ``Refused`` with the invalid rule and the reason."""
     try:
         path = Path(os.path.expanduser(file))
         if path.exists() and not path.is_file():
@@ -119,16 +119,16 @@ def _check_samples(rule: Rule, where: str) -> None:
 
 
 TURNS_MAX = 8
-"""Maximum number of repetitions of a part that can match in several lengths: attempts are exponential in it."""
+"""Maximum number of repetitions of a part of variable length. The number of attempts is exponential in it."""
 
 _REPEATS = frozenset({"MAX_REPEAT", "MIN_REPEAT"})
 
 
 def is_exponential(pattern: bytes) -> bool:
-    """Return whether a repetition holds a repetition or a choice, as in ``(a+)+`` and ``(a|ab)*``.
+    """Return whether a repetition contains a repetition or a choice, as in ``(a+)+`` and ``(a|ab)*``.
 
-    A text that almost matches such a pattern is tried in countless ways. With a possessive one, ``(a+)++``, it is tried
-    in one way. Raises ``re.error``.
+    If a text almost matches such a pattern, the number of attempts is exponential. With a possessive repetition, as in
+    ``(a+)++``, there is only one attempt. Raises ``re.error``.
     """
     return _runs_away(re._parser.parse(pattern))  # type: ignore[attr-defined]
 
@@ -151,7 +151,7 @@ def _varies(items: Any) -> bool:
 
 
 def _inner(said: Any) -> list[Any]:
-    """Return the patterns in the argument of one part of a pattern."""
+    """Return the subpatterns in the argument of an item of a parsed pattern."""
     if isinstance(said, re._parser.SubPattern):  # type: ignore[attr-defined]
         return [said]
     return [each for part in said for each in _inner(part)] if isinstance(said, tuple | list) else []

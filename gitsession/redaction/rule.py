@@ -1,9 +1,10 @@
-"""Rules: the pattern of a secret, the part of it that is hidden, and the hints that select the texts to scan.
+"""Rules: the pattern of a secret, the part of it that is redacted, and the hints that select the texts to scan.
 
 Words such as ``token`` are common in text. So a context rule also requires an assignment sign and a long value, which
-can be matched without undoing escapes. A text that matches a hint is scanned in full; others are not scanned at all.
-So a hint may be too wide, but must not be too narrow: each hint requires less than every rule with its stem. Escapes
-that hints do not cover are always scanned (``scan``).
+can be matched in escaped text. A text that matches a hint is scanned in full; other texts are not scanned. So a hint
+may
+match too much, but never too little: each hint requires less than every rule with its stem. Escapes that hints do not
+cover are always scanned (see ``scan``).
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 Check = Callable[[bytes], bool]
-"""A function that returns whether a hit is a secret, not a word of documentation or an expression of a program."""
+"""A function that returns whether a hit is a secret, and not a word of documentation or an expression in code."""
 
 
 @dataclass(frozen=True)
@@ -23,17 +24,19 @@ class Rule:
     """A rule for one kind of secret. ``pattern`` matches bytes and begins with one of ``words``.
 
     Attributes:
-        name: the name of the rule, which is in the placeholder.
-        pattern: the regular expression. It is tried where one of ``words`` is. Its group ``secret`` is hidden, or the
-            whole match.
-        words: the literals.
-        check: returns whether a hit is a secret.
-        before: the number of bytes before the hit that are hidden, too.
-        folds: True if ``words`` are in lower case and match any case.
-        is_token: True if the hidden part is a run of at least ``RUN_MIN`` bytes with the word in it, without a space.
-        samples: texts that the rule must find. Tests fill in ``{b32:16}`` and the like, because the repository must not
-            contain anything that looks like a real secret.
-        never: texts that the rule must not find.
+        name: Name of the rule, which is part of the placeholder.
+        pattern: Regular expression. It is tried at each of ``words``. If it has a group ``secret``, only this group is
+            redacted; otherwise the whole match is.
+        words: The literals.
+        check: Function that returns whether a hit is a secret.
+        before: Number of bytes before the hit that are redacted, too.
+        folds: Whether ``words`` are in lower case and match any case.
+        is_token: Whether the redacted part is a run of at least ``RUN_MIN`` bytes without a space that contains the
+        word.
+        samples: Texts that the rule must find. Tests expand templates such as ``{b32:16}`` in them, because the
+        repository
+            must not contain anything that looks like a real secret.
+        never: Texts that the rule must not find.
     """
 
     name: str
@@ -59,10 +62,10 @@ class Rule:
 
 
 class Hint(NamedTuple):
-    """The text that must follow ``stem``, for the rules with a word that contains the stem.
+    """A stem, and the pattern ``behind`` that must follow it, for the rules with a word that contains the stem.
 
-    If the group ``turns`` of ``behind`` matches, the value that begins there must also have three turns
-    (``CharacterTurns``).
+    If the pattern has a group ``turns`` that matches, the value after it must also have three turns (see
+    ``CharacterTurns``).
     """
 
     stem: bytes
@@ -79,10 +82,10 @@ def _compiled(pattern: bytes) -> re.Pattern[bytes]:
 
 
 _BLANKS = rb"""(?:[\s"'`]|\\+(?:[nrtbf"'`]|u00(?:[01][0-9A-Fa-f]|2[27]|60)))"""
-"""White space and quotation marks, also escaped at any depth."""
+"""White space and quotation marks, also if they are escaped several times."""
 
 _SIGN = rb"[\w.-]{0,40}+(?:" + _BLANKS + rb"|\])*+(?::=|=>|==?|:)" + _BLANKS + rb"*+"
-"""The text from a stem to the value: the rest of the name, and the sign of an assignment."""
+"""The text between a stem and the value: the rest of the name, and the assignment sign."""
 
 _VALUE = rb"""(?:[^\s"'\\]|\\+u[0-9A-Fa-f]{4})"""
 _NO_CALL = rb"(?![(\[{$<]|[A-Za-z_$][\w.$]{2,}[(\[{])"
@@ -91,7 +94,7 @@ _INSIDE = rb"""(?:[^\s"'\\]|\\++u)"""
 _FIRST_TURN = re.compile(_INSIDE + rb"+?" + _TURN)
 _TWO_TURNS = re.compile(rb"(?:" + _INSIDE + rb"+?" + _TURN + rb"){2}")
 _REST = re.compile(_INSIDE + rb"*+")
-"""The minimum for ``heuristics.is_random``: a value changes three times between kinds of characters."""
+"""A minimum that ``heuristics.is_random`` requires: a value changes three times between kinds of characters."""
 
 _ANY = _SIGN + rb"(?:(?i:bearer|basic|token|apikey|api-key|bot|key|digest|negotiate|aws)" + _BLANKS + rb"++)?"
 _HEADER = _ANY + _VALUE + rb"{12}"
@@ -145,21 +148,22 @@ HINTS = (
     Hint(b"discord", rb"(?:[^\nMNO]{0,1000}+[MNO]){1,100}?[\w-]{23}"),
     Hint(b"_pat", _RANDOM),
 )
-"""Hints, in the order in which they are tried. Stems, in lower case, match any case; patterns are case-sensitive."""
+"""Hints, in the order in which they are tried. Stems match any case; patterns are case-sensitive."""
 
 
 def hints_of(words: list[bytes]) -> tuple[Hint, ...]:
-    """Return hints for ``words`` in lower case. A word without a stem is a hint itself, with any text after it."""
+    """Return hints for ``words`` in lower case. A word without a stem becomes a hint that accepts any text after it."""
     hints = [hint for hint in HINTS if any(hint.stem in word for word in words)]
     others = dict.fromkeys(word for word in words if not any(hint.stem in word for hint in hints))
     return (*hints, *(Hint(word) for word in others))
 
 
 class CharacterTurns:
-    """The turns in the values of one text, for requests from left to right. A turn is a change between character kinds.
+    """The turns in the values of one text, queried from left to right. A turn is a change between kinds of characters.
 
-    An answer is valid up to the first turn of the value, or to its end if it has none. So a run of names and signs that
-    is a value for each of them is read once.
+    A result is valid up to the first turn of the value, or up to its end if it has no turn. So if a run of names and
+    signs
+    contains several values, it is read only once.
     """
 
     def __init__(self, data: bytes) -> None:

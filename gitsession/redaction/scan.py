@@ -1,9 +1,9 @@
-"""A scanner for secrets: it searches for literals first, which is cheap, and tries a pattern only at its literal.
+"""A scanner for secrets. It first searches for literals, which is cheap, and tries a pattern only at its literal.
 
-Context rules depend on the text before a value, so marks that programs add to a text would hide a secret: colours, line
-numbers, diff signs, quote marks, ``%3D``. ``undecorated`` removes them and maps each hit back to the original bytes.
-``bare`` does the same for the first test of bytes with escapes. It has no offsets and keeps the margins of lines, which
-``_escapes_apart`` handles.
+Context rules depend on the text before a value. Programs insert marks into texts, which would hide a secret from these
+rules: colours, line numbers, diff signs, quotation marks, ``%3D``. ``undecorated`` removes the marks and maps each hit
+back to the original bytes. ``bare`` does the same for the first test of bytes with escapes. It keeps no offsets, and it
+keeps the margins of lines, which ``_escapes_apart`` handles.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ from gitsession.redaction.rule import CharacterTurns, Hint, Rule, hints_of
 from gitsession.redaction.tokens import TOKENS
 
 RULES: tuple[Rule, ...] = (*TOKENS, *CONTEXTS)
-"""The rules of every store (docs/explanation/secrets.md). If two rules find the same, the first gives the name."""
+"""The built-in rules of every store (docs/explanation/secrets.md). The first rule that finds a text names it."""
 
 RUN_MIN = 20
-"""Minimum length of a token in bytes. Most words are shorter, so tokens are searched for in few of them."""
+"""Minimum length of a token in bytes. Most words are shorter, so few words are searched for tokens."""
 
 LONG = 1024
-"""Length in bytes at which unlimited patterns stop. A longer hit is hidden to its end."""
+"""Length in bytes at which unbounded patterns stop. A longer secret is still redacted to its end."""
 
 CHECKED = 512
-"""Maximum number of bytes of a hit that the check of its rule examines."""
+"""Maximum number of bytes of a hit that the rule's check examines."""
 
 _ESCAPED = re.compile(rb"\\(?:u[0-9a-fA-F]{4}|[nrtbf])([^ ]*)")
-"""A run after a backslash, which begins with the letters of the escape."""
+"""A run of characters after a backslash. It begins with the letters of the escape."""
 _MARKED = re.compile(rb" (?:\+\+?|-|[^ \d]{0,200}+\d{1,7}[:-][+-]?)([^ ]+)")
-"""A run after the sign of a diff or the number of a line."""
+"""A run of characters after the sign of a diff or a line number."""
 _SLASH = re.compile(rb"\\+/")
 _LETTER = re.compile(rb"\\u00(?:2[013-589a-fA-F]|3[0-9abdfABDF]|[45][0-9a-fA-F]|6[1-9a-fA-F]|7[0-9a-eA-E])")
-"""An escape that may stand for a part of a word or of a token.
+"""An escape that can be part of a word or of a token.
 
-Control characters, quotation marks, ``<``, ``>`` and ``&`` end a token, so their escapes are not included.
+Escapes of control characters, quotation marks, ``<``, ``>`` and ``&`` are not included, because these end a token.
 """
 
 _REST = re.compile(rb"""[^\s"'`\\<>,;]*""")
@@ -51,19 +51,19 @@ _BACKSLASH = ord("\\")
 
 _REMEMBERED = 50_000
 _REMEMBERED_BYTES = 200
-"""Maximum number and bytes of the cached runs without a token. Paths and ids occur again and again."""
+"""Maximum number of cached runs without a token, and their maximum length in bytes. Paths and ids occur repeatedly."""
 
 _SIGNS = b"_-./:=~"
 _ENDS = re.compile(rb"[_./:=~-](?<=(.{3}))", re.DOTALL)
-"""Three bytes of a run that end with a sign. The words of most rules for tokens contain such bytes."""
+"""Three bytes of a run, the last of which is a sign. The words of most token rules contain such bytes."""
 
 
 _Word: TypeAlias = tuple[bytes, tuple[Rule, ...]]
-"""A literal, and the rules that begin with it."""
+"""A literal, and the rules whose patterns begin with it."""
 
 
 class SecretSpan(NamedTuple):
-    """The bytes to hide, from ``start`` to ``end``, and the name of the rule."""
+    """The bytes to redact, from offset ``start`` to ``end``, and the name of the rule."""
 
     start: int
     end: int
@@ -71,7 +71,7 @@ class SecretSpan(NamedTuple):
 
 
 class Scanner:
-    """A scanner with ``rules`` and the user's rules ``extra``, whose patterns may begin anywhere.
+    """A scanner with the built-in ``rules`` and the user's rules ``extra``, whose patterns can match at any offset.
 
     ``allow``: texts that are never secrets, whichever rule finds them.
     """
@@ -105,7 +105,7 @@ class Scanner:
         return self.settle(found, data)
 
     def settle(self, found: Iterable[SecretSpan], data: bytes) -> list[SecretSpan]:
-        """Return the hits ``found`` in ``data``, in order; overlapping hits are merged and named by the first rule."""
+        """Return the hits ``found`` in ``data``, in order. Overlapping hits are merged and named by the first rule."""
         settled: list[SecretSpan] = []
         for hit in sorted(found):
             start, end = _whole_characters(data, hit.start, hit.end)
@@ -118,23 +118,23 @@ class Scanner:
         return settled
 
     def may_hold(self, data: bytes) -> bool:
-        """Return whether a scan of ``data``, with or without escapes, could find anything. Mostly it could not."""
+        """Return whether a scan of ``data`` could find a secret, with or without escapes. For most data it cannot."""
         return bool(self.suspects([data]))
 
     def mentions(self, data: bytes) -> bool:
-        """Return whether ``data`` has a word of any rule, for bytes in which words and values are apart."""
+        """Return whether ``data`` contains a word of any rule, for bytes in which words and values are separate."""
         return bool(self.mentioning([data]))
 
     def mentioning(self, texts: Sequence[bytes]) -> set[int]:
-        """Return the indexes of the ``texts`` for which ``mentions`` is true, or a few more, faster than one by one."""
+        """Return the indexes of the ``texts`` for which ``mentions`` is true, and perhaps some others."""
         return self._among(texts, self._mentions)
 
     def suspects(self, texts: Sequence[bytes]) -> set[int]:
-        """Return the indexes of the ``texts`` for which ``may_hold`` is true, faster than one by one."""
+        """Return the indexes of the ``texts`` for which ``may_hold`` is true. All texts are searched at once."""
         return self._among(texts, self._places)
 
     def _among(self, texts: Sequence[bytes], places: Callable[[bytes], Iterator[int]]) -> set[int]:
-        """Return the indexes of the ``texts`` with one of ``places``, which are searched for in all texts at once."""
+        """Return the indexes of the ``texts`` in which ``places`` finds an offset. All texts are searched at once."""
         if self._always:
             return set(range(len(texts)))
         texts = [_without_slashes(text) for text in texts]
@@ -149,7 +149,7 @@ class Scanner:
         return found
 
     def _mentions(self, data: bytes) -> Iterator[int]:
-        """Yield the offsets in ``data`` of a word of a rule."""
+        """Yield the offsets of the rules' words in ``data``."""
         lower = data.lower()
         for hint in self._hints:
             yield from _all_of(hint.stem, lower)
@@ -159,7 +159,7 @@ class Scanner:
             yield from _all_of(word, data)
 
     def _places(self, data: bytes) -> Iterator[int]:
-        """Yield the offsets in ``data`` of possible secrets, whatever escapes are around them."""
+        """Yield the offsets of possible secrets in ``data``, whatever escapes surround them."""
         lower = data.lower()
         for hint in self._hints:
             yield from _hinted(hint, data, lower)
@@ -185,7 +185,7 @@ class Scanner:
             self._innocent.update([run for run in found if len(run) <= _REMEMBERED_BYTES])
 
     def _words_in(self, runs: bytes) -> Iterator[_Word]:
-        """Yield the words of tokens that are in ``runs``, and their rules."""
+        """Yield the words of token rules that occur in ``runs``, with their rules."""
         if not runs:
             return
         for end in set(_ENDS.findall(runs)) & self._by_end.keys():
@@ -218,7 +218,7 @@ class Scanner:
 
 
 def _numbers(texts: Sequence[bytes], places: Iterable[int]) -> set[int]:
-    """Return the indexes of the ``texts`` that have one of ``places``, offsets in all texts joined by one byte."""
+    """Return the indexes of the ``texts`` that contain an offset of ``places``, in all texts joined by one byte."""
     places = list(places)
     if not places:
         return set()
@@ -227,7 +227,7 @@ def _numbers(texts: Sequence[bytes], places: Iterable[int]) -> set[int]:
 
 
 def _without_slashes(data: bytes) -> bytes:
-    """Return ``data`` with escaped slashes undone. No other byte of a token can be written as an escape."""
+    """Return ``data`` with escaped slashes unescaped. No other byte of a token can be written as an escape."""
     return _SLASH.sub(b"/", data) if b"\\/" in data else data
 
 
@@ -252,12 +252,12 @@ def _all_of(word: bytes, data: bytes) -> Iterator[int]:
 
 
 def _stays_itself(word: bytes) -> bool:
-    """Return whether every JSON string has the word unescaped."""
+    """Return whether the word is unescaped in every JSON string."""
     return word.isascii() and word.decode().isprintable() and not set(word) & set(b"\"'\\<>&`")
 
 
 def _runs(data: bytes, *, with_mark: bool = False) -> set[bytes]:
-    """Return the words of ``data`` that are long enough for a token. ``with_mark``: with a backslash before them."""
+    """Return the words of ``data`` with the length of a token. ``with_mark``: including a backslash before a word."""
     marks = data.translate(_MARKS)
     runs: set[bytes] = set()
     find, add = marks.find, runs.add
@@ -272,7 +272,7 @@ def _runs(data: bytes, *, with_mark: bool = False) -> set[bytes]:
 
 
 def _escapes_apart(runs: bytes) -> bytes:
-    """Return ``runs`` and, for those that may begin with the end of an escape or a line mark, copies without it."""
+    """Return ``runs``, with further copies of runs without the end of an escape or a line mark at their beginning."""
     runs = b" ".join((b"", runs, *(_ESCAPED.findall(runs) if b"\\" in runs else ())))
     return b" ".join((runs, *_MARKED.findall(runs)))
 
@@ -287,7 +287,7 @@ def _finds(rule: Rule, word: bytes, runs: bytes) -> bool:
 
 
 def _by_end(tokens: Iterable[_Word]) -> tuple[dict[bytes, list[_Word]], list[_Word]]:
-    """Return the words that have three bytes found by ``_ENDS``, indexed by these, and the other words."""
+    """Return the words that contain three bytes found by ``_ENDS``, indexed by these bytes, and the other words."""
     found: dict[bytes, list[_Word]] = {}
     others: list[_Word] = []
     for word, rules in tokens:
@@ -305,7 +305,7 @@ def _by_word(rules: Iterable[Rule]) -> Sequence[_Word]:
 
 
 def _hits(rule: Rule, word: bytes, data: bytes, where: bytes) -> Iterator[SecretSpan]:
-    """Yield the hits of ``rule`` where ``word`` is in ``where``, which is ``data`` or its lower case."""
+    """Yield the hits of ``rule`` at each ``word`` in ``where``, which is ``data`` or its lower case."""
     match = rule.compiled.match
     at = where.find(word)
     while at >= 0:
@@ -337,12 +337,12 @@ def _whole_characters(data: bytes, start: int, end: int) -> tuple[int, int]:
     return start, end
 
 
-# ---- marks that programs add to a text
+# ---- marks that programs insert into a text
 
 _BACKSLASHES = rb"(?<=\\)(?<!\\\\)\\*+"
-"""The rest of a run of backslashes after its first one, so that a run is read once."""
+"""The rest of a run of backslashes after the first one, so that a run is read only once."""
 _ESC = rb"(?:(?<=\x1b)|" + _BACKSLASHES + rb"(?:u001[bB]|x1[bB]|0?33|e)|(?<=\^)\[)"
-"""The rest of an escape byte, also as programming languages and ``cat -v`` write it."""
+"""The rest of an escape byte, also in the notations of programming languages and of ``cat -v``."""
 _BELL = rb"(?:\x07|\\++u0007|(?:\x1b|\\++u001[bB])\\+)"
 _SEQUENCE = re.compile(
     rb"[\x00\x1b\\^E\[](?:(?<=\x00)|"
@@ -351,24 +351,25 @@ _SEQUENCE = re.compile(
 )
 """Terminal sequences (colours, erased lines, links), and the zero bytes of UTF-16.
 
-It also matches colours that lost their first byte. All begin with one of a few bytes, which makes the search fast.
+Colour sequences that lost their first byte match, too. All matches begin with one of a few bytes, so the search is
+fast.
 """
 
 _WRITTEN = re.compile(rb"\[(?:\d{1,3}[\d;:]{0,60}|(?<=[bB3eC\[]\[))[mK]")
-"""A sequence for a colour, or to erase a line, without its first byte.
+"""A sequence that sets a colour or erases a line, without its first byte.
 
-One without a number must follow the end of that byte, because ``[m`` begins many words.
+A sequence without a number must follow the end of that byte, because ``[m`` begins many words.
 """
 
 _NUMBER = (
     rb"[\w./@+-]{1,200}:\d{1,7}:|[\w./@+-]{1,200}-\d{1,7}-"
     rb"|\d{1,7}(?:[ \t]*+(?:\xe2\x86\x92|\xe2\x94\x82|\?|\|)|[:\t-]|(?= ))"
 )
-"""``?`` is an arrow or a bar that was written as an escape (``guard.decoded``)."""
+"""``?`` is an arrow or a bar that was written as an escape (see ``guard.decoded``)."""
 _SIGN = rb"[+-](?![+-])|\+\+(?!\+)|>|\#|//|\*|\||\xe2\x94\x82"
-"""``++`` is a diff of a line that begins with ``+``. ``--`` is kept, because options begin with it."""
+"""``++`` is a diff of a line that begins with ``+``. ``--`` is not removed, because options begin with it."""
 _MARGIN = re.compile(rb'[\n"]((?:[ \t]*+(?:' + _NUMBER + rb"|" + _SIGN + rb")){1,6}+[ \t]?)")
-"""The margin of a line, or of the first line of a string."""
+"""The margin of a line, or of the first line in a string."""
 
 _PERCENT = re.compile(rb"%([0-9a-fA-F]{2})")
 
@@ -379,42 +380,42 @@ _DECORATIONS = (
     (b"[", _WRITTEN),
     (b"%", _PERCENT),
 )
-"""The beginnings of what ``bare`` removes. Few texts have any, so each is searched for as plain bytes first."""
+"""The beginnings of marks that ``bare`` removes. Few texts have any, so a search for plain bytes comes first."""
 
 
 @dataclass(slots=True)
 class OffsetMap:
-    """A map from offsets in a view to the original: the run at ``starts[i]`` in the view was at ``places[i]``."""
+    """A map from offsets in a view to the original. The run at ``starts[i]`` in the view was at ``places[i]``."""
 
     starts: list[int]
     places: list[int]
 
     def back(self, at: int) -> int:
-        """Return the original start of the byte ``at`` of the view; for the end, the end."""
+        """Return the original offset of the byte at offset ``at`` of the view. The end of the view maps to the end."""
         number = bisect_right(self.starts, at) - 1
         return self.places[number] + at - self.starts[number]
 
     def end(self, at: int) -> int:
-        """Return the original end of the byte before ``at``, which is the start of the next one."""
+        """Return the original end of the byte before offset ``at``, which is the start of the next byte."""
         return self.back(at)
 
 
 @dataclass(slots=True)
 class UndecoratedText(OffsetMap):
-    """Bytes without marks. The run at ``starts[i]`` in ``data`` was at ``places[i]`` to ``ends[i]`` originally."""
+    """Bytes without marks. The run at ``starts[i]`` in ``data`` was originally at ``places[i]`` to ``ends[i]``."""
 
     ends: list[int]
     data: bytes = b""
 
     def end(self, at: int) -> int:
-        """Return the end of the byte before ``at`` in the original, without the marks after it."""
+        """Return the original end of the byte before offset ``at``, without the marks after it."""
         number = bisect_left(self.starts, at) - 1
         is_all = at == (self.starts[number + 1] if number + 1 < len(self.starts) else len(self.data))
         return self.ends[number] if is_all else self.places[number] + at - self.starts[number]
 
 
 def undecorated(data: bytes) -> list[UndecoratedText]:
-    """Return views of ``data``, each made from the one before it; the last has no marks. Empty if ``data`` has none."""
+    """Return views of ``data``, each made from the previous one; the last has no marks. Empty if ``data`` has none."""
     views: list[UndecoratedText] = []
     for spans in (_sequences, _margins, _percents):
         found = list(spans(data))
@@ -425,12 +426,12 @@ def undecorated(data: bytes) -> list[UndecoratedText]:
 
 
 def bare(data: bytes) -> bytes:
-    """Return ``data``, with its escapes kept, without sequences and with ``%3D`` as ``=``."""
+    """Return ``data`` without terminal sequences and with ``%3D`` as ``=``. Other escapes are not changed."""
     return _PERCENT.sub(_meant, _SEQUENCE.sub(b"", data))
 
 
 def decorations(data: bytes, *, has_escapes: bool) -> Iterator[int]:
-    """Yield the offsets in ``data`` of what ``bare`` may remove. ``has_escapes``: ``data`` has ``u00``."""
+    """Yield the offsets in ``data`` of marks that ``bare`` may remove. ``has_escapes``: ``data`` contains ``u00``."""
     if has_escapes:
         yield from (found.start() for found in _WRITTEN_BYTE.finditer(data))
     for sign, pattern in _DECORATIONS:
@@ -457,7 +458,7 @@ def _margins(data: bytes) -> Iterable[tuple[int, int, bytes]]:
 
 
 _FIRST_MARGIN = 2000
-"""Maximum number of bytes of the margin of the first line of a text."""
+"""Maximum length in bytes of the margin of a text's first line."""
 
 
 def _percents(data: bytes) -> Iterable[tuple[int, int, bytes]]:
@@ -467,7 +468,7 @@ def _percents(data: bytes) -> Iterable[tuple[int, int, bytes]]:
 
 
 def _undecorated(data: bytes, spans: Iterable[tuple[int, int, bytes]]) -> UndecoratedText:
-    """Return ``data`` with each of ``spans`` replaced by the byte that it stands for, or by nothing."""
+    """Return ``data`` with each of ``spans`` replaced by the byte that it encodes, or removed."""
     view = UndecoratedText([], [], [])
     parts: list[bytes] = []
     size = at = 0

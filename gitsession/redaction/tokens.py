@@ -1,6 +1,7 @@
-"""Rules for tokens by their form alone: a prefix that the issuer chose, and a number of characters of some kind.
+"""Rules for tokens that are recognized by their form: a prefix that the issuer chose, and a number of characters.
 
-Each has a name, a pattern, the words at which it is tried, and ``samples``, which are templates (``Rule.samples``).
+Each rule has a name, a pattern, the words at which it is tried, and ``samples``, which are templates
+(``Rule.samples``).
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from gitsession.redaction.heuristics import is_random
 from gitsession.redaction.rule import Check, Rule
 
 _ALONE = rb"(?<![A-Za-z0-9])"
-"""A position that does not continue a word."""
+"""A position that is not in the middle of a word."""
 
 
 def _token(name: str, pattern: bytes, words: str, *samples: str, check: Check | None = None, before: int = 0) -> Rule:

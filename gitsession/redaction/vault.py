@@ -1,7 +1,7 @@
-"""The vault: the originals of redacted payloads, on this machine only.
+"""The vault: a local file with the originals of redacted payloads.
 
-It is one SQLite file that only its owner can read. A row is a whole payload, so nothing has to be reassembled. An
-original is on the disk when ``keep`` returns. The entry is written after it, so no entry lacks its original.
+The vault is a SQLite file that only its owner can read. Each row has a complete payload. When ``keep`` returns, the
+originals are on the disk. The redacted entry is written afterwards, so no entry lacks its original.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ CREATE INDEX IF NOT EXISTS by_digest ON originals (digest);
 
 
 class Vault:
-    """The originals in ``file``; if it is ``None``, in memory, for a store in memory. Threads may share it."""
+    """The originals in ``file``, or in memory if ``file`` is ``None``. Threads can share a vault."""
 
     def __init__(self, file: Path | None) -> None:
         self._file = file
@@ -59,9 +59,9 @@ class Vault:
                 raise Unavailable(f"cannot write the vault '{self._file}': {error.strerror}") from error
 
     def original(self, digest: bytes, chain: bytes) -> bytes | None:
-        """Return the original of an entry; ``None`` if the vault does not have it.
+        """Return the original of an entry, or ``None`` if the vault does not have it.
 
-        Raises ``Ambiguous`` if one place has several originals, which differ in what is hidden, and ``Corrupt``.
+        Raises ``Ambiguous`` if an entry has several originals that differ only in their secrets, and ``Corrupt``.
         """
         with self._lock:
             try:
@@ -93,7 +93,7 @@ class Vault:
                 raise self._corrupt(error) from error
 
     def forget(self, digests: Iterable[bytes]) -> int:
-        """Delete the originals of entries for good, also from the free pages of the file; return their number.
+        """Delete the originals of entries, also from the free pages of the file, and return their number.
 
         Raises ``Unavailable`` and ``Corrupt``.
         """
@@ -124,7 +124,7 @@ class Vault:
                 raise self._corrupt(error) from error
 
     def close(self) -> None:
-        """Close the file. It is opened again when it is needed."""
+        """Close the file. It is reopened when it is needed again."""
         with self._lock:
             if self._db is not None and self._pid == os.getpid():
                 self._db.close()
@@ -146,7 +146,7 @@ class Vault:
                 return None
         db = sqlite3.connect(name, timeout=_WAIT_SECONDS, isolation_level=None, check_same_thread=False)
         try:
-            # EXTRA: a commit survives a power cut, even if the deletion of the journal is what commits it.
+            # EXTRA: a commit survives a power failure, even if it is the deletion of the journal that commits it.
             for pragma in ("journal_mode = DELETE", "synchronous = EXTRA", "secure_delete = ON", "temp_store = MEMORY"):
                 db.execute(f"PRAGMA {pragma}").fetchall()
             if make or self._file is None:
@@ -169,17 +169,17 @@ def _payloads(db: sqlite3.Connection, digest: bytes, chain: bytes | None = None)
 
 
 def _is_private(name: str) -> bool:
-    """Deny others access to the file, which may be a copy; return whether it has content.
+    """Deny others access to the file, because it may be a copy with other permissions; return whether it has content.
 
-    It is not opened here, because closing it would release SQLite's locks. Raises ``Unavailable`` if it is not a
-    regular file, and ``OSError``.
+    The file is not opened here, because closing it would release SQLite's locks. Raises ``Unavailable`` if the file is
+    not a regular file, and ``OSError``.
     """
     found = os.lstat(name)
     if not stat.S_ISREG(found.st_mode):
         raise Unavailable(f"cannot open the vault '{name}': it is not a regular file", hint="replace it with a file")
     if found.st_mode & 0o077:
         os.chmod(name, found.st_mode & 0o700)
-    return found.st_size > 0  # a process killed before the tables exist leaves an empty file
+    return found.st_size > 0  # a process that is killed before it creates the tables leaves an empty file
 
 
 def _sync_folder(folder: str) -> None:
