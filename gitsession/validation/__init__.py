@@ -1,1 +1,1 @@
-"""Validation of proposed refs: what others push to a server, and what is fetched."""
+"""Validation of proposed refs, both refs that others push to a server and refs that are fetched."""

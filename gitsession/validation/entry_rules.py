@@ -1,9 +1,10 @@
 """Validation of one proposed entry: its form (docs/reference/format.md) and its size.
 
-Sizes are checked first, from the headers of objects: no object is unpacked that is larger than any valid one.
+Sizes are read from object headers and checked first, so that no object is unpacked that is larger than a valid one.
 
-Below ``files/`` only what differs from the entry before is read: a folder that is the same in the same place was
-validated with that entry. Each tree is read once, so a tree that contains itself many times is counted, not walked.
+Below ``files/``, only the differences from the previous entry are read. A folder that did not change was validated with
+that entry. Each tree is read once. So if a tree is contained in other trees many times, its names are counted without
+reading it again.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ from gitsession.workspace import names
 
 HOLES_BYTES_MAX = 4 * MEBIBYTE
 LIFTED_TREE_BYTES_MAX = 16 * MEBIBYTE
-"""Maximum sizes of ``holes.cbor`` and of the tree ``blobs``, in bytes."""
+"""Maximum size of ``holes.cbor``, and of the tree ``blobs``, in bytes."""
 
 MESSAGE_BYTES_MAX = 8 << 10
 
@@ -95,7 +96,7 @@ def faults(
 
 
 def purged(reader: Reader, node: Node, tombstones: Tombstones) -> Fault | None:
-    """Return a fault if an entry was purged, or replaces one that was not. Raises ``GitSessionError``."""
+    """Return a fault if an entry was purged, or if it replaces one that was not purged. Raises ``GitSessionError``."""
     parts = content.kept_in(reader, node.tree)
     digest = parts.digest
     of = tombstone.stands_for(node, parts) or digest
@@ -107,13 +108,13 @@ def purged(reader: Reader, node: Node, tombstones: Tombstones) -> Fault | None:
 def misfit(node: Node, on: str) -> Fault | None:
     """Return a fault if an entry does not belong on ``on`` (``meta``, ``files`` or a branch).
 
-    The caller appends the name of the ref to its text.
+    The caller appends the name of the ref to the text of the fault.
     """
     return None if has_place(node, on) else Fault("place", f"{node.kind[:40]!r} is not allowed on")
 
 
 def _too_large(reader: GitReader, node: Node, limits: Limits) -> Fault | None:
-    """Return a fault if an object is missing, of another kind or too large, according to the headers of objects."""
+    """Return a fault if an object is missing, has another kind, or is too large according to its header."""
     problem = _size(reader, node.tree, "tree", TREE_BYTES_MAX, "the tree")
     if problem is not None:
         return problem
@@ -165,7 +166,7 @@ def _bytes(reader: GitReader, oid: Oid) -> int:
 
 
 def _unknown_words(data: bytes) -> Iterator[Fault]:
-    """Yield the faults of a message that this release cannot compute: it must not be able to control a terminal."""
+    """Yield the faults of a message that this release cannot compute. Such a message must not control a terminal."""
     message = data.partition(b"\n\n")[2]
     if len(message) > MESSAGE_BYTES_MAX:
         yield Fault("commit", f"the message has {len(message):,} bytes, and the limit is {MESSAGE_BYTES_MAX:,}")
@@ -183,9 +184,9 @@ def _said(error: GitSessionError, oid: Oid) -> str:
 
 
 class LaterViews:
-    """A test for entries of a view that this release does not support.
+    """A test for entries with a view that this release does not support.
 
-    Results are cached for the entries that follow.
+    The result of an entry is cached for the entries after it.
     """
 
     def __init__(self, read: GitReader) -> None:
@@ -193,14 +194,14 @@ class LaterViews:
         self._later: set[Oid] = set()
 
     def is_known_later(self, node: Node) -> bool:
-        """Return whether the entry before is known to have a later view, and ``node`` begins no session."""
+        """Return whether the parent is known to have a later view, and ``node`` does not begin a session."""
         found = node.parent in self._later and not node.starts_session
         if found:
             self._later.add(node.oid)
         return found
 
     def is_later(self, node: Node, new: Mapping[Oid, tuple[Oid, ...]]) -> bool:
-        """Return whether an entry has a later view. ``new``: the entries that are validated, with their parents."""
+        """Return whether an entry has a later view. ``new``: the entries in this validation, with their parents."""
         at = node
         while not at.starts_session and at.parent is not None and at.parent in new:
             at = load(self._read, at.parent)
@@ -221,7 +222,7 @@ _REMEMBERED_MAX = 50_000
 
 
 class _Below(NamedTuple):
-    """The size of a tree: nested folders, and names, counted as often as they occur."""
+    """The size of a tree: the depth of its folders, and the number of names, repeated ones included."""
 
     depth: int
     names: int
@@ -234,7 +235,7 @@ class _Wrong(Exception):
 
 
 class FileTrees:
-    """The validation of trees of files, with a cache of valid ones."""
+    """The validation of trees of files, with a cache of the valid trees."""
 
     def __init__(
         self, reader: GitReader, limits: Limits, tombstones: Tombstones = NONE, *, partial: bool = False
@@ -246,7 +247,7 @@ class FileTrees:
         self._good: dict[tuple[Oid, Oid | None], _Below] = {}
 
     def fault(self, tree: Oid, before: Oid | None) -> Fault | None:
-        """Return the first fault below ``tree``. ``before``: the files of the entry before it, which are valid."""
+        """Return the first fault below ``tree``. ``before``: tree of files of the previous entry, which is valid."""
         if tree == before:
             return None
         try:
@@ -260,7 +261,7 @@ class FileTrees:
         return None
 
     def _judge(self, tree: Oid, before: Oid | None, path: str, depth: int) -> _Below:
-        """Return the size of a valid tree, never deeper than ``names.DEPTH_MAX``; otherwise raise ``_Wrong``."""
+        """Return the size of a valid tree, or raise ``_Wrong``, also if the tree is deeper than ``names.DEPTH_MAX``."""
         known = self._good.get((tree, before))
         if known is None:
             known = self._walk(tree, before, path, depth)
@@ -300,7 +301,7 @@ class FileTrees:
             raise _Wrong("files", f"{_shown(path)}: {error}") from None
 
     def _check(self, rows: Rows, olds: Mapping[str, tuple[str, Oid]], path: str) -> None:
-        """Check names and modes, and the sizes of new files. An empty folder is a fault: git stores none."""
+        """Check names and modes, and the sizes of new files. Git stores no empty folders, so they are faults."""
         new = [row for row in rows if olds.get(row[1]) != (row[0], row[2])]
         if not rows and path:
             raise _Wrong("files", f"{_shown(path)} is empty")
@@ -325,5 +326,5 @@ class FileTrees:
 
 
 def _shown(path: str) -> str:
-    """Return a path, which may have any bytes, as printable text."""
+    """Return a path, which can contain any bytes, as printable text."""
     return ascii(f"files/{path[:120]}")

@@ -1,4 +1,4 @@
-"""Validation of histories of valid entries: forward moves, the beginnings of sessions, and the refs of entries."""
+"""Validation of histories of valid entries: moves of refs, the beginnings of sessions, and the refs of entries."""
 
 from __future__ import annotations
 
@@ -21,17 +21,21 @@ _BRANCH, _META, _FILES = range(3)
 
 
 class Forked(NamedTuple):
-    """A session that begins in a history with a ``fork`` entry, and the session that began there before it."""
+    """A session that begins in a history with a ``fork`` entry, and the previous such session in this history."""
 
     sid: str
     before: Forked | None
 
 
 class HistoryBase(NamedTuple):
-    """The base of the new part of a history: ``old``, an entry that existed, or ``root``, a new one.
+    """The base of the new part of a history. All new entries of the history share it.
 
-    ``forks``: the sessions that begin in the new part with a ``fork`` entry. ``named``: the ids, or the date in the id,
-    of a session that begins with ``root``; ``None``: any. The entries of a history share it.
+    Attributes:
+        old: Newest entry that existed before the push; ``None`` if all entries are new.
+        root: Root, if it is new.
+        forks: Sessions that begin in the new part with a ``fork`` entry.
+        named: Possible ids, or the date in the id, of a session that begins with ``root``; ``None`` if any id is
+        possible.
     """
 
     old: Oid | None
@@ -41,7 +45,7 @@ class HistoryBase(NamedTuple):
 
 
 class AcceptedEntry(NamedTuple):
-    """The facts that are kept of a valid entry. ``misfits``: its faults on a branch, on ``meta`` and on ``files``."""
+    """The data that is kept about a valid entry. ``misfits``: its faults on a branch, on ``meta`` and on ``files``."""
 
     below: HistoryBase
     starts: bool
@@ -50,7 +54,7 @@ class AcceptedEntry(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ProposedBranch:
-    """A proposed ref. ``seen``: its tip, ``None`` if that existed before."""
+    """A proposed ref. ``seen``: the data about its tip; ``None`` if the tip existed before the push."""
 
     ref: str
     old: Oid | None
@@ -67,12 +71,12 @@ class ProposedBranch:
 
     @property
     def old_below(self) -> Oid | None:
-        """The newest of its entries that existed before; ``None`` if all are new."""
+        """The newest entry of the branch that existed before the push; ``None`` if all entries are new."""
         return self.new if self.seen is None else self.seen.below.old
 
 
 def see(read: Reader, node: Node, before: AcceptedEntry | None) -> AcceptedEntry:
-    """Return the facts of a valid entry. ``before``: those of its parent, if that is new too."""
+    """Return the data to keep about a valid entry. ``before``: the data about its parent, if the parent is new, too."""
     if before is not None:
         below = before.below
     elif node.parent is not None:
@@ -109,7 +113,7 @@ def refusals(
         yield from _of_other_sessions(read, sid, together)
         yield from _of_meta(read, sid, together, parents, seen)
     roots: dict[Oid, str] = {}
-    # Of two ids for one session, that with more refs is accepted: a copy under another id usually has one branch only.
+    # If a session has two ids, the id with more refs is accepted: a copy under another id usually has one branch only.
     for sid, begun in sorted(by_session.items(), key=lambda row: (-len(row[1]), row[0])):
         until.check()
         yield from _beginnings(read, sid, begun, roots)
@@ -135,7 +139,7 @@ def _holds_what_has_no_place(
 ) -> Fault | None:
     """Return the fault of the first entry that does not belong on the ref.
 
-    ``passed``: entries that are known to belong on a branch; they are skipped.
+    ``passed``: entries that are known to belong on a branch. They are skipped.
     """
     where = _BRANCH if refs.is_branch(line.branch) else _META if refs.is_meta(line.branch) else _FILES
     at: Oid | None = line.new
@@ -152,7 +156,7 @@ def _holds_what_has_no_place(
         at = next(iter(parents[at]), None)
     if where == _BRANCH or at == line.old:
         return None
-    while at is not None:  # `meta` or `files` that begin in existing history: check back to the session's start
+    while at is not None:  # `meta` or `files` begins in existing history: check it back to the start of the session
         until.check()
         node = load(read, at)
         if node.starts_session:
@@ -165,9 +169,10 @@ def _holds_what_has_no_place(
 
 
 def _of_other_sessions(read: GitReader, sid: str, lines: Sequence[ProposedBranch]) -> Iterator[Refusal]:
-    """Refuse branches with the ``fork`` entry of a session on which their session does not begin.
+    """Refuse branches that contain the ``fork`` entry of another session.
 
-    Branches of a fork may begin before its own ``fork`` entry, like the branches of the sessions that it continues.
+    A branch of a fork may begin before the ``fork`` entry of its session, like a branch of the sessions that it
+    continues.
     """
 
     @cache
@@ -187,7 +192,7 @@ def _of_other_sessions(read: GitReader, sid: str, lines: Sequence[ProposedBranch
 
 
 def _forks_on(read: GitReader, line: ProposedBranch) -> list[str]:
-    """Return the sessions that begin with a ``fork`` entry in the new part of a history, the newest first."""
+    """Return the sessions that begin with a ``fork`` entry in the new part of a history, newest first."""
     found = []
     at = line.seen.below.forks if line.seen is not None else None
     while at is not None:
@@ -202,7 +207,7 @@ def _forks_on(read: GitReader, line: ProposedBranch) -> list[str]:
 
 
 def _forks_before(read: GitReader, end: Oid) -> list[str]:
-    """Return the sessions that begin with a ``fork`` entry in the history of ``end``, the newest first."""
+    """Return the sessions that begin with a ``fork`` entry in the history of ``end``, newest first."""
     nodes = (load(read, oid) for oid in read.starts(end))
     entries = (content.entry_of(read, node) for node in nodes if node.kind == Fork.kind and node.source is None)
     return [entry.session for entry in entries if isinstance(entry, Fork)]
@@ -215,7 +220,7 @@ def _of_meta(
     parents: Mapping[Oid, tuple[Oid, ...]],
     seen: Mapping[Oid, AcceptedEntry],
 ) -> Iterator[Refusal]:
-    """Refuse new branches that have entries of ``meta``."""
+    """Refuse new branches that contain entries of ``meta``."""
     begun = [line for line in lines if line.old is None and refs.is_branch(line.branch)]
     metas = {line.new for line in lines if refs.is_meta(line.branch)} | set(read.known_meta_of(sid))
     if not begun or not metas:
@@ -235,7 +240,7 @@ def _of_meta(
 def _first_of_meta(
     read: GitReader, end: Oid, parents: Mapping[Oid, tuple[Oid, ...]], seen: Mapping[Oid, AcceptedEntry]
 ) -> list[Oid]:
-    """Return the oldest entry of the ``meta`` branch that ends in ``end``; an empty list if it has none yet."""
+    """Return the oldest entry of the ``meta`` branch with the tip ``end``; an empty list if the branch has none."""
     above: list[Oid] = []
     at: Oid | None = end
     while at is not None:
@@ -251,9 +256,9 @@ def _first_of_meta(
 
 
 def _beginnings(read: GitReader, sid: str, begun: Sequence[ProposedBranch], roots: dict[Oid, str]) -> Iterator[Refusal]:
-    """Refuse new refs of a session that do not begin with the session's root.
+    """Refuse new refs of a session that do not begin with the root of the session.
 
-    ``roots``: the roots of the sessions that are new in this push. A new one is added.
+    ``roots``: the roots of the sessions that are new in this push. The root of this session is added.
     """
 
     @cache
@@ -287,7 +292,7 @@ def _beginnings(read: GitReader, sid: str, begun: Sequence[ProposedBranch], root
 def _is_fork(read: GitReader, sid: str, begun: Sequence[ProposedBranch]) -> bool:
     """Return whether the session begins with a ``fork`` entry in one of the histories.
 
-    If the session was archived, that entry exists already.
+    If the session was archived, that entry exists before the push.
     """
     for line in begun:
         at = line.seen.below.forks if line.seen is not None else None
@@ -315,7 +320,7 @@ def _is_known_fork(read: GitReader, sid: str, ends: Iterable[Oid]) -> bool:
 def _first_root(
     read: GitReader, sid: str, begun: Sequence[ProposedBranch], root: Callable[[ProposedBranch], Oid]
 ) -> Oid:
-    """Return the root of a session that is new here; "" if it is the root of another session."""
+    """Return the root of a session that is new in this repository; "" if it is the root of another session."""
     in_order = sorted(begun, key=lambda line: (not refs.is_branch(line.branch), line.branch != refs.MAIN, line.branch))
     for line in in_order:
         if _is_fork(read, sid, [line]):

@@ -1,7 +1,7 @@
-"""A reader of proposed objects through git: from git's quarantine, or from one of this store.
+"""A reader of proposed objects through git, from the quarantine of git or from a quarantine of this store.
 
-It loads the objects of a window of entries together, because one request to git is faster than many. It caches
-nothing else.
+It loads the objects of several entries together, because one request to git is faster than many requests. It caches no
+other objects.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from gitsession.store import refs
 MEBIBYTE = 1 << 20
 NOT_SENT = "was not sent and is not in this repository"
 TAKE_OUT = "remove it from a store with `gitsession sync`, or from a server without hooks by a forced push"
-"""A hint for purged entries that still exist somewhere. The reader may be at either end."""
+"""A hint about purged entries that still exist. It must be correct for the sender and for the receiver of a push."""
 
 
 class Proposed(NamedTuple):
-    """A proposed move of ``ref`` from ``old`` (``None``: it does not exist) to ``new`` (``None``: delete it)."""
+    """A proposed move of ``ref`` from ``old`` (``None`` for a new ref) to ``new`` (``None`` to delete the ref)."""
 
     ref: str
     old: Oid | None
@@ -41,7 +41,7 @@ class Proposed(NamedTuple):
 
 
 class Refusal(NamedTuple):
-    """A rejected ref. ``oid``: the faulty object, "" if the ref itself is. ``rule``: see docs/reference/server.md."""
+    """A rejected ref. ``oid``: faulty object, "" if the ref is at fault. ``rule``: see docs/reference/server.md."""
 
     ref: str
     oid: Oid
@@ -55,15 +55,15 @@ class Refusal(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Limits:
-    """The limits of one push.
+    """The limits of one push. Sizes are in bytes.
 
     Attributes:
-        entries: Number of new entries.
-        seconds: Duration of the validation.
-        payload_bytes: Size of an agent's record as it is stored.
-        whole_bytes: Size of a payload with its holes filled.
-        file_bytes: Size of a file or a lifted span.
-        names: Number of new names below ``files/`` of one entry.
+        entries: Maximum number of new entries.
+        seconds: Maximum duration of the validation.
+        payload_bytes: Maximum size of an agent's record in its stored form.
+        whole_bytes: Maximum size of a payload with its holes filled.
+        file_bytes: Maximum size of a file or of a hole's content.
+        names: Maximum number of new names below ``files/`` in one entry.
     """
 
     entries: int = 250_000
@@ -82,11 +82,11 @@ class Fault(NamedTuple):
 
 
 class ValidationTimeout(GitSessionError):
-    """The validation took longer than its limit."""
+    """A validation that took longer than its limit."""
 
 
 class Deadline:
-    """The deadline of a validation, from now on. ``seconds`` may be infinite."""
+    """The deadline of a validation that starts now. ``seconds`` may be infinite."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -100,7 +100,7 @@ class Deadline:
 
 COMMIT_BYTES_MAX = 64 << 10
 TREE_BYTES_MAX = 64 << 10
-"""Maximum sizes of an entry's commit and of its tree, in bytes. Valid ones are much smaller."""
+"""Maximum size of an entry's commit, and of its tree, in bytes. Valid ones are much smaller."""
 
 _TREE = re.compile(rb"\Atree ([0-9a-f]{40})\n")
 
@@ -110,9 +110,10 @@ _OBJECT_BYTES_MAX = 1 << 30
 
 
 class GitReader:
-    """A ``Reader`` of the objects that git finds from ``git_dir``. ``known``: the refs that were validated before.
+    """A ``Reader`` of the objects that git finds from ``git_dir``. Close it after use.
 
-    ``variables``: environment variables with further places (``process.quarantine``). Close it after use.
+    ``known``: the refs that were validated before. ``variables``: environment variables that name further object
+    directories (see ``process.quarantine``).
     """
 
     def __init__(self, git_dir: Path, known: Mapping[str, Oid], variables: Mapping[str, str] | None = None) -> None:
@@ -127,7 +128,7 @@ class GitReader:
     # -- objects
 
     def read(self, oid: Oid) -> tuple[Kind, bytes]:
-        """See ``Reader``. Raises ``Unavailable`` for an object that is too large for memory."""
+        """Return an object, as ``Reader`` describes. Raises ``Unavailable`` if the object is too large for memory."""
         found = self._window.get(oid)
         if found is not None:
             return found
@@ -159,7 +160,7 @@ class GitReader:
         self._heads |= zip(wanted, self.heads(wanted), strict=True)
 
     def ahead(self, commits: Sequence[Oid]) -> None:
-        """Load the small objects of entries together. They replace those loaded before."""
+        """Load the small objects of entries together, in place of the previously loaded ones."""
         self._window, self._heads = {}, {}
         trees = [tree for data in self._fetch(commits, "commit", COMMIT_BYTES_MAX) for tree in _TREE.findall(data)]
         rows = _rows(self._fetch([tree.decode() for tree in trees], "tree", TREE_BYTES_MAX))
@@ -168,7 +169,7 @@ class GitReader:
         self._fetch([oid for mode, _, oid in (*rows, *lifted) if mode != layout.TREE_MODE], "blob", _AHEAD_BYTES_MAX)
 
     def _fetch(self, oids: Iterable[Oid], kind: str, most: int) -> list[bytes]:
-        """Load the objects that have the expected kind and size. A later ``read`` of another one reports the fault."""
+        """Load the objects of the expected kind and size. For other objects, a later ``read`` reports the fault."""
         wanted = [oid for oid in dict.fromkeys(oids) if oid not in self._window]
         self.look_at(wanted)
         room = _WINDOW_BYTES_MAX
@@ -201,7 +202,7 @@ class GitReader:
         return self._metas.get(sid, [])
 
     def archived_of(self, sid: str) -> Sequence[Oid]:
-        """Return the known ends of an archived session. Reads the whole archive."""
+        """Return the known tips of an archived session. Reads the whole archive."""
         return self._archived_ends.get(sid, [])
 
     @functools.cached_property
@@ -235,7 +236,7 @@ class GitReader:
         return self._archives[oid]
 
     def sessions_from(self, root: Oid) -> Mapping[str, set[Oid]]:
-        """Return the known sessions, also archived ones, with their ends that reach ``root``."""
+        """Return the known sessions that contain ``root``, including archived ones, with the tips that reach it."""
         ends = [(sid, oid) for of in (self._ends, self._archived_ends) for sid in of for oid in of[sid]]
         told = self._run("rev-list", "--ancestry-path", "--stdin", stdin=self._range((oid for _, oid in ends), [root]))
         below = {root, *told.split()}
@@ -246,9 +247,9 @@ class GitReader:
         return found
 
     def new(self, tips: Iterable[Oid], known: Iterable[Oid] | None, most: int) -> dict[Oid, tuple[Oid, ...]] | None:
-        """Return the commits that ``tips`` reach and ``known`` do not, each after its parents, with its parents.
+        """Return the commits that are reachable from ``tips`` but not from ``known``, each after and with its parents.
 
-        ``known``: ``None`` for the values of all known refs. Returns ``None`` if there are more than ``most``.
+        ``known``: ``None`` for the values of all known refs. Returns ``None`` if there are more than ``most`` commits.
         """
         words = ("rev-list", "--topo-order", "--reverse", "--parents", f"--max-count={most + 1}", "--stdin")
         told = self._run(*words, stdin=self._range(tips, known))
@@ -259,7 +260,7 @@ class GitReader:
         return found if len(found) <= most else None
 
     def count_new(self, tips: Iterable[Oid]) -> int:
-        """Return the number of commits that ``tips`` reach and no known ref reaches."""
+        """Return the number of commits that are reachable from ``tips`` but not from a known ref."""
         return int(self._run("rev-list", "--count", "--stdin", stdin=self._range(tips, None)))
 
     def _range(self, tips: Iterable[Oid], known: Iterable[Oid] | None) -> str:
@@ -275,7 +276,7 @@ class GitReader:
         return self._run("rev-list", "--first-parent", "--max-parents=0", oid).strip()
 
     def starts(self, oid: Oid) -> list[Oid]:
-        """Return the entries in the history of ``oid`` at which a session may begin, the nearest first."""
+        """Return the entries in the history of ``oid`` at which a session can begin, nearest first."""
         return self._run("rev-list", "--first-parent", "--grep=^Entry: fork$", "--grep=^Entry: session$", oid).split()
 
     def is_on_line(self, old: Oid, new: Oid) -> bool:
@@ -285,7 +286,7 @@ class GitReader:
         return old in told.split()
 
     def leads_to(self, new: Oid, old: Oid) -> bool:
-        """Return whether ``old`` is an ancestor of ``new``, by any parent."""
+        """Return whether ``old`` is an ancestor of ``new``, through any parent."""
         words = ("merge-base", "--is-ancestor", old, new)
         return process.run(self._git_dir, *words, accept=(0, 1), variables=self._variables).code == 0
 
@@ -305,7 +306,7 @@ class GitReader:
 
 
 def _rows(trees: Iterable[bytes]) -> list[tuple[str, str, Oid]]:
-    """Return the rows of trees. Trees that cannot be parsed are skipped; validation reports them."""
+    """Return the rows of trees. Trees that cannot be parsed are skipped; the validation reports them."""
     found: list[tuple[str, str, Oid]] = []
     for data in trees:
         with contextlib.suppress(Malformed):

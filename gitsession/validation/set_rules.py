@@ -1,6 +1,6 @@
-"""Validation of the refs of the two grow-only sets, the archive and the tombstone set: their bytes must be canonical.
+"""Validation of the refs of the two grow-only sets, the archive and the tombstone set. Their bytes must be canonical.
 
-The archive reaches everything that it lists; the tombstone set reaches nothing else.
+All sessions in the archive must be reachable from its ref. Nothing else is reachable from the tombstone set.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ FILE_BYTES_MAX = TREE_BYTES_MAX = 64 * MEBIBYTE
 
 
 def validate_archive(read: GitReader, move: Proposed, limits: Limits) -> tuple[Fault | None, list[Proposed]]:
-    """Return the fault of a new value of the ref, and the new ends in the archive.
+    """Return the fault of a new value of the ref, and the new tips in the archive.
 
-    The ends are validated like refs with their names and values.
+    The tips are validated like refs with their names and values.
     """
     if move.new is None:
         return Fault("delete", "the archive cannot be deleted"), []
@@ -55,7 +55,7 @@ def validate_archive(read: GitReader, move: Proposed, limits: Limits) -> tuple[F
 
 
 def is_held(read: GitReader, move: Proposed, archive: Oid) -> Fault | None:
-    """Return a fault if the session of a new ref is archived and the ref adds nothing to the archive."""
+    """Return a fault if the session of a new ref is archived and the archive already contains the value of the ref."""
     if move.old is not None or move.new is None:
         return None
     try:
@@ -67,7 +67,7 @@ def is_held(read: GitReader, move: Proposed, archive: Oid) -> Fault | None:
 
 
 class _Walk:
-    """A walk over the new commits of the archive, each after those that it continues."""
+    """A walk over the new commits of the archive. Each commit is read after its parents."""
 
     def __init__(self, read: GitReader, limits: Limits, known: Iterable[Oid]) -> None:
         self._read, self._limits = read, limits
@@ -150,7 +150,7 @@ def _check_size(read: GitReader, oid: Oid, kind: str, most: int) -> int:
 def validate_tombstones(
     read: GitReader, move: Proposed, known: Tombstones, limits: Limits, until: Deadline
 ) -> tuple[Fault | None, Tombstones]:
-    """Return the fault of a new value of the ref, and the tombstone set after it."""
+    """Return the fault of a new value of the ref, and the tombstone set after the move."""
     if move.new is None:
         return Fault("delete", "the tombstone set cannot be deleted"), known
     try:
@@ -175,7 +175,7 @@ def validate_tombstones(
 
 
 def _purged(read: GitReader, oid: Oid, limits: Limits) -> Tombstones:
-    """Return the set of a commit. Raises ``Malformed`` if it is too large or its bytes are not canonical."""
+    """Return the tombstone set of a commit. Raises ``Malformed`` if it is too large or its bytes are not canonical."""
     _check_size(read, oid, "commit", COMMIT_BYTES_MAX)
     data = read.read(oid)[1]
     commit = parse_commit(data)

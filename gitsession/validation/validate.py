@@ -1,15 +1,16 @@
 """Validation of proposed ref moves, in one pass over the new objects, before any of them is accepted.
 
-A server's `pre-receive` hook and the fetch of this store use the same code. It reads from a quarantine, and only what
-the existing refs reach counts as validated. The rules are named and described in docs/reference/server.md. The format
-of an entry is in docs/reference/format.md, and ``verify/entry_check.py`` checks it.
+The `pre-receive` hook of a server and the fetch of a store use the same code. It reads from a quarantine. Only objects
+that existing refs reach count as validated. docs/reference/server.md lists the rules and their names. The format of an
+entry is in docs/reference/format.md, and ``verify/entry_check.py`` checks it.
 
-    1. refs: a valid name, not deleted, a commit as value
-    2. entries, each after its parents: form, sizes, then everything that its commit states, computed again
-    3. histories: forward only, one root per session, on ``meta`` and ``files`` only what belongs there, nothing purged
-    4. refs that are not a session's
+    1. refs: the name is valid, the ref is not deleted, and its value is a commit
+    2. entries, each after its parents: the form and the sizes; then the commit is computed again and compared
+    3. histories: refs only move forward, a session has one root, ``meta`` and ``files`` have only entries that belong
+       there, and no entry was purged
+    4. refs that do not belong to a session
 
-Fetched objects are validated before a ref of the store moves to them (``validate_fetched``).
+Fetched objects are validated before a ref of the store moves to them (see ``validate_fetched``).
 """
 
 from __future__ import annotations
@@ -68,16 +69,16 @@ def judge(
 ) -> list[Refusal]:
     """Return the refusals of moves, at most one per ref; an empty list if all moves are valid.
 
-    A refused ref does not affect others, unless their histories contain the faulty entry.
+    A refused ref does not affect other refs, unless their histories contain the faulty entry.
 
     Args:
-        read: The proposed objects, and the known refs.
-        moves: The moves.
-        tombstones: The purged data, to which the moves may add.
+        read: Reader of the proposed objects. It also has the known refs.
+        moves: Moves to validate.
+        tombstones: The tombstone set. The moves may extend it.
         limits: Limits of the push.
-        allowed: Patterns (``fnmatch``) of refs that are not gitsession's and are not validated.
+        allowed: Patterns (``fnmatch``) of refs that do not belong to gitsession and are not validated.
         partial: Whether blobs may be missing, as in a partial clone.
-        keeps_archived: Whether to reject a new ref of an archived session that adds nothing to the archive.
+        keeps_archived: Whether to reject a new ref of an archived session if the archive already contains its value.
     """
     until = Deadline(limits.seconds)
     found: dict[str, Refusal] = {}
@@ -120,16 +121,16 @@ def judge(
 
 
 def is_allowed(ref: str, allowed: Collection[str]) -> bool:
-    """Return whether a ref is not gitsession's and may be pushed without validation.
+    """Return whether a ref does not belong to gitsession and may be pushed without validation.
 
-    gitsession's refs are always validated, and so are refs that would block them: git has no branch below a branch.
+    Refs of gitsession are always validated. So are refs that would block them: git allows no branch below a branch.
     """
     is_ours = any(ref.startswith(ours) or ours.startswith(f"{ref}/") for ours in (refs.SESSIONS, refs.OURS))
     return not is_ours and any(fnmatchcase(ref, pattern) for pattern in allowed)
 
 
 def _of_the_ref(read: GitReader, move: Proposed) -> Fault | None:
-    """Return the fault of the ref itself, or of the object that it would refer to."""
+    """Return the fault of the ref itself, or of the object that is its new value."""
     ref, old, new = move
     if ref.startswith(refs.SESSIONS) and not refs.is_session_ref(ref):
         return Fault("ref", "not the name of a session's branch")
@@ -152,7 +153,7 @@ def _of_the_ref(read: GitReader, move: Proposed) -> Fault | None:
 
 
 class _Judge:
-    """The state of a validation of new entries, each after its parents. The children of a faulty entry are faulty."""
+    """The state of a validation of new entries, parents first. The children of a faulty entry are faulty, too."""
 
     def __init__(self, read: GitReader, tombstones: Tombstones, limits: Limits, partial: bool, until: Deadline) -> None:
         self._read = read
@@ -167,7 +168,7 @@ class _Judge:
         self._bad: dict[Oid, tuple[Oid, Fault]] = {}
         self._good: dict[Oid, AcceptedEntry] = {}
         self._waiting: dict[Oid, Node] = {}
-        """Valid entries that have further children. Of the others only ``AcceptedEntry`` is kept."""
+        """Valid entries with children that are not validated yet. Of other entries, only ``AcceptedEntry`` is kept."""
 
     def refusals(self, moves: Sequence[Proposed]) -> Iterator[Refusal]:
         """Yield the refusals of session refs. Raises ``ValidationTimeout``."""
@@ -227,7 +228,7 @@ class _Judge:
                 del self._waiting[node.parent]
 
     def _before(self, parent: Oid) -> Node | Fault:
-        """Return the parent of an entry: a new and valid one, or one that is stored already."""
+        """Return the parent of an entry: a new, valid entry, or an entry that is stored already."""
         found = self._waiting.get(parent) or entry_rules.read(self._read, parent)
         if isinstance(found, Fault):
             return Fault("parents", f"the parent {parent[:10]}: {found.what}")
@@ -249,14 +250,14 @@ class _Judge:
         return fault
 
     def _files(self, node: Node) -> Oid | None:
-        """Return the tree of the files of a valid entry."""
+        """Return the tree of the files of a valid entry; ``None`` if it has none."""
         rows = content.tree_of(self._read, node.tree)
         return next((oid for _, name, oid in rows if name == layout.FILES), None)
 
     def _words_fault(self, node: Node, before: Node | None) -> Fault | None:
-        """Return the fault of an entry. Its message is checked only if this release supports the session's view.
+        """Return the fault of an entry. Its message is checked only if this release supports the view of its session.
 
-        Nearly all sessions have a supported view, so the view is read only if the message does not match.
+        Nearly all sessions have a supported view. So the view is read only if the message does not match.
         """
 
         def first(*, check_message: bool) -> Fault | None:
@@ -271,7 +272,7 @@ class _Judge:
         return fault
 
     def _of_purged_sessions(self, lines: Iterable[ProposedBranch]) -> Iterator[Refusal]:
-        """Refuse refs of purged sessions unless they have only the tombstone of the entry where the session began."""
+        """Refuse refs of purged sessions, unless the ref has only the tombstone of the session's first entry."""
         for line in lines:
             fault = history_rules.rewinds(self._read, line)
             if fault is not None:
@@ -290,7 +291,7 @@ class _Judge:
             return False
 
     def _purged_before(self, lines: Iterable[ProposedBranch]) -> Iterator[Refusal]:
-        """Refuse new refs to old history that has purged entries. Their whole history is read."""
+        """Refuse new refs to existing history that contains purged entries. The whole history is read."""
         seen: set[Oid] = set()
         for line in lines:
             below = line.old_below
@@ -312,7 +313,7 @@ _TREE_NAMES_MAX = 1000
 
 
 def _main_fault(read: GitReader, move: Proposed) -> Fault | None:
-    """Return the fault of a new ``main``."""
+    """Return the fault of a new value of ``main``."""
     if move.new is None or move.new == create.first_commit()[0]:
         return None if move.old is None else Fault("rewind", "not a fast-forward")
     if move.old is not None and not read.is_on_line(move.old, move.new):
@@ -347,14 +348,14 @@ def _marker(read: GitReader, oid: Oid) -> object:
 
 
 SESSIONS_AT_ONCE, ENTRIES_AT_ONCE = 200, 50_000
-"""Number of sessions that are validated together; more, if together they have at most this number of entries."""
+"""Minimum number of sessions that are validated together, and number of entries up to which more are added."""
 
 FETCH_LIMITS = Limits(entries=10_000_000, seconds=inf)
-"""Limits of a fetch. The user asked for the data, so its amount is not limited."""
+"""Limits of a fetch. The amount of data is not limited, because the user requested it."""
 
 
 class FetchedReader:
-    """A reader of the fetched objects and of the store."""
+    """A reader of fetched objects and of the objects of the store."""
 
     def __init__(self, git_dir: Path, store: ObjectStore) -> None:
         self.git_dir, self.store = git_dir, store
@@ -368,9 +369,9 @@ class FetchedReader:
 
 
 def validate_fetched(read: FetchedReader, moves: list[Proposed], known: Mapping[str, Oid]) -> list[Refusal]:
-    """Return the refusals of fetched refs; an empty list if all are valid. ``known``: refs validated before.
+    """Return the refusals of fetched refs; an empty list if all are valid. ``known``: refs that were validated before.
 
-    A partial clone is validated without the missing blobs.
+    In a partial clone, missing blobs are not validated.
     """
     gone = tombstone_set.read(read.store)
     good = dict(known)
@@ -387,7 +388,7 @@ def validate_fetched(read: FetchedReader, moves: list[Proposed], known: Mapping[
 
 
 def why_unmergeable(read: FetchedReader, theirs: Oid) -> str:
-    """Return why the tombstone set of a remote cannot be merged; "" if it can."""
+    """Return the reason why the tombstone set of a remote cannot be merged; "" if it can be merged."""
     ours = read.store.ref(refs.TOMBSTONES)
     with GitReader(read.git_dir, {} if ours is None else {refs.TOMBSTONES: ours}) as apart:
         move = Proposed(refs.TOMBSTONES, None, theirs)
@@ -404,12 +405,12 @@ def _at_once(read: FetchedReader, moves: Sequence[Proposed], known: Mapping[str,
         with GitReader(read.git_dir, known) as apart:
             entries = apart.count_new([move.new for move in moves if move.new is not None])
     except GitSessionError:
-        return SESSIONS_AT_ONCE  # the fetched objects are incomplete: validation reports which
+        return SESSIONS_AT_ONCE  # fetched objects are missing: the validation reports which ones
     return max(SESSIONS_AT_ONCE, sessions * ENTRIES_AT_ONCE // max(entries, 1))
 
 
 def _portions(moves: Iterable[Proposed], at_once: int) -> Iterator[list[Proposed]]:
-    """Yield the moves in portions of whole sessions, first those of no session, to limit the memory for entries."""
+    """Yield the moves in groups of whole sessions, to limit the memory for entries. Moves of no session come first."""
     by_session: dict[str, list[Proposed]] = {}
     for move in moves:
         by_session.setdefault(refs.session_of(move.ref), []).append(move)
