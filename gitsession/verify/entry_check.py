@@ -1,4 +1,4 @@
-"""Check of one entry against docs/reference/format.md: its commit, tree and payload are derived again and compared."""
+"""Check of one entry against docs/reference/format.md. Its commit, tree and payload are computed again and compared."""
 
 from __future__ import annotations
 
@@ -40,7 +40,8 @@ from gitsession.workspace.trees import NAMES_MAX
 class Manifests:
     """A check of trees of files that reads each tree once.
 
-    ``is_partial``: True for a partial clone; missing contents are then not reported, because git has a list of them.
+    ``is_partial``: whether the store is a partial clone. Missing contents are then not reported, because git tracks
+    them.
     """
 
     def __init__(self, store: Reader, *, is_partial: bool = False) -> None:
@@ -75,7 +76,10 @@ class Manifests:
             stack += [(f"{base}{name}/", child, depth + 1) for mode, name, child in rows if mode == TREE_MODE]
 
     def named(self, entry: Checkpoint) -> Iterator[str]:
-        """Yield the problems of the paths that a checkpoint lists. Ignores names with a placeholder: not written."""
+        """Yield the problems of the paths in a checkpoint.
+
+        A name with a placeholder is not checked, because no file is written under it.
+        """
         for path in {*entry.paths, *entry.appeared, *(path for path, _ in entry.skipped)}:
             components = path.split("/")
             why = next((why for name in components if OPENS not in name and (why := tree_refusal(name))), None)
@@ -85,7 +89,7 @@ class Manifests:
                 yield f"the checkpoint lists {_shown(path)}: {why}"
 
     def changed(self, before: Oid | None, after: Oid | None) -> set[str]:
-        """Return the paths of the files that differ between two trees. Raises as ``trees.walk``."""
+        """Return the paths of the files that differ between two trees. Raises the errors of ``trees.walk``."""
         return set(trees.diff(self._store, before, after))
 
     def _in_folder(self, base: str, rows: Rows) -> Iterator[str]:
@@ -114,9 +118,9 @@ _NOT_ON_A_BRANCH = {kind.kind for kind in (Attachment, Checkpoint, Continuation,
 
 
 def has_place(node: Node, on: str) -> bool:
-    """Return whether an entry may be on a ref of that type: ``meta``, ``files``, or a branch.
+    """Return whether an entry may be on a ref of type ``on``: ``meta``, ``files``, or a branch.
 
-    ``meta`` has what can change about a session. An entry of a kind from a later version may be anywhere.
+    ``meta`` has the properties of a session that can change. An entry of a kind from a later version may be on any ref.
     """
     if node.kind not in KINDS and node.source is None:
         return True
@@ -128,7 +132,7 @@ def has_place(node: Node, on: str) -> bool:
 
 
 def _stands_for_a_part(node: Node) -> bool:
-    """Return whether an entry on ``meta`` is the unfinished end of a file, or a part of a document as it is."""
+    """Return whether an entry on ``meta`` is the unfinished end of a file, or an unchanged part of a document."""
     if node.source is None:
         return False
     return node.source.line == TAIL or with_capability(node.source.agent, Document) is not None
@@ -143,10 +147,15 @@ def check(
     tombstones: Tombstones | None = None,
     manifests: Manifests | None = None,
 ) -> Iterator[str]:
-    """Yield the problems of one entry. Raises if it cannot be read.
+    """Yield the problems of one entry. Raises ``GitSessionError`` if the entry cannot be read.
 
-    ``check_message``: True to check the commit message, if the view of the entry is known. ``tombstones``: the
-    tombstone set; without it, purges are not checked. ``manifests``: the check of the entry's files.
+    Args:
+        store: Reader of the store's objects.
+        node: The entry.
+        parent: Its parent; ``None`` for a root, or if the parent cannot be read.
+        check_message: Whether to check the commit message. This requires a view that this release supports.
+        tombstones: The tombstone set; ``None`` to leave out the check for purged entries.
+        manifests: Check of the entry's files; ``None`` to leave it out.
     """
     if node.parent is not None and parent is None:
         yield f"the parent {node.parent} cannot be read"
@@ -180,7 +189,7 @@ def check(
 
 
 def purge_problems(node: Node, digest: str, of: str, tombstones: Tombstones) -> Iterator[str]:
-    """Yield an entry that exists although it was purged, and a replacement of an entry that was not purged."""
+    """Yield a problem if an entry was purged but exists, or if it replaces an entry that was not purged."""
     if node.is_tombstone:
         if not tombstones.stands(of):
             yield f"a tombstone of {of}, which was not purged"
@@ -203,7 +212,7 @@ def _second_parent_problems(store: Reader, oid: Oid) -> Iterator[str]:
 
 
 def _headline(node: Node, form: str, data: bytes) -> Headline | None:
-    """Return the headline that the message must have; ``None`` if the agent is unknown to this release."""
+    """Return the headline that the message must have; ``None`` if this release does not support the agent."""
     if node.is_tombstone:
         return payload.headline(tombstone.read(node, form, data))
     format = FORMATS.get(node.source.agent) if node.source else None

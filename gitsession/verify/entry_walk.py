@@ -1,4 +1,4 @@
-"""Check every entry that a session ref reaches against docs/reference/format.md."""
+"""Check every entry that is reachable from a session ref against docs/reference/format.md."""
 
 from __future__ import annotations
 
@@ -45,10 +45,15 @@ def verify(
     known: Collection[Oid] = (),
     notices: bool = False,
 ) -> Report:
-    """Check every entry of one session, or of all. ``sample``: number of entries to check, chosen at random.
+    """Check every entry of one session, or of all sessions.
 
-    ``known``: entries whose histories were checked before; only later entries are checked. ``notices``: True to look
-    for notices, too.
+    Args:
+        store: The store.
+        sid: The session; ``None`` for all sessions.
+        sample: Number of entries to check, chosen at random; ``None`` for all entries.
+        max_seconds: Time limit in seconds.
+        known: Entries that were checked before, with their histories. Only later entries are checked.
+        notices: Whether to report notices, too.
     """
     report = Report()
     until = None if max_seconds is None else time.monotonic() + max_seconds
@@ -72,7 +77,7 @@ def verify(
 
 
 class EntryChecks:
-    """The data that all entries of a store are checked against: purged entries, and the trees of files."""
+    """The data that all entries of a store are checked against: the tombstone set, and the trees of files."""
 
     def __init__(self, store: ObjectStore, report: Report) -> None:
         self.manifests = Manifests(store, is_partial=getattr(store, "promised", None) is not None)
@@ -87,7 +92,7 @@ class EntryChecks:
             report.add(refs.ARCHIVE, str(error))
 
     def is_purged(self, sid: str) -> bool:
-        """Return whether the whole session was purged, so that all of its refs lead to one tombstone."""
+        """Return whether the whole session was purged. All of its refs then have one tombstone as their value."""
         return self.tombstones is not None and tombstone_set.SESSION + sid in self.tombstones
 
 
@@ -98,9 +103,9 @@ class Walk:
         self, store: ObjectStore, sid: str | None, report: Report, judges: EntryChecks, known: Collection[Oid] = ()
     ) -> None:
         try:
-            with store.transaction():  # no other process moves a ref meanwhile
+            with store.transaction():  # no other process can move a ref in the meantime
                 store, self._ends, self._active = _snapshot(store, sid)
-        except Unavailable:  # the store is read-only, or its lock is held for too long
+        except Unavailable:  # the store is read-only, or another process holds its lock for too long
             store, self._ends, self._active = _snapshot(store, sid)
         self._store, self._report, self._judges = store, report, judges
         self._ahead = ReadAheadReader(store)
@@ -126,13 +131,13 @@ class Walk:
             self._report.add(oid, str(error).removeprefix(f"{oid}: "), self._leads[oid])
 
     def check_row(self, oids: Sequence[Oid]) -> None:
-        """Check a few entries, each on its own. Their objects are read together."""
+        """Check a few entries, each separately. Their objects are read together."""
         self._ahead.look(self.nodes[oid] for oid in oids)
         for oid in oids:
             self.check(oid)
 
     def check_all(self, oids: Sequence[Oid]) -> None:
-        """Check entries, each on its own, in several processes if there are many entries."""
+        """Check entries, each separately. Several processes are used if there are many entries."""
         for checked, problems in share(oids, self._found):
             self._report.checked += checked
             self._report.problems += problems
@@ -147,7 +152,7 @@ class Walk:
             self._report = kept
 
     def judge(self, *, notices: bool = False) -> None:
-        """Check the relations between entries, and the seals."""
+        """Check the relations between entries, and the signatures."""
         store, report, judges = self._store, self._report, self._judges
         leaves = {name: value for name, value in self._ends.items() if not judges.is_purged(refs.session_of(name))}
         sessions = Sessions(leaves, self.nodes, partial(content.entry_of, store))
@@ -164,10 +169,11 @@ class Walk:
 
 
 def _snapshot(store: ObjectStore, sid: str | None) -> tuple[ObjectStore, Mapping[str, Oid], Mapping[str, RefValue]]:
-    """Return the store with archived sessions, the session refs, and the refs of active branches.
+    """Return the store with its archived sessions, the session refs, and the refs of active branches.
 
-    ``sid``: return the refs of one session only. They are read once: with a second read, a check would compare one
-    state of the store with a later one.
+    If ``sid`` is set, only the refs of this session are returned. The refs are read only once. With a second read, a
+    check
+    would compare two different states of the store.
     """
     whole = archive_set.UnarchivedStore.of(store)
     ends, active = (refs.session(sid), refs.active(sid)) if sid else (refs.SESSIONS, refs.ACTIVE)
@@ -177,7 +183,7 @@ def _snapshot(store: ObjectStore, sid: str | None) -> tuple[ObjectStore, Mapping
 def _nodes(
     store: ObjectStore, ends: Mapping[str, Oid], report: Report, known: Collection[Oid], *, is_all: bool
 ) -> tuple[dict[Oid, Node], dict[Oid, str]]:
-    """Return the entries to check, and the ref that leads to each; also the known entries at which the walk stops."""
+    """Return the entries to check, and the ref from which each is reachable. The last ones read can be in ``known``."""
     nodes: dict[Oid, Node] = {}
     leads: dict[Oid, str] = {}
     damaged: set[str] = set()
@@ -203,7 +209,7 @@ def _nodes(
 
 
 def _add_unreached(store: ObjectStore, sid: str, ref: str, nodes: dict[Oid, Node], leads: dict[Oid, str]) -> None:
-    """Add the entries before a lost one, so that they are checked, too."""
+    """Add the entries before a lost entry, so that they are checked, too."""
     try:
         tree = graph.tree(store, sid)
     except NotFound:
@@ -216,7 +222,7 @@ def _add_unreached(store: ObjectStore, sid: str, ref: str, nodes: dict[Oid, Node
 def _check_places(sessions: Sessions, report: Report) -> None:
     """Check that ``meta`` and ``files`` have only entries that belong there, back to the start of a session.
 
-    In the case of ``meta``, this must be the start of its own session.
+    For ``meta``, this must be the start of its own session.
     """
     for name, leaf in sessions.leaves.items():
         sid, branch = refs.parse(name) or ("", "")
@@ -233,12 +239,12 @@ def _check_places(sessions: Sessions, report: Report) -> None:
 
 
 def _branches(sessions: Sessions, sid: str) -> list[Oid]:
-    """Return the tips of a session's conversation."""
+    """Return the tips of a session's conversation branches."""
     return [oid for name, oid in sessions.of(sid).items() if refs.is_branch(name.rpartition("/")[2])]
 
 
 def _reaches(nodes: Mapping[Oid, Node], leaves: Collection[Oid], start: Oid) -> bool | None:
-    """Return whether a branch has ``start`` in its history; ``None`` if damage hides that."""
+    """Return whether ``start`` is in the history of one of ``leaves``; ``None`` if damage prevents the check."""
     open_ended = False
     for leaf in leaves:
         seen: set[Oid] = set()
@@ -253,7 +259,7 @@ def _reaches(nodes: Mapping[Oid, Node], leaves: Collection[Oid], start: Oid) -> 
 
 
 def check_log(store: ObjectStore, report: Report) -> None:
-    """Check that the operation log can be read and that all entries it names exist."""
+    """Check that the operation log can be read and that all entries in it exist."""
     try:
         for operation in operation_log.history(store):
             for oid in operation.named:
@@ -264,10 +270,10 @@ def check_log(store: ObjectStore, report: Report) -> None:
 
 
 def _of_a_later_view(store: ObjectStore, nodes: Mapping[Oid, Node], report: Report) -> set[Oid]:
-    """Return the entries of sessions that began under a view number unknown to this release; report each such start."""
+    """Return the entries of sessions with a view number unknown to this release; report the start of each session."""
     later: dict[Oid, bool] = {}
     for oid in nodes:
-        line: dict[Oid, None] = {}  # in order; a damaged store may even have a cycle
+        line: dict[Oid, None] = {}  # in order; in a damaged store, it can even be a cycle
         at: Oid | None = oid
         while at is not None and at in nodes and at not in later and at not in line:
             line[at] = None
@@ -292,16 +298,16 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 THINGS_MIN = 2_000
-"""Minimum number of things for each process: starting one takes 10 ms or more."""
+"""Minimum number of items for each process. The start of a process takes 10 ms or more."""
 
 PROCESSES_MAX = 4
 
 _AT_ONCE = 256
-"""Number of consecutive things that go to one process: they are near each other in a pack."""
+"""Number of consecutive items for one process. Consecutive items are near each other in a pack."""
 
 
 def share(things: Sequence[T], work: Callable[[Sequence[T]], R]) -> list[R]:
-    """Return the results of ``work`` for ``things``, in as many parts as there were processes."""
+    """Return the results of ``work`` for ``things``, one result for each process."""
     count = min(len(things) // THINGS_MIN, PROCESSES_MAX, _processors())
     if count < 2 or sys.platform != "linux" or threading.active_count() > 1:
         return [work(things)]
@@ -327,12 +333,12 @@ def _in_processes(things: Sequence[T], work: Callable[[Sequence[T]], R], count: 
         for part, ours, _ in children:
             try:
                 found.append(ours.recv())
-            except EOFError:  # the child was killed or failed: do its part here
+            except EOFError:  # the child was killed or failed: do its work here
                 found.append(work(part))
         return found
     finally:
         for _, ours, child in children:
-            child.terminate()  # a child that has sent its result has ended, or is about to
+            child.terminate()  # a child that has sent its result has ended or is about to end
             child.join()
             ours.close()
 

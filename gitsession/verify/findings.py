@@ -16,9 +16,9 @@ class Finding:
     """A problem or a notice.
 
     Attributes:
-        where: A ref, a file or an object.
-        what: The problem.
-        ref: The branch that leads to it.
+        where: Ref, file or object with the problem.
+        what: Description of the problem.
+        ref: Branch from which it is reachable.
     """
 
     where: str
@@ -27,7 +27,7 @@ class Finding:
 
     @property
     def session(self) -> str:
-        """The affected session; "" if there is none, or several."""
+        """The affected session; "" if there is none, or if there are several."""
         parsed = refs.parse(self.ref)
         return parsed[0] if parsed else ""
 
@@ -41,7 +41,7 @@ class CheckCoverage:
         sessions: Number of checked sessions.
         of: Number of all sessions.
         entries: Number of checked entries.
-        ended: True if this part completes the round, so that the next one begins a new round.
+        ended: Whether this part completes the round. The next part then begins a new round.
         before_ms: End of the previous round, as Unix time in ms; ``None`` if there was none.
     """
 
@@ -54,24 +54,25 @@ class CheckCoverage:
 
 
 State: TypeAlias = signing.State | Literal["gone", "misplaced", "altered"]
-"""The result of a check of a seal.
+"""The result of the check of a signature.
 
-``gone``: the signed history does not exist any more. ``misplaced``: the seal is of another session, or states another
-number of entries. ``altered``: an entry of the history was replaced, and no purge and no redaction explains it.
+``gone``: the signed history no longer exists. ``misplaced``: the signature belongs to another session, or states a
+different number of entries. ``altered``: an entry was replaced, and not because of a purge or a redaction.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class SignatureCheck:
-    """The result of a check of a seal.
+    """The result of the check of a signature.
 
     Attributes:
-        sid: The session.
-        node: The entry of the seal.
-        entry: The content of the seal.
-        by: The signer.
-        after: Number of entries that the branch has after the signed tip; ``None`` if the tip is not on the branch.
-        purged: Number of signed entries that a tombstone or a redaction has replaced.
+        sid: Id of the session.
+        node: Entry with the signature.
+        entry: Content of this entry.
+        state: Result.
+        by: Name of the signer; "" if unknown.
+        after: Number of entries on the branch after the signed tip; ``None`` if the tip is not on the branch.
+        purged: Number of signed entries that were replaced by a tombstone or a redaction.
     """
 
     sid: str
@@ -84,7 +85,7 @@ class SignatureCheck:
 
     @property
     def is_wrong(self) -> bool:
-        """Return whether the seal is wrong. A seal that cannot be checked is not."""
+        """Return whether the signature is invalid. A signature that cannot be checked is not invalid."""
         return self.state in ("bad", "revoked", "gone", "misplaced", "altered")
 
 
@@ -94,11 +95,11 @@ class Report:
 
     Attributes:
         checked: Number of checked entries.
-        whole: False if entries were left out, because of a time limit or a sample.
-        problems: Damage: what gitsession cannot have written, or what was lost since.
-        notices: What is unusual, but may be as an agent or a program wrote it; ``None`` if not requested.
-        covered: Progress of the round; ``None`` if the check is not a part of one.
-        signatures: Results of the checks of seals.
+        whole: Whether all entries were checked. False if a time limit or a sample left out some.
+        problems: Damage: states that gitsession cannot have written, and lost data.
+        notices: Unusual states that an agent or a program may have written; ``None`` if not requested.
+        covered: Progress of the round; ``None`` if the check is not part of a round.
+        signatures: Results of the checks of signatures.
     """
 
     checked: int = 0

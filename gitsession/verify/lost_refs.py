@@ -1,13 +1,15 @@
-"""Refs that have lost a value that they are known to have had, without a command that changed them.
+"""Refs that have lost a recorded value although no command changed them.
 
-If the file of a ref is gone, there seems to be no ref; if it was set back, it looks like any other. Only a record shows
-the loss. The known value of a ref is the one that the last flush wrote (store/flush_record.py), that the last clean
-check saw (``VerifiedState``, called the mark), or that a later operation recorded. Without a mark, the whole operation
-log counts. For a ref in none of these, it is the value that the catalog saw.
+If the file of a ref is missing, the ref seems not to exist. If a ref was moved back, it looks like any other ref. So
+only a record of an earlier value shows the loss. The recorded value of a ref is the value that the last flush wrote
+(store/flush_record.py), that the last check without problems found (``VerifiedState``, called the mark), or that a
+later
+operation recorded. Without a mark, the whole operation log is used. If a ref is in none of these records, the value in
+the catalog is used.
 
-If another program moved a ref and our branch was renamed (store/flushing.py), nothing is lost: the old value is still
-on a branch of the session. Nor is it if the entries of a ref were appended again to those of others
-(sessions/merge_remote_branches.py): the commits are different, but their content is the same.
+Nothing is lost if another program moved a ref and gitsession renamed its own branch (store/flushing.py). The old value
+is then still on a branch of the session. Nothing is lost either if the entries of a ref were appended again to another
+history (sessions/merge_remote_branches.py). The commits then differ, but their content is the same.
 """
 
 from __future__ import annotations
@@ -38,9 +40,12 @@ VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class VerifiedState:
-    """The state of a store at a clean check.
+    """The state of a store after a check without problems.
 
-    ``packs``: size, modification time in ns and inode of each pack and index, by name. ``loose``: oids.
+    Attributes:
+        refs: Values of the refs.
+        packs: Size, modification time in ns, and inode of each pack and index, by name.
+        loose: Ids of the loose objects.
     """
 
     refs: dict[str, str]
@@ -48,11 +53,11 @@ class VerifiedState:
     loose: list[str]
 
     def covers(self, now: VerifiedState) -> bool:
-        """Return whether all its packs and indexes still exist unchanged; refs may have moved."""
+        """Return whether all packs and indexes of this state exist unchanged in ``now``. Refs may have moved."""
         return all(now.packs.get(name) == seen for name, seen in self.packs.items())
 
     def new_packs(self, now: VerifiedState) -> list[str]:
-        """Return the packs and indexes in ``now`` that it does not have."""
+        """Return the packs and indexes in ``now`` that this state does not have."""
         return sorted(now.packs.keys() - self.packs.keys())
 
     def new_loose(self, now: VerifiedState) -> list[str]:
@@ -60,7 +65,7 @@ class VerifiedState:
 
 
 def present(git_dir: Path, refs: dict[str, str]) -> VerifiedState:
-    """Return the current state; ``refs``: the current values of refs."""
+    """Return the current state of the store. ``refs``: the current values of the refs."""
     found = packs.files(f"{git_dir}/objects/pack")
     return VerifiedState(
         refs, {name: list(identity) for name, identity in found.items()}, list(VerifiedRepository(git_dir).loose())
@@ -68,7 +73,7 @@ def present(git_dir: Path, refs: dict[str, str]) -> VerifiedState:
 
 
 def read(git_dir: Path) -> VerifiedState | None:
-    """Return the mark; ``None`` if there is none that can be read."""
+    """Return the mark; ``None`` if it is missing or cannot be read."""
     try:
         value = json.loads((git_dir / FILE).read_bytes())
         if value.pop("version") == VERSION:
@@ -85,7 +90,7 @@ def write(git_dir: Path, mark: VerifiedState) -> None:
 
 
 def forget(git_dir: Path, ref: str) -> None:
-    """Remove from the mark a ref that was deleted on purpose. Raises ``OSError``."""
+    """Remove a ref that was deleted on purpose from the mark. Raises ``OSError``."""
     mark = read(git_dir)
     if mark is not None and mark.refs.pop(ref, None) is not None:
         write(git_dir, mark)
@@ -95,9 +100,14 @@ def forget(git_dir: Path, ref: str) -> None:
 class LostRefFinding:
     """A ref that lost a value.
 
-    ``was``: the recorded value; ``when``: its time; ``now``: the current value, ``None`` if the ref is gone.
-    ``unreached``: number of entries in the history of ``was`` that are on no branch of the session any more; ``None``
-    if one of their objects is missing.
+    Attributes:
+        name: Name of the ref.
+        was: Recorded value.
+        when: Description of the time of the recorded value.
+        now: Current value; ``None`` if the ref is missing.
+        unreached: Number of entries in the history of ``was`` that are no longer on a branch of the session; ``None``
+        if
+            one of their objects is missing.
     """
 
     name: str
@@ -121,9 +131,9 @@ class LostRefFinding:
 def find(
     store: GitStore, mark: VerifiedState | None, *, seen: Mapping[str, RefValue], unreadable: Collection[str]
 ) -> list[LostRefFinding]:
-    """Return the refs that lost a value. ``seen``: values that the catalog saw; ``unreadable``: refs to leave out."""
+    """Return the refs that lost a value. ``seen``: values in the catalog. ``unreadable``: refs to leave out."""
     for _ in range(_TRIES):
-        # Records before refs: an append between the two reads only moves forward, and a command changes the log.
+        # Records are read before refs: an append in between only moves refs forward, and a command changes the log.
         end, records = _end_of_log(store), _records(store)
         known, replaced = _known(store, mark, seen, records)
         found = [astray for astray in _compare(store, known, records, replaced) if astray.name not in unreadable]
@@ -148,7 +158,7 @@ _TRIES = 8
 def _known(
     store: ObjectStore, mark: VerifiedState | None, seen: Mapping[str, RefValue], records: FlushedRefs
 ) -> tuple[_Known, set[tuple[str, RefValue | None]]]:
-    """Return the last recorded value of each ref (``None``: removed) with its time, and what commands replaced."""
+    """Return each ref's last recorded value (``None``: removed) and time, and the values that commands replaced."""
     marked = mark.refs if mark else {}
     later: _Known = {}
     unflushed: _Known = {}
@@ -165,7 +175,7 @@ def _known(
                 if after_mark:
                     (unflushed if after_flush else later).setdefault(move.ref, (move.new, _when(operation)))
     except GitSessionError:
-        seen = {}  # the unreadable rest of the log may have changed these refs
+        seen = {}  # the unreadable rest of the log may have changes of these refs
     at_mark = {name: (value, "at the last check without problems") for name, value in marked.items()}
     at_look = {name: (value, "when sessions were last listed") for name, value in seen.items() if name not in told}
     before, since = (
@@ -213,7 +223,7 @@ def _compare(
 def _led_to_what_went(was: RefValue, known: _Known, there: Mapping[str, RefValue]) -> bool:
     """Return whether ``was`` is the value of a symbolic ref whose branch was removed.
 
-    A purge of a whole session also deletes the symbolic ref, and no log has that.
+    The purge of a whole session also deletes its symbolic ref, and no log records this.
     """
     target = refs.target(was)
     if target is None or target in there:
@@ -222,7 +232,7 @@ def _led_to_what_went(was: RefValue, known: _Known, there: Mapping[str, RefValue
 
 
 def _ever_archived(store: ObjectStore) -> Collection[str]:
-    """Return the sessions that were ever archived: that deletes the ref of the active branch, and no log has it."""
+    """Return the sessions that were ever archived. Archiving deletes the ref of the active branch, unlogged."""
     try:
         return archive_set.read(store).turns.keys()
     except GitSessionError:
@@ -236,10 +246,11 @@ def _is_watched(name: str) -> bool:
 def _unreached(
     store: ObjectStore, name: str, was: RefValue, there: Mapping[str, RefValue], *, is_flushed: bool
 ) -> int | None:
-    """Count the entries up to ``was`` that are on no branch of the session of ``name``, not even with the same tree.
+    """Count the entries up to ``was`` that are on no branch of the session of ``name``, compared by their trees.
 
-    If damage hides the branches, the result is 0. If it hides the history of ``was``, the result is ``None`` if a flush
-    wrote that value, else 0.
+    If the branches cannot be read because of damage, the result is 0. If the history of ``was`` cannot be read, the
+    result
+    is ``None`` if a flush wrote that value, and otherwise 0.
     """
     if not refs.is_session_ref(name) or refs.target(was) is not None:
         return 0
@@ -260,7 +271,7 @@ def _unreached(
 
 
 def _trees(store: ObjectStore, end: Oid | None, seen: Mapping[Oid, Oid]) -> dict[Oid, Oid]:
-    """Return the commits of the history of ``end`` that are not ``seen`` yet, newest first, each with its tree."""
+    """Return the commits in the history of ``end`` that are not in ``seen``, newest first, each with its tree."""
     found: dict[Oid, Oid] = {}
     oid = end
     while oid is not None and oid not in seen:

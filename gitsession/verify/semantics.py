@@ -1,8 +1,8 @@
-"""Checks of whole sessions: each has one root, and the entries that other entries name exist.
+"""Checks of whole sessions: each session has one root, and the entries that other entries refer to exist.
 
-The functions are pure and work on the nodes of sessions. They read the content of an entry only if its kind can name
-other entries. A *problem* is something that gitsession cannot have written. A *notice* is unusual, but an agent may
-write its file like that, or a program its session: a call without a result, a label of an entry that does not exist.
+The functions have no side effects. They read the content of an entry only if its kind can refer to other entries. A
+*problem* is a state that gitsession cannot have written. A *notice* is unusual, but an agent or a program may have
+written it, such as a call without a result, or a label of an entry that does not exist.
 """
 from __future__ import annotations
 
@@ -24,9 +24,12 @@ from gitsession.verify.findings import Finding
 
 @dataclass
 class Sessions:
-    """The sessions to check. ``leaves``: refs of sessions. ``nodes``: every entry that these lead to.
+    """The sessions to check.
 
-    ``read``: returns the content of an entry, ``Opaque`` if it cannot be read.
+    Attributes:
+        leaves: Refs of sessions, with their values.
+        nodes: All entries that are reachable from these refs, by id.
+        read: Function that returns the content of an entry, or ``Opaque`` if the content cannot be read.
     """
 
     leaves: Mapping[str, Oid]
@@ -36,14 +39,14 @@ class Sessions:
 
     @cached_property
     def _refs(self) -> Mapping[str, Mapping[str, Oid]]:
-        """The refs of each session, those of its conversation first."""
+        """The refs of each session. Refs of the conversation come first."""
         found: dict[str, dict[str, Oid]] = {}
         for name in sorted(self.leaves, key=lambda name: (not _is_conversation(name), name)):
             found.setdefault(refs.session_of(name), {})[name] = self.leaves[name]
         return found
 
     def history(self, oid: Oid | None) -> Iterator[Node]:
-        """Yield the history of ``oid``, as far as it can be read. It may be a cycle in a damaged store."""
+        """Yield the history of ``oid``, as far as it can be read. In a damaged store, it can be a cycle."""
         seen: set[Oid] = set()
         while oid is not None and oid in self.nodes and oid not in seen:
             seen.add(oid)
@@ -51,7 +54,7 @@ class Sessions:
             oid = self.nodes[oid].parent
 
     def root(self, leaf: Oid) -> Oid | None:
-        """Return the root of the history of ``leaf``; ``None`` if damage hides it. Visits each entry once."""
+        """Return the root of the history of ``leaf``; ``None`` if it cannot be read. Visits each entry once."""
         passed: dict[Oid, None] = {}
         oid: Oid | None = leaf
         while oid is not None and oid not in self._roots and oid not in passed:
@@ -65,7 +68,7 @@ class Sessions:
         return found
 
     def of(self, sid: str) -> Mapping[str, Oid]:
-        """Return the refs of one session, those of its conversation first."""
+        """Return the refs of one session. Refs of the conversation come first."""
         return self._refs.get(sid, {})
 
     def meta(self, sid: str) -> Iterator[Node]:
@@ -85,9 +88,9 @@ class Sessions:
 def problems(
     sessions: Sessions, active: Mapping[str, RefValue], files: Callable[[Oid], Oid | None], manifests: Manifests
 ) -> Iterator[Finding]:
-    """Yield a finding for everything that gitsession cannot have written.
+    """Yield a finding for every state that gitsession cannot have written.
 
-    ``active``: the refs that select an active branch; ``files``: returns the tree of files of an entry.
+    ``active``: the refs that select an active branch. ``files``: function that returns the tree of files of an entry.
     """
     yield from _beginnings(sessions)
     yield from _second_beginnings(sessions)
@@ -117,7 +120,7 @@ def _is_conversation(name: str) -> bool:
 
 
 def _beginnings(sessions: Sessions) -> Iterator[Finding]:
-    """Check that the refs of a session have one root, and that no two sessions share one, except forks."""
+    """Check that all refs of a session have the same root, and that only forks share a root with another session."""
     forks = _forks(sessions)
     begun: dict[Oid, str] = {}
     for sid in sessions.sids:
@@ -141,7 +144,7 @@ def _beginnings(sessions: Sessions) -> Iterator[Finding]:
 
 
 def _forks(sessions: Sessions) -> set[str]:
-    """Return the sessions that begin at a ``fork`` entry, or that may, because a part of their history was purged."""
+    """Return the sessions that begin with a ``fork`` entry, and those that may, because history was purged."""
     found: set[str] = set()
     for node in sessions.nodes.values():
         if node.kind == kinds.Fork.kind and node.source is None:
@@ -156,7 +159,7 @@ def _forks(sessions: Sessions) -> set[str]:
 
 
 def _second_beginnings(sessions: Sessions) -> Iterator[Finding]:
-    """Find starts of sessions in the middle of a history. On ``meta``, such an entry is an updated header."""
+    """Find session headers in the middle of a history. On ``meta``, such an entry is an updated header."""
     found = {
         oid: node
         for oid, node in sessions.nodes.items()
@@ -174,11 +177,11 @@ def _second_beginnings(sessions: Sessions) -> Iterator[Finding]:
 
 
 def _same_places(sessions: Sessions) -> Iterator[Finding]:
-    """Check that one entry at one place is one commit, as in every store (docs/reference/format.md, "Invariants")."""
+    """Check that each entry exists once per position, as in every store (docs/reference/format.md, "Invariants")."""
     places: dict[tuple[Oid | None, int | None, bytes], Oid] = {}
     for node in sessions.nodes.values():
         if node.kind == kinds.Checkpoint.kind or node.is_tombstone or node.replaces:
-            continue  # a checkpoint's files are not in its chain; a replaced entry keeps the chain of the original
+            continue  # the files of a checkpoint are not in its chain; a replaced entry keeps its original chain
         key = (node.parent, node.source.line if node.source else None, node.chain)
         other = places.setdefault(key, node.oid)
         if other != node.oid:
@@ -194,7 +197,7 @@ def _first_kept(sessions: Sessions, node: Node) -> Iterator[Finding]:
         if to_base64url(before.chain) == entry.first_kept:
             return
         last = before
-    if last.parent is None:  # beyond a gap, the entry may exist
+    if last.parent is None:  # if the history has a gap, the entry may be before it
         yield Finding(node.oid, f"the first kept entry, {entry.first_kept[:60]!a}, is not in its history")
 
 
@@ -222,7 +225,7 @@ def _checkpoint(
 
 
 def _leaf_of_file(sessions: Sessions, sid: str) -> Iterator[Finding]:
-    """Check that the entry from which the agent's file continues is in the session."""
+    """Check that the entry after which the agent's file continues is in the session."""
     said = next((entry for _, entry in _source_files(sessions, sid)), None)
     if said is None or said.leaf is None:
         return
@@ -239,7 +242,7 @@ def _leaf_of_file(sessions: Sessions, sid: str) -> Iterator[Finding]:
 
 
 def _source_files(sessions: Sessions, sid: str) -> Iterator[tuple[Node, kinds.SourceFile]]:
-    """Yield the entries of ``meta`` about the agent's file, newest first."""
+    """Yield the entries of ``meta`` that describe the agent's file, newest first."""
     for node in sessions.meta(sid):
         if node.kind == kinds.SourceFile.kind and node.source is None:
             entry = sessions.read(node)
@@ -251,7 +254,7 @@ def _source_files(sessions: Sessions, sid: str) -> Iterator[tuple[Node, kinds.So
 
 
 def notices(sessions: Sessions) -> Iterator[Finding]:
-    """Yield what is unusual in sessions, but may have been written like that. Reads every entry.
+    """Yield unusual states that a program may have written. Reads every entry.
 
     An entry in several sessions, or a call on several branches, is reported once.
     """
@@ -264,13 +267,13 @@ def notices(sessions: Sessions) -> Iterator[Finding]:
 
 
 class _Named:
-    """The names of entries in one session, and its calls and results."""
+    """The names of the entries of one session, and its calls and results."""
 
     def __init__(self, sessions: Sessions, sid: str) -> None:
         self._sessions = sessions
         self._sid = sid
         self._talk: dict[Oid, str] = {}
-        """The entries of the conversation, with the ref that leads to each."""
+        """The entries of the conversation, each with a ref from which it is reachable."""
         for name, leaf in sessions.of(sid).items():
             if _is_conversation(name):
                 for node in sessions.history(leaf):
@@ -321,7 +324,7 @@ class _Named:
                     break
 
     def _spans(self, wanted: set[Oid]) -> dict[Oid, tuple[int, int]]:
-        """Return the first and last number in the subtree of each of ``wanted``, numbered in one walk of the tree."""
+        """Return the first and last number in the subtree of each of ``wanted``. One walk numbers the whole tree."""
         children: dict[Oid | None, list[Oid]] = {}
         for oid in self._talk:
             parent = self._sessions.nodes[oid].parent
@@ -353,7 +356,7 @@ class _Named:
 
 
 def _names_of(node: Node) -> Iterable[str]:
-    """Return the names of an entry: its chain digest, and the agent's id or the short id that agents get from us."""
+    """Return the names of an entry: its chain digest, and its id from the agent or the short id that agents receive."""
     named = [to_base64url(node.chain)]
     if node.source is None:
         named.append(short_id(node.chain))
@@ -368,7 +371,7 @@ def _calls(entry: Entry) -> Iterator[str]:
 
 
 def _results(entry: Entry) -> Iterator[str]:
-    """Yield the calls that an entry answers: as a message of its own, or in the message that made them (opencode)."""
+    """Yield the ids of calls with a result in an entry: a tool message, or the message with the calls (opencode)."""
     if isinstance(entry, kinds.Message):
         if entry.role == "tool" and entry.tool_call_id:
             yield entry.tool_call_id

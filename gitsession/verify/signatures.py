@@ -1,8 +1,8 @@
-"""Seals: signed statements about the tip of a branch, kept as entries on ``meta`` (decision 0026).
+"""Signatures: signed statements about the tip of a branch, stored as ``Seal`` entries on ``meta`` (decision 0026).
 
-The signed text names the chain digest of the tip. It is a hash of every payload up to the tip, so the signature covers
-all of them. It is the same in every store, with every object format of git and after a purge; an oid is not. A seal
-does not lock a branch: entries can be appended after the signed tip, and are not signed.
+The signed text contains the chain digest of the tip. The chain digest is a hash of all payloads up to the tip, so the
+signature covers all of them. Unlike an oid, it is the same in every store, with every object format of git, and after a
+purge. A signature does not lock a branch: entries can be appended after the signed tip, and these are not signed.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _CHAIN = re.compile(r"[A-Za-z0-9_-]{43}")
 
 
 def problem(sealed: SignatureCheck) -> Finding | None:
-    """Return the problem of a seal, if there is one. A seal that cannot be checked is no problem."""
+    """Return the problem of a signature, or ``None``. A signature that cannot be checked is not a problem."""
     if not sealed.is_wrong:
         return None
     what = WRONG[sealed.state].format(by=sealed.by or "an unknown signer")
@@ -61,10 +61,10 @@ def statement(entry: Seal) -> bytes:
 
 
 def make(store: ObjectStore, sid: str, branch: str, at_ms: int, by: Signing, key: str = "") -> Seal:
-    """Return a seal of the current tip of ``branch``, not stored yet.
+    """Return a signature of the current tip of ``branch``. It is not stored yet.
 
-    Raises ``NotFound``; ``Unavailable`` if signing fails; and as ``graph.line`` if an entry is lost, because entries
-    that cannot be read must not be signed.
+    Raises ``NotFound``; ``Unavailable`` if signing fails; and the errors of ``graph.line`` if an entry is lost, because
+    entries that cannot be read must not be signed.
     """
     leaf = store.ref(refs.leaf(sid, branch)) if refs.is_branch(branch) else None
     if leaf is None:
@@ -77,7 +77,7 @@ def make(store: ObjectStore, sid: str, branch: str, at_ms: int, by: Signing, key
 
 
 def of_session(store: ObjectStore, sid: str, by: Signing) -> list[SignatureCheck]:
-    """Check the seals of one session, the newest first."""
+    """Check the signatures of one session, newest first."""
     leaves = store.refs(refs.session(sid))
     nodes = {node.oid: node for leaf in leaves.values() for node in _readable(store, sid, leaf)}
     return list(look(Sessions(leaves, nodes, partial(entry_of, store)), by, tombstone_set.read(store)))
@@ -90,9 +90,11 @@ def _readable(store: ObjectStore, sid: str, leaf: str) -> Iterator[Node]:
 def look(
     sessions: Sessions, by: Signing | None = None, tombstones: Tombstones | None = None
 ) -> Iterator[SignatureCheck]:
-    """Check every seal of ``sessions``. ``by``: the settings with the trusted signers, by default the user's.
+    """Check every signature of ``sessions``.
 
-    ``tombstones``: the tombstone set; without it, replaced entries are not checked.
+    ``by``: settings with the trusted signers; by default, those of the user. ``tombstones``: the tombstone set;
+    without it,
+    replaced entries are not checked.
     """
     for sid in sessions.sids:
         found = list(_seals(sessions, sid))
@@ -112,7 +114,7 @@ def _seals(sessions: Sessions, sid: str) -> Iterator[tuple[Node, Seal]]:
 
 
 class _Lines:
-    """The branches of one session: the chain digests on each, with the number of entries up to each."""
+    """The branches of one session: the chain digests of each branch, with the number of entries up to each digest."""
 
     def __init__(self, sessions: Sessions, sid: str, tombstones: Tombstones | None) -> None:
         self._sessions = sessions
@@ -120,7 +122,7 @@ class _Lines:
         self._tombstones = tombstones
         self._places: dict[str, dict[str, int]] = {}
         self._leaves: dict[str, Oid] = {}
-        """The entry of each chain digest."""
+        """The entry with each chain digest."""
         self._is_whole = True
         for name, leaf in sessions.of(sid).items():
             _, branch = refs.parse(name) or ("", "")
@@ -153,7 +155,7 @@ class _Lines:
         return SignatureCheck(self._sid, node, entry, told, name, after, len(instead))
 
     def _is_explained(self, node: Node) -> bool:
-        """Return whether a purge or a redaction explains the replacement of an entry."""
+        """Return whether the replacement of an entry was caused by a purge or a redaction."""
         if self._tombstones is None:
             return True
         if not node.is_tombstone:

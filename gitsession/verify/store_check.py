@@ -1,8 +1,11 @@
-"""The check of a whole store on disk: its journal and refs, `git fsck`, and every entry; or only what is new.
+"""The check of a whole store on disk: its journal, its refs, `git fsck`, and every entry.
 
-A quick check reads the packs and loose objects that the mark of the last clean check (verify/lost_refs.py) does not
-name, and compares their checksums. Of each branch it checks only the entries after the value in the mark. If there is
-no mark, or a pack of it is gone or has changed, everything is checked.
+A quick check covers only new data. It reads the packs and loose objects that the mark of the last check without
+problems (verify/lost_refs.py) does not list, and compares their checksums. Of each branch, it checks only the entries
+after the value in the mark. If there is no mark, or if a pack in the mark is missing or has changed, everything is
+checked.
+
+A large store can be checked in parts, with a limit for each part. The parts of one complete check are called a round.
 """
 
 from __future__ import annotations
@@ -38,11 +41,15 @@ ENTRIES_AT_ONCE = 64
 
 @dataclass(frozen=True, slots=True)
 class CheckPosition:
-    """The progress of a round.
+    """The progress of a round. Times are Unix time in ms.
 
-    ``session``: the session that was checked last, up to the entry ``entry`` if that is set. ``file``: the file that
-    was checked last, after all sessions. ``since_ms``: start of the round, 0 before it begins. ``before_ms``: end of
-    the previous round. Times are Unix time in ms.
+    Attributes:
+        since_ms: Start of the round; 0 before it begins.
+        session: Session that was checked last.
+        entry: Last checked entry of this session; "" if the session was checked completely.
+        file: File that was checked last. Files are checked after all sessions.
+        entries: Number of entries that were checked.
+        before_ms: End of the previous round; ``None`` if there was none.
     """
 
     since_ms: int = 0
@@ -62,7 +69,7 @@ def go_on(
     now_ms: int,
     clock: Callable[[], float] = time.monotonic,
 ) -> Report:
-    """Check the next part of the round, to its end at most: up to ``sample`` entries, for up to ``max_seconds``."""
+    """Check the next part of the round, at most ``sample`` entries and for at most ``max_seconds`` seconds."""
     until = None if max_seconds is None else clock() + max_seconds
     report = Report()
     place = read(store.git_dir)
@@ -81,7 +88,7 @@ def go_on(
     report.whole = ended and begins
     report.covered = _covered(store, place, ended)
     if not store.read_only:
-        with contextlib.suppress(OSError):  # the next part then repeats this one
+        with contextlib.suppress(OSError):  # if the write fails, the next part repeats this one
             write(store.git_dir, CheckPosition(before_ms=now_ms) if ended else place)
     return report
 
@@ -93,7 +100,7 @@ class _Part:
         self._store, self._report, self._judges = store, report, judges
         self._sample, self._is_late = sample, is_late
         self.is_over = False
-        """True once this part has reached its limit."""
+        """True if this part has reached its limit."""
 
     def refs(self, seen: Mapping[str, RefValue]) -> None:
         store = self._store
@@ -106,7 +113,7 @@ class _Part:
         check_log(store, self._report)
 
     def sessions(self, place: CheckPosition) -> CheckPosition:
-        """Check the sessions from ``place`` on; return where this part ends."""
+        """Check the sessions from position ``place`` on; return the position at which this part ends."""
         for sid in _sids(self._store):
             if _order(sid) < _order(place.session) or (sid == place.session and not place.entry):
                 continue
@@ -139,7 +146,7 @@ class _Part:
         return replace(place, entry="")
 
     def files(self, place: CheckPosition) -> tuple[CheckPosition, bool]:
-        """Check the files after ``place``; return where this part ends, and whether that completes the round."""
+        """Check the files after position ``place``; return the new position, and whether the round is complete."""
         for name in damage.named(self._store.git_dir):
             if name <= place.file:
                 continue
@@ -169,7 +176,7 @@ def _covered(store: GitStore, place: CheckPosition, ended: bool) -> CheckCoverag
 
 
 def read(git_dir: Path) -> CheckPosition:
-    """Return the end of the last part; the beginning of a round if it cannot be read."""
+    """Return the position after the last part; the beginning of a round if it cannot be read."""
     try:
         value = json.loads((git_dir / FILE).read_bytes())
         if value.pop("version") != VERSION:
@@ -184,7 +191,7 @@ def read(git_dir: Path) -> CheckPosition:
 
 
 def write(git_dir: Path, place: CheckPosition) -> None:
-    """Write the progress. Raises ``OSError``."""
+    """Write the position. Raises ``OSError``."""
     data = json.dumps({"version": VERSION, **asdict(place)}).encode()
     replace_file(git_dir / FILE, data, by=git_dir / f"{FILE}.{os.getpid()}.tmp")
 
@@ -199,12 +206,23 @@ def verify(
     notices: bool = False,
     now_ms: int = 0,
 ) -> Report:
-    """Check the whole store. ``seen``: values of session refs when the catalog last read them.
+    """Check the whole store.
 
-    With ``quick``, and if there is a valid mark, only what is new is checked. Otherwise, with ``sample`` or
-    ``max_seconds``, the next part of a round is checked. ``notices``: True to look for notices, too.
+    If ``quick`` is set and the mark is valid, only new data is checked. Otherwise, if ``sample`` or ``max_seconds``
+    is set,
+    the next part of a round is checked.
 
-    Raises ``Unavailable`` if a file may not be read, or git is needed and missing.
+    Args:
+        store: The store.
+        seen: Values of the session refs when the catalog last read them.
+        sample: Maximum number of entries to check.
+        max_seconds: Time limit in seconds.
+        quick: Whether to check only new data.
+        notices: Whether to report notices, too.
+        now_ms: Current time, as Unix time in ms.
+
+    Raises:
+        Unavailable: A file of the store cannot be read, or git is required but not installed.
     """
     create.check_readable(store.git_dir)
     problems = files_of_refs(store)
@@ -224,16 +242,16 @@ def verify(
         known = frozenset(value for name, value in mark.refs.items() if refs.parse(name))
         report = entries.verify(store, sample=sample, max_seconds=max_seconds, known=known)
     else:
-        told = process.begin_fsck(store.git_dir)  # a child process: it runs in parallel
+        told = process.begin_fsck(store.git_dir)  # a child process, which runs in parallel
         try:
             report = entries.verify(store, notices=notices)
         finally:
             lines = told()
-        # After our findings, which name the affected entries. Git reports a problem once for each path to it.
+        # These come after our findings, which name the affected entries. Git reports a problem once for each path.
         report.problems += [Finding("git fsck", line) for line in dict.fromkeys(lines)]
     report.problems[:0] = problems
     if report.whole and not report.problems and not store.read_only:
-        with contextlib.suppress(OSError, Unavailable):  # the next check then reads everything again
+        with contextlib.suppress(OSError, Unavailable):  # if this fails, the next check reads everything again
             lost_refs.write(store.git_dir, now)
             with store.locked():
                 flush_record.mark_checked(store.git_dir)
@@ -241,7 +259,7 @@ def verify(
 
 
 def files_of_refs(store: GitStore) -> list[Finding]:
-    """Return the damage in the journal, in files of refs, and in those by which git recognizes a repository."""
+    """Return the damage in the journal, in ref files, and in the files by which git recognizes a repository."""
     found = [Finding(name, what) for name, what in config.problems(store.git_dir).items()]
     found += [Finding("journal", f"{what} has damaged records") for what in store.damage()]
     return found + [Finding(name, what, name) for name, what in store.damaged_refs().items()]
