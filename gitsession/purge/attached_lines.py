@@ -1,8 +1,8 @@
 """Redaction of a purged text in the attached lines of a record, which keeps the message (docs/decisions/0014).
 
-A record of codex or Claude Code is a line of the conversation and the lines attached before it: the display of the
-message before it, counts, settings. If only those contain the text, the text belongs to another message, and this one
-stays.
+A record of codex or Claude Code consists of a line of the conversation and the lines attached before it. The attached
+lines contain the display of the previous message, counts, and settings. If only they contain the text, the text belongs
+to another message. The message of this record is then kept.
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ from gitsession.sessions.tombstone_set import Replacement
 def without(form: str, payload: bytes, text: str, says: Callable[[bytes], bool]) -> Replacement | None:
     """Return the record ``payload`` without ``text`` in its attached lines.
 
-    Returns ``None`` if it has none, if its own line ``says`` the text, or if the attached lines would not be of the
-    same kinds without it: then the whole record must be removed.
+    Returns ``None`` if the whole record must be removed: it has no attached lines, its own line ``says`` the text, or
+    the
+    redaction would change the kind of an attached line.
     """
     own = spoken(payload)
     riding = payload[: len(payload) - len(own)]
@@ -40,14 +41,14 @@ def without(form: str, payload: bytes, text: str, says: Callable[[bytes], bool])
 
 
 def _are_alike(before: bytes, after: bytes) -> bool:
-    """Return whether the lines of ``after`` are of the same kinds as those of ``before``. A line must be JSON."""
+    """Return whether the lines of ``after`` have the same kinds as those of ``before``. All lines must be JSON."""
     lines, others = before.split(LF)[:-1], after.split(LF)[:-1]
     pairs = zip(map(jsonl.parse, lines), map(jsonl.parse, others), strict=False)
     return len(lines) == len(others) and all(_is_alike(one, other) for one, other in pairs)
 
 
 def _is_alike(before: Any, after: Any, key: str = "") -> bool:
-    """Return whether two JSON values differ in texts only, not in keys or the names of kinds."""
+    """Return whether two JSON values differ only in texts, and not in keys or names of kinds."""
     if isinstance(before, dict) and isinstance(after, dict):
         same = before.keys() == after.keys()
         return same and all(_is_alike(each, after[name], name) for name, each in before.items())

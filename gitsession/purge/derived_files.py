@@ -1,4 +1,4 @@
-"""Files of a store beside git's objects and the journal that may repeat an entry, and that a purge deletes.
+"""Files of a store, other than git objects and the journal, that can contain purged content and that a purge deletes.
 
 Derived files are deleted completely and built again. Waiting events are deleted only if they have purged content.
 """
@@ -26,7 +26,7 @@ SPOOL = f"{create.CONTROL}/spool"
 _DATABASES = ("index.db", "search.db")
 _LEFT_BY_GIT = ("FETCH_HEAD", "ORIG_HEAD", "logs")
 _FOREIGN_TEMPORARIES = ("tmp_pack_", "tmp_idx_", "tmp_rev_", "tmp_obj_", ".tmp-", "tmp_objdir-", "incoming-")
-"""The last two are folders: a push to this store that was interrupted."""
+"""Prefixes of temporary files of git. The last two are folders that an interrupted push to this store leaves."""
 _HOUR_SECONDS = 3600.0
 _WORDS = re.compile(rb'[^\x00-\x1f"\\\x7f]{12,}')
 _WORDS_MAX = 10_000
@@ -34,7 +34,7 @@ _WORD_BYTES_MAX = 200
 
 
 def words_of(payloads: Iterable[bytes]) -> frozenset[bytes]:
-    """Return the longer runs of text in ``payloads``, by which a file that repeats one is recognized."""
+    """Return the longest runs of text in ``payloads``. They are used to find files that contain the same text."""
     found: set[bytes] = set()
     for payload in payloads:
         runs = sorted(_WORDS.findall(payload), key=len, reverse=True)[:8]
@@ -45,10 +45,10 @@ def words_of(payloads: Iterable[bytes]) -> frozenset[bytes]:
 
 
 def remove(git_dir: Path, words: frozenset[bytes], *, files_too: bool) -> None:
-    """Delete the files. Call it under the store's lock.
+    """Delete the files. The caller must hold the store's lock.
 
-    ``words``: the result of ``words_of``. ``files_too``: discard the snapshots of workspaces, too. Raises ``OSError``,
-    and ``Unavailable`` if another process holds a workspace for too long.
+    ``words``: the result of ``words_of``. ``files_too``: whether to discard the snapshots of workspaces, too. Raises
+    ``OSError``, and ``Unavailable`` if another process locks a workspace for too long.
     """
     for name in _DATABASES:
         derived.remove(git_dir / create.CONTROL / name)
@@ -58,7 +58,7 @@ def remove(git_dir: Path, words: frozenset[bytes], *, files_too: bool) -> None:
         _remove(file)
     for file in _temporaries(git_dir):
         _remove(file)
-    with contextlib.suppress(Unavailable), alone(git_dir / create.SYNC_LOCK, wait_seconds=0):  # or a sync does
+    with contextlib.suppress(Unavailable), alone(git_dir / create.SYNC_LOCK, wait_seconds=0):  # else the sync does it
         _remove(git_dir / create.INCOMING)
     spill.sweep(git_dir)
     if files_too:
@@ -73,7 +73,7 @@ def _spooled(folder: Path, words: frozenset[bytes]) -> Iterator[Path]:
 
 
 def _temporaries(git_dir: Path) -> Iterator[Path]:
-    """Yield temporaries of killed writers: those of gitsession, and others that are older than an hour."""
+    """Yield temporary files of killed writers: those of gitsession, and those of others that are older than an hour."""
     before = time.time() - _HOUR_SECONDS
     for folder in ("objects/pack", "objects", create.JOURNAL):
         for file in _children(git_dir / folder):
@@ -86,7 +86,7 @@ def _temporaries(git_dir: Path) -> Iterator[Path]:
 
 
 def _forget_workspaces(folder: Path) -> None:
-    """Discard the last snapshot of each workspace: the next one has all files."""
+    """Discard the last snapshot of each workspace. The next snapshot then includes all files."""
     for place in _children(folder):
         if (place / "state").exists():
             with PrivateRepository.open(place) as shadow:

@@ -1,4 +1,4 @@
-"""The plan of a purge: one entry, a session, or all entries and files with a text. Planning only reads."""
+"""The plan of a purge of one entry, of a session, or of all entries and files with a text. Planning changes nothing."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from gitsession.store.interface import ObjectStore
 from gitsession.workspace import trees
 
 NESTED_MAX = 3
-"""Maximum levels of JSON within JSON at which a text is found."""
+"""Maximum number of levels of JSON within JSON at which a text is found."""
 
 CHUNK_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class EntryHit:
-    """An entry that a purge removes. ``session``: one that leads to it; ``digest``: its digest in the tombstone set."""
+    """An entry that a purge removes. ``session``: a session with it; ``digest``: its key in the tombstone set."""
 
     session: str
     node: Node
@@ -41,7 +41,7 @@ class EntryHit:
 
 @dataclass(frozen=True, slots=True)
 class FileHit:
-    """A captured file that a purge removes from every checkpoint. ``path``: its path in one of them."""
+    """A captured file that a purge removes from all checkpoints. ``path``: its path in one of them."""
 
     session: str
     path: str
@@ -50,7 +50,7 @@ class FileHit:
 
 @dataclass(frozen=True, slots=True)
 class PurgeProblem:
-    """A copy that a purge does not reach, and the reason."""
+    """A copy that a purge does not remove, with the reason in ``what``."""
 
     where: str
     what: str
@@ -69,15 +69,15 @@ class PurgePlan:
     """The plan of a purge.
 
     Attributes:
-        more: the tombstones that are added to the set.
-        entries: the entries that are removed.
-        files: the captured files that are removed.
-        sessions: the ids of the sessions that are purged.
-        problems: the copies that remain.
-        exports: the files with purged content that this store wrote.
-        texts: the texts by which files are found.
-        agent_files: the files with purged content that agents wrote.
-        redacted: the entries that stay, without the text in their attached lines.
+        more: Tombstones that are added to the set.
+        entries: Entries that are removed.
+        files: Captured files that are removed.
+        sessions: Ids of the sessions that are purged.
+        problems: Copies that remain.
+        exports: Files with purged content that this store exported.
+        texts: Texts that are searched for in files.
+        agent_files: Files with purged content that agents wrote.
+        redacted: Entries that are not removed, but lose the text in their attached lines.
     """
 
     more: Tombstones = field(default_factory=Tombstones)
@@ -109,7 +109,7 @@ def entry(store: ObjectStore, sid: str, found: Node) -> PurgePlan:
 
 
 def session(store: ObjectStore, sid: str) -> PurgePlan:
-    """Plan the purge of a session. A fork keeps the entries that it shares. Raises ``NotFound``."""
+    """Plan the purge of a session. Entries that a fork shares remain in the fork. Raises ``NotFound``."""
     found = store.refs(refs.session(sid))
     if not found:
         raise NotFound(f"no session {sid}")
@@ -124,10 +124,11 @@ def session(store: ObjectStore, sid: str) -> PurgePlan:
 
 
 def saying(store: ObjectStore, text: str, sids: Iterable[str] | None = None) -> PurgePlan:
-    """Plan the purge of every entry and every captured file with exactly ``text``, in all sessions or in ``sids``.
+    """Plan the purge of all entries and captured files that contain exactly ``text``, in all sessions or in ``sids``.
 
-    The text is also found in JSON, in JSON within JSON, and in summaries, titles and labels. It is not found in another
-    encoding or if it is split. An entry that has it only in its attached lines stays, without it.
+    The text is also found in JSON, in JSON within JSON, and in summaries, titles and labels. It is not found if it is
+    split
+    or in another encoding. If only the attached lines of an entry contain the text, the entry is redacted instead.
     """
     every = sorted({refs.session_of(name) for name in store.refs(refs.SESSIONS)} - {""})
     spelled = spellings(text)
@@ -171,9 +172,9 @@ def saying(store: ObjectStore, text: str, sids: Iterable[str] | None = None) -> 
 def _replacement(
     node: Node, parts: content.EntryTree, data: bytes, text: str, spelled: tuple[bytes, ...]
 ) -> Replacement | None:
-    """Return the replacement of an entry with ``text`` in attached lines only; ``None`` if it must be removed.
+    """Return the redacted form of an entry with ``text`` in its attached lines only; ``None`` if it must be removed.
 
-    An entry with hidden secrets is removed, because its original has the text, too.
+    An entry with redacted secrets is removed, because its original in the vault contains the text, too.
     """
     if node.source is None or node.source.line == TAIL or (parts.holes and holes.hidden(parts.holes)):
         return None
@@ -181,7 +182,7 @@ def _replacement(
 
 
 def spellings(text: str) -> tuple[bytes, ...]:
-    """Return the bytes of ``text`` in a payload: plain, and with the escapes of JSON, several times over."""
+    """Return the byte strings of ``text`` in a payload: plain, and with up to ``NESTED_MAX`` levels of JSON escapes."""
     found = {text}
     for _ in range(NESTED_MAX):
         found |= {json.dumps(one, ensure_ascii=ascii)[1:-1] for one in found for ascii in (False, True)}
@@ -189,7 +190,7 @@ def spellings(text: str) -> tuple[bytes, ...]:
 
 
 def says(data: bytes, text: str, spelled: tuple[bytes, ...]) -> bool:
-    """Return whether a payload has ``text``. ``spelled``: the result of ``spellings``."""
+    """Return whether a payload contains ``text``. ``spelled``: the result of ``spellings``."""
     if any(spelling in data for spelling in spelled):
         return True
     if b"\\" not in data:
@@ -221,7 +222,7 @@ def _wanted(store: ObjectStore, entries: Iterable[EntryHit], files: Iterable[Fil
 
 
 def _all(store: ObjectStore, sid: str) -> Iterator[Node]:
-    """Yield every entry that a ref of a session leads to, shared ones too, each once."""
+    """Yield every entry that is reachable from a ref of a session, including shared entries, each once."""
     seen: set[Oid] = set()
     for value in store.refs(refs.session(sid)).values():
         oid: Oid | None = value
@@ -238,7 +239,7 @@ def _all(store: ObjectStore, sid: str) -> Iterator[Node]:
 
 
 def _own(store: ObjectStore, sid: str) -> Iterator[Node]:
-    """Yield the entries of a session without those of the one it was forked from."""
+    """Yield the entries of a session without those of the session that it was forked from."""
     seen: set[Oid] = set()
     for value in store.refs(refs.session(sid)).values():
         for node in graph.history(store, value):
@@ -251,10 +252,11 @@ def _own(store: ObjectStore, sid: str) -> Iterator[Node]:
 
 
 def _beginnings(store: ObjectStore, sid: str, leaf: Oid) -> Iterator[str]:
-    """Yield the digests of the entries at which a session began, as far as the history of ``leaf`` goes.
+    """Yield the digests of the entries at which a session began, as far as the history of ``leaf`` can be read.
 
-    For a fork, the first entry of that history is included: another clone may have a branch that begins above the
-    ``fork`` entry, and its checkpoints may follow those of the older session.
+    For a fork, the first entry of the history is included. In another clone, a branch may begin before the ``fork``
+    entry,
+    and its checkpoints may follow those of the older session.
     """
     first = None
     try:
@@ -271,7 +273,7 @@ def _beginnings(store: ObjectStore, sid: str, leaf: Oid) -> Iterator[str]:
 
 
 def _sharing(store: ObjectStore, sid: str, leaves: Iterable[Oid]) -> set[str]:
-    """Return other sessions that lead to an entry of this one."""
+    """Return the other sessions that contain an entry of this session."""
     own = {node.oid for node in _own(store, sid)}
     found = set()
     for name, value in store.refs(refs.SESSIONS).items():
@@ -299,7 +301,7 @@ def _files(store: ObjectStore, tree: Oid | None) -> Iterator[tuple[str, Oid]]:
 
 
 def _staying(store: ObjectStore, entries: Sequence[EntryHit]) -> tuple[PurgeProblem, ...]:
-    """Return where else the entries are: at remotes, and as replacements in the history of the tombstone set."""
+    """Return the copies of the entries at remotes, and their replacements in the history of the tombstone set."""
     told = "was redacted before: the redacted text stays in the history of the tombstone set"
     redacted = [hit for hit in entries if hit.node.replaces] if tombstone_set.is_given(store) else []
     records = (PurgeProblem(f"{hit.session}@{hit.node.oid[:12]}", told) for hit in redacted)
@@ -307,7 +309,7 @@ def _staying(store: ObjectStore, entries: Sequence[EntryHit]) -> tuple[PurgeProb
 
 
 def _at_remotes(store: ObjectStore, oids: set[Oid]) -> tuple[PurgeProblem, ...]:
-    """Return the remotes that are known to have one of ``oids``."""
+    """Return the remotes that have one of ``oids``, according to the remote-tracking refs."""
     found: dict[str, None] = {}
     for name, value in store.refs("refs/remotes/").items():
         remote = name.removeprefix("refs/remotes/").partition("/")[0]
@@ -323,9 +325,9 @@ def _in_commands(store: ObjectStore, text: str) -> Iterator[PurgeProblem]:
 
 
 def with_agent_files(plan: PurgePlan, imported: Iterable[tuple[Path, str]]) -> PurgePlan:
-    """Return ``plan`` with the files of ``imported`` that have purged content, except those that this store wrote.
+    """Return ``plan`` with the files of ``imported`` that have purged content, except files that this store wrote.
 
-    ``imported``: each file, and the session that it was imported as.
+    ``imported``: paths of files, each with the session that it was imported as.
     """
     exported = {hit.export.path for hit in plan.exports}
     spelled = [spelling for text in plan.texts for spelling in spellings(text)]

@@ -1,7 +1,8 @@
-"""git's notes (`refs/notes/`) in a purge: notes on removed commits are deleted, those on renamed commits are moved.
+"""git's notes (`refs/notes/`) in a purge. Notes on removed commits are deleted; notes on rewritten commits are moved.
 
-A note is a blob named after the commit that it belongs to; git splits the name if there are many. A user's note on a
-purged entry may repeat what was purged, so a purge that changes a notes ref ends its history.
+A note is a blob whose name is the id of the commit that it belongs to. If there are many notes, git splits the names
+into folders. A user's note on a purged entry may repeat purged content. So if a purge changes a notes ref, it discards
+the ref's history.
 """
 
 from __future__ import annotations
@@ -27,9 +28,9 @@ _DEPTH_MAX = 20
 
 
 def moved(reader: Reader, found: Tombstones, rewriter: Rewriter, new: Mapping[str, Oid]) -> dict[str, Oid]:
-    """Return the new values of the notes refs among ``new``, the new values of all refs.
+    """Return the new values of the notes refs in ``new``, the new values of all refs.
 
-    The new objects are added to those of ``rewriter``. Raises the errors of reading.
+    New objects are added to ``rewriter``. Raises the errors of reading objects.
     """
     tips = {name: oid for name, oid in new.items() if name.startswith(REFS)}
     if not tips:
@@ -48,10 +49,9 @@ def going(
     refs: Mapping[str, Oid],
     gone: AbstractSet[Oid],
 ) -> set[Oid]:
-    """Select commits of notes, past ones too, with a note on a removed commit, and the objects that only those hold.
+    """Select commits with a note on a removed commit, in old versions too, and the objects that only they contain.
 
-    ``kinds``: the kinds of all objects. ``gone``: objects that are deleted anyway. ``refs``: the present values of all
-    refs.
+    ``kinds``: kinds of all objects. ``gone``: objects that are deleted anyway. ``refs``: current values of all refs.
     """
     if not any(name.startswith(REFS) for name in refs):
         return set()
@@ -65,7 +65,7 @@ def going(
 
 
 def _out(reader: Reader, found: Tombstones, rewriter: Rewriter, on: AbstractSet[Oid], tips: Iterable[Oid]) -> set[Oid]:
-    """Return the commits among ``on`` that are removed or replaced. ``tips``: what stays."""
+    """Return the commits in ``on`` that are removed or replaced. ``tips``: values of refs that remain."""
     there = {oid for oid in on if _mapped(rewriter, oid) is not None}
     out = {oid for oid in there if rewriter.is_gone(oid)}
     if found.sessions:
@@ -89,7 +89,7 @@ def _rewritten(reader: Reader, tip: Oid, rewriter: Rewriter, out: AbstractSet[Oi
 
 
 def _mapped(rewriter: Rewriter, on: Oid) -> Oid | None:
-    """Return the new oid of the commit ``on``; ``None`` if it is not a commit, or is missing."""
+    """Return the new oid of the commit ``on``; ``None`` if it is not a commit or is missing."""
     try:
         return rewriter.commit(on)
     except DAMAGE:
@@ -97,7 +97,7 @@ def _mapped(rewriter: Rewriter, on: Oid) -> Oid | None:
 
 
 def _held(reader: Reader, oid: Oid) -> set[Oid]:
-    """Return the objects that the notes of a commit belong to; an entry has none."""
+    """Return the objects with a note in a commit. A commit of an entry has no notes."""
     try:
         commit = parse_commit(reader.read(oid)[1])
     except DAMAGE:
@@ -114,7 +114,7 @@ def _held(reader: Reader, oid: Oid) -> set[Oid]:
 
 
 def _notes(reader: Reader, tree: Oid) -> Iterator[tuple[Oid, Oid]]:
-    """Yield each note with the object that it belongs to."""
+    """Yield each noted object with the oid of its note."""
     stack = [("", tree, 0)]
     while stack:
         base, at, depth = stack.pop()
@@ -126,5 +126,5 @@ def _notes(reader: Reader, tree: Oid) -> Iterator[tuple[Oid, Oid]]:
 
 
 def _is_other(name: str) -> bool:
-    """Return whether a name at the top of a tree of notes is not a note. git leaves such files unchanged, too."""
+    """Return whether a name at the top of a notes tree is not a note. Like git, a purge keeps such files unchanged."""
     return len(name) != 2 and not _OID.fullmatch(name)

@@ -1,10 +1,11 @@
-"""Execution of a purge: every ref moves to the history without the purged content, and every local copy is deleted.
+"""Execution of a purge: every ref moves to a history without the purged content, and every local copy is deleted.
 
-    0  the mark `purge-pending` is on disk; from here on, a process that opens the store continues an interrupted purge
-    1  the set has grown (``add``, or a merge by a sync), so all writers take it into account
-    2  all refs move to the rewritten commits in one record: sessions, tracking refs, trash, operation log
-    3  objects are deleted by name; so is what is derived, spooled, set aside or left over
-    4  the mark is removed, and the checked state is recorded, so that the next check covers only what is new
+    0  The mark `purge-pending` is written to disk. From now on, a process that opens the store continues an interrupted
+       purge.
+    1  The tombstone set grows, by ``add`` or by a merge during a sync, so that all writers take it into account.
+    2  All refs move to the rewritten commits in one record: sessions, tracking refs, trash, operation log.
+    3  Objects are deleted by name. Derived, spooled, quarantined and temporary files are deleted, too.
+    4  The mark is removed, and the checked state is recorded, so that the next check covers only new data.
 
 Each step can be repeated with the same result.
 """
@@ -41,7 +42,7 @@ from gitsession.store.lock import packing
 DONE = f"{create.CONTROL}/purged"
 TRIES = 6
 _LOOK_AFRESH = 256
-"""Number of new values of refs after which a check records the state, so that the next one starts from there."""
+"""Number of new ref values after which a check records the state, so that the next check starts from there."""
 
 _CONTINUES = "the purge continues when the store is opened again"
 
@@ -54,9 +55,9 @@ class PurgeResult:
     """The result of a purge.
 
     Attributes:
-        moved: the names of the refs that moved.
-        dropped: the number of deleted objects.
-        mapped: the new oids of the commits that changed, by the old ones.
+        moved: Names of the refs that moved.
+        dropped: Number of deleted objects.
+        mapped: New oids of the commits that changed, by the old oids.
     """
 
     moved: tuple[str, ...] = ()
@@ -66,19 +67,19 @@ class PurgeResult:
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """The effect that a set would have on a store: the entries that it removes, and the refs that it moves."""
+    """The effect of a tombstone set on a store: the entries that are removed, and the refs that move."""
 
     gone: tuple[Node, ...]
     moved: tuple[str, ...]
 
 
 def is_pending(store: GitStore) -> bool:
-    """Return whether a purge was begun here and is incomplete."""
+    """Return whether a purge was started in this store and is incomplete."""
     return create.is_purge_pending(store.git_dir)
 
 
 def add(store: GitStore, more: Tombstones, at_ms: int) -> PurgeResult:
-    """Purge ``more``, and complete an interrupted purge. Raises ``Refused`` if it cannot, and ``Unavailable``."""
+    """Purge ``more``, and complete an interrupted purge. Raises ``Refused`` and ``Unavailable``, as ``apply`` does."""
     begin(store)
     while True:
         tip = store.ref(refs.TOMBSTONES)
@@ -97,11 +98,12 @@ def add(store: GitStore, more: Tombstones, at_ms: int) -> PurgeResult:
 
 
 def replace(store: GitStore, replacements: Mapping[str, tuple[str, StoredPayload]], at_ms: int) -> PurgeResult:
-    """Replace entries. ``replacements``: by digest, the form and the new payload.
+    """Replace entries. ``replacements``: form and new payload, by the digest of the entry.
 
-    The chain digests of later entries stay. A replacement must have the kind and the author of the entry: a later
-    tombstone in its place must be the same, whatever it replaces. Raises ``Refused`` as ``add``, and ``Malformed`` for
-    an invalid payload.
+    The chain digests of later entries do not change. A replacement must have the kind and the author of the entry, so
+    that
+    a later tombstone of the entry is the same with and without the replacement. Raises the errors of ``add``, and
+    ``Malformed`` for an invalid payload.
     """
     found = {digest: Replacement(form, stored) for digest, (form, stored) in replacements.items()}
     same = {digest for digest, by in found.items() if by.digest == digest}
@@ -116,7 +118,7 @@ def replace(store: GitStore, replacements: Mapping[str, tuple[str, StoredPayload
 
 
 def begin(store: GitStore) -> None:
-    """Execute step 0. Raises as ``check``."""
+    """Execute step 0. Raises the errors of ``check``."""
     check(store)
     file = store.git_dir / create.PURGE_PENDING
     with _wrap_os_errors():
@@ -134,7 +136,7 @@ def _wrap_os_errors() -> Iterator[None]:
 
 
 def check(store: GitStore) -> None:
-    """Raise ``Refused`` if a purge would leave a copy or delete too much, ``Unavailable`` if the store is read-only."""
+    """Raise ``Refused`` if a purge would miss a copy or delete too much; ``Unavailable`` if the store is read-only."""
     if store.read_only:
         raise Unavailable(f"cannot purge: the store '{store.git_dir}' is read-only")
     check_alone(store.git_dir)
@@ -145,7 +147,7 @@ def check(store: GitStore) -> None:
 
 
 def preview(store: GitStore, more: Tombstones) -> Preview:
-    """Return the effect of ``add``. Only reads."""
+    """Return the effect of ``add`` without a change to the store."""
     rewriter = Rewriter(store, tombstone_set.read(store) | more)
     named = _named(store)
     looked = progress.each("Scanning branches", named.items())
@@ -155,10 +157,10 @@ def preview(store: GitStore, more: Tombstones) -> Preview:
 
 
 def apply(store: GitStore, found: Tombstones | None = None, *, thorough: bool = False) -> PurgeResult:
-    """Apply the tombstone set to the store. This is cheap if there is nothing to do.
+    """Apply the tombstone set to the store. This is fast if there is nothing to do.
 
-    ``thorough``: check all commits, even those that no ref leads to. Raises ``Refused`` if it is not possible here, and
-    ``Unavailable`` if others keep writing or the disk fails.
+    ``thorough``: also check commits that are not reachable from a ref. Raises ``Refused`` if a purge is not possible in
+    this store, and ``Unavailable`` if other processes keep writing or the disk fails.
     """
     tip = store.ref(refs.TOMBSTONES)
     if found is None:
@@ -182,7 +184,7 @@ def apply(store: GitStore, found: Tombstones | None = None, *, thorough: bool = 
 
 
 def _is_as_said(store: GitStore, found: Tombstones, done: _Done) -> bool:
-    """Return whether the store has no purged content; what the last check covered is not checked again."""
+    """Return whether the store has no purged content. Data that the last check covered is not checked again."""
     fingerprint = change_stamp.fingerprint(store.git_dir)  # before the check, so that the next one covers later moves
     if done.fingerprint == fingerprint:
         return True
@@ -197,13 +199,13 @@ def _is_as_said(store: GitStore, found: Tombstones, done: _Done) -> bool:
 
 
 def _lies_unreached(store: GitStore, found: Tombstones) -> bool:
-    """Return whether an unreachable commit has purged content, as plain git leaves one if its ref moves."""
+    """Return whether an unreachable commit has purged content. Plain git leaves such commits when it moves a ref."""
     rewriter = Rewriter(store, found)
     return any(kind == "commit" and rewriter.commit(oid) != oid for oid, kind in ObjectRemoval(store).kinds().items())
 
 
 def _carry_out(store: GitStore, found: Tombstones) -> tuple[PurgeResult, frozenset[Oid]]:
-    """Execute steps 2 and 3; return the result, and the values of the refs once no purged content was left."""
+    """Execute steps 2 and 3; return the result, and the values of the refs when no purged content was left."""
     moved: set[str] = set()
     mapped: dict[Oid, Oid] = {}
     with store.locked():
@@ -224,7 +226,7 @@ def _carry_out(store: GitStore, found: Tombstones) -> tuple[PurgeResult, frozens
 def _drop(store: GitStore, found: Tombstones, rewriter: Rewriter) -> tuple[int, frozenset[Oid] | None]:
     """Execute step 3; return the number of deleted objects and the values of the refs afterwards.
 
-    The latter is ``None`` if others wrote in the meantime. Then all steps must be repeated.
+    The values are ``None`` if another process wrote in the meantime. All steps must then be repeated.
     """
     sweep = ObjectRemoval(store)
     kinds, log = sweep.kinds(), store.ref(refs.OPLOG)
@@ -253,7 +255,7 @@ def _drop(store: GitStore, found: Tombstones, rewriter: Rewriter) -> tuple[int, 
 
 
 def _originals(store: GitStore, rewriter: Rewriter, hidden: set[bytes]) -> Iterator[Original]:
-    """Yield the local originals of replaced entries for their replacements, after a redaction elsewhere."""
+    """Yield the local originals of entries that were redacted in another store, for the redacted entries."""
     for oid in rewriter.gone():
         try:
             before, after = node.load(store, oid), node.load(rewriter, rewriter.mapped[oid])
@@ -293,9 +295,11 @@ def _move_refs(store: GitStore, found: Tombstones) -> tuple[Rewriter, set[str]]:
 
 
 def _removed(store: GitStore, rewriter: Rewriter, moved: Mapping[str, Oid]) -> Iterator[Node]:
-    """Yield the entries that are removed: those that a tombstone replaces, and those of purged sessions alone.
+    """Yield the entries that are removed: those that a tombstone replaces, and those that only purged sessions contain.
 
-    ``moved``: the refs that the rewrite moves. Entries that a fork shares with a purged session stay with the fork.
+    ``moved``: refs that the rewrite moves, with their old values. Entries that a fork shares with a purged session
+    are not
+    removed.
     """
     for oid in rewriter.gone():
         if node.load(rewriter, rewriter.mapped[oid]).is_tombstone:
@@ -313,14 +317,14 @@ def _removed(store: GitStore, rewriter: Rewriter, moved: Mapping[str, Oid]) -> I
 
 
 def _line(store: GitStore, leaf: Oid) -> Iterator[Node]:
-    with suppress(*DAMAGE):  # not an entry, or damaged: an entry that cannot be read has no id
+    with suppress(*DAMAGE):  # a commit that is not an entry or is damaged has no entry id
         yield from graph.history(store, leaf)
 
 
 def _leads_nowhere_new(
     store: GitStore, rewriter: Rewriter, now: Mapping[str, Oid], log: RefValue | None, going: set[Oid]
 ) -> bool:
-    """Return whether the present refs and commands, which others may have written, need no rewrite."""
+    """Return whether the current refs and commands, which other processes may have written, need no rewrite."""
     for operation in operation_log.back(store, store.ref(refs.OPLOG)):
         if operation.id == log:
             break
@@ -330,12 +334,12 @@ def _leads_nowhere_new(
 
 
 def _named(store: GitStore) -> dict[str, Oid]:
-    """Return the refs that the rewrite moves, except the operation log."""
+    """Return the refs that the rewrite moves, without the operation log and the tombstone set."""
     return {name: value for name, value in _every_ref(store).items() if name not in _APART}
 
 
 def _every_ref(store: GitStore) -> dict[str, Oid]:
-    """Return the refs that lead to commits. Refs of other programs may lead to other objects."""
+    """Return the refs to commits. Refs of other programs can have other objects as values."""
     found = {}
     for name, value in store.refs("refs/").items():
         if refs.target(value) is None and (name.startswith(_OURS) or _is_commit(store, value)):
@@ -352,7 +356,7 @@ def _is_commit(reader: Reader, oid: Oid) -> bool:
 
 
 def _refuse_tags(store: GitStore, rewriter: Rewriter) -> None:
-    """Refuse to purge what a tag leads to: it names the commit and may be signed, so only its owner may remove it."""
+    """Refuse to purge content that a tag leads to. The tag may be signed, so only its owner may remove it."""
     told = process.run(store.git_dir, "for-each-ref", "--format=%(refname) %(objecttype) %(*objectname) %(*objecttype)")
     for line in told.out.decode("utf-8", "replace").splitlines():
         name, kind, *to = line.split(" ")
@@ -364,7 +368,10 @@ def _refuse_tags(store: GitStore, rewriter: Rewriter) -> None:
 class _Done:
     """The state after the last purge or check.
 
-    ``tip``: the set that was applied. ``refs``: the values of the refs. ``fingerprint``: that of the store, if known.
+    Attributes:
+        tip: Commit of the applied tombstone set.
+        refs: Values of the refs.
+        fingerprint: Fingerprint of the store; "" if unknown.
     """
 
     tip: Oid | None

@@ -1,7 +1,7 @@
-"""Search for purged text in the files that this store exported, and its redaction in place.
+"""Search for purged text in the files that this store exported, and redaction of these files in place.
 
-The digests of their records join the tombstone set, so that an import of such a file, or of a copy of it, finds
-tombstones. Values are redacted, not keys. Lines without purged text keep their bytes.
+The digests of their records are added to the tombstone set. So if such a file or a copy of it is imported, the records
+become tombstones. Values are redacted, keys are not. Lines without purged text do not change.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ from gitsession.store.interface import ObjectStore
 
 MARK = "[purged]"
 TEXT_MIN = 16
-"""Minimum length of an entry's text to be searched for in other files. A shorter one may occur anywhere."""
+"""Minimum length, in characters, of a text that is searched for in other files. Shorter texts may occur anywhere."""
 _ARGUMENT_MIN = 40
-"""Likewise for an argument of a tool call: paths and short commands are in many sessions."""
+"""Minimum length of an argument of a tool call. Paths and short commands occur in many sessions."""
 _TRIES = 3
-"""Number of attempts for a file that changes before its redacted form is in place."""
+"""Number of attempts for a file that changes before its redacted version replaces it."""
 
 
 @dataclass(frozen=True, slots=True)
 class RedactedExport:
-    """An exported file that a purge was to redact. ``problem``: the reason why it is unchanged, else ""."""
+    """An exported file that a purge had to redact. ``problem``: reason why it is unchanged; "" if it was redacted."""
 
     path: str
     problem: str = ""
@@ -88,7 +88,7 @@ def with_exports(objects: GitStore, view: ObjectStore, plan: PurgePlan, text: st
 
 
 def redact(objects: GitStore, plan: PurgePlan) -> list[RedactedExport]:
-    """Redact the exported files of ``plan`` in place. A file that cannot be redacted is unchanged, and reported."""
+    """Redact the exported files of ``plan`` in place. Files that cannot be redacted do not change and are reported."""
     wanted = _Wanted(plan.texts, frozenset(plan.sessions))
     done: list[RedactedExport] = []
     changed: dict[str, ExportedFile] = {}
@@ -105,9 +105,9 @@ def redact(objects: GitStore, plan: PurgePlan) -> list[RedactedExport]:
 
 
 def forget_digests(objects: GitStore, plan: PurgePlan) -> None:
-    """Remove the recorded digests of exported files with purged content: each could confirm a guess of the text.
+    """Remove the recorded digests of exported files with purged content. A digest could confirm a guess of the text.
 
-    A file that is as it was written is recognized by its size and time from then on.
+    If a file was not changed since its export, it is recognized by its size and time from then on.
     """
     _update(objects, {hit.export.path: _without_digests(hit.export) for hit in plan.exports})
 
@@ -123,7 +123,7 @@ def _without_digests(export: ExportedFile) -> ExportedFile:
 
 
 def _is_as_written(export: ExportedFile, found: os.stat_result, data: bytes) -> bool:
-    """Return whether a file has the conversation that ``export`` was written with, and nothing after it."""
+    """Return whether a file has exactly the conversation that was exported."""
     if not export.conversation:
         return export.is_unchanged(found.st_size, found.st_mtime_ns)
     return sha256(data).hexdigest() == export.digest or _said(export, data) == export.conversation
@@ -148,7 +148,7 @@ def _wanted(view: ObjectStore, plan: PurgePlan, text: str) -> _Wanted:
 
 
 def _texts(entry: object) -> Iterator[str]:
-    """Yield the texts of a message that identify a copy of it."""
+    """Yield the texts of a message by which a copy of it is recognized."""
     if not isinstance(entry, Message):
         return
     for block in entry.content:
@@ -172,7 +172,7 @@ def _strings(value: Any) -> Iterator[str]:
 
 
 def _source(export: ExportedFile, data: bytes) -> Source | None:
-    """Return the file as an import reads it; ``None`` if it is not an agent's, or not a session any more."""
+    """Return the file as an import reads it; ``None`` if it is not an agent's file or is no longer a session."""
     if export.agent not in FORMATS:
         return None
     try:
@@ -196,7 +196,7 @@ def _tombstones(source: Source | None, export: ExportedFile, wanted: _Wanted) ->
 
 
 def _redact_file(export: ExportedFile, wanted: _Wanted) -> ExportedFile:
-    """Redact one file; return its new record. Raises ``Malformed`` and ``OSError``, and leaves the file then."""
+    """Redact one file; return its new record. If it raises ``Malformed`` or ``OSError``, the file is unchanged."""
     path = Path(export.path)
     hide = _all_hidden if export.session in wanted.sessions else _hiding(wanted.texts)
     for _ in range(_TRIES):
@@ -227,7 +227,7 @@ def _stamp(found: os.stat_result) -> tuple[int, int, int]:
 
 
 def _check(export: ExportedFile, before: bytes, after: bytes, wanted: _Wanted) -> None:
-    """Raise ``Malformed`` if more than texts would change for the agent, or the text is still there."""
+    """Raise ``Malformed`` if a redaction changes more than texts for the agent, or does not remove the text."""
     old, new = _source(export, before), _source(export, after)
     if old is not None and (new is None or _shape(old) != _shape(new)):
         raise Malformed(f"{export.agent} could not read it without the text", hint="delete the file")
@@ -236,7 +236,7 @@ def _check(export: ExportedFile, before: bytes, after: bytes, wanted: _Wanted) -
 
 
 def _shape(source: Source) -> object:
-    """Return what an agent needs to read a session: all but the texts."""
+    """Return the parts of a session that its agent requires to read it, which are all except the texts."""
     told = [FORMATS[source.agent].headline(record.payload) for record in source.records]
     records = [
         (record.line, record.parent, record.source_id, head.kind, head.role, head.calls)
@@ -251,11 +251,11 @@ def _said(export: ExportedFile, data: bytes) -> str:
 
 
 Hide = Callable[[str, bool], str]
-"""A function that returns the substitute of a string. The flag is True in a field that holds texts."""
+"""A function that returns the substitute of a string. The flag is true if the string is in a field with texts."""
 
 
 def redacted(data: bytes, hide: Hide) -> bytes:
-    """Return ``data`` with ``hide`` applied to each string in it: a JSON document, JSON lines, or plain text."""
+    """Return ``data`` with ``hide`` applied to each string. ``data`` is a JSON document, JSON lines, or plain text."""
     document = _parsed(data)
     if document is not None:
         return _spelled(data, document, hide)
@@ -270,7 +270,7 @@ def redacted(data: bytes, hide: Hide) -> bytes:
 
 
 def _parsed(data: bytes) -> Any:
-    """Return the object or list that ``data`` is in JSON, else ``None``."""
+    """Return the object or list that ``data`` encodes in JSON; ``None`` if it is not one."""
     try:
         value = json.loads(data)
     except (ValueError, RecursionError):
@@ -307,15 +307,15 @@ _TEXTS = frozenset(
         "image_url",
     ]
 )
-"""Fields with a text, or a list of texts, in the files of the agents."""
+"""Fields with a text, or a list of texts, in the files of agents."""
 _ALL_TEXTS = frozenset(["arguments", "input", "toolUseResult", "details"])
-"""Fields below which all strings are texts: the input and the output of tools."""
+"""Fields in which all strings are texts, at any depth: the input and the output of tools."""
 _MODES = frozenset(["auto", "concise", "detailed", "none"])
-"""Values of ``summary`` in codex that select how it summarizes."""
+"""Values of the field ``summary`` in codex that select a mode of summaries."""
 
 
 def _is_text(key: str, value: Any, is_below: bool) -> bool:
-    """Return whether strings in the field ``key`` are texts. ``is_below``: True if it is below a field of texts."""
+    """Return whether strings in the field ``key`` are texts. ``is_below``: whether it is inside a field of texts."""
     if is_below or key in _ALL_TEXTS:
         return True
     if key == "data":
@@ -325,7 +325,7 @@ def _is_text(key: str, value: Any, is_below: bool) -> bool:
 
 
 def _hiding(texts: Sequence[str]) -> Hide:
-    """Return a function that replaces each of ``texts`` with ``MARK``, the longest spelling first."""
+    """Return a function that replaces each of ``texts`` with ``MARK``, longest spelling first."""
     found = {one.decode("utf-8", "surrogatepass") for text in texts for one in finding.spellings(text)}
     spelled = sorted(found, key=len, reverse=True)
 
@@ -338,9 +338,9 @@ def _hiding(texts: Sequence[str]) -> Hide:
 
 
 def _all_hidden(value: str, is_text: bool) -> str:
-    """Hide texts, and other strings of more than one word or with characters outside ASCII.
+    """Replace texts with ``MARK``, and other strings with more than one word or characters outside ASCII.
 
-    Ids, times, folders and names of kinds stay, so that the agent can still open the file.
+    Ids, times, folders and names of kinds are not replaced, so that the agent can still open the file.
     """
     if is_text:
         return MARK if value.strip() else value

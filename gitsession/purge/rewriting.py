@@ -1,14 +1,15 @@
-"""The rewrite of a history without the purged content: a pure function of commits and the set, the same in every store.
+"""The rewrite of a history without purged content: a pure function of commits and the tombstone set.
 
-    1. an entry that is in the set    -> its tombstone or its replacement: time, place, source and chain digest stay
-    2. an entry with purged files     -> the same entry, with other bytes in their place
-    3. a commit of the archive        -> the same, with the rewritten tips of its histories
-       anything else                  -> the same commit, its parents mapped
-    4. nothing of it changed          -> the same oid
+    1. an entry in the set            -> its tombstone or replacement, with the same time, position, source and chain
+                                         digest
+    2. an entry with purged files     -> the same entry with a placeholder text as the content of these files
+    3. a commit of the archive        -> the same commit with the rewritten tips of its histories
+       any other commit               -> the same commit with mapped parents
+    4. if none of this changes it     -> the same oid
 
-A ref of a purged session moves to the tombstone of the entry at which the session began, whatever its value was; that
-tombstone has no parents. The rewrite is idempotent, and for two sets the order does not matter:
-``R_B(R_A(x)) = R_(A u B)(x)``.
+A ref of a purged session moves to the tombstone of the entry at which the session began, whatever its old value was.
+This tombstone has no parents. The rewrite has the same result in every store. It is idempotent, and the order of two
+sets does not matter: ``R_B(R_A(x)) = R_(A u B)(x)``.
 """
 
 from __future__ import annotations
@@ -35,15 +36,24 @@ from gitsession.store.interface import ObjectStore
 _TREE_BYTES = len("tree ") + 40
 
 _COMMAND_WORDS = 2
-"""Number of words that are kept of a command on purged content: its name, and what it acts on."""
+"""Number of words that are kept of a command on purged content: its name and its first argument."""
 
 
 class Rewriter:
-    """The mapping of commits to rewritten ones. ``objects``: new ones; ``mapped``: commits that differ, old to new.
+    """The mapping of commits to rewritten commits.
 
-    ``clean``: commits without purged content in them and in their history. Methods raise ``MissingObject`` or
-    ``Corrupt`` for a commit that cannot be read, and ``Refused`` for a redacted entry of an agent that this release
-    does not support.
+    Methods raise ``MissingObject`` or ``Corrupt`` for a commit that cannot be read, and ``Refused`` for a redacted
+    entry of
+    an agent that this release does not support.
+
+    Attributes:
+        objects: New objects, by id.
+        mapped: Commits that changed, old id to new id.
+
+    Args:
+        reader: Reader of the existing objects.
+        tombstones: The tombstone set.
+        clean: Commits that are known to have no purged content in them or in their history.
     """
 
     def __init__(self, reader: Reader, tombstones: Tombstones, clean: Container[Oid] = ()) -> None:
@@ -59,10 +69,11 @@ class Rewriter:
         return self._tombstone(name, oid) if self.is_purged(name) else self.commit(oid)
 
     def start(self, name: str, oid: Oid) -> Node | None:
-        """Return the entry at which the session of ``name`` began, a ref with the value ``oid``.
+        """Return the entry at which the session of the ref ``name`` began. ``oid``: the value of the ref.
 
-        If the session was purged, this is the nearest entry that the set names. If the history has none of those, or
-        the session was not purged, it is the first entry. Return ``None`` for a history without entries.
+        If the session was purged, this is the nearest entry in the history that the set names as a beginning. If
+        there is none,
+        or if the session was not purged, it is the first entry. Returns ``None`` if the history has no entries.
         """
         began = self._tombstones.began(session_of(name))
         at = oid
@@ -76,16 +87,16 @@ class Rewriter:
             at = parents[0]
 
     def _tombstone(self, name: str, oid: Oid) -> Oid:
-        """Return the tombstone of the first entry of a purged session, which is all that remains of it."""
+        """Return the tombstone of the first entry of a purged session. Nothing else remains of the session."""
         found = self.start(name, oid)
         if found is None or (found.is_tombstone and found.parent is None):
             return self.commit(oid if found is None else found.oid)
         made = tombstone.of_session(self, found, self._first_digest(found))
-        self._put_all(made)  # not in ``mapped``: another session that began on this entry keeps it
+        self._put_all(made)  # not in ``mapped``: another session that begins at this entry keeps it
         return made.oid
 
     def commit(self, oid: Oid) -> Oid:
-        """Return the new oid of the commit ``oid``. Iterates, because a history may exceed the recursion limit."""
+        """Return the new oid of the commit ``oid``. It iterates, because long histories exceed the recursion limit."""
         stack = [oid]
         while stack:
             at = stack[-1]
@@ -114,11 +125,11 @@ class Rewriter:
         return bool(self._tombstones.began(session_of(name)))
 
     def gone(self) -> list[Oid]:
-        """Return the commits that were replaced, as far as they were rewritten."""
+        """Return the commits rewritten so far that a substitute has replaced."""
         return sorted(self._gone)
 
     def is_gone(self, oid: Oid) -> bool:
-        """Return whether the commit ``oid`` itself was replaced, as far as it was rewritten."""
+        """Return whether a substitute has replaced the commit ``oid``, if it was rewritten so far."""
         return oid in self._gone
 
     # -- one commit
@@ -176,14 +187,14 @@ class Rewriter:
         return oid in self.objects or self._reader.contains(oid)
 
     def put(self, kind: Kind, data: bytes) -> Oid:
-        """Add an object to the new ones, unless it exists already."""
+        """Add an object to the new objects, unless it exists already; return its oid."""
         oid = oid_of(kind, data)
         if oid not in self.objects and not self._reader.contains(oid):
             self.objects[oid] = (kind, data)
         return oid
 
     def _instead(self, found: Node, parents: list[Oid]) -> tombstone.SubstituteCommit | None:
-        """Return the substitute of a purged entry; ``None`` for an entry that stays."""
+        """Return the substitute of a purged entry; ``None`` if the entry is not purged."""
         if found.is_tombstone:
             return None
         purged = self._tombstones
@@ -201,7 +212,7 @@ class Rewriter:
         return tombstone.replaced(found, first, by, files, parents)
 
     def _digest(self, found: Node, parts: EntryTree | None = None) -> str:
-        """Return the digest of an entry; if its payload is missing, the one in the set that gives its chain digest."""
+        """Return the digest of an entry. If its payload is missing, find the digest in the set by the chain digest."""
         parts = parts or self._kept(found)
         if parts is not None:
             return parts.digest.hex()
@@ -216,7 +227,7 @@ class Rewriter:
         return found.replaces.hex() or self._digest(found)
 
     def _begins(self, found: Node, began: Container[str]) -> bool:
-        """Return whether a session with the beginnings ``began`` begins at this entry."""
+        """Return whether this entry is one of ``began``, the digests of the first entries of a session."""
         if found.is_tombstone:
             return tombstone.of_node(self._reader, found).of in began
         return (
@@ -226,7 +237,7 @@ class Rewriter:
         )
 
     def _without_files(self, found: Node) -> Oid | None:
-        """Return the tree of an entry without purged files; ``None`` if it stays the same."""
+        """Return the tree of an entry with purged files withheld; ``None`` if it does not change."""
         if not self._tombstones.has_files:
             return None
         rows = {name: (mode, oid) for mode, name, oid in parse_tree(self._read(found.tree, "tree"))}
@@ -237,7 +248,7 @@ class Rewriter:
         return None if rows[layout.FILES] == before else self.put("tree", encode_tree(rows))
 
     def _folder(self, oid: Oid) -> Oid:
-        """Rewrite a folder of captured files, with purged ones withheld."""
+        """Rewrite a folder of captured files with purged files withheld; return its new oid."""
         if oid not in self._folders:
             rows = {}
             for mode, name, child in parse_tree(self._read(oid, "tree")):
@@ -286,7 +297,7 @@ class Rewriter:
 
 
 def _with_parents(data: bytes, old: tuple[Oid, ...], new: list[Oid]) -> bytes:
-    """Return a commit with other parents and no other change, whether gitsession wrote it or not."""
+    """Return a commit with other parents and no other change. The commit need not be from gitsession."""
     if list(old) == new:
         return data
     end = _TREE_BYTES + 1 + sum(len("parent \n") + 40 for _ in old)
@@ -294,7 +305,7 @@ def _with_parents(data: bytes, old: tuple[Oid, ...], new: list[Oid]) -> bytes:
 
 
 def session_of(name: str) -> str:
-    """Return the session of a ref, be it here, at a remote or in the trash; "" for any other ref."""
+    """Return the session of a ref of this store, of a remote, or in the trash; "" for any other ref."""
     if name.startswith(refs.TRASH):
         name = refs.taken_out(name)
     elif name.startswith("refs/remotes/"):
@@ -304,10 +315,11 @@ def session_of(name: str) -> str:
 
 
 def rewrite_log(store: ObjectStore, tip: Oid, rewriter: Rewriter) -> Oid:
-    """Map every commit that the operation log names, so that older commands can still be undone; return the new tip.
+    """Map every commit in the operation log, so that older commands can still be undone; return the new tip.
 
-    The log is local, so its bytes need not be the same elsewhere. Of a command that wrote or removed a purged entry,
-    only the name and what it acts on are kept, because a label's text is in the command, too. Raises ``Malformed``.
+    The log is local, so its bytes need not be the same in other stores. If a command wrote or removed a purged entry,
+    only
+    its name and its first argument are kept, because the command can include the text of a label. Raises ``Malformed``.
     """
     mapped: dict[Oid, Oid] = {}
     for operation in reversed(list(operation_log.back(store, tip))):

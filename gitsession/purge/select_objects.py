@@ -1,4 +1,4 @@
-"""Selection of the objects that a purge deletes: by name, from the tombstone set, never for being unreachable."""
+"""Selection of the objects that a purge deletes: by the tombstone set, not because they are unreachable."""
 
 from __future__ import annotations
 
@@ -24,9 +24,16 @@ def find(
 ) -> set[Oid]:
     """Select the objects that a purge deletes.
 
-    These are the commits that the rewrite changes, wherever they are, and unreachable commits of purged sessions; the
-    objects that only those hold; and objects with purged bytes that no commit holds. ``kinds``: the kinds of all
-    objects. ``tips``: the present values of refs; what they lead to stays.
+    These are all commits that the rewrite changes, and unreachable commits of purged sessions; the objects that only
+    these
+    commits contain; and objects with purged bytes that no commit contains.
+
+    Args:
+        reader: Reader of the store's objects.
+        tombstones: The tombstone set.
+        kinds: Kinds of all objects.
+        tips: Current values of the refs. Objects that are reachable from them are not deleted.
+        rewriter: The rewrite.
     """
     commits = [oid for oid, kind in kinds.items() if kind == "commit"]
     bad = {oid for oid in progress.each("Selecting objects", commits) if rewriter.commit(oid) != oid}
@@ -46,7 +53,7 @@ def find(
 
 
 def old_sets(reader: Reader, kinds: Mapping[Oid, str], tips: Iterable[Oid]) -> set[Oid]:
-    """Select tombstone sets that were never sent and that no ref leads to any more (``tombstone_set.added``)."""
+    """Select the tombstone sets that were never sent and are no longer reachable (see ``tombstone_set.added``)."""
     sets = {oid for oid, kind in kinds.items() if kind == "commit" and _is_set(reader, oid)}
     kept = reached(reader, (oid for oid in tips if oid in sets))
     old = sets - kept
@@ -64,7 +71,7 @@ def _is_set(reader: Reader, oid: Oid) -> bool:
 
 
 def digests(reader: Reader, victims: AbstractSet[Oid], kinds: Mapping[Oid, str]) -> Iterator[bytes]:
-    """Yield the digests of the entries that are deleted with ``victims``: no remaining commit has their tree."""
+    """Yield the digests of the entries that are deleted with ``victims``. No remaining commit has their tree."""
     for oid in victims:
         if kinds.get(oid) == "commit":
             try:
@@ -77,7 +84,7 @@ def digests(reader: Reader, victims: AbstractSet[Oid], kinds: Mapping[Oid, str])
 
 
 def below(reader: Reader, commits: Iterable[Oid], *, without: AbstractSet[Oid] = frozenset()) -> set[Oid]:
-    """Return the trees and blobs that commits hold, except ``without`` and what is below those."""
+    """Return the trees and blobs in commits, except ``without`` and the objects below those."""
     found: set[Oid] = set()
     for commit in commits:
         try:
@@ -98,7 +105,7 @@ def below(reader: Reader, commits: Iterable[Oid], *, without: AbstractSet[Oid] =
 
 
 def reached(reader: Reader, tips: Iterable[Oid]) -> set[Oid]:
-    """Return the commits that ``tips`` lead to."""
+    """Return the commits that are reachable from ``tips``."""
     found = set(tips)
     todo = list(found)
     while todo:
@@ -108,13 +115,14 @@ def reached(reader: Reader, tips: Iterable[Oid]) -> set[Oid]:
     return found
 
 
-def of_purged_sessions(
-    reader: Reader, tombstones: Tombstones, commits: Iterable[Oid], tips: Iterable[Oid]
-) -> set[Oid]:
-    """Select the commits of purged sessions, by the nearest beginning above each, that no ref leads to.
+def of_purged_sessions(reader: Reader, tombstones: Tombstones, commits: Iterable[Oid], tips: Iterable[Oid]) -> set[Oid]:
+    """Select the commits of purged sessions that are not reachable from a ref.
 
-    Unreachable commits with one of them as a parent, such as an older version of an operation on one, are selected too:
-    they would lack their parent, and may have a title or a label.
+    A commit belongs to the session with the nearest beginning in its history.
+
+    Unreachable commits with such a commit as a parent are selected, too. An example is an earlier version of an
+    operation
+    on it. They would lack their parent, and they may contain a title or a label.
     """
     commits = list(commits)
     staying = reached(reader, tips)
@@ -146,7 +154,7 @@ def of_purged_sessions(
 
 
 def _above(reader: Reader, oid: Oid, begun: AbstractSet[str]) -> tuple[Oid | None, bool | None]:
-    """Return the commit before ``oid``; if a session begins at ``oid``, ``None`` and whether it is one of ``begun``."""
+    """Return the parent of ``oid``. At the beginning of a session, return ``None`` and whether ``begun`` has it."""
     try:
         data = reader.read(oid)[1]
         parents = parse_commit(data).parents
@@ -189,7 +197,7 @@ def _holds(reader: Reader, tree: Oid, victims: AbstractSet[Oid]) -> bool:
 
 
 def texts(reader: Reader, gone: Iterable[Oid]) -> Iterator[bytes]:
-    """Yield the texts of entries that can be read: the stored bytes of agents' entries, the strings of gitsession's."""
+    """Yield the texts of readable entries: for an agent's entry its stored bytes, otherwise its strings."""
     for oid in gone:
         try:
             parts = content.kept(reader, node.load(reader, oid))

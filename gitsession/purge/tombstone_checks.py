@@ -1,8 +1,8 @@
-"""Checks of a foreign tombstone set: it may not do more to the local history than a purge.
+"""Checks of a received tombstone set. It must not change the local history more than a purge can.
 
-A store that may push here, or that this store fetches from, may also purge here. So a set may remove entries and hide
-parts of them. It may not replace an entry with other text, contain what this store cannot hold, or remove the entry at
-which a session begins and leave the rest. Each store checks the entries that it has.
+A store that may push to this store, or that this store fetches from, may also purge entries here. So a set may remove
+entries and redact parts of them. It must not replace an entry with other text, contain data that this store cannot
+represent, or remove only the entry at which a session begins. Each store checks the entries that it has.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ _PLACEHOLDER = re.compile(rb"\[redacted:[^\[\]\n]{1,100}\]")
 
 
 def problem(reader: Reader, named: Mapping[str, Oid], known: Tombstones, said: Tombstones) -> str:
-    """Return the reason not to apply ``said`` to ``named``, the refs that lead to entries; "" if there is none.
+    """Return the reason not to apply the set ``said`` to ``named``, the refs to entries; "" if there is none.
 
-    ``known``: what was purged before.
+    ``known``: the current tombstone set.
     """
     try:
         for digest, by in said.replaced.items():
@@ -44,7 +44,7 @@ def problem(reader: Reader, named: Mapping[str, Oid], known: Tombstones, said: T
 
 
 def _check_form(digest: str, by: Replacement) -> None:
-    """Raise ``Malformed`` if no entry could be stored in this form."""
+    """Raise ``Malformed`` if no valid entry can have this replacement as its payload."""
     data = by.whole()
     for row in holes.hidden(by.stored.holes):
         if data[row.offset : row.offset + row.length] != f"[redacted:{row.rule}]".encode():
@@ -72,14 +72,14 @@ def _of_entry(reader: Reader, found: Node, known: Tombstones, said: Tombstones) 
     if (message.kind_of(words), words.role) != (found.kind, found.role):
         return f"the replacement of the {found.role} {found.kind} {key} has another role or kind"
     if found.replaces and digest not in _ways(first, said):
-        return ""  # no known set made this replacement: there is nothing to compare it with
+        return ""  # no known set made this replacement, so it cannot be compared
     if not _hides(by.form, by.whole(), before):
         return f"the replacement of the entry {key} does more than hide a part of it"
     return ""
 
 
 def _ways(digest: str, said: Tombstones) -> set[str]:
-    """Return an entry's successive replacements: a second redaction hides a part of what the first has left."""
+    """Return an entry's successive replacements. A second redaction replaces a part of the first replacement."""
     found: set[str] = set()
     while digest in said.replaced and digest not in found:
         found.add(digest)
@@ -90,7 +90,7 @@ def _ways(digest: str, said: Tombstones) -> set[str]:
 def _of_sessions(rewriter: Rewriter, after: Mapping[str, Oid], known: Tombstones, said: Tombstones) -> str:
     """Return the reason to reject the purge of a session; "" if there is none.
 
-    It must name the entry at which the session begins, which only a store with the session can do.
+    The purge must name the entry at which the session begins. Only a store with the session can do this.
     """
     ends: dict[str, list[str]] = {}
     for name, oid in after.items():
@@ -104,13 +104,13 @@ def _of_sessions(rewriter: Rewriter, after: Mapping[str, Oid], known: Tombstones
 
 
 def _stands_for(rewriter: Rewriter, oid: Oid) -> str:
-    """Return the digest of the entry whose tombstone ``oid`` is; "" if it is not a tombstone."""
+    """Return the digest of the entry that the tombstone ``oid`` replaces; "" if ``oid`` is not a tombstone."""
     found = node.load(rewriter, oid)
     return tombstone.of_node(rewriter, found).of if found.is_tombstone else ""
 
 
 def _hides(form: str, redacted: bytes, original: bytes) -> bool:
-    """Return whether ``redacted`` is ``original`` with placeholders in it, and no other difference."""
+    """Return whether ``redacted`` differs from ``original`` only by placeholders."""
     if form != layout.OWN:
         return _is_part(redacted, original)
     return _is_alike(cbor.decode(redacted), cbor.decode(original))
