@@ -1,15 +1,14 @@
-"""The archive: sessions that are kept whole behind one ref, without refs of their own (docs/explanation/archive.md).
+"""The archive: complete sessions behind one ref, without refs of their own (docs/explanation/archive.md).
 
-It is a grow-only set, equal in all stores that have synced. For each session it has the number of times that the
-session was archived or restored, and every tip that a branch of it had when it was archived. Both only grow, so two
-sets are merged by union, in any order. docs/reference/format.md, "The archive", defines the bytes.
+The archive is a grow-only set. It is equal in all stores that have synced. For each session, it has the number of times
+that the session was archived or restored, and every tip of a branch at the time of archiving. Both only grow, so two
+sets can be merged by union in any order. docs/reference/format.md, "The archive", defines the bytes.
 
-A commit of the archive contains the whole set, and leads to the histories that are new in it. Its first parents are the
-archive commits that it continues (none, one, or two that were merged); their number is in its message. The other
-parents are tips that it is the first to contain, so that git keeps them and a fetch transfers them. There are at most
-``TIPS`` of them: git and its tools handle thousands badly.
+A commit of the archive contains the whole set. The histories that are new in it are reachable from it. Its first
+parents are the archive commits that it continues: none, one, or two that were merged. The commit message has their
+number. The other parents are tips that no earlier archive commit contains, so that git keeps these tips and a fetch
+transfers them. There are at most ``TIPS`` of them, because git and its tools are slow with thousands of parents.
 """
-
 from __future__ import annotations
 
 import re
@@ -30,7 +29,7 @@ AUTHOR = "archive"
 TIPS = 500
 
 End = tuple[str, Oid]
-"""A branch, and a commit that was its tip."""
+"""A branch name, and a commit that was the tip of the branch."""
 
 _MESSAGE = re.compile(rb"[0-9]{1,9} archived\n\nGoes-on-from: ([012])\n")
 _FILE = re.compile(r"[0-9]{6}\.tsv")
@@ -40,7 +39,12 @@ _OID = re.compile(r"[0-9a-f]{40}")
 
 @dataclass(frozen=True, slots=True)
 class Archive:
-    """The archive set. ``turns``: by session, 1 once archived, 2 once restored, ...; ``ends``: tips by session."""
+    """The archive set.
+
+    Attributes:
+        turns: Number of times that each session was archived or restored. It is odd if the session is archived.
+        ends: Archived tips of each session.
+    """
 
     turns: Mapping[str, int] = field(default_factory=dict)
     ends: Mapping[str, frozenset[End]] = field(default_factory=dict)
@@ -56,13 +60,13 @@ class Archive:
         return Archive(turns, ends)
 
     def __le__(self, other: Archive) -> bool:
-        """Return whether ``other`` contains all of this set."""
+        """Return whether ``other`` contains this set."""
         return all(turn <= other.turns.get(sid, 0) for sid, turn in self.turns.items()) and all(
             ends <= other.of(sid) for sid, ends in self.ends.items()
         )
 
     def __contains__(self, sid: object) -> bool:
-        """Return whether a session is archived and was not restored since."""
+        """Return whether a session is archived and was not restored since then."""
         return isinstance(sid, str) and self.turns.get(sid, 0) % 2 == 1
 
     def __iter__(self) -> Iterator[str]:
@@ -82,7 +86,7 @@ class Archive:
         return oid in ends or any(_leads_to(read, end, oid) for end in ends)
 
     def with_turn(self, sid: str, ends: Iterable[End] = ()) -> Archive:
-        """Return the set with one more turn of the session: archived if it was not, else restored."""
+        """Return the set with the state of the session changed: archived, or restored if it was archived."""
         turns = {**self.turns, sid: self.turns.get(sid, 0) + 1}
         return Archive(turns, {**self.ends, sid: self.of(sid) | frozenset(ends)})
 
@@ -91,7 +95,7 @@ NONE = Archive()
 
 
 def at(reader: Reader, oid: Oid) -> Archive:
-    """Return the set that a commit of the archive contains. Raises ``Malformed``, ``MissingObject`` or ``Corrupt``."""
+    """Return the set in a commit of the archive. Raises ``Malformed``, ``MissingObject`` or ``Corrupt``."""
     kind, data = reader.read(oid)
     if kind != "commit":
         raise Malformed(f"expected a commit of the archive set, found a {kind}", where=oid)
@@ -99,7 +103,7 @@ def at(reader: Reader, oid: Oid) -> Archive:
 
 
 def at_tree(reader: Reader, tree: Oid) -> Archive:
-    """Return the set that the tree of an archive commit contains. Raises as ``at``."""
+    """Return the set in the tree of an archive commit. Raises the errors of ``at``."""
     kind, data = reader.read(tree)
     if kind != "tree":
         raise Malformed(f"expected a tree, found a {kind}", where=tree)
@@ -132,7 +136,7 @@ def _read_rows(data: bytes, where: str, turns: dict[str, int], ends: dict[str, s
 
 
 def tree_of(archive: Archive) -> tuple[Oid, dict[Oid, tuple[Kind, bytes]]]:
-    """Return the tree of a set, and the objects that it consists of: the same bytes in every store."""
+    """Return the tree of a set, and the objects of this tree. The bytes are the same in every store."""
     months: dict[str, list[str]] = {}
     for sid in sorted(archive.turns):
         rows = months.setdefault(f"{sid[:6]}.tsv", [])
@@ -150,7 +154,7 @@ def tree_of(archive: Archive) -> tuple[Oid, dict[Oid, tuple[Kind, bytes]]]:
 
 
 class ArchiveCommit(NamedTuple):
-    """A commit of the archive. ``before``: the archive commits it continues; ``tips``: archived tips."""
+    """A commit of the archive. ``before``: archive commits that it continues; ``tips``: its parents that are tips."""
 
     tree: Oid
     before: tuple[Oid, ...]
@@ -169,10 +173,11 @@ def link(data: bytes) -> ArchiveCommit | None:
 
 
 def added(reader: Reader, tip: Oid | None, after: Archive, at_ms: int) -> Merged:
-    """Return the commits that extend the set of ``tip`` to ``after``, which must contain it; none if both are equal.
+    """Return the commits that extend the set at ``tip`` to ``after``, which must contain it; none if both are equal.
 
-    If there are more new tips than one commit can have, several are made. Each contains the set that it leads to.
-    Raises ``Malformed``.
+    If there are more new tips than one commit can have, several commits are made. Each contains the set with the tips
+    up to
+    it. Raises ``Malformed``.
     """
     before = NONE if tip is None else at(reader, tip)
     if after == before:
@@ -187,7 +192,7 @@ def added(reader: Reader, tip: Oid | None, after: Archive, at_ms: int) -> Merged
 
 
 def _steps(before: Archive, after: Archive) -> Iterable[tuple[Archive, list[Oid]]]:
-    """Yield the set that each commit from ``before`` to ``after`` states, with the tips that are new in it."""
+    """Yield the set of each commit from ``before`` to ``after``, with the tips that are new in the commit."""
     turns, ends = {**before.turns}, {**before.ends}
     tips: dict[Oid, None] = {}
     for sid in sorted(after.turns):
@@ -218,16 +223,16 @@ _SET = GrowOnlySet(
 )
 
 read, is_behind, merge, encode = _SET.read, _SET.is_behind, _SET.merge, _SET.encode
-"""The set of a store; whether one commit descends from another; the merge of two tips; the bytes of a commit."""
+"""Functions that read the set of a store, test for a descendant, merge two tips, and encode a commit."""
 
 
 def named(archive: Archive) -> dict[str, Oid]:
-    """Return every archived tip by a unique name that includes its session, for a walk over all that is kept."""
+    """Return every archived tip, by a unique name that includes its session, for a walk over all archived histories."""
     return {refs.leaf(sid, f"{branch}@{oid}"): oid for sid, found in archive.ends.items() for branch, oid in found}
 
 
 class UnarchivedStore(StoreProxy):
-    """A read-only view of a store as if no session were archived."""
+    """A read-only view of a store in which no session is archived."""
 
     @classmethod
     def of(cls, store: ObjectStore) -> ObjectStore:
@@ -280,13 +285,12 @@ class ArchiveView(UnarchivedStore):
         return {name: value for name, value in super().refs(prefix).items() if refs.session_of(name) in self._archive}
 
 
-def ends(
-    read: histories.Read, sid: str, archive: Archive, held: Mapping[str, Oid] | None = None
-) -> dict[str, Oid]:
-    """Return the refs of a session after it is restored, if its refs are ``held`` before.
+def ends(read: histories.Read, sid: str, archive: Archive, held: Mapping[str, Oid] | None = None) -> dict[str, Oid]:
+    """Return the refs of a session after a restore. ``held``: its refs before the restore.
 
-    All tips are included, and no branch is overwritten. Of two tips of a branch, the one that continues the other gets
-    the branch's name. If they diverged, one is renamed (``store.histories``).
+    The refs include all tips, and no branch is overwritten. If one of two tips of a branch continues the other, it
+    becomes
+    the tip of the branch. If the tips have diverged, one branch is renamed (see ``store.histories``).
     """
     found = dict(held or {})
     for branch, oid in sorted(archive.of(sid)):

@@ -1,14 +1,15 @@
 """Archiving and restoring of sessions, and the update of a store to an archive that others may have changed.
 
-    archive   one transaction: extend the archive set, and delete the refs of the sessions
-    restore   one transaction: mark the sessions as restored, create their refs, and restore the choice of a branch from
-              the operation log
-    join      merge the archive set of a remote with ours; create the refs of sessions that it marks as restored
-    settle    delete refs of archived sessions if all that they lead to is archived; restore a session that was
-              continued
+    archive             one transaction: extend the archive set, and delete the refs of the sessions
+    restore             one transaction: mark the session as restored, create its refs, and restore its symbolic refs
+                        from the operation log
+    join                merge the archive set of a remote with ours; create the refs of sessions that it marks as
+                        restored
+    drop_archived_refs  delete the refs of archived sessions if their histories are archived; restore sessions that were
+                        continued
 
-If the process is killed between two of them, the next sync completes the work. No commit is ever only in a ref that is
-deleted.
+If the process is killed between two of these operations, the next sync completes the work. No transaction deletes the
+only ref to a commit.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from gitsession.store.interface import ObjectStore, Transaction
 
 
 def archive(store: ObjectStore, sids: Iterable[str], at_ms: int) -> list[str]:
-    """Archive sessions; return their ids. Raises ``NotFound`` and ``Refused``, and then changes nothing."""
+    """Archive sessions; return their ids. If it raises ``NotFound`` or ``Refused``, nothing is changed."""
     done = []
     with store.transaction() as tx:
         said = archive_set.read(store)
@@ -50,7 +51,7 @@ def archive(store: ObjectStore, sids: Iterable[str], at_ms: int) -> list[str]:
             if odd:
                 raise Refused(f"cannot archive session {sid!r}: {odd[0]!r} is not a valid branch")
             gone |= held
-            # A session that is archived but has refs was continued elsewhere: it is restored and archived again.
+            # An archived session that has refs was continued elsewhere: it is restored and archived again.
             turns = 2 if sid in said else 1
             for _ in range(turns):
                 said = said.with_turn(sid, _ends(held))
@@ -73,7 +74,7 @@ def restore(store: ObjectStore, sid: str, at_ms: int) -> None:
 
 
 def find(store: ObjectStore, part: str) -> str:
-    """Return the one archived session whose id contains ``part``. Raises ``NotFound`` or ``Ambiguous``."""
+    """Return the archived session whose id contains ``part``. Raises ``NotFound`` or ``Ambiguous``."""
     found = [sid for sid in archive_set.read(store) if part and part in sid]
     if len(found) > 1:
         raise Ambiguous(f"{part!r} matches {len(found)} archived sessions", found, hint="pass more of the id")
@@ -83,7 +84,7 @@ def find(store: ObjectStore, part: str) -> str:
 
 
 def join(store: ObjectStore, apart: Reader, theirs: Oid | None) -> list[SyncedBranch]:
-    """Merge ``theirs`` into our archive; return the outcome. It must be validated, and its objects be in the store."""
+    """Merge the validated archive ``theirs``, whose objects must be in the store, into ours; return the outcome."""
     ours = store.ref(refs.ARCHIVE)
     if theirs is None or theirs == ours:
         return []
@@ -105,9 +106,10 @@ def join(store: ObjectStore, apart: Reader, theirs: Oid | None) -> list[SyncedBr
 
 
 def drop_archived_refs(store: ObjectStore, at_ms: int = 0, *, grow: bool = True) -> list[str]:
-    """Delete the refs of archived sessions; return the deleted refs.
+    """Delete the refs of archived sessions; return the names of the deleted refs.
 
-    If a ref of a session leads to something that is not archived, the session is restored (``grow``) or left as it is.
+    If entries of a session are not in the archive, the session is restored if ``grow`` is set, and otherwise not
+    changed.
     """
     if not _to_settle(store, archive_set.read(store)):
         return []
@@ -133,7 +135,7 @@ def drop_archived_refs(store: ObjectStore, at_ms: int = 0, *, grow: bool = True)
 
 
 def is_held(said: Archive, name: str, oid: Oid, read: histories.Read) -> bool:
-    """Return whether a ref belongs to an archived session and leads only to archived entries."""
+    """Return whether a ref belongs to an archived session and its whole history is archived."""
     return refs.session_of(name) in said and said.holds(read, name, oid)
 
 
@@ -160,9 +162,9 @@ def _put_back(store: ObjectStore, tx: Transaction, sids: Collection[str], said: 
 
 
 def _last_choices(store: ObjectStore, sid: str) -> dict[str, str]:
-    """Return the branches that the symbolic refs of a session named after the last command that moved them.
+    """Return the branches that the symbolic refs of a session had as values after the last command that moved them.
 
-    The archive does not have them: they are local to this store, and so is the operation log.
+    The archive does not contain these refs, because they are local to this store. The operation log is local, too.
     """
     found: dict[str, RefValue | None] = {}
     with suppress(GitSessionError):  # `verify` reports a damaged log
@@ -175,7 +177,7 @@ def _last_choices(store: ObjectStore, sid: str) -> dict[str, str]:
 
 
 def _forget_choices(store: ObjectStore, tx: Transaction, sids: Iterable[str]) -> None:
-    """Delete the symbolic refs of sessions whose branches are deleted: git reports dangling ones as damage."""
+    """Delete the symbolic refs of sessions whose branches are deleted. git reports dangling symbolic refs as damage."""
     for name in (name for sid in sids for name in refs.choices(sid)):
         value = store.ref(name)
         if value is not None:

@@ -1,7 +1,7 @@
-"""The trash: sessions whose refs are below ``refs/gitsession/trash/``, complete but not listed with the others.
+"""The trash: sessions whose refs are below ``refs/gitsession/trash/``. They are complete but not listed by default.
 
-``rm`` and ``restore`` are commands like others: the operation log has them, and ``undo`` reverts them. The refs of
-remotes stay. Rules select sessions for the trash by age, number and size; a label keeps a session.
+``rm`` and ``restore`` are recorded in the operation log, so ``undo`` reverts them. The refs of remotes do not change.
+Retention rules move sessions to the trash by age, number and size. A label protects a session from these rules.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def sessions(store: ObjectStore) -> list[str]:
 
 
 def find(store: ObjectStore, part: str) -> str:
-    """Return the one session in the trash whose id contains ``part``. Raises ``NotFound`` or ``Ambiguous``."""
+    """Return the session in the trash whose id contains ``part``. Raises ``NotFound`` or ``Ambiguous``."""
     found = [sid for sid in sessions(store) if part and part in sid]
     if len(found) > 1:
         raise Ambiguous(f"{part!r} matches {len(found)} sessions in the trash", found, hint="pass more of the id")
@@ -59,7 +59,7 @@ def restore(store: ObjectStore, sid: str, at_ms: int) -> None:
 
 
 def _move(store: ObjectStore, tx: operation_log.RecordingTransaction, old: str, new: str, value: RefValue) -> None:
-    """Move a ref. If ``new`` exists, the longer history is kept. Raises ``Refused`` if they have diverged."""
+    """Move a ref. If ``new`` exists, the longer history is kept. Raises ``Refused`` if the histories have diverged."""
     there = store.ref(new)
     if there is None or _leads_to(store, value, there):
         tx.move(new, value, expected=there)
@@ -74,7 +74,7 @@ def _move_choices(
     store: ObjectStore, tx: operation_log.RecordingTransaction, sid: str, moved: Collection[str],
     to: Callable[[str], str]
 ) -> None:
-    """Point the symbolic refs of a session to the new names of ``moved`` refs: git reports dangling ones as damage."""
+    """Point the symbolic refs of a session to the new names of ``moved`` refs. git reports dangling ones as damage."""
     for name in refs.choices(sid):
         value = store.ref(name) or ""
         target = refs.target(value)
@@ -105,13 +105,13 @@ class TrashView(StoreProxy):
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """Retention rules; ``None`` and "" mean no rule.
+    """Retention rules. ``None`` and "" mean that there is no such rule.
 
     Attributes:
-        before_ms: Sessions that were not continued since this Unix time in ms expire.
-        keep: Number of newest sessions that stay.
-        bytes_max: Maximum size of all sessions together on disk, counted from the newest.
-        label: Sessions with an entry that has this label stay.
+        before_ms: Unix time in ms. Sessions that were last continued before this time expire.
+        keep: Number of newest sessions that do not expire.
+        bytes_max: Maximum size of all sessions together on disk, in bytes, counted from the newest session.
+        label: Label that protects a session if one of its entries has it.
     """
 
     before_ms: int | None = None
@@ -125,9 +125,9 @@ class ExpiredSession:
     """An expired session.
 
     Attributes:
-        row: The session in the catalog.
-        why: The rule that selected it: ``age``, ``size`` or ``number``.
-        size_bytes: Size of its objects on disk, if a rule needed it.
+        row: Row of the session in the catalog.
+        why: Rule that selected it: ``age``, ``size`` or ``number``.
+        size_bytes: Size of its objects on disk, in bytes; ``None`` if no rule required it.
     """
 
     row: Row
@@ -138,10 +138,11 @@ class ExpiredSession:
 def select_expired(
     rows: Iterable[Row], rules: Retention, *, labels: Callable[[str], set[str]], size: Callable[[str], int]
 ) -> list[ExpiredSession]:
-    """Select the sessions that expire. ``rows``: the newest first.
+    """Select the sessions that expire. ``rows``: rows of the catalog, newest session first.
 
-    A session that a rule selects expires, unless ``keep`` or ``label`` protects it; with ``keep`` alone, all others
-    expire. ``labels`` and ``size`` of a session are called only if a rule needs them.
+    A session that a rule selects expires, unless ``keep`` or ``label`` protects it. If ``keep`` is the only rule, all
+    other
+    sessions expire. ``labels`` and ``size`` are called only for sessions for which a rule requires them.
     """
     found = []
     total = 0
@@ -165,7 +166,7 @@ def _why(row: Row, rules: Retention, total: int) -> str:
 
 
 def size_of(store: GitStore, sid: str) -> int:
-    """Return the bytes that a session's objects take on disk, shared ones included. Raises ``Unavailable``."""
+    """Return the size of a session's objects on disk in bytes, including shared objects. Raises ``Unavailable``."""
     leaves = "".join(f"{value}\n" for value in store.refs(refs.session(sid)).values())
     told = process.run(store.git_dir, "rev-list", "--objects", "--disk-usage", "--stdin", stdin=leaves.encode())
     return int(told.out.strip() or 0)

@@ -1,8 +1,8 @@
-"""Hooks of a server: validate a push before it is accepted, and remove what was purged elsewhere.
+"""Hooks of a server: validate a push before it is accepted, and remove entries that were purged in other stores.
 
-At that point git holds the pushed objects in a quarantine, which it deletes if `pre-receive` rejects them: a rejected
-push leaves nothing behind. If the repository is a store, its journal is flushed to git first, so that the push is
-validated against its real state.
+When `pre-receive` runs, git has the pushed objects in a quarantine. If the hook rejects the push, git deletes the
+quarantine, so nothing of the push remains. If the repository is a store, its journal is first flushed to git, so that
+the push is validated against the current state.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _NONE = "0" * 40
 _NAMED_MAX = 64
-"""Maximum number of sessions whose refs are requested by name; for more, all refs are listed."""
+"""Maximum number of sessions whose refs are listed by session. If there are more, all refs are listed."""
 
 _SETTINGS = {
     "gitsession.maxEntries": "entries",
@@ -40,11 +40,11 @@ _SETTINGS = {
     "gitsession.maxFileBytes": "file_bytes",
     "gitsession.maxNames": "names",
 }
-"""Limits that the owner of a server may set in its git configuration."""
+"""Limits that the owner of a server can set in the git configuration of the repository."""
 
 
 def moves(lines: Iterable[str]) -> list[Proposed]:
-    """Parse the input of git's hooks, ``<old> <new> <ref>`` on each line. Raises ``Malformed``."""
+    """Parse the input of git's hooks, which has ``<old> <new> <ref>`` on each line. Raises ``Malformed``."""
     found = []
     for line in lines:
         words = line.rstrip("\n").split(" ", 2)
@@ -57,7 +57,7 @@ def moves(lines: Iterable[str]) -> list[Proposed]:
 
 
 def pre(git_dir: Path, proposed: Sequence[Proposed], environ: Mapping[str, str]) -> list[Refusal]:
-    """Return the reasons why a push is rejected. ``environ`` has the location of the hook's quarantine."""
+    """Return the refusals of a push. ``environ``: environment of the hook, with the location of the quarantine."""
     if create.is_purge_pending(git_dir):
         with suppress(GitSessionError):
             post(git_dir)
@@ -82,13 +82,14 @@ def pre(git_dir: Path, proposed: Sequence[Proposed], environ: Mapping[str, str])
 
 
 def post(git_dir: Path) -> PurgeResult | None:
-    """Remove purged entries and refs of archived sessions. Return the result, or ``None`` without a purge.
+    """Remove purged entries, and refs of archived sessions. Return the result of the purge; ``None`` if there is none.
 
-    This also removes entries that arrived while the purge was being pushed. Raises ``Unavailable``, and ``NotAStore``
-    if the repository is not a store; then only its owner can remove them.
+    Purged entries that arrived during the push of the purge are removed, too. Raises ``Unavailable``, and
+    ``NotAStore`` if
+    the repository is not a store. Only its owner can remove the entries then.
     """
     from gitsession.archive import archiving
-    from gitsession.purge import purging  # slow to load; `pre-receive` must not wait for it
+    from gitsession.purge import purging  # loads slowly, and `pre-receive` must not wait for it
 
     there = _listed(git_dir, refs.TOMBSTONES, refs.ARCHIVE)
     if not there:
@@ -108,7 +109,7 @@ def _note_purge(git_dir: Path) -> None:
 
 
 def flush(git_dir: Path) -> GitSessionError | None:
-    """Flush the journal of a store to git. Return the error if that fails; nothing is lost then."""
+    """Flush the journal of a store to git. If that fails, return the error. No data is lost in this case."""
     if not (git_dir / create.JOURNAL).is_dir():
         return None
     try:
@@ -120,18 +121,18 @@ def flush(git_dir: Path) -> GitSessionError | None:
 
 
 def there(git_dir: Path, proposed: Collection[Proposed]) -> dict[str, Oid]:
-    """Return the existing refs that matter for the proposed ones."""
+    """Return the existing refs that are required to validate the proposed refs."""
     sids = {refs.session_of(move.ref) for move in proposed} - {""}
     named = [refs.session(sid).rstrip("/") for sid in sorted(sids)] if len(sids) <= _NAMED_MAX else []
     others = [refs.TOMBSTONES, refs.ARCHIVE, *(move.ref for move in proposed if not refs.session_of(move.ref))]
     found = _listed(git_dir, *named, *others) if len(sids) <= _NAMED_MAX else {}
     if sids <= {refs.session_of(name) for name in found}:
         return found
-    return _listed(git_dir, refs.SESSIONS, *others)  # a session that is new here may be a fork of another one
+    return _listed(git_dir, refs.SESSIONS, *others)  # a session that is new here may be a fork of another session
 
 
 def limits(settings: Mapping[str, Sequence[str]]) -> Limits:
-    """Return the limits from the repository's configuration, or the defaults. Raises ``Malformed``."""
+    """Return the limits from the repository's configuration, or else the defaults. Raises ``Malformed``."""
     chosen: dict[str, int] = {}
     for name, field in _SETTINGS.items():
         for said in settings.get(name.lower(), ())[-1:]:

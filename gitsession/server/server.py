@@ -1,7 +1,7 @@
-"""Setup of a bare repository as a server of sessions: hooks, and settings that prevent loss.
+"""Setup of a bare repository as a server of sessions: hooks, and settings that prevent data loss.
 
-The previous settings are recorded in ``gitsession/server.json`` first, for ``uninstall``. A second ``install`` changes
-nothing.
+The previous settings are first recorded in ``gitsession/server.json``, so that ``uninstall`` can restore them. A second
+``install`` changes nothing.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ SETTINGS = {
 PROGRAM = "gitsession.program"
 ALLOWED = "gitsession.allowRefs"
 _MANY = ("receive.hideRefs", ALLOWED)
-"""Settings with several values, to which gitsession adds one."""
+"""Settings with several values. gitsession adds one value to them."""
 
 _NOTE = f"{create.CONTROL}/server.json"
 
@@ -39,9 +39,14 @@ _NOTE = f"{create.CONTROL}/server.json"
 class ServerStatus:
     """The state of a server.
 
-    ``hooks``: states as in ``hook_files``. ``kept``: hooks that were present before. ``lacking``: the right values of
-    settings with a wrong one. ``program``: the command that the hooks run. ``is_store``: whether ``main`` marks a
-    store. ``allowed``: patterns of other refs that may be pushed.
+    Attributes:
+        hooks: State of each hook, as in ``hook_files``.
+        kept: Names of hooks that existed before the installation.
+        lacking: Correct values of the settings that have another value.
+        program: Command that the hooks run.
+        program_is_there: Whether this command exists.
+        is_store: Whether ``main`` marks the repository as a store.
+        allowed: Patterns of other refs that may be pushed.
     """
 
     hooks: Mapping[str, str]
@@ -59,7 +64,7 @@ class ServerStatus:
 
 
 def install(repository: Path, program: Sequence[str], allow: Collection[str] = ()) -> list[str]:
-    """Make ``repository`` a server. Return a line for each change. ``program``: the command that the hooks run.
+    """Make ``repository`` a server; return a line for each change. ``program``: the command that the hooks run.
 
     Raises ``NotAStore`` if it is not a supported bare repository, and ``Refused`` if a hook or a ref prevents it.
     """
@@ -91,7 +96,7 @@ def install(repository: Path, program: Sequence[str], allow: Collection[str] = (
 
 
 def uninstall(repository: Path) -> list[str]:
-    """Restore the state before ``install``. Return a line for each change. Pushed refs stay, and so does ``main``."""
+    """Restore the state before ``install``; return a line for each change. Pushed refs and ``main`` are not removed."""
     git_dir = _bare(repository)
     done = [f"hooks/{name} removed" for name in HOOKS if hook_files.take_out(git_dir / "hooks", name)]
     try:
@@ -184,7 +189,7 @@ def _is_store(git_dir: Path) -> bool:
 
 
 def _begin(git_dir: Path) -> None:
-    """Write the first commit of a store into an empty repository."""
+    """Write the first commit of a store to an empty repository."""
     commit, objects = create.first_commit()
     for kind, data in objects.values():
         process.run(git_dir, "hash-object", "-w", "-t", kind, "--stdin", stdin=data)
@@ -193,7 +198,7 @@ def _begin(git_dir: Path) -> None:
 
 
 def _note(git_dir: Path, names: Sequence[str]) -> None:
-    """Record the settings before they are changed, unless they are recorded already."""
+    """Record the settings before a change, unless they were recorded before."""
     note = git_dir / _NOTE
     if note.exists():
         return
