@@ -1,1 +1,1 @@
-"""Live capture: the events of agents' hooks, the spool they wait in, and their ingestion."""
+"""Live capture: the events of agents' hooks, the spool in which they wait, and their ingestion."""

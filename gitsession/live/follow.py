@@ -1,6 +1,6 @@
-"""New entries of a store, from whichever process, as an iterator.
+"""An iterator over the new entries of a store, including those that other processes write.
 
-It uses no thread. Between two checks it sleeps, and a check without changes opens no object.
+It uses no thread. It sleeps between two checks. A check opens no object if nothing has changed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ EVERY_SECONDS = 0.5
 
 
 class NewEntry(NamedTuple):
-    """An entry that is new. ``branch``: the branch that leads to it."""
+    """A new entry. ``branch``: the branch that contains it."""
 
     session: str
     branch: str
@@ -31,17 +31,19 @@ def follow(
 ) -> Iterator[NewEntry | None]:
     """Yield each entry that is written from now on, in the order of its branch.
 
-    The iterator never ends: stop iterating, or ``close`` it. An entry is yielded once, even if a branch is removed and
-    restored.
+    The iterator never ends. Stop the iteration or call ``close``. An entry is yielded once, even if its branch is
+    removed
+    and restored.
 
     Args:
-        sid: the id of a session, to follow only this one.
-        every: seconds between two checks.
-        idle: yield ``None`` after a check that finds nothing, so that the program can do something else.
+        store: The store.
+        sid: Id of the session to follow; ``None`` for all sessions.
+        every: Time between two checks, in seconds.
+        idle: Whether to yield ``None`` after a check without new entries, so that the caller can do other work.
 
     Raises:
-        Corrupt: an entry is damaged.
-        Unavailable: the store cannot be read.
+        Corrupt: An entry is damaged.
+        Unavailable: The store cannot be read.
     """
     mark = change_stamp.fingerprint(store.git_dir)
     heads = _heads(store, sid)
@@ -88,7 +90,7 @@ def _reached(store: GitStore, leaves: list[Oid]) -> set[Oid]:
 
 
 def _new(store: GitStore, leaf: Oid, known: set[Oid]) -> list[Node]:
-    """Add the entries up to ``leaf`` to ``known``, and return those that were not, the oldest first."""
+    """Add the entries up to ``leaf`` to ``known``; return the added entries, oldest first."""
     found = []
     for node in graph.history(store, leaf):
         if node.oid in known:

@@ -1,4 +1,4 @@
-"""Hooks in the settings of each agent: the file, and the command that runs `gitsession hook`."""
+"""The location of hooks in the settings of each agent, and the command that runs `gitsession hook`."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from gitsession.errors import NotFound
 from gitsession.live import events
 
 SECONDS = 30
-"""The time in seconds that an agent waits for a hook, if this can be set. A hook gives up earlier."""
+"""Timeout of hooks in seconds, for agents with such a setting. A hook ends before this timeout."""
 
 
 @dataclass(frozen=True, slots=True)
 class HookSettings:
-    """A JSON settings file with hooks in the form of Claude Code. ``events``: those that the agent supports."""
+    """A JSON settings file with hooks in the format of Claude Code. ``events``: events that the agent supports."""
 
     agent: str
     variable: str
@@ -26,14 +26,14 @@ class HookSettings:
     name: str
     events: Sequence[str]
     then: str = ""
-    """The steps that remain for the user."""
+    """Steps that the user must do afterwards."""
     seconds: Mapping[str, int] = field(default_factory=dict)
-    """Timeouts in seconds of single events, if the agent allows less than ``SECONDS``."""
+    """Timeouts of single events in seconds, if the agent's limit is lower than ``SECONDS``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Extension:
-    """A file that gitsession creates and the agent loads. ``text``: with ``@PROGRAM@`` and ``@AGENT@`` in it."""
+    """A file that gitsession creates and the agent loads. ``text``: template with ``@PROGRAM@`` and ``@AGENT@``."""
 
     agent: str
     variable: str
@@ -50,7 +50,7 @@ _CLAUDE = (
 _CODEX = tuple(event for event in _CLAUDE if event != "PostToolUseFailure")
 
 _CODEX_SECONDS = {events.SESSION_END: 3}
-"""codex 0.169 clamps a longer timeout of this event to 3 s, and warns of it at each start."""
+"""Timeouts in seconds. codex 0.169 limits this event to 3 s, and warns about a longer timeout at each start."""
 
 _TELL = """\
 // Written by `gitsession enable @AGENT@`; `gitsession disable @AGENT@` takes it away.
@@ -134,7 +134,7 @@ WATCHED = ("aider", "librecode")
 
 
 def find(agent: str) -> HookSettings | Extension:
-    """Return the hooks of an agent. Raises ``NotFound`` with the alternatives."""
+    """Return the hooks of an agent. Raises ``NotFound`` with the supported agents in the hint."""
     if agent in WATCHED:
         raise NotFound(f"{agent} has no hooks", hint="run `gitsession watch` to follow its sessions instead")
     if agent not in AGENTS:
@@ -143,7 +143,7 @@ def find(agent: str) -> HookSettings | Extension:
 
 
 def file_of(told: HookSettings | Extension, home: Path, environment: Mapping[str, str]) -> Path:
-    """Return the path of the file. A variable of the agent may have moved it."""
+    """Return the path of the file. An environment variable of the agent can change its folder."""
     moved = environment.get(told.variable)
     if moved:
         return Path(moved).expanduser() / told.name
@@ -152,12 +152,12 @@ def file_of(told: HookSettings | Extension, home: Path, environment: Mapping[str
 
 
 def command(agent: str, event: str, program: Sequence[str]) -> str:
-    """Return the shell command of a hook. If the program is gone, it prints nothing and exits with 0."""
+    """Return the shell command of a hook. If the program is missing, the command prints nothing and exits with 0."""
     return f"{shlex.join([*program, 'hook', event, '--from', agent])} 2>/dev/null || true"
 
 
 def is_ours(command: str, agent: str) -> bool:
-    """Return whether a command is one of gitsession, whatever the path of the program."""
+    """Return whether a command is a hook of gitsession, whatever the path of the program is."""
     words = command.removesuffix(" 2>/dev/null || true")
     return words != command and f" --from {agent}" in words and " hook " in words and "gitsession" in words
 
@@ -173,7 +173,7 @@ def is_our_text(text: str) -> bool:
 
 
 def is_as_written(told: Extension, text: str) -> bool:
-    """Return whether a file has exactly the text that this version writes, for any program and store."""
+    """Return whether a file has exactly the text that this version writes, for any program."""
     found = _PROGRAM.search(text)
     try:
         return found is not None and text == text_of(told, json.loads(found[1]))

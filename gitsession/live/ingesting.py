@@ -1,7 +1,7 @@
-"""Ingestion of the spool: sessions are imported, and snapshots become checkpoints of the entries they belong to.
+"""Ingestion of the spool: sessions are imported, and each snapshot becomes a checkpoint of the entry it belongs to.
 
-An event leaves the spool when all its content is in the store, so nothing is lost if the process is killed. A
-checkpoint is recognized by its time, so an event that is ingested twice adds nothing.
+An event is removed from the spool after all its content is in the store, so no event is lost if the process is killed.
+An event that is ingested twice adds nothing, because an existing checkpoint is recognized by its time.
 """
 
 from __future__ import annotations
@@ -33,19 +33,20 @@ from gitsession.workspace.private_repository import PrivateRepository
 from gitsession.workspace.root import WorkspaceRoot
 
 WAIT_MS = 24 * 3600 * 1000
-"""The time in ms that an event waits for its session's file."""
+"""Maximum time in ms that an event waits for the file of its session."""
 LAG_MS = 60_000
-"""The time in ms that a snapshot waits for its entry, while the agent has written nothing newer."""
+"""Maximum time in ms that a snapshot waits for its entry if the agent has not written a later entry."""
 
 TURN_SECONDS = 5.0
-"""The time in seconds to wait for another process in the workspace. After it, the next ingestion adds the snapshot."""
+"""Maximum time in seconds to wait for a lock on the workspace. Afterwards, the next ingestion adds the snapshot."""
 
 
 class ImportSessionFile(Protocol):
     """A function that imports a session's file as far as the agent has written it.
 
-    ``file`` is "" if the agent did not name it. It returns the id of the session in the store, ``None`` if there is
-    none yet. Raises ``GitSessionError`` and ``OSError``.
+    ``file`` is "" if the agent did not name it. The function returns the id of the session in the store, or ``None``
+    if the
+    session does not exist yet. Raises ``GitSessionError`` and ``OSError``.
     """
 
     def __call__(self, agent: str, source_id: str, file: str) -> str | None: ...
@@ -56,12 +57,12 @@ class IngestResult:
     """The result of an ingestion.
 
     Attributes:
-        taken: the number of events that have left the spool.
-        waiting: the number of events that have not.
-        checkpoints: the number of new checkpoints.
-        sessions: the ids of the sessions that were imported.
-        failed: the failures, in words.
-        busy: True if another process is ingesting the spool.
+        taken: Number of events that were removed from the spool.
+        waiting: Number of events that are still in the spool.
+        checkpoints: Number of new checkpoints.
+        sessions: Ids of the imported sessions.
+        failed: Messages of the failures.
+        busy: Whether another process is ingesting the spool.
     """
 
     taken: int = 0
@@ -75,7 +76,7 @@ class IngestResult:
 def ingest(
     store: GitStore, take_in: ImportSessionFile, *, home: Path, clock: Callable[[], int], wait_seconds: float = 0.0
 ) -> IngestResult:
-    """Ingest the waiting events. ``wait_seconds``: for another ingestion to end. Raises ``Unavailable``."""
+    """Ingest the waiting events. ``wait_seconds``: maximum wait for another ingestion. Raises ``Unavailable``."""
     place = spool.folder(str(store.git_dir))
     try:
         lock = StoreLock(Path(place, "drain.lock"), wait_seconds=wait_seconds)
@@ -140,7 +141,7 @@ class _Drain:
             return None
 
     def _in_order(self) -> list[Event]:
-        """Return the events by time, but each snapshot after its base: clocks have been seen to run backwards."""
+        """Return the events by time, but each snapshot after its base, because clocks sometimes run backwards."""
         by_look = {look.name: event for event in self._events if (look := event.look) and look.name != look.before}
         ordered: dict[str, Event] = {}
         for event in self._events:
@@ -152,11 +153,11 @@ class _Drain:
         return list(ordered.values())
 
     def _goes(self, event: Event) -> bool:
-        """Return whether the event can leave the spool: all its content is in the store, or cannot be used."""
+        """Return whether the event can be removed: all its content is in the store or cannot be used."""
         tree: Oid | None = None
         if event.look is not None:
             try:
-                tree = self._chains.tree(event.look)  # even if the event waits: it is the base of later ones
+                tree = self._chains.tree(event.look)  # also for waiting events: later snapshots need it
             except (MissingObject, Corrupt) as error:
                 self._aside(event.spooled, str(error))
                 self._chains.forget(event.look.workspace)
@@ -199,8 +200,8 @@ class _Drain:
             ):
                 newest = history.readable(self._store, sid)
                 if newest is not None and newest.entry.at_ms >= event.at_ms:
-                    # The checkpoint exists, or the history goes beyond it. An older snapshot after a newer one would
-                    # show changes twice, and reversed.
+                    # The checkpoint exists, or the history has later ones. An older snapshot after a newer one would
+                    # record changes twice and in reverse.
                     return True
                 point = history.add(self._store, sid, entry, lambda tx, before: tree, target)
         except NotFound:  # the session has no entries yet
@@ -217,7 +218,7 @@ class _Drain:
         return 0 <= self._clock() - event.at_ms < LAG_MS
 
     def _complain(self, event: Event) -> None:
-        """Report unknown events and agents as failures. They are ingested as far as possible."""
+        """Report unknown events and agents as failures. Such events are ingested as far as possible."""
         if event.name not in events.KNOWN:
             self._fail(f"unknown event {event.name!r}")
         if event.agent and event.agent not in FORMATS:
@@ -248,7 +249,7 @@ class _Drain:
         return self._sids[key]
 
     def _is_given_up(self, event: Event) -> bool:
-        """Return whether to drop an event whose session did not come in time. An event with a snapshot is set aside."""
+        """Return whether to drop an event whose session file did not appear in time; set one with a snapshot aside."""
         if 0 <= self._clock() - event.at_ms < WAIT_MS:
             return False
         if event.look is None:
@@ -256,10 +257,10 @@ class _Drain:
         self._aside(event.spooled, f"the file of its session {event.session} did not appear within a day")
         return False
 
-    # ---- snapshots that hooks gave up
+    # ---- snapshots that hooks did not take
 
     def _look_where_hooks_could_not(self) -> None:
-        """Take the snapshots, attributed to others: whether the session or the user made the changes is unknown."""
+        """Take the snapshots. Their changes are not attributed to the session, because the user may have made them."""
         for workspace, (sid, event) in self._unlooked.items():
             try:
                 with WorkspaceRoot.open(workspace, home=self._home, store=self._store.git_dir) as root:
@@ -281,13 +282,13 @@ class _Drain:
         spool.fail(self._spool, what)
 
 
-# Trees of snapshots. Each snapshot has the differences from the one before it in its workspace, whatever the session.
+# Trees of snapshots. A snapshot has the differences from the previous one of its workspace, whatever its session.
 
 FILE = "looks.json"
 
 
 class SnapshotTrees:
-    """The trees of snapshots. A returned tree is in the store, though no ref leads to it yet."""
+    """The trees of snapshots. A returned tree is in the store, but may not be reachable from a ref yet."""
 
     def __init__(self, store: GitStore) -> None:
         self._store = store
@@ -306,7 +307,7 @@ class SnapshotTrees:
         return tree
 
     def note(self) -> None:
-        """Save the known trees before the events that they come from are removed. Raises ``OSError``."""
+        """Save the known trees. Call this before the events with the snapshots are removed. Raises ``OSError``."""
         if not self._is_noted:
             self._write(self._known)
             self._is_noted = True
@@ -325,14 +326,14 @@ class SnapshotTrees:
         return base
 
     def forget(self, workspace: str) -> None:
-        """Discard the state of the workspace, so that the next snapshot has all files: the base of this one is lost."""
+        """Discard the state of the workspace, so that the next snapshot has all files. The base of this one is lost."""
         folder = workspace_lock.folder_in(self._store.git_dir, Path(workspace))
         if folder.is_dir():
             with PrivateRepository.open(folder, wait_seconds=5) as shadow:
                 shadow.forget()
 
     def save(self, waiting: Iterable[Event]) -> None:
-        """Save the bases of later snapshots: the last one of each workspace, and those of the waiting events.
+        """Save the bases of later snapshots: the last snapshot of each workspace, and the bases of waiting events.
 
         Raises ``OSError``.
         """
@@ -341,7 +342,7 @@ class SnapshotTrees:
             try:
                 with PrivateRepository.open(folder, wait_seconds=5) as shadow:
                     shadow.keep_tree(name, self._known[name])
-            except Unavailable:  # the store's next snapshot then reads all files
+            except Unavailable:  # the next snapshot of the store then reads all files
                 pass
         wanted = {event.look.before for event in waiting if event.look} | set(self._last.values())
         self._write({name: tree for name, tree in self._known.items() if name in wanted})

@@ -1,8 +1,8 @@
-"""Edits of agents' settings that install and remove hooks. They are planned first and change nothing else.
+"""Edits of agents' settings that install and remove hooks. An edit is planned before anything is written.
 
-The original of a file is kept below the store, readable by its owner only. If nobody else has changed the file since,
-``disable`` restores it byte for byte; otherwise it removes only the hooks. A file that gitsession created is neither
-overwritten nor deleted if others have edited it, except with ``force``, and then a copy is kept.
+The original of a file is stored below the store, readable only by its owner. If no other program has changed the file
+since then, ``disable`` restores the original bytes. Otherwise it removes only the hooks. If others have edited a file
+that gitsession created, the file is neither overwritten nor deleted, except with ``force``. A copy is then kept.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ from gitsession.live import hook_locations
 from gitsession.live.hook_locations import Extension, HookSettings
 
 FOLDER = "gitsession/enabled"
-"""The path below the store."""
+"""Path relative to the store."""
 
 HOOKS = "hooks"
 
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """A planned change of a file, from ``old`` to ``new``; ``None``: no file. ``file`` is the real path."""
+    """A planned change of a file, from ``old`` to ``new``; ``None`` if no file exists. ``file`` is the real path."""
 
     agent: str
     file: Path
     old: bytes | None
     new: bytes | None
     keeps: bool = False
-    """True if edits by others are lost, of which a copy must be kept (``copy_of``)."""
+    """Whether the change discards edits by others. A copy of the file must then be kept (``copy_of``)."""
 
     @property
     def is_empty(self) -> bool:
@@ -50,8 +50,9 @@ def plan_enable(
 ) -> Edit:
     """Plan the installation of hooks.
 
-    Raises ``Refused`` for settings that cannot be parsed, for a file that gitsession did not create, and without
-    ``force`` for one that it created and others have edited. Raises ``OSError``.
+    Raises ``Refused`` if the settings cannot be parsed or if gitsession did not create the file. If gitsession
+    created the
+    file and others have edited it, it raises ``Refused`` unless ``force`` is set. Raises ``OSError``.
     """
     file = Path(os.path.realpath(file))
     old = read_regular(file)
@@ -66,7 +67,7 @@ def plan_enable(
 
 
 def plan_disable(store: Path, told: HookSettings | Extension, file: Path, *, force: bool = False) -> Edit:
-    """Plan the removal of all hooks of gitsession. Raises as ``plan_enable``."""
+    """Plan the removal of all hooks of gitsession. Raises the errors of ``plan_enable``."""
     file = Path(os.path.realpath(file))
     old = read_regular(file)
     if isinstance(told, Extension):
@@ -80,7 +81,7 @@ def plan_disable(store: Path, told: HookSettings | Extension, file: Path, *, for
 
 
 def is_enabled(told: HookSettings | Extension, file: Path) -> bool:
-    """Return whether hooks are installed. Raises as ``plan_enable``."""
+    """Return whether hooks are installed. Raises the errors of ``plan_enable``."""
     old = read_regular(file)
     if isinstance(told, Extension):
         return old is not None and hook_locations.is_our_text(old.decode("utf-8", "replace"))
@@ -88,7 +89,7 @@ def is_enabled(told: HookSettings | Extension, file: Path) -> bool:
 
 
 def perform(store: Path, edit: Edit, *, enable: bool) -> None:
-    """Write the file atomically. Raises ``Refused`` if it is not as planned any more, and ``Unavailable``."""
+    """Write the file atomically. Raises ``Refused`` if it has changed since the plan was made, and ``Unavailable``."""
     try:
         _check_as_planned(edit)
         if edit.keeps:
@@ -103,7 +104,7 @@ def perform(store: Path, edit: Edit, *, enable: bool) -> None:
             by = edit.file.with_name(f".{edit.file.name}.{secrets.token_hex(4)}.tmp")
             write_new(by, edit.new, mode=0o600 if edit.old is None else edit.file.stat().st_mode & 0o777)
             try:
-                _check_as_planned(edit)  # again: the agent may have saved it during the sync
+                _check_as_planned(edit)  # again: the agent may have saved it while the new file was synced
                 os.replace(by, edit.file)
             except BaseException:
                 by.unlink(missing_ok=True)
@@ -133,7 +134,7 @@ def _text(old: bytes | None, file: Path) -> str:
 
 
 def _hooks(text: str, file: Path) -> tuple[Part, Part | None]:
-    """Return the whole document and the value of ``hooks``. Raises ``Refused`` if its structure is unknown."""
+    """Return the whole document and the value of ``hooks``. Raises ``Refused`` if the structure is not supported."""
     try:
         whole = parse(text, str(file))
     except Malformed as error:
@@ -169,7 +170,7 @@ def _timeout(hook: Part) -> int | None:
 
 
 def _ours(text: str, told: HookSettings, file: Path) -> list[tuple[str, str, int | None]]:
-    """Return event, command and timeout of each hook of gitsession, in the order of the agent's events."""
+    """Return the event, command and timeout of each hook of gitsession, in the order of the agent's events."""
     _, hooks = _hooks(text, file)
     found = [
         (event.key, command, _timeout(hook))
@@ -197,7 +198,7 @@ def _with(text: str, told: HookSettings, file: Path, wanted: dict[str, str]) -> 
 
 
 def _without(text: str, told: HookSettings, file: Path) -> str:
-    """Remove the hooks one by one, since each removal moves the text after it."""
+    """Remove the hooks one by one, because each removal changes the positions in the text after it."""
     while True:
         whole, hooks = _hooks(text, file)
         found = next(
@@ -228,9 +229,11 @@ def _without(text: str, told: HookSettings, file: Path) -> str:
 
 
 def _goes_by_force(store: Path, told: Extension, file: Path, old: bytes | None, force: bool) -> bool:
-    """Return whether others have edited a file that gitsession created.
+    """Return whether a file that gitsession created was edited by others.
 
-    Raises ``Refused`` if gitsession did not create the file, and without ``force`` if others have edited it.
+    Raises ``Refused`` if gitsession did not create the file. Without ``force``, raises it also if others have edited
+    the
+    file.
     """
     if old is None or _before(store, told.agent, file, old) is not None:
         return False
@@ -248,7 +251,7 @@ def _goes_by_force(store: Path, told: Extension, file: Path, old: bytes | None, 
 
 
 def copy_of(store: Path, edit: Edit) -> Path:
-    """Return the path of the copy that is kept when a file edited by others is overwritten or deleted."""
+    """Return the path of the copy of a file that others have edited and that is overwritten or deleted."""
     assert edit.old is not None
     name = f"{edit.agent}-{hashlib.sha256(edit.old).hexdigest()[:16]}{edit.file.suffix}"
     return store / FOLDER / name
@@ -270,7 +273,7 @@ def _kept_at(store: Path, agent: str, file: Path) -> Path:
 
 
 def _remember(store: Path, edit: Edit) -> None:
-    """Record the original of the file and the hash of its new content."""
+    """Record the original of the file, and the hash of its new content."""
     kept = _before(store, edit.agent, edit.file, edit.old)
     before = edit.old if kept is None else kept[0]
     told = {
@@ -286,7 +289,7 @@ def _remember(store: Path, edit: Edit) -> None:
 
 
 def _before(store: Path, agent: str, file: Path, now: bytes | None) -> tuple[bytes | None] | None:
-    """Return the original if the file is as gitsession left it; ``None`` if it is not, or the original is unknown."""
+    """Return the original if gitsession wrote the current file; ``None`` if it did not or the original is unknown."""
     try:
         told = json.loads(read_regular(_kept_at(store, agent, file)) or b"{}")
         if now is None or told["after"] != hashlib.sha256(now).hexdigest():
@@ -296,7 +299,7 @@ def _before(store: Path, agent: str, file: Path, now: bytes | None) -> tuple[byt
         return None
 
 
-# Edits of a JSON text in a few places: all else stays byte for byte, and new values follow the layout of the rest.
+# Edits of a JSON text at a few positions. All other bytes are kept, and new values follow the layout of the text.
 
 _SPACE = re.compile(r"[ \t\r\n]*")
 _DECODER = json.JSONDecoder()
@@ -305,7 +308,7 @@ _UNIT = "  "
 
 @dataclass(slots=True)
 class Part:
-    """A value at its position. ``begin``: the start of its key, if any. ``parts``: of an object or an array."""
+    """A value and its position. ``begin``: start of its key, if any. ``parts``: values in an object or an array."""
 
     begin: int
     start: int
@@ -316,12 +319,12 @@ class Part:
     value: Any = None
 
     def get(self, key: str) -> Part | None:
-        """Return the last value with that key, as every parser does."""
+        """Return the last value of a key, as JSON parsers do if a key occurs twice."""
         return next((part for part in reversed(self.parts) if self.is_object and part.key == key), None)
 
 
 def parse(text: str, where: str) -> Part:
-    """Parse a JSON text. Raises ``Malformed`` with the line and the column."""
+    """Parse a JSON text. Raises ``Malformed`` with the line and column of the error."""
     try:
         json.loads(text)
         start = _skip(text, 0)
@@ -357,7 +360,7 @@ def take_out(text: str, container: Part, part: Part) -> str:
 
 
 def _layout(text: str, container: Part) -> tuple[str, str]:
-    """Return the white space before a value in a container, and before the closing bracket of an empty one."""
+    """Return the white space before a value in a container, and before the closing bracket of an empty container."""
     if container.parts:
         return text[container.start + 1 : container.parts[0].begin], ""
     line = text.rfind("\n", 0, container.start) + 1

@@ -1,7 +1,7 @@
-"""The spool: one file for each event until a process ingests it (docs/explanation/live.md, "What a hook does").
+"""The spool: one file per event until a process ingests it (docs/explanation/live.md, "What a hook does").
 
-The writer runs inside an agent that waits, so nothing slow is loaded and nothing is synced. The reader detects what a
-power cut destroyed.
+The agent waits while a hook writes an event. So the writer loads no slow modules and syncs nothing to disk. The reader
+detects events that a power failure has damaged.
 """
 
 from __future__ import annotations
@@ -9,24 +9,24 @@ from __future__ import annotations
 import os
 import time
 
-TYPE_CHECKING = False  # not from typing, which takes as long to load as this module
+TYPE_CHECKING = False  # not imported from typing, which takes as long to load as this module
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 FOLDER = "gitsession/spool"
-"""The path below the store, or below the place where the store will be."""
+"""Path relative to the store, or to the future location of the store."""
 
 VERSION = 1
 EVENT, ASIDE, TEMPORARY = ".event", ".bad", ".tmp"
 LEFT = "left"
 AGAIN_SECONDS = 60
-"""The time in seconds after which events that had to wait are tried again."""
+"""Time in seconds after which waiting events are tried again."""
 FORGOTTEN = "forgotten"
 FAILURES, FAILURES_BEFORE = "failures", "failures.old"
 FAILURES_BYTES_MAX = 64 << 10
 WORDS_MAX = 500
 EVENTS_MAX = 10_000
-"""Maximum number of waiting events. More would wait only if nothing is ever ingested, so further ones are refused."""
+"""Maximum number of waiting events. More events wait only if they are never ingested, so further ones are rejected."""
 LITTER_SECONDS = 3600
 
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
@@ -38,10 +38,11 @@ def folder(store: str) -> str:
 
 
 def write(store: str, parts: Iterable[bytes]) -> str:
-    """Write one event atomically, readable by its owner only; return its name.
+    """Write one event atomically, readable only by its owner; return its name.
 
-    Names are in the order of time. The store and the folders above it may be missing. Raises ``OSError``, also for too
-    many events.
+    The names sort by time. The store and its parent folders need not exist. Raises ``OSError``, also if too many
+    events are
+    waiting.
     """
     place = folder(store)
     name = f"{time.time_ns():020d}-{os.urandom(6).hex()}"
@@ -67,7 +68,7 @@ def write(store: str, parts: Iterable[bytes]) -> str:
 
 
 def raw_head(event: str, agent: str, at_ms: int) -> bytes:
-    """Return the first line of an event, before the unchanged JSON of the agent. Check both names with ``fit``."""
+    """Return the first line of an event, before the agent's unchanged JSON. Both names must have passed ``fit``."""
     return f'{{"v": {VERSION}, "event": "{event}", "agent": "{agent}", "at_ms": {at_ms}}}\n'.encode()
 
 
@@ -77,7 +78,7 @@ def fit(name: str) -> str:
 
 
 def fail(store: str, what: str) -> None:
-    """Record a failure for `doctor`. Does nothing if that is impossible."""
+    """Record a failure for `doctor`. Errors of this write are ignored."""
     place = folder(store)
     words = "".join(letter if letter.isprintable() else " " for letter in what[:WORDS_MAX])
     line = f"{time.time_ns() // 1_000_000} {words}\n".encode("utf-8", "replace")
@@ -95,7 +96,7 @@ def fail(store: str, what: str) -> None:
 
 
 def failures(store: str) -> list[tuple[int, str]]:
-    """Return the failures, the oldest first: the Unix time in ms, and the message."""
+    """Return the failures, oldest first, each as a Unix time in ms and a message."""
     found = []
     for name in (FAILURES_BEFORE, FAILURES):
         try:
@@ -126,12 +127,12 @@ def forget_failures(store: str) -> None:
 
 
 def waiting(store: str) -> list[str]:
-    """Return the names of the events that are not ingested yet, the oldest first."""
+    """Return the names of the events that are not ingested yet, oldest first."""
     return _names(store, EVENT)
 
 
 def is_due(store: str) -> bool:
-    """Return whether events wait that the last ingestion has not seen, or saw over ``AGAIN_SECONDS`` ago."""
+    """Return whether there are events that the last ingestion did not try, or tried over ``AGAIN_SECONDS`` ago."""
     names = waiting(store)
     if not names:
         return False
@@ -145,7 +146,7 @@ def is_due(store: str) -> bool:
 
 
 def leave(store: str, name: str) -> None:
-    """Record the newest event that had to wait. Raises ``OSError``."""
+    """Record the name of the newest event that has to wait. Raises ``OSError``."""
     with open(f"{folder(store)}/{LEFT}", "w") as file:
         file.write(name)
 
@@ -176,7 +177,7 @@ def put_aside(store: str, name: str) -> None:
 
 
 def make_folder(place: str) -> None:
-    """Create ``place`` and missing folders above it with mode 0700. Raises ``OSError``."""
+    """Create ``place`` and its missing parent folders with mode 0700. Raises ``OSError``."""
     try:
         os.mkdir(place, 0o700)
     except FileExistsError:

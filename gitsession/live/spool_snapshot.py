@@ -1,10 +1,10 @@
-"""A snapshot of a workspace that is written to the spool, with all that the store will need.
+"""A snapshot of a workspace that is written to the spool, with all data that the store requires.
 
     look      find the differences from the last snapshot, and read each file once
-    spool     write them to one file, with the id of this snapshot
-    accept    the next snapshot starts from this one
+    spool     write the differences to one file, with the name of this snapshot
+    accept    make this snapshot the base of the next one
 
-If the process is killed in between, no snapshot is based on the spooled one, and the next has the same differences.
+If the process is killed in between, no snapshot is based on the spooled one, and the next one has the same differences.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ if TYPE_CHECKING:
     from gitsession.redaction.scan import Scanner
 
 BYTES_MAX = 64 << 20
-"""Maximum bytes of changes in one snapshot. A larger one is taken by the process that ingests the spool."""
+"""Maximum size of the changes in a snapshot, in bytes. Larger snapshots are left to the process that ingests events."""
 
 
 class TooManyChanges(Unavailable):
-    """The changes exceed what a hook may record."""
+    """Changes that exceed the limit for a snapshot by a hook."""
 
 
 def workspace_of(cwd: str, home: Path, store: Path, project: str = "") -> WorkspaceRoot:
     """Open the workspace of an agent.
 
-    It is the top of the repository around ``cwd``, if that can be a workspace. Otherwise it is ``project`` if ``cwd``
-    is in it, or else ``cwd``. Raises ``NotFound`` and ``Refused``.
+    This is the top of the repository that contains ``cwd``, if it can be a workspace. Otherwise it is ``project`` if
+    ``cwd`` is inside it, or else ``cwd``. Raises ``NotFound`` and ``Refused``.
     """
     at = os.path.realpath(cwd)
     above = os.path.realpath(project) if project else ""
@@ -58,7 +58,7 @@ def workspace_of(cwd: str, home: Path, store: Path, project: str = "") -> Worksp
 def spool_snapshot(store: Path, root: WorkspaceRoot, head: dict[str, Any], *, wait_seconds: float) -> str:
     """Take a snapshot and write it to the spool with ``head``, the description of the event; return the event's name.
 
-    Raises ``Unavailable`` if others are working in the workspace, ``TooManyChanges``, ``OSError``.
+    Raises ``Unavailable`` if another process holds the lock of the workspace, ``TooManyChanges``, and ``OSError``.
     """
     folder = workspace_lock.folder_in(store, root.path)
     with (
@@ -91,7 +91,7 @@ def spool_snapshot(store: Path, root: WorkspaceRoot, head: dict[str, Any], *, wa
 
 
 def _withheld_by(store: Path) -> Callable[[bytes], str | None] | None:
-    """Return the rule that leaves files out, as ``capturing.withheld_by``, for a store that may not exist yet."""
+    """Return the rule that leaves files out, like ``capturing.withheld_by``, for a store that may not exist yet."""
     secret, was_purged = _secrets(store), _purged(store)
     if was_purged is None:
         return secret
@@ -103,11 +103,11 @@ def _withheld_by(store: Path) -> Callable[[bytes], str | None] | None:
 
 
 def _purged(store: Path) -> Callable[[bytes], str | None] | None:
-    """Return the check whether a file was purged; ``None`` if no file was. Raises as ``tombstone_set.at``."""
+    """Return a check for purged files; ``None`` if no file was purged. Raises the errors of ``tombstone_set.at``."""
     said = RefReader(store).read(refs.TOMBSTONES)
     if said is None:
         return None
-    from gitsession.sessions import tombstone_set  # few users purge; the others need not load this
+    from gitsession.sessions import tombstone_set  # few users purge files; the others do not need this module
 
     gone = tombstone_set.at(VerifiedRepository(store), said)
     return (
@@ -116,7 +116,7 @@ def _purged(store: Path) -> Callable[[bytes], str | None] | None:
 
 
 def _secrets(store: Path) -> Callable[[bytes], str | None] | None:
-    """Return the check for secrets in a file by the rules of the store. They are loaded when it is first called."""
+    """Return a check for secrets in a file by the rules of the store. The rules are loaded at the first call."""
     said = config.redaction(store)
     if not said.is_on:
         return None
@@ -141,7 +141,7 @@ def _base(seen: WorkspaceSnapshot) -> list[str | None] | None:
 
 
 def _parts(head: dict[str, Any], contents: list[bytes]) -> Iterator[bytes]:
-    # The time is taken under the workspace's lock, so a later snapshot has a later time.
+    # The time is read while the workspace is locked, so a later snapshot has a later time.
     yield json.dumps({"v": spool.VERSION, **head, "at_ms": time.time_ns() // 1_000_000}).encode() + b"\n"
     yield from contents
 

@@ -1,4 +1,4 @@
-"""Events read from the spool: their sessions, the entries they belong to, and the calls that are running."""
+"""Events in the spool: how they are read, which entries they belong to, and which tool calls are running."""
 
 from __future__ import annotations
 
@@ -34,7 +34,17 @@ _HEX = frozenset("0123456789abcdef")
 
 @dataclass(frozen=True, slots=True)
 class SpooledSnapshot:
-    """The differences from the snapshot ``before`` (``None``: all files), whose tree is ``base`` if it was known."""
+    """A snapshot in the spool, as differences from an earlier snapshot.
+
+    Attributes:
+        workspace: Path of the workspace.
+        before: Name of the earlier snapshot; ``None`` if this snapshot has all files.
+        base: Tree of the earlier snapshot, in a tuple of one; ``None`` if it was unknown.
+        name: Name of this snapshot.
+        changes: Paths that differ, with their content.
+        skipped: Paths that were left out, each with the reason.
+        appeared: Paths that are captured for the first time but existed before.
+    """
 
     workspace: str
     before: str | None
@@ -49,8 +59,9 @@ class SpooledSnapshot:
 class Event:
     """An event of an agent.
 
-    ``session`` is the agent's id of the session, and ``file`` its file, "" if the agent did not name it. If the hook
-    gave up the snapshot, ``workspace`` is set, ``look`` is ``None``, and ``gave_up`` is the reason.
+    ``session`` is the agent's id of the session. ``file`` is the file of the session; "" if the agent did not name
+    it. If
+    the hook did not take a snapshot, ``workspace`` is set, ``look`` is ``None``, and ``gave_up`` is the reason.
     """
 
     spooled: str
@@ -70,12 +81,12 @@ class Event:
 
     @property
     def key(self) -> str:
-        """The key of the session."""
+        """A key for the session of the event."""
         return f"{self.agent}\n{self.session or self.file}"
 
 
 def read(store: Path, name: str) -> Event | None:
-    """Read an event of the spool; ``None`` if it is gone. Raises ``Malformed`` if it is invalid, and ``OSError``."""
+    """Read an event of the spool; ``None`` if it no longer exists. Raises ``Malformed`` and ``OSError``."""
     data = read_regular(spool.path(str(store), name))
     return None if data is None else parse(name, data)
 
@@ -133,7 +144,7 @@ def _text(found: dict[str, Any], key: str) -> str:
 
 
 def _place(found: dict[str, Any], key: str) -> str:
-    """Return a path in Python's encoding; "" if it is invalid."""
+    """Return a path as Python encodes it; "" if the value is not a valid path."""
     value = found.get(key)
     try:
         return value if isinstance(value, str) and b"\0" not in os.fsencode(value) else ""
@@ -186,7 +197,7 @@ def _oid(value: Any) -> Oid:
     return value
 
 
-# The entry that an event belongs to: by the id of the tool call, by the text of the prompt, or by the time.
+# The entry of an event is found by the id of the tool call, by the text of the prompt, or by the time.
 
 ENTRIES_MAX = 20_000
 _EARLIER_SECONDS = 3600
@@ -194,7 +205,7 @@ _WORDS = 200
 
 
 class Targets:
-    """The newest entries of a session at present. ``since_ms``: the time of the first event to look up."""
+    """The newest entries of a session. ``since_ms``: time of the earliest event to look up, as Unix time in ms."""
 
     def __init__(self, store: ObjectStore, sid: str, since_ms: int) -> None:
         self._store = store
@@ -216,23 +227,23 @@ class Targets:
             self._note(node)
 
     def call(self, id: str | None) -> Node | None:
-        """Return the entry that makes a tool call."""
+        """Return the entry that contains a tool call."""
         return self._calls.get(id or "")
 
     def prompt(self, event: Event) -> Node | None:
-        """Return the nearest entry in time with the prompt."""
+        """Return the entry with the prompt of an event. If there are several, return the nearest in time."""
         words = event.prompt.strip()[:_WORDS]
         found = [(abs(at - event.at_ms), node) for at, said, node in self._prompts if words and said.startswith(words)]
         return min(found, key=lambda each: each[0])[1] if found else None
 
     def as_of(self, at_ms: int) -> Node | None:
-        """Return the newest entry of that time, or the first entry if all are later."""
+        """Return the newest entry at that time; the first entry if all entries are later."""
         return next((node for node in self._nodes if self._is_by_then(node, at_ms)), None) or (
             self._nodes[-1] if self._nodes else None
         )
 
     def goes_beyond(self, at_ms: int) -> bool:
-        """Return whether the agent has written later entries. An earlier one that is missing does not come any more."""
+        """Return whether the agent has written a later entry. If so, it does not add earlier entries any more."""
         return bool(self._nodes) and self._nodes[0].author_seconds * 1000 > at_ms
 
     def of(self, event: Event) -> Node | None:
@@ -244,7 +255,7 @@ class Targets:
         return self.as_of(event.at_ms)
 
     def _is_by_then(self, node: Node, at_ms: int) -> bool:
-        """Return whether an entry is of that time. A commit has only seconds; if they are equal, the entry is read."""
+        """Return whether an entry was written by that time. The entry is read only if the seconds are equal."""
         if node.author_seconds != at_ms // 1000:
             return node.author_seconds * 1000 <= at_ms
         try:
@@ -268,12 +279,12 @@ class Targets:
             self._prompts.append((entry.at_ms, entry.text.strip()[:_WORDS], node))
 
 
-# The running calls of each session: a `before` without its `after`. They are saved beside the spool.
+# The running calls of each session: those with a `before` event and no `after` event. They are saved in the spool.
 #
-# Some agents do not report the end of every call. So the differences of the first snapshot after the beginning of a
-# call, when another begins or the turn ends, belong to that call. Those of later snapshots do not: the call may have
-# ended long before, and changes of the user would be attributed to the session. Only the end of the call itself, if it
-# comes, still attributes differences to it. If an event is ingested twice, the result is the same both times.
+# Some agents do not report the end of every call. So if another call begins or the turn ends, the differences of this
+# first snapshot after the beginning of a call belong to the call. The differences of later snapshots do not. The call
+# may have ended long before, and changes of the user would be attributed to the session. Only the end of the call
+# itself, if it is reported, attributes further differences to it. An event that is ingested twice has the same result.
 
 FILE = "calls.json"
 SESSIONS_MAX = 200
@@ -281,16 +292,16 @@ _UNNAMED = "?"
 
 
 class Calls:
-    """The running calls of each session, the newest last, each with the first call that began after it."""
+    """The running calls of each session, oldest first, each with the first call that began after it."""
 
     def __init__(self, store: Path, running: Mapping[str, Mapping[str, str]]) -> None:
-        """Use ``load``."""
+        """Initialize the object. Use ``load`` instead."""
         self._store = store
         self._running = {key: dict(calls) for key, calls in running.items()}
 
     @classmethod
     def load(cls, store: Path) -> Calls:
-        """Return the state of the last drain; empty if it cannot be read."""
+        """Return the state after the last ingestion; empty if it cannot be read."""
         try:
             found = json.loads(read_regular(f"{spool.folder(str(store))}/{FILE}") or b"{}")
             running = {
@@ -314,16 +325,16 @@ class Calls:
         return BEFORE, event.call
 
     def note(self, event: Event) -> None:
-        """Update the running calls by the event."""
+        """Update the running calls with an event."""
         name = event.call or _UNNAMED
         running = {call: later for call, later in self._running.pop(event.key, {}).items() if call != name}
         if event.name == events.BEFORE_TOOL and event.look is not None:
             running = {call: later or name for call, later in running.items()} | {name: ""}
         if running and event.name not in (events.PROMPT, events.TURN_END, events.SESSION_END):
-            self._running[event.key] = running  # moved to the end: the first has been silent for longest
+            self._running[event.key] = running  # moved to the end, so the least active session is first
 
     def forget(self, event: Event) -> None:
-        """Forget the running calls of the event's session."""
+        """Discard the running calls of the event's session."""
         self._running.pop(event.key, None)
 
     def save(self) -> None:

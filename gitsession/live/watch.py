@@ -1,4 +1,4 @@
-"""Repeated checks of the session files of agents without hooks. Only names, sizes and times are read."""
+"""Repeated checks of the session files of agents without hooks. Only file names, sizes and times are read."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from gitsession.formats import Format
 
 EVERY_SECONDS = 2.0
 ROUNDS_PER_SEARCH = 15
-"""Number of rounds from one search of the folders for new files to the next."""
+"""Number of rounds between two searches of the folders for new files."""
 
 Found: TypeAlias = "tuple[Path, Format | None]"
 
 
 class Watch:
-    """A watch of session files. ``search`` returns all existing ones."""
+    """A watch of session files. ``search``: function that returns all existing session files."""
 
     def __init__(self, search: Callable[[], Iterable[Found]]) -> None:
         self._search = search
@@ -26,7 +26,7 @@ class Watch:
         self._rounds = 0
 
     def round(self) -> list[Found]:
-        """Return the files that have changed since the last round; the first time, all of them."""
+        """Return the files that have changed since the last round. In the first round, all files are returned."""
         if self._rounds % ROUNDS_PER_SEARCH == 0:
             self._files = list({path: (path, format) for path, format in self._search()}.values())
             there = {path for path, _ in self._files}
