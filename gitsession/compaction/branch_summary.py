@@ -13,7 +13,7 @@ from gitsession.model.entries import BranchSummary, Compaction, Message
 from gitsession.sessions.node import Node
 
 NEARLY_FULL = 0.9
-"""Share of the budget up to which a summary is added although it does not fit, because it replaces many entries."""
+"""Share of the budget below which a summary is added even if it does not fit, because it replaces many entries."""
 
 NAME = "branch"
 
@@ -21,7 +21,7 @@ NAME = "branch"
 def leaving(
     line: ContextHistory, to: ContextHistory, onto: Node, profile: Profile, *, window: int | None = None
 ) -> Plan:
-    """Plan a summary of the entries of ``line`` that ``to`` does not have, appended after ``onto``, the leaf of ``to``.
+    """Plan a summary of the entries of ``line`` that are not in ``to``, appended after ``onto``, the leaf of ``to``.
 
     ``window``: context window of the model, in tokens.
     """
@@ -30,9 +30,10 @@ def leaving(
 
 
 def since_common(line: ContextHistory, to: ContextHistory) -> list[Node]:
-    """Return the entries of ``line`` after the newest one that ``to`` has too, oldest first.
+    """Return the entries of ``line`` after the newest entry that is also in ``to``, oldest first.
 
-    Both are walked in step, so the cost depends on the length of the two branches, not on the whole history.
+    Both histories are read in parallel, so the cost depends on the length of the two branches and not of the whole
+    history.
     """
     ours: list[Node] = []
     seen_there: set[str] = set()
@@ -57,9 +58,9 @@ def left(
     strategy: str, line: ContextHistory, profile: Profile, nodes: Sequence[Node], onto: Node, *,
     budget: int | None = None
 ) -> Plan:
-    """Return the plan of a summary of ``nodes``, to be appended after ``onto``.
+    """Return the plan of a summary of ``nodes`` that is appended after ``onto``.
 
-    Tool results are left out, because the calls are enough.
+    Tool results are left out, because the tool calls are sufficient.
     """
     taken, visited = _within(line, profile, nodes, budget)
     if not taken:
@@ -81,7 +82,7 @@ def left(
 def _within(
     line: ContextHistory, profile: Profile, nodes: Sequence[Node], budget: int | None
 ) -> tuple[list[Item], list[Item]]:
-    """Return the newest items that fit, and all items that were visited, including the one that did not fit."""
+    """Return the newest items that fit, and all items that were read, including the first one that did not fit."""
     taken: list[Item] = []
     visited: list[Item] = []
     used = 0
@@ -101,7 +102,7 @@ def _within(
 
 
 def _shown(line: ContextHistory, node: Node) -> list[Item]:
-    """Return the items that an entry shows; for a compaction, its summary."""
+    """Return the items that an entry shows. For a compaction, this is its summary."""
     if node.kind == Compaction.kind:
         entry = line.entry(node)
         return [Item(node.oid, entry)] if isinstance(entry, Compaction) and entry.summary else []
@@ -109,7 +110,7 @@ def _shown(line: ContextHistory, node: Node) -> list[Item]:
 
 
 def _nested(line: ContextHistory, nodes: Sequence[Node]) -> TouchedFiles:
-    """Return the files that earlier branch summaries in ``nodes`` list, including those outside the budget."""
+    """Return the files that earlier branch summaries in ``nodes`` list, including summaries outside the budget."""
     read: set[str] = set()
     modified: set[str] = set()
     for node in nodes:

@@ -1,4 +1,4 @@
-"""Execution of a compaction plan: the summary is written first, then one entry is appended, or none."""
+"""Execution of a compaction plan. The summary is written first, and then appended as one entry."""
 
 from __future__ import annotations
 
@@ -28,11 +28,18 @@ def perform(
 ) -> Node:
     """Write the summary, append it, and return its entry.
 
-    If entries arrive while the summary is written, it is appended after them, and they are kept. ``command``: the
-    operation in the operation log for ``undo``; "" logs none, except for a branch summary.
+    If entries are appended while the summary is written, the summary is appended after them, and they are kept.
 
-    Raises ``SummaryFailed`` if there is no usable summary, and ``Refused`` if another process compacted the branch in
-    the meantime. If an error is raised, nothing was written.
+    Args:
+        objects: The store.
+        session: The session, on the branch that was planned.
+        plan: The plan.
+        how: Options for the text of the summary.
+        command: Command for the operation log, which ``undo`` uses. If it is "", only a branch summary is logged.
+
+    Raises:
+        SummaryFailed: There is no usable summary. Nothing was written.
+        Refused: Another process has compacted the branch in the meantime. Nothing was written.
     """
     if plan.nothing:
         raise Refused(f"nothing to summarize: {plan.nothing}")
@@ -63,17 +70,17 @@ def perform(
         try:
             return session.append(entry, expected=leaf, command=command)
         except LeafMoved:
-            continue  # another writer has appended an entry: try again after it
+            continue  # another process has appended an entry: try again after that entry
 
 
 def tokens_after(plan: Plan, summary: str) -> int:
-    """Return the tokens of the context after the compaction, by the profile's own estimate."""
+    """Return the number of tokens of the context after the compaction, as the profile estimates it."""
     profile = profiles.profile(plan.profile)
     return profile.estimate(Compaction(summary=summary)) + profiles.total(profile, (*plan.system, *plan.kept))
 
 
 def _leave(objects: ObjectStore, session: StoredSession, plan: Plan, onto: Node, text: str, command: str) -> Node:
-    """Append the summary of an abandoned branch after the entry where work continues, on its branch or on a new one."""
+    """Append the summary of an abandoned branch after ``onto``, on the branch with that tip or on a new branch."""
     assert plan.leaf is not None
     left = load(objects, plan.leaf)
     entry = BranchSummary(
@@ -99,7 +106,9 @@ def _must_shrink(plan: Plan, tokens: int) -> None:
 def _still_there(objects: ObjectStore, session: StoredSession, plan: Plan) -> Node:
     """Return the leaf after which the summary is appended.
 
-    Raises ``Refused`` if a compaction or reset arrived in the meantime, or if the branch has lost the plan's leaf.
+    Raises ``Refused`` if a compaction or a reset was appended in the meantime, or if the branch no longer contains
+    the leaf
+    of the plan.
     """
     leaf = session.leaf
     if leaf is None:
@@ -118,29 +127,29 @@ def _still_there(objects: ObjectStore, session: StoredSession, plan: Plan) -> No
 class BackgroundCompaction:
     """A compaction that runs in the background.
 
-    Entries appended in the meantime are kept. If it fails or is cancelled, nothing is appended.
+    Entries that are appended in the meantime are kept. If the compaction fails or is cancelled, nothing is appended.
     """
 
     def __init__(self, run: Callable[[Event], Node]) -> None:
-        """Start ``run``, whose argument is set when it should stop."""
+        """Start ``run`` in a thread. Its argument is an event that is set when it should stop."""
         self._cancelled = Event()
         self._future: Future[Node] = Future()
         Thread(target=self._run, args=(run,), name="gitsession-compaction", daemon=True).start()
 
     def cancel(self) -> None:
-        """Request a stop. If the entry was appended already, it stays."""
+        """Request a stop. If the summary was already appended, it is not removed."""
         self._cancelled.set()
 
     @property
     def done(self) -> bool:
-        """True if the compaction has ended, with an entry or with an error."""
+        """Whether the compaction has ended, with an entry or with an error."""
         return self._future.done()
 
     def result(self, timeout: float | None = None) -> Node:
         """Wait for the compaction and return its entry.
 
         Args:
-            timeout: Maximum time to wait, in seconds. ``None``: no limit.
+            timeout: Maximum time to wait, in seconds; ``None`` to wait without a limit.
 
         Raises:
             SummaryFailed: The compaction was cancelled or has no usable summary. Its other errors are raised, too.
@@ -151,5 +160,5 @@ class BackgroundCompaction:
     def _run(self, run: Callable[[Event], Node]) -> None:
         try:
             self._future.set_result(run(self._cancelled))
-        except BaseException as error:  # every error is raised again by ``result``
+        except BaseException as error:  # ``result`` raises the error again
             self._future.set_exception(error)

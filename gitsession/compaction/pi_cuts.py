@@ -1,4 +1,4 @@
-"""Cuts of a history into a part that is summarized and a part that is kept (rules 18 to 22). Pure functions."""
+"""Cuts of a history into a part that is summarized and a part that is kept (rules 18 to 22), as pure functions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gitsession.model.entries import BranchSummary, Compaction, CustomMessage, E
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """Indices of places. ``first_kept``: the first that is kept. ``turn``: the beginning of the turn that is split."""
+    """Indexes of entries. ``first_kept``: first entry that is kept. ``turn``: start of the turn that the cut splits."""
 
     first_kept: int = 0
     turn: int | None = None
@@ -23,9 +23,9 @@ Cutter: TypeAlias = Callable[[Sequence[ShownEntry], int, Profile], Cut]
 
 
 def by_what_is_shown(places: Sequence[ShownEntry], keep: int, profile: Profile) -> Cut:
-    """Cut as pi does since 0.80.10: at the newest entry where ``keep`` tokens are reached, or the next valid one.
+    """Cut like pi since 0.80.10: at the newest entry that reaches ``keep`` tokens, or the next valid entry after it.
 
-    If there is none, because the results of one call exceed ``keep`` by themselves, the call is kept with them.
+    If there is no such entry because the results of one call exceed ``keep``, the call is kept with its results.
     """
     cuts = [at for at, place in enumerate(places) if _shows(place, profile.can_cut)]
     if not cuts:
@@ -44,7 +44,7 @@ def by_what_is_shown(places: Sequence[ShownEntry], keep: int, profile: Profile) 
 
 
 def by_messages(places: Sequence[ShownEntry], keep: int, profile: Profile) -> Cut:
-    """Cut as pi did until 0.80.9: only messages count, and other entries stay with the message after them.
+    """Cut like pi up to 0.80.9: only messages count, and other entries stay with the message after them.
 
     If the results of the last call exceed ``keep``, nothing is compacted.
     """
@@ -67,9 +67,9 @@ def by_messages(places: Sequence[ShownEntry], keep: int, profile: Profile) -> Cu
 
 
 def by_groups(places: Sequence[ShownEntry], keep: int, profile: Profile) -> Cut:
-    """Cut as omp does: keep the newest groups that fit into ``keep``, and at least one.
+    """Cut like omp: keep the newest groups that fit into ``keep`` tokens, and at least one.
 
-    A group is an answer with its results.
+    A group is an answer with its tool results.
     """
     cuts = [at for at, place in enumerate(places) if _shows(place, profile.can_cut)]
     if not cuts:
@@ -95,7 +95,7 @@ def _last(places: Sequence[ShownEntry], until: int, fits: Callable[[ShownEntry],
 
 
 def _is_left_out(places: Sequence[ShownEntry], start: int) -> bool:
-    """Return whether edits removed everything from ``start`` on, including an answer; it is then kept together."""
+    """Return whether edits removed all items from ``start`` on, including an answer. They are then kept together."""
     rest = places[start:]
     answers = [place for place in rest if place.node.kind == Message.kind and place.node.role == "assistant"]
     return bool(answers) and not any(place.items or place.node.kind == Compaction.kind for place in rest)

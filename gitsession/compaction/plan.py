@@ -16,7 +16,7 @@ from gitsession.model.blocks import ToolCall
 from gitsession.model.entries import BranchSummary, Compaction, Entry, Message
 from gitsession.sessions.node import Node
 
-# Files that the agent read and changed, carried from one compaction to the next (rule 28).
+# Files that the agent has read and changed. Each compaction passes them on to the next one (rule 28).
 
 READS = frozenset({"read", "Read", "read_file", "view"})
 CHANGES = frozenset(
@@ -25,14 +25,14 @@ CHANGES = frozenset(
 """Names of the agents' tools that read files (``READS``) and change them (``CHANGES``)."""
 
 PATH_CHARS_MAX = 4096
-"""Maximum length of a path. No system opens a longer one, and every later compaction would copy it."""
+"""Maximum length of a path in characters. No system opens a longer path, and every later compaction would copy it."""
 
 ARGUMENTS = ("path", "file_path", "filePath", "notebook_path")
 
 
 @dataclass(frozen=True, slots=True)
 class TouchedFiles:
-    """Paths as the agent named them, sorted. A changed file is not in ``read``."""
+    """Paths as the agent named them, sorted. A file that was changed is not in ``read``."""
 
     read: tuple[str, ...] = ()
     modified: tuple[str, ...] = ()
@@ -43,14 +43,16 @@ NO_FILES = TouchedFiles()
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CompactionRequest:
-    """The caller's wishes for a compaction.
+    """The caller's options for a compaction.
 
     Attributes:
-        keep_tokens: Tokens at the end of the history that are kept as they are. ``None``: the agent's default.
-        at: The chosen entry, for strategies that need one.
-        window: Context window of the model, in tokens. ``None``: unknown.
-        reground_every: After this many summaries in a row, each based on the one before, the next one is made from the
-            original entries. 0: never.
+        keep_tokens: Number of tokens at the end of the history that are not summarized; ``None`` for the agent's
+        default.
+        at: Chosen entry, for strategies that require one.
+        window: Context window of the model, in tokens; ``None`` if unknown.
+        reground_every: Number of successive summaries, each based on the previous one, after which a summary is made
+        from
+            the original entries again; 0 to never do this.
     """
 
     keep_tokens: int | None = None
@@ -61,22 +63,26 @@ class CompactionRequest:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Plan:
-    """The parts of a history that a compaction summarizes and keeps. Making a plan changes nothing.
+    """The parts of a history that a compaction summarizes and keeps. Planning changes nothing.
 
     Attributes:
-        leaf: The entry that the plan was made for.
-        first_kept: The first entry that is kept. ``None``: no entry is kept.
+        strategy: Name of the strategy.
+        profile: Name of the profile.
+        leaf: Leaf of the history that was planned.
+        first_kept: First entry that is kept; ``None`` if no entry is kept.
         history: Items that the summary replaces.
-        prefix: The beginning of a turn whose end is kept. It is summarized separately.
-        kept: Items that are shown after the summary.
-        previous: The summary to continue.
-        carried: Number of summaries in a row, each based on the one before, up to ``previous``.
+        prefix: Beginning of a turn whose end is kept. It is summarized separately.
+        kept: Items that the context shows after the summary.
+        previous: Earlier summary to continue.
+        carried: Number of successive summaries, each based on the previous one, up to ``previous``.
         system: System messages, which are kept with the summary.
-        quoted: Text that becomes part of the summary unchanged.
-        onto: The entry after which the summary is appended, if not the leaf; it then summarizes an abandoned branch.
-        tokens_before: Tokens of the whole context.
-        replaced: Tokens of everything that the summary replaces, by gitsession's own count.
-        nothing: The reason why there is nothing to do; other fields are then without meaning. "" otherwise.
+        quoted: Text that is copied into the summary.
+        onto: Entry after which the summary is appended, if it is not the leaf. The summary is then one of an abandoned
+            branch.
+        files: Files that the agent read and changed in the summarized part.
+        tokens_before: Number of tokens of the whole context.
+        replaced: Number of tokens that the summary replaces, as counted by gitsession.
+        nothing: Reason why there is nothing to summarize, else "". If it is set, the other fields have no meaning.
     """
 
     strategy: str
@@ -98,7 +104,7 @@ class Plan:
 
 
 def touched(entries: Iterable[Entry], carried: TouchedFiles = NO_FILES) -> TouchedFiles:
-    """Return the files of tool calls in ``entries``, together with those ``carried`` from earlier."""
+    """Return the files of tool calls in ``entries``, together with the files ``carried`` from earlier summaries."""
     read, changed = set(map(whole, carried.read)), set(map(whole, carried.modified))
     for entry in entries:
         for block in entry.content if isinstance(entry, Message) and entry.role == "assistant" else ():
@@ -110,24 +116,24 @@ def touched(entries: Iterable[Entry], carried: TouchedFiles = NO_FILES) -> Touch
 
 
 def carried_by(entry: Compaction | BranchSummary | None) -> TouchedFiles:
-    """Return the files that a summary lists. Lists written by an extension are not trusted."""
+    """Return the files that a summary lists. Lists by an extension of the agent are ignored, as they may be wrong."""
     if entry is None or entry.extra.get("fromHook") or entry.extra.get("fromExtension"):
         return NO_FILES
     return TouchedFiles(entry.read_files, entry.modified_files)
 
 
 def path_of(call: ToolCall) -> str:
-    """Return the path that a call names; "" if it names none."""
+    """Return the path in the arguments of a call; "" if there is none."""
     stated = (call.arguments.get(name) for name in ARGUMENTS)
     return next((whole(path) for path in stated if isinstance(path, str) and len(path) <= PATH_CHARS_MAX), "")
 
 
 def _sorted(paths: set[str]) -> tuple[str, ...]:
-    # JavaScript sorts by UTF-16 units.
+    # JavaScript sorts strings by UTF-16 code units.
     return tuple(sorted(paths, key=lambda path: path.encode("utf-16-be")))
 
 
-# Plans that follow from a cut, and empty plans with a reason.
+# Plans that result from a cut, and empty plans with a reason.
 
 
 def nothing(strategy: str, line: ContextHistory, profile: Profile, why: str) -> Plan:
@@ -138,7 +144,7 @@ def cut_plan(
     strategy: str, line: ContextHistory, profile: Profile, seen: CompactionView, places: tuple[ShownEntry, ...],
     cut: Cut
 ) -> Plan:
-    """Return the plan of a cut: everything before it is summarized, everything after it is kept."""
+    """Return the plan of a cut: everything before the cut is summarized, everything after it is kept."""
     end = cut.first_kept if cut.turn is None else cut.turn
     history = conversation(places[:end])
     prefix = () if cut.turn is None else conversation(places[cut.turn : cut.first_kept])

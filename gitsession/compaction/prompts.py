@@ -1,6 +1,6 @@
-"""Prompts that ask a model for a summary. Plugins of the entry-point group ``gitsession.prompts`` can add others.
+"""Prompts that request a summary from a model. Plugins of the entry-point group ``gitsession.prompts`` can add others.
 
-A plugin of that group is a function like ``default``.
+Such a plugin is a function like ``default``.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _FILES = re.compile(r"<(read|modified)-files>\n")
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """A prompt. ``system``: the model's role. ``user``: the material, then the task."""
+    """A prompt. ``system``: the system message. ``user``: the user message, with the input and then the task."""
 
     system: str
     user: str
@@ -75,7 +75,7 @@ files that were read or changed: a list of them is added to your notes."""
 
 
 def default(request: Request) -> Prompt:
-    """Return gitsession's own prompt for a request."""
+    """Return the built-in prompt for a request."""
     parts = []
     if request.previous:
         parts.append(_tagged("notes", request.previous))
@@ -90,7 +90,7 @@ def default(request: Request) -> Prompt:
 
 
 def named(name: str) -> Writer:
-    """Return the prompt function of a name, ``default`` or a plugin's. Raises ``NotFound`` if it is unknown."""
+    """Return the prompt function called ``name``, ``default`` or a plugin's. Raises ``NotFound`` if it is unknown."""
     if name == "default":
         return default
     found = load_plugin(GROUP, name)
@@ -101,7 +101,7 @@ def named(name: str) -> Writer:
 
 
 def with_files(summary: str, read: Iterable[str], modified: Iterable[str]) -> str:
-    """Return ``summary`` followed by its two lists of files, one path on each line. Empty lists are left out."""
+    """Return ``summary`` followed by two lists of files, one path on each line. Empty lists are left out."""
     lists = {"read": [*map(_one_line, read)], "modified": [*map(_one_line, modified)]}
     return summary + "".join(
         f"\n\n<{name}-files>\n{chr(10).join(paths)}\n</{name}-files>" for name, paths in lists.items() if paths
@@ -109,7 +109,7 @@ def with_files(summary: str, read: Iterable[str], modified: Iterable[str]) -> st
 
 
 def without_files(summary: str) -> str:
-    """Return ``summary`` without the lists that ``with_files`` added. The time is linear for any text."""
+    """Return ``summary`` without the lists that ``with_files`` added. The run time is linear for any text."""
     kept: list[str] = []
     start = 0
     unclosed: set[str] = set()
@@ -132,13 +132,13 @@ def _one_line(path: str) -> str:
 
 
 def _tagged(tag: str, text: str) -> str:
-    # A closing tag in the text would end the material early.
+    # A closing tag in the text would end the input too early.
     return f"<{tag}>\n{text.replace(f'</{tag}>', f'< /{tag}>')}\n</{tag}>"
 
 
 def load_plugin(group: str, name: str) -> Any:
     """Return the plugin called ``name`` in an entry-point group; ``None`` if there is none."""
-    from importlib.metadata import entry_points  # slow: a fifth of the start of a command that needs no plugin
+    from importlib.metadata import entry_points  # slow: a fifth of the start time of commands that need no plugin
 
     found = next(iter(entry_points(group=group, name=name)), None)
     return found.load() if found is not None else None

@@ -1,4 +1,4 @@
-"""The text form of entries for a summarizer: tagged paragraphs, with results shortened and without reasoning."""
+"""The text form of entries for a summarizer: paragraphs with tags, with shortened results and without reasoning."""
 
 from __future__ import annotations
 
@@ -26,14 +26,22 @@ _TAGS: dict[Speaker, str] = {
     "note": "Note",
 }
 _HEAD = re.compile(rf"^(?=\[(?:{'|'.join(_TAGS.values())})\b)", re.M)
-"""Beginning of a line that looks like a paragraph's tag: text of a file must not look like text of the user."""
+"""The beginning of a line that looks like a tag. The content of a file must not look like a message of the user."""
 
 _ROLES: dict[str, Speaker] = {"user": "user", "custom": "user", "assistant": "assistant"}
 
 
 @dataclass(frozen=True, slots=True)
 class TranscriptItem:
-    """A paragraph. ``name``: of the tool. ``path``: the file that a call names. ``failed``: the result is an error."""
+    """A paragraph.
+
+    Attributes:
+        by: Author of the paragraph.
+        text: Its text.
+        name: Name of the tool.
+        path: File in the arguments of a call.
+        failed: Whether a result is an error.
+    """
 
     by: Speaker
     text: str
@@ -50,8 +58,9 @@ class TranscriptItem:
 def serialise(entries: Iterable[Entry], *, tokens_max: int | None = None) -> tuple[TranscriptItem, ...]:
     """Return the paragraphs of ``entries``, in order, without system messages.
 
-    With ``tokens_max``, only the newest that fit are returned, and a note on how many are missing. The newest one is
-    always included, shortened in the middle if necessary.
+    If ``tokens_max`` is set, only the newest paragraphs that fit are returned, with a note about the number of
+    missing ones.
+    The newest paragraph is always included. If necessary, its middle is left out.
     """
     said = [paragraph for entry in entries for paragraph in _said(entry)]
     return tuple(said if tokens_max is None else _newest(said, tokens_max * CHARS_PER_TOKEN))
@@ -62,7 +71,7 @@ def render(said: Iterable[TranscriptItem]) -> str:
 
 
 def cut(text: str, chars_max: int) -> str:
-    """Return the beginning of ``text``, with a note on how much is missing."""
+    """Return the beginning of ``text``, with a note about the number of missing characters."""
     return text if len(text) <= chars_max else f"{text[:chars_max]}\n[... {len(text) - chars_max} more characters]"
 
 

@@ -1,4 +1,4 @@
-"""Strategies that select what a compaction summarizes and what it keeps, one function for each. They only read."""
+"""Strategies, which select the entries that a compaction summarizes and keeps. Each is a function that only reads."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from gitsession.model.entries import Compaction, Message
 from gitsession.model.usage import total_tokens
 
 BY_ENTRY = ("from", "up-to")
-"""Strategies that need an entry that the user chose."""
+"""Strategies that require an entry, which the user chooses."""
 
 DEFAULT = "pi"
 NO_WISHES = CompactionRequest()
@@ -40,7 +40,7 @@ NO_WISHES = CompactionRequest()
 Strategy: TypeAlias = Callable[[ContextHistory, Profile, CompactionRequest], Plan]
 """A function that plans a compaction at the end of a history.
 
-If the history is damaged, raises the errors that building a context raises.
+If the history is damaged, it raises the same errors as the construction of a context.
 """
 
 
@@ -60,7 +60,7 @@ def plan(
 
 
 def _regrounded(made: Plan, line: ContextHistory) -> Plan:
-    """Return the plan with the original entries in place of earlier summaries, to limit drift."""
+    """Return the plan with the original entries instead of earlier summaries, so that errors do not accumulate."""
     until = made.prefix[0].oid if made.prefix else made.first_kept.oid if made.first_kept else None
     history = originals(line, until)
     files = touched(item.entry for item in (*history, *made.prefix))
@@ -71,11 +71,11 @@ def _regrounded(made: Plan, line: ContextHistory) -> Plan:
 class _Generation:
     cut: Cutter
     shown_only: bool = False
-    """True if entries that show nothing are left out of the range."""
+    """Whether entries without shown items are left out of the range."""
     raw: bool = False
-    """True if entries count in full, though the context leaves parts of some out."""
+    """Whether entries are counted in full although the context leaves out parts of them."""
     scaled: bool = False
-    """True if less is kept when the provider counts more tokens than the agent (rule 17)."""
+    """Whether fewer tokens are kept if the provider counts more tokens than the agent (rule 17)."""
 
 
 _GENERATIONS = {
@@ -86,9 +86,9 @@ _GENERATIONS = {
 
 
 def plan_pi(line: ContextHistory, profile: Profile, ask: CompactionRequest) -> Plan:
-    """Plan as pi and omp do: keep the newest tokens, summarize everything before them (rules 18 to 28).
+    """Plan like pi and omp: keep the newest tokens, and summarize everything before them (rules 18 to 28).
 
-    The beginning of a split turn is summarized separately.
+    If a turn is split, its beginning is summarized separately.
     """
     how = _GENERATIONS.get(profile.NAME, _GENERATIONS["pi"])
     seen = sight(line, profile)
@@ -120,20 +120,20 @@ def _prompt_tokens(entry: object) -> int:
 
 TAIL_TURNS = 2
 TAIL_LEAST, TAIL_MOST, TAIL_SHARE = 2_000, 8_000, 0.25
-"""Token budget of the tail: a quarter of the usable window, within these bounds."""
+"""Bounds of the tail's token budget, and its share of the usable window within these bounds."""
 
 RESERVED = 20_000
-"""Number of tokens of the window that must stay free (O1)."""
+"""Number of tokens of the context window that must stay free (O1)."""
 
 
 def plan_opencode(line: ContextHistory, profile: Profile, ask: CompactionRequest) -> Plan:
-    """Plan as opencode does: keep the last two turns if they fit, summarize everything else (K2 to K4)."""
+    """Plan like opencode: keep the last two turns if they fit, and summarize everything else (K2 to K4)."""
     seen = sight(line, profile)
     return cut_plan("opencode", line, profile, seen, seen.places, Cut(tail(seen.places, room(ask), profile)))
 
 
 def room(ask: CompactionRequest) -> int:
-    """Return the token budget of the tail. If the window is unknown, it is the maximum."""
+    """Return the token budget of the tail. If the context window is unknown, this is the maximum."""
     if ask.keep_tokens is not None:
         return ask.keep_tokens
     if ask.window is None:
@@ -144,7 +144,7 @@ def room(ask: CompactionRequest) -> int:
 def tail(places: tuple[ShownEntry, ...], budget: int, profile: Profile) -> int:
     """Return the index at which the tail starts (K2).
 
-    It is the start of a turn, a place in the turn that does not fit, or the end if nothing fits.
+    This is the start of a turn, an entry inside the turn that does not fit, or the end if nothing fits.
     """
     first = len(places)
     starts = [at for at, place in enumerate(places) if _is_user(place)][-TAIL_TURNS:]
@@ -174,10 +174,11 @@ _QUOTED = re.compile(r"\A<user-messages>\n.*?\n</user-messages>\n*", re.DOTALL)
 
 
 def plan_codex(line: ContextHistory, profile: Profile, ask: CompactionRequest) -> Plan:
-    """Plan as codex does: quote the newest messages of the user, summarize everything else (C5).
+    """Plan like codex: quote the newest messages of the user, and summarize everything else (C5).
 
-    No entry is kept: the quoted messages stand in the summary, before its text, oldest first. codex keeps the same
-    messages across compactions, so they are read from the history itself.
+    No entry is kept. The quoted messages are in the summary before its text, oldest first. codex quotes the same
+    messages
+    again in later compactions, so they are read from the history and not from the previous summary.
     """
     seen = sight(line, profile)
     made = cut_plan("codex", line, profile, seen, seen.places, Cut(len(seen.places)))
@@ -190,7 +191,7 @@ def plan_codex(line: ContextHistory, profile: Profile, ask: CompactionRequest) -
 
 
 def newest(words: list[str], tokens_max: int) -> list[str]:
-    """Return the last of ``words`` that fit, oldest first. The first one that does not fit is cut in the middle."""
+    """Return the last of ``words`` that fit, oldest first. The newest one that does not fit is cut in the middle."""
     found: list[str] = []
     left = tokens_max
     for text in reversed(words):
@@ -217,19 +218,19 @@ def _user_texts(entry: Shown) -> str:
 
 
 def _escape_tag(text: str) -> str:
-    # A closing tag in a message would end the block early.
+    # A closing tag in a message would end the block too early.
     return text.replace("</user-messages>", "< /user-messages>")
 
 
 LEAST, MOST = 1_024, 8_192
-"""Bounds of the token budget for finished messages, Aider's ``done_messages`` (S1)."""
+"""Bounds of the token budget for finished messages, which Aider calls ``done_messages`` (S1)."""
 
 FEW = 4
-"""Number of messages up to which all are summarized."""
+"""Maximum number of messages at which all of them are summarized."""
 
 
 def plan_aider(line: ContextHistory, profile: Profile, ask: CompactionRequest) -> Plan:
-    """Plan as Aider does: keep the newest half; what is summarized ends with an answer (S2).
+    """Plan like Aider: keep the newest half, and end the summarized part with an answer (S2).
 
     Unlike in Aider, no part of the older half is lost.
     """
@@ -243,7 +244,7 @@ def plan_aider(line: ContextHistory, profile: Profile, ask: CompactionRequest) -
 
 
 def head(places: tuple[ShownEntry, ...], half: int, profile: Profile) -> int:
-    """Return the index of a tail of less than ``half`` tokens that follows an answer; the end if there is none."""
+    """Return the start of a tail of less than ``half`` tokens that follows an answer; the end if there is none."""
     first, size = len(places), 0
     while first:
         size += total(profile, places[first - 1].items)
@@ -263,7 +264,7 @@ def _limit(ask: CompactionRequest) -> int:
 
 
 def _ends_of_answers(places: tuple[ShownEntry, ...]) -> list[bool]:
-    """Return, for each place, whether an answer precedes it and no tool result follows."""
+    """Return, for each index, whether an answer precedes it and no tool result follows it directly."""
     ends = [False] * (len(places) + 1)
     answered = False
     for at, place in enumerate(places, 1):
@@ -281,11 +282,11 @@ def _is(item: Item, role: str) -> bool:
 
 
 def plan_from(line: ContextHistory, profile: Profile, ask: CompactionRequest) -> Plan:
-    """Plan a summary from an entry that the user chose to the leaf; work continues before that entry (W2).
+    """Plan a summary from a chosen entry to the leaf. The session then continues before that entry (W2).
 
-    The summarized entries stay on their branch. The summary begins another branch, before the chosen entry.
+    The summarized entries stay on their branch. The summary begins a new branch before the chosen entry.
 
-    Raises ``Refused`` if the entry is not on this branch, or is its root.
+    Raises ``Refused`` if the entry is not on this branch or is its root.
     """
     if ask.at is None:
         return nothing("from", line, profile, "no entry was passed as 'at'")
@@ -302,9 +303,9 @@ def plan_from(line: ContextHistory, profile: Profile, ask: CompactionRequest) ->
 
 
 def plan_up_to(line: ContextHistory, profile: Profile, ask: CompactionRequest) -> Plan:
-    """Plan a summary of everything before an entry that the user chose; that entry and the rest are kept (W2).
+    """Plan a summary of all entries before a chosen entry. The chosen entry and later entries are kept (W2).
 
-    Raises ``Refused`` if the entry is not in the context, or is a tool result, which must stay with its call.
+    Raises ``Refused`` if the entry is not in the context, or if it is a tool result, which must stay with its call.
     """
     seen = sight(line, profile)
     if ask.at is None:
@@ -331,4 +332,4 @@ STRATEGIES: dict[str, Strategy] = {
     "from": plan_from,
     "up-to": plan_up_to,
 }
-"""Values of ``--strategy``, and the function that plans each. The first is the default."""
+"""Values of ``--strategy``, each with the function that plans it. The first one is the default."""

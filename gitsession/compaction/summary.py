@@ -1,4 +1,4 @@
-"""The interface of summarizers: the request, the summary, and the checks of every summary."""
+"""The interface of summarizers: the request, the summary, and the checks that every summary must pass."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from gitsession.model.usage import TOKENS_MAX
 Kind: TypeAlias = Literal["initial", "update", "prefix", "branch"]
 """The kind of a summary.
 
-``initial``: a first summary; ``update``: one that continues an earlier one; ``prefix``: one of the beginning of a turn
-whose end is kept; ``branch``: one of an abandoned branch.
+``initial``: a first summary. ``update``: a summary that continues an earlier one. ``prefix``: a summary of the
+beginning
+of a turn whose end is kept. ``branch``: a summary of an abandoned branch.
 """
 
 Progress: TypeAlias = Callable[[str], None]
@@ -26,12 +27,12 @@ class Request:
     """A request for a summary.
 
     Attributes:
-        said: The items to summarize, in order.
-        kind: The kind of summary.
-        previous: The summary to continue.
-        previous_chars: Number of characters that ``previous`` replaced, if known; otherwise its own length counts.
-        focus: The user's wish for what the summary covers.
-        max_tokens: Maximum number of tokens of the summary.
+        said: Items to summarize, in order.
+        kind: Kind of the summary.
+        previous: Earlier summary to continue; "" if there is none.
+        previous_chars: Number of characters that ``previous`` replaced; 0 if unknown. Its own length then counts.
+        focus: Topics that the summary must cover, as the user stated them.
+        max_tokens: Maximum number of tokens in the summary.
     """
 
     said: tuple[TranscriptItem, ...]
@@ -43,13 +44,19 @@ class Request:
 
     @property
     def conversation(self) -> str:
-        """The items as one text, each paragraph under a tag with its author."""
+        """The items as one text, in which a tag above each paragraph names its author."""
         return render(self.said)
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """A summary. ``truncated``: the model was cut off. ``usage``: tokens for ``input`` and ``output``, if known."""
+    """A summary.
+
+    Attributes:
+        text: Text of the summary.
+        truncated: Whether the model was cut off.
+        usage: Number of tokens for ``input`` and ``output``, if known.
+    """
 
     text: str
     truncated: bool = False
@@ -62,18 +69,18 @@ UNNAMED = "other"
 class Summarizer(Protocol):
     """The interface of a summarizer. It changes nothing, so it may fail or be stopped at any time.
 
-    If it has a ``NAME``, the entries with its summaries record it.
+    If a summarizer has a ``NAME``, this name is recorded in the entries with its summaries.
     """
 
     def summarise(self, request: Request, *, progress: Progress, cancelled: Event) -> Summary:
-        """Return a summary. ``progress`` receives messages for the user.
+        """Return a summary. ``progress`` is called with messages for the user.
 
         Raises ``SummaryFailed``, also soon after ``cancelled`` is set.
         """
 
 
 def name_of(summarizer: Summarizer) -> str:
-    """Return the name that entries record for a summarizer: never that of its class, which may change."""
+    """Return the name of a summarizer for entries. This is not the name of its class, which may change."""
     stated = getattr(summarizer, "NAME", None)
     return stated if isinstance(stated, str) and stated else UNNAMED
 
@@ -83,7 +90,7 @@ def summarise(
 ) -> Summary:
     """Return a summary that is not empty and shorter than its input. Raises ``SummaryFailed`` for every failure.
 
-    A summary that was cut off is returned with ``truncated``; the caller decides whether to use it.
+    A summary that was cut off is returned with ``truncated`` set. The caller decides whether to use it.
     """
     cancelled = cancelled or Event()
     stop_if(cancelled)
@@ -91,7 +98,7 @@ def summarise(
         summary = summarizer.summarise(request, progress=progress, cancelled=cancelled)
     except SummaryFailed:
         raise
-    except Exception as error:  # any error of a plugin; nothing was changed
+    except Exception as error:  # a plugin can raise any error; nothing was changed
         raise SummaryFailed(f"the summarizer failed: {type(error).__name__}: {error}") from error
     stop_if(cancelled)
     if not isinstance(summary, Summary) or not isinstance(summary.text, str):
@@ -107,7 +114,7 @@ def summarise(
 
 
 def _counts(usage: Any) -> dict[str, int]:
-    """Return the items of ``usage`` that are plausible token counts."""
+    """Return the items of ``usage`` that can be token counts."""
     stated = usage.items() if isinstance(usage, Mapping) else ()
     return {str(name): count for name, count in stated if type(count) is int and 0 <= count <= TOKENS_MAX}
 

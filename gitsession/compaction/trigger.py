@@ -1,4 +1,4 @@
-"""The check whether a compaction is due, and the retry after a provider's overflow error (rule 16)."""
+"""The check whether a compaction is due, and a retry after an overflow error of the provider (rule 16)."""
 
 from __future__ import annotations
 
@@ -19,19 +19,20 @@ _OVERFLOW = re.compile(
 
 
 def is_over(context: Context, window: int, *, reserve: int | None = None) -> bool:
-    """Return whether less than the reserve is left of the window, both in tokens. Default: the agent's reserve."""
+    """Return whether less than ``reserve`` of ``window`` is left, in tokens. ``None``: the agent's reserve."""
     settings = profiles.profile(context.profile).SETTINGS
     stays_free = max(settings.reserve, int(window * settings.reserve_share)) if reserve is None else reserve
     tokens = context.tokens
-    # A stale count describes the context before the last compaction.
+    # A stale count is about the context before the last compaction.
     return (tokens.counted_here if tokens.stale else tokens.used) > window - stays_free
 
 
 def is_due(context: Context, line: ContextHistory, window: int, *, reserve: int | None = None) -> bool:
     """Return whether a compaction is due.
 
-    It is due if ``is_over``, but never without an answer since the last compaction: one that did not help is not
-    repeated (K6).
+    It is due if ``is_over`` returns true and the model has answered since the last compaction. So a compaction that
+    did not
+    help is not repeated (K6).
     """
     return _has_news(line) and is_over(context, window, reserve=reserve)
 
@@ -48,7 +49,7 @@ def _has_news(line: ContextHistory) -> bool:
 
 
 def is_overflow(error: BaseException) -> bool:
-    """Return whether the text of a provider's error indicates that a request was too long."""
+    """Return whether the message of a provider's error indicates that a request was too long."""
     return bool(_OVERFLOW.search(str(error)))
 
 
@@ -57,9 +58,9 @@ def retry_once(
     compact: Callable[[], object],
     overflow: Callable[[BaseException], bool] = is_overflow,
 ) -> Answer:
-    """Return the result of ``send``. If the request is too long, call ``compact`` and send once more.
+    """Return the result of ``send``. If the request is too long, call ``compact`` and send it once more.
 
-    If ``compact`` returns a falsy value, there was nothing to do, and the error is raised. So is a second error.
+    If ``compact`` returns a falsy value, nothing was compacted, and the error is raised. A second error is raised, too.
     """
     try:
         return send()

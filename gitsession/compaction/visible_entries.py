@@ -1,4 +1,4 @@
-"""The entries that a compaction can summarize, starting at the first one that the previous compaction kept."""
+"""The entries that a compaction can summarize, from the first entry that the previous compaction kept."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from gitsession.sessions.indexed_entry import Spot
 from gitsession.sessions.node import Node
 
 UNREADABLE = sys.maxsize
-"""Count of summaries if the previous one cannot be read; more than any limit."""
+"""Number of summaries if the previous one cannot be read. It is higher than any limit."""
 
 CARRIED = "carried"
-"""Key in ``preserve`` of gitsession's compactions, with the number of earlier summaries that each continues."""
+"""Key in ``preserve`` of gitsession's compactions, with the number of earlier summaries that the summary continues."""
 
 _NO_ENTRIES = (SessionHeader.kind, Opaque.kind, Fork.kind, Tombstone.kind)
-"""Kinds of entries that no agent has as entries of its own."""
+"""Kinds of entries that do not exist in the sessions of agents."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShownEntry:
-    """An entry and the items that it shows: none, one or more."""
+    """An entry, and the items that the context shows of it: none, one, or several."""
 
     node: Node
     items: tuple[Item, ...] = ()
@@ -39,8 +39,11 @@ class ShownEntry:
 class CompactionView:
     """The part of a context that a compaction can summarize.
 
-    ``previous``: the newest compaction. ``places``: the entries shown after its summary, oldest first. ``system``: all
-    system messages, in order. ``tokens``: the size of the whole context.
+    Attributes:
+        previous: Newest compaction; ``None`` if there is none.
+        places: Entries after its summary, oldest first.
+        system: All system messages, in order.
+        tokens: Size of the whole context in tokens.
     """
 
     previous: Compaction | None
@@ -54,12 +57,12 @@ class CompactionView:
 
     @property
     def items(self) -> tuple[Item, ...]:
-        """Items that are shown after the summary, without system messages."""
+        """The items after the summary, without system messages."""
         return conversation(self.places)
 
 
 def sight(line: ContextHistory, profile: Profile) -> CompactionView:
-    """Return the entries of a history with what ``profile`` shows of each."""
+    """Return the entries of a history, with the items that ``profile`` shows of each."""
     seen = reach(line)
     selection = profile.select(line)
     count = tokens(profile, selection.items, fresh=selection.fresh)
@@ -75,7 +78,7 @@ def sight(line: ContextHistory, profile: Profile) -> CompactionView:
 
 
 def _behind(line: ContextHistory, compaction: Spot | None) -> list[Node]:
-    """Return every entry after ``compaction`` or the newest reset, including those that a context may skip."""
+    """Return all entries after ``compaction`` or the newest reset, including entries that a context leaves out."""
     found: list[Node] = []
     for node in line.back():
         if compaction is not None and node.oid == compaction.oid:
@@ -87,14 +90,14 @@ def _behind(line: ContextHistory, compaction: Spot | None) -> list[Node]:
 
 
 def raw(line: ContextHistory, nodes: Iterable[Node]) -> tuple[ShownEntry, ...]:
-    """Return entries with the items that each shows by itself, without edits and omissions."""
+    """Return entries with the items that each shows on its own, without edits and omissions."""
     return tuple(ShownEntry(node, tuple(show(line, node))) for node in _entries(nodes))
 
 
 def carried(previous: Compaction | None) -> int:
-    """Return how many summaries in a row the next one would continue, each based on the one before.
+    """Return the number of successive summaries, each based on the previous one, that the next summary continues.
 
-    If the text of the previous one cannot be read, as with compactions of a provider, it is ``UNREADABLE``.
+    If the text of the previous summary cannot be read, as in compactions of a provider, this is ``UNREADABLE``.
     """
     if previous is None:
         return 0
@@ -107,8 +110,9 @@ def carried(previous: Compaction | None) -> int:
 def originals(line: ContextHistory, until: Oid | None) -> tuple[Item, ...]:
     """Return all items before ``until``, compacted or not, with edits and prunes applied.
 
-    ``None`` is the end of the history. The walk goes back to the newest reset or to the root: this is the only function
-    of the module whose cost grows with the history.
+    If ``until`` is ``None``, the items up to the end of the history are returned. The entries are read back to the
+    newest
+    reset or to the root. This is the only function of the module whose cost grows with the length of the history.
     """
     nodes = list(itertools.takewhile(lambda node: node.kind != Reset.kind, line.back()))[::-1]
     how = changes(line, nodes, edits=True)
@@ -117,7 +121,7 @@ def originals(line: ContextHistory, until: Oid | None) -> tuple[Item, ...]:
 
 
 def conversation(places: Iterable[ShownEntry]) -> tuple[Item, ...]:
-    """Return the items that ``places`` show, without system messages, which are no part of the conversation."""
+    """Return the items of ``places`` without system messages, which are not part of the conversation."""
     return tuple(item for place in places for item in place.items if not is_system(item))
 
 

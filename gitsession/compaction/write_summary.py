@@ -1,4 +1,4 @@
-"""The text of a summary: written in pieces that fit a model, with split turns and lists of files at the end."""
+"""The text of a summary, which is written in parts that fit a model, with split turns and lists of files at the end."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ TURN = "## The turn under way"
 """Heading above the beginning of a split turn."""
 
 _HIGH, _LOW, _LAST = "\ud800", "\udc00", "\udfff"
-"""First high, first low and last low surrogate. Agents' files can have them as separate characters."""
+"""First high, first low and last low surrogate. Agents' files can contain them as separate characters."""
 
 QUOTED_CHARS_MAX = 1_000
-"""Maximum length of the beginning of a turn that is quoted instead of summarized."""
+"""Maximum length in characters of the beginning of a turn that is quoted instead of summarized."""
 
 
 BY_RULE = Extractive()
@@ -32,16 +32,16 @@ BY_RULE = Extractive()
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SummaryOptions:
-    """Options for the text of a summary. By default it is extracted by rule, without a model.
+    """Options for the text of a summary. By default, sentences are selected by rules, without a model.
 
     Attributes:
-        summarizer: The summarizer that writes the text.
-        focus: The user's wish for what the summary covers.
-        max_tokens: Maximum number of tokens of the summary.
-        input_tokens_max: Maximum number of tokens in one request. Longer input is split into pieces, each of which
-            continues the summary of those before.
-        progress: Function that receives messages for the user.
-        cancelled: If this is set, the compaction stops without a summary.
+        summarizer: Summarizer that writes the text.
+        focus: Topics that the summary must cover, as the user stated them.
+        max_tokens: Maximum number of tokens in the summary.
+        input_tokens_max: Maximum number of tokens in one request. Longer input is split into parts. The summary of each
+            part continues the summary of the previous parts.
+        progress: Function that is called with messages for the user.
+        cancelled: Event. If it is set, the compaction stops without a summary.
     """
 
     summarizer: Summarizer = BY_RULE
@@ -53,7 +53,7 @@ class SummaryOptions:
 
 
 def write(plan: Plan, how: SummaryOptions) -> Summary:
-    """Return the whole text of a summary. Raises ``SummaryFailed``, also if an answer was cut off."""
+    """Return the whole text of a summary. Raises ``SummaryFailed``, also if the model was cut off."""
     usage: Counter[str] = Counter()
     text = without_files(plan.previous)
     pieces = list(pieces_of(_said(plan.history), how.input_tokens_max))
@@ -79,7 +79,7 @@ def write(plan: Plan, how: SummaryOptions) -> Summary:
 
 
 def _beginning(said: tuple[TranscriptItem, ...], how: SummaryOptions) -> tuple[str, Counter[str]]:
-    """Return the beginning of a turn, quoted or summarized, and the tokens used for it."""
+    """Return the beginning of a turn, quoted or summarized, and the number of tokens used for the summary."""
     words, usage = render(said), Counter[str]()
     if len(words) <= QUOTED_CHARS_MAX:
         return words, usage
@@ -107,7 +107,7 @@ def _said(items: Iterable[Item]) -> tuple[TranscriptItem, ...]:
 
 
 def pieces_of(said: Iterable[TranscriptItem], tokens_max: int) -> Iterator[tuple[TranscriptItem, ...]]:
-    """Yield ``said`` in as few pieces of at most ``tokens_max`` as possible. Only longer paragraphs are split."""
+    """Yield ``said`` in as few parts of at most ``tokens_max`` as possible. Only longer paragraphs are split."""
     chars_max = tokens_max * CHARS_PER_TOKEN
     piece: list[TranscriptItem] = []
     size = 0
@@ -123,7 +123,7 @@ def pieces_of(said: Iterable[TranscriptItem], tokens_max: int) -> Iterator[tuple
 
 
 def _parts(paragraph: TranscriptItem, chars_max: int) -> Iterator[TranscriptItem]:
-    """Yield a paragraph, or if it is too long its parts, each under its tag. No part ends within a surrogate pair."""
+    """Yield a paragraph, or its parts if it is too long, each with its tag. No part ends within a surrogate pair."""
     if len(str(paragraph)) <= chars_max:
         yield paragraph
         return
@@ -131,7 +131,7 @@ def _parts(paragraph: TranscriptItem, chars_max: int) -> Iterator[TranscriptItem
     room = max(chars_max - len(str(replace(paragraph, text=""))), 1)
     while start < len(text):
         end = min(start + room, len(text))
-        # Lines that look like a tag get a mark when they are written, which makes them longer.
+        # ``str`` inserts a space before lines that look like a tag, which makes the text longer.
         end -= max(len(str(replace(paragraph, text=text[start:end]))) - chars_max, 0)
         end = max(end, start + 1)
         if _HIGH <= text[end - 1] < _LOW <= text[end : end + 1] <= _LAST:

@@ -1,7 +1,7 @@
-"""Summarizers: a table of modules, each with a function ``make(options)``.
+"""Summarizers: a list of modules, each with a function ``make(options)``.
 
-A plugin of the entry-point group ``gitsession.summarizers`` is such a function. Modules and plugins are loaded only
-when they are requested by name.
+A plugin of the entry-point group ``gitsession.summarizers`` is such a function. Modules and plugins are loaded only if
+they are requested by name.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from gitsession.errors import NotFound
 
 GROUP = "gitsession.summarizers"
 SUMMARIZERS = ("extractive", "command", "http")
-"""Built-in summarizers, which are modules of this package. The first is the default and needs no setup."""
+"""Built-in summarizers, which are modules of this package. The first is the default and needs no configuration."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Plugin:
-    """A summarizer of a plugin under the name of its entry point, whatever its own ``NAME`` is."""
+    """A summarizer from a plugin. Its name is that of the entry point, whatever its own ``NAME`` is."""
 
     NAME: str
     by: Summarizer
@@ -33,7 +33,7 @@ class _Plugin:
 
 
 def make(options: Options) -> Summarizer:
-    """Return the summarizer of ``options``.
+    """Return the summarizer for ``options``.
 
     Raises ``NotFound`` if the name is unknown, and ``SummaryFailed`` if other options are invalid.
     """

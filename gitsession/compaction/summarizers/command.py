@@ -1,7 +1,7 @@
-"""A program that reads a prompt on standard input and prints the summary: ``claude -p``, ``llm``, a script.
+"""A program that reads a prompt from standard input and prints the summary, such as ``claude -p``, ``llm`` or a script.
 
-It runs in its own process group, never through a shell. The group is ended with the call: when the program is done, out
-of time or cancelled, and when the user presses Ctrl-C.
+It runs in its own process group and never through a shell. The process group ends when the program has finished,
+exceeds the time limit or is cancelled, and when the user presses Ctrl-C.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class CommandSummarizer:
             why = error.strerror if isinstance(error, OSError) else error
             raise SummaryFailed(f"cannot run '{program}': {why}") from None
         try:
-            # A summary must be shorter than its input, and the prompt is longer than that.
+            # A summary must be shorter than its input, and the prompt is longer than this input.
             running = _Running(child, given, output_bytes_max=len(given))
             ended = running.wait(self.time_limit_s, cancelled)
         finally:
@@ -77,7 +77,7 @@ class CommandSummarizer:
 
 
 class _Running:
-    """A child process whose three pipes are served by a thread each, so that none can block the others."""
+    """A child process. One thread serves each of its three pipes, so that no pipe can block the others."""
 
     def __init__(self, child: subprocess.Popen[bytes], given: bytes, *, output_bytes_max: int) -> None:
         assert child.stdin and child.stdout and child.stderr
@@ -90,7 +90,7 @@ class _Running:
             thread.start()
 
     def wait(self, time_limit_s: float, cancelled: Event) -> bool:
-        """Return whether the child ended by itself, within the time limit and the output limit."""
+        """Return whether the child exited by itself, within the time limit and the output limit."""
         deadline = time.monotonic() + time_limit_s
         while self._child.poll() is None:
             if time.monotonic() >= deadline or self.output.overflowed or cancelled.wait(_LOOK_S):
@@ -98,21 +98,21 @@ class _Running:
         return True
 
     def close_in_child(self) -> None:
-        """Read what is left in the pipes after the process group has ended."""
+        """Read the rest of the data in the pipes after the process group has ended."""
         for thread in (*self._readers, self._writer):
-            thread.join(_GRACE_S)  # a process that left the group may hold a pipe forever
+            thread.join(_GRACE_S)  # a process that left the group may keep a pipe open forever
         self.output.close_in_child = self.errors.close_in_child = True
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:
-    """Stop the child and its process group."""
+    """End the child and its process group."""
     try:
         if child.poll() is None:
             _signal(child, signal.SIGTERM)
             with suppress(subprocess.TimeoutExpired):
                 child.wait(_GRACE_S)
     finally:
-        _signal(child, signal.SIGKILL)  # processes that the child started may still run
+        _signal(child, signal.SIGKILL)  # processes that the child started may still be running
         with suppress(subprocess.TimeoutExpired):
             child.wait(_GRACE_S)  # a child of another user cannot be killed
 
@@ -123,7 +123,7 @@ def _signal(child: subprocess.Popen[bytes], number: signal.Signals) -> None:
 
 
 class _Reader:
-    """A reader of a pipe that keeps its last ``bytes_max`` bytes, or stops when there are more."""
+    """A reader of a pipe. It keeps the last ``bytes_max`` bytes, or stops if there are more."""
 
     def __init__(self, pipe: IO[bytes], bytes_max: int, *, keep_last: bool) -> None:
         self._pipe = pipe
@@ -145,12 +145,12 @@ class _Reader:
                     continue
                 self.overflowed = True
                 if not self._keep_last:
-                    return  # the output is not needed; a child that still prints finds the pipe closed
+                    return  # the output is not needed; if the child still prints, the pipe is closed
                 del self._kept[: -self._bytes_max]
 
 
 def _write(pipe: IO[bytes], data: bytes) -> None:
-    with suppress(OSError, ValueError), pipe:  # a program may answer before it has read everything
+    with suppress(OSError, ValueError), pipe:  # a program may print its answer before it has read all input
         pipe.write(data)
 
 

@@ -1,8 +1,11 @@
-"""A summary without a model: sentences of the conversation, selected by rules. Equal input gives equal text.
+"""A summary without a model: sentences of the conversation, selected by rules. The same input yields the same text.
 
-It needs no setup and no network, and never fails. It keeps what an agent needs to continue: the user's requests, the
-outcome of each, decisions, the current point, and the files touched. Each section has a share of the budget. If it is
-full, older lines are left out, but the user's first request stays.
+This summarizer needs no configuration and no network, and it never fails. It keeps the information that an agent needs
+to continue: the requests of the user, the outcome of each request, decisions, the current state, and the files that
+were
+read or changed. Each section has a share of the budget. If a section is full, older lines are left out, except the
+first
+request of the user.
 """
 
 from __future__ import annotations
@@ -24,7 +27,7 @@ GOAL, PROGRESS, DECISIONS, NEXT = SECTIONS
 FILES, EARLIER = "Files", "Earlier"
 
 SHARES = {GOAL: 0.3, PROGRESS: 0.3, DECISIONS: 0.12, NEXT: 0.12, FILES: 0.08, EARLIER: 0.08}
-"""Share of the budget for each section, in the order of the sections."""
+"""Share of the budget for each section, in the order of the sections in the summary."""
 
 LINE_CHARS_MAX = 400
 LINE_CHARS_MIN = 24
@@ -45,7 +48,7 @@ def make(_: Options) -> Extractive:
 
 @dataclass(frozen=True, slots=True)
 class Extractive:
-    """A summarizer without a model, which selects sentences by rules."""
+    """A summarizer without a model. It selects sentences by rules."""
 
     NAME: ClassVar[str] = "extractive"
 
@@ -55,7 +58,7 @@ class Extractive:
         before = _parsed(without_files(request.previous))
         wanted = set(re.findall(r"\w{3,}", request.focus.lower()))
         given = len(request.conversation) + len(request.previous)
-        # At most half of the input's length, even if the budget is larger.
+        # At most half of the length of the input, even if the budget is larger.
         room = min(request.max_tokens * CHARS_PER_TOKEN, given // 2)
         parts = []
         spare = 0
@@ -83,13 +86,13 @@ def _sections(said: Sequence[TranscriptItem]) -> dict[str, list[str]]:
 
 
 def _goals(said: Sequence[TranscriptItem]) -> list[str]:
-    """Return the messages of the user, without short ones such as "ok". The first one is always included."""
+    """Return the messages of the user, except short ones such as "ok". The first message is always included."""
     lines = [_line(each.text) for each in said if each.by == "user"]
     return [*lines[:1], *(line for line in lines[1:] if len(line) > NO_GOAL_CHARS_MAX or not line.isascii())]
 
 
 def _turns(said: Sequence[TranscriptItem]) -> list[list[TranscriptItem]]:
-    """Return the items grouped by request of the user; each group begins with the request."""
+    """Return the items grouped by user request. Each group begins with the request."""
     number = 0
     numbers = []
     for each in said:
@@ -99,7 +102,7 @@ def _turns(said: Sequence[TranscriptItem]) -> list[list[TranscriptItem]]:
 
 
 def _outcome(turn: Sequence[TranscriptItem]) -> Iterable[str]:
-    """Yield the agent's last text in a turn, or the tools it used; then a failed last result and shell commands."""
+    """Yield a turn's last answer, or else the tools used; then the last result if it failed, and the shell commands."""
     answers = [each.text for each in turn if each.by == "assistant"]
     if answers:
         yield _line(answers[-1])
@@ -113,7 +116,7 @@ def _outcome(turn: Sequence[TranscriptItem]) -> Iterable[str]:
 
 
 def _next(turn: Sequence[TranscriptItem]) -> list[str]:
-    """Return the current point: what the agent planned, asked, or has not answered."""
+    """Return the current state: what the agent planned, asked, or has not answered."""
     answers = [each for each in turn if each.by == "assistant"]
     ahead = [_line(sentence) for each in answers[-1:] for sentence in _sentences(each.text) if _AHEAD.search(sentence)]
     asked = [_line(sentence) for each in answers[-1:] for sentence in _sentences(each.text) if sentence.endswith("?")]
@@ -133,10 +136,11 @@ def _files(said: Sequence[TranscriptItem]) -> list[str]:
 
 
 def _fit(lines: Sequence[str], chars_max: int, wanted: set[str], *, first: bool) -> list[str]:
-    """Return the lines that fit, in their order, none longer than a quarter of the budget.
+    """Return the lines that fit, in their original order. No line is longer than a quarter of the budget.
 
-    Newer lines are preferred to older ones, and lines with a word of ``wanted`` to all others. ``first``: the first
-    line is preferred to newer ones, and always included, at least its beginning.
+    Lines with a word of ``wanted`` take precedence, then newer lines. If ``first`` is set, the first line takes
+    precedence
+    over newer lines, and at least its beginning is always included.
     """
 
     def rank(place: int) -> tuple[bool, bool, int]:
@@ -154,7 +158,7 @@ def _fit(lines: Sequence[str], chars_max: int, wanted: set[str], *, first: bool)
 
 
 def _parsed(summary: str) -> dict[str, list[str]]:
-    """Return the lines of a summary by section. Lines under unknown headings are in ``EARLIER``."""
+    """Return the lines of a summary by section. Lines under unknown headings are returned under ``EARLIER``."""
     lines: dict[str, list[str]] = {}
     title = EARLIER
     for line in summary.splitlines():
@@ -171,7 +175,7 @@ def _sentences(text: str) -> list[str]:
 
 
 def _line(text: str) -> str:
-    """Return ``text`` on one line, shortened if it is long."""
+    """Return ``text`` on one line, shortened to ``LINE_CHARS_MAX`` characters."""
     return _shortened(" ".join(text[: 4 * LINE_CHARS_MAX].split()), LINE_CHARS_MAX)
 
 

@@ -1,8 +1,7 @@
 """A summarizer that calls a model over HTTP: OpenAI Chat or Responses, Anthropic Messages, or a compatible server.
 
-The key is read when it is needed, from the environment variable that the options name. It goes into one header and
-never into an error, a log or a value of gitsession. Requests go only to the configured address: redirects are not
-followed.
+The key is read when it is needed, from the environment variable that the options name. It is sent in one header. It is
+never part of an error, a log or an entry. Requests are sent only to the configured address: redirects are not followed.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ _KEY = "[key]"
 def make(options: Options) -> Http:
     """Return a summarizer for ``options``.
 
-    Raises ``SummaryFailed`` if the address or the model is missing, or if the address or the key is unsafe to use.
+    Raises ``SummaryFailed`` if the address or the model is missing, or if the address or the key is not safe to use.
     """
     if not options.url:
         raise SummaryFailed(
@@ -108,14 +107,14 @@ class Http:
         summary = self._read(answer)
         if summary is None:
             raise SummaryFailed(f"{host} returned an invalid {self.api.name} response")
-        # A server that echoes the request must not get the key into an entry.
+        # If a server echoes the request, the key must not become part of an entry.
         return replace(summary, text=summary.text.replace(key, _KEY)) if key else summary
 
     def _read(self, answer: bytes) -> Summary | None:
         try:
             return self.api.read(json.loads(answer))
         except (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError):
-            return None  # the exception holds the answer, in which a server may have quoted the key
+            return None  # the exception contains the response, which may include the key
 
     def _key(self) -> str:
         if not self.key_name:
@@ -132,12 +131,13 @@ class Http:
     def _ask(self, outgoing: Outgoing, deadline: float, cancelled: Event) -> Answer:
         """Send a request and return its answer. Raises ``SummaryFailed``.
 
-        The request runs in a thread, so that this one can check for cancellation: a silent socket can be abandoned, but
-        not interrupted.
+        The request runs in another thread, so that this thread can check for cancellation. A read from a silent
+        socket cannot
+        be interrupted, but it can be abandoned.
         """
         host = urlsplit(self.url).hostname
         answers: SimpleQueue[Answer | str] = SimpleQueue()
-        # The socket timeout only ends requests that are no longer waited for; the loop below enforces the deadline.
+        # The loop below enforces the deadline. The socket timeout only ends requests that were abandoned.
         left_s = max(deadline - time.monotonic(), 0.0) + 1.0
         call = HttpRequest(outgoing, left_s)
         Thread(target=call.run, args=(answers,), name="gitsession-http", daemon=True).start()
@@ -158,7 +158,7 @@ class Http:
 
 
 def _without(key: str, text: str) -> str:
-    """Return a server's error message for an error of gitsession: short, on one line, without the key."""
+    """Return the message of a server for an error of gitsession: short, on one line, and without the key."""
     words = " ".join((text.replace(key, _KEY) if key else text).split())[:_ERROR_CHARS_MAX]
     return f": {words}" if words else ""
 
@@ -171,8 +171,12 @@ _ANTHROPIC_VERSION = "2023-06-01"
 class SummarizerApi:
     """An HTTP API that can write summaries.
 
-    ``address`` makes the URL from the base address in the server's manual. ``read`` parses an answer; it raises
-    whatever malformed JSON causes.
+    Attributes:
+        name: Name of the API.
+        address: Function that returns the URL of requests for a base address as in the manual of the server.
+        headers: Function that returns the headers with a key.
+        body: Function that returns the body of a request.
+        read: Function that parses an answer. It can raise any error that malformed JSON causes.
     """
 
     name: str
@@ -183,7 +187,7 @@ class SummarizerApi:
 
 
 def complaint(answer: bytes) -> str:
-    """Return the message of an error, which has the same place in all three APIs; "" if there is none."""
+    """Return the message of an error, which all three APIs send in the same field; "" if there is none."""
     try:
         error = json.loads(answer)["error"]
         words = error if isinstance(error, str) else error["message"]
@@ -201,7 +205,7 @@ def _chat_address(base: str) -> str:
 
 
 def _chat_body(base: str, model: str, prompt: Prompt, max_tokens: int) -> dict[str, Any]:
-    # OpenAI's own models reject ``max_tokens``, the name that all other servers use.
+    # OpenAI's own models reject ``max_tokens``, which is the name in all other servers.
     limit = "max_completion_tokens" if base.startswith(_OPENAI) else "max_tokens"
     said = [{"role": "system", "content": prompt.system}, {"role": "user", "content": prompt.user}]
     return {"model": model, "messages": said, limit: max_tokens, "stream": False}
@@ -273,17 +277,17 @@ APIS = {
 }
 
 
-# One HTTP request in its own thread. It can be given up, so that no server blocks the caller forever.
+# One HTTP request in its own thread. The caller can abandon it, so that no server blocks the caller forever.
 
 Answer: TypeAlias = tuple[int, bytes, float]
-"""Status, body, and seconds to wait before a retry."""
+"""HTTP status, body, and time to wait before a retry, in seconds."""
 
 LOCAL = ("localhost", "127.0.0.1", "::1")
 
 ANSWER_BYTES_MAX = 4 << 20
-"""Maximum size of an answer, in bytes: a thousand times a summary.
+"""Maximum size of an answer in bytes, about a thousand times the size of a summary.
 
-Parsed JSON may take twenty times as much memory; the worst case is ``[],[],``.
+Parsed JSON may require twenty times as much memory. The worst case is ``[],[],``.
 """
 
 _ERROR_BYTES_MAX = 64 << 10
@@ -304,16 +308,18 @@ class HttpRequest:
         self._socket: socket.socket | None = None
 
     def give_up(self) -> None:
-        """End the request. May be called from any thread.
+        """End the request. This method can be called from any thread.
 
-        The socket is shut down, so that a server that sends its headers very slowly, or never stops, is ended too.
+        The socket is shut down, which also ends requests to a server that sends its headers very slowly or without an
+        end.
         """
         self._given_up.set()
-        connecting = self._connection.sock if self._connection else None  # a proxy can be slow, too
+        connecting = self._connection.sock if self._connection else None  # a proxy can also be slow
         for each in (connecting, self._socket):
             if each is not None:
                 with suppress(OSError):
-                    # Shut down below TLS: TLS shutdown removes the cipher first, and the other thread may be writing.
+                    # The shutdown is below TLS, because a TLS shutdown first removes the cipher while the other
+                    # thread may write.
                     socket.socket.shutdown(each, socket.SHUT_RDWR)
 
     def run(self, answers: SimpleQueue[Answer | str]) -> None:
@@ -329,7 +335,7 @@ class HttpRequest:
             answers.put("the response is too long")
         except URLError as error:
             answers.put(getattr(error.reason, "strerror", None) or str(error.reason))
-        except Exception as error:  # of http, ssl and sockets; their text may quote a header, their class name does not
+        except Exception as error:  # of http, ssl or sockets; their text may contain a header
             answers.put(type(error).__name__)
 
     def _opener(self) -> OpenerDirector:
@@ -339,7 +345,7 @@ class HttpRequest:
         return build_opener(*handlers)
 
     def watched(self, kind: type[HTTPConnection]) -> type[HTTPConnection]:
-        """Return a subclass of ``kind`` whose connections end with ``give_up``."""
+        """Return a subclass of ``kind`` whose connections are closed by ``give_up``."""
         call = self
 
         class Watched(kind):  # type: ignore[valid-type, misc]
@@ -347,14 +353,14 @@ class HttpRequest:
                 call._connection = self
                 super().connect()
                 call._socket = self.sock  # HTTPConnection drops its reference before the response is read
-                if call._given_up.is_set():  # given up before the request was sent
+                if call._given_up.is_set():  # the request was ended before it was sent
                     raise TimeoutError
 
         return Watched
 
     def _read(self, response: IO[bytes] | HTTPError, bytes_max: int) -> bytes:
         parts, size = [], 0
-        # Read whatever has arrived: with a slow server, a read of a full part would block long after giving up.
+        # Read the data that has arrived: a read of 64 KiB from a slow server would block long after ``give_up``.
         while not self._given_up.is_set() and (part := response.read1(65536)):  # type: ignore[union-attr]
             parts.append(part)
             size += len(part)
@@ -386,16 +392,16 @@ class _Tls(HTTPSHandler):
 
 
 class _NoRedirect(HTTPRedirectHandler):
-    """A handler that follows no redirect: the conversation and the key are meant for one address."""
+    """A handler that follows no redirects, because the conversation and the key are intended for one address."""
 
     def redirect_request(
         self, req: Outgoing, fp: IO[bytes], code: int, msg: str, headers: Message, newurl: str
     ) -> Outgoing | None:
-        return None  # the redirect itself is the response; its status is an error for the caller
+        return None  # the redirect itself is the response, and its status is an error for the caller
 
 
 def _wait_s(headers: Message) -> float:
-    """Return the seconds that ``Retry-After`` asks to wait; it holds seconds or a date."""
+    """Return the number of seconds to wait from ``Retry-After``, which contains seconds or a date."""
     stated = headers.get("Retry-After", "")
     if not stated:
         return _RETRY_S

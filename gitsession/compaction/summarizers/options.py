@@ -1,4 +1,4 @@
-"""Options of a summarizer from flags or git's configuration, validated once."""
+"""Options of a summarizer, from command-line options or git's configuration."""
 
 from __future__ import annotations
 
@@ -17,8 +17,17 @@ DEFAULT_TIME_LIMIT_S = 300.0
 class Options:
     """Options of a summarizer.
 
-    ``command``: a program and its arguments. ``key_name``: the variable in ``environ`` that holds the key. The key
-    itself is not stored here, nor shown by ``repr``. ``prompt``: a name for ``prompts.named``.
+    Attributes:
+        name: Name of the summarizer.
+        command: Program and its arguments.
+        api: Name of the HTTP API.
+        url: Base URL of the HTTP API.
+        model: Name of the model.
+        key_name: Name of the variable in ``environ`` that contains the key. The key itself is neither stored here nor
+            printed by ``repr``.
+        time_limit_s: Time limit for a request or a program, in seconds.
+        prompt: Name of a prompt (see ``prompts.named``).
+        environ: Environment variables.
     """
 
     name: str = "extractive"
@@ -33,10 +42,11 @@ class Options:
 
 
 def from_config(config: Mapping[str, str], environ: Mapping[str, str]) -> Options:
-    """Return the options from ``gitsession.summarizer*``. Raises ``SummaryFailed`` if a value is invalid.
+    """Return the options from the settings ``gitsession.summarizer*``. Raises ``SummaryFailed`` if a value is invalid.
 
-    Keys of ``config`` are in lower case, as git lists them. It must be the user's configuration, never a store's: it
-    names a program to run, and where a session is sent.
+    The keys of ``config`` are in lower case, as git lists them. ``config`` must be the user's configuration and never
+    that
+    of a store, because it determines which program runs and where a session is sent.
     """
 
     def said(name: str, otherwise: str = "") -> str:
