@@ -22,7 +22,8 @@ def context(
 ) -> Context:
     """Return the context at the end of ``line``, by the rules of ``profile``, one of ``PROFILES``.
 
-    ``policies`` are applied to it in this order; nothing stored changes. ``window``: context window of the model, in
+    ``policies`` are applied in the given order. Stored data does not change. ``window``: context window of the model,
+    in
     tokens.
     """
     how = profiles.profile(profile)
@@ -31,7 +32,7 @@ def context(
     count = tokens(how, items, fresh=selection.fresh, current=selection.current, window=window, model=model)
     for policy in policies:
         items = tuple(policy(items, PolicyInput(how, count.used, model)))
-        if items != selection.items:  # the provider counted another context
+        if items != selection.items:  # the provider's count is that of another context
             count = tokens(how, items, fresh=len(items), window=window, model=model)
     return Context(how.NAME, items, selection.state, count)
 
@@ -39,10 +40,10 @@ def context(
 def revealed(
     line: ContextHistory, profile: str = profiles.DEFAULT, policies: Sequence[Policy] = (), *, window: int | None = None
 ) -> Context:
-    """Return ``context`` with the originals of redacted parts, as far as this machine has them.
+    """Return ``context`` with the originals of redacted parts, as far as they are on this machine.
 
-    Which items are shown follows from the redacted form, so it is the same in every clone, and so is the digest.
-    Originals are inserted last.
+    The redacted form determines the shown items, so they and the digest are the same in every clone. The originals are
+    inserted last.
     """
     redacted = context(line, profile, policies, window=window)
     if not line.hiding:
@@ -55,13 +56,13 @@ def revealed(
 
 
 def _in_place_of(redacted: Sequence[Item], exact: Sequence[Item]) -> list[Item]:
-    """Return each item of ``redacted``, replaced by the one of ``exact`` at the same place of the same entry."""
+    """Return the items of ``redacted``, each replaced by the item of ``exact`` at the same position of its entry."""
     found = {_place(seen, item): item for seen, item in _counted(exact)}
     return [found.get(_place(seen, item), item) for seen, item in _counted(redacted)]
 
 
 def _counted(items: Sequence[Item]) -> list[tuple[int, Item]]:
-    """Return each item with the number of items of the same entry before it."""
+    """Return each item with the number of earlier items of the same entry."""
     seen: Counter[Oid] = Counter()
     counted = []
     for item in items:
@@ -75,9 +76,9 @@ def _place(seen: int, item: Item) -> tuple[Oid, int, str]:
 
 
 def _without_broken_signatures(item: Item, hidden: dict[Oid, int]) -> Item:
-    """Return ``item`` without signed thinking that has placeholders.
+    """Return ``item`` without signed thinking that contains placeholders.
 
-    A provider only accepts signed thinking as the model wrote it, so a redacted part cannot be sent.
+    A provider accepts signed thinking only as the model wrote it, so a redacted block cannot be sent.
     """
     if item.oid not in hidden or not any(_is_broken(block) for block in item.content):
         return item

@@ -1,4 +1,4 @@
-"""A history, read backwards from its leaf, and only as far as needed."""
+"""A history that is read backwards from its leaf, and only as far as necessary."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from gitsession.store.interface import ObjectStore
 
 
 class EntryIndex(Protocol):
-    """Facts about entries that are known without a walk, as in a catalog. Each of them may be missing."""
+    """Facts about entries from an index such as the catalog, without reading the history. Any may be missing."""
 
     def anchors(self, oid: Oid) -> HistoryState | None:
-        """Return the state of a history that ends at this entry, if known."""
+        """Return the state of a history that ends at this entry; ``None`` if it is unknown."""
 
     def glimpse(self, oid: Oid, *, goes_on: bool = False) -> IndexedEntry | None:
-        """Return an entry without its commit, if known. ``goes_on``: the entries before it will be requested, too."""
+        """Return an entry without its commit; ``None`` if unknown. ``goes_on``: whether the caller will read on."""
 
     def is_there(self, name: str, asked_at: Oid) -> bool:
-        """Return whether an entry before ``asked_at`` may have ``name``, a chain or an agent's id. Unknown: True."""
+        """Return whether an entry before ``asked_at`` can have ``name``, a chain or an agent's id. True if unknown."""
 
 
 class _Nothing:
@@ -47,10 +47,10 @@ class _Nothing:
 
 
 class HistoryCache:
-    """A cache of entries that histories have read. Entries never change, so the next read only loads new ones.
+    """A cache of entries that histories have read. Entries never change, so a later read loads only new entries.
 
-    The cache is emptied when its payloads exceed ``MEMORY_BYTES_MAX``. Threads may share it. ``hiding``: the entries
-    that have placeholders.
+    The cache is emptied when its payloads exceed ``MEMORY_BYTES_MAX``. Threads can share it. ``hiding``: entries with
+    placeholders.
     """
 
     def __init__(self) -> None:
@@ -83,13 +83,21 @@ _ENTRY_BYTES = 1_000
 
 
 class ContextHistory:
-    """The entries from ``leaf`` to the root. Nodes and entries are read on demand, once.
+    """The entries from ``leaf`` to the root. Nodes and entries are read when they are needed, each once.
 
-    Raises ``MissingObject``, ``Corrupt`` and ``Malformed`` for damaged entries, because an incomplete context must not
-    look complete.
+    For damaged entries, ``MissingObject``, ``Corrupt`` or ``Malformed`` is raised, so that no incomplete context seems
+    complete.
 
-    ``hiding``: the entries read so far that have placeholders. ``attached``: files that replace their names in entries;
-    without it the names stay.
+    Attributes:
+        leaf: Id of the newest entry; ``None`` for an empty history.
+        hiding: Entries with placeholders that were read so far.
+
+    Args:
+        store: The store.
+        leaf: Id of the newest entry.
+        known: Index of entries.
+        memory: Cache of entries.
+        attached: Files that replace their names in entries. Without it, the names are not replaced.
     """
 
     def __init__(
@@ -110,7 +118,7 @@ class ContextHistory:
         self.leaf = leaf
 
     def back(self, before: Spot | None = None) -> Iterator[Node]:
-        """Yield all nodes, the leaf first; or those before ``before``."""
+        """Yield all nodes, starting with the leaf, or the nodes before ``before``."""
         oid = self.leaf if before is None else self._node(before.oid).parent
         while oid is not None:
             node = self._node(oid)
@@ -118,7 +126,7 @@ class ContextHistory:
             oid = node.parent
 
     def showing(self) -> Iterator[Spot]:
-        """Yield the entries that can show something to a model, newest first. Others may be among them."""
+        """Yield the entries that a context can show, newest first. Other entries may be among them."""
         oid = self.leaf
         while oid:
             seen = self._glimpse(oid, goes_on=True)
@@ -161,9 +169,9 @@ class ContextHistory:
         return found
 
     def _resolved(self, spot: Spot, entry: Entry, payload: bytes) -> tuple[Entry, bytes]:
-        """Return entry and payload with attachments in place of their names.
+        """Return the entry and its payload, with attachments in place of their names.
 
-        The result is not cached, because attachments can be imported later.
+        The result is not added to the cache, because attachments can be imported later.
         """
         if self._attached is None or spot.source is None:
             return entry, payload
@@ -181,16 +189,16 @@ class ContextHistory:
         return (content.view(node, parts.form, payload), payload), bool(holes.hidden(parts.holes))
 
     def entry_at(self, oid: Oid) -> Entry:
-        """Return the view of the entry ``oid`` of this history. The walk need not have reached it."""
+        """Return the view of the entry ``oid`` of this history. The entry need not have been read yet."""
         found = self._read.get(oid)
         return found[0] if found else self.entry(self._node(oid))
 
     def may_hold(self, name: str, before: Spot) -> bool:
-        """Return whether an entry before ``before`` may be called ``name``; if not, a walk cannot find it."""
+        """Return whether an entry before ``before`` can have ``name``. If not, a search cannot find it."""
         return self._known.is_there(name, before.oid)
 
     def shown(self) -> tuple[ContextHistory, RevealedStore]:
-        """Return this history with the originals of redacted parts, and the store that counts what it revealed."""
+        """Return this history with the originals of redacted parts, and the store that counts these originals."""
         store = RevealedStore(self._store)
         return ContextHistory(store, self.leaf, self._known, attached=self._attached), store
 
@@ -203,11 +211,11 @@ class ContextHistory:
         return said
 
     def _said_above(self, oid: Oid) -> HistoryState | None:
-        return self._known.anchors(oid) if oid != self.leaf else None  # ``anchors`` has looked up the leaf already
+        return self._known.anchors(oid) if oid != self.leaf else None  # ``anchors`` has requested the leaf already
 
 
 def answers_to(node: Spot, name: str) -> bool:
-    """Return whether other entries of the history refer to this one by ``name``."""
+    """Return whether other entries of the history can refer to this entry by ``name``."""
     return name in names_of(node)
 
 

@@ -1,7 +1,7 @@
-"""Policies, which leave parts of a context out before it is sent. Nothing stored changes.
+"""Policies, which leave out parts of a context before it is sent. Stored data does not change.
 
-``clear_tool_uses`` and ``clear_thinking`` are Anthropic's context edits (A3 and A4), with their published parameters
-and defaults, for any provider. ``old_results`` is opencode's rule (P2), and is only applied on request (P1).
+``clear_tool_uses`` and ``clear_thinking`` are Anthropic's context edits (A3 and A4) for any provider, with their
+published parameters and defaults. ``old_results`` is opencode's rule (P2). It is applied only on request (P1).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ TURNS = 2
 
 @dataclass(frozen=True, slots=True)
 class PolicyInput:
-    """Facts about a context that a policy can use: its profile, its size in tokens, and the model that answers."""
+    """The data about a context that a policy can use: profile, size in tokens, and current model."""
 
     profile: Profile
     used: int
@@ -50,12 +50,12 @@ def clear_tool_uses(
     """Return a policy that clears old tool results, oldest first, when the context exceeds a trigger.
 
     Args:
-        trigger_tokens: Tokens of the context above which results are cleared.
+        trigger_tokens: Number of tokens of the context above which results are cleared.
         trigger_tool_uses: Number of tool results above which results are cleared; replaces ``trigger_tokens``.
         keep: Number of newest results that are kept.
-        clear_at_least: Tokens that must be saved; otherwise nothing is cleared.
+        clear_at_least: Minimum number of tokens that must be saved. Otherwise nothing is cleared.
         exclude_tools: Names of tools whose results are kept.
-        clear_tool_inputs: True to clear the arguments of the calls too, or the names of the tools for which to do so.
+        clear_tool_inputs: True to also clear the arguments of the calls, or names of tools whose arguments are cleared.
     """
 
     def policy(items: Sequence[Item], about: PolicyInput) -> Sequence[Item]:
@@ -79,9 +79,10 @@ def clear_tool_uses(
 
 
 def clear_thinking(*, keep: int | Literal["all"] | None = None) -> Policy:
-    """Return a policy that removes reasoning, except in the last ``keep`` turns that have any.
+    """Return a policy that removes reasoning, except in the last ``keep`` turns with reasoning.
 
-    ``None`` is the provider's default: all for Opus 4.5, Sonnet 4.6 and later, the last turn for other models.
+    ``None`` is the provider's default: all turns for Opus 4.5, Sonnet 4.6 and later, and the last turn for other
+    models.
     """
 
     def policy(items: Sequence[Item], about: PolicyInput) -> Sequence[Item]:
@@ -109,7 +110,7 @@ def clear_thinking(*, keep: int | Literal["all"] | None = None) -> Policy:
 
 
 def drop_images(*, keep: int = 0) -> Policy:
-    """Return a policy that replaces images with text, except for the last ``keep``."""
+    """Return a policy that replaces images with text, except for the last ``keep`` images."""
 
     def policy(items: Sequence[Item], about: PolicyInput) -> Sequence[Item]:
         left = sum(is_image(block) for item in items for block in item.content) - keep
@@ -127,9 +128,9 @@ def drop_images(*, keep: int = 0) -> Policy:
 
 
 def model_facing(*roles: str) -> Policy:
-    """Return a policy that keeps what is sent to the model under one of ``roles``; without roles, all that is sent.
+    """Return a policy that keeps items with one of ``roles`` for the model. Without roles, it keeps all sent items.
 
-    If tool results are removed, so are the calls: providers require both or neither.
+    If tool results are removed, the calls are removed, too, because providers require both or neither.
     """
 
     def policy(items: Sequence[Item], about: PolicyInput) -> Sequence[Item]:
@@ -182,7 +183,7 @@ def old_results(
 
 
 def newly_cleared(before: Iterable[Item], after: Iterable[Item]) -> list[Oid]:
-    """Return the entries whose tool result a policy cleared, as a ``prune`` entry lists them."""
+    """Return the entries whose tool results a policy cleared, in the form of a ``prune`` entry."""
     had = {item.oid: item.content for item in before}
     return [item.oid for item in after if item.content == (Text(CLEARED),) and had.get(item.oid) != item.content]
 
@@ -199,7 +200,7 @@ def _keeps(model: str | None) -> int | Literal["all"]:
 def _calls_of(items: Sequence[Item]) -> dict[int, ToolCall]:
     """Return the call of each result, by the index of the result.
 
-    Ids can be used again, so the newest call with the id and without a result is taken.
+    Ids can be reused, so a result belongs to the newest call with its id that has no result yet.
     """
     waiting: dict[str | None, list[ToolCall]] = {}
     found: dict[int, ToolCall] = {}

@@ -1,6 +1,6 @@
-"""Compactions that a provider made, which are sent back to it unchanged (A1, A2, C3).
+"""Compactions that a provider made and that are sent back to it unchanged (A1, A2, C3).
 
-Only the provider can read all of it, and no field may be lost, since some are signed.
+Only the provider can read all of their content. No field may be lost, because some are signed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _TYPES = ("compaction", "compaction_summary")
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """A provider's compaction. ``items``: the blocks (Anthropic) or items (OpenAI) to send, with every field."""
+    """A provider's compaction. ``items``: blocks (Anthropic) or items (OpenAI) to send, with all fields."""
 
     provider: str
     items: tuple[Mapping[str, Any], ...]
@@ -32,15 +32,16 @@ def provider_compaction(
     provider: str = ANTHROPIC,
     tokens_before: int | None = None,
 ) -> Compaction | None:
-    """Return the entry for a compaction by ``provider``, or ``None`` if the compaction failed.
+    """Return the entry for a compaction by ``provider``; ``None`` if the compaction failed.
 
-    Nothing before the entry is shown any more. Append it before the answer that it came with.
+    The context no longer shows the entries before it. Append it before the answer that it arrived with.
 
     Args:
         given: Anthropic's ``compaction`` block, OpenAI's ``compaction`` item, or the whole ``output`` of OpenAI's
-            compact endpoint. Every field is kept. Its text, if readable, is the summary that other models receive.
+        compact
+            endpoint. All fields are kept. If its text can be read, it is the summary that other models receive.
         provider: Name of the provider, as in ``Message.provider``.
-        tokens_before: Tokens of the context before the compaction.
+        tokens_before: Number of tokens of the context before the compaction.
     """
     items = [given] if isinstance(given, Mapping) else list(given)
     made = next((item for item in items if item.get("type") in _TYPES and _says_something(item)), None)
@@ -56,7 +57,7 @@ def provider_compaction(
 
 
 def _says_something(item: Mapping[str, Any]) -> bool:
-    # Anthropic marks a failed compaction by null content, whatever else it has; OpenAI's has no content.
+    # Anthropic marks a failed compaction by null content, whatever its other fields are. OpenAI's has no content.
     return bool(item["content"] if "content" in item else item.get("encrypted_content"))
 
 
@@ -66,12 +67,12 @@ def replay_of(entry: Compaction) -> Replay | None:
 
 
 def openai_history(entry: Compaction) -> Replay | None:
-    """Return OpenAI's replacement for the history, including everything it kept, as omp stores it (rule 13)."""
+    """Return OpenAI's replacement for the history, including the kept entries, as omp stores it (rule 13)."""
     return _replay(_stated(entry, "openaiRemoteCompaction"), "replacementHistory")
 
 
 def _of_omp(entry: Compaction) -> Replay | None:
-    """Return Anthropic's block from the two fields of it that omp stores."""
+    """Return Anthropic's block, built from the two of its fields that omp stores."""
     stated = _stated(entry, "anthropicCompaction")
     provider, content, sealed = (stated.get(name) for name in ("provider", "content", "encryptedContent"))
     if not isinstance(provider, str) or not isinstance(content, str) or not content:

@@ -1,7 +1,7 @@
 """Items with changed content, both in the view and in the agent's payload.
 
-Messages of pi and omp keep all other fields, including those that no view has. Items of other agents lose their payload
-and become like gitsession's own.
+Messages of pi and omp keep all other fields, including fields that are not in the view. Items of other agents lose
+their payload and become like items of gitsession.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from gitsession.model.blocks import Block, Text
 from gitsession.model.entries import CLEARED, CustomMessage, Message
 
 EDITABLE = ("user", "assistant", "tool", "custom")
-"""Roles whose content a context edit can replace."""
+"""Roles of messages whose content a context edit can replace."""
 
 _LIKE_PI = ("pi", "omp")
 
@@ -43,7 +43,7 @@ def with_blocks(item: Item, blocks: Sequence[Block | None]) -> Item:
 
 
 def cleared(item: Item) -> Item:
-    """Return a tool result without its output; other items unchanged."""
+    """Return a tool result without its output; return other items unchanged."""
     if not isinstance(item.entry, Message) or item.entry.role != "tool":
         return item
     entry = dataclasses.replace(item.entry, content=(Text(CLEARED),), details=None)
@@ -57,7 +57,7 @@ def cleared(item: Item) -> Item:
 
 
 def edited(item: Item, content: Any) -> Item:
-    """Return ``item`` with ``content``, in pi's form, from a context edit (rule 11). Some items cannot be edited."""
+    """Return ``item`` with ``content`` of a context edit, in pi's format (rule 11). Some items are not editable."""
     entry = item.entry
     if not isinstance(entry, Message | CustomMessage):
         return item
@@ -75,7 +75,7 @@ def edited(item: Item, content: Any) -> Item:
 
 
 def _rewritten(stated: Any, old: Block, new: Block) -> Any:
-    """Return ``stated``, which is ``old`` in JSON, changed to ``new``. Other fields stay unless the kind changes."""
+    """Return ``stated``, the JSON of ``old``, changed to ``new``. Other fields are kept unless the kind changes."""
     if old == new:
         return stated
     was, now = messages.content([old, new])
@@ -86,7 +86,7 @@ def _rewritten(stated: Any, old: Block, new: Block) -> Any:
 
 
 def _written(item: Item) -> dict[str, Any] | None:
-    """Return the payload of an item that pi or omp wrote; ``None`` for others and for unknown forms."""
+    """Return the payload of an item of pi or omp; ``None`` for other agents and unknown formats."""
     if item.agent not in _LIKE_PI:
         return None
     written = json.loads(item.payload)
@@ -94,7 +94,7 @@ def _written(item: Item) -> dict[str, Any] | None:
 
 
 def _message(written: dict[str, Any], item: Item) -> dict[str, Any]:
-    """Return the object that has ``content``; an extension's message has no inner object."""
+    """Return the object with the field ``content``. A message of an extension has no inner object."""
     found: dict[str, Any] = written if isinstance(item.entry, CustomMessage) else written["message"]
     return found
 

@@ -1,6 +1,7 @@
-"""Token counts of a context: a provider's count, an installed tokenizer, or an estimate.
+"""Token counts of a context: the count of a provider, of an installed tokenizer, or an estimate.
 
-No network is used. The tokenizer is the extra ``tokens``: exact for OpenAI's models, approximate for others.
+No network is used. The tokenizer is in the extra ``tokens``. It is exact for OpenAI's models and approximate for
+others.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ def tokens(
     window: int | None = None,
     model: str | None = None,
 ) -> Tokens:
-    """Return the count of ``items``. ``fresh`` and ``current``: see ``Selection``; ``window``: in tokens."""
+    """Return the counts of ``items``. ``fresh`` and ``current``: see ``Selection``. ``window``: in tokens."""
     count, source = counter(profile)
     counted = profile.usage(items, fresh)
     used, covered = counted or (0, 0)
@@ -47,7 +48,7 @@ def tokens(
 
 
 def counter(profile: Profile) -> tuple[Callable[[Shown], int], Source]:
-    """Return the function for entries that no provider counted, and its name: tokenizer or the agent's estimate."""
+    """Return the function that counts other entries, and its source: the tokenizer, or the agent's estimate."""
     encode = None if profile.OWN_COUNT else tokenizer()
     return (profile.estimate, "estimate") if encode is None else (functools.partial(_exactly, encode), "tokenizer")
 
@@ -71,7 +72,7 @@ def tokenizer() -> Callable[[str], int] | None:
 
 
 _LONG_RUN = re.compile(r"\S{257,}|\s{257,}")
-"""Text that is estimated: the tokenizer's time grows with the square of a run's length, 4 s for 10,000 characters."""
+"""Text that is estimated. The tokenizer's time is quadratic in the length of such text: 4 s for 10,000 characters."""
 
 
 def _exactly(encode: Callable[[str], int], entry: Shown) -> int:
@@ -93,7 +94,7 @@ def _role(entry: Shown) -> str:
 
 
 def _by_kind(entry: Shown, count: Callable[[Shown], int]) -> dict[str, int]:
-    """Return the count of an entry by kind of block. Each kind is what it adds to those before it, so all add up."""
+    """Return the count of an entry by kind of block. The counts are differences, so that their sum is the total."""
     if isinstance(entry, Compaction | BranchSummary):
         return {"summary": count(entry)}
     if isinstance(entry, Message) and entry.role == "shell":

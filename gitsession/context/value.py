@@ -1,4 +1,4 @@
-"""Value types of a context, which is what the model receives at one entry. They do not refer to the store."""
+"""Value types of a context, which is what the model receives at an entry. They do not refer to the store."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gitsession.model.blocks import Block
 from gitsession.model.entries import BranchSummary, Compaction, CustomMessage, Instructions, Message
 
 Shown: TypeAlias = Message | CustomMessage | Compaction | BranchSummary
-"""Types of entries that a model can see."""
+"""Types of entries that a context can show."""
 
 Source: TypeAlias = Literal["usage", "tokenizer", "estimate"]
 
@@ -25,14 +25,15 @@ Source: TypeAlias = Literal["usage", "tokenizer", "estimate"]
 class Item:
     """One item of a context.
 
-    ``gitsession.context.rewriting`` makes items with other content.
+    ``gitsession.context.rewriting`` creates items with other content.
 
     Attributes:
         oid: Object id of the entry that the item comes from.
-        entry: The view of the entry, with edits applied.
-        agent: The agent that wrote the entry; "" for entries of gitsession.
-        payload: The same in the agent's own form, for callers that need fields that no view has; empty for entries of
-            gitsession.
+        entry: View of the entry, with edits applied.
+        agent: Agent that wrote the entry; "" for entries of gitsession.
+        payload: The entry in the agent's own format, for callers that require fields that are not in the view; empty
+        for
+            entries of gitsession.
     """
 
     oid: Oid
@@ -51,13 +52,14 @@ class Tokens:
     """The number of tokens of a context.
 
     Attributes:
-        used: All tokens, as precisely as known.
-        by_role: gitsession's own count for each role, since providers do not report it. The sum is close to ``used``.
-        by_kind: The same for each kind of block.
-        window: Context window of the model. ``None``: unknown.
-        exact: True if every part of ``used`` was counted by a provider or by the model's own tokenizer.
-        source: The method by which most of ``used`` was counted.
-        stale: True if a provider counted before a part of the context was compacted, edited or pruned. Some agents use
+        used: Number of all tokens, as precisely as it is known.
+        by_role: gitsession's own count for each role, because providers do not report it. The sum is close to ``used``.
+        by_kind: gitsession's own count for each kind of block.
+        window: Context window of the model, in tokens; ``None`` if unknown.
+        exact: Whether all of ``used`` was counted by a provider or by the model's own tokenizer.
+        source: Method by which most of ``used`` was counted.
+        stale: Whether a part of the context was compacted, edited or pruned after a provider counted it. Some agents
+        use
             such a count.
     """
 
@@ -76,19 +78,22 @@ class Tokens:
 
     @property
     def remaining(self) -> int | None:
-        """Tokens left in the window; ``None`` if its size is unknown."""
+        """Number of tokens left in the context window; ``None`` if its size is unknown."""
         return None if self.window is None else max(self.window - self.used, 0)
 
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """The settings in force for the next answer.
+    """The settings that apply to the next answer.
 
     Attributes:
-        model: ``provider/model``.
-        models: ``provider/model`` for each role.
-        tools: Names of the tools. ``None``: none were chosen.
-        rules: Names of the rules injected so far, oldest first.
+        model: Model as ``provider/model``; ``None`` if unknown.
+        models: Model for each role, as ``provider/model``.
+        thinking: Thinking level.
+        mode: Mode of the agent; ``None`` if unknown.
+        tools: Names of the tools; ``None`` if none were selected.
+        instructions: Instructions that the session records; ``None`` if there are none.
+        rules: Names of the rules that were injected so far, oldest first.
     """
 
     model: str | None = None
@@ -106,8 +111,11 @@ class Context:
 
     Attributes:
         profile: Name of the profile whose rules apply.
-        hidden: Number of secrets that appear as placeholders, because this machine does not have the originals.
-        redacted: The same context with placeholders for all secrets, if this one shows the original of any.
+        items: The items.
+        state: The settings that apply to the next answer.
+        tokens: Number of tokens.
+        hidden: Number of secrets that are shown as placeholders because their originals are not on this machine.
+        redacted: The same context with placeholders for all secrets; ``None`` if this context shows no original.
     """
 
     profile: str
@@ -124,7 +132,7 @@ class Context:
 
     @property
     def model(self) -> str | None:
-        """The model that answers next, as ``provider/model``."""
+        """Model for the next answer, as ``provider/model``."""
         return self.state.model
 
     @property
@@ -156,7 +164,7 @@ class Context:
 
         Args:
             provider: Name of the provider.
-            system: Replacement for the system prompt that the session states.
+            system: Replacement for the system prompt of the session; ``None`` to use the session's prompt.
 
         Raises:
             NotFound: The name is unknown.
@@ -165,7 +173,7 @@ class Context:
 
     @functools.cached_property
     def digest(self) -> bytes:
-        """Digest of profile, state and items, 32 bytes, equal in every clone (docs/reference/context.md, "Digest")."""
+        """BLAKE3 digest of profile, state and items, equal in every clone (docs/reference/context.md, "Digest")."""
         if self.redacted is not None:
             return self.redacted.digest
         parts = [_canonical([self.profile, _plain(self.state)])]
@@ -174,10 +182,11 @@ class Context:
 
 
 def _plain(value: Any) -> Any:
-    """Return ``value`` as lists, mappings, texts and numbers. Bytes become their BLAKE3 in hex.
+    """Return ``value`` as lists, mappings, texts and numbers. Bytes are replaced by their BLAKE3 hash in hexadecimal.
 
-    Fields with their default value are left out, so that a new field in a later release does not change the digest of
-    contexts that do not use it.
+    Fields with their default value are left out. So if a later release adds a field, the digests of contexts that do
+    not
+    use it stay the same.
     """
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         named = {"type": value.type} if hasattr(value, "type") else {}
@@ -197,5 +206,5 @@ def _default(field: dataclasses.Field[Any]) -> Any:
 
 
 def _canonical(value: Any) -> bytes:
-    """Return ``value`` as compact ASCII JSON. Keys keep their order, which can be part of the data."""
+    """Return ``value`` as compact ASCII JSON. The order of keys is kept, because it can be part of the data."""
     return json.dumps(value, separators=(",", ":"), ensure_ascii=True).encode()

@@ -1,7 +1,7 @@
-"""Profiles: a subclass of ``Profile`` with each agent's rules for the context, and the table of them.
+"""Profiles: subclasses of ``Profile`` with the rules of each agent for the context, and a table of them.
 
-Rules have numbers, and a test names each rule that a module claims to follow (docs/reference/context.md, "Profiles").
-Modules are loaded on demand.
+The rules have numbers. A test names each rule that a module follows (docs/reference/context.md, "Profiles"). Modules
+are loaded on demand.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ PROFILES = {
     "opencode": "opencode.OpencodeProfile",
     "aider": "aider.AiderProfile",
 }
-"""Values of ``--profile``, and the class below this package that has the rules. The first is the default."""
+"""Values of ``--profile``, each with its class, relative to this package. The first one is the default."""
 
 DEFAULT = "pi"
 
@@ -39,8 +39,13 @@ DEFAULT = "pi"
 class Selection:
     """The items and the state that a profile selects from a history.
 
-    ``fresh``: index of the first item from which on the agent accepts a provider's token count. ``current``: index of
-    the first item from which on such a count is up to date; the items before it were compacted, edited or pruned since.
+    Attributes:
+        items: Items of the context, in order.
+        state: State at the end of the history.
+        fresh: Index of the first item from which on the agent accepts a provider's token count.
+        current: Index of the first item from which on such a count is up to date. Items before it were compacted,
+        edited or
+            pruned after the count.
     """
 
     items: tuple[Item, ...]
@@ -51,10 +56,12 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class CompactionSettings:
-    """The limits at which an agent compacts, in tokens (rules 16 and 17).
+    """The limits at which an agent compacts (rules 16 and 17).
 
-    ``reserve``: tokens of the window that must stay free; ``reserve_share``: the same as a share of the window. The
-    larger one applies. ``keep_recent``: tokens at the end that are kept as they are.
+    Attributes:
+        reserve: Number of tokens of the context window that must stay free.
+        reserve_share: The same limit as a share of the context window. The larger limit applies.
+        keep_recent: Number of tokens at the end of the history that are not summarized.
     """
 
     reserve: int = 16_384
@@ -63,32 +70,32 @@ class CompactionSettings:
 
 
 class Profile(ABC):
-    """The rules of one agent. Rules that a subclass does not define are those of pi."""
+    """The rules of one agent. By default, they are those of pi."""
 
     NAME: str
     SETTINGS = CompactionSettings()
     OWN_COUNT = False
-    """True if ``estimate`` is used even if an exact tokenizer is installed, to get the agent's own numbers."""
+    """Whether ``estimate`` is used even if an exact tokenizer is installed, so that the numbers are the agent's own."""
 
     COUNT_MIN = 1
-    """Minimum number of tokens that an answer must report for its count to be used."""
+    """Minimum number of tokens that an answer must report. Otherwise its count is not used."""
 
     EXTENSION_ROLE = "user"
-    """Role under which text of an extension is sent to the model."""
+    """Role with which the text of an extension is sent to the model."""
 
     SENDS_SYSTEM = False
-    """True if system messages of the session are sent to the model."""
+    """Whether system messages of the session are sent to the model."""
 
     @abstractmethod
     def select(self, line: ContextHistory) -> Selection:
-        """Return the items that the model receives, in order. Walk no further back than needed."""
+        """Return the items that the model receives, in order. Read no further back than necessary."""
 
     def estimate(self, entry: Shown) -> int:
         """Return the agent's estimate for one shown entry, in tokens."""
         return by_characters(entry, images_of_users=True)
 
     def usage(self, items: Sequence[Item], fresh: int) -> tuple[int, int] | None:
-        """Return the last usable count of a provider: the tokens, and the number of items that it covers (rule 15)."""
+        """Return a provider's last usable count, in tokens, and the number of items that it covers (rule 15)."""
         for at in range(len(items) - 1, fresh - 1, -1):
             entry = items[at].entry
             if isinstance(entry, Message) and entry.role == "assistant" and not entry.failed:
@@ -98,7 +105,7 @@ class Profile(ABC):
         return None
 
     def llm_role(self, entry: Shown) -> str | None:
-        """Return the role under which an entry is sent to the model; ``None`` if it is not sent (rule 12)."""
+        """Return the role with which an entry is sent to the model; ``None`` if it is not sent (rule 12)."""
         if isinstance(entry, Compaction | BranchSummary):
             return "user"
         if isinstance(entry, CustomMessage):
@@ -110,23 +117,23 @@ class Profile(ABC):
         return entry.role if entry.role != "system" or self.SENDS_SYSTEM else None
 
     def can_cut(self, entry: Entry) -> bool:
-        """Return whether a compaction may keep everything from this entry on (rule 18)."""
+        """Return whether a compaction may keep this entry and all later ones, and summarize the rest (rule 18)."""
         return _is_message_of(entry, "user", "assistant", "shell", "custom")
 
     def starts_turn(self, entry: Entry) -> bool:
-        """Return whether a turn begins at this entry, so that a cut before it splits none (rule 21)."""
+        """Return whether a turn begins at this entry. A cut before it then splits no turn (rule 21)."""
         return _is_message_of(entry, "user", "shell", "custom")
 
 
 def _is_message_of(entry: Entry, *roles: str) -> bool:
-    """Return whether an entry is a message of one of ``roles``, or text that is sent as such."""
+    """Return whether an entry is a message with one of ``roles``, or text that is sent like a message."""
     if isinstance(entry, Message):
         return entry.role in roles and "role" not in entry.extra
     return isinstance(entry, BranchSummary | CustomMessage)
 
 
 def of_agent(agent: str) -> str:
-    """Return the profile for sessions of an agent: its own if there is one, else the default."""
+    """Return the name of the profile for an agent's sessions: its own profile if there is one, else the default."""
     return agent if agent in PROFILES else DEFAULT
 
 

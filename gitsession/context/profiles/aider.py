@@ -1,8 +1,8 @@
-"""Profile of Aider 0.86: the done messages of the current run. Rules S1 to S3, as far as its file shows them.
+"""Profile of Aider 0.86: the done messages of the current run. Rules S1 to S3, as far as its file contains the data.
 
-Its file does not have, and so the context does not either: output of commands that was added to the chat, errors of
-linters and tests that were sent to the model, the files in the chat, the text before an interruption, and Aider's own
-summaries.
+Some parts of the real context are not in the file and so not in the context here: command output that was added to the
+chat, errors of linters and tests that were sent to the model, the files in the chat, the text before an interruption,
+and Aider's own summaries.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from gitsession.sessions.node import Node
 class AiderProfile(Profile):
     NAME = "aider"
     SETTINGS = CompactionSettings(reserve=0, reserve_share=15 / 16, keep_recent=4_096)
-    """A sixteenth of the window is for done messages, of which half is kept (S1, S2)."""
+    """A sixteenth of the context window is for done messages, of which half is kept (S1, S2)."""
 
     def select(self, line: ContextHistory) -> Selection:
-        """Select every entry of the current run. The text that Aider printed shows what it sent to the model."""
+        """Select every entry of the current run. Aider's printed output shows which messages it sent to the model."""
         run = _run(line)
         how = changes(line, [*run.kept, *run.since], edits=True)
 
@@ -47,12 +47,19 @@ class AiderProfile(Profile):
         return by_bytes(entry)
 
     def usage(self, items: Sequence[Item], fresh: int) -> tuple[int, int] | None:
-        """Return ``None``: the counts in Aider's file are text ("1.9k sent") and too imprecise."""
+        """Return ``None``: the counts in Aider's file are rounded text ("1.9k sent") and too imprecise."""
         return None
 
 
 class _Run(NamedTuple):
-    """A run. ``before``: items in place of everything before it; ``kept``: entries that its ``summary`` kept."""
+    """A run of Aider, or a part of it.
+
+    Attributes:
+        since: Entries of the run, oldest first.
+        before: Items that replace everything before the run.
+        kept: Entries that ``summary`` kept.
+        summary: Compaction at which the entries begin.
+    """
 
     since: list[Node]
     before: Sequence[Item] = ()
@@ -61,7 +68,7 @@ class _Run(NamedTuple):
 
 
 def _run(line: ContextHistory) -> _Run:
-    """Return the current run, oldest first."""
+    """Return the current run."""
     since: list[Node] = []
     for node in line.back():
         entry = line.entry(node) if node.kind in (Reset.kind, Compaction.kind, Custom.kind) else None
@@ -77,7 +84,7 @@ def _run(line: ContextHistory) -> _Run:
 
 
 def _restored(line: ContextHistory, node: Node) -> list[Item]:
-    """Return the content of the file up to here, as Aider reads it again."""
+    """Return the messages that Aider reads from the content of its file up to this entry."""
     own = [node for node in line.back(node) if node.source is not None and node.source.agent == aider.AGENT]
     return [_said(node.oid, *said) for said in reread(b"".join(line.payload(node) for node in reversed(own)))]
 
@@ -91,7 +98,7 @@ def _show(line: ContextHistory, node: Node) -> list[Item]:
 
 
 def _told(entry: Custom) -> str | None:
-    """Return Aider's message to the model after it changed files, with the commit, if there is one."""
+    """Return the message that Aider sends to the model after it changed files, with the commit if there is one."""
     lines = [line for line in entry.data if isinstance(line, str)] if isinstance(entry.data, list | tuple) else []
     last = max((at for at, line in enumerate(lines) if line.startswith(APPLIED)), default=None)
     if last is None:

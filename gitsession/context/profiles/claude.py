@@ -1,7 +1,7 @@
 """Profile of Claude Code 2.1: the context of a resumed session. Rules L1 to L9 in docs/reference/context.md.
 
-The rules were verified by resuming hand-written and real sessions with the released program. What it sends anew at each
-start (the date, reminders of files, skills and agents) is not included. Attachments are shown in a short form.
+The rules were verified with the released program, which resumed handwritten and real sessions. Text that the program
+adds at each start is not included: the date, and reminders of files, skills and agents. Attachments have a short form.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from gitsession.model.usage import answer_of
 from gitsession.sessions.indexed_entry import Spot
 
 NO_CONTENT = "(no content)"
-"""Text between two answers, in place of a result that answers no call."""
+"""Text between two answers that replaces a result without a call."""
 
 
 class ClaudeProfile(Profile):
     NAME = "claude"
     SETTINGS = CompactionSettings(reserve=33_000)
-    """20,000 tokens for the summary, and 13,000 more at which it begins, as in the released program."""
+    """20,000 tokens for the summary, and 13,000 tokens at which compaction begins, as in the released program."""
 
     def select(self, line: ContextHistory) -> Selection:
         seen = reach(line)
@@ -57,7 +57,7 @@ class ClaudeProfile(Profile):
                 changed_since |= {item.oid for item in items}
         items = _with_answers_whole([item for item in items if not _is_failure(item.entry)])
         items = _that_say_something(_answered(items))
-        # The program itself drops counts of messages that a compaction kept.
+        # Claude Code itself ignores the counts of messages that a compaction kept.
         current = sum(item.oid in changed_since for item in items)
         return Selection(tuple(items), state(line, model=line.anchors.model), current, current)
 
@@ -75,13 +75,13 @@ def _kept(line: ContextHistory, seen: VisibleRange) -> list[Spot]:
 
 
 def _keeps_before(line: ContextHistory, node: Spot) -> bool:
-    """Return whether the entries that a compaction keeps precede its summary ("Summarize from here", L3)."""
+    """Return whether the entries that a compaction keeps are before its summary ("Summarize from here", L3)."""
     entry = line.entry(node)
     return isinstance(entry, Compaction) and keeps_before(entry.preserve, node.source.id if node.source else None)
 
 
 def _summary(line: ContextHistory, node: Spot) -> list[Item]:
-    """Return the program's own summary as it was written (L2); one of gitsession in gitsession's own text."""
+    """Return a summary of Claude Code as it was written (L2), or one of gitsession in gitsession's format."""
     entry = line.entry(node)
     if node.source is None or not isinstance(entry, Compaction):
         return show_compaction(line, node, system=False)
@@ -108,11 +108,11 @@ def _parts(item: Item) -> list[Item]:
 
 
 def _is_failure(entry: Shown) -> bool:
-    """Return whether the program reports here that a request failed (L8)."""
+    """Return whether an entry is the program's report of a failed request (L8)."""
     return is_message(entry, "assistant") and entry.extra.get("isApiErrorMessage") is True and not entry.model
 
 def _with_answers_whole(items: Iterable[Item]) -> list[Item]:
-    """Return the items with the blocks of one answer in one message, if only results are between them (L5)."""
+    """Return the items with all blocks of an answer in one message, if only results are between them (L5)."""
     found: list[Item] = []
     at: dict[str, int] = {}
     for item in items:
@@ -133,7 +133,7 @@ def _with_answers_whole(items: Iterable[Item]) -> list[Item]:
 
 
 def _answered(items: Sequence[Item]) -> list[Item]:
-    """Return the items without calls that have no result, and with the first result of each call (L6)."""
+    """Return the items without calls that have no result, and with only the first result of each call (L6)."""
     results = {item.entry.tool_call_id for item in items if is_message(item.entry, "tool")}
     called: set[str | None] = set()
     found: list[Item] = []
@@ -153,9 +153,9 @@ def _answered(items: Sequence[Item]) -> list[Item]:
 
 
 def _that_say_something(items: Sequence[Item]) -> list[Item]:
-    """Return the items without answers that are blank or only reasoning (L7).
+    """Return the items without answers that are blank or contain only reasoning (L7).
 
-    A placeholder stays only between two answers.
+    A placeholder is kept only between two answers.
     """
     left = [item for item in items if not is_message(item.entry, "assistant") or _says_something(item)]
     return [item for at, item in enumerate(left) if not _is_stand_in(item) or _is_between_answers(left, at)]

@@ -1,8 +1,8 @@
-"""Profile of codex 0.169: rules C1 and C5 to C8. Rolled-back turns (R1) are on other branches.
+"""Profile of codex 0.169: rules C1 and C5 to C8. Turns that were rolled back (R1) are on other branches.
 
-``formats.codex.split_file`` makes these branches. The rules were verified with the real program, on rollouts made for
-this and on real ones. Not reproduced: what codex sends anew at each start (permissions, environment, skills), and that
-it shortens tool results again for a model with a smaller limit.
+``formats.codex.split_file`` creates these branches. The rules were verified with the released program, on test rollouts
+and on real ones. Two behaviours are not reproduced: codex adds text at each start (permissions, environment, skills),
+and it shortens tool results again for a model with a smaller limit.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from gitsession.model.entries import Compaction, CustomMessage, Entry, Message, 
 from gitsession.sessions.indexed_entry import Spot
 
 USER_TOKENS_MAX = 20_000
-"""Token budget for the user's messages that a compaction without a list keeps (C5)."""
+"""Token budget for the user's messages that are kept by a compaction without a list (C5)."""
 
 NO_SUMMARY = "(no summary available)"
 
@@ -35,10 +35,10 @@ NO_SUMMARY = "(no summary available)"
 class CodexProfile(Profile):
     NAME = "codex"
     SETTINGS = CompactionSettings(reserve=0, reserve_share=0.1)
-    """Nine tenths of the window may be used (C1)."""
+    """Nine tenths of the context window can be used (C1)."""
 
     def select(self, line: ContextHistory) -> Selection:
-        """Select the list of the newest compaction that has one, then every line after it (C8)."""
+        """Select the list of the newest compaction with a list, followed by all later lines (C8)."""
         nodes = _since_base(line)
         how = changes(line, nodes, edits=False)
         items: list[Item] = []
@@ -68,20 +68,20 @@ class CodexProfile(Profile):
         return None
 
     def can_cut(self, entry: Entry) -> bool:
-        """Return whether a cut is valid here: not between calls of one answer, nor before a result."""
+        """Return whether a cut before this entry is valid. It must not separate calls and results of an answer."""
         if isinstance(entry, Message) and any(isinstance(block, ToolCall) for block in entry.content):
             return False
         return super().can_cut(entry)
 
     def starts_turn(self, entry: Entry) -> bool:
-        """Return whether a turn begins; a message that codex injected as the user's begins none."""
+        """Return whether a turn begins at this entry. A user message that codex injected does not begin a turn."""
         return not isinstance(entry, CustomMessage) and super().starts_turn(entry)
 
 
 def _since_base(line: ContextHistory) -> list[Spot]:
-    """Return the nodes from the base on, oldest first.
+    """Return the nodes from the base to the leaf, oldest first.
 
-    The base is the newest reset, compaction with a list, or compaction of gitsession.
+    The base is the newest reset, the newest compaction with a list, or the newest compaction of gitsession.
     """
     found: list[Spot] = []
     for node in line.showing():
@@ -96,7 +96,7 @@ def _since_base(line: ContextHistory) -> list[Spot]:
 
 
 def _is_rebuilt(node: Spot, entry: Compaction) -> bool:
-    """Return whether codex wrote the compaction without a list, so that it must be rebuilt from the items before it."""
+    """Return whether a compaction is codex's and has no list. It must then be rebuilt from the items before it."""
     return node.source is not None and node.source.agent == codex.AGENT and _list(entry) is None
 
 
@@ -131,7 +131,7 @@ def _item(node: Spot, item: Object, at_ms: int) -> Item | None:
 
 
 def _rebuilt(node: Spot, entry: Compaction, before: Sequence[Item]) -> Iterator[Item]:
-    """Yield the newest messages of the user that fit, oldest first, and the summary (C5)."""
+    """Yield the newest user messages that fit, oldest first, followed by the summary (C5)."""
     found: list[Item] = []
     left = USER_TOKENS_MAX
     for item in reversed(before):
@@ -150,7 +150,7 @@ def _rebuilt(node: Spot, entry: Compaction, before: Sequence[Item]) -> Iterator[
 
 
 def _user_texts(item: Item) -> list[str]:
-    """Return the texts of a message by the user; none for an earlier summary or an injected message."""
+    """Return the texts of a user message; none if it is an earlier summary or an injected message."""
     if not isinstance(item.entry, Message) or item.entry.role != "user":
         return []
     texts = [block.text for block in item.entry.content if isinstance(block, Text)]
@@ -160,7 +160,7 @@ def _user_texts(item: Item) -> list[str]:
 
 
 def _with_texts(item: Item, texts: Sequence[str], *, whole: bool) -> Iterator[Item]:
-    """Yield ``item`` with only ``texts``. ``whole``: the message is unchanged otherwise and keeps its id."""
+    """Yield ``item`` with only ``texts``. ``whole``: whether the message is otherwise unchanged and keeps its id."""
     said = _spoken_item(item) if item.agent == codex.AGENT and whole else {"type": "message", "role": "user"}
     content = [{"type": "input_text", "text": text} for text in texts]
     payload = json.dumps({"type": "response_item", "payload": {**said, "content": content}}).encode()
@@ -170,7 +170,7 @@ def _with_texts(item: Item, texts: Sequence[str], *, whole: bool) -> Iterator[It
 
 
 def _without_middle(text: str, tokens: int) -> list[str]:
-    """Return the beginning and the end of ``text``, with a note on how much is missing between them."""
+    """Return the beginning and the end of ``text``, with a note between them about the number of missing tokens."""
     data, half = text.encode("utf-8", "replace"), tokens * 2
     start, end = data[:half].decode("utf-8", "ignore"), data[len(data) - half :].decode("utf-8", "ignore")
     return [start, f"…{by_bytes_of(text) - tokens} tokens truncated…", end]
@@ -183,7 +183,7 @@ def _spoken_item(item: Item) -> Object:
 
 
 def _state(line: ContextHistory) -> State:
-    """Return the state; the thinking level comes from the settings of the newest turn."""
+    """Return the state. The thinking level is taken from the settings of the newest turn."""
     found = state(line, model=line.anchors.model)
     if not line.anchors.models:
         return found

@@ -1,4 +1,4 @@
-"""Token estimates of agents: pi by JavaScript's characters, omp by bytes (rules 14 and 17). Shared by profiles."""
+"""Token estimates of agents: pi counts JavaScript characters, omp counts bytes (rules 14 and 17)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ IMAGE_TOKENS = 1_200
 
 
 def by_characters(entry: Shown, *, images_of_users: bool) -> int:
-    """Return pi's estimate: UTF-16 units divided by four. ``images_of_users``: count images of users, as since 0.87."""
+    """Return pi's estimate: UTF-16 units divided by four. ``images_of_users``: whether users' images count (0.87)."""
     if isinstance(entry, Compaction | BranchSummary):
         return _quarter(units(entry.summary))
     role = entry.role if isinstance(entry, Message) else "custom"
@@ -45,7 +45,7 @@ def by_bytes(entry: Shown) -> int:
 
 
 def texts(content: Iterable[Block], *, calls: bool) -> Iterator[str]:
-    """Yield the texts in ``content``. ``calls``: of an assistant, including its reasoning and its calls."""
+    """Yield the texts in ``content``. ``calls``: whether to include reasoning and calls, as for an assistant."""
     for block in content:
         if isinstance(block, Text) or (calls and isinstance(block, Thinking)):
             yield block.text
@@ -59,7 +59,7 @@ def images(content: Iterable[Block]) -> int:
 
 
 def is_image(block: Block) -> bool:
-    """Return whether a block is an image, including one whose bytes are stored elsewhere."""
+    """Return whether a block is an image, including an image whose content is stored elsewhere."""
     if isinstance(block, OtherBlock):
         return isinstance(block.value, dict) and block.value.get("type") == "image"
     return isinstance(block, Image)
@@ -78,7 +78,7 @@ def _quarter(count: int) -> int:
 
 
 def by_bytes_of(text: str) -> int:
-    """Return the number of UTF-8 bytes of ``text``, divided by four."""
+    """Return the number of UTF-8 bytes of ``text`` divided by four, rounded up."""
     return _quarter(len(text) if text.isascii() else len(text.encode("utf-8", "replace")))
 
 
@@ -88,7 +88,7 @@ def units(text: str) -> int:
 
 
 def as_javascript(value: Any) -> str:
-    """Return ``value`` as ``JSON.stringify`` writes it, so that it has as many characters."""
+    """Return ``value`` as ``JSON.stringify`` writes it, so that it has the same number of characters."""
     match value:
         case bool() | None:
             return json.dumps(value)
@@ -113,7 +113,7 @@ def _text(text: str) -> str:
 def number(value: float) -> str:
     """Return a number as JavaScript writes it.
 
-    JavaScript has no separate integers, and writes whole numbers below 1e21 without an exponent.
+    JavaScript has no separate integers, and it writes whole numbers below 1e21 without an exponent.
     """
     try:
         value = float(value)
@@ -136,7 +136,7 @@ def number(value: float) -> str:
 
 
 def _shortest(value: float) -> tuple[str, int]:
-    """Return the fewest digits that represent ``value``, and the power of ten of the first one."""
+    """Return the fewest digits that represent ``value``, and the power of ten of the first digit."""
     mantissa, _, power = repr(value).partition("e")
     whole, _, fraction = mantissa.partition(".")
     fraction = "" if fraction == "0" else fraction

@@ -1,6 +1,6 @@
 """Profile of librecode: rules 9 and 10. Tool results and reasoning are not sent to the model.
 
-The rules come from its source; there is no released program to verify them with.
+The rules are taken from its source. They could not be verified, because there is no released program.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from gitsession.context.value import Item, Shown
 from gitsession.model.entries import BranchSummary, Compaction, Message
 
 SHOWN = ("user", "assistant")
-"""Roles of messages that are sent to the model, unless an entry states otherwise."""
+"""Roles of messages that are sent to the model, unless the entry itself records otherwise."""
 
 NEVER = ("tool",)
 """Roles that are never sent to the model."""
@@ -44,7 +44,7 @@ class LibrecodeProfile(Profile):
         return -(-len(_words(entry)) // 4)
 
     def usage(self, items: Sequence[Item], fresh: int) -> tuple[int, int] | None:
-        """Return the tokens of the last request, which librecode stores with the answer."""
+        """Return the number of tokens of the last request, which librecode stores with the answer."""
         for at in range(len(items) - 1, fresh - 1, -1):
             entry = items[at].entry
             if isinstance(entry, Message) and entry.role == "assistant" and entry.usage is not None:
@@ -55,7 +55,7 @@ class LibrecodeProfile(Profile):
 
 
 def _faces_model(entry: Shown) -> bool:
-    """Return whether an entry is sent to the model: as it states itself, else by its kind and its role."""
+    """Return whether an entry is sent to the model. Its own field decides; without one, its kind and role decide."""
     if isinstance(entry, Compaction | BranchSummary):
         return True
     if isinstance(entry, Message) and entry.role in NEVER:

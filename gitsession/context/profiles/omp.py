@@ -1,4 +1,4 @@
-"""Profile of omp 18: pi's rules, and the removal of what a provider would reject (rules 13 and 17).
+"""Profile of omp 18: pi's rules, and the removal of content that a provider would reject (rules 13 and 17).
 
 Not reproduced: notes and roll-overs of its experimental context window, and images of older history (snapcompact).
 """
@@ -31,10 +31,10 @@ from gitsession.model.entries import Compaction, CustomMessage, Message
 from gitsession.sessions.node import Node
 
 UNSEEN = ("prewalk-plan", "vibe-mode-context")
-"""Custom messages that only omp's own screen shows."""
+"""Custom messages that omp displays but does not send."""
 
 INTERRUPTED = "interrupted-thinking"
-"""Custom message that continues the aborted answer before it; the answer is therefore kept."""
+"""Custom message that continues the aborted answer before it. This answer is kept."""
 
 
 class OmpProfile(Profile):
@@ -64,7 +64,7 @@ class OmpProfile(Profile):
         return 0 if is_message(entry, "system") else by_bytes(entry)
 
     def llm_role(self, entry: Shown) -> str | None:
-        """Return ``developer`` for extensions and mentioned files, ``user`` for an extension's message with images."""
+        """Return ``developer`` for extensions and mentioned files, but ``user`` for extension messages with images."""
         if isinstance(entry, Message) and entry.extra.get("role") in ("fileMention", "hookMessage"):
             return "developer"
         if isinstance(entry, CustomMessage) and images(entry.content):
@@ -73,7 +73,7 @@ class OmpProfile(Profile):
 
 
 def _kept(line: ContextHistory, seen: VisibleRange) -> list[Node]:
-    """Return what a compaction kept, without what OpenAI's replacement for the history already contains."""
+    """Return the nodes that a compaction kept, except those that OpenAI's replacement history already contains."""
     if seen.compaction is None:
         return []
     entry = line.entry(seen.compaction)
@@ -105,9 +105,10 @@ def _says_something(block: Block) -> bool:
 
 
 def _without_dangling(items: Sequence[Item]) -> list[Item]:
-    """Return the items without calls that have no result, which a provider would take as failed.
+    """Return the items without calls that have no result, because a provider would treat these calls as failed.
 
-    The rest of such a turn is not what the model signed, so its signatures are removed. A turn of which nothing is left
+    The signatures of such a turn are removed, because the model signed the complete turn. If nothing is left of a
+    turn, it
     is dropped.
     """
     answered = {item.entry.tool_call_id for item in items if is_message(item.entry, "tool")}
@@ -132,8 +133,8 @@ def _unsigned(block: Block, answered: set[str | None]) -> Block | None:
 
 
 def _without_failed(items: Sequence[Item]) -> list[Item]:
-    """Return the items without failed answers and the results of their calls."""
-    behind: list[int] = []  # indices of kept items, the oldest last; some may be in ``gone`` by now
+    """Return the items without failed answers and without the results of their calls."""
+    behind: list[int] = []  # indexes of kept items, oldest last; some may have been added to ``gone`` since
     gone: set[int] = set()
     results: dict[str | None, list[int]] = {}
     for at in range(len(items) - 1, -1, -1):

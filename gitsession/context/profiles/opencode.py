@@ -1,8 +1,8 @@
 """Profile of opencode 1.18: marks of a prune (P2), compactions (K1, K2, K4, K5), and the blocks that are sent.
 
-The rules were verified with the real program, resumed on its own sessions and on sessions of gitsession. Reverted
+The rules were verified with the released program, which resumed its own sessions and sessions of gitsession. Reverted
 messages (V3) are after the leaf. Not reproduced: the system prompt, and text that the program adds to a prompt that
-arrived while it was working.
+arrives during a turn.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from gitsession.model.results import result, result_in, unfold
 from gitsession.sessions.node import Node
 
 ASKED = "What did we do so far?"
-"""Text of the request to compact."""
+"""Text of the request for a compaction."""
 
 BY_USER = "The following tool was executed by the user"
 CLEARED = "[Old tool result content cleared]"
 INTERRUPTED = "[Tool execution was interrupted]"
 NOT_SENT = ("text/plain", "application/x-directory")
-"""Types of the user's files that are not sent: a text next to them has their content."""
+"""Types of the user's files that are not sent, because a text next to them has their content."""
 
 
 class OpencodeProfile(Profile):
@@ -52,7 +52,7 @@ class OpencodeProfile(Profile):
         return Selection(tuple(items), state(line, model=line.anchors.model), fresh, current)
 
     def estimate(self, entry: Shown) -> int:
-        """Return the number of characters divided by four, rounded to the nearest."""
+        """Return the number of characters divided by four, rounded to the nearest integer; an image counts 1,200."""
         if isinstance(entry, Compaction | BranchSummary):
             return (units(entry.summary) + 2) // 4
         assistant = isinstance(entry, Message) and entry.role == "assistant"
@@ -61,9 +61,9 @@ class OpencodeProfile(Profile):
 
 
 def _in_sight(line: ContextHistory) -> tuple[list[Node], int, Node | None]:
-    """Return the nodes in the order in which the model gets them: compaction, what it kept, what came after (K4).
+    """Return the nodes in the order in which the model receives them: compaction, kept entries, later entries (K4).
 
-    The second value is the index of the last node that is not new since the compaction. The third is the compaction.
+    The second value is the index of the last node that is not newer than the compaction. The third is the compaction.
     """
     found: list[Node] = []
     compaction: Node | None = None
@@ -88,13 +88,13 @@ def _in_sight(line: ContextHistory) -> tuple[list[Node], int, Node | None]:
     begins_at_kept = first is not None and bool(at) and answers_to(found[0], first)
     if not begins_at_kept and compaction.source is None:
         return found[at:], 0, compaction
-    # If opencode does not find what was kept, it goes back to the beginning and keeps the order.
+    # If opencode does not find the first kept entry, it goes back to the beginning and does not reorder the entries.
     ordered = [compaction, *found[:at], *found[at + 1 :]] if begins_at_kept else found
     return ordered, at, compaction
 
 
 def _answered(line: ContextHistory, nodes: Sequence[Node]) -> set[str | None]:
-    """Return the calls whose results are separate entries, as in other agents."""
+    """Return the ids of calls whose results are separate entries, as in other agents."""
     results = (line.entry(node) for node in nodes if node.kind == Message.kind and node.role == "tool")
     return {entry.tool_call_id for entry in results if isinstance(entry, Message)}
 
@@ -112,7 +112,7 @@ def _shown(line: ContextHistory, node: Node, how: Changes, answered: Set[str | N
     said = line.entry(node)
     if not isinstance(said, Message) or _is_left_out(said):
         return []
-    # An aborted answer is sent like any other.
+    # An aborted answer is sent like any other answer.
     content = tuple(_sent(said, answered))
     parts = unfold(dataclasses.replace(said, content=content, stop=None if said.failed else said.stop))
     items = [Item(node.oid, part) for part in parts if part.content or part.role == "tool"]
@@ -137,7 +137,7 @@ def _asked(at_ms: int) -> Message:
 
 
 def _is_left_out(entry: Message) -> bool:
-    """Return whether an answer is left out: it failed, and is not an aborted one with some content."""
+    """Return whether an answer is left out: it failed, and it is not an aborted answer with content."""
     if entry.role != "assistant" or not entry.failed:
         return False
     said = any(not isinstance(block, Thinking) and _type_of(block) != "step-start" for block in entry.content)
@@ -145,7 +145,7 @@ def _is_left_out(entry: Message) -> bool:
 
 
 def _sent(entry: Message, elsewhere: Set[str | None]) -> Iterator[Block]:
-    """Yield the blocks that are sent. A call without a result, here or ``elsewhere``, gets an error as its result."""
+    """Yield the blocks that are sent. A call without a result, here or in ``elsewhere``, gets an error as a result."""
     answered = {found.tool_call_id for block in entry.content if (found := result_in(block)) is not None} | elsewhere
     keeps_blank = any(isinstance(block, Thinking) and block.signature for block in entry.content)
     for block in entry.content:
@@ -166,7 +166,7 @@ def _sent(entry: Message, elsewhere: Set[str | None]) -> Iterator[Block]:
 
 
 def _of_result(block: OtherBlock) -> Iterator[Block]:
-    """Yield a result or the beginning of a step; nothing else is sent. Output of an interrupted call is no error."""
+    """Yield a result or the start of a step. Other blocks are not sent. Output of an interrupted call is no error."""
     found = result_in(block)
     details = found.details if found is not None else None
     metadata = details.get("metadata") if isinstance(details, Mapping) else None
@@ -182,6 +182,6 @@ def _type_of(block: Any) -> object:
 
 
 def _cleared(item: Item) -> Item:
-    """Return a result that was marked as old (P2), with opencode's own text."""
+    """Return a result that was marked as old (P2), with opencode's text."""
     assert isinstance(item.entry, Message)
     return Item(item.oid, dataclasses.replace(item.entry, content=(Text(CLEARED),), details=None))

@@ -1,4 +1,4 @@
-"""Profiles of pi 1.5, the default: rules 6 to 12, 14 to 16, 18 and 21, which 0.87 follows too; and of pi 0.73."""
+"""Profiles of pi 1.5, the default, and of pi 0.73. Rules 6 to 12, 14 to 16, 18 and 21, which also apply to 0.87."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class PiProfile(Profile):
 
 
 class Pi073Profile(Profile):
-    """The rules of pi 0.73, which has no system messages and no edits."""
+    """The rules of pi 0.73, which has no system messages and no context edits."""
 
     NAME = "pi-0.73"
     OWN_COUNT = True
@@ -43,7 +43,7 @@ class Pi073Profile(Profile):
 
 
 def _select(line: ContextHistory, *, since_087: bool) -> Selection:
-    """Select the items. ``since_087``: with system messages and context edits, without counts older than a change."""
+    """Select the items. ``since_087``: whether to include system messages and edits, and to reject outdated counts."""
     seen = reach(line)
     nodes = [*seen.kept, *seen.after]
     how = changes(line, nodes, edits=since_087)

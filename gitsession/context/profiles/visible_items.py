@@ -1,4 +1,4 @@
-"""The items that each kind of entry shows, one function each. A kind without one shows nothing. Shared by profiles."""
+"""The items that entries show, with one function for each kind of entry. Entries of other kinds show no items."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ from gitsession.sessions.node import Node
 
 
 def show(line: ContextHistory, node: Spot) -> list[Item]:
-    """Return the items that a node shows. Its payload is read only if its kind shows anything."""
+    """Return the items that a node shows. Its payload is read only if its kind can show items."""
     how = _BY_KIND.get(node.kind)
     return how(line, node, line.entry(node)) if how else []
 
 
 def show_sent(line: ContextHistory, node: Spot) -> list[Item]:
-    """Return the items of a node without commands that the user kept from the model; only pi and omp list these."""
+    """Return the items of a node without commands that the user excluded. Only pi and omp list these in a context."""
     return [item for item in show(line, node) if not (isinstance(item.entry, Message) and item.entry.is_excluded)]
 
 
 def show_compaction(line: ContextHistory, node: Spot, *, system: bool) -> list[Item]:
-    """Return the summary. ``system``: after the system messages that were kept with it, if any (rule 11)."""
+    """Return the summary. ``system``: whether the system messages that were kept with it precede it (rule 11)."""
     entry = line.entry(node)
     assert isinstance(entry, Compaction)
     items = [_item(line, node, entry)]
@@ -109,12 +109,12 @@ def _item(line: ContextHistory, node: Spot, entry: Any) -> Item:
     return Item(node.oid, entry, node.source.agent, line.payload(node))
 
 
-# Effects of entries on how others are shown.
+# Effects of entries on the items of other entries.
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Changes:
-    """Effects of visible entries on other visible entries. ``newest``: the last one with an effect."""
+    """The effects of visible entries on other visible entries. ``newest``: newest entry with an effect."""
 
     edits: Mapping[str, ContextEdit]
     prunes: frozenset[str]
@@ -122,7 +122,7 @@ class Changes:
 
 
 def changes(line: ContextHistory, nodes: Iterable[Spot], *, edits: bool) -> Changes:
-    """Return the edits and prunes among ``nodes``, oldest first. The last edit of a target wins (rule 11)."""
+    """Return the edits and prunes among ``nodes``, which are oldest first. The last edit of a target wins (rule 11)."""
     by_target: dict[str, ContextEdit] = {}
     pruned: set[str] = set()
     newest = None
@@ -151,23 +151,23 @@ def changed(items: list[Item], node: Spot, how: Changes) -> list[Item]:
 
 
 def part_of(item: Item) -> object:
-    """Return the agent's own name of one of several results in an entry (``model.results``)."""
+    """Return the agent's name of a result, if an entry has several results (see ``model.results``)."""
     return item.entry.extra.get("part")
 
 
 def _edited(items: list[Item], replacement: Any) -> list[Item]:
-    """Return the items with an edit applied. ``None`` removes them, an invalid replacement changes nothing."""
+    """Return the items with an edit applied. ``None`` removes the items; an invalid replacement is ignored."""
     if replacement is None:
         return []
     return [edited(item, replacement.get("content")) for item in items] if isinstance(replacement, Mapping) else items
 
 
-# The visible range: the newest compaction and what it kept, or the newest reset, or the root. Shared by profiles.
+# The visible range: from the newest compaction with the entries that it kept, the newest reset, or the root.
 
 
 @dataclass(frozen=True, slots=True)
 class VisibleRange:
-    """The visible part of a history, oldest first. ``kept``: before ``compaction``; ``after``: after it."""
+    """The visible part of a history, oldest first: entries ``kept`` by ``compaction``, and entries ``after`` it."""
 
     compaction: Spot | None
     kept: list[Node]
@@ -175,7 +175,7 @@ class VisibleRange:
 
 
 def reach(line: ContextHistory) -> VisibleRange:
-    """Return the range back to the newest compaction or reset, with what it kept (rules 8 to 10, and 13)."""
+    """Return the range from the newest compaction or reset on, with the kept entries (rules 8 to 10, and 13)."""
     after: list[Spot] = []
     for node in line.showing():
         if node.kind == Reset.kind and isinstance(line.entry(node), Reset):
@@ -189,9 +189,9 @@ def reach(line: ContextHistory) -> VisibleRange:
 
 
 def kept(line: ContextHistory, at: Spot, compaction: Compaction) -> list[Node]:
-    """Return the nodes before the compaction from the first one that it kept; none if that is not found.
+    """Return the nodes before the compaction, from the first kept one on; none if the first one is not found.
 
-    If two entries of a history have the name, the later one is meant, as everywhere.
+    If two entries of a history have the same name, the name refers to the later entry.
     """
     name, number = compaction.first_kept, compaction.extra.get("firstKeptEntryIndex")
     if name is None:
@@ -199,7 +199,7 @@ def kept(line: ContextHistory, at: Spot, compaction: Compaction) -> list[Node]:
     if not line.may_hold(name, at):
         return []
     found: list[Node] = []
-    for node in line.back(at):  # entries of any kind can be named
+    for node in line.back(at):  # the name can be that of an entry of any kind
         found.append(node)
         if answers_to(node, name):
             return found[::-1]
@@ -209,8 +209,9 @@ def kept(line: ContextHistory, at: Spot, compaction: Compaction) -> list[Node]:
 def _kept_by_number(line: ContextHistory, at: Spot, number: int) -> list[Node]:
     """Return the kept nodes from number ``number`` on.
 
-    pi's first files have no ids: the number of an entry is its index among the lines that can be parsed, and the
-    header is 0.
+    The first files of pi have no ids. The number of an entry is its index among the lines that can be parsed. The
+    header
+    has the number 0.
     """
     nodes = list(line.back(at))[::-1]
     parsed = [place for place, node in enumerate(nodes) if node.source is not None and node.kind != Opaque.kind]
@@ -218,7 +219,7 @@ def _kept_by_number(line: ContextHistory, at: Spot, number: int) -> list[Node]:
 
 
 def state(line: ContextHistory, *, model: str | None) -> State:
-    """Return the state of the whole history, hidden parts included (rule 7). ``model``: the one that the agent uses."""
+    """Return the state of the whole history, including hidden entries (rule 7). ``model``: the agent's model."""
     said = line.anchors
     tools = line.entry_at(said.tools) if said.tools else None
     instructions = line.entry_at(said.instructions) if said.instructions else None

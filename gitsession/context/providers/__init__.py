@@ -1,6 +1,6 @@
-"""Conversion of a context into a request for a provider or an agent, one module each.
+"""Conversion of a context into a request to a provider or an agent, with one module for each of them.
 
-Modules are loaded on demand. Nothing is sent from here.
+Modules are loaded on demand. They do not send requests.
 """
 
 from __future__ import annotations
@@ -17,16 +17,18 @@ PROVIDERS = {
     "openai-chat": "openai_chat",
     "openai-responses": "openai_responses",
 }
-"""Values of ``--as``, and the module of this package for each."""
+"""Values of ``--as``, each with its module in this package."""
 
 
 class Provider(Protocol):
     """The interface of the modules in this package."""
 
     def request(self, context: Any, *, system: str | None = None) -> dict[str, Any]:
-        """Return the request for a ``Context`` as JSON values: ``messages``, or the provider's name for them, and more.
+        """Return the request for a ``Context`` as JSON values.
 
-        ``system`` replaces the system prompt that the context states.
+        It has ``messages``, or the field that the provider uses instead, and other fields. ``system`` replaces the
+        system
+        prompt of the context.
         """
 
 

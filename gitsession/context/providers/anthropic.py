@@ -1,8 +1,8 @@
 """Requests for Anthropic's Messages API. The caller must add ``max_tokens``.
 
-User and assistant alternate, the user first. Results are at the beginning of the turn after their calls. Later system
-messages are joined to the system prompt, because not every model accepts them in place. The API has no developer role:
-such messages are sent as the user's.
+User and assistant messages alternate, starting with the user. Results are at the beginning of the message after their
+calls. Later system messages are added to the system prompt, because not every model accepts them at their position. The
+API has no developer role, so developer messages are sent as user messages.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ FOLLOWS = "(what it returned follows)"
 
 
 def request(context: Context, *, system: str | None = None) -> dict[str, Any]:
-    """Return ``messages``, and if they are known, ``model``, ``system`` and ``tools``."""
+    """Return ``messages``, and also ``model``, ``system`` and ``tools`` if they are known."""
     said = turns(context, API, skip=opening(context))
     later = [words(turn.blocks) for turn in said if turn.role == "system"]
     model, head = model_of(context, API), "\n\n".join(part for part in [prompt(context, system), *later] if part)
@@ -66,7 +66,7 @@ def _messages(said: Iterable[Turn]) -> list[dict[str, Any]]:
             put("user", _blocks(turn.blocks))
         elif turn.role == "assistant":
             spoken = _spoken(turn)
-            # A compaction replaces everything before it, so it may be first.
+            # A provider's compaction replaces everything before it, so it can be the first message.
             if spoken and not messages and not turn.replay:
                 put("user", [_text(NOT_SHOWN)])
             put("assistant", spoken)
@@ -78,7 +78,7 @@ def _messages(said: Iterable[Turn]) -> list[dict[str, Any]]:
 def _spoken(turn: Turn) -> list[dict[str, Any]]:
     blocks = [*map(sendable, turn.replay), *_blocks(turn.blocks)]
     while blocks and blocks[-1]["type"] in ("thinking", "redacted_thinking"):
-        blocks.pop()  # a message must not end with reasoning: the answer was cut off before it began
+        blocks.pop()  # the API rejects a message that ends with reasoning, because no answer follows it
     return blocks
 
 
@@ -95,7 +95,7 @@ def _block(block: Text | Image | File | Thinking | CallWithResult) -> dict[str, 
         case Thinking():
             if block.signature and block.signature.strip():
                 return {"type": "thinking", "thinking": block.text, "signature": block.signature}
-            return _text(block.text) if block.text.strip() else None  # a stream broke before the signature
+            return _text(block.text) if block.text.strip() else None  # the stream ended before the signature
         case Image():
             return {"type": "image", "source": _source(block.data, block.mime)}
         case File():
@@ -112,7 +112,7 @@ def _result(call: CallWithResult) -> dict[str, Any]:
 
 
 def _beside(call: CallWithResult) -> list[dict[str, Any]]:
-    """Return the images and documents of a failed result. They go beside it: the API accepts only text in it."""
+    """Return the images and documents of a failed result. They follow the result, which can contain only text."""
     return _blocks(block for block in call.result if call.is_error and not isinstance(block, Text))
 
 

@@ -1,4 +1,4 @@
-"""Requests as codex itself sends them: the response items of its file unchanged, everything else in its form.
+"""Requests as codex sends them: response items of its file unchanged, and all other items in its format.
 
 As in codex, a call without a result gets the result ``aborted``, and a result without a call is left out.
 """
@@ -19,7 +19,7 @@ ABORTED = "aborted"
 
 
 def request(context: Context, *, system: str | None = None) -> dict[str, Any]:
-    """Return ``input``, and if they are known, ``model`` and ``instructions``."""
+    """Return ``input``, and also ``model`` and ``instructions`` if they are known."""
     stated = context.instructions.system_prompt if context.instructions else None
     head = stated if system is None else system
     role = profile(context.profile).llm_role
@@ -44,13 +44,13 @@ def _said(item: Item) -> list[Object]:
 
 
 def _mail(payload: Object) -> Object:
-    """Return the item for a message of another agent."""
+    """Return the item for a message from another agent."""
     parties: Object = {name: payload[name] for name in ("author", "recipient") if name in payload}
     return {"type": "agent_message", **parties, "content": [{"type": "input_text", "text": payload.get("content")}]}
 
 
 def _paired(items: list[Object]) -> Iterable[Object]:
-    """Yield the items with a result after every call that had none, and without results of no call."""
+    """Yield the items without results that have no call. After each call without a result, yield a result."""
     called = {_call_id(item) for item in items if call_output(item, "") is not None}
     answered = {_call_id(item) for item in items if _is_output(item)}
     for item in items:

@@ -1,8 +1,8 @@
-"""The conversation in a form that suits every provider: turns, and each tool call with exactly one result.
+"""The conversation in a form for every provider: turns, in which each tool call has exactly one result.
 
-This module has what the three APIs share; the module of each API writes its format. An orphaned result is left out. A
-call without a result gets a placeholder. A failed or aborted answer is not replayed, because the model is to answer
-again. Hidden state of another model is left out (docs/reference/context.md, "Providers").
+This module has the code that the three APIs share. The module of each API writes its format. A result without a call is
+left out. A call without a result gets a placeholder. A failed or aborted answer is left out, because the model must
+answer again. Hidden state of another model is left out (docs/reference/context.md, "Providers").
 """
 
 from __future__ import annotations
@@ -25,12 +25,17 @@ NO_RESULT = "(this call was not answered: its result is not known)"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ProviderApi:
-    """Properties of an API that determine how its requests are written.
+    """The properties of an API that determine the format of its requests.
 
-    ``providers``: the names of providers that use it, for messages that state no API; ``apis``: pi's names of the API.
-    ``call_id``: returns the part of an agent's call id that this API uses. ``replays``: whether it accepts a compaction
-    that the provider made. ``plain``: profiles of agents that send thinking without a signature back through it, with
-    any provider.
+    Attributes:
+        providers: Names of providers that use the API, for messages that do not name an API.
+        apis: pi's names of the API.
+        call_id_chars_max: Maximum length of the id of a call, in characters.
+        tool_name_chars_max: Maximum length of the name of a tool, in characters.
+        call_id: Function that returns the part of an agent's call id that this API uses.
+        replays: Whether the API accepts a compaction that the provider made.
+        plain: Profiles of agents that send thinking without a signature back through this API, whatever the provider
+        is.
     """
 
     providers: frozenset[str]
@@ -46,7 +51,12 @@ class ProviderApi:
 class CallWithResult:
     """A tool call with its result.
 
-    ``id`` and ``name``: as the API accepts them; ``given``: the call as its writer wrote it.
+    Attributes:
+        id: Id of the call, in a form that the API accepts.
+        name: Name of the tool, in a form that the API accepts.
+        given: The call as it was written.
+        result: Blocks of the result.
+        is_error: Whether the result is an error.
     """
 
     id: str
@@ -60,8 +70,11 @@ class CallWithResult:
 class Turn:
     """A turn of the conversation.
 
-    ``role``: user, assistant, system or developer. ``own``: whether the model wrote it that the request is for.
-    ``replay``: the provider's own compaction, in place of blocks; the role is then assistant.
+    Attributes:
+        role: ``user``, ``assistant``, ``system`` or ``developer``.
+        blocks: Content of the turn.
+        own: Whether the model that receives the request wrote the turn.
+        replay: A compaction by the provider, instead of blocks. The role is then ``assistant``.
     """
 
     role: str
@@ -77,7 +90,7 @@ class Turn:
 def turns(context: Context, api: ProviderApi, *, skip: int = 0) -> list[Turn]:
     """Return the turns of ``context`` without its first ``skip`` items.
 
-    They are in order, none is empty, and each result is in the turn of its call.
+    The turns are in order, none is empty, and each result is in the turn of its call.
     """
     entries = [item.entry for item in context.items[skip:] if not _failed(item.entry)]
     answers = _answers(entries)
@@ -101,7 +114,7 @@ def turns(context: Context, api: ProviderApi, *, skip: int = 0) -> list[Turn]:
 
 
 def model_of(context: Context, api: ProviderApi) -> str | None:
-    """Return the model's name for the request; ``None`` if the model in force is not reached through ``api``."""
+    """Return the name of the current model for a request; ``None`` if the model is not used through ``api``."""
     provider, _, model = (context.model or "").partition("/")
     return model if model and _speaks(provider, context, api) else None
 
@@ -111,9 +124,9 @@ def _speaks(provider: str, context: Context, api: ProviderApi) -> bool:
 
 
 def _replayed(entry: Entry, context: Context, api: ProviderApi) -> Replay | None:
-    """Return a compaction made by the provider in force, or by any provider of ``api`` if none is in force.
+    """Return a compaction made by the current provider, or by any provider of ``api`` if there is no current one.
 
-    Other providers get the summary of the compaction.
+    Other providers receive the summary of the compaction.
     """
     kept = replay_of(entry) if api.replays and isinstance(entry, Compaction) else None
     in_force = (context.model or "").partition("/")[0]
@@ -122,7 +135,7 @@ def _replayed(entry: Entry, context: Context, api: ProviderApi) -> Replay | None
 
 
 def is_own(entry: Entry, context: Context, api: ProviderApi) -> bool:
-    """Return whether the model in force wrote ``entry`` through ``api``; only then are its signatures valid."""
+    """Return whether the current model wrote ``entry`` through ``api``. Its signatures are valid only in this case."""
     if not isinstance(entry, Message) or entry.role != "assistant":
         return False
     if f"{entry.provider}/{entry.model}" != context.model:
@@ -143,10 +156,11 @@ def _failed(entry: Entry) -> bool:
 
 
 def _answers(entries: Sequence[Entry]) -> dict[int, list[Message | None]]:
-    """Return the results of each assistant message's calls, in order. Keys are indices into ``entries``.
+    """Return the results of the calls in each assistant message, in order, by the index of the message in ``entries``.
 
-    A result belongs to the newest unanswered call with its id, since an agent may use an id twice. The first result of
-    a call counts.
+    A result belongs to the newest unanswered call with its id, because an agent may use an id twice. If a call has
+    several
+    results, the first one is used.
     """
     waiting: dict[str | None, list[tuple[int, int]]] = {}
     answers: dict[int, list[Message | None]] = {}
@@ -172,7 +186,7 @@ def _call(call: ToolCall, answer: Message | None, ids: CallIds, api: ProviderApi
 
 
 def _heard(entry: Shown, role: str | None) -> Iterable[Turn]:
-    """Yield the turn of an entry that is neither the model's nor a tool's. ``role``: by the rules of the profile."""
+    """Yield the turn of an entry that is not from the model or a tool. ``role``: role by the rules of the profile."""
     if role not in ("user", "system", "developer"):
         return
     if isinstance(entry, CustomMessage) or (isinstance(entry, Message) and entry.role != "shell"):
@@ -189,7 +203,7 @@ _ELSEWHERE = "What was tried on another branch of this conversation, in summary:
 
 
 def user_text(entry: Compaction | BranchSummary | Message) -> str:
-    """Return the text of a summary or of a shell command; "" if the summary is empty."""
+    """Return the text for a summary or for a shell command; "" if the summary is empty."""
     if isinstance(entry, Message):
         return _shell(entry)
     if not entry.summary.strip():
@@ -208,14 +222,14 @@ def _shell(entry: Message) -> str:
     return "\n".join(said)
 
 
-# The part before the conversation: the system prompt, and the tools whose definitions the session has.
+# The part before the conversation: the system prompt, and the tools whose definitions the session contains.
 
 _SCHEMA_NAMES = ("parameters", "input_schema", "inputSchema")
 
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """A tool definition. ``schema``: JSON Schema of its arguments, of type object."""
+    """A tool definition. ``schema``: JSON Schema of its arguments, with the type ``object``."""
 
     name: str
     description: str
@@ -223,10 +237,11 @@ class Tool:
 
 
 def prompt(context: Context, system: str | None) -> str:
-    """Return the system prompt, then the sections that the session's messages name.
+    """Return the system prompt, followed by the named sections in the session's messages.
 
-    The system prompt is ``system`` if it is given, else the one that the session states and its leading system
-    messages. ``opening`` counts those; later system messages are turns.
+    The system prompt is ``system`` if it is not ``None``. Otherwise it consists of the system prompt of the session
+    and its
+    leading system messages, which ``opening`` counts. Later system messages are turns.
     """
     stated = context.instructions.system_prompt if context.instructions else None
     first = [stated or "", *(message.text for message in _opening(context))] if system is None else [system]
@@ -234,12 +249,12 @@ def prompt(context: Context, system: str | None) -> str:
 
 
 def opening(context: Context) -> int:
-    """Return the number of leading items that are system messages, which ``prompt`` sends."""
+    """Return the number of leading system messages, which ``prompt`` includes."""
     return len(_opening(context))
 
 
 def tools(context: Context) -> list[Tool]:
-    """Return the tools in force whose definitions the session has."""
+    """Return the current tools whose definitions the session contains."""
     stated = context.instructions.tools if context.instructions else None
     known = {tool.name: tool for tool in _tools(stated)}
     for message in _system_messages(context):
@@ -260,7 +275,7 @@ def _opening(context: Context) -> list[Message]:
 
 
 def _sends_system(context: Context) -> bool:
-    """Return whether the model gets the session's system messages. Older agents leave them out."""
+    """Return whether the model receives the session's system messages. Older agents do not send them."""
     return profile(context.profile).llm_role(Message(role="system")) == "system"
 
 
@@ -270,7 +285,7 @@ def _system_messages(context: Context) -> list[Message]:
 
 
 def _sections(context: Context) -> Iterable[str]:
-    """Return the named sections of the prompt. A later message replaces or removes a section by name."""
+    """Return the named sections of the prompt. A later message can replace or remove a section by its name."""
     known: dict[str, Any] = {}
     for message in _system_messages(context):
         sections = message.extra.get("sections")
@@ -283,7 +298,7 @@ def _tools(stated: Any) -> Iterable[Tool]:
         if isinstance(tool, Mapping) and isinstance(tool.get("function"), Mapping):
             tool = tool["function"]
         if not isinstance(tool, Mapping) or not isinstance(tool.get("name"), str):
-            continue  # omp lists names only
+            continue  # omp records only the names
         schema = next((tool[name] for name in _SCHEMA_NAMES if isinstance(tool.get(name), Mapping)), None)
         if schema is not None:
             description = tool.get("description")
@@ -291,7 +306,7 @@ def _tools(stated: Any) -> Iterable[Tool]:
 
 
 def _object(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return ``schema`` with type object, the only one that arguments of a tool can have."""
+    """Return ``schema`` with the type ``object``, because the arguments of a tool cannot have another type."""
     return {**sendable(schema), "type": "object"}
 
 

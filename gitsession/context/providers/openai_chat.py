@@ -1,7 +1,7 @@
-"""Requests for OpenAI's Chat Completions API, and the many compatible servers.
+"""Requests for OpenAI's Chat Completions API and for compatible servers.
 
-Results are messages of role ``tool`` directly after the message with their calls. They hold only text: images and
-documents follow in a message of the user.
+Results are messages with the role ``tool`` directly after the message with their calls. They can contain only text, so
+images and documents follow in a user message.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ FOLLOWS = "(what it returned follows)"
 FROM_TOOLS = "What the tools returned:"
 
 JOINING = ("pi", "pi-0.73", "omp", "opencode")
-"""Profiles of agents that put nothing between another model's reasoning, which is text here, and its answer."""
+"""Profiles of agents that put no blank line between another model's reasoning, which is text here, and its answer."""
 
 _PLAIN_FIELD = "reasoning_content"
-"""Field in which the agents of ``API.plain`` send reasoning that has no signature."""
+"""Field in which the agents of ``API.plain`` send reasoning without a signature."""
 
 _REASONING_FIELDS = ("reasoning", "reasoning_content", "reasoning_text")
-"""Fields in which servers return reasoning and expect it back. pi stores the field's name as the signature."""
+"""Fields in which servers return reasoning and require it later. pi stores the name of the field as the signature."""
 
 
 def request(context: Context, *, system: str | None = None) -> dict[str, Any]:
-    """Return ``messages``, and if they are known, ``model`` and ``tools``."""
+    """Return ``messages``, and also ``model`` and ``tools`` if they are known."""
     messages: list[dict[str, Any]] = []
     head = prompt(context, system)
     if head:

@@ -1,6 +1,6 @@
-"""Requests for OpenAI's Responses API: a flat list of items, and the system prompt in a field of its own.
+"""Requests for OpenAI's Responses API: a flat list of items, and a separate field for the system prompt.
 
-A call is an item; its result is an item after all calls of its turn. Reasoning of the same model is sent back as the
+A call is an item. Its result is another item, after all calls of the turn. Reasoning of the same model is sent as the
 original item, with its encrypted content. Ids of items are sent only if the API assigned them.
 """
 
@@ -44,7 +44,7 @@ API = ProviderApi(
 
 
 def request(context: Context, *, system: str | None = None) -> dict[str, Any]:
-    """Return ``input``, and if they are known, ``model``, ``instructions`` and ``tools``."""
+    """Return ``input``, and also ``model``, ``instructions`` and ``tools`` if they are known."""
     model, head = model_of(context, API), prompt(context, system)
     defined = [_tool(tool) for tool in tools(context)]
     items = (item for turn in turns(context, API, skip=opening(context)) for item in _items(turn))
@@ -59,7 +59,7 @@ def request(context: Context, *, system: str | None = None) -> dict[str, Any]:
 def _named_once(items: Iterable[dict[str, Any]]) -> Iterable[dict[str, Any]]:
     """Yield the items without repeated ids, which the API rejects.
 
-    Reasoning with a repeated id is dropped, since it needs its id. Other items lose the id.
+    Reasoning with a repeated id is left out, because reasoning requires an id. Other items are sent without the id.
     """
     taken: set[str] = set()
     for item in items:
@@ -98,7 +98,7 @@ def _spoken(turn: Turn) -> list[dict[str, Any]]:
                 reasoning = _reasoning(block)
                 items += [reasoning] if reasoning else []
     while items and items[-1]["type"] == "reasoning":
-        items.pop()  # the API rejects reasoning without the item that follows from it
+        items.pop()  # the API rejects reasoning that no other item follows
     return items
 
 
@@ -112,7 +112,7 @@ def _message(block: Text) -> dict[str, Any]:
 
 
 def _text_signature(signature: str | None) -> tuple[str, str]:
-    """Return the id of the item and its phase, as pi stores them. Older files have only the id."""
+    """Return the id and the phase of the item, as pi stores them. Older files have only the id."""
     stated = _parsed(signature)
     id_, phase = (stated.get("id"), stated.get("phase")) if stated else (signature, None)
     if not isinstance(id_, str) or not id_.startswith("msg_") or legal(id_, _ITEM_ID_CHARS_MAX) != id_:

@@ -1,7 +1,7 @@
-"""Messages as pi's own context builder returns them: ``messages``, ``model`` and ``thinkingLevel``.
+"""Messages as pi's context builder returns them: ``messages``, ``model`` and ``thinkingLevel``.
 
-Entries of pi and omp are returned as they were written, with every field, except for blocks that a policy changed.
-Entries of gitsession are written as pi would write them.
+Entries of pi and omp are returned as they were written, with all fields, except for blocks that a policy changed.
+Entries of gitsession are returned in pi's format.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _NULL_IS_EMPTY = {"user": [], "assistant": [], "toolResult": [], "system": ""}
 
 
 def request(context: Context, *, system: str | None = None) -> dict[str, Any]:
-    """Return the messages and the state. ``system`` replaces a leading system message, or is inserted as one."""
+    """Return the messages and the state. ``system`` replaces the leading system message, or is inserted as one."""
     called: dict[str | None, str] = {}
     messages = []
     for item in context.items:
@@ -39,7 +39,7 @@ def request(context: Context, *, system: str | None = None) -> dict[str, Any]:
 
 
 def _message(item: Item, called: Mapping[str | None, str], *, profile: str) -> dict[str, Any]:
-    """Return the message for an item. ``called``: tool names by the ids of the calls so far."""
+    """Return the message for an item. ``called``: names of tools by the ids of the calls so far."""
     line = parse(item.payload) if item.agent in ("pi", "omp") else None
     written = {} if line is None or isinstance(line, LineFailure) else line
     entry = item.entry
@@ -69,7 +69,7 @@ def _message(item: Item, called: Mapping[str | None, str], *, profile: str) -> d
 
 
 def _omp_says(entry: Compaction) -> dict[str, Any]:
-    """Return further fields of a compaction, which omp shows to its user."""
+    """Return further fields of a compaction, which omp displays."""
     said = {name: entry.extra.get(name) for name in ("shortSummary", "warning")}
     said |= {"method": entry.method, "tokensAfter": entry.tokens_after}
     return {name: value for name, value in said.items() if value is not None}
@@ -81,7 +81,7 @@ def _branch_summary(entry: BranchSummary, at_ms: int | None) -> dict[str, Any]:
 
 
 def _time(written: dict[str, Any], at_ms: int) -> int | None:
-    """Return the time of a line as pi converts it: null if the field is absent or its text is not a time."""
+    """Return the time of a line as pi converts it: ``None`` if the field is missing or its text is not a time."""
     stated = written.get("timestamp", "")
     return None if isinstance(stated, str) and to_ms(stated) is None else at_ms
 
@@ -92,9 +92,9 @@ def _given(written: dict[str, Any], field: str, otherwise: Any) -> Any:
 
 
 def _as_stated(message: dict[str, Any], *, tolerant: bool) -> dict[str, Any]:
-    """Return a message as written, with a hook's message as a custom one.
+    """Return a message as it was written. A hook's message gets the role ``custom``.
 
-    ``tolerant``: as in pi since 0.87, missing content is empty content.
+    ``tolerant``: whether missing content becomes empty content, as in pi since 0.87.
     """
     role = message.get("role")
     if role == "hookMessage":

@@ -1,4 +1,4 @@
-"""Values that a provider's JSON can carry: valid Unicode, legal names, plain data."""
+"""Values that a provider's JSON can represent: valid Unicode, valid names, and plain data."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MARK_CHARS = 8
 
 
 def sendable(value: Any) -> Any:
-    """Return ``value`` as JSON can represent it: bytes in base64, no infinity, text keys."""
+    """Return ``value`` in a form that JSON can represent: bytes in base64, infinity as ``None``, and keys as text."""
     if isinstance(value, str):
         return whole(value)
     if isinstance(value, bytes):
@@ -46,7 +46,7 @@ def data_url(data: bytes, mime: str) -> str:
 
 
 def legal(name: str, chars_max: int) -> str:
-    """Return ``name`` if providers accept it (letters, digits, ``_``, ``-``), else a legal name unique to it."""
+    """Return ``name`` if providers accept it (letters, digits, ``_``, ``-``), else a valid name derived from it."""
     if name and len(name) <= chars_max and not _ILLEGAL.search(name):
         return name
     mark = hash_of(name.encode(errors="surrogatepass")).hex()[:_MARK_CHARS]
@@ -54,7 +54,7 @@ def legal(name: str, chars_max: int) -> str:
 
 
 class CallIds:
-    """Ids of tool calls that one provider accepts, each unique. They do not change when the conversation grows."""
+    """Ids of tool calls that a provider accepts, each unique. They stay the same when the conversation grows."""
 
     def __init__(self, chars_max: int) -> None:
         self._chars_max = chars_max
@@ -64,7 +64,7 @@ class CallIds:
     def take(self, id_: str) -> str:
         first = name = legal(id_, self._chars_max)
         count = self._counts.get(first, 1)
-        while name in self._taken:  # some agents number their calls from one in every turn
+        while name in self._taken:  # some agents number the calls of every turn from one
             count += 1
             name = f"{first[: self._chars_max - len(str(count)) - 1]}_{count}"
         self._counts[first] = count
@@ -72,7 +72,7 @@ class CallIds:
         return name
 
 
-# Blocks that providers accept: text, four image types, PDF. Everything else becomes text.
+# Blocks that providers accept: text, four image types, and PDF. All other blocks become text.
 
 PICTURES = ("image/jpeg", "image/png", "image/gif", "image/webp")
 """Image types that all three APIs accept."""
@@ -81,15 +81,15 @@ PDF = "application/pdf"
 
 
 def shown(blocks: Iterable[Block]) -> tuple[Text | Image | File, ...]:
-    """Return the blocks of a user or a tool: text that is not blank, images, and PDF files with their bytes."""
+    """Return the blocks of a user or a tool: text that is not blank, images, and PDF files with their content."""
     found = [_shown(block) for block in blocks]
     return tuple([block for block in found if block is not None])
 
 
 def model_blocks(blocks: Iterable[Block], *, own: bool) -> tuple[Text | Thinking | ToolCall, ...]:
-    """Return the blocks of a model. ``own``: the same model will read them, so their signatures are valid.
+    """Return the blocks of a model. ``own``: whether the same model receives them, so that their signatures are valid.
 
-    Another model gets the reasoning as text, and no redacted reasoning, which only its writer can read.
+    Another model receives reasoning as text. It does not receive redacted reasoning, which only its author can read.
     """
     found = [_uttered(block, own) for block in blocks]
     return tuple([block for block in found if block is not None])
@@ -108,7 +108,7 @@ def _shown(block: Block) -> Text | Image | File | None:
     if isinstance(block, File):
         return _file(block)
     if isinstance(block, OtherBlock) and isinstance(block.value, dict) and block.value.get("type") == "image":
-        return _note("image")  # its bytes are stored elsewhere
+        return _note("image")  # its content is stored elsewhere
     return None
 
 
@@ -122,7 +122,7 @@ def _uttered(block: Block, own: bool) -> Text | Thinking | ToolCall | None:
     if isinstance(block, ToolCall):
         return block if own else ToolCall(block.id, block.name, block.arguments)
     shown = _shown(block)
-    if isinstance(shown, Image | File):  # a request must not have images in a model's turn
+    if isinstance(shown, Image | File):  # a request must not have images in a message of the model
         return _note("file" if isinstance(shown, File) else "image", shown.mime or "")
     return shown
 
