@@ -175,9 +175,8 @@ def link(data: bytes) -> ArchiveCommit | None:
 def added(reader: Reader, tip: Oid | None, after: Archive, at_ms: int) -> Merged:
     """Return the commits that extend the set at ``tip`` to ``after``, which must contain it; none if both are equal.
 
-    If there are more new tips than one commit can have, several commits are made. Each contains the set with the tips
-    up to
-    it. Raises ``Malformed``.
+    If there are more new tips than one commit can have, several commits are made. Each contains the part of the set
+    that is reachable up to it. Raises ``Malformed``.
     """
     before = NONE if tip is None else at(reader, tip)
     if after == before:
@@ -289,8 +288,7 @@ def ends(read: histories.Read, sid: str, archive: Archive, held: Mapping[str, Oi
     """Return the refs of a session after a restore. ``held``: its refs before the restore.
 
     The refs include all tips, and no branch is overwritten. If one of two tips of a branch continues the other, it
-    becomes
-    the tip of the branch. If the tips have diverged, one branch is renamed (see ``store.histories``).
+    becomes the tip of the branch. If the tips have diverged, one branch is renamed (see ``store.histories``).
     """
     found = dict(held or {})
     for branch, oid in sorted(archive.of(sid)):

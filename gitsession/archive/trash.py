@@ -141,8 +141,7 @@ def select_expired(
     """Select the sessions that expire. ``rows``: rows of the catalog, newest session first.
 
     A session that a rule selects expires, unless ``keep`` or ``label`` protects it. If ``keep`` is the only rule, all
-    other
-    sessions expire. ``labels`` and ``size`` are called only for sessions for which a rule requires them.
+    other sessions expire. ``labels`` and ``size`` are called only for sessions for which a rule requires them.
     """
     found = []
     total = 0

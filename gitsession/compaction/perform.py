@@ -106,9 +106,8 @@ def _must_shrink(plan: Plan, tokens: int) -> None:
 def _still_there(objects: ObjectStore, session: StoredSession, plan: Plan) -> Node:
     """Return the leaf after which the summary is appended.
 
-    Raises ``Refused`` if a compaction or a reset was appended in the meantime, or if the branch no longer contains
-    the leaf
-    of the plan.
+    Raises ``Refused`` if a compaction or a reset was appended in the meantime, or if the branch no longer contains the
+    leaf of the plan.
     """
     leaf = session.leaf
     if leaf is None:
@@ -142,7 +141,7 @@ class BackgroundCompaction:
 
     @property
     def done(self) -> bool:
-        """Whether the compaction has ended, with an entry or with an error."""
+        """True if the compaction has ended, with an entry or with an error."""
         return self._future.done()
 
     def result(self, timeout: float | None = None) -> Node:

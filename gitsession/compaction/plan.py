@@ -47,12 +47,11 @@ class CompactionRequest:
 
     Attributes:
         keep_tokens: Number of tokens at the end of the history that are not summarized; ``None`` for the agent's
-        default.
+            default.
         at: Chosen entry, for strategies that require one.
         window: Context window of the model, in tokens; ``None`` if unknown.
         reground_every: Number of successive summaries, each based on the previous one, after which a summary is made
-        from
-            the original entries again; 0 to never do this.
+            from the original entries again; 0 to never do this.
     """
 
     keep_tokens: int | None = None

@@ -58,9 +58,8 @@ class TranscriptItem:
 def serialise(entries: Iterable[Entry], *, tokens_max: int | None = None) -> tuple[TranscriptItem, ...]:
     """Return the paragraphs of ``entries``, in order, without system messages.
 
-    If ``tokens_max`` is set, only the newest paragraphs that fit are returned, with a note about the number of
-    missing ones.
-    The newest paragraph is always included. If necessary, its middle is left out.
+    If ``tokens_max`` is set, only the newest paragraphs that fit are returned, with a note about the number of missing
+    ones. The newest paragraph is always included. If necessary, its middle is left out.
     """
     said = [paragraph for entry in entries for paragraph in _said(entry)]
     return tuple(said if tokens_max is None else _newest(said, tokens_max * CHARS_PER_TOKEN))

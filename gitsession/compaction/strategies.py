@@ -71,11 +71,11 @@ def _regrounded(made: Plan, line: ContextHistory) -> Plan:
 class _Generation:
     cut: Cutter
     shown_only: bool = False
-    """Whether entries without shown items are left out of the range."""
+    """True if entries without shown items are left out of the range."""
     raw: bool = False
-    """Whether entries are counted in full although the context leaves out parts of them."""
+    """True if entries are counted in full although the context leaves out parts of them."""
     scaled: bool = False
-    """Whether fewer tokens are kept if the provider counts more tokens than the agent (rule 17)."""
+    """True if fewer tokens are kept when the provider counts more tokens than the agent (rule 17)."""
 
 
 _GENERATIONS = {
@@ -177,8 +177,7 @@ def plan_codex(line: ContextHistory, profile: Profile, ask: CompactionRequest) -
     """Plan like codex: quote the newest messages of the user, and summarize everything else (C5).
 
     No entry is kept. The quoted messages are in the summary before its text, oldest first. codex quotes the same
-    messages
-    again in later compactions, so they are read from the history and not from the previous summary.
+    messages again in later compactions, so they are read from the history and not from the previous summary.
     """
     seen = sight(line, profile)
     made = cut_plan("codex", line, profile, seen, seen.places, Cut(len(seen.places)))

@@ -15,8 +15,7 @@ Kind: TypeAlias = Literal["initial", "update", "prefix", "branch"]
 """The kind of a summary.
 
 ``initial``: a first summary. ``update``: a summary that continues an earlier one. ``prefix``: a summary of the
-beginning
-of a turn whose end is kept. ``branch``: a summary of an abandoned branch.
+beginning of a turn whose end is kept. ``branch``: a summary of an abandoned branch.
 """
 
 Progress: TypeAlias = Callable[[str], None]

@@ -30,9 +30,8 @@ def is_over(context: Context, window: int, *, reserve: int | None = None) -> boo
 def is_due(context: Context, line: ContextHistory, window: int, *, reserve: int | None = None) -> bool:
     """Return whether a compaction is due.
 
-    It is due if ``is_over`` returns true and the model has answered since the last compaction. So a compaction that
-    did not
-    help is not repeated (K6).
+    It is due if ``is_over`` returns true and the model has answered since the last compaction. So a compaction that did
+    not help is not repeated (K6).
     """
     return _has_news(line) and is_over(context, window, reserve=reserve)
 

@@ -111,8 +111,8 @@ def originals(line: ContextHistory, until: Oid | None) -> tuple[Item, ...]:
     """Return all items before ``until``, compacted or not, with edits and prunes applied.
 
     If ``until`` is ``None``, the items up to the end of the history are returned. The entries are read back to the
-    newest
-    reset or to the root. This is the only function of the module whose cost grows with the length of the history.
+    newest reset or to the root. This is the only function of the module whose cost grows with the length of the
+    history.
     """
     nodes = list(itertools.takewhile(lambda node: node.kind != Reset.kind, line.back()))[::-1]
     how = changes(line, nodes, edits=True)

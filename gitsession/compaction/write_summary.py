@@ -41,7 +41,7 @@ class SummaryOptions:
         input_tokens_max: Maximum number of tokens in one request. Longer input is split into parts. The summary of each
             part continues the summary of the previous parts.
         progress: Function that is called with messages for the user.
-        cancelled: Event. If it is set, the compaction stops without a summary.
+        cancelled: Event that stops the compaction without a summary when it is set.
     """
 
     summarizer: Summarizer = BY_RULE

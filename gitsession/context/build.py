@@ -23,8 +23,7 @@ def context(
     """Return the context at the end of ``line``, by the rules of ``profile``, one of ``PROFILES``.
 
     ``policies`` are applied in the given order. Stored data does not change. ``window``: context window of the model,
-    in
-    tokens.
+    in tokens.
     """
     how = profiles.profile(profile)
     selection = how.select(line)

@@ -128,7 +128,7 @@ def drop_images(*, keep: int = 0) -> Policy:
 
 
 def model_facing(*roles: str) -> Policy:
-    """Return a policy that keeps items with one of ``roles`` for the model. Without roles, it keeps all sent items.
+    """Return a policy that keeps items that are sent with one of ``roles``; without roles, all items that are sent.
 
     If tool results are removed, the calls are removed, too, because providers require both or neither.
     """

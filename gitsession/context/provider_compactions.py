@@ -38,8 +38,7 @@ def provider_compaction(
 
     Args:
         given: Anthropic's ``compaction`` block, OpenAI's ``compaction`` item, or the whole ``output`` of OpenAI's
-        compact
-            endpoint. All fields are kept. If its text can be read, it is the summary that other models receive.
+            compact endpoint. All fields are kept. If its text can be read, it is the summary that other models receive.
         provider: Name of the provider, as in ``Message.provider``.
         tokens_before: Number of tokens of the context before the compaction.
     """

@@ -48,7 +48,7 @@ def tokens(
 
 
 def counter(profile: Profile) -> tuple[Callable[[Shown], int], Source]:
-    """Return the function that counts other entries, and its source: the tokenizer, or the agent's estimate."""
+    """Return the function for entries that no provider counted, and its source: tokenizer or agent's estimate."""
     encode = None if profile.OWN_COUNT else tokenizer()
     return (profile.estimate, "estimate") if encode is None else (functools.partial(_exactly, encode), "tokenizer")
 

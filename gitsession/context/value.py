@@ -32,8 +32,7 @@ class Item:
         entry: View of the entry, with edits applied.
         agent: Agent that wrote the entry; "" for entries of gitsession.
         payload: The entry in the agent's own format, for callers that require fields that are not in the view; empty
-        for
-            entries of gitsession.
+            for entries of gitsession.
     """
 
     oid: Oid
@@ -59,8 +58,7 @@ class Tokens:
         exact: Whether all of ``used`` was counted by a provider or by the model's own tokenizer.
         source: Method by which most of ``used`` was counted.
         stale: Whether a part of the context was compacted, edited or pruned after a provider counted it. Some agents
-        use
-            such a count.
+            use such a count.
     """
 
     used: int
@@ -185,8 +183,7 @@ def _plain(value: Any) -> Any:
     """Return ``value`` as lists, mappings, texts and numbers. Bytes are replaced by their BLAKE3 hash in hexadecimal.
 
     Fields with their default value are left out. So if a later release adds a field, the digests of contexts that do
-    not
-    use it stay the same.
+    not use it stay the same.
     """
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         named = {"type": value.type} if hasattr(value, "type") else {}

@@ -1,4 +1,4 @@
-"""Events and their effects, by name. The names are those of Claude Code and codex; other agents' are translated."""
+"""Events and their effects, by name. The names are those of Claude Code and codex; others are translated."""
 
 from __future__ import annotations
 
@@ -34,8 +34,7 @@ def read_only(raw: bytes) -> bool:
     """Return whether ``raw``, the agent's JSON, names a tool of ``READ_ONLY``; false if this is uncertain.
 
     A quotation mark within a JSON string is escaped. So the text between two unescaped quotation marks is a complete
-    key or
-    value. If the key occurs only once, it is the key of the event.
+    key or value. If the key occurs only once, it is the key of the event.
     """
     if raw.count(_TOOL) != 1:
         return False

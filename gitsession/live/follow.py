@@ -32,8 +32,7 @@ def follow(
     """Yield each entry that is written from now on, in the order of its branch.
 
     The iterator never ends. Stop the iteration or call ``close``. An entry is yielded once, even if its branch is
-    removed
-    and restored.
+    removed and restored.
 
     Args:
         store: The store.

@@ -44,9 +44,8 @@ TURN_SECONDS = 5.0
 class ImportSessionFile(Protocol):
     """A function that imports a session's file as far as the agent has written it.
 
-    ``file`` is "" if the agent did not name it. The function returns the id of the session in the store, or ``None``
-    if the
-    session does not exist yet. Raises ``GitSessionError`` and ``OSError``.
+    ``file`` is "" if the agent did not name it. The function returns the id of the session in the store, or ``None`` if
+    the session does not exist yet. Raises ``GitSessionError`` and ``OSError``.
     """
 
     def __call__(self, agent: str, source_id: str, file: str) -> str | None: ...

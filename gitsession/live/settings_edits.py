@@ -38,7 +38,7 @@ class Edit:
     old: bytes | None
     new: bytes | None
     keeps: bool = False
-    """Whether the change discards edits by others. A copy of the file must then be kept (``copy_of``)."""
+    """True if the change discards edits by others. A copy of the file must then be kept (``copy_of``)."""
 
     @property
     def is_empty(self) -> bool:
@@ -50,9 +50,8 @@ def plan_enable(
 ) -> Edit:
     """Plan the installation of hooks.
 
-    Raises ``Refused`` if the settings cannot be parsed or if gitsession did not create the file. If gitsession
-    created the
-    file and others have edited it, it raises ``Refused`` unless ``force`` is set. Raises ``OSError``.
+    Raises ``Refused`` if the settings cannot be parsed, or if gitsession did not create the file. Without ``force``, it
+    also raises ``Refused`` if others have edited a file that gitsession created. Raises ``OSError``.
     """
     file = Path(os.path.realpath(file))
     old = read_regular(file)
@@ -232,8 +231,7 @@ def _goes_by_force(store: Path, told: Extension, file: Path, old: bytes | None, 
     """Return whether a file that gitsession created was edited by others.
 
     Raises ``Refused`` if gitsession did not create the file. Without ``force``, raises it also if others have edited
-    the
-    file.
+    the file.
     """
     if old is None or _before(store, told.agent, file, old) is not None:
         return False

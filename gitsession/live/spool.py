@@ -40,9 +40,8 @@ def folder(store: str) -> str:
 def write(store: str, parts: Iterable[bytes]) -> str:
     """Write one event atomically, readable only by its owner; return its name.
 
-    The names sort by time. The store and its parent folders need not exist. Raises ``OSError``, also if too many
-    events are
-    waiting.
+    The names sort by time. The store and its parent folders need not exist. Raises ``OSError``, also if too many events
+    are waiting.
     """
     place = folder(store)
     name = f"{time.time_ns():020d}-{os.urandom(6).hex()}"

@@ -59,9 +59,8 @@ class SpooledSnapshot:
 class Event:
     """An event of an agent.
 
-    ``session`` is the agent's id of the session. ``file`` is the file of the session; "" if the agent did not name
-    it. If
-    the hook did not take a snapshot, ``workspace`` is set, ``look`` is ``None``, and ``gave_up`` is the reason.
+    ``session`` is the agent's id of the session. ``file`` is the file of the session; "" if the agent did not name it.
+    If the hook did not take a snapshot, ``workspace`` is set, ``look`` is ``None``, and ``gave_up`` is the reason.
     """
 
     spooled: str
@@ -295,7 +294,7 @@ class Calls:
     """The running calls of each session, oldest first, each with the first call that began after it."""
 
     def __init__(self, store: Path, running: Mapping[str, Mapping[str, str]]) -> None:
-        """Initialize the object. Use ``load`` instead."""
+        """Initialize the state. Call ``load`` instead."""
         self._store = store
         self._running = {key: dict(calls) for key, calls in running.items()}
 

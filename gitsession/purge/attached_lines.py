@@ -25,9 +25,8 @@ from gitsession.sessions.tombstone_set import Replacement
 def without(form: str, payload: bytes, text: str, says: Callable[[bytes], bool]) -> Replacement | None:
     """Return the record ``payload`` without ``text`` in its attached lines.
 
-    Returns ``None`` if the whole record must be removed: it has no attached lines, its own line ``says`` the text, or
-    the
-    redaction would change the kind of an attached line.
+    Returns ``None`` if the whole record must be removed: it has no attached lines, its own line contains the text
+    according to ``says``, or the redaction would change the kind of an attached line.
     """
     own = spoken(payload)
     riding = payload[: len(payload) - len(own)]

@@ -127,8 +127,8 @@ def saying(store: ObjectStore, text: str, sids: Iterable[str] | None = None) -> 
     """Plan the purge of all entries and captured files that contain exactly ``text``, in all sessions or in ``sids``.
 
     The text is also found in JSON, in JSON within JSON, and in summaries, titles and labels. It is not found if it is
-    split
-    or in another encoding. If only the attached lines of an entry contain the text, the entry is redacted instead.
+    split or in another encoding. If only the attached lines of an entry contain the text, the entry is redacted
+    instead.
     """
     every = sorted({refs.session_of(name) for name in store.refs(refs.SESSIONS)} - {""})
     spelled = spellings(text)
@@ -255,8 +255,7 @@ def _beginnings(store: ObjectStore, sid: str, leaf: Oid) -> Iterator[str]:
     """Yield the digests of the entries at which a session began, as far as the history of ``leaf`` can be read.
 
     For a fork, the first entry of the history is included. In another clone, a branch may begin before the ``fork``
-    entry,
-    and its checkpoints may follow those of the older session.
+    entry, and its checkpoints may follow those of the older session.
     """
     first = None
     try:

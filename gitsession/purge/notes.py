@@ -49,7 +49,7 @@ def going(
     refs: Mapping[str, Oid],
     gone: AbstractSet[Oid],
 ) -> set[Oid]:
-    """Select commits with a note on a removed commit, in old versions too, and the objects that only they contain.
+    """Select commits with a note on a removed commit, also earlier ones, and the objects that only they contain.
 
     ``kinds``: kinds of all objects. ``gone``: objects that are deleted anyway. ``refs``: current values of all refs.
     """

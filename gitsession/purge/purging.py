@@ -101,8 +101,7 @@ def replace(store: GitStore, replacements: Mapping[str, tuple[str, StoredPayload
     """Replace entries. ``replacements``: form and new payload, by the digest of the entry.
 
     The chain digests of later entries do not change. A replacement must have the kind and the author of the entry, so
-    that
-    a later tombstone of the entry is the same with and without the replacement. Raises the errors of ``add``, and
+    that a later tombstone of the entry is the same with and without the replacement. Raises the errors of ``add``, and
     ``Malformed`` for an invalid payload.
     """
     found = {digest: Replacement(form, stored) for digest, (form, stored) in replacements.items()}
@@ -297,9 +296,8 @@ def _move_refs(store: GitStore, found: Tombstones) -> tuple[Rewriter, set[str]]:
 def _removed(store: GitStore, rewriter: Rewriter, moved: Mapping[str, Oid]) -> Iterator[Node]:
     """Yield the entries that are removed: those that a tombstone replaces, and those that only purged sessions contain.
 
-    ``moved``: refs that the rewrite moves, with their old values. Entries that a fork shares with a purged session
-    are not
-    removed.
+    ``moved``: refs that the rewrite moves, with their old values. Entries that a fork shares with a purged session are
+    not removed.
     """
     for oid in rewriter.gone():
         if node.load(rewriter, rewriter.mapped[oid]).is_tombstone:

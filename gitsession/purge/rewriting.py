@@ -43,8 +43,7 @@ class Rewriter:
     """The mapping of commits to rewritten commits.
 
     Methods raise ``MissingObject`` or ``Corrupt`` for a commit that cannot be read, and ``Refused`` for a redacted
-    entry of
-    an agent that this release does not support.
+    entry of an agent that this release does not support.
 
     Attributes:
         objects: New objects, by id.
@@ -71,9 +70,9 @@ class Rewriter:
     def start(self, name: str, oid: Oid) -> Node | None:
         """Return the entry at which the session of the ref ``name`` began. ``oid``: the value of the ref.
 
-        If the session was purged, this is the nearest entry in the history that the set names as a beginning. If
-        there is none,
-        or if the session was not purged, it is the first entry. Returns ``None`` if the history has no entries.
+        If the session was purged, this is the nearest entry in the history that the set names as a beginning. If there
+        is none, or if the session was not purged, it is the first entry. Returns ``None`` if the history has no
+        entries.
         """
         began = self._tombstones.began(session_of(name))
         at = oid
@@ -125,11 +124,11 @@ class Rewriter:
         return bool(self._tombstones.began(session_of(name)))
 
     def gone(self) -> list[Oid]:
-        """Return the commits rewritten so far that a substitute has replaced."""
+        """Return the commits that a substitute has replaced so far."""
         return sorted(self._gone)
 
     def is_gone(self, oid: Oid) -> bool:
-        """Return whether a substitute has replaced the commit ``oid``, if it was rewritten so far."""
+        """Return whether a substitute has replaced the commit ``oid`` so far."""
         return oid in self._gone
 
     # -- one commit
@@ -318,8 +317,8 @@ def rewrite_log(store: ObjectStore, tip: Oid, rewriter: Rewriter) -> Oid:
     """Map every commit in the operation log, so that older commands can still be undone; return the new tip.
 
     The log is local, so its bytes need not be the same in other stores. If a command wrote or removed a purged entry,
-    only
-    its name and its first argument are kept, because the command can include the text of a label. Raises ``Malformed``.
+    only its name and its first argument are kept, because the command can include the text of a label. Raises
+    ``Malformed``.
     """
     mapped: dict[Oid, Oid] = {}
     for operation in reversed(list(operation_log.back(store, tip))):

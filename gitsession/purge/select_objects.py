@@ -25,8 +25,7 @@ def find(
     """Select the objects that a purge deletes.
 
     These are all commits that the rewrite changes, and unreachable commits of purged sessions; the objects that only
-    these
-    commits contain; and objects with purged bytes that no commit contains.
+    these commits contain; and objects with purged bytes that no commit contains.
 
     Args:
         reader: Reader of the store's objects.
@@ -121,8 +120,7 @@ def of_purged_sessions(reader: Reader, tombstones: Tombstones, commits: Iterable
     A commit belongs to the session with the nearest beginning in its history.
 
     Unreachable commits with such a commit as a parent are selected, too. An example is an earlier version of an
-    operation
-    on it. They would lack their parent, and they may contain a title or a label.
+    operation on it. They would lack their parent, and they may contain a title or a label.
     """
     commits = list(commits)
     staying = reached(reader, tips)

@@ -1,6 +1,6 @@
 """The guard of a store. It redacts secrets before data is stored, so that the result can still be parsed.
 
-Of JSON and CBOR, the unescaped strings are scanned, and only parts of strings are replaced. So a line of JSON stays
+In JSON and CBOR, the unescaped strings are scanned, and only parts of strings are replaced. So a line of JSON stays
 valid, and so does an entry. Strings that contain JSON are unescaped and scanned again, at most ``LEVELS_MAX`` times.
 """
 
@@ -56,8 +56,7 @@ def redact(form: str, payload: bytes, scanner: Scanner) -> Redacted:
     """Return ``payload`` with a placeholder for each secret that ``scanner`` finds.
 
     ``form`` is the form of the entry (docs/reference/format.md). Payloads of other forms, invalid JSON, and CBOR that
-    was
-    not written by gitsession are scanned as plain text.
+    was not written by gitsession are scanned as plain text.
     """
     if form == _CBOR:
         return _in_cbor(payload, scanner) if scanner.mentions(payload) else Redacted(payload)

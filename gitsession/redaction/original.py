@@ -33,8 +33,7 @@ def matches(redacted: bytes, rows: Iterable[tuple[int, int, str]], original: byt
     """Return whether ``redacted`` can be ``original`` with placeholders at the offsets and lengths in ``rows``.
 
     A placeholder matches any text. Rules differ between releases and users, but an entry that was stored under other
-    rules
-    is still the same entry.
+    rules is still the same entry.
     """
     parts: list[bytes] = []
     at = 0

@@ -2,9 +2,8 @@
 
 Words such as ``token`` are common in text. So a context rule also requires an assignment sign and a long value, which
 can be matched in escaped text. A text that matches a hint is scanned in full; other texts are not scanned. So a hint
-may
-match too much, but never too little: each hint requires less than every rule with its stem. Escapes that hints do not
-cover are always scanned (see ``scan``).
+may match too much, but never too little: each hint is less strict than all rules with its stem. Escapes that hints do
+not cover are always scanned (see ``scan``).
 """
 
 from __future__ import annotations
@@ -32,10 +31,9 @@ class Rule:
         before: Number of bytes before the hit that are redacted, too.
         folds: Whether ``words`` are in lower case and match any case.
         is_token: Whether the redacted part is a run of at least ``RUN_MIN`` bytes without a space that contains the
-        word.
+            word.
         samples: Texts that the rule must find. Tests expand templates such as ``{b32:16}`` in them, because the
-        repository
-            must not contain anything that looks like a real secret.
+            repository must not contain anything that looks like a real secret.
         never: Texts that the rule must not find.
     """
 
@@ -162,8 +160,7 @@ class CharacterTurns:
     """The turns in the values of one text, queried from left to right. A turn is a change between kinds of characters.
 
     A result is valid up to the first turn of the value, or up to its end if it has no turn. So if a run of names and
-    signs
-    contains several values, it is read only once.
+    signs contains several values, it is read only once.
     """
 
     def __init__(self, data: bytes) -> None:

@@ -218,7 +218,7 @@ class Scanner:
 
 
 def _numbers(texts: Sequence[bytes], places: Iterable[int]) -> set[int]:
-    """Return the indexes of the ``texts`` that contain an offset of ``places``, in all texts joined by one byte."""
+    """Return the indexes of the ``texts`` with one of ``places``, which are offsets in the texts joined by one byte."""
     places = list(places)
     if not places:
         return set()
@@ -257,7 +257,7 @@ def _stays_itself(word: bytes) -> bool:
 
 
 def _runs(data: bytes, *, with_mark: bool = False) -> set[bytes]:
-    """Return the words of ``data`` with the length of a token. ``with_mark``: including a backslash before a word."""
+    """Return the words of ``data`` with the length of tokens. ``with_mark``: whether to include a backslash before."""
     marks = data.translate(_MARKS)
     runs: set[bytes] = set()
     find, add = marks.find, runs.add
@@ -272,7 +272,7 @@ def _runs(data: bytes, *, with_mark: bool = False) -> set[bytes]:
 
 
 def _escapes_apart(runs: bytes) -> bytes:
-    """Return ``runs``, with further copies of runs without the end of an escape or a line mark at their beginning."""
+    """Return ``runs`` and, for runs that may begin with the end of an escape or a line mark, copies without it."""
     runs = b" ".join((b"", runs, *(_ESCAPED.findall(runs) if b"\\" in runs else ())))
     return b" ".join((runs, *_MARKED.findall(runs)))
 

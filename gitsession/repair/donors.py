@@ -243,7 +243,7 @@ class AgentFiles:
         return {}
 
     def _bases(self, waiting: WaitingFile) -> Iterator[Path]:
-        """Yield all files of the session that ``waiting`` continues, in import order, and then the files beside it."""
+        """Yield all files of the session that ``waiting`` continues, in import order, and then those in its folder."""
         id, agent = waiting.error.source_id, waiting.format.AGENT if waiting.format is not None else ""
         rows = sorted(self._catalogue.by_source(agent, id), key=lambda row: (row.created_ms, row.sid))
         sid = rows[0].sid if rows else self._catalogue.by_segment(agent, id)

@@ -1,17 +1,16 @@
 """Salvage of objects and ref values from damaged journal files and from the journals of copies.
 
-Objects are checked by their hash. Of the moves of a ref, only the last value counts. It is called the end. It is
+Objects are checked by their hash. Only the last value of a ref's moves counts. It is called the end, and it is
 applied so that nothing is lost:
 
     1. the ref's history contains the end, or a command removed the ref   -> nothing to do
     2. the file records the ref's current value, or the ref is missing    -> the ref moves to the end
     3. the current value is older than the first value in the file        -> the ref moves to the end
-    4. otherwise: other entries were added from before the damage         -> the end becomes a new branch
+    4. otherwise: the history was continued from before the damage         -> the end becomes a new branch
 
 If the position of a record is proven but not its content, a ref name in it may be damaged. Its moves then count only
 for refs that other records name, too. A hole in the file is closed if a copy of the same journal has the records. A
-hole
-of one record is also closed if every history that includes the record can be read. A file with an open hole is not
+hole of one record is also closed if every history that includes the record can be read. A file with an open hole is not
 moved, so that ``verify`` reports it.
 """
 

@@ -1,4 +1,4 @@
-"""Repair of a store. The plan is made without writing. It is then applied so that no kill of the process loses data.
+"""Repair of a store. The plan is made by reading only. It is applied so that a kill at any moment loses no data.
 
     plan      find damaged files; read the good records of damaged journal files (repair/journals.py); read every object
               that is reachable from a ref, and search the donors for lost objects; find refs that cannot be read
@@ -311,7 +311,7 @@ class _Planner:
         return None
 
     def _follow_all(self, held: Mapping[str, RefValue]) -> None:
-        """Follow every ref, sessions first: objects that the operation log names give no hint of the agent's file."""
+        """Follow every ref, sessions first, because only a session shows in which agent's file an object may be."""
         plan = self._plan
         for name, value in sorted(held.items(), key=lambda ref: not ref[0].startswith(refs.SESSIONS)):
             if refs.target(value) is None and name not in plan.copied:
@@ -353,7 +353,7 @@ class _Planner:
     # -- refs
 
     def _look_at_sets(self) -> None:
-        """Report the tombstone set and the archive set whose ref has an invalid value."""
+        """Report the tombstone set or the archive set if the value of its ref is invalid."""
         for name, read in ((refs.TOMBSTONES, tombstone_set.at), (refs.ARCHIVE, archive_set.at)):
             value = self._store.ref(name)
             try:
@@ -369,7 +369,7 @@ class _Planner:
         there = self._store.refs("refs/")
         mark = lost_refs.read(self._store.git_dir)
         strays = lost_refs.find(self._store, mark, seen=self._seen, unreadable=damaged)
-        strays = [found for found in strays if found.name not in plan.moves]  # the journal has the values of those
+        strays = [found for found in strays if found.name not in plan.moves]  # the journal has their values
         self._recorded = {found.name: found.was for found in strays if found.now is None}
         remembered = self._remembered()
         wanted = self._gone(damaged, there, remembered, strays)
@@ -459,8 +459,7 @@ class _Planner:
         """Return the new value of a lost ref.
 
         If no source has the last value, an earlier one is used, and the loss is reported. A ref to a missing commit
-        would
-        make git fail in the whole store, so such a ref is not restored.
+        would make git fail in the whole store, so such a ref is not restored.
         """
         value = self._furthest(values)
         if value is None or not self._is_there(name, value):

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _NONE = "0" * 40
 _NAMED_MAX = 64
-"""Maximum number of sessions whose refs are listed by session. If there are more, all refs are listed."""
+"""Maximum number of sessions whose refs are listed session by session. If there are more, all refs are listed."""
 
 _SETTINGS = {
     "gitsession.maxEntries": "entries",
@@ -84,9 +84,8 @@ def pre(git_dir: Path, proposed: Sequence[Proposed], environ: Mapping[str, str])
 def post(git_dir: Path) -> PurgeResult | None:
     """Remove purged entries, and refs of archived sessions. Return the result of the purge; ``None`` if there is none.
 
-    Purged entries that arrived during the push of the purge are removed, too. Raises ``Unavailable``, and
-    ``NotAStore`` if
-    the repository is not a store. Only its owner can remove the entries then.
+    Purged entries that arrived during the push of the purge are removed, too. Raises ``Unavailable``, and ``NotAStore``
+    if the repository is not a store. Only its owner can remove the entries then.
     """
     from gitsession.archive import archiving
     from gitsession.purge import purging  # loads slowly, and `pre-receive` must not wait for it

@@ -1,1 +1,1 @@
-"""Validation of proposed refs, both refs that others push to a server and refs that are fetched."""
+"""Validation of proposed refs: refs that others push to a server, and fetched refs."""

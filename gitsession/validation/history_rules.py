@@ -32,10 +32,10 @@ class HistoryBase(NamedTuple):
 
     Attributes:
         old: Newest entry that existed before the push; ``None`` if all entries are new.
-        root: Root, if it is new.
+        root: Root of the history, if it is new; ``None`` otherwise.
         forks: Sessions that begin in the new part with a ``fork`` entry.
         named: Possible ids, or the date in the id, of a session that begins with ``root``; ``None`` if any id is
-        possible.
+            possible.
     """
 
     old: Oid | None

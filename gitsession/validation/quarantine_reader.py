@@ -247,7 +247,7 @@ class GitReader:
         return found
 
     def new(self, tips: Iterable[Oid], known: Iterable[Oid] | None, most: int) -> dict[Oid, tuple[Oid, ...]] | None:
-        """Return the commits that are reachable from ``tips`` but not from ``known``, each after and with its parents.
+        """Return the commits reachable from ``tips`` but not from ``known``, with their parents, parents first.
 
         ``known``: ``None`` for the values of all known refs. Returns ``None`` if there are more than ``most`` commits.
         """

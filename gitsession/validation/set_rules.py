@@ -1,6 +1,6 @@
 """Validation of the refs of the two grow-only sets, the archive and the tombstone set. Their bytes must be canonical.
 
-All sessions in the archive must be reachable from its ref. Nothing else is reachable from the tombstone set.
+All sessions in the archive must be reachable from its ref. No other objects are reachable from the tombstone set.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ entry is in docs/reference/format.md, and ``verify/entry_check.py`` checks it.
     2. entries, each after its parents: the form and the sizes; then the commit is computed again and compared
     3. histories: refs only move forward, a session has one root, ``meta`` and ``files`` have only entries that belong
        there, and no entry was purged
-    4. refs that do not belong to a session
+    4. refs that do not belong to a session: ``main``, the archive and the tombstone set
 
 Fetched objects are validated before a ref of the store moves to them (see ``validate_fetched``).
 """

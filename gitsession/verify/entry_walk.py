@@ -172,8 +172,7 @@ def _snapshot(store: ObjectStore, sid: str | None) -> tuple[ObjectStore, Mapping
     """Return the store with its archived sessions, the session refs, and the refs of active branches.
 
     If ``sid`` is set, only the refs of this session are returned. The refs are read only once. With a second read, a
-    check
-    would compare two different states of the store.
+    check would compare two different states of the store.
     """
     whole = archive_set.UnarchivedStore.of(store)
     ends, active = (refs.session(sid), refs.active(sid)) if sid else (refs.SESSIONS, refs.ACTIVE)
@@ -183,7 +182,7 @@ def _snapshot(store: ObjectStore, sid: str | None) -> tuple[ObjectStore, Mapping
 def _nodes(
     store: ObjectStore, ends: Mapping[str, Oid], report: Report, known: Collection[Oid], *, is_all: bool
 ) -> tuple[dict[Oid, Node], dict[Oid, str]]:
-    """Return the entries to check, and the ref from which each is reachable. The last ones read can be in ``known``."""
+    """Return the entries up to those in ``known``, which are included, and the ref from which each is reachable."""
     nodes: dict[Oid, Node] = {}
     leads: dict[Oid, str] = {}
     damaged: set[str] = set()

@@ -18,7 +18,7 @@ class Finding:
     Attributes:
         where: Ref, file or object with the problem.
         what: Description of the problem.
-        ref: Branch from which it is reachable.
+        ref: Branch from which the object is reachable.
     """
 
     where: str

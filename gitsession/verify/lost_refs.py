@@ -3,9 +3,8 @@
 If the file of a ref is missing, the ref seems not to exist. If a ref was moved back, it looks like any other ref. So
 only a record of an earlier value shows the loss. The recorded value of a ref is the value that the last flush wrote
 (store/flush_record.py), that the last check without problems found (``VerifiedState``, called the mark), or that a
-later
-operation recorded. Without a mark, the whole operation log is used. If a ref is in none of these records, the value in
-the catalog is used.
+later operation recorded. Without a mark, the whole operation log is used. If a ref is in none of these records, the
+value in the catalog is used.
 
 Nothing is lost if another program moved a ref and gitsession renamed its own branch (store/flushing.py). The old value
 is then still on a branch of the session. Nothing is lost either if the entries of a ref were appended again to another
@@ -106,8 +105,7 @@ class LostRefFinding:
         when: Description of the time of the recorded value.
         now: Current value; ``None`` if the ref is missing.
         unreached: Number of entries in the history of ``was`` that are no longer on a branch of the session; ``None``
-        if
-            one of their objects is missing.
+            if one of their objects is missing.
     """
 
     name: str
@@ -232,7 +230,7 @@ def _led_to_what_went(was: RefValue, known: _Known, there: Mapping[str, RefValue
 
 
 def _ever_archived(store: ObjectStore) -> Collection[str]:
-    """Return the sessions that were ever archived. Archiving deletes the ref of the active branch, unlogged."""
+    """Return the sessions that were ever archived. Archiving deletes their active-branch refs without a log entry."""
     try:
         return archive_set.read(store).turns.keys()
     except GitSessionError:
@@ -249,8 +247,7 @@ def _unreached(
     """Count the entries up to ``was`` that are on no branch of the session of ``name``, compared by their trees.
 
     If the branches cannot be read because of damage, the result is 0. If the history of ``was`` cannot be read, the
-    result
-    is ``None`` if a flush wrote that value, and otherwise 0.
+    result is ``None`` if a flush wrote that value, and otherwise 0.
     """
     if not refs.is_session_ref(name) or refs.target(was) is not None:
         return 0

@@ -92,9 +92,8 @@ def look(
 ) -> Iterator[SignatureCheck]:
     """Check every signature of ``sessions``.
 
-    ``by``: settings with the trusted signers; by default, those of the user. ``tombstones``: the tombstone set;
-    without it,
-    replaced entries are not checked.
+    ``by``: settings with the trusted signers; by default, those of the user. ``tombstones``: the tombstone set; without
+    it, replaced entries are not checked.
     """
     for sid in sessions.sids:
         found = list(_seals(sessions, sid))

@@ -208,9 +208,8 @@ def verify(
 ) -> Report:
     """Check the whole store.
 
-    If ``quick`` is set and the mark is valid, only new data is checked. Otherwise, if ``sample`` or ``max_seconds``
-    is set,
-    the next part of a round is checked.
+    If ``quick`` is set and the mark is valid, only new data is checked. Otherwise, if ``sample`` or ``max_seconds`` is
+    set, the next part of a round is checked.
 
     Args:
         store: The store.

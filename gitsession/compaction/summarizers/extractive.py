@@ -2,10 +2,8 @@
 
 This summarizer needs no configuration and no network, and it never fails. It keeps the information that an agent needs
 to continue: the requests of the user, the outcome of each request, decisions, the current state, and the files that
-were
-read or changed. Each section has a share of the budget. If a section is full, older lines are left out, except the
-first
-request of the user.
+were read or changed. Each section has a share of the budget. If a section is full, older lines are left out, except the
+first request of the user.
 """
 
 from __future__ import annotations
@@ -139,8 +137,7 @@ def _fit(lines: Sequence[str], chars_max: int, wanted: set[str], *, first: bool)
     """Return the lines that fit, in their original order. No line is longer than a quarter of the budget.
 
     Lines with a word of ``wanted`` take precedence, then newer lines. If ``first`` is set, the first line takes
-    precedence
-    over newer lines, and at least its beginning is always included.
+    precedence over newer lines, and at least its beginning is always included.
     """
 
     def rank(place: int) -> tuple[bool, bool, int]:

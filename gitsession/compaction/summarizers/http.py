@@ -131,9 +131,8 @@ class Http:
     def _ask(self, outgoing: Outgoing, deadline: float, cancelled: Event) -> Answer:
         """Send a request and return its answer. Raises ``SummaryFailed``.
 
-        The request runs in another thread, so that this thread can check for cancellation. A read from a silent
-        socket cannot
-        be interrupted, but it can be abandoned.
+        The request runs in another thread, so that this thread can check for cancellation. A read from a silent socket
+        cannot be interrupted, but it can be abandoned.
         """
         host = urlsplit(self.url).hostname
         answers: SimpleQueue[Answer | str] = SimpleQueue()

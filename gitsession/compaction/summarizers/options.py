@@ -45,8 +45,7 @@ def from_config(config: Mapping[str, str], environ: Mapping[str, str]) -> Option
     """Return the options from the settings ``gitsession.summarizer*``. Raises ``SummaryFailed`` if a value is invalid.
 
     The keys of ``config`` are in lower case, as git lists them. ``config`` must be the user's configuration and never
-    that
-    of a store, because it determines which program runs and where a session is sent.
+    that of a store, because it determines which program runs and where a session is sent.
     """
 
     def said(name: str, otherwise: str = "") -> str:

@@ -44,8 +44,7 @@ class Selection:
         state: State at the end of the history.
         fresh: Index of the first item from which on the agent accepts a provider's token count.
         current: Index of the first item from which on such a count is up to date. Items before it were compacted,
-        edited or
-            pruned after the count.
+            edited or pruned after the count.
     """
 
     items: tuple[Item, ...]
@@ -75,7 +74,7 @@ class Profile(ABC):
     NAME: str
     SETTINGS = CompactionSettings()
     OWN_COUNT = False
-    """Whether ``estimate`` is used even if an exact tokenizer is installed, so that the numbers are the agent's own."""
+    """True if ``estimate`` is used even if an exact tokenizer is installed, so that the numbers are the agent's own."""
 
     COUNT_MIN = 1
     """Minimum number of tokens that an answer must report. Otherwise its count is not used."""
@@ -84,7 +83,7 @@ class Profile(ABC):
     """Role with which the text of an extension is sent to the model."""
 
     SENDS_SYSTEM = False
-    """Whether system messages of the session are sent to the model."""
+    """True if system messages of the session are sent to the model."""
 
     @abstractmethod
     def select(self, line: ContextHistory) -> Selection:

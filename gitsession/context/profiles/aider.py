@@ -52,13 +52,13 @@ class AiderProfile(Profile):
 
 
 class _Run(NamedTuple):
-    """A run of Aider, or a part of it.
+    """The current run of Aider, or the part of it after a compaction.
 
     Attributes:
         since: Entries of the run, oldest first.
         before: Items that replace everything before the run.
         kept: Entries that ``summary`` kept.
-        summary: Compaction at which the entries begin.
+        summary: Compaction before the run; ``None`` if there is none.
     """
 
     since: list[Node]

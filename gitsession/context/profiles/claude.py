@@ -35,7 +35,7 @@ NO_CONTENT = "(no content)"
 class ClaudeProfile(Profile):
     NAME = "claude"
     SETTINGS = CompactionSettings(reserve=33_000)
-    """20,000 tokens for the summary, and 13,000 tokens at which compaction begins, as in the released program."""
+    """20,000 tokens for the summary, and a margin of 13,000 tokens, as in the released program."""
 
     def select(self, line: ContextHistory) -> Selection:
         seen = reach(line)

@@ -107,9 +107,8 @@ def _says_something(block: Block) -> bool:
 def _without_dangling(items: Sequence[Item]) -> list[Item]:
     """Return the items without calls that have no result, because a provider would treat these calls as failed.
 
-    The signatures of such a turn are removed, because the model signed the complete turn. If nothing is left of a
-    turn, it
-    is dropped.
+    The signatures of such a turn are removed, because the model signed the complete turn. If nothing is left of a turn,
+    it is dropped.
     """
     answered = {item.entry.tool_call_id for item in items if is_message(item.entry, "tool")}
     found: list[Item] = []

@@ -210,8 +210,7 @@ def _kept_by_number(line: ContextHistory, at: Spot, number: int) -> list[Node]:
     """Return the kept nodes from number ``number`` on.
 
     The first files of pi have no ids. The number of an entry is its index among the lines that can be parsed. The
-    header
-    has the number 0.
+    header has the number 0.
     """
     nodes = list(line.back(at))[::-1]
     parsed = [place for place, node in enumerate(nodes) if node.source is not None and node.kind != Opaque.kind]

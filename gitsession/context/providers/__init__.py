@@ -27,8 +27,7 @@ class Provider(Protocol):
         """Return the request for a ``Context`` as JSON values.
 
         It has ``messages``, or the field that the provider uses instead, and other fields. ``system`` replaces the
-        system
-        prompt of the context.
+        system prompt of the context.
         """
 
 

@@ -78,7 +78,7 @@ def _messages(said: Iterable[Turn]) -> list[dict[str, Any]]:
 def _spoken(turn: Turn) -> list[dict[str, Any]]:
     blocks = [*map(sendable, turn.replay), *_blocks(turn.blocks)]
     while blocks and blocks[-1]["type"] in ("thinking", "redacted_thinking"):
-        blocks.pop()  # the API rejects a message that ends with reasoning, because no answer follows it
+        blocks.pop()  # a message must not end with reasoning, as in an answer that was cut off
     return blocks
 
 

@@ -35,7 +35,7 @@ class ProviderApi:
         call_id: Function that returns the part of an agent's call id that this API uses.
         replays: Whether the API accepts a compaction that the provider made.
         plain: Profiles of agents that send thinking without a signature back through this API, whatever the provider
-        is.
+            is.
     """
 
     providers: frozenset[str]
@@ -159,8 +159,7 @@ def _answers(entries: Sequence[Entry]) -> dict[int, list[Message | None]]:
     """Return the results of the calls in each assistant message, in order, by the index of the message in ``entries``.
 
     A result belongs to the newest unanswered call with its id, because an agent may use an id twice. If a call has
-    several
-    results, the first one is used.
+    several results, the first one is used.
     """
     waiting: dict[str | None, list[tuple[int, int]]] = {}
     answers: dict[int, list[Message | None]] = {}
@@ -239,9 +238,8 @@ class Tool:
 def prompt(context: Context, system: str | None) -> str:
     """Return the system prompt, followed by the named sections in the session's messages.
 
-    The system prompt is ``system`` if it is not ``None``. Otherwise it consists of the system prompt of the session
-    and its
-    leading system messages, which ``opening`` counts. Later system messages are turns.
+    The system prompt is ``system`` if it is not ``None``. Otherwise it consists of the system prompt of the session and
+    its leading system messages, which ``opening`` counts. Later system messages are turns.
     """
     stated = context.instructions.system_prompt if context.instructions else None
     first = [stated or "", *(message.text for message in _opening(context))] if system is None else [system]
