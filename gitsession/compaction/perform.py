@@ -151,7 +151,7 @@ class BackgroundCompaction:
             timeout: Maximum time to wait, in seconds; ``None`` to wait without a limit.
 
         Raises:
-            SummaryFailed: The compaction was cancelled or has no usable summary. Its other errors are raised, too.
+            SummaryFailed: The compaction was cancelled or has no usable summary. All other errors are raised, too.
             TimeoutError: The compaction is still running.
         """
         return self._future.result(timeout)

@@ -34,7 +34,7 @@ def provider_compaction(
 ) -> Compaction | None:
     """Return the entry for a compaction by ``provider``; ``None`` if the compaction failed.
 
-    The context no longer shows the entries before it. Append it before the answer that it arrived with.
+    A context no longer shows the entries before this entry. Append it before the answer with which it arrived.
 
     Args:
         given: Anthropic's ``compaction`` block, OpenAI's ``compaction`` item, or the whole ``output`` of OpenAI's

@@ -38,7 +38,7 @@ LAG_MS = 60_000
 """Maximum time in ms that a snapshot waits for its entry if the agent has not written a later entry."""
 
 TURN_SECONDS = 5.0
-"""Maximum time in seconds to wait for a lock on the workspace. Afterwards, the next ingestion adds the snapshot."""
+"""Maximum time in seconds to wait for a lock on the workspace. Then the snapshot is left to the next ingestion."""
 
 
 class ImportSessionFile(Protocol):
@@ -281,7 +281,7 @@ class _Drain:
         spool.fail(self._spool, what)
 
 
-# Trees of snapshots. A snapshot has the differences from the previous one of its workspace, whatever its session.
+# Trees of snapshots. A snapshot has the differences from the previous one of its workspace, in any session.
 
 FILE = "looks.json"
 

@@ -354,7 +354,7 @@ def _is_commit(reader: Reader, oid: Oid) -> bool:
 
 
 def _refuse_tags(store: GitStore, rewriter: Rewriter) -> None:
-    """Refuse to purge content that a tag leads to. The tag may be signed, so only its owner may remove it."""
+    """Refuse to purge content that is reachable from a tag. A tag may be signed, so only its owner may remove it."""
     told = process.run(store.git_dir, "for-each-ref", "--format=%(refname) %(objecttype) %(*objectname) %(*objecttype)")
     for line in told.out.decode("utf-8", "replace").splitlines():
         name, kind, *to = line.split(" ")

@@ -342,7 +342,7 @@ def _whole_characters(data: bytes, start: int, end: int) -> tuple[int, int]:
 _BACKSLASHES = rb"(?<=\\)(?<!\\\\)\\*+"
 """The rest of a run of backslashes after the first one, so that a run is read only once."""
 _ESC = rb"(?:(?<=\x1b)|" + _BACKSLASHES + rb"(?:u001[bB]|x1[bB]|0?33|e)|(?<=\^)\[)"
-"""The rest of an escape byte, also in the notations of programming languages and of ``cat -v``."""
+"""The rest of an escape character, also in the notations of programming languages and of ``cat -v``."""
 _BELL = rb"(?:\x07|\\++u0007|(?:\x1b|\\++u001[bB])\\+)"
 _SEQUENCE = re.compile(
     rb"[\x00\x1b\\^E\[](?:(?<=\x00)|"

@@ -35,7 +35,7 @@ Read = Callable[[Oid], tuple[Kind, bytes] | None]
 
 @dataclass(frozen=True, slots=True)
 class SkippedMoves:
-    """Moves of a ref that a hole in the journal skips.
+    """Moves of a ref that are lost in a hole of the journal.
 
     Attributes:
         ref: Name of the ref.

@@ -1,8 +1,8 @@
 """Validation of proposed ref moves, in one pass over the new objects, before any of them is accepted.
 
 The `pre-receive` hook of a server and the fetch of a store use the same code. It reads from a quarantine. Only objects
-that existing refs reach count as validated. docs/reference/server.md lists the rules and their names. The format of an
-entry is in docs/reference/format.md, and ``verify/entry_check.py`` checks it.
+that are reachable from existing refs count as validated. docs/reference/server.md lists the rules and their names. The
+format of an entry is in docs/reference/format.md, and ``verify/entry_check.py`` checks it.
 
     1. refs: the name is valid, the ref is not deleted, and its value is a commit
     2. entries, each after its parents: the form and the sizes; then the commit is computed again and compared

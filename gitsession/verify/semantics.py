@@ -1,8 +1,8 @@
 """Checks of whole sessions: each session has one root, and the entries that other entries refer to exist.
 
 The functions have no side effects. They read the content of an entry only if its kind can refer to other entries. A
-*problem* is a state that gitsession cannot have written. A *notice* is unusual, but an agent or a program may have
-written it, such as a call without a result, or a label of an entry that does not exist.
+*problem* is a state that gitsession cannot have written. A *notice* is an unusual state that an agent or a program may
+have written, such as a call without a result, or a label of an entry that does not exist.
 """
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Sessions:
         return found
 
     def history(self, oid: Oid | None) -> Iterator[Node]:
-        """Yield the history of ``oid``, as far as it can be read. In a damaged store, it can be a cycle."""
+        """Yield the history of ``oid``, as far as it can be read. In a damaged store, the history can be a cycle."""
         seen: set[Oid] = set()
         while oid is not None and oid in self.nodes and oid not in seen:
             seen.add(oid)

@@ -114,7 +114,7 @@ def _outcome(turn: Sequence[TranscriptItem]) -> Iterable[str]:
 
 
 def _next(turn: Sequence[TranscriptItem]) -> list[str]:
-    """Return the current state: what the agent planned, asked, or has not answered."""
+    """Return the current state: plans and questions in the agent's last answer, or a request without an answer."""
     answers = [each for each in turn if each.by == "assistant"]
     ahead = [_line(sentence) for each in answers[-1:] for sentence in _sentences(each.text) if _AHEAD.search(sentence)]
     asked = [_line(sentence) for each in answers[-1:] for sentence in _sentences(each.text) if sentence.endswith("?")]

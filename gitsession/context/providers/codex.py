@@ -50,7 +50,7 @@ def _mail(payload: Object) -> Object:
 
 
 def _paired(items: list[Object]) -> Iterable[Object]:
-    """Yield the items without results that have no call. After each call without a result, yield a result."""
+    """Yield the items, except results without a call. A result is added after each call that has none."""
     called = {_call_id(item) for item in items if call_output(item, "") is not None}
     answered = {_call_id(item) for item in items if _is_output(item)}
     for item in items:

@@ -34,8 +34,7 @@ class ProviderApi:
         tool_name_chars_max: Maximum length of the name of a tool, in characters.
         call_id: Function that returns the part of an agent's call id that this API uses.
         replays: Whether the API accepts a compaction that the provider made.
-        plain: Profiles of agents that send thinking without a signature back through this API, whatever the provider
-            is.
+        plain: Profiles of agents that send thinking without a signature back through this API, with any provider.
     """
 
     providers: frozenset[str]
