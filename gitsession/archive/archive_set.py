@@ -4,10 +4,11 @@ The archive is a grow-only set. It is equal in all stores that have synced. For 
 that the session was archived or restored, and every tip of a branch at the time of archiving. Both only grow, so two
 sets can be merged by union in any order. docs/reference/format.md, "The archive", defines the bytes.
 
-A commit of the archive contains the whole set. The histories that are new in it are reachable from it. Its first
-parents are the archive commits that it continues: none, one, or two that were merged. The commit message has their
-number. The other parents are tips that no earlier archive commit contains, so that git keeps these tips and a fetch
-transfers them. There are at most ``TIPS`` of them, because git and its tools are slow with thousands of parents.
+A commit of the archive contains the whole set. Histories that are new in the set are reachable from the commit. The
+first parents of the commit are the archive commits that it continues: none, one, or two that were merged. The commit
+message has their number. The other parents are tips that no earlier archive commit contains, so that git keeps these
+tips and a fetch transfers them. There are at most ``TIPS`` of them, because git and its tools are slow with thousands of
+parents.
 """
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ class Plan:
         carried: Number of successive summaries, each based on the previous one, up to ``previous``.
         system: System messages, which are kept with the summary.
         quoted: Text that is copied into the summary.
-        onto: Entry after which the summary is appended, if it is not the leaf. The summary is then one of an abandoned
+        onto: Entry after which the summary is appended, if it is not the leaf. The summary then describes an abandoned
             branch.
         files: Files that the agent read and changed in the summarized part.
         tokens_before: Number of tokens of the whole context.

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from gitsession.redaction.vault import Vault
 
 LEVELS_MAX = 4
-"""Number of times that escapes are undone, for JSON within JSON strings."""
+"""Maximum number of rounds of unescaping, for JSON within JSON strings."""
 
 Row: TypeAlias = tuple[int, int, str]
 """A placeholder: its offset in the redacted payload, its length in bytes, and its rule."""
@@ -107,7 +107,7 @@ def suspects(payloads: Sequence[tuple[str, bytes]], scanner: Scanner) -> set[int
 
 
 def find(data: bytes, scanner: Scanner, *, is_json: bool = False) -> list[SecretSpan]:
-    """Return the hits in ``data``, in order, before and after each round of undoing escapes."""
+    """Return the hits in ``data``, in order, before and after each round of unescaping."""
     views = [data]
     ways: list[OffsetMap] = []
     inner = decoded(data)
@@ -309,7 +309,7 @@ _ESCAPE = re.compile(rb"\\(?:u([0-9a-fA-F]{4})|(.))", re.DOTALL)
 
 
 def decoded(data: bytes) -> bytes:
-    """Return ``data`` after one round of undoing escapes. A character outside ASCII becomes ``?``."""
+    """Return ``data`` after one round of unescaping. A character outside ASCII becomes ``?``."""
     if b"\\" not in data:
         return data
     pieces = data.split(b"\\\\")
