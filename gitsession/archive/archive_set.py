@@ -7,8 +7,8 @@ sets can be merged by union in any order. docs/reference/format.md, "The archive
 A commit of the archive contains the whole set. Histories that are new in the set are reachable from the commit. The
 first parents of the commit are the archive commits that it continues: none, one, or two that were merged. The commit
 message has their number. The other parents are tips that no earlier archive commit contains, so that git keeps these
-tips and a fetch transfers them. There are at most ``TIPS`` of them, because git and its tools are slow with thousands of
-parents.
+tips and a fetch transfers them. There are at most ``TIPS`` of them, because git and its tools are slow with thousands
+of parents.
 """
 from __future__ import annotations
 

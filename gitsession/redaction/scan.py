@@ -257,7 +257,7 @@ def _stays_itself(word: bytes) -> bool:
 
 
 def _runs(data: bytes, *, with_mark: bool = False) -> set[bytes]:
-    """Return the words of ``data`` with the length of tokens. ``with_mark``: with a preceding backslash, if there is one."""
+    """Return the words of ``data`` with the length of tokens. ``with_mark``: with the backslash before a word."""
     marks = data.translate(_MARKS)
     runs: set[bytes] = set()
     find, add = marks.find, runs.add

@@ -63,8 +63,8 @@ def statement(entry: Seal) -> bytes:
 def make(store: ObjectStore, sid: str, branch: str, at_ms: int, by: Signing, key: str = "") -> Seal:
     """Return a signature of the current tip of ``branch``. It is not stored yet.
 
-    Raises ``NotFound``; ``Unavailable`` if signing fails; and the errors of ``graph.line`` if an entry is lost, because
-    entries that cannot be read must not be signed.
+    Raises ``NotFound``, and ``Unavailable`` if signing fails. If an entry is lost, raises the errors of
+    ``graph.history``, because entries that cannot be read must not be signed.
     """
     leaf = store.ref(refs.leaf(sid, branch)) if refs.is_branch(branch) else None
     if leaf is None:
