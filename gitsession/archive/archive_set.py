@@ -10,6 +10,7 @@ message has their number. The other parents are tips that no earlier archive com
 tips and a fetch transfers them. There are at most ``TIPS`` of them, because git and its tools are slow with thousands
 of parents.
 """
+
 from __future__ import annotations
 
 import re
