@@ -20,7 +20,7 @@ from gitsession.redaction.rule import CharacterTurns, Hint, Rule, hints_of
 from gitsession.redaction.tokens import TOKENS
 
 RULES: tuple[Rule, ...] = (*TOKENS, *CONTEXTS)
-"""The built-in rules of every store (docs/explanation/secrets.md). A hit is named after the first rule that finds it."""
+"""The built-in rules of every store (docs/explanation/secrets.md). A hit is named after the first rule to find it."""
 
 RUN_MIN = 20
 """Minimum length of a token in bytes. Most words are shorter, so few words are searched for tokens."""
