@@ -135,7 +135,7 @@ class Place:
         """Role and words of the active line."""
         with Store.open(self.store) as store:
             session = store.session(store.sessions()[0].sid)
-            return [(node.role, node.subject) for node in session.line() if node.role in ("user", "assistant", "tool")]
+            return [(node.role, node.subject) for node in session.history() if node.role in ("user", "assistant", "tool")]
 
 
 @pytest.fixture(params=FORMS)
@@ -150,7 +150,7 @@ def entry(place: Place, words: str) -> str:
     place.cli("drain")
     with Store.open(place.store) as store:
         session = store.session(store.sessions()[0].sid)
-        return next(node.oid for node in reversed(session.line()) if words in node.subject)
+        return next(node.oid for node in reversed(session.history()) if words in node.subject)
 
 
 def test_files_and_conversation_are_back(place: Place) -> None:
