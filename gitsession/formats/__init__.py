@@ -1,8 +1,8 @@
-"""The session formats of agents: a table with one ``Format`` instance per agent. Pure: no store, no clock, no files.
+"""The session formats of agents: a table with one ``Format`` instance per agent.
 
-A session's records are kept verbatim. Their meaning is a *view* (``read``), which is computed on access and may change
-between releases. The text of a record's commit message (``headline``) is frozen under a view number, because it is part
-of an oid.
+This package does not access a store, the clock, or files. The records of a session are stored verbatim. Their meaning
+is a *view* (``read``), which is computed on access and may change between releases. The text of a record's commit
+message (``headline``) is frozen under a view number, because it is part of an object id.
 
 The modules of an agent are loaded on first use.
 """
@@ -70,9 +70,11 @@ F = TypeVar("F", bound=Format)
 
 
 class SearchRoot(NamedTuple):
-    """A glob, ``pattern``, below the folder ``home`` of the user's home directory.
+    """A glob for the session files of an agent.
 
-    ``variable``: the environment variable that names another folder in place of ``home``; "" if there is none.
+    ``home``: a folder below the user's home directory. ``pattern``: the glob below this folder.
+
+    ``variable``: the environment variable that can name another folder to use instead of ``home``; "" if there is none.
     """
 
     home: str
@@ -81,7 +83,7 @@ class SearchRoot(NamedTuple):
 
     @property
     def fixed(self) -> str:
-        """The part of the path before the first wildcard, with a slash at both ends: ``/.pi/agent/sessions/``."""
+        """The path up to the first wildcard, with a slash at both ends, such as ``/.pi/agent/sessions/``."""
         place = f"/{self.home}/{self.pattern}"
         return place[: place.partition("*")[0].rindex("/") + 1]
 
@@ -90,7 +92,7 @@ class _KnownAgent(NamedTuple):
     """The properties of an agent that are available before its modules are loaded.
 
     ``module``: the module with its format. ``sign``: a pattern that matches the beginning of every file that the format
-    claims, and of few others. ``roots``: see ``ROOTS``.
+    claims, and of few other files. ``roots``: see ``ROOTS``.
     """
 
     module: str
@@ -123,7 +125,7 @@ _AGENTS = {
     "opencode": _KnownAgent(
         "opencode.agent",
         rb'\A(?:\xef\xbb\xbf)?\s*\{\s*"(?:info|id)"',
-        # The folders first: opencode did not change them when it moved to the database, so the database takes
+        # The folders are listed first: opencode left them in place when it moved to the database, so the database takes
         # precedence.
         (
             SearchRoot(".local/share", "opencode/storage/session/*/ses_*.json", "XDG_DATA_HOME"),

@@ -1,6 +1,7 @@
-"""Readers of agents' content blocks. A known block becomes one of ``model.blocks``, any other is kept as it is.
+"""Readers of agents' content blocks.
 
-Nothing here raises.
+A block of a known type becomes an object of ``model.blocks``. Any other block is kept unchanged. No function in this
+module raises an exception.
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ from gitsession.model.blocks import Block, Image, OtherBlock, Text, Thinking
 def content_reader(
     by_type: Mapping[str, Callable[[dict[str, Any]], Block | None]],
 ) -> Callable[[Any], tuple[Block, ...] | None]:
-    """Return a function that reads an agent's content.
+    """Return a function that reads the content of an agent's message.
 
     Args:
-        by_type: the reader for each type of block. It returns ``None`` if a required field is missing.
+        by_type: the reader for each type of block. A reader returns ``None`` if a required field is missing.
     """
 
     def read_block(block: Any) -> Block:
@@ -30,7 +31,7 @@ def content_reader(
         return (read(block) if read else None) or OtherBlock(block)
 
     def read_content(content: Any) -> tuple[Block, ...] | None:
-        """Return the blocks of a text or a list, ``()`` for ``None``, and ``None`` if ``content`` is anything else."""
+        """Return the blocks of a string or a list, ``()`` for ``None``, and ``None`` for any other value."""
         if content is None:
             return ()
         if isinstance(content, str):
@@ -41,19 +42,19 @@ def content_reader(
 
 
 def redacted(block: dict[str, Any]) -> Block | None:
-    """Return the reasoning in a block that only its provider can read."""
+    """Return the reasoning in an encrypted block, which only its provider can read."""
     data = block.get("data")
     return Thinking("", data, True) if isinstance(data, str) else None
 
 
 def image(data: Any, mime: Any) -> Image | None:
-    """Return the image whose bytes are ``data`` in base64, or ``None``."""
+    """Return an image from the base64 string ``data``, or ``None`` if the values are invalid."""
     content = decoded(data)
     return Image(content, mime) if content is not None and isinstance(mime, str) else None
 
 
 def decoded(data: Any) -> bytes | None:
-    """Return the bytes of a base64 text, or ``None`` if it is not base64."""
+    """Decode a base64 string. Return ``None`` if ``data`` is not base64."""
     try:
         return base64.b64decode(data, validate=True) if isinstance(data, str) else None
     except (binascii.Error, ValueError):

@@ -1,12 +1,13 @@
-"""Functions that read fields of agents' records by type, as times, and as text of commit messages.
+"""Functions that read typed fields and times from agents' records, and text for commit messages.
 
-Fields that ``Fields`` does not take become the ``extra`` of the entry. So a field of a later version, or a field with a
-value of an unexpected type, is kept unread, and nothing raises.
+Fields that are not taken from ``Fields`` become the ``extra`` of the entry. So a field of a later version, or a field
+with a value of an unexpected type, is kept and does not cause an error.
 
-FROZEN under view 1, like ``pi.headline``: the parsing of times, because an entry's time is part of its oid, and the
-functions that the headlines of several agents share. Times are milliseconds since 1970, UTC. They are parsed without
-``datetime.fromisoformat``, because what it accepts differs between Python releases and a start time is part of a
-session's name.
+Two parts are FROZEN under view 1 (see ``pi.headline``): the parsing of times, because the time of an entry is part of
+its object id, and the functions that the headlines of several agents share.
+
+Times are Unix times in milliseconds. They are not parsed with ``datetime.fromisoformat``, because the formats that it
+accepts differ between Python releases, and a start time is part of a session's name.
 """
 
 from __future__ import annotations
@@ -24,7 +25,10 @@ T = TypeVar("T")
 
 
 class Fields:
-    """The fields of one object. A field that is absent, null or of another type is read as ``None`` or the default."""
+    """The fields of one object.
+
+    A field that is absent, null or of another type has the value ``None`` or the default.
+    """
 
     __slots__ = ("left",)
 
@@ -36,7 +40,7 @@ class Fields:
         return self.left.pop(name, None)
 
     def drop(self, *names: str) -> None:
-        """Remove fields that are represented in another way: the id, the parent, the type."""
+        """Remove fields whose values are stored elsewhere, such as the id, the parent, and the type."""
         for name in names:
             self.left.pop(name, None)
 
@@ -51,14 +55,14 @@ class Fields:
         return self._of(dict, name)
 
     def whole(self, name: str) -> int | None:
-        """Return an integer, whether it is written as 61000 or 61e3."""
+        """Return an integer, which can be written as 61000 or as 61e3."""
         found = self.left.get(name)
         if type(found) is float and found.is_integer():
             self.left[name] = int(found)
         return self._of(int, name)
 
     def texts(self, name: str) -> tuple[str, ...] | None:
-        """Return the items of a list if all of them are texts, otherwise ``None``."""
+        """Return the items of a list if all of them are strings, otherwise ``None``."""
         found = self.left.get(name)
         if isinstance(found, list) and not all(isinstance(item, str) for item in found):
             return None
@@ -74,11 +78,11 @@ class Fields:
 
 
 INT_MAX = 2**53
-"""The limit of integers that JavaScript represents exactly. No agent writes a time beyond it."""
+"""The limit of the integers that JavaScript represents exactly. No agent writes a time beyond this limit."""
 
 
 def to_ms(value: object) -> int | None:
-    """Return a time in ms since 1970 from an ISO 8601 text (UTC if it names no zone) or an integer, or ``None``."""
+    """Return the Unix time in ms of an ISO 8601 string (in UTC if it has no time zone) or an integer, or ``None``."""
     if type(value) is int:
         return value if 0 <= value < INT_MAX else None
     if not isinstance(value, str):
@@ -99,9 +103,9 @@ def to_ms(value: object) -> int | None:
 
 
 def to_iso(at_ms: int) -> str:
-    """Return the ISO 8601 text of a time, in UTC with milliseconds.
+    """Return a Unix time in ms as an ISO 8601 string, in UTC with milliseconds.
 
-    A time outside of the years that four digits can represent becomes the nearest such time.
+    A time whose year does not have four digits is replaced with the nearest time whose year does.
     """
     seconds, ms = divmod(min(max(at_ms, 0), _LAST), 1000)
     days, seconds = divmod(seconds, 86_400)
@@ -118,7 +122,7 @@ _ISO = re.compile(
 
 
 def plain(value: Any) -> str:
-    """Return ``value`` if it is a text, otherwise ""."""
+    """Return ``value`` if it is a string, otherwise ""."""
     return value if isinstance(value, str) else ""
 
 
@@ -134,7 +138,7 @@ def storable(text: str) -> str:
 
 
 def text_of(content: Any) -> str:
-    """Return the text of a message: the text itself, or its text blocks, joined by line ends."""
+    """Return the text of a message: ``content`` itself, or its text blocks joined by newlines."""
     if isinstance(content, str):
         return content
     if not isinstance(content, list):

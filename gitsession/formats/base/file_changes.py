@@ -1,4 +1,4 @@
-"""Values for the file changes that an agent's records state. Times are milliseconds since 1970, UTC."""
+"""Values for the file changes in an agent's records. Times are Unix times in ms."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import NamedTuple, TypeAlias
 
 
 class RecordedCopy(NamedTuple):
-    """The bytes of a file, which the agent stores as a copy under ``name``."""
+    """The content of a file, which the agent stores as a copy under ``name``."""
 
     name: str
 
 
 class RecordedTree(NamedTuple):
-    """The files of a folder: the git tree ``name`` (40 digits) among the objects that the agent keeps."""
+    """The files of a folder. ``name``: the object id (40 digits) of a git tree that the agent stores."""
 
     name: str
 
@@ -22,9 +22,9 @@ class RecordedTree(NamedTuple):
 class RecordedBackup(NamedTuple):
     """The state of files before the agent changed them.
 
-    ``files``: the copies by path, ``None`` for a file that did not exist. Paths are as the agent states them: relative
-    to the session's folder, or absolute. ``entry``: the agent's id of the entry that this belongs to, or the line
-    number of that entry.
+    ``files``: the copies by path, ``None`` for a file that did not exist. Paths are those of the agent's record:
+    relative to the session's folder, or absolute. ``entry``: the agent's id or the line number of the entry that the
+    state belongs to.
     """
 
     said: bytes
@@ -36,9 +36,10 @@ class RecordedBackup(NamedTuple):
 class RecordedEdit(NamedTuple):
     """The change that a tool call made to one file.
 
-    ``was``: its whole text before, with LF as line ends; ``None`` if it did not exist. ``became``: its text after,
-    likewise. ``rewrites``: the call wrote the whole text with its line ends. If the file had other line ends before,
-    those after the call are unknown.
+    ``was``: the whole text of the file before the call, with LF line endings; ``None`` if the file did not exist.
+    ``became``: the whole text after the call, also with LF line endings. ``rewrites``: whether the call wrote the whole
+    file, including its line endings. If it did, and the file had other line endings before, those after the call are
+    unknown.
     """
 
     said: bytes
@@ -54,8 +55,8 @@ class RecordedEdit(NamedTuple):
 class RecordedReplacement(NamedTuple):
     """The change that a tool call made to one existing file.
 
-    ``was``: its whole text before, with its line ends. ``became``: its text after, likewise; ``None`` if it was
-    deleted.
+    ``was``: the whole text of the file before the call, with its own line endings. ``became``: the whole text after the
+    call, with its own line endings; ``None`` if the file was deleted.
     """
 
     said: bytes
@@ -70,7 +71,8 @@ class RecordedReplacement(NamedTuple):
 class RecordedRun(NamedTuple):
     """The files of the folder ``root`` before and after tool calls.
 
-    ``paths``: the only paths that these calls can have changed, as the agent states them; ``None`` if any path.
+    ``paths``: the only paths that the calls can have changed, as written in the agent's record; ``None`` if the calls
+    can have changed any path.
     """
 
     said: bytes
@@ -84,7 +86,7 @@ class RecordedRun(NamedTuple):
 
 
 RecordedChange: TypeAlias = RecordedBackup | RecordedEdit | RecordedReplacement | RecordedRun
-"""A recorded change. The payload of its checkpoint follows from the line ``said``."""
+"""A recorded change. The payload of its checkpoint is derived from the line ``said``."""
 
 
 _HUNK = re.compile(r"@@ -([0-9]{1,9})(?:,([0-9]{1,9}))? \+[0-9]{1,9}(?:,([0-9]{1,9}))? @@[^\n]*\n")
@@ -92,9 +94,9 @@ _NO_END = "\\ No newline at end of file"
 
 
 def patched(held: str, diff: str) -> str | None:
-    """Apply a unified ``diff`` to ``held``. Returns ``None`` if a context or removed line does not match.
+    """Apply a unified ``diff`` to ``held``. Return ``None`` if a context line or a removed line does not match.
 
-    Lines that the diff does not show are not checked. Callers that compare the result with a file check them too.
+    Lines that are not in the diff are not checked. A caller can check them by comparing the result with a file.
     """
     rows = iter(_rows(diff))
     old, at = _lines(held), 0
@@ -104,7 +106,7 @@ def patched(held: str, diff: str) -> str | None:
         if hunk is None:
             return None
         start, lost, gained = int(hunk[1]), int(hunk[2] or 1), int(hunk[3] or 1)
-        start -= lost > 0  # a hunk that removes no lines states the line before it
+        start -= lost > 0  # if a hunk removes no lines, its start is the line before it
         if not at <= start <= len(old):
             return None
         became += old[at:start]
@@ -123,7 +125,7 @@ def patched(held: str, diff: str) -> str | None:
 
 
 def _rows(diff: str) -> list[str]:
-    """Return the lines of a diff, without the line end of a line that has none in the file."""
+    """Return the lines of a diff. A line that has no newline in the file is returned without one."""
     rows: list[str] = []
     for row in _lines(diff):
         if not row.startswith(_NO_END):
@@ -134,5 +136,5 @@ def _rows(diff: str) -> list[str]:
 
 
 def _lines(text: str) -> list[str]:
-    """Return the lines of ``text`` with their line ends. Only LF is a line end."""
+    """Return the lines of ``text`` with their line endings. Only LF ends a line."""
     return re.findall(r"[^\n]*\n|[^\n]+", text)

@@ -1,4 +1,4 @@
-"""Base classes for the formats of agents: ``Format``, and one class for each capability that only some agents have.
+"""Base classes for the formats of agents: ``Format``, and a class for each capability that only some agents have.
 
 These classes hold no state. ``formats.with_capability`` returns the format of an agent if it has a capability. The
 module also defines the values that ``discovery`` uses to find an agent's files, and the query types of ``Database``.
@@ -32,12 +32,13 @@ class Workspace(NamedTuple):
 
 
 class Sidecar(NamedTuple):
-    """A file that belongs to a session and is stored beside the session file.
+    """A file that belongs to a session and is stored separately from the session file.
 
-    ``name``: its name in entries, under which it is stored. ``places``: paths where it can be, relative to the folder
-    of the session file; the first that exists is used. ``sha256``: its required hash in hexadecimal; "" if any content
-    is accepted. ``needed``: whether a missing file is reported. ``home``: the path where the agent looks for it on
-    resume, below the first of its ``formats.ROOTS``; "" if none.
+    ``name``: the name by which entries refer to the file, and under which it is stored. ``places``: the possible paths
+    of the file, relative to the folder of the session file; the first that exists is used. ``sha256``: the required
+    hash in hexadecimal; "" if any content is accepted. ``needed``: whether a missing file is reported. ``home``: the
+    path from which the agent reads the file on resume, below the first of the agent's ``formats.ROOTS``; "" if it reads
+    none.
     """
 
     name: str
@@ -52,11 +53,11 @@ Columns: TypeAlias = Mapping[str, Collection[str]]
 """The readable columns of each table."""
 
 Ask: TypeAlias = Callable[[str, Sequence[object]], Iterator[Row]]
-"""A function that runs one SELECT with its parameters. Invalid UTF-8 in text becomes replacement characters."""
+"""A function that runs one SELECT with its parameters. Invalid UTF-8 is replaced with replacement characters."""
 
 
 class Stamp(NamedTuple):
-    """The state of a session in a database. Fields are named as in ``os.stat_result``, with which it is compared.
+    """The state of a session in a database, with the field names of ``os.stat_result``, to which it is compared.
 
     ``st_size``: its number of rows. ``st_mtime_ns``: time of the newest row. ``st_ino``: a sum over all rows.
     """
@@ -70,7 +71,7 @@ UNKNOWN = Stamp(-1, 0, 0)
 """The stamp of a session that could not be read. It differs from every stamp of a session that can be read."""
 
 WHOLE_MASK = (1 << 62) - 1
-"""A mask that reduces an integer of any size to one that SQLite can hold."""
+"""A mask that reduces an integer of any size to one that SQLite can store."""
 
 
 def picked(names: Sequence[str], there: Collection[str]) -> str:
@@ -79,12 +80,12 @@ def picked(names: Sequence[str], there: Collection[str]) -> str:
 
 
 def summed(column: str) -> str:
-    """Return the SQL for a sum over ``column`` that always succeeds and is always an integer."""
+    """Return an SQL expression for a sum over ``column`` that never fails and is always an integer."""
     return f"coalesce(sum(CAST({column} AS INTEGER) % {1 << 40}), 0)"
 
 
 def rows_of(ask: Ask, query: str) -> tuple[list[Row], Malformed | None]:
-    """Return the rows of a SELECT. If the database is damaged, return the rows before the damage, and the error."""
+    """Return the rows of a SELECT. If the database is damaged, return the rows before the damage and the error."""
     found: list[Row] = []
     try:
         found.extend(ask(query, ()))
@@ -98,68 +99,76 @@ class Format(ABC):
 
     AGENT: str
     FORM = "jsonl"
-    """The ending of the payload's name in an entry's tree: ``jsonl`` for ``entry.jsonl``."""
+    """The suffix of the payload's name in an entry's tree, such as ``jsonl`` for ``entry.jsonl``."""
 
     BETWEEN = b"\n"
-    """The bytes between two payloads in the agent's file: a line end, or nothing."""
+    """The bytes between two payloads in the agent's file: a newline or nothing."""
 
     FILES: Sequence[str] = ("*.jsonl",)
     """The names of the agent's files (``fnmatch`` patterns), for folders that a user passes as arguments."""
 
     @abstractmethod
     def claims(self, head: bytes) -> bool:
-        """Return whether a file that begins with ``head`` (64 KiB of it) is a session of this agent."""
+        """Return whether a file whose first 64 KiB are ``head`` is a session of this agent."""
 
     @abstractmethod
     def split(self, data: bytes, *, name: str = "", final: bool = False) -> Source:
         """Split a file into its records.
 
         Args:
-            name: path of the file (POSIX) without its ending, for files that contain no session id.
-            final: whether the file is closed, so that the bytes after its last line end are included.
+            name: path of the file (POSIX) without its suffix, for files that contain no session id.
+            final: whether the file is complete, so that the bytes after its last newline are included.
 
-        Raises ``Malformed`` if there is no session at all. A bad line is a problem in the report, not an error.
+        Raises ``Malformed`` if the file contains no session. An invalid line is reported as a problem and is not an
+        error.
         """
 
     @abstractmethod
     def headline(self, payload: bytes) -> Headline:
-        """Return the headline of the commit message of ``payload``. Frozen under view 1. Never raises."""
+        """Return the headline of the commit message of ``payload``. It is frozen under view 1. Never raises."""
 
     @abstractmethod
     def read(self, payload: bytes) -> Entry:
         """Return the entry that ``payload`` represents, as far as this release supports it.
 
-        Never raises: the result is ``Opaque`` or ``UnknownEntry`` if the payload is not understood.
+        Never raises. If the payload cannot be parsed or has an unknown type, the result is ``Opaque`` or
+        ``UnknownEntry``.
         """
 
     @abstractmethod
     def write(self, out: Outgoing) -> WrittenFile:
-        """Return the file with which the agent opens the session at the leaf. Deterministic. Never raises."""
+        """Return a file with which the agent opens the session at the leaf.
+
+        The result is deterministic. Never raises.
+        """
 
 
 class Document(Format):
-    """A format whose files are one JSON document each, not lines."""
+    """A format in which each file is one JSON document and not a sequence of lines."""
 
     FORM = "json"
     BETWEEN = b""
 
     @abstractmethod
     def join(self, header: bytes, payloads: Sequence[bytes], tail: bytes) -> bytes:
-        """Return the file built from the session's description (line 0), its records or replacements, and the tail."""
+        """Return the file, built from the description of the session, its records, and the tail.
+
+        ``header``: the description, which is line 0. ``payloads``: the records or their replacements.
+        """
 
 
 class Streamed(Format):
-    """A format that can split a file too large to hold in memory."""
+    """A format that can split a file that is too large for the memory."""
 
     @abstractmethod
     def split(self, data: Data, *, name: str = "", final: bool = False) -> Source:
-        """Split a file as ``Format.split`` does. The records of a stored file read their payloads on access."""
+        """Split a file as ``Format.split`` does. The payloads of the records of a stored file are read on access."""
 
 
 class Database(Format):
     """A format whose agent keeps its sessions in an SQLite database.
 
-    ``discovery.databases`` opens the file and lets a format read only ``TABLES``, because the same file contains
+    ``discovery.databases`` opens the file and permits a format to read only ``TABLES``, because the same file contains
     credentials.
     """
 
@@ -177,16 +186,16 @@ class Database(Format):
     def session(self, ask: Ask, columns: Columns, id: str, *, final: bool = False) -> Source:
         """Return one session.
 
-        Raises ``Malformed`` if it is not a session. A bad row is a problem in the report.
+        Raises ``Malformed`` if the rows are not a session. An invalid row is reported as a problem.
         """
 
 
 class Scattered(Format):
-    """A format whose agent kept a session as a description, one file per message and one file per part."""
+    """A format whose agent stored each session as a description file, one file per message, and one file per part."""
 
     @abstractmethod
     def is_info(self, head: bytes) -> bool:
-        """Return whether ``head`` belongs to the description of a session whose messages are in other files."""
+        """Return whether a file that begins with ``head`` describes a session whose messages are in other files."""
 
     @abstractmethod
     def from_folders(
@@ -194,15 +203,16 @@ class Scattered(Format):
     ) -> Source:
         """Return the session that ``info`` describes.
 
-        ``files``: the files of its messages, by name. ``parts``: for each of these names, the files of its parts.
+        ``files``: the files of its messages, by name. ``parts``: the files of the parts of each message, by the name of
+        the message's file.
         """
 
 
 class InProject(Format):
-    """A format whose agent keeps its sessions in the project's folder."""
+    """A format whose agent stores its sessions in the project's folder."""
 
     IN_PROJECT: str
-    """Name of the session file at the top of each repository in which the agent was run."""
+    """The name of the session file in the top folder of each repository in which the agent was run."""
 
 
 class Continuing(Format):
@@ -221,27 +231,27 @@ class Continuing(Format):
 
 
 class Accompanied(Format):
-    """A format whose agent keeps further files beside the session file."""
+    """A format whose agent stores more files beside the session file."""
 
     @abstractmethod
     def beside(self, data: Data, name: str) -> Sequence[Sidecar]:
-        """Return the files stored beside the file of the session ``data``, whose path is ``name``."""
+        """Return the files that belong to the session file with the content ``data`` and the path ``name``."""
 
 
 class Referring(Accompanied):
-    """A format whose entries contain the names of such files in place of the content."""
+    """A format whose entries contain the names of sidecar files instead of their content."""
 
     @abstractmethod
     def resolve(self, payload: bytes, fetch: Callable[[str], bytes | None], substitute: str = "") -> bytes:
-        """Return ``payload`` with each such name replaced by the content that ``fetch`` returns for it. Never raises.
+        """Return ``payload`` with each name of a file replaced with the content that ``fetch`` returns. Never raises.
 
-        If ``fetch`` returns ``None``, the name is kept. If ``substitute`` is given, an image block becomes that text
-        instead.
+        If ``fetch`` returns ``None``, the name is kept. If it does so for an image block and ``substitute`` is not
+        empty, the block is replaced with that text.
         """
 
 
 class Counting(Format):
-    """A format whose agent records the token count of an answer separately from the answer."""
+    """A format whose agent records the token counts of an answer separately from the answer."""
 
     @abstractmethod
     def counts(self, payload: bytes) -> Iterable[AnswerUsage]:
@@ -253,9 +263,9 @@ class Delegating(Format):
 
     @abstractmethod
     def began(self, payload: bytes, id: str, beside: Mapping[str, bytes]) -> str:
-        """Return the id of the call that started the session ``id``, or "" if this record of another session has none.
+        """Return the id of the call in ``payload`` that started the session ``id``, or "" if there is none.
 
-        ``beside``: the files beside the file of session ``id``, by name.
+        ``payload``: a record of another session. ``beside``: the files beside the file of session ``id``, by name.
         """
 
     @abstractmethod
@@ -264,21 +274,22 @@ class Delegating(Format):
 
 
 class Remembering(Format):
-    """A format whose agent keeps the content of files from before it changed them."""
+    """A format whose agent stores the former content of the files that it changes."""
 
     RECORDED: str
-    """The reason stated in checkpoints that are made from these copies."""
+    """The reason that is recorded in checkpoints that are made from these copies."""
 
     @abstractmethod
     def copies(self, name: str, source: Source) -> Sequence[str]:
-        """Return the folders that may hold copies, relative to the folder of the session file, whose path is ``name``.
+        """Return the folders that may contain copies, relative to the folder of the session file.
 
-        At least one of them must exist. An agent without copies returns the folder of its session file.
+        At least one of them must exist. For an agent without copies, the result is the folder of its session file.
+        ``name``: the path of the session file.
         """
 
     @abstractmethod
     def noted(self, source: Source) -> Iterable[RecordedChange]:
-        """Return the file changes that the lines of a session record, in the order of the file. Never raises."""
+        """Return the file changes that are recorded in a session, in the order of its file. Never raises."""
 
 
 class Resumable(Format):
@@ -292,32 +303,33 @@ class Resumable(Format):
     def place(self, header: SessionHeader, at: Workspace) -> str:
         """Return the path of the session's file, below the agent's ``formats.ROOTS[0]``.
 
-        It follows from the id and the start in ``header``. If the agent has no such root because it keeps its sessions
-        in the project, the path is below the project's folder.
+        The path is derived from the id and the start time in ``header``. If the agent has no such root because it
+        stores its sessions in the project, the path is below the project's folder.
         """
 
     def lies(self, header: SessionHeader, at: Workspace) -> Sequence[str]:
-        """Return globs, below the same folder, of paths where the agent may have stored this session's file."""
+        """Return globs for the paths at which the agent may have stored this session's file, below the same folder."""
         return ()
 
     @abstractmethod
     def moved(self, data: bytes, id: str, cwd: str) -> bytes:
-        """Return the agent's file ``data`` as that of session ``id`` in ``cwd``: only the header line changes."""
+        """Return the agent's file ``data`` as the file of session ``id`` in ``cwd``. Only the header line changes."""
 
     @abstractmethod
     def resume_command(self, source_id: str, file: str = "") -> list[str]:
         """Return the command that continues the session.
 
-        It is run in the session's folder. ``file``: path of its file.
+        The command is run in the session's folder. ``file``: the path of the session's file.
         """
 
 
 class Importing(Resumable):
-    """A format whose agent keeps its sessions in a database and can import a session from a file.
+    """A format whose agent stores its sessions in a database and can import a session from a file.
 
-    ``place`` is then a path that gitsession chooses, and ``lies`` is empty, because the database is searched instead.
+    ``place`` returns a path that gitsession chooses. ``lies`` returns no globs, because the database is searched
+    instead.
     """
 
     @abstractmethod
     def take_in_command(self, file: str) -> list[str]:
-        """Return the command that imports the export ``file``. It is run in the session's folder."""
+        """Return the command that imports the export ``file``. The command is run in the session's folder."""

@@ -1,15 +1,16 @@
-"""Files with one JSON object per line: a parser that never fails, and records of several lines.
+"""Parser of files with one JSON object per line, and records that consist of several lines.
 
-The result of ``parse`` decides whether a line is ``opaque``, and that word is part of commit messages. A different
-result for any bytes is therefore a change of view number, as for headlines. A large file is read on access to its lines
-(``StoredFile``): only the offsets of the lines are in memory.
+The result of ``parse`` determines whether a line is ``opaque``, and this word is part of commit messages. If the result
+for any bytes changes, the view number must change too, as for headlines. The lines of a large file (``StoredFile``) are
+read on access; only their offsets are in memory.
 
-Agents that log everything (token counts, settings, user-interface events) write more lines about a conversation than
-lines of it. An entry for each line would take twice the disk space and hide the conversation. So a record (``Group``)
-is a *record line* and the lines before it that *accompany* it, verbatim, with the line ends between them. Which lines
-accompany others decides what the entries are, so it is frozen under the view number, as is what is lifted into blobs.
-Accompanying lines after the last record line wait for the next one: they are the file's ``tail``, which is stored on
-``meta``, so that no entry depends on a later line (docs/decisions/0014).
+Some agents log token counts, settings, and user-interface events in the session file. Most lines of such a file are not
+part of the conversation. An entry for each line would need twice the disk space and make the conversation hard to find.
+So a record (``Group``) consists of a *record line* and the lines before it that *accompany* it, verbatim, with the
+newlines between them. The rule that selects accompanying lines determines the entries, so it is frozen under the view
+number. The rule for content that is stored as separate blobs is frozen too. Accompanying lines after the last record
+line will be part of the next record. Until then, they are the ``tail`` of the file, which is stored on ``meta``, so
+that no entry depends on a later line (docs/decisions/0014).
 """
 
 from __future__ import annotations
@@ -27,16 +28,16 @@ _CHUNK = 1 << 20
 
 
 class StoredFile:
-    """The first ``size`` bytes of a file that does not change meanwhile.
+    """The first ``size`` bytes of a file that does not change while it is read.
 
-    ``read`` returns a number of bytes from an offset.
+    ``read``: a function that returns a given number of bytes from a given offset.
     """
 
     def __init__(self, read: Callable[[int, int], bytes], size: int) -> None:
         self._read = read
         self._size = size
         self.newest: tuple[int, Any] = (-1, None)
-        """The last value parsed from a span, with the offset of the span."""
+        """The offset of the span that was parsed last, and its value."""
 
     def __len__(self) -> int:
         return self._size
@@ -79,7 +80,7 @@ class Lines(Sequence[bytes]):
         return self._data[self._start(len(self._ends)) :]
 
     def append(self, tail: bytes) -> None:
-        """Append ``tail`` as one more line."""
+        """Add the tail as a last line."""
         self._ends.append(self._start(len(self._ends)) + len(tail))
 
     def joined(self, first: int, last: int) -> FileSpan:
@@ -107,24 +108,24 @@ class Lines(Sequence[bytes]):
 
 
 def joined(lines: Sequence[bytes], first: int, last: int) -> bytes | FileSpan:
-    """Return lines ``first`` up to but not including ``last``, joined by LF. The span of a stored file is not read."""
+    """Return lines ``first`` up to but not including ``last``, joined by LF. A span of a stored file is not read."""
     return lines.joined(first, last) if isinstance(lines, Lines) else LF.join(lines[first:last])
 
 
 DEPTH_MAX = 200
-"""Maximum nesting depth of a line. Deeper lines would overflow the stack of some reader."""
+"""Maximum nesting depth of a line. A deeper line would overflow the stack of some JSON parsers."""
 
 Object: TypeAlias = dict[str, Any]
 
 
 class LineFailure(NamedTuple):
-    """The reason why a line is not an object. ``reason``: a short text for a report; "" for a blank line."""
+    """The reason why a line is not a JSON object. ``reason``: a short text for a report; "" for a blank line."""
 
     reason: str
 
 
 class FileLines(NamedTuple):
-    """The lines of a file without their LF. ``waiting``: the bytes after them that are not a complete line yet."""
+    """The lines of a file without their LF. ``waiting``: the bytes after the last LF, if they are not a line yet."""
 
     lines: list[bytes] | Lines
     waiting: bytes
@@ -132,9 +133,9 @@ class FileLines(NamedTuple):
 
 
 def cut(data: Data, *, final: bool) -> FileLines:
-    """Split ``data`` into lines. Bytes after the last LF are a line if they are an object or if the file is ``final``.
+    """Split ``data`` into lines. Bytes after the last LF are a line if they are an object or if ``final`` is true.
 
-    Only LF counts: ``splitlines`` would also split at CR, and in text at U+2028 and U+0085, which are data here.
+    Only LF ends a line. ``splitlines`` would also split at CR and, in text, at U+2028 and U+0085, which can be content.
     """
     lines: list[bytes] | Lines
     if isinstance(data, StoredFile):
@@ -150,10 +151,10 @@ def cut(data: Data, *, final: bool) -> FileLines:
 
 
 def parse(line: bytes) -> Object | LineFailure:
-    """Return the object in ``line``, or the reason why there is none. Never raises.
+    """Return the JSON object in ``line``, or the reason why there is none. Never raises.
 
-    A byte order mark before it is accepted, because some editors write one at the beginning of a file. NaN and Infinity
-    are not JSON. An integer of thousands of digits becomes a float.
+    A byte order mark before the object is accepted, because some editors write one at the beginning of a file. NaN and
+    Infinity are rejected, because they are not JSON. An integer with thousands of digits becomes a float.
     """
     if line.count(b"[") + line.count(b"{") > DEPTH_MAX and _deeper_than(line, DEPTH_MAX):
         return LineFailure(f"nested deeper than {DEPTH_MAX} levels")
@@ -185,12 +186,12 @@ def _decode(text: str) -> Any:
         return _EXACT(text)
     except json.JSONDecodeError:
         raise
-    except ValueError:  # int() rejects thousands of digits: int_max_str_digits
+    except ValueError:  # int() rejects thousands of digits (int_max_str_digits)
         return _LENIENT(text)
 
 
 def _deeper_than(line: bytes, levels: int) -> bool:
-    """Return whether brackets outside of strings nest deeper than ``levels``, without the recursion of a parser."""
+    """Return whether brackets outside of strings nest deeper than ``levels``, without recursion."""
     brackets = _STRING.sub(b"", line).translate(None, _NO_BRACKETS)
     if brackets.count(b"[") + brackets.count(b"{") <= levels:
         return False
@@ -205,19 +206,22 @@ def _deeper_than(line: bytes, levels: int) -> bool:
 _BLANK = " \t\r\n\f\v"
 _EXACT = json.JSONDecoder(parse_constant=_refuse).decode
 _LENIENT = json.JSONDecoder(parse_constant=_refuse, parse_int=float).decode
-# possessive: linear on any bytes; an unclosed string extends to the end
+# Possessive quantifiers make the time linear for any bytes. An unclosed string extends to the end.
 _STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"?+', re.DOTALL)
 _NO_BRACKETS = bytes(byte for byte in range(256) if byte not in b"[]{}")
 
 
 def dumps(value: Any) -> bytes:
-    """Return ``value`` as one line of JSON, formatted as pi does. Lone surrogates are escaped; bytes become base64."""
+    """Return ``value`` as one line of JSON in pi's formatting.
+
+    Lone surrogates are escaped; bytes are encoded in base64.
+    """
     text = json.dumps(_jsonable(value), separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     return text.encode("utf-8", "backslashreplace")
 
 
 def _jsonable(value: Any) -> Any:
-    """Return ``value`` with everything that JSON cannot represent replaced."""
+    """Return a copy of ``value`` that JSON can represent."""
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
     if isinstance(value, float) and not math.isfinite(value):
@@ -230,7 +234,7 @@ def _jsonable(value: Any) -> Any:
 
 
 class Group(NamedTuple):
-    """The lines of one record. ``line``: number of the record line; ``spoken``: its parsed object."""
+    """The lines of one record. ``line``: the number of the record line; ``spoken``: its parsed object."""
 
     line: int
     payload: bytes
@@ -238,7 +242,7 @@ class Group(NamedTuple):
 
 
 class StoredGroup:
-    """A group of a large file: ``spoken`` is parsed on access, and only the newest result is cached."""
+    """A group of a large file. ``spoken`` is parsed on access, and only the newest result is cached."""
 
     __slots__ = ("line", "payload")
 
@@ -266,8 +270,8 @@ def group(
 ) -> tuple[list[Group | StoredGroup], bytes | None]:
     """Return the groups of the lines from ``start`` on, and the tail or ``None``.
 
-    The tail is the lines after the last record line. ``rides`` returns whether a line accompanies the next record line.
-    A line that is not an object is a record line: it is a problem, and is shown as one.
+    The tail consists of the lines after the last record line. ``rides``: a function that returns whether a line
+    accompanies the next record line. A line that is not an object is a record line and is reported as a problem.
     """
     groups: list[Group | StoredGroup] = []
     first = start
@@ -280,7 +284,7 @@ def group(
 
 
 def spoken(payload: bytes) -> bytes:
-    """Return the record line of a record: its last line."""
+    """Return the record line of a record, which is its last line."""
     return payload.rpartition(LF)[2]
 
 

@@ -1,6 +1,6 @@
-"""Values for the export of a session: the entries that are written, and the lines of the file.
+"""Values for the export of a session: the entries to write, and the lines of the written file.
 
-Each entry has a *key*, and references between exported entries are keys. The agent's own ids (eight digits, a number)
+Each entry has a *key*. References between exported entries use keys. The ids in the file (eight digits, or a number)
 are assigned by the agent's module.
 """
 
@@ -21,11 +21,11 @@ _RECORDS = {
     "aider:restored": "lines that Aider printed",
     "aider:command": "commands to Aider",
 }
-"""Descriptions of records that a format cannot represent, by record type."""
+"""Descriptions of records that a format cannot represent, by type of record."""
 
 
 def called(entry: Entry) -> str:
-    """Return a description of entries such as this one, for notes on entries that were left out."""
+    """Return a description of this kind of entry, for notes about entries that are left out."""
     if isinstance(entry, Custom):
         return _RECORDS.get(entry.custom_type, "records that no model receives")
     return f"{kind_of(entry).replace('_', ' ')[:40]} entries"
@@ -33,11 +33,11 @@ def called(entry: Entry) -> str:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OutgoingEntry:
-    """One entry to export. ``below``: the key of its parent; ``None`` for the root.
+    """An entry to export. ``below``: the key of its parent; ``None`` for the root.
 
-    ``short``: its proposed id if the agent has no id for it: eight digits, used if they are free. ``line``: its bytes,
-    if the agent wrote them or they are in its file already. ``id``: the agent's own id. ``is_name``: the line is not an
-    entry but states a name or the leaf; later children of its parent are written below it.
+    ``short``: the preferred id (eight digits) of an entry without an id of the agent. ``line``: the bytes of the entry,
+    if the agent wrote them or if they are in its file already. ``id``: the agent's own id. ``is_name``: whether the
+    line is not an entry but sets a name or the leaf. Later children of its parent are written below such a line.
     """
 
     key: str
@@ -54,9 +54,9 @@ class Outgoing:
     """A session to export.
 
     ``entries``: parents before children, in the order of the file. ``leaf``: the key of the entry to continue from.
-    ``session``: id, start, folder and name of the session, for a header. ``head``: the header lines that the agent
-    wrote. ``tail``: the lines after its last entry, which wait for the next record line (``formats.base.jsonl``).
-    ``labels`` (by key) and ``title``: those that no entry states.
+    ``session``: the id, start time, folder and name of the session, for a header. ``head``: the header lines that the
+    agent wrote. ``tail``: the agent's lines after its last entry, which will be part of the next record
+    (``formats.base.jsonl``). ``labels`` (by key) and ``title``: names that are not in any entry.
     """
 
     session: SessionHeader
@@ -68,7 +68,7 @@ class Outgoing:
     title: Title | None = None
 
     def history(self) -> list[OutgoingEntry]:
-        """Return the entries from the first to the leaf. A cycle is followed once."""
+        """Return the entries from the root to the leaf. A cycle is followed once."""
         by_key = {entry.key: entry for entry in self.entries}
         found: list[OutgoingEntry] = []
         key = self.leaf
@@ -78,13 +78,13 @@ class Outgoing:
         return found[::-1]
 
     def all_labels(self) -> dict[str, str]:
-        """Return all labels in force by the key of their entry, including those that entries state."""
+        """Return the current labels by the key of their entry, including those that are set by entries."""
         said = [each.entry for each in self.entries if isinstance(each.entry, Label)]
         found = {label.target: (label.label or "").strip() for label in (*said, *self.labels)}
         return {key: text for key, text in found.items() if text}
 
     def name(self) -> str | None:
-        """Return the title in force, including one that an entry states."""
+        """Return the current title, which can also be set by an entry."""
         said = [each.entry for each in self.entries if isinstance(each.entry, Title)]
         return next((title.title for title in (self.title, *reversed(said)) if title is not None), None)
 
@@ -93,8 +93,8 @@ class Outgoing:
 class OutgoingLine:
     """One line of the file.
 
-    ``key``: the key of its entry, or ``None`` for a line that states a name or the leaf. ``id``: the agent's id for it,
-    or ``None``.
+    ``key``: the key of the entry, or ``None`` for a line that sets a name or the leaf. ``id``: the agent's id of the
+    entry, or ``None``.
     """
 
     data: bytes
@@ -104,7 +104,7 @@ class OutgoingLine:
 
 @dataclass(frozen=True, slots=True)
 class WrittenFile:
-    """A written file. ``notes``: counts of what the agent's format cannot represent exactly."""
+    """A written file. ``notes``: counts of the items that the agent's format cannot represent exactly."""
 
     lines: tuple[OutgoingLine, ...]
     notes: Counter[str] = field(default_factory=Counter)
@@ -115,7 +115,7 @@ class WrittenFile:
 
 
 class Writer(Protocol):
-    """A writer of sessions: the module of an agent's format, or a module for another format."""
+    """A writer of sessions: the format of an agent, or a module for another format."""
 
     AGENT: str
 
@@ -126,10 +126,10 @@ PICTURES = ("image/jpeg", "image/png", "image/gif", "image/webp")
 PDF = "application/pdf"
 
 _FILES: Mapping[str, tuple[str, ...] | None] = {"claude": (*PICTURES, PDF), "opencode": None}
-"""Agents whose messages can hold files, and the accepted types; ``None`` for any type."""
+"""Agents whose messages can contain files, with the accepted MIME types; ``None`` for any type."""
 
 _OPAQUE = ("encrypted_content", "signature", "data", "result", "b64_json")
-"""Fields that only the program they are meant for can read."""
+"""Fields that only the program for which they were written can read."""
 
 _ABOUT = ("type", "id", "status", "tool_use_id")
 _CHARS_MAX = 20_000
@@ -138,7 +138,7 @@ Spoken = TypeVar("Spoken", bound=Message | CustomMessage)
 
 
 def portable(entry: Spoken, agent: str, notes: Counter[str]) -> Spoken:
-    """Return ``entry`` with text in place of each block that a message of ``agent`` cannot hold."""
+    """Return ``entry`` with each block that a message of ``agent`` cannot contain replaced with text."""
     if entry.extra.get("role") == "fileMention" and agent == "omp":
         return entry
     is_answer = isinstance(entry, Message) and entry.role == "assistant"
@@ -147,7 +147,7 @@ def portable(entry: Spoken, agent: str, notes: Counter[str]) -> Spoken:
 
 
 def file_words(file: File) -> str:
-    """Return the content of a text file, or the name and type of any other file."""
+    """Return the content of a text file, or the name and the type of any other file."""
     try:
         content = file.data.decode() if file.data and file.mime != PDF else None
     except UnicodeDecodeError:
@@ -180,7 +180,7 @@ def _holds(agent: str, file: File) -> bool:
 
 
 def _words(value: Any, notes: Counter[str]) -> str:
-    """Return a text for a block of an unknown type, without the fields that only its own program can read."""
+    """Return the text of a block of an unknown type, without the fields that only the original program can read."""
     name = value.get("type") if isinstance(value, Mapping) else None
     name = name if isinstance(name, str) and name else "block"
     said = _readable(value)

@@ -1,7 +1,7 @@
-"""Values for the records of a session file: their bytes and their positions. No store, no oids.
+"""Values for the records of a session file: their bytes and their positions, independent of any store.
 
-``place`` builds a tree from the ids and parents that a file states. The rules are the same for every agent whose lines
-name their parents, and every reader can walk the tree. The cases, in the order in which they are tried:
+``place`` builds a tree from the ids and parents in a file. The rules are the same for every agent whose lines contain
+the ids of their parents. The result is always a tree without cycles. The cases are tried in this order:
 
 1. no id and no parent field         -> below the previous line; later children of that line are below this line
 2. parent field absent               -> below the previous line
@@ -11,8 +11,9 @@ name their parents, and every reader can walk the tree. The cases, in the order 
 6. closes a cycle, or names itself   -> the root, for the first line of the cycle
 7. parent id in no line              -> the root
 
-A duplicate id is kept: from the later line on, the id means the later line. Lines are placed in one pass, each by the
-lines before it. If a file grows, only lines whose parent was missing before can move (cases 5 and 6).
+Duplicate ids are kept. After a line that repeats an id, the id refers to that line. Lines are placed in one pass, and
+the position of each line depends on the lines before it. If a file grows, only lines whose parent was missing before
+can move (cases 5 and 6).
 """
 
 from __future__ import annotations
@@ -28,13 +29,13 @@ from gitsession.model.entries import SessionHeader
 
 
 class Field(Enum):
-    """The value of a parent field that is absent, unlike ``None``, which means the root."""
+    """The value of a parent field that is absent. It differs from ``None``, which means the root."""
 
     ABSENT = "absent"
 
 
 class LineLink(NamedTuple):
-    """The number of a line, its own id, and the id of its parent, as the line states them."""
+    """The number of a line, its id, and the id of its parent, as they are in the file."""
 
     line: int
     id: str | None
@@ -42,9 +43,9 @@ class LineLink(NamedTuple):
 
 
 class PlacedLine(NamedTuple):
-    """The position of a line: below line ``parent``, or below the root if that is ``None``.
+    """The position of a line: below line ``parent``, or below the root if ``parent`` is ``None``.
 
-    ``at``: its index in the input. ``claimed``: the parent that the line names, if it is not its actual parent.
+    ``at``: the index of the line in the input. ``claimed``: the parent id in the line, if it is not the actual parent.
     ``problem``: text for the report; "" if none.
     """
 
@@ -56,11 +57,11 @@ class PlacedLine(NamedTuple):
 
 
 NOTHING = LineLink(0, None, Field.ABSENT)
-"""The link of a line without a position of its own: unparsable, blank, or bookkeeping."""
+"""The link of a line that has no position of its own because it cannot be parsed, is blank, or is not an entry."""
 
 
 def place(nodes: Sequence[LineLink]) -> list[PlacedLine]:
-    """Place every node. Parents come before their children; otherwise the order of the input is kept."""
+    """Return the position of every node. Parents precede their children; otherwise the order of the input is kept."""
     parents, waiting, forward, duplicate = _link(nodes)
     cut = _cut_cycles(parents, forward)
     missing = {index for indexes in waiting.values() for index in indexes}
@@ -81,7 +82,7 @@ def place(nodes: Sequence[LineLink]) -> list[PlacedLine]:
 
 
 def quoted(value: object) -> str:
-    """Return an id for a report: truncated, on one line and printable."""
+    """Return an id for a report, truncated, on one line, and printable."""
     text = str(value)
     return ascii(text if len(text) <= 60 else f"{text[:57]}...")
 
@@ -90,9 +91,9 @@ _ROOT = -1
 
 
 def _link(nodes: Sequence[LineLink]) -> tuple[list[int], dict[str, list[int]], list[int], set[int]]:
-    """Return the parent indexes, nodes whose parent is missing by its id, nodes with a later parent, and duplicates."""
+    """Return the parent indexes, the nodes by missing parent id, the nodes with a later parent, and the duplicates."""
     parents = [_ROOT] * len(nodes)
-    holder: dict[str, int] = {}  # the node that an id refers to so far
+    holder: dict[str, int] = {}  # the node that an id refers to at this line
     waiting: dict[str, list[int]] = {}
     forward: list[int] = []
     duplicate: set[int] = set()
@@ -124,7 +125,7 @@ def _link(nodes: Sequence[LineLink]) -> tuple[list[int], dict[str, list[int]], l
 def _cut_cycles(parents: list[int], forward: list[int]) -> set[int]:
     """Make the first node of every cycle a child of the root.
 
-    Every cycle contains a node whose parent came later, so the search starts only from those.
+    Every cycle contains a node whose parent is a later line, so the search starts only from such nodes.
     """
     cut: set[int] = set()
     walked: dict[int, int] = {}  # node -> start of the walk that reached it
@@ -148,7 +149,7 @@ def _first_of_cycle(parents: list[int], member: int) -> int:
 
 
 def _order(parents: list[int], forward: list[int]) -> Sequence[int]:
-    """Return all indexes, parents first; where there is a choice, the lower index first."""
+    """Return all indexes, parents before children. If several orders are possible, lower indexes come first."""
     if not forward:
         return range(len(parents))
     order: list[int] = []
@@ -169,20 +170,21 @@ def _order(parents: list[int], forward: list[int]) -> Sequence[int]:
 
 
 TAIL = (1 << 31) - 1
-"""The line number of a file's tail on ``meta``: after every line (``formats.base.jsonl``)."""
+"""The line number of a file's tail on ``meta``. It is greater than that of any line (``formats.base.jsonl``)."""
 
 WHOLE = TAIL - 1
-"""The line number on ``meta`` of all bytes of a document that cannot be built from its records."""
+"""The line number, on ``meta``, of the full content of a document that cannot be built from its records."""
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
     """One record of an agent's file, verbatim.
 
-    ``line``: its number in the file, from 1 for the header. An omp title slot before the header is line 0, so that
-    gaining one renumbers nothing. ``parent``: the line of the record above it; ``None`` for the root. ``source_id``:
-    the agent's own id for it. ``claimed_parent``: the parent that the file names, if it is not the actual parent
-    (missing, or cut from a cycle). ``problem``: what is wrong with it, for the report; "" if nothing.
+    ``line``: the line number in the file, from 1 for the header. omp's title slot before the header is line 0, so
+    adding one does not change the other numbers. ``parent``: the line of the parent record; ``None`` for the root.
+    ``source_id``: the agent's own id of the record. ``claimed_parent``: the parent id in the file, if it is not the
+    actual parent because that is missing or was cut from a cycle. ``problem``: a description of the problem with the
+    record, for the report; "" if there is none.
     """
 
     line: int
@@ -232,10 +234,11 @@ def record_of(
 
 
 class Base(NamedTuple):
-    """The point in another session's file that a file continues from, without repeating what is before it.
+    """The point in another session's file at which a file continues that session without repeating its content.
 
-    ``source_id``: id of that session, or of a segment of one. ``end``: the agent's own number of the first line there
-    that is not shared. ``number``: returns that number for the last line of a record, or ``None`` if it has none.
+    ``source_id``: the id of the other session, or of one of its segments. ``end``: the agent's own number of the first
+    line of the other file that is not shared. ``number``: a function that returns this number for the last line of a
+    record, or ``None`` if the line has none.
     """
 
     source_id: str
@@ -245,7 +248,7 @@ class Base(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SourceProblem:
-    """A message for the user about a line of the file. ``waits``: the line was not imported yet."""
+    """A message for the user about a line of the file. ``waits``: whether the line is not imported yet."""
 
     line: int
     what: str
@@ -253,7 +256,7 @@ class SourceProblem:
 
 
 def waits(line: int, rest: bytes) -> SourceProblem:
-    """Return the problem that ``rest`` is not a complete line yet."""
+    """Return the problem of an incomplete line ``rest`` at the end of a file."""
     size = "1 byte" if len(rest) == 1 else f"{len(rest):,} bytes"
     what = f"not imported: {size} after the last line end, an incomplete line; pass --final to import it"
     return SourceProblem(line, what, waits=True)
@@ -261,18 +264,19 @@ def waits(line: int, rest: bytes) -> SourceProblem:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Source:
-    """A session as an agent's file contains it.
+    """The content of an agent's session file.
 
-    ``records`` are ordered so that every parent comes before its children: file order, except for a record whose parent
-    is further down. ``meta``: the lines that the agent rewrites in place (header, title slot), in file order, and, in a
-    document, what replaces a record, under the record's line. ``tail``: the lines after the last record that wait for
-    the next one (``formats.base.jsonl``); ``None`` for an agent whose lines are all records. ``waiting``: bytes after
-    the last line end that are not a complete record yet. ``ends_with_newline``: whether the imported bytes end with a
-    line end. ``version``: the file's own format version, for the report. ``leaf``: the line of the record at which the
-    agent continues, if it is not the last one. ``base``: the session from which this one was forked, if the file holds
-    only the later part. ``segment``: the agent's id for this file, if the session has several files and this is not the
-    first. Its first record is below the last one that it shares with ``base``, or, without ``base``, where the session
-    begins. ``header``: the session's header, without a time, if the file has no header of its own.
+    ``records``: the records, parents before children. They are in file order, except for a record whose parent is a
+    later line. ``meta``: the lines that the agent rewrites in place (header, title slot), in file order. For a
+    document, also the replacements of records, under the lines of these records. ``tail``: the lines after the last
+    record that will be part of the next one (``formats.base.jsonl``); ``None`` for an agent whose lines are all
+    records. ``waiting``: the bytes after the last newline that are not a complete record yet. ``ends_with_newline``:
+    whether the imported bytes end with a newline. ``version``: the format version of the file, for the report.
+    ``leaf``: the line of the record at which the agent continues, if it is not the last record. ``base``: the session
+    from which this one was forked, if the file contains only the later part. ``segment``: the agent's id of this file,
+    if the session has several files and this is not the first. The first record of a segment is below the last record
+    that it shares with ``base``, or, without ``base``, at the beginning of the session. ``header``: the session's
+    header, without a time, if the file itself has no header.
     """
 
     agent: str
