@@ -1,6 +1,7 @@
-"""Sessions of Claude Code: ``~/.claude/projects/<place>/<session>.jsonl``, and a file for each sub-agent below that.
+"""The format of Claude Code's sessions, ``~/.claude/projects/<folder>/<session>.jsonl``, and of its sub-agents.
 
-The line format is internal and changes between versions. Unknown parts are kept as they are.
+Each sub-agent has its own file in a folder below. The line format is internal and changes between versions. Unknown
+parts are kept unchanged.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from gitsession.model.entries import SessionHeader
 
 
 class Claude(Accompanied, Delegating, Remembering, Resumable, Streamed):
-    """The transcripts of Claude Code and of its sub-agents."""
+    """The session files of Claude Code and of its sub-agents."""
 
     AGENT = split_file.AGENT
     RECORDED = "recorded by Claude Code"
@@ -53,16 +54,17 @@ class Claude(Accompanied, Delegating, Remembering, Resumable, Streamed):
         return files.noted(source.payloads())
 
     def moved(self, data: bytes, id: str, cwd: str) -> bytes:
-        """Return ``data`` unchanged: the session and its folder follow from the path, not from the lines.
+        """Return ``data``, which stays unchanged because Claude Code derives the session and its folder from the path.
 
-        A sub-agent's file becomes a session of its own, because Claude Code cannot resume a sub-agent.
+        Only a sub-agent's file is changed: it becomes a separate session, because Claude Code cannot resume a
+        sub-agent.
         """
         return of_its_own(data)
 
     def began(self, payload: bytes, id: str, beside: Mapping[str, bytes]) -> str:
-        """Return the call that a sub-agent's description names.
+        """Return the id of the call in a sub-agent's description.
 
-        Without one, the call whose result names the sub-agent.
+        If there is no description, return the id of the call whose result contains the sub-agent's id.
         """
         agent = id.rpartition("agent-")[2]
         named = {call for data in beside.values() if (call := _named(data)) is not None}

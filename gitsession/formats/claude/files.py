@@ -1,8 +1,8 @@
-"""Paths of Claude Code's sessions, and the file changes that its lines record. Nothing here raises.
+"""Paths of Claude Code's sessions, and the file changes that are recorded in its lines.
 
-A ``file-history-snapshot`` lists every file that the session has changed so far, with the newest copy of its content
-before. Claude Code writes one at each prompt, and another one, with the whole list again, at the first change of a
-file. The results of Write and Edit contain the other states.
+A ``file-history-snapshot`` lists every file that the session has changed so far, with the newest copy of its former
+content. Claude Code writes a snapshot at each prompt, and another one, also with the whole list, at the first change of
+a file. The results of Write and Edit contain the other states. No function in this module raises an exception.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 class SessionPath(NamedTuple):
     """The parts of a session file's path.
 
-    ``file``: the name without its ending. ``session``: for a sub-agent, the session above it, if the path states one.
+    ``file``: the file name without its suffix. ``session``: for a sub-agent, the parent session, if it is in the path.
     """
 
     file: str
@@ -39,20 +39,29 @@ class SessionPath(NamedTuple):
 
 
 def place_of(name: str) -> SessionPath:
-    """Return the parts of ``name``, a path without its ending: ``.../<session>/subagents/.../agent-<id>``."""
+    """Return the parts of the path ``name``, such as ``.../<session>/subagents/.../agent-<id>``.
+
+    ``name`` has no suffix.
+    """
     *folders, file = name.split("/")
     at = max((at for at, folder in enumerate(folders) if folder == "subagents"), default=0)
     return SessionPath(file, folders[at - 1] if at else None, file.startswith("agent-"))
 
 
 def beside(name: str) -> Sequence[Sidecar]:
-    """Return ``agent-<id>.meta.json``, which states the call that started a sub-agent. Older versions wrote none."""
+    """Return ``agent-<id>.meta.json``, which contains the id of the call that started a sub-agent.
+
+    Older versions of Claude Code do not write this file.
+    """
     found = place_of(name)
     return (Sidecar(f"{found.file}.meta.json", (f"{found.file}.meta.json",), needed=False),) if found.is_agents else ()
 
 
 def copies(name: str) -> Sequence[str]:
-    """Return ``file-history/<session>``, beside ``projects``. A sub-agent's copies are in the folder of its session."""
+    """Return the folder with copies, ``file-history/<session>`` beside ``projects``.
+
+    The copies of a sub-agent are in the folder of its parent session.
+    """
     found = place_of(name)
     return [f"../../file-history/{found.file}"] if _UUID.fullmatch(found.file) else []
 
@@ -63,12 +72,12 @@ def place(header: SessionHeader, at: Workspace) -> str:
 
 
 def lies(header: SessionHeader, at: Workspace) -> Sequence[str]:
-    """Return the only path at which Claude Code finds a session in a folder."""
+    """Return the only path from which Claude Code resumes a session in a folder."""
     return (glob.escape(place(header, at)),)
 
 
 def resume_command(source_id: str, file: str = "") -> list[str]:
-    """Return the command that continues a session. It is run in the session's working directory."""
+    """Return the command that continues a session. The command is run in the session's working directory."""
     return ["claude", "--resume", session_uuid(source_id)]
 
 
@@ -78,14 +87,17 @@ def session_uuid(source_id: str) -> str:
 
 
 def folder_of(cwd: str) -> str:
-    """Return Claude Code's folder name for a working directory. A long name is cut, and ends in a hash of the whole."""
+    """Return Claude Code's folder name for a working directory.
+
+    A long name is truncated and ends in a hash of the path.
+    """
     path = _units(unicodedata.normalize("NFC", cwd))
     folder = _ODD.sub("-", path)
     return folder if len(folder) <= FOLDER_CHARS_MAX else f"{folder[:FOLDER_CHARS_MAX]}-{_base36(_hash(path))}"
 
 
 def _units(text: str) -> str:
-    """Return ``text`` with a character for each UTF-16 code unit, as in JavaScript."""
+    """Return ``text`` with one character per UTF-16 code unit, as in a JavaScript string."""
     data = text.encode("utf-16-le", "surrogatepass")
     return "".join([chr(int.from_bytes(data[at : at + 2], "little")) for at in range(0, len(data), 2)])
 
@@ -110,7 +122,7 @@ _MARKS = (b"file-history-snapshot", b"toolUseResult")
 
 
 def noted(payloads: Iterable[bytes]) -> Iterator[RecordedChange]:
-    """Yield the file changes in the lines of ``payloads``, which are in the order of the file."""
+    """Yield the file changes in the lines of ``payloads``. The payloads must be in the order of the file."""
     held: dict[str, Any] = {}
     for payload in payloads:
         for line in payload.split(b"\n"):
@@ -130,9 +142,10 @@ def noted(payloads: Iterable[bytes]) -> Iterator[RecordedChange]:
 
 
 def _seen(line: bytes, said: Object, held: dict[str, Any]) -> RecordedBackup | None:
-    """Return the backups that a snapshot adds.
+    """Return the backups that are new in a snapshot.
 
-    ``held``: the list of the snapshot before. If a snapshot is an update, only its new items were read at that time.
+    ``held``: the list of the previous snapshots; updated. If a snapshot is an update, Claude Code read only the new
+    files at that time.
     """
     snapshot = said.get("snapshot")
     listed = snapshot.get("trackedFileBackups") if isinstance(snapshot, dict) else None
@@ -150,7 +163,7 @@ def _seen(line: bytes, said: Object, held: dict[str, Any]) -> RecordedBackup | N
 
 
 def _is_ours(backup: object) -> bool:
-    """Return whether a backup has a name as Claude Code writes it. Another name could refer to any file."""
+    """Return whether the name of a backup has Claude Code's form. Any other name could refer to an arbitrary file."""
     if not isinstance(backup, dict) or "backupFileName" not in backup:
         return False
     name = backup["backupFileName"]
@@ -163,7 +176,7 @@ def _copy(backup: Any) -> RecordedCopy | None:
 
 
 def _edited(line: bytes, said: Object) -> RecordedEdit | None:
-    """Return the edit in a tool result that contains the whole file before and after, or ``None``."""
+    """Return the edit in a tool result, or ``None`` if the file before or after the edit cannot be determined."""
     result = said.get("toolUseResult")
     path = text(result.get("filePath")) if isinstance(result, dict) else None
     if not isinstance(result, dict) or path is None or result.get("userModified") is True:
@@ -183,7 +196,7 @@ def _edited(line: bytes, said: Object) -> RecordedEdit | None:
 
 
 def _replaced(result: Object) -> str | None:
-    """Return the file after an Edit, or ``None`` if the edit is ambiguous or its patch disagrees."""
+    """Return the content of a file after an Edit, or ``None`` if the edit is ambiguous or differs from its patch."""
     was, old, new = result.get("originalFile"), result.get("oldString"), result.get("newString")
     if not isinstance(was, str) or not isinstance(old, str) or not isinstance(new, str):
         return None
@@ -197,7 +210,7 @@ def _replaced(result: Object) -> str | None:
 
 
 def _agrees(result: Object, became: str) -> bool:
-    """Return whether each line that the patch shows in the new file is at its stated position in ``became``."""
+    """Return whether every line of the new file in the patch is at the same position in ``became``."""
     patch = result.get("structuredPatch")
     lines = became.split("\n")
     for hunk in patch if isinstance(patch, list) else ():

@@ -1,6 +1,7 @@
-"""Headlines of the commit messages of Claude Code's records. FROZEN under view 1, like ``pi.headline``.
+"""Headlines of the commit messages of Claude Code's records. FROZEN under view 1 (see ``pi.headline``).
 
-Nothing here uses ``read``, which may change. Types that are not listed keep their literal name for ever.
+This module does not use ``read``, because views may change. A type that is not listed keeps its literal name, even if a
+later release supports it.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from gitsession.model.headline import Headline, first_line, lines, tokens
 
 
 def headline_of(payload: bytes) -> Headline:
-    """Return the headline of a record, from its last line. Never raises."""
+    """Return the headline of a record, derived from its last line. Never raises."""
     line = parse(spoken(payload))
     if isinstance(line, LineFailure):
         return opaque(line, len(spoken(payload)))
@@ -45,7 +46,7 @@ def _user(line: Object) -> Headline:
         failed = "error, " if any(block.get("is_error") is True for block in results) else ""
         return Headline(kind="message", role="tool", label="tool", words=failed + words)
     said = _text_of(line)
-    if line.get("isMeta") is True:  # a text of the agent, in a user's message
+    if line.get("isMeta") is True:  # a text from the agent in a user message
         return Headline(kind="message", role="custom", label="user (meta)", words=first_line(said))
     return Headline(kind="message", role="user", label="user", words=first_line(said), body=said)
 
@@ -63,7 +64,7 @@ def _assistant(line: Object) -> Headline:
 
 
 SYNTHETIC = "<synthetic>"
-"""The model of an answer that the agent generated itself: an API error, or an empty answer."""
+"""The model name in answers that Claude Code generates itself: API errors and empty answers."""
 
 
 def _attachment(line: Object) -> Headline:
@@ -119,7 +120,7 @@ _BY_TYPE: dict[str, Callable[[Object], Headline]] = {
 }
 
 
-# Texts from values of any type
+# Text from values of any type
 
 
 def _blocks(line: Object) -> list[Object]:

@@ -1,6 +1,7 @@
-"""Reader of Claude Code's records, with blocks of Anthropic's Messages API. A view, which may change between releases.
+"""Reader of Claude Code's records, which contain blocks of Anthropic's Messages API.
 
-A record of an unknown type, or without a required field, becomes an ``UnknownEntry`` with the literal name of its type.
+Its results are views, which may change between releases. A record of an unknown type, or without a required field,
+becomes an ``UnknownEntry`` with the literal name of its type.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ def _document(block: dict[str, Any]) -> Block | None:
     data, mime = _source(block)
     title = block.get("title") or ""
     if data is None or not isinstance(title, str) or not block.keys() <= {"type", "source", "title"}:
-        return None  # citations and the like have no place in a file
+        return None  # a ``File`` cannot represent citations and similar fields
     return File(title, mime, data)
 
 
@@ -69,7 +70,7 @@ read_content = content_reader(
 PROVIDER = "anthropic"
 SYNTHETIC = "<synthetic>"
 AUTOMATIC = {"automatic": True}
-"""The mark of a title that was generated. A title that the user chose takes precedence."""
+"""The mark of a generated title. A title chosen by the user takes precedence."""
 
 
 def entry_of(payload: bytes) -> Entry:
@@ -121,16 +122,16 @@ def _content_of(line: Object) -> Any:
 
 
 def preserved(stated: Any) -> frozenset[str] | None:
-    """Return the ids that a compaction lists as kept, or ``None`` if it lists none. ``stated``: its ``preserve``."""
+    """Return the ids of the kept messages in a compaction, or ``None`` if it has none. ``stated``: its ``preserve``."""
     messages = stated.get("preservedMessages") if isinstance(stated, Mapping) else None
     listed = messages.get("uuids") if isinstance(messages, Mapping) else None
     return frozenset(str(uuid) for uuid in listed) if isinstance(listed, list | tuple) and listed else None
 
 
 def keeps_before(stated: Any, own: str | None) -> bool:
-    """Return whether the messages that a compaction keeps precede its summary: their anchor is not the summary.
+    """Return whether the kept messages of a compaction precede its summary, which is then not their anchor.
 
-    ``stated``: its ``preserve``; ``own``: the id of its summary.
+    ``stated``: the ``preserve`` of the compaction; ``own``: the id of its summary.
     """
     messages = stated.get("preservedMessages") if isinstance(stated, Mapping) else None
     anchor = text(messages.get("anchorUuid")) if isinstance(messages, Mapping) else None
@@ -138,7 +139,7 @@ def keeps_before(stated: Any, own: str | None) -> bool:
 
 
 def result_in(block: Any, *, at_ms: int) -> entries.Message | None:
-    """Return the result in a block that is one of several in a message, or ``None`` for another block."""
+    """Return the tool result in a block of a message with several blocks, or ``None`` for any other block."""
     if not isinstance(block, Mapping) or block.get("type") != "tool_result":
         return None
     return _result(at_ms, dict(block), Fields({}), Fields({}))
@@ -253,7 +254,10 @@ _ATTACHED: dict[str, Callable[[Object], str | None]] = {
     "edited_text_file": _edited,
     "hook_additional_context": _hook,
 }
-"""Readers of attachments that Claude Code does not write again at each start. Their texts are shorter than its own."""
+"""Readers of attachments that Claude Code does not repeat at each start.
+
+The resulting texts are shorter than those that Claude Code sends.
+"""
 
 
 def _system(at_ms: int, fields: Fields) -> Entry | None:
@@ -284,7 +288,7 @@ def _named(name: str, field: str) -> Callable[[int, Fields], Entry | None]:
 
 
 def _replaced(at_ms: int, fields: Fields) -> Entry | None:
-    """Return the edit that replaces long results with shorter texts from here on, by the ids of their calls."""
+    """Return a context edit that replaces long results with shorter texts, by the ids of their calls."""
     replacements = fields.left.get("replacements")
     if not isinstance(replacements, list):
         return None

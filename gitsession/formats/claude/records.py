@@ -1,6 +1,6 @@
-"""Fields of Claude Code's lines. FROZEN with view 1: they decide what the records are, and their parents.
+"""Fields of Claude Code's lines. FROZEN under view 1, because they determine the records and their parents.
 
-Nothing here raises, whatever a line contains.
+No function in this module raises an exception, whatever a line contains.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from gitsession.formats.base.jsonl import LineFailure, Object, parse
 MESSAGES = ("user", "assistant")
 
 _TREE = ("user", "assistant", "attachment", "system")
-"""The types that Claude Code itself links into a tree. It skips ``progress``, which older versions linked too."""
+"""The types that Claude Code links into a tree. Older versions also linked ``progress``, which newer versions skip."""
 
 _SPEAKING = frozenset({*_TREE, "custom-title", "ai-title", "summary", "tag", "agent-name", "content-replacement"})
-"""The types of record lines without a ``uuid``: they name something, or change what the model receives."""
+"""The types of lines that are record lines even without a ``uuid``: they set a name or change the context."""
 
 
 def text(value: Any) -> str | None:
@@ -28,9 +28,9 @@ def uuid_of(line: Object) -> str | None:
 
 
 def rides(line: Object) -> bool:
-    """Return whether a line is only logged, so that it accompanies the next record line.
+    """Return whether a line is only a log line, which accompanies the next record line.
 
-    Such a line is not in the tree, names nothing, and does not change what the model receives.
+    Such a line is not in the tree, sets no name, and does not change the context.
     """
     type_ = line.get("type")
     return uuid_of(line) is None and not (isinstance(type_, str) and type_ in _SPEAKING)
@@ -46,7 +46,7 @@ def is_sidechain(line: Object) -> bool:
 
 
 def is_boundary(line: Object) -> bool:
-    """Return whether a line is where a compaction cut the history. Its summary is the next line."""
+    """Return whether a line is the boundary at which a compaction cut the history. The next line is the summary."""
     return line.get("type") == "system" and line.get("subtype") == "compact_boundary" and uuid_of(line) is not None
 
 
@@ -56,9 +56,9 @@ def is_summary_of(line: Object, boundary: Object) -> bool:
 
 
 def preserved_by(boundary: Object) -> list[str]:
-    """Return the ids of messages before a compaction that the model still receives, as far as they are listed.
+    """Return the listed ids of the messages before a compaction that stay in the context.
 
-    The list has all of them, or only the last.
+    The list contains the ids of all these messages, or only the last one.
     """
     metadata = boundary.get("compactMetadata")
     if not isinstance(metadata, dict):
@@ -75,17 +75,17 @@ def message_of(line: Object) -> Object:
 
 
 def answer_id(line: Object) -> str | None:
-    """Return the id of the answer that an assistant's line is a part of."""
+    """Return the id of the answer that an assistant line belongs to."""
     return text(message_of(line).get("id")) if line.get("type") == "assistant" else None
 
 
 def results_in(line: Object) -> set[str]:
-    """Return the ids of the calls whose results are in a user's line."""
+    """Return the ids of the calls whose results are in a user line."""
     return _ids_in(line, "user", "tool_result", "tool_use_id")
 
 
 def calls_in(line: Object) -> set[str]:
-    """Return the ids of the calls in an assistant's line."""
+    """Return the ids of the calls in an assistant line."""
     return _ids_in(line, "assistant", "tool_use", "id")
 
 
@@ -97,7 +97,7 @@ def _ids_in(line: Object, speaker: str, block: str, name: str) -> set[str]:
 
 
 def boundary_before(line: Object, payload: bytes) -> Object | None:
-    """Return the boundary that accompanies ``line``, the last one of ``payload``, if it is a compaction's summary."""
+    """Return the boundary before ``line``, the last line of ``payload``, if ``line`` is the summary of a compaction."""
     if line.get("isCompactSummary") is not True:
         return None
     for riding in reversed(payload.split(b"\n")[:-1]):

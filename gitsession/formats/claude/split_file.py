@@ -1,14 +1,15 @@
-"""Splitter of Claude Code's session files: the record lines, their parents, and the leaf.
+"""Splitter of Claude Code's session files. It determines the record lines, their parents, and the leaf.
 
-Which lines accompany others, and the parent of each record, are FROZEN with view 1 (docs/reference/format.md, "Claude
-Code"). Lines with a ``uuid`` form a tree; most others are only logged. A compaction consists of two lines, a boundary
-and the summary, which are one record.
+The selection of accompanying lines and the parent of each record are FROZEN under view 1 (docs/reference/format.md,
+"Claude Code"). Lines with a ``uuid`` form a tree. Most other lines are only a log. A compaction consists of two lines,
+a boundary and the summary, which are one record.
 
-Claude Code writes a line for each block of an answer, and places each result below the line of its call. So calls that
-are made together fork the tree, and a walk from the end to the root meets only one of them. Claude Code adds the others
-by the id of their answer. In the store they are below one another in file order (``ParallelCalls``), so that every walk
-meets all of them. Claude Code continues at the line that its ``last-prompt`` names, unless it has continued from there
-already (``Leaf``).
+Claude Code writes one line per block of an answer, and places each result below the line of its call. So parallel calls
+fork the tree, and a walk from the last line to the root includes only one of them. Claude Code finds the others by the
+id of their answer. In the store, each of them is below the previous one in file order (``ParallelCalls``), so that
+every walk includes all of them.
+
+Claude Code continues at the line in ``last-prompt``, unless newer lines are below that line (``Leaf``).
 """
 
 from __future__ import annotations
@@ -53,7 +54,10 @@ from gitsession.model.entries import SessionHeader
 
 @dataclass
 class _Turn:
-    """An answer, the results of its calls, and the records between them. ``tip``: the id of its last record."""
+    """An answer, the results of its calls, and the records between them.
+
+    ``tip``: the id of the last of these records.
+    """
 
     answer: str
     tip: str
@@ -61,13 +65,13 @@ class _Turn:
 
 
 class ParallelCalls:
-    """The parents of records of parallel calls. ``parent`` must be called for every record in file order."""
+    """The parents of the records of parallel calls. ``parent`` must be called for every record in file order."""
 
     def __init__(self) -> None:
         self._of: dict[str, _Turn] = {}
 
     def parent(self, said: Object, own: str | None, stated: str | None) -> str | None:
-        """Return the parent of the record ``own``, whose line states the parent ``stated``."""
+        """Return the parent of the record with the id ``own``. ``stated``: the parent id in its line."""
         turn = self._of.get(stated) if stated is not None else None
         if own is None or own in self._of:
             return stated
@@ -80,7 +84,7 @@ class ParallelCalls:
             return stated
         elif results:
             if results & turn.answered:
-                return stated  # the call was made again: another history
+                return stated  # the call was repeated on another branch
             turn.answered |= results
         elif said.get("type") in MESSAGES or stated != turn.tip:
             return stated
@@ -92,7 +96,7 @@ class ParallelCalls:
 class Leaf:
     """The leaf of a file. ``see`` must be called for every line in file order.
 
-    ``of_agent``: the file is a sub-agent's own, in which all lines are in a sidechain.
+    ``of_agent``: whether the file belongs to a sub-agent. All lines of such a file are in a sidechain.
     """
 
     def __init__(self, *, of_agent: bool) -> None:
@@ -117,7 +121,7 @@ class Leaf:
     def of(self, records: Sequence[Record], at_id: dict[str, int], messages: Collection[int]) -> int | None:
         """Return the line of the leaf, or ``None`` if it is the last line.
 
-        ``at_id``: lines by id; ``messages``: the lines of messages.
+        ``at_id``: line numbers by id; ``messages``: the line numbers of messages.
         """
         parents = {record.line: record.parent for record in records}
         leaf = at_id.get(self._named) if self._named is not None else None
@@ -126,7 +130,7 @@ class Leaf:
             leaf = newest
         if leaf is None:
             return None
-        notes: dict[int, int] = {}  # by parent, the last line that is not a message
+        notes: dict[int, int] = {}  # parent -> the last line below it that is not a message
         for line, parent in parents.items():
             if parent is not None and line not in messages:
                 notes[parent] = max(line, notes.get(parent, 0))
@@ -148,13 +152,13 @@ QWEN = "Qwen Code"
 
 
 def agent_of(head: bytes) -> str:
-    """Return the name of the unsupported agent that wrote a file beginning with ``head``; "" if none is recognized."""
+    """Return the name of the unsupported agent whose file begins with ``head``; "" if none is recognized."""
     lines = (jsonl.parse(line) for line in head.split(b"\n")[:LINES_READ] if b'"sessionId"' in line)
     return QWEN if any(isinstance(line, dict) and _is_qwen(line) for line in lines) else ""
 
 
 def _is_qwen(line: Object) -> bool:
-    """Return whether a line has Claude Code's fields and a message in Gemini's form: ``parts``, not ``content``."""
+    """Return whether a line has Claude Code's fields and a message in Gemini's format (``parts``, not ``content``)."""
     if not isinstance(line.get("uuid"), str):
         return False
     message = line.get("message")
@@ -168,14 +172,17 @@ HEAD_BYTES = 64 * 1024
 _TELLING = (b'"parentUuid"', b'"leafUuid"', b'"sessionId"')
 
 _HEADERS = frozenset({"session", "session_meta", "title"})
-"""Types of the first line in files of pi, omp and codex.
+"""The types of the first line in files of pi, omp and codex.
 
-A line that one of these agents copied from Claude Code keeps its fields, including ``sessionId``.
+These files can contain lines that were copied from Claude Code, with all fields, including ``sessionId``.
 """
 
 
 def is_ours(head: bytes) -> bool:
-    """Return whether a file that begins with ``head`` is Claude Code's. Its first line may be longer than ``head``."""
+    """Return whether a file that begins with ``head`` belongs to Claude Code.
+
+    The first line of the file may be longer than ``head``.
+    """
     if agent_of(head):
         return False
     lines = head.split(LF)[:LINES_ASKED]
@@ -229,9 +236,10 @@ def split(data: Data, *, name: str = "", final: bool = False) -> Source:
 
 
 def _source_id(where: SessionPath, session: str | None) -> str:
-    """Return the session's id: the name of the file, after its session's id for a sub-agent.
+    """Return the session's id, which is the name of the file. For a sub-agent, the id of its session precedes the name.
 
-    The lines do not count, because those of a forked session can name the older one.
+    The ids in the lines are not used if the file has a name, because lines of a fork can contain the id of the original
+    session.
     """
     if where.is_agents:
         session = where.session or session
@@ -244,7 +252,7 @@ def _source_id(where: SessionPath, session: str | None) -> str:
 
 
 def _header(parts: _Parts, where: SessionPath) -> SessionHeader | None:
-    """Return a header with the first value of each field. A file that grows states no other values."""
+    """Return a header with the first value of each field. These values do not change when the file grows."""
     parent = (where.session or parts.session) if where.is_agents else parts.forked_from
     if parts.cwd is None and parent is None and parts.version is None:
         return None
@@ -254,7 +262,7 @@ def _header(parts: _Parts, where: SessionPath) -> SessionHeader | None:
 
 @dataclass
 class _Parts:
-    """The lines of a file in groups, and the values of the session. ``groups`` and ``nodes`` have the same indexes."""
+    """The grouped lines of a file, and the values of the session. ``groups`` and ``nodes`` have the same indexes."""
 
     where: SessionPath
     groups: list[Group | StoredGroup] = field(default_factory=list)
@@ -268,15 +276,15 @@ class _Parts:
 
     def take(self, lines: Sequence[bytes]) -> None:
         self._leaf = Leaf(of_agent=self.where.is_agents)
-        self._boundaries: dict[int, Object] = {}  # by the line of the summary
+        self._boundaries: dict[int, Object] = {}  # line of the summary -> boundary
         self._repaired: dict[int, str] = {}
         self._group(lines)
         self._link()
 
     def _group(self, lines: Sequence[bytes]) -> None:
-        """Group the lines as ``jsonl.group`` does, but a boundary with its summary if that is the next record line."""
-        first = 0  # index of the first line that waits for a record line
-        held: tuple[int, Object] | None = None  # a boundary: its number and the line
+        """Group the lines as ``jsonl.group`` does, and a boundary with its summary if that is the next record line."""
+        first = 0  # index of the first line of the next group
+        held: tuple[int, Object] | None = None  # the line number of a boundary, and the boundary
         for number, line in enumerate(lines, 1):
             said = jsonl.parse(line)
             if not isinstance(said, LineFailure):
@@ -314,9 +322,9 @@ class _Parts:
         turns = ParallelCalls()
         stated = {uuid for group in self.groups for uuid in self._ids(group)}
         seen: set[str] = set()
-        stands_for: dict[str, str] = {}  # id -> the compaction that it refers to from there on
-        before: dict[bool, str] = {}  # by sidechain or not, the record before
-        above: dict[str, str] = {}  # id -> the parent at which it is placed
+        stands_for: dict[str, str] = {}  # id -> the compaction that it refers to in later lines
+        before: dict[bool, str] = {}  # whether in a sidechain -> the id of the previous record
+        above: dict[str, str] = {}  # id -> the id of its actual parent
         for group in self.groups:
             if isinstance(group.spoken, LineFailure):
                 self.nodes.append(NOTHING._replace(line=group.line))
@@ -335,14 +343,14 @@ class _Parts:
             else:
                 turns.parent(group.spoken, own, None)
             if parent is None and not seen:
-                parent = Field.ABSENT  # titles before the conversation are not a branch of their own
+                parent = Field.ABSENT  # titles before the conversation do not form a separate branch
             self.nodes.append(LineLink(group.line, own, parent))
             if own is not None:
                 if isinstance(parent, str):
                     above[own] = parent
                 before[is_sidechain(group.spoken)] = own
                 seen.update(self._ids(group))
-                stands_for.pop(own, None)  # it was written again, in its new position
+                stands_for.pop(own, None)  # the line was written again at its new position
                 if boundary is not None:
                     stands_for |= dict.fromkeys([*self._ids(group), *preserved_by(boundary)], own)
 
@@ -391,9 +399,9 @@ def _below_kept(boundary: Object, parent: str, above: Mapping[str, str]) -> str:
 
 
 def _parent(line: Object, seen: set[str]) -> str | Field | None:
-    """Return the parent that a line states.
+    """Return the parent id in a line.
 
-    For a compaction, this is where the history was cut, if that is in the file.
+    For a compaction, this is the id of the line at which the history was cut, if the file contains that line.
     """
     parent = line.get("parentUuid", Field.ABSENT)
     if parent is None:

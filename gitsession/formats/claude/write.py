@@ -1,9 +1,10 @@
-"""Writer of files that Claude Code can resume: a line for each block, linked by ids, and the leaf stated at the end.
+"""Writer of files that Claude Code can resume: one line per block, linked by ids, and the leaf at the end.
 
-Lines that Claude Code wrote are kept as they are, and entries made elsewhere follow. Ids are derived from what they
-identify, so the same session gives the same file. What the Messages API rejects is changed so that it is accepted: ids
-and names of tools, images of other types, thoughts that another model signed. A kind of entry that Claude Code does not
-support is left out and noted, because lines of other types would be deleted, or shown to the user.
+Lines that Claude Code wrote are kept unchanged and are followed by the other entries. The ids of new lines are derived
+from the entries, so the same session always results in the same file. Values that the Messages API would reject are
+replaced or omitted: ids and names of tools, images of other types, and reasoning that another model signed. Entries of
+a kind that Claude Code does not support are omitted and counted in the notes, because Claude Code would delete lines of
+other types or show them to the user.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ Words = dict[str, Any]
 
 
 def answer_blocks(entry: Message, notes: Counter[str]) -> list[Words]:
-    """Return the blocks of an answer. Thoughts are included only if the model that signed them may be the next one."""
+    """Return the blocks of an answer. Reasoning is included only if it was signed by a model of Anthropic."""
     own = entry.provider == PROVIDER
     found: list[Words] = []
     for block in entry.content:
@@ -67,7 +68,7 @@ def answer_blocks(entry: Message, notes: Counter[str]) -> list[Words]:
 
 
 def told(blocks: Iterable[Block], notes: Counter[str]) -> str | list[Words]:
-    """Return the content of a user's or tool's message: its text alone, or blocks."""
+    """Return the content of a user message or tool result: a string if it is a single text block, otherwise blocks."""
     found = [spelt for block in blocks if (spelt := _told(block, notes)) is not None]
     if len(found) == 1 and found[0]["type"] == "text":
         return str(found[0]["text"])
@@ -81,7 +82,7 @@ def result(entry: Message, notes: Counter[str]) -> Words:
 
 
 def usage(stated: Mapping[str, Any] | None) -> Words:
-    """Return the token counts of an answer, with zeros for unknown ones."""
+    """Return the token counts of an answer, with zeros for unknown counts."""
     given = stated or {}
     counts = {ours: given.get(ours, given.get(theirs)) for ours, theirs in _COUNTS.items()}
     return {name: count if type(count) is int and count >= 0 else 0 for name, count in counts.items()}
@@ -96,7 +97,7 @@ def tool_name(name: str) -> str:
 
 
 def _legal(name: str, chars_max: int) -> str:
-    """Return ``name`` if the API accepts it, otherwise an accepted name that is unique to it."""
+    """Return ``name`` if the API accepts it, otherwise a unique accepted name that is derived from it."""
     if name and len(name) <= chars_max and not _ILLEGAL.search(name):
         return name
     mark = sha256(name.encode(errors="surrogatepass")).hexdigest()[:_MARK_CHARS]
@@ -142,14 +143,15 @@ SILENT = frozenset({
     kinds.SessionHeader.kind,
     kinds.Fork.kind, kinds.Custom.kind, kinds.Checkpoint.kind,
 })  # fmt: skip
-"""Kinds that no model receives and that are left out without a note."""
+"""Kinds that no model receives. They are omitted without a note."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClaudeEntryContext:
     """Values that the lines of an entry depend on.
 
-    ``answer``: the id for an answer that has none. ``called``: the ids of all calls so far; results need one of them.
+    ``answer``: the id for an answer that has none. ``called``: the ids of all calls so far. A result needs one of these
+    ids.
     """
 
     answer: str
@@ -158,7 +160,7 @@ class ClaudeEntryContext:
 
 
 def spell(entry: Entry, to: ClaudeEntryContext) -> list[Words]:
-    """Return the lines of one entry, each below the one before. A line without a ``message`` is not in the tree."""
+    """Return the lines of one entry, each below the previous one. A line without a ``message`` is not in the tree."""
     how = _BY_KIND.get(entry.kind)
     if how is not None:
         return how(entry, to)
@@ -202,7 +204,7 @@ def _tool(entry: kinds.Message, to: ClaudeEntryContext) -> list[Words]:
 
 
 def _shell(entry: kinds.Message, to: ClaudeEntryContext) -> list[Words]:
-    """Return the lines that Claude Code writes for a command that the user runs with an exclamation mark."""
+    """Return the lines that Claude Code writes for a shell command that the user runs with the prefix ``!``."""
     if entry.is_excluded:
         return []
     printed = f"<bash-stdout>{entry.output or ''}</bash-stdout><bash-stderr></bash-stderr>"
@@ -229,7 +231,7 @@ def _as_user(content: str | list[Words], *, is_meta: bool = False) -> list[Words
 
 
 def _compaction(entry: kinds.Compaction, to: ClaudeEntryContext) -> list[Words]:
-    """Return the boundary and the summary. The caller adds the ids of the kept messages."""
+    """Return the boundary line and the summary line. The caller adds the ids of the kept messages."""
     metadata: Words = {"trigger": "auto" if entry.method == "auto" else "manual", "preTokens": entry.tokens_before or 0}
     if entry.tokens_after is not None:
         metadata["postTokens"] = entry.tokens_after
@@ -275,7 +277,7 @@ _BY_KIND: dict[str, Callable[[Any, ClaudeEntryContext], list[Words]]] = {
 
 
 VERSION = "2.1.197"
-"""The release of Claude Code whose lines are written."""
+"""The release of Claude Code whose line format is written."""
 
 PROMPT_CHARS_MAX = 200
 _WHERE = ("cwd", "sessionId", "version", "gitBranch", "isSidechain", "agentId")
@@ -287,7 +289,7 @@ def write(out: Outgoing) -> WrittenFile:
 
 
 def of_its_own(data: bytes) -> bytes:
-    """Return a sub-agent's file as a session that can be resumed. The file of any other session is not changed."""
+    """Return a sub-agent's file as a session that can be resumed. Any other file is returned unchanged."""
     if b'"isSidechain":true' not in data or b'"isSidechain":false' in data:
         return data
     lines = data.split(LF)
@@ -304,8 +306,8 @@ class _Writer:
         self.out = out
         self.lines: list[OutgoingLine] = []
         self.notes: Counter[str] = Counter()
-        self.uuids: dict[str, list[str]] = {}  # key -> its lines that a compaction can keep
-        # key -> the line that is the parent of what is below the entry
+        self.uuids: dict[str, list[str]] = {}  # key -> the ids of its lines that a compaction can keep
+        # key -> the id of the line that is the parent of the entry's children
         self.ends: dict[str | None, str | None] = {None: None}
         self.below = {entry.key: entry.below for entry in out.entries}
         self.called: set[str] = set()
@@ -345,7 +347,7 @@ class _Writer:
             self.ends[leaving.below] = end
 
     def _hear(self, entry: Entry) -> None:
-        """Record the values of an entry that later lines depend on."""
+        """Update the values that later lines depend on."""
         if isinstance(entry, Message):
             self.called.update(call_id(block.id) for block in entry.content if isinstance(block, ToolCall))
             if entry.role == "user" and entry.extra.get("isMeta") is not True:
@@ -376,9 +378,9 @@ class _Writer:
     def _compaction(
         self, leaving: OutgoingEntry, entry: Compaction, bodies: list[Words], ids: list[str], parent: str | None
     ) -> None:
-        """Write two lines that are one record.
+        """Write the two lines of a compaction, which are one record.
 
-        The kept messages are listed, so that Claude Code puts them after the summary.
+        The boundary line lists the kept messages, so that Claude Code puts them after the summary.
         """
         boundary, summary = bodies
         kept = self._since(leaving.below, entry.first_kept)
@@ -416,7 +418,7 @@ class _Writer:
         return dumps({"parentUuid": parent, **body, **said, **self.where})
 
     def _at_the_leaf(self) -> None:
-        """Write the title and the leaf. A leaf that has lines below it must be marked as explicit."""
+        """Write the title and the leaf. If there are lines below the leaf, it must be marked as explicit."""
         where = {"sessionId": self.where["sessionId"]}
         if self.out.title is not None and self.out.title.title:
             self.lines.append(

@@ -1,6 +1,7 @@
-"""Sessions of opencode: ``~/.local/share/opencode/opencode.db`` since 1.2, folders of JSON before; and its exports.
+"""The format of opencode's sessions: a database since 1.2, folders of JSON files before, and exports.
 
-The records of a session are the same from each of these sources (docs/decisions/0015).
+The database is ``~/.local/share/opencode/opencode.db``. All of these sources result in the same records
+(docs/decisions/0015).
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from gitsession.model.entries import SessionHeader
 
 
 class Opencode(Database, Delegating, Document, Importing, Remembering, Scattered):
-    """The database of opencode, its folders, and its exports."""
+    """The database, the folders, and the exports of opencode."""
 
     AGENT = AGENT
     FILES = ("*.json", "*.db")
@@ -48,14 +49,14 @@ class Opencode(Database, Delegating, Document, Importing, Remembering, Scattered
     called = staticmethod(files.session_id)
 
     def claims(self, head: bytes) -> bool:
-        """Return whether it is an export, or the description of a session in the old folders."""
+        """Return whether a file is an export or a session description of an older version."""
         return split_file.is_document(head) or split_file.is_info(head)
 
     def split(self, data: bytes, *, name: str = "", final: bool = False) -> Source:
         return split_file.split(data, final=final)
 
     def began(self, payload: bytes, id: str, beside: Mapping[str, bytes]) -> str:
-        """Return the call whose state names the session."""
+        """Return the id of the call whose state contains the id of the session."""
         record = parse_record(payload) if id.encode("utf-8", "surrogatepass") in payload else None
         parts = record.get("parts") if isinstance(record, dict) else None
         for part in parts if isinstance(parts, list) else ():
@@ -65,7 +66,7 @@ class Opencode(Database, Delegating, Document, Importing, Remembering, Scattered
         return ""
 
     def is_delegated(self, source_id: str, header: SessionHeader) -> bool:
-        return header.parent is not None  # a fork states no parent
+        return header.parent is not None  # a fork has no parent
 
     def place(self, header: SessionHeader, at: Workspace) -> str:
         return files.place(header)
@@ -77,7 +78,7 @@ class Opencode(Database, Delegating, Document, Importing, Remembering, Scattered
         return ["opencode", "import", file]
 
     def resume_command(self, source_id: str, file: str = "") -> list[str]:
-        """Return the command that continues an imported session, with the model that its last turn names."""
+        """Return the command that continues an imported session. opencode uses the model of the session's last turn."""
         return ["opencode", "--session", self.called(source_id)]
 
 

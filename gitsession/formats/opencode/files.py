@@ -1,8 +1,9 @@
 """File changes in opencode's messages, and the path of an export before opencode imports it.
 
-The messages name trees of the whole project, which opencode records at the beginning and the end of each step. A step
-is one answer of the model and its calls. opencode's own ``patch`` parts name the paths that differ, for its revert; the
-trees have more. Nothing here raises, whatever a record contains.
+The messages contain the ids of git trees of the whole project, which opencode records at the beginning and the end of
+each step. A step is one answer of the model and its calls. opencode's ``patch`` parts, which it uses to revert changes,
+list only the changed paths. The trees also contain the content. No function in this module raises an exception,
+whatever a record contains.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from gitsession.formats.opencode.json_text import laid_out, quoted
 from gitsession.model.entries import SessionHeader
 
 _ID_CHARS = 16
-"""Length of the part of an id with its kind and time, by which opencode orders messages."""
+"""The number of characters of the part of an id that contains its kind and time. opencode orders messages by it."""
 
 _NAMES = ("id", "sessionID", "messageID", "parentID", "tail_start_id")
 _STAYS = ("revert", "share", "parentID")
@@ -28,23 +29,26 @@ _STAYS = ("revert", "share", "parentID")
 
 
 def session_id(source_id: str | None) -> str:
-    """Return opencode's id of a session: its own if that is one of opencode's, else one derived from it."""
+    """Return ``source_id`` if it is a session id of opencode, otherwise an id derived from it."""
     if source_id is not None and source_id.startswith("ses"):
         return source_id
     return f"ses_{sha256((source_id or '').encode('utf-8', 'surrogatepass')).hexdigest()[:26]}"
 
 
 def place(header: SessionHeader) -> str:
-    """Return the path below the user's data folder, in gitsession's own folder: opencode only reads the file once."""
+    """Return the path of an export, below the user's data folder.
+
+    It is in gitsession's own folder, because opencode reads the file only once.
+    """
     called = "".join(char if char.isalnum() or char in "-_" else "-" for char in session_id(header.source_id))
     return f"gitsession/opencode/{called}.json"
 
 
 def moved(data: bytes, id: str, cwd: str) -> bytes:
-    """Return an export for another session id and folder.
+    """Return an export with another session id and another folder.
 
-    The ids of messages are unique in the whole database: opencode's import keeps the first of two messages with one id.
-    So in a session of another id, messages have other ids, which follow from it.
+    Message ids must be unique in the whole database: if two messages have the same id, opencode's import keeps only the
+    first. So if the session id changes, the messages also get other ids, which are derived from the session id.
     """
     document = parse(data)
     about = None if isinstance(document, LineFailure) else document.get("info")
@@ -78,7 +82,7 @@ def _called(value: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any
 
 
 def _with_files(part: dict[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
-    """Return ``part`` with new ids in the attachments of a tool's result too."""
+    """Return ``part`` with new ids in the attachments of a tool's result."""
     state = part.get("state")
     if not isinstance(state, dict) or "attachments" not in state:
         return part
@@ -104,14 +108,14 @@ _CHANGE_NOTHING = frozenset(
 )  # fmt: skip
 _NAME_THEIR_FILE = frozenset({"edit", "multiedit", "write"})
 _SUB_AGENT = "task"
-"""The tool that starts a sub-agent. Its changes are in a session of its own, which has its own trees."""
+"""The tool that starts a sub-agent. The changes of the sub-agent are in a separate session, which has its own trees."""
 
 
 def copies(name: str, source: Source) -> Sequence[str]:
-    """Return the folders of opencode's snapshot objects.
+    """Return the folders with the git objects of opencode's snapshots.
 
-    They are ``snapshot/<project>/<sha1 of the worktree>``, or ``snapshot/<project>`` in older versions, beside the
-    database or the folders of older versions.
+    The folders are ``snapshot/<project>/<sha1 of the worktree>``, or ``snapshot/<project>`` in older versions. They are
+    beside the database, or beside the session folders of older versions.
     """
     about = _about(source)
     project = about.get("projectID")
@@ -127,7 +131,8 @@ def copies(name: str, source: Source) -> Sequence[str]:
 def noted(source: Source) -> Iterator[RecordedRun]:
     """Yield the file changes in the messages of a session.
 
-    Messages that it copied from another session when it began are skipped: their changes belong to that session.
+    If the session is a fork, messages that were copied from the other session are skipped, because their changes belong
+    to that session.
     """
     began_ms = to_ms(object_in(_about(source), "time").get("created"))
     for record in sorted(source.records, key=lambda record: record.line):
@@ -140,7 +145,7 @@ def noted(source: Source) -> Iterator[RecordedRun]:
 
 
 def _steps(payload: bytes, message: Object, at_ms: int | None) -> Iterator[RecordedRun]:
-    """Yield the steps of a message. ``payload``: the record that contains it."""
+    """Yield the steps of a message. ``payload``: the record that contains the message."""
     info, root = object_in(message, "info"), _root(message)
     id, parts = info.get("id"), message.get("parts")
     if root is None or not isinstance(parts, list):
@@ -165,7 +170,7 @@ def _steps(payload: bytes, message: Object, at_ms: int | None) -> Iterator[Recor
 
 
 def _paths(calls: Iterable[Object], info: Object) -> tuple[str, ...] | None:
-    """Return the only paths that ``calls`` can have changed, or ``None`` if they can have changed any."""
+    """Return the only paths that ``calls`` can have changed, or ``None`` if they can have changed any path."""
     found: set[str] = set()
     is_any = is_delegated = False
     folder = object_in(info, "path").get("cwd")
@@ -195,13 +200,13 @@ def _messages(records: Iterable[Record]) -> Iterator[Object]:
 
 
 def _about(source: Source) -> Object:
-    """Return the description of the session: the first line on ``meta``."""
+    """Return the description of the session, which is the first line on ``meta``."""
     said = parse(source.meta[0].payload) if source.meta else LineFailure("")
     return {} if isinstance(said, LineFailure) else object_in(said, "info")
 
 
 def _root(message: Object) -> str | None:
-    """Return the folder whose trees are recorded."""
+    """Return the folder of the recorded trees."""
     root = object_in(object_in(message, "info"), "path").get("root")
     return root if isinstance(root, str) and root.startswith("/") else None
 

@@ -1,12 +1,11 @@
-"""JSON as text: split into members and elements, reformatted and ordered without changing a token. FROZEN with view 1.
+"""Functions that split, reformat and sort JSON text without changing a token. FROZEN under view 1.
 
-opencode stores a message as text in a database, and prints it with another layout in an export. Both must give the same
-record, so a record is the text without layout. Numbers and escapes are not changed.
+opencode stores a message as text in a database, and prints it with other whitespace in an export. Both must result in
+the same record, so a record is the text without whitespace between tokens. Numbers and escapes are not changed.
 
-opencode does not keep the order of members either: after ``opencode export`` and ``opencode import``, a message has the
-same members in another order. So in a record they are sorted, in the objects whose members are opencode's own.
-Arguments and results of tools are data, and are not changed. The order in each kind of object is stored once for a
-session.
+opencode does not preserve the order of members either. After ``opencode export`` and ``opencode import``, a message has
+the same members in another order. So the members of opencode's own objects are sorted in a record. The arguments and
+results of tools are not changed. The original order in each kind of object is stored once per session.
 """
 
 from __future__ import annotations
@@ -28,20 +27,20 @@ _WITHIN = {
     "part.tokens": ("cache",),
     "part.state": ("time",),
 }
-"""The members that are also objects of opencode's own."""
+"""The members of each kind of object that are also opencode's own objects."""
 
 
 class Order(NamedTuple):
-    """The order of an object's members. ``level``: which object it is; ``keys``: the keys as they are in the text."""
+    """The order of an object's members. ``level``: the kind of the object; ``keys``: the keys, as in the text."""
 
     level: str
     keys: tuple[str, ...]
 
 
 def ordered(found: Sequence[Member], level: str, orders: list[Order]) -> str:
-    """Return the object of the members ``found``, sorted.
+    """Return an object with the members ``found``, sorted by key.
 
-    Their former orders, at all levels, are appended to ``orders``.
+    The original orders of its members, and of those of nested objects, are appended to ``orders``.
     """
     orders.append(Order(level, tuple([member.key for member in found])))
     within = _WITHIN.get(level, ())
@@ -65,7 +64,7 @@ class Orders:
 
     @classmethod
     def of(cls, raw: str) -> Orders:
-        """Return the orders in ``raw``. The inverse of ``text``."""
+        """Return the orders in ``raw``. This is the inverse of ``text``."""
         found = []
         for listed, _ in elements(raw):
             (_, level), *keys = elements(listed)
@@ -74,17 +73,17 @@ class Orders:
 
     @property
     def text(self) -> str:
-        """A list of lists, each a level and its keys in order; "" if there are none. Sorted orders are left out."""
+        """The orders as a JSON list of lists with a level and its keys, without sorted orders; "" if there are none."""
         told = [order for order in self._known.values() if list(order.keys) != sorted(order.keys)]
         rows = (",".join((f'"{order.level}"', *order.keys)) for order in told)
         return f"[{','.join(f'[{row}]' for row in rows)}]" if told else ""
 
     def has(self, order: Order) -> bool:
-        """Return whether members in this order are restored in this order."""
+        """Return whether ``restored`` returns members in this order."""
         return self._known.get((order.level, frozenset(order.keys))) == order
 
     def restored(self, raw: str, level: str) -> str:
-        """Return an object of a record with its members in their former order."""
+        """Return an object of a record with its members in their original order."""
         found = members(raw)
         within = _WITHIN.get(level, ())
         by_key = {
@@ -98,7 +97,7 @@ class Orders:
 
 
 class Member(NamedTuple):
-    """One member of an object. ``key`` and ``raw``: as in the text; ``value``: the parsed ``raw``."""
+    """A member of an object. ``key`` and ``raw``: key and value, as in the text; ``value``: the parsed ``raw``."""
 
     key: str
     raw: str
@@ -106,18 +105,18 @@ class Member(NamedTuple):
 
 
 def compact(text: str) -> str:
-    """Return ``text`` without the white space between its tokens."""
+    """Return ``text`` without the whitespace between its tokens."""
     return _LAYOUT.sub(r"\1", text)
 
 
 def checked(text: str) -> tuple[str, LineFailure | None]:
-    """Return ``text``, compact, if it is one object; otherwise ``text`` and the reason why it is not."""
+    """Return ``text`` as compact JSON, or ``text`` and the reason why it is not a JSON object."""
     found = parse(text.encode("utf-8", "surrogatepass"))
     return (text, found) if isinstance(found, LineFailure) else (compact(text.removeprefix("\ufeff")), None)
 
 
 def members(raw: str) -> list[Member]:
-    """Return the members of a compact, valid object. If two have the same key, readers use the later one."""
+    """Return the members of a compact, valid object. If two members have the same key, readers use the later one."""
     found: list[Member] = []
     at = 1
     while raw[at] != "}":
@@ -129,7 +128,7 @@ def members(raw: str) -> list[Member]:
 
 
 def elements(raw: str) -> Iterator[tuple[str, Any]]:
-    """Yield the elements of a compact, valid array, as text and value."""
+    """Yield the text and the value of each element of a compact, valid array."""
     at = 1
     while raw[at] != "]":
         value, end = _scan(raw, at)
@@ -143,7 +142,7 @@ def joined(kept: Iterable[Member]) -> str:
 
 
 def quoted(value: Any) -> str:
-    """Return ``value`` as JavaScript writes it, apart from the exponents of numbers."""
+    """Return ``value`` as JSON in JavaScript's notation, except for the exponents of numbers."""
     try:
         text = _WRITTEN(value)
     except ValueError:
@@ -152,7 +151,7 @@ def quoted(value: Any) -> str:
 
 
 def _finite(value: Any) -> Any:
-    """Return ``value`` without numbers that JSON cannot represent: 1e999 is read as such a number."""
+    """Return ``value`` with ``None`` in place of numbers that JSON cannot represent, such as the value of 1e999."""
     if isinstance(value, float):
         return value if isfinite(value) else None
     if isinstance(value, dict):
@@ -161,7 +160,7 @@ def _finite(value: Any) -> Any:
 
 
 def laid_out(raw: str) -> str:
-    """Return compact JSON in the layout of ``JSON.stringify(value, null, 2)``."""
+    """Return compact JSON with the whitespace of ``JSON.stringify(value, null, 2)``."""
     out: list[str] = []
     depth = 0
     before = ""
@@ -185,7 +184,10 @@ def _newline(depth: int) -> str:
 
 
 def _whole(text: str) -> int | float:
-    """Return an integer, or a float for thousands of digits, which ``int`` would reject."""
+    """Return an integer.
+
+    A number of 400 digits or more is returned as a float, because ``int`` rejects very long numbers.
+    """
     return int(text) if len(text) < 400 else float(text)
 
 

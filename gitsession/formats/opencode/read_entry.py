@@ -1,7 +1,7 @@
-"""Reader of opencode's records. A view, which may change between releases.
+"""Reader of opencode's records. Its results are views, which may change between releases.
 
-An answer and the results of its tools are one message in opencode, so they are one entry: each result is a block after
-its call (``model.results``). Parts that no model receives are kept as blocks.
+In opencode, an answer and the results of its tool calls are one message, so they are one entry. Each result is a block
+after its call (``model.results``). Parts that no model receives are kept as blocks.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ Words = dict[str, Any]
 
 
 def part_of(block: Block, notes: Counter[str]) -> Words | None:
-    """Return the part for a block, or ``None`` if opencode has none. ``notes`` counts what is left out.
+    """Return the part for a block, or ``None`` if opencode has no such part. ``notes``: counts of omitted blocks.
 
-    A call has no result yet.
+    The part of a call has no result yet.
     """
     match block:
         case Text():
@@ -51,18 +51,18 @@ def part_of(block: Block, notes: Counter[str]) -> Words | None:
 
 
 def made_id(kind: str, at_ms: int, count: int, *named: str) -> str:
-    """Return an id as opencode builds it: twelve digits from time and counter, and fourteen that make it unique."""
+    """Return an id in opencode's form: twelve digits from the time and a counter, and fourteen that make it unique."""
     apart = sha256("/".join((kind, str(count), *named)).encode("utf-8", "backslashreplace")).hexdigest()[:14]
     return f"{kind}_{(at_ms * 4096 + count) % (1 << 48):012x}{apart}"
 
 
 def whole(value: Any) -> int:
-    """Return a token count as opencode accepts it."""
+    """Return ``value`` if opencode accepts it as a token count, otherwise 0."""
     return value if type(value) is int and value > 0 else 0
 
 
 def id_in(header: bytes) -> str | None:
-    """Return opencode's id of the session of a header."""
+    """Return opencode's session id in a header."""
     found = parse(header)
     info = None if isinstance(found, LineFailure) else found.get("info")
     id = info.get("id") if isinstance(info, Mapping) else None
@@ -70,7 +70,7 @@ def id_in(header: bytes) -> str | None:
 
 
 def in_full(line: bytes) -> list[tuple[str, bytes]]:
-    """Return the replacement of a record on ``meta``, with the id of the record's last message."""
+    """Return the replacement of a record from ``meta``, with the id of the record's last message."""
     if not line.startswith(b'{"in full":'):
         return []
     found = parse(line)
@@ -81,9 +81,9 @@ def in_full(line: bytes) -> list[tuple[str, bytes]]:
 
 
 def marked(kept: bytes, targets: set[str], key: str, at_ms: int) -> bytes:
-    """Return ``kept`` with completed results marked as old.
+    """Return the record ``kept`` with completed results marked as removed from the context.
 
-    These are all results if ``key`` is in ``targets``, otherwise the parts whose ids are in ``targets``.
+    If ``key`` is in ``targets``, all results are marked, otherwise only the parts whose ids are in ``targets``.
     """
     record = parse(kept)
     if isinstance(record, LineFailure):
@@ -169,9 +169,9 @@ def _assistant(info: Object, parts: list[Any]) -> Entry:
 
 
 def _compaction(asked: Any, answer: Any) -> Entry | None:
-    """Return the entry of a request to compact and its summary (rule K1).
+    """Return the entry of a compaction request and its summary (rule K1).
 
-    The first kept message is in the request (K2).
+    The id of the first kept message is in the request (K2).
     """
     if not isinstance(asked, dict) or not isinstance(answer, dict):
         return None
@@ -257,7 +257,7 @@ def _result(part: Object, call: str, name: str, state: Object, text: str, *, is_
 
 
 def _signature(part: Object) -> str | None:
-    """Return what the provider requires with a part, verbatim. opencode's own metadata is not included."""
+    """Return the metadata that the provider requires with a part, verbatim, without opencode's own metadata."""
     metadata = part.get("metadata")
     if not isinstance(metadata, dict):
         return None

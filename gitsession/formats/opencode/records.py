@@ -1,10 +1,11 @@
-"""Records of opencode's sessions, the same for a database, an export, and the folders of older versions.
+"""Records of opencode's sessions. They are the same for a database, an export, and the folders of older versions.
 
-A record is a message with its parts, compact, without the fields that opencode keeps rewriting: the summary of file
-changes in a user's message, and the mark on a tool's result that it is no longer shown. If the message as it is now has
-more than its record, it is stored on ``meta``. Marks are records of their own, in order of time, because they change
-what the model receives. A request to compact and the summary that answers it are one record. Messages after the last
-finished answer wait, because they are still being written (docs/decisions/0015). FROZEN with view 1.
+A record is a message with its parts as compact JSON, without the fields that opencode rewrites later: the summary of
+file changes in a user's message, and the mark that removes a tool's result from the context. If the current message has
+more content than its record, the whole message is stored on ``meta``. Marks are separate records, ordered by time,
+because they change the context. A compaction request and its summary are one record. Messages after the last finished
+answer are not imported yet, because opencode may still change them (docs/decisions/0015). The records are FROZEN under
+view 1.
 """
 
 from __future__ import annotations
@@ -35,8 +36,9 @@ AGENT = "opencode"
 class OpencodeMessage(NamedTuple):
     """One message.
 
-    ``full``: all of it; ``bare``: its record; ``marks``: times at which parts stopped being shown, with their ids.
-    ``orders``: the orders of the members of its record, object by object (``json_text.ordered``).
+    ``full``: the whole message; ``bare``: its record; ``marks``: the times at which parts were removed from the
+    context, with the ids of these parts. ``orders``: the original order of the members of each object in the record
+    (``json_text.ordered``).
     """
 
     full: str
@@ -49,7 +51,7 @@ class OpencodeMessage(NamedTuple):
 
 
 def said(info: str, parts: Iterable[str]) -> OpencodeMessage:
-    """Return a message built from its objects, which are compact and valid."""
+    """Return a message built from ``info`` and ``parts``, which are compact, valid JSON objects."""
     found = members(info)
     stated = object_of(found)
     orders: list[Order] = []
@@ -74,14 +76,14 @@ def said(info: str, parts: Iterable[str]) -> OpencodeMessage:
 
 
 def with_ids(raw: str, ids: Mapping[str, str]) -> str:
-    """Return a compact and valid object with the ids from the other columns of its row, instead of its own."""
+    """Return the compact, valid object ``raw`` with its ids replaced with ``ids``, from other columns of its row."""
     keys = {f'"{name}"': value for name, value in ids.items()}
     rest = [member for member in members(raw) if member.key not in keys]
     return joined([*rest, *(Member(key, value, None) for key, value in keys.items())])
 
 
 def message_of(raw: str, value: Any) -> OpencodeMessage:
-    """Return the message in an element of an export's list of messages, compact and valid."""
+    """Return the message in ``raw``, a compact, valid element of an export's list of messages."""
     if isinstance(value, dict) and isinstance(value.get("info"), dict) and isinstance(value.get("parts"), list):
         by_key = {member.key: member.raw for member in members(raw)}
         if len(by_key) == len(value) == 2 and by_key.keys() == {'"info"', '"parts"'}:
@@ -90,7 +92,7 @@ def message_of(raw: str, value: Any) -> OpencodeMessage:
 
 
 def asks_to_compact(info: Object, parts: Any) -> bool:
-    """Return whether a message is a request to compact, not a message that the user wrote."""
+    """Return whether a message is a compaction request rather than a prompt."""
     parts = parts if isinstance(parts, list | tuple) else ()
     return info.get("role") == "user" and any(isinstance(p, dict) and p.get("type") == "compaction" for p in parts)
 
@@ -101,12 +103,12 @@ def object_of(found: Iterable[Member]) -> Object:
 
 
 def together(info: str, parts: Sequence[str]) -> str:
-    """Return the compact text of a message built from its objects."""
+    """Return a message as compact JSON, built from ``info`` and ``parts``."""
     return f'{{"info":{info},"parts":[{",".join(parts)}]}}'
 
 
 def _mark(part: Object) -> tuple[int, str] | None:
-    """Return the time at which a tool's part stopped being shown, and the part's id, or ``None``."""
+    """Return the time at which a tool's part was removed from the context, and the part's id, or ``None``."""
     state = part.get("state")
     time = state.get("time") if isinstance(state, dict) else None
     at_ms = time.get("compacted") if isinstance(time, dict) else None
@@ -130,17 +132,17 @@ def _without(found: list[Member], way: Sequence[str]) -> list[Member]:
 
 
 def id_of(info: Object) -> str | None:
-    """Return the id of a message."""
+    """Return the id of a message, or ``None`` if it is not a string."""
     id = info.get("id")
     return id if isinstance(id, str) else None
 
 
 def created_ms(info: Object) -> int | None:
-    """Return the time at which a message, or a session, was created, in ms."""
+    """Return the time at which a message or a session was created, as Unix time in ms."""
     return to_ms(object_in(info, "time").get("created"))
 
 HEADER = 0
-"""The line of the session itself on ``meta``. Messages are counted from 1."""
+"""The line of the session's description on ``meta``. The lines of messages begin at 1."""
 
 
 def source_of(
@@ -155,11 +157,11 @@ def source_of(
     """Return the session that the object ``info`` describes, or ``None`` if it has no id.
 
     Args:
-        messages: the messages in opencode's order.
+        messages: the messages, in opencode's order.
         final: whether to include unfinished messages.
-        whole: the file, if it cannot be built from the records.
-        task: an object with the ids of the call, and of its session, that started this session.
-        problems: problems that were found before.
+        whole: the content of the file, if it cannot be built from the records.
+        task: an object with the ids of the call that started this session, and of the session of that call.
+        problems: problems that were found earlier.
     """
     about = object_of(members(info))
     source_id = about.get("id")
@@ -189,9 +191,9 @@ def source_of(
 
 
 def document(header: bytes, payloads: Iterable[bytes], tail: bytes) -> str:
-    """Return the session that ``source_of`` split, as one compact object.
+    """Return a session as one compact object. This is the inverse of ``source_of``.
 
-    ``payloads``: the records, or what replaces them.
+    ``payloads``: the records or their replacements.
     """
     top = {member.key: member.raw for member in members(header.decode())}
     orders = Orders.of(top.get('"order"', "[]"))
@@ -202,7 +204,7 @@ def document(header: bytes, payloads: Iterable[bytes], tail: bytes) -> str:
 
 
 def _inner(payload: bytes, orders: Orders) -> list[str]:
-    """Return the messages in a record or in its replacement: one, two for a compaction, or none for marks."""
+    """Return the messages in a record or its replacement: two for a compaction, none for marks, otherwise one."""
     text = payload.decode()
     if text.startswith(_MARKS):
         return []
@@ -236,7 +238,7 @@ _GROUP = '{"messages":['
 
 
 class _Row(NamedTuple):
-    """The values of one record. ``is_all``: whether the file can be built from the record alone."""
+    """The values of one record. ``is_all``: whether the full message can be built from the record."""
 
     full: str
     bare: str
@@ -248,7 +250,10 @@ class _Row(NamedTuple):
 def _records(
     messages: Sequence[OpencodeMessage], until_ms: int | None, orders: Orders
 ) -> tuple[list[Record], list[Record], list[SourceProblem]]:
-    """Return the records, each below the one before it, their replacements in the file, and their problems."""
+    """Return the records, the replacements of incomplete records, and the problems.
+
+    Each record is below the previous one.
+    """
     records: list[Record] = []
     overrides: list[Record] = []
     problems: list[SourceProblem] = []
@@ -268,9 +273,10 @@ def _records(
 
 
 def _rows(messages: Sequence[OpencodeMessage], until_ms: int | None, orders: Orders) -> Iterator[_Row]:
-    """Yield messages and marks in order of time: a mark follows all messages that existed by then.
+    """Yield messages and marks by time. A mark follows all messages that were created before it.
 
-    ``until_ms``: the time of the first waiting message. Marks from then on wait too.
+    ``until_ms``: the time of the first message that is not imported yet. Marks from this time on are not imported
+    either.
     """
     marks: dict[int, list[str]] = {}
     for message in messages:
@@ -294,7 +300,7 @@ def _rows(messages: Sequence[OpencodeMessage], until_ms: int | None, orders: Ord
 
 
 def _follows(message: OpencodeMessage, orders: Orders) -> bool:
-    """Return whether a message can be built from its record, with the usual orders of the session's members."""
+    """Return whether a message can be built from its record and the session's usual member orders ``orders``."""
     as_usual = all(orders.has(order) for order in message.orders)
     return as_usual and len(message.full) == len(message.bare)
 
@@ -318,7 +324,10 @@ def _is_compaction(asked: OpencodeMessage, answer: OpencodeMessage) -> bool:
 
 
 def _settled(messages: Sequence[OpencodeMessage]) -> int:
-    """Return the number of messages up to the last finished answer. An unparsable message is never finished."""
+    """Return the number of messages up to the last finished answer.
+
+    A message that cannot be parsed is never finished.
+    """
     for at in range(len(messages), 0, -1):
         info = messages[at - 1].info
         time = info.get("time")
@@ -331,9 +340,9 @@ def _settled(messages: Sequence[OpencodeMessage]) -> int:
 def _leaf(
     revert: Any, messages: Sequence[OpencodeMessage], records: Sequence[Record]
 ) -> tuple[int | None, list[SourceProblem]]:
-    """Return the line at which opencode continues after a revert by the user: the one before the reverted message.
+    """Return the line before the message that the user reverted, at which opencode continues, and the problems.
 
-    The second value has the problems with the revert.
+    The line is ``None`` if nothing was reverted, or if the leaf does not change.
     """
     target = revert.get("messageID") if isinstance(revert, dict) else None
     if not isinstance(target, str):

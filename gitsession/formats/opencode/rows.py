@@ -1,7 +1,8 @@
-"""Rows of opencode's database, since 1.2, as ``opencode export`` would print them.
+"""Conversion of rows of opencode's database, used since 1.2, to the output of ``opencode export``.
 
-The session's row becomes the ``info`` of an export, member by member as in opencode. Columns of later versions follow
-at its end, by their own names. Only the order of messages and parts is FROZEN with view 1: the rest is on ``meta``.
+The session's row becomes the ``info`` of an export, with the same members as in opencode. Columns of later versions are
+appended under their own names. Only the order of messages and parts is FROZEN under view 1. The rest is stored on
+``meta``.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ def _stamp(ask: Ask, asked: Iterable[str], id: str, changed: int) -> Stamp:
 
 
 def session(ask: Ask, columns: Columns, id: str, *, final: bool = False) -> Source:
-    """Return one session of the database."""
+    """Return the session ``id`` of the database."""
     later = sorted(set(columns["session"]) - set(_SESSION))
     names = [*_SESSION, *later]
     found = next(ask(f"SELECT {picked(names, columns['session'])} FROM session WHERE id = ?", (id,)), None)
@@ -76,7 +77,10 @@ def session(ask: Ask, columns: Columns, id: str, *, final: bool = False) -> Sour
 
 
 def _messages(ask: Ask, session: str, problems: list[SourceProblem]) -> Iterator[OpencodeMessage]:
-    """Yield the messages in opencode's order. Ids alone do not suffice, because they wrap around every 795 days."""
+    """Yield the messages in opencode's order.
+
+    The ids alone do not determine this order, because they wrap around every 795 days.
+    """
     parts: dict[str, list[tuple[str, Any]]] = {}
     wanted = "SELECT message_id, id, data FROM part WHERE message_id IN (SELECT id FROM message WHERE session_id = ?)"
     for message, id, data in ask(f"{wanted} ORDER BY message_id, id", (session,)):
@@ -90,7 +94,7 @@ def _messages(ask: Ask, session: str, problems: list[SourceProblem]) -> Iterator
 
 
 def _object(data: Any, ids: dict[str, Any], problems: list[SourceProblem]) -> str:
-    """Return the object in a row, with the ids from its other columns."""
+    """Return the JSON object in a row, with the ids from the other columns of the row."""
     text = data if isinstance(data, str) else data.decode(errors="replace") if isinstance(data, bytes) else ""
     raw, failure = checked(text)
     if isinstance(failure, LineFailure):
@@ -102,7 +106,7 @@ def _object(data: Any, ids: dict[str, Any], problems: list[SourceProblem]) -> st
 
 
 def _task(ask: Ask, columns: Columns, id: str, parent: Any) -> str:
-    """Return an object with the ids of the call that started a session, or "" if none is known."""
+    """Return a JSON object with the ids of the call that started a session, or "" if no such call is known."""
     if not isinstance(parent, str) or "session_id" not in columns["part"]:
         return ""
     asked = "SELECT id, message_id, data FROM part WHERE session_id = ? AND instr(data, ?) ORDER BY id"
@@ -133,7 +137,7 @@ _SESSION = (
 
 
 def _info(row: dict[str, Any], later: list[str]) -> str:
-    """Return the members that have a value, in the order in which opencode prints them."""
+    """Return a JSON object with the columns that have a value, in the order in which opencode prints them."""
     plain = {name: None if value is None else _plain(value) for name, value in row.items()}
     json_of = {name: None if row[name] is None else _json(row[name]) for name in _JSON}
     model, revert = _parsed(json_of["model"]), _parsed(json_of["revert"])
@@ -182,7 +186,7 @@ def _chosen(value: Any, names: tuple[str, ...]) -> str | None:
 
 
 def _plain(value: Any) -> str:
-    """Return a column's value as JavaScript writes it: an integral number has no fraction."""
+    """Return a column's value in JavaScript's notation, in which an integral number has no fraction."""
     if isinstance(value, float) and isfinite(value):
         if value.is_integer() and abs(value) < 1e21:
             return str(int(value))
@@ -192,7 +196,7 @@ def _plain(value: Any) -> str:
 
 
 def _json(value: Any) -> str:
-    """Return the JSON in a column, or its text as a JSON string if it is not JSON."""
+    """Return the JSON in a column, or the column's text as a JSON string if it is not JSON."""
     text = value if isinstance(value, str) else _plain(value)
     raw, failure = checked(f'{{"":{text}}}')
     found = members(raw) if failure is None else []

@@ -1,7 +1,7 @@
-"""Splitter of opencode's files: those of ``opencode export``, and the folders of sessions of older versions.
+"""Splitter of opencode's files: the output of ``opencode export``, and the session folders of older versions.
 
-An export is one JSON object, ``info`` and ``messages``. It can be built from the records, because its layout is always
-the same. If an export has another layout, or further content, all of its bytes are stored too.
+An export is one JSON object with the members ``info`` and ``messages``. It can be built from the records, because its
+whitespace is always the same. If an export has other whitespace or additional content, all of its bytes are stored too.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def is_document(head: bytes) -> bool:
 
 
 def is_info(head: bytes) -> bool:
-    """Return whether a file that begins with ``head`` is the description of a session in the old folders."""
+    """Return whether a file that begins with ``head`` is a session description of an older version."""
     return _INFO.match(head) is not None
 
 
@@ -57,16 +57,19 @@ def split(data: bytes, *, final: bool) -> Source:
 
 
 def join(header: bytes, payloads: Sequence[bytes], tail: bytes) -> bytes:
-    """Return the export that opencode would write."""
+    """Return an export, byte for byte as opencode would print it."""
     return f"{laid_out(records.document(header, payloads, tail))}\n".encode()
 
 
 def from_folders(
     info: bytes, files: Mapping[str, bytes], parts: Mapping[str, Mapping[str, bytes]], *, final: bool = False
 ) -> Source:
-    """Return a session from the old folders. ``files``: its messages; ``parts``: their parts, both by name.
+    """Return a session from the folders of an older version.
 
-    Raises ``Malformed`` if ``info`` describes no session. An unparsable message or part is a problem in the report.
+    ``files``: its messages; ``parts``: their parts, both by name.
+
+    Raises ``Malformed`` if ``info`` describes no session. A message or part that cannot be parsed is reported as a
+    problem.
     """
     about = _object(info, "session info")
     problems: list[SourceProblem] = []

@@ -1,7 +1,8 @@
-"""Writer of exports for ``opencode import``: from the root to the leaf, because opencode has no branches.
+"""Writer of exports for ``opencode import``: the history of the leaf, because opencode has no branches.
 
-Messages that opencode wrote are kept. Entries made elsewhere are written in its format. Ids are built as opencode
-builds them, from a time and from what they identify, so the same session gives the same export.
+Messages that opencode wrote are kept. Other entries are written in opencode's format. Their ids have opencode's form.
+They are derived from a time, the session and the key of the entry, so the same session always results in the same
+export.
 """
 
 from __future__ import annotations
@@ -32,16 +33,16 @@ from gitsession.model.entries import (
 from gitsession.model.results import unfold
 
 VERSION = "1.18.33"
-"""The release of opencode whose messages are written."""
+"""The release of opencode whose message format is written."""
 
 UNKNOWN = ("unknown", "unknown")
 _SILENT = ("title", "model_change", "usage", "label", "checkpoint", "permission")
-"""Kinds that are represented elsewhere, or that are not part of the conversation."""
+"""Kinds that are represented elsewhere in the file, or that are not part of the conversation."""
 
 
 @dataclass(frozen=True, slots=True)
 class Export(WrittenFile):
-    """A written export. ``header``: the description of the session, as in the first record on ``meta``."""
+    """A written export. ``header``: the description of the session, in the form of the first record on ``meta``."""
 
     header: bytes = b""
 
@@ -51,13 +52,13 @@ class Export(WrittenFile):
 
 
 def write(out: Outgoing) -> Export:
-    """Write a session as an export of opencode."""
+    """Write a session in the format of ``opencode export``."""
     return _Writer(out).run()
 
 
 @dataclass(slots=True)
 class _Made:
-    """A message to be written. ``key``: the key of the last entry in it."""
+    """A message to write. ``key``: the key of the last entry in the message."""
 
     key: str
     info: Words
@@ -99,7 +100,10 @@ class _Writer:
         return Export(tuple(self._lines()), self.notes, self._titled())
 
     def _since_reset(self, path: Sequence[OutgoingEntry]) -> Sequence[OutgoingEntry]:
-        """Return the entries after the last reset, which opencode lacks; all of them if its own messages precede it."""
+        """Return the entries after the last reset, because opencode has no resets.
+
+        If messages that opencode wrote precede the reset, return all entries.
+        """
         at = max((at for at, each in enumerate(path) if isinstance(each.entry, Reset)), default=-1)
         if at < 0 or any(each.line is not None for each in path[:at]):
             return path
@@ -111,7 +115,7 @@ class _Writer:
     # ---- messages
 
     def _keep(self, leaving: OutgoingEntry, line: bytes) -> None:
-        """Write a record as it is. A record that marks old results becomes marks in the messages with these results."""
+        """Write a record unchanged. A record with marks is written as marks in the messages with the marked results."""
         self.calls.clear()
         if isinstance(leaving.entry, Prune):
             self._say(leaving.key, leaving.entry)
@@ -202,7 +206,7 @@ class _Writer:
         }  # fmt: skip
 
     def _result(self, key: str, entry: Message) -> None:
-        """Write a result into the part of its call. A result without a call is left out."""
+        """Write a result into the part of its call. A result without a call is omitted."""
         part = self.calls.pop(entry.tool_call_id or "", None)
         if part is None:
             self.notes["left out: results whose call is not in the history"] += 1
@@ -226,11 +230,11 @@ class _Writer:
             }  # fmt: skip
         self.by_key.setdefault(key, []).append(part)
         for made in self.made[-1:]:
-            made.key = key  # children of the result are placed after this message
+            made.key = key  # children of the result follow this message
             self.ids.setdefault(key, made.id or "")
 
     def _compaction(self, key: str, entry: Compaction) -> None:
-        """Write a request to compact and its answer. The kept part begins at the first message of an entry."""
+        """Write a compaction request and its summary. The kept part begins at the first message of an entry."""
         first = self.ids.get(entry.first_kept or "")
         kept = {"tail_start_id": first} if first else {}
         provider, model = self.model
