@@ -1,7 +1,7 @@
 """The format of Claude Code's sessions, ``~/.claude/projects/<folder>/<session>.jsonl``, and of its sub-agents.
 
-Each sub-agent has its own file in a folder below. The line format is internal and changes between versions. Unknown
-parts are kept unchanged.
+Each sub-agent has its own file below the folder ``<session>``. The line format is internal and changes between
+versions. Unknown parts are kept unchanged.
 """
 
 from __future__ import annotations

@@ -385,7 +385,7 @@ class _Parts:
 
 
 def _below_kept(boundary: Object, parent: str, above: Mapping[str, str]) -> str:
-    """Return the parent of a compaction: the last message that it kept, if these follow ``parent``; else ``parent``.
+    """Return the last kept message of a compaction if the kept messages follow ``parent``, otherwise ``parent``.
 
     "Summarize up to here" cuts the history before the messages that it keeps. They are on the branch of the compaction
     only if it is below them.

@@ -399,7 +399,7 @@ class _Writer:
         self.uuids[leaving.key], self.ends[leaving.key] = [], ids[1]
 
     def _since(self, key: str | None, first: str | None) -> list[str]:
-        """Return the lines from the entry ``first`` to the entry ``key``, or none if ``first`` is not above ``key``."""
+        """Return the line ids from entry ``first`` to entry ``key``, or none if ``first`` is not above ``key``."""
         found: list[str] = []
         while key is not None and first is not None:
             found = [*self.uuids.get(key, []), *found]

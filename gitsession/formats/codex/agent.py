@@ -1,4 +1,7 @@
-"""Sessions of codex: ``~/.codex/sessions/<yyyy>/<mm>/<dd>/rollout-<time>-<thread>.jsonl``, legacy and paginated."""
+"""The format of codex's sessions, both legacy and paginated.
+
+The files are ``~/.codex/sessions/<yyyy>/<mm>/<dd>/rollout-<time>-<thread>.jsonl``.
+"""
 
 from __future__ import annotations
 
@@ -47,14 +50,14 @@ class Codex(Continuing, Counting, Delegating, Remembering, Resumable, Streamed):
         return read_entry.entry_of(parse(spoken(payload)), payload)
 
     def copies(self, name: str, source: Source) -> Sequence[str]:
-        """Return the file's own folder: codex keeps no copies, its lines contain the recorded content."""
+        """Return the folder of the file, because codex stores recorded content in its lines and not in copies."""
         return ["."]
 
     def place(self, header: SessionHeader, at: Workspace) -> str:
         return files.place(header)
 
     def lies(self, header: SessionHeader, at: Workspace) -> Sequence[str]:
-        """Return globs for the only rollout of a thread, whatever its folder."""
+        """Return globs for the only rollout of a thread, which does not depend on the folder of the session."""
         return files.lies(header)
 
     def moved(self, data: bytes, id: str, cwd: str) -> bytes:
@@ -64,7 +67,7 @@ class Codex(Continuing, Counting, Delegating, Remembering, Resumable, Streamed):
         return ["codex", "resume", self.called(source_id)]
 
     def began(self, payload: bytes, id: str, beside: Mapping[str, bytes]) -> str:
-        """Return the call whose end, an event or its result, names the thread."""
+        """Return the id of the call whose end event or result contains the id of the thread."""
         key = id.encode("utf-8", "surrogatepass")
         for raw in payload.split(b"\n") if key in payload else ():
             line = parse(raw) if key in raw else None
@@ -76,7 +79,7 @@ class Codex(Continuing, Counting, Delegating, Remembering, Resumable, Streamed):
         return ""
 
     def is_delegated(self, source_id: str, header: SessionHeader) -> bool:
-        """Return whether a call started the thread. A fork by the user states only ``forked_from_id``."""
+        """Return whether a call started the thread. A fork by the user has only ``forked_from_id``."""
         source = header.extra.get("source")
         is_spawned = isinstance(source, dict) and "subagent" in source
         return is_spawned or bool(header.extra.get("parent_thread_id"))

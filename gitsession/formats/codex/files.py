@@ -1,8 +1,9 @@
-"""Paths of codex's rollouts, and the file changes that their lines record. Nothing here raises.
+"""Paths of codex's rollouts, and the file changes that are recorded in their lines.
 
-Applied patches are recorded as ``patch_apply_end`` or, in paginated files, ``FileChange``. For a file that a patch
-adds, they have the new text but not the former one, because codex overwrites an existing file without recording it. So
-an added file only provides the text to which a later patch is applied.
+codex records applied patches as ``patch_apply_end`` or, in paginated files, as ``FileChange``. For a file that a patch
+adds, these records contain only the new text. The former text is unknown, because codex overwrites an existing file
+without recording its content. So an added file is only the base for later patches. No function in this module raises an
+exception.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from gitsession.model.entries import SessionHeader
 
 
 def thread_id(source_id: str | None) -> str:
-    """Return codex's id of a session's thread: the session's own if codex accepts it, else one derived from it."""
+    """Return ``source_id`` if codex accepts it as a thread id, otherwise an id derived from it."""
     if source_id is not None and is_thread_id(source_id):
         return source_id
     digits = sha256((source_id or "").encode("utf-8", "surrogatepass")).hexdigest()
@@ -29,14 +30,14 @@ def thread_id(source_id: str | None) -> str:
 
 
 def base_of(data: bytes) -> str | None:
-    """Return the thread that the rollout ``data`` continues, or ``None`` if it continues none."""
+    """Return the id of the thread that the rollout ``data`` continues, or ``None`` if it continues none."""
     stated = _header_in(data).get("history_base")
     thread = stated.get("thread_id") if isinstance(stated, dict) else None
     return thread if isinstance(thread, str) else None
 
 
 def place_of(data: bytes, segment: str | None) -> str:
-    """Return the path below ``.codex`` of the rollout ``data``. ``segment``: the id of a later file of its thread."""
+    """Return the path of the rollout ``data`` below ``.codex``. ``segment``: the id of a later file of the thread."""
     header = _header_in(data)
     id = header.get("id")
     begun = SessionHeader(
@@ -56,13 +57,19 @@ def _header_in(data: bytes) -> dict[str, Any]:
 
 
 def lies(session: SessionHeader) -> Sequence[str]:
-    """Return globs below ``.codex`` for any day: the day in a file's name is in an unknown time zone."""
+    """Return globs, below ``.codex``, for the rollout of a session.
+
+    They match any day, because the day in a file name is in an unknown time zone.
+    """
     name = f"rollout-*-{glob.escape(thread_id(session.source_id))}.jsonl"
     return (f"sessions/*/*/*/{name}", f"archived_sessions/{name}")
 
 
 def place(session: SessionHeader) -> str:
-    """Return the path below ``.codex`` of a rollout: by the day it began in UTC, whatever its folder."""
+    """Return the path of a rollout below ``.codex``.
+
+    It depends on the start time in UTC, and not on the folder of the session.
+    """
     time = to_iso(session.at_ms)
     day, clock = time[:10], time[11:19].replace(":", "-")
     return f"sessions/{day.replace('-', '/')}/rollout-{day}T{clock}-{thread_id(session.source_id)}.jsonl"
@@ -73,7 +80,7 @@ _MARKS = (b'"patch_apply_end"', b'"FileChange"')
 
 
 def noted(source: Source) -> Iterator[RecordedReplacement]:
-    """Yield the file changes of applied patches. A change belongs to the entry that makes the call."""
+    """Yield the file changes of applied patches. Each change belongs to the entry with the call."""
     if not any(mark in payload for payload in source.payloads() for mark in _MARKS):
         return
     calls: dict[str, int] = {}
@@ -99,7 +106,7 @@ class _Applied(NamedTuple):
 
 
 def _applied(said: Object) -> _Applied | None:
-    """Return a patch that was applied completely, or ``None``."""
+    """Return the patch in ``said`` if it was applied completely, otherwise ``None``."""
     end = object_in(said, "payload") if said.get("type") == "event_msg" else {}
     if end.get("type") == "item_completed":
         item = object_in(end, "item")
@@ -114,7 +121,7 @@ def _applied(said: Object) -> _Applied | None:
 def _noted(
     line: bytes, said: Object, found: _Applied, entry: int | None, texts: dict[str, str]
 ) -> Iterator[RecordedReplacement]:
-    """Yield the changes of one patch. ``texts``: known contents of files after the patches so far; updated."""
+    """Yield the changes of one patch. ``texts``: the known contents of files before the patch; updated."""
     at_ms = to_ms(said.get("timestamp"))
     for path, change in sorted(found.changes.items()):
         kind, fields = _kind(change)
@@ -133,7 +140,7 @@ def _noted(
 
 
 def _kind(change: Any) -> tuple[str, Object]:
-    """Return the kind and the fields of a change. In older files, the kind is the name of its only member."""
+    """Return the kind and the fields of a change. In older files, the kind is the key of its only member."""
     if not isinstance(change, dict):
         return "", {}
     kind = change.get("type")

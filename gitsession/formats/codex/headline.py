@@ -1,6 +1,6 @@
 """Headlines of the commit messages of codex's records. FROZEN under view 1 (see ``pi.headline``).
 
-A headline describes the record line. Types that are not listed keep their own name.
+A headline describes the record line. A type that is not listed keeps its literal name.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ def _compacted(compacted: Object) -> Headline:
 
 
 _SUMMARY_BEGINS = "Another language model started to solve this problem"
-"""The beginning of the line with which codex introduces a summary to the model."""
+"""The beginning of the line that codex writes before a summary."""
 
 
 def _mail(mail: Object) -> Headline:
@@ -175,11 +175,11 @@ _BY_TYPE: dict[str, Callable[[Object], Headline | None]] = {
 }
 
 
-# Texts from values of any type
+# Text from values of any type
 
 
 def _text_of(content: Any) -> str:
-    """Return the texts of all blocks that have one, joined by line ends."""
+    """Return the texts of all blocks that have one, joined by newlines."""
     if not isinstance(content, list):
         return ""
     texts = [block.get("text") for block in content if isinstance(block, dict)]

@@ -1,10 +1,11 @@
-"""Reader of codex's records. A view, which may change between releases.
+"""Reader of codex's records. Its results are views, which may change between releases.
 
-Only the kind of an entry does not change, because the headline states it.
+Only the kind of an entry does not change, because it is in the headline.
 
-The entry follows from the record line; accompanying lines stay in the payload. A record of an unknown type becomes an
-``UnknownEntry`` with its own name. One response item is one entry: a thought, a call and its result are one each, as in
-codex's files. Token counts of answers are in ``token_count``, an event that accompanies the item after the answer.
+The entry is derived from the record line. Accompanying lines stay in the payload. A record of an unknown type becomes
+an ``UnknownEntry`` with the name of its type. Each response item is one entry. So reasoning, a call, and its result are
+three entries, as in codex's files. Token counts of answers are in ``token_count``, an event that accompanies the item
+after the answer.
 """
 
 from __future__ import annotations
@@ -23,18 +24,18 @@ from gitsession.model.entries import Custom, CustomMessage, Entry, Message, Opaq
 from gitsession.model.usage import TOKENS_MAX, AnswerUsage
 
 PASSED_THROUGH = "internal_chat_message_metadata_passthrough"
-"""A field of an item that codex keeps for itself and sends to no model."""
+"""A field of an item that codex stores but does not send to any model."""
 
 
 def read_item(at_ms: int, item: Object, beside: Mapping[str, Any]) -> Entry | None:
-    """Return the entry of ``item``, or ``None`` for an unknown type. ``beside``: the other fields of its line."""
+    """Return the entry in ``item``, or ``None`` if its type is unknown. ``beside``: the other fields of its line."""
     name = item.get("type")
     read = _ITEMS.get(name) if isinstance(name, str) else None
     return read(at_ms, item, Fields({**beside, **item})) if read else None
 
 
 def read_blocks(content: Any) -> tuple[Block, ...]:
-    """Return the blocks of a message or of a tool's output."""
+    """Return the blocks of a message or of a tool result."""
     return tuple(_block(block) for block in content) if isinstance(content, list) else ()
 
 
@@ -59,7 +60,7 @@ def _content(fields: Fields) -> tuple[Block, ...]:
 def _reasoning(at_ms: int, item: Object, fields: Fields) -> Entry:
     """Return an entry with reasoning.
 
-    Its ``signature`` is the whole item with its encrypted content, as the API requires it.
+    The ``signature`` of the block is the whole item with its encrypted content, because the API requires it.
     """
     text = _words(item.get("summary")) or _words(item.get("content"))
     fields.drop(*item.keys() - {PASSED_THROUGH})
@@ -81,7 +82,7 @@ def _call(at_ms: int, item: Object, fields: Fields) -> Entry:
 
 
 def _arguments(item: Object) -> Mapping[str, Any]:
-    """Return the arguments of a call: an object, or an object with a text as its single field."""
+    """Return the arguments of a call. Arguments that are not an object become the only field of an object."""
     stated = item.get("arguments")
     if isinstance(stated, str):
         found = parse(stated.encode("utf-8", "surrogatepass"))
@@ -173,7 +174,7 @@ _ITEMS: dict[str, Callable[[int, Object, Fields], Entry]] = {
 }
 
 
-# Blocks: one of ``model.blocks``, or kept as they are
+# Blocks: objects of ``model.blocks``, or unchanged
 
 
 def _block(block: Any) -> Block:
@@ -197,14 +198,14 @@ def _image(url: Any) -> Block | None:
 
 
 def tokens_in(line: bytes) -> int | None:
-    """Return codex's token count of the context, after the last answer or compaction."""
+    """Return codex's token count of the context after the last answer or compaction."""
     return _whole(_info(line, "last_token_usage"), "total_tokens")
 
 
 def counts_in(payload: bytes) -> Iterator[AnswerUsage]:
-    """Yield the token counts of answers, each identified by the total so far.
+    """Yield the token counts of answers. Each count is identified by the total count up to it.
 
-    codex repeats a count if only its limits have changed.
+    codex writes the same count again if only its limits have changed.
     """
     for line in payload.split(b"\n"):
         last = _info(line, "last_token_usage")
@@ -225,11 +226,11 @@ def _whole(usage: Object, name: str) -> int | None:
 
 
 REPLACEMENT = "replacement_history"
-"""The key in ``preserve`` of codex's ``Compaction``: the response items that replace everything before it."""
+"""The key, in ``preserve`` of a ``Compaction``, of the response items that replace everything before the compaction."""
 
 
 def entry_of(line: Object | LineFailure, payload: bytes) -> Entry:
-    """Return the entry in the record ``payload``. ``line``: its parsed last line. Never raises."""
+    """Return the entry in the record ``payload``. ``line``: the parsed last line of the record. Never raises."""
     if isinstance(line, LineFailure):
         return Opaque(payload=payload, problem=line.reason)
     name, stated = line.get("type"), line.get("payload")
@@ -260,7 +261,7 @@ def _session(at_ms: int, fields: Fields) -> Entry:
 
 
 def _parent(fields: Fields) -> str | None:
-    """Return the thread that started this one as its sub-agent, otherwise the one from which it was forked."""
+    """Return the thread that started this thread as a sub-agent, or from which it was forked."""
     spawned = fields.left.get("source")
     for step in ("subagent", "thread_spawn", "parent_thread_id"):
         spawned = spawned.get(step) if isinstance(spawned, dict) else None

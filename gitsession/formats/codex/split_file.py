@@ -1,12 +1,12 @@
-"""Splitter of codex's rollouts: each record is below the one before, except after a roll-back.
+"""Splitter of codex's rollouts. Each record is below the previous one, except after a rollback.
 
-FROZEN under view 1: which lines accompany others, the parent of each record, and its number (docs/reference/format.md,
-"codex"). The first ``session_meta`` is the header. The lines before it (there should be none) are all record lines; for
-those after it, see ``rides``.
+The selection of accompanying lines, the parent of each record, and its number are FROZEN under view 1
+(docs/reference/format.md, "codex"). The first ``session_meta`` is the header. Normally, no lines precede it; any such
+line is a record line. For the lines after the header, see ``rides``.
 
-A roll-back drops turns. So the parent of the next line depends on what a turn is, and on what codex itself inserts
-between the messages of user and model (``injected``). The texts are those by which codex 0.169 distinguishes its own
-insertions from what a person typed (each one observed).
+A rollback removes turns. So the parent of the next line depends on the definition of a turn, and on the messages that
+codex itself inserts (``injected``). codex 0.169 uses the texts below to distinguish its insertions from prompts. Each
+of these texts was observed.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _INJECTED = (
     ("<recommended_plugins>", "</recommended_plugins>", "recommended_plugins"),
     ("<hook_prompt", "</hook_prompt>", "hook_prompt"),
 )
-"""The beginning and the end of text that codex inserts as the user's, in lower case, and the name of the insertion."""
+"""The beginning and the end, in lower case, of each text that codex inserts as a user message, and its name."""
 
 _UPDATES = (
     "<permissions instructions>", "<collaboration_mode>", "<model_switch>", "<realtime_conversation>",
@@ -44,7 +44,7 @@ _UPDATES = (
     "<multi_agent_mode>", "<token_budget>", "<context_window>", "<git_attribution>", "<persistent_mode>",
     "<environments_instructions>", "<context_window_guidance>", "<rollout_budget>", "approved command prefix saved:",
 )  # fmt: skip
-"""The beginnings of developer messages that report a change before a turn. They are dropped together with the turn."""
+"""The beginnings of developer messages that report a change before a turn. A rollback removes them with the turn."""
 
 _BLANK = " \t\r\n\f\v"
 
@@ -63,19 +63,22 @@ def injected(item: Object) -> str | None:
 
 
 def starts_turn(item: Object) -> bool:
-    """Return whether the response item ``item`` is a message that a person wrote."""
+    """Return whether the response item ``item`` is a prompt."""
     return _is_message(item, "user") and injected(item) is None
 
 
 def is_update(item: Object) -> bool:
-    """Return whether ``item`` reports a change before a turn, and belongs to that turn."""
+    """Return whether ``item`` reports a change before a turn and therefore belongs to that turn."""
     if _is_message(item, "developer"):
         return any(_lower(text.lstrip(_BLANK)[:64]).startswith(_UPDATES) for text in _texts(item))
     return injected(item) is not None
 
 
 def _lower(text: str) -> str:
-    """Return ``text`` in lower case. Only ASCII changes, because ``str.lower`` depends on the Unicode version."""
+    """Return ``text`` with ASCII letters in lower case.
+
+    ``str.lower`` is not used, because its result depends on the Unicode version.
+    """
     return text.translate(_LOWER)
 
 
@@ -109,11 +112,14 @@ _BEGINS = re.compile(
     rb'(?:\xef\xbb\xbf)?\s*\{\s*"timestamp"\s*:\s*"[^"\\]{0,64}"\s*,\s*(?:"ordinal"\s*:\s*[0-9]{1,20}\s*,\s*)?'
     rb'"type"\s*:\s*"session_meta"\s*,\s*"payload"\s*:\s*\{'
 )
-"""The beginning of a header line. With the agent's instructions, the line can be longer than the head of a file."""
+"""The beginning of a header line.
+
+If the line contains the agent's instructions, it can be longer than the head of a file.
+"""
 
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _SEGMENT = re.compile(rf"({_UUID.pattern})_({_UUID.pattern})$")
-"""The end of the name of a segment's file."""
+"""The end of the file name of a segment."""
 
 
 def claims(head: bytes) -> bool:
@@ -124,7 +130,7 @@ def claims(head: bytes) -> bool:
 
 
 def is_header(line: Object | LineFailure) -> bool:
-    """Return whether ``line`` states the thread of a file."""
+    """Return whether ``line`` is a header, which contains the id of the thread."""
     if isinstance(line, LineFailure) or line.get("type") != META:
         return False
     payload = line.get("payload")
@@ -132,7 +138,7 @@ def is_header(line: Object | LineFailure) -> bool:
 
 
 def rides(line: Object) -> bool:
-    """Return whether ``line`` is not part of the conversation, and accompanies the next record line."""
+    """Return whether ``line`` is not part of the conversation and accompanies the next record line."""
     if line.get("type") != EVENT:
         return line.get("type") in _RIDE
     payload = line.get("payload")
@@ -178,7 +184,7 @@ def split(data: Data, *, name: str = "", final: bool = False) -> Source:
 
 
 def _groups(lines: Sequence[bytes], header: int | None) -> tuple[list[Group | StoredGroup], bytes]:
-    """Return the records of a file whose header has the index ``header``, and its tail."""
+    """Return the records and the tail of a file. ``header``: the index of its header line."""
     before = lines if header is None else lines[:header]
     alone, _ = group(before, 0, lambda line: False)
     if header is None:
@@ -198,7 +204,7 @@ class _Step(NamedTuple):
 
 
 def _placed(groups: Sequence[Group | StoredGroup]) -> Iterator[Record]:
-    """Yield every record below the one before it. A roll-back is below what remains of the history."""
+    """Yield every record below the previous one. A rollback is below the last remaining record."""
     line: list[_Step] = []
     turns: list[int] = []  # the indexes in ``line`` at which turns begin
     for each in groups:
@@ -225,9 +231,10 @@ def _placed(groups: Sequence[Group | StoredGroup]) -> Iterator[Record]:
 def _in_thread(
     records: Sequence[Record], groups: Sequence[Group | StoredGroup], header: int, segment: str, first: int
 ) -> Iterator[Record]:
-    """Number the records of a segment as in its thread, after the ``first`` lines that the segment does not repeat.
+    """Number the records of a segment as in its thread.
 
-    The record of line ``header`` has the segment's id. ``groups``: those of the records, in the same order.
+    ``first``: the number of earlier lines of the thread, which the segment does not repeat. ``header``: the line of the
+    record that gets the id ``segment``. ``groups``: the groups of the records, in the same order.
     """
     for record, each in zip(records, groups, strict=True):
         parent = None if record.parent is None else record.parent + first
@@ -236,9 +243,9 @@ def _in_thread(
 
 
 def _cut(line: Sequence[_Step], turns: Sequence[int], back: int) -> int:
-    """Return the length of the history without its last ``back`` turns and the updates before the first of them.
+    """Return the length of the history without its last ``back`` turns and the updates before these turns.
 
-    If there are no more than ``back`` turns, everything before the first turn remains.
+    If there are at most ``back`` turns, all records before the first turn remain.
     """
     if back >= len(turns):
         return turns[0]
@@ -278,7 +285,10 @@ class _Thread(NamedTuple):
 
 
 def _thread(lines: Sequence[bytes], at: int | None, name: str) -> tuple[_Thread, list[SourceProblem]]:
-    """Return the thread that the header states, else a header written over several lines, else the name of the file."""
+    """Return the thread of the header, and the problems. If there is no header, derive the thread from the file name.
+
+    A header that is printed over several lines is accepted too.
+    """
     stated = jsonl.parse(lines[at]) if at is not None else _spread(lines)
     if not isinstance(stated, LineFailure) and is_header(stated):
         payload = stated["payload"]
@@ -315,10 +325,10 @@ def _base(header: Object, segment: str | None) -> Base | None:
 
 
 def _segment(line: Object, name: str) -> str | None:
-    """Return the id of a segment, a later file of a thread that a revert created; ``None`` for a thread's first file.
+    """Return the id of a segment, or ``None`` for the first file of a thread. A revert creates a segment.
 
-    The id is in the file's name. A file of another name is a segment if its history continues that of its own thread.
-    Then the id follows from the header: the time, as in a UUID of version 7, and a digest.
+    The id is in the file name. If the file has another name, it is a segment if it continues the history of its own
+    thread. Its id is then derived from the header: it consists of the time, as in a UUID of version 7, and a digest.
     """
     header = line["payload"]
     thread = header["id"]
@@ -335,23 +345,23 @@ def _segment(line: Object, name: str) -> str | None:
 
 
 def ordinal(payload: bytes) -> int | None:
-    """Return the number of a record's last line in a paginated thread."""
+    """Return the ordinal of the last line of a record in a paginated thread, or ``None`` if it has none."""
     line = jsonl.parse(spoken(payload))
     stated = None if isinstance(line, LineFailure) else line.get("ordinal")
     return stated if type(stated) is int else None
 
 
 def _spread(lines: Sequence[bytes]) -> Object | LineFailure:
-    """Return the first object of a pretty-printed file, which ends at the first line that is only a brace."""
+    """Return the first object of a pretty-printed file. The object ends at the first line that consists of a brace."""
     end = next((at for at, line in enumerate(lines) if line.rstrip() == b"}" and not line.startswith(b" ")), None)
     return LineFailure("no object") if end is None else jsonl.parse(LF.join(lines[: end + 1]))
 
 
 def is_thread_id(text: str) -> bool:
-    """Return whether ``text`` can be codex's id of a thread."""
+    """Return whether ``text`` has the form of codex's thread ids."""
     return _UUID.fullmatch(text) is not None
 
 
 def _time_in(uuid: str) -> int:
-    """Return the time in a thread's id, in ms. UUIDs of version 7 begin with it; for others, the result is 0."""
+    """Return the Unix time in ms of a thread id that is a UUID of version 7, otherwise 0."""
     return int(uuid[:8] + uuid[9:13], 16) if uuid[14] == "7" else 0

@@ -1,8 +1,8 @@
-"""Writer of rollouts that codex can continue: one branch, from the root to the leaf.
+"""Writer of rollouts that codex can continue. They contain one branch, the history of the leaf.
 
-A file of codex's own is kept as it is, followed by the entries made elsewhere. If the leaf is not below the end of that
-file, and for the session of another agent, only the history of the leaf is written, because codex's files have no
-branches. Items of codex keep its fields, as far as the view has kept them in ``extra``.
+codex's own file is kept unchanged and is followed by the other entries. If the leaf is not below the end of that file,
+or if the session belongs to another agent, only the history of the leaf is written, because codex's files have no
+branches. codex's items keep all fields that the view keeps in ``extra``.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ SUMMARY_PREFIX = (
     "has already been done and avoid duplicating work. Here is the summary produced by the other language model, use "
     "the information in this summary to assist with your own analysis:"
 )
-"""The text that codex writes before a summary, and by which it distinguishes a summary from the user's messages."""
+"""The text that codex writes before a summary. By this text, codex distinguishes a summary from other user messages."""
 
 _OWN = frozenset(
     {"web_search_call", "image_generation_call", "compaction", "compaction_summary", "context_compaction",
      "function_call", "local_shell_call", "tool_search_call", "custom_tool_call"}
 )  # fmt: skip
-"""Items of codex that a view keeps as they are."""
+"""codex's items that a view keeps unchanged."""
 
 
 def items_of(entry: Entry) -> list[Object]:
-    """Return the response items that represent ``entry`` to the model, or none if no model receives it."""
+    """Return the response items for ``entry``, or none if no model receives it."""
     match entry:
         case Message(role="assistant"):
             return [item for block in entry.content for item in _uttered(block, entry)]
@@ -64,7 +64,7 @@ def sent(item: Object) -> Object:
 
 
 def call_output(call: Object, output: str) -> Object | None:
-    """Return an output for a ``call`` that never had one, or ``None`` if the item needs none."""
+    """Return an output item for a ``call`` without output, or ``None`` if the call needs none."""
     name, id_ = call.get("type"), call.get("call_id")
     if not isinstance(id_, str):
         return None
@@ -95,7 +95,7 @@ def _said(role: str, entry: Message | CustomMessage) -> list[Object]:
 def _uttered(block: Block, entry: Message) -> Iterable[Object]:
     """Yield the items of a block.
 
-    Reasoning is included only if it is codex's own item: no other program can decrypt it.
+    Reasoning is included only as codex's own item, because reasoning from other agents cannot be decrypted.
     """
     match block:
         case ToolCall():
@@ -115,7 +115,10 @@ def _uttered(block: Block, entry: Message) -> Iterable[Object]:
 
 
 def _call_id(id_: str) -> str:
-    """Return the id of a call in a form that the API accepts. pi joins it to the id of its item with a ``|``."""
+    """Return the id of a call in a form that the API accepts.
+
+    pi appends ``|`` and the id of the item to the id of a call. This suffix is removed.
+    """
     id_ = id_.partition("|")[0] or id_
     is_long = len(id_) > _CHARS_MAX
     return f"call_{sha256(id_.encode('utf-8', 'surrogatepass')).hexdigest()[:32]}" if is_long else id_
@@ -152,7 +155,7 @@ def _text(role: str, text: str) -> Object:
 
 
 def _shell(entry: Message) -> str:
-    """Return the text of a command that the user ran, in codex's form."""
+    """Return the text that codex inserts for a shell command that the user ran."""
     code = "" if entry.exit_code is None else f"Exit code: {entry.exit_code}\n"
     result = f"{code}Output:\n{entry.output or ''}"
     command = f"<command>\n{entry.command or ''}\n</command>"
@@ -223,10 +226,10 @@ class _Writer:
         if leaving.line is None:
             self._say(leaving.entry, leaving.key)
         elif not (isinstance(leaving.entry, Custom) and leaving.entry.custom_type == ROLLED_BACK):
-            self._keep(leaving)  # the turns that a roll-back drops are not written, so it would drop others
+            self._keep(leaving)  # the turns that a rollback removed are not written, so it would remove others
 
     def _keep(self, leaving: OutgoingEntry) -> None:
-        """Write a record as codex wrote it, with its accompanying lines."""
+        """Write a record unchanged, with its accompanying lines."""
         assert leaving.line is not None
         self.lines.append(OutgoingLine(leaving.line, leaving.key, leaving.id))
         self._count(spoken(leaving.line))
@@ -250,14 +253,14 @@ class _Writer:
                 self.notes[f"left out: {called(entry)}"] += 1
 
     def _count_thoughts(self, entry: Entry, items: list[Object]) -> None:
-        """Count the thoughts of another model. They are encrypted, so they are not written as items."""
+        """Count omitted reasoning. The reasoning of another model is not written, because it is encrypted."""
         thoughts = sum(isinstance(block, Thinking) for block in getattr(entry, "content", ()))
         left = thoughts - sum(item.get("type") == "reasoning" for item in items)
         if left > 0:
             self.notes["left out: reasoning of another model"] += left
 
     def _item(self, item: Object, at_ms: int, key: str | None) -> None:
-        """Write an item, and the event with which codex displays it."""
+        """Write an item and the event with which codex displays it."""
         self._put(ITEM, item, at_ms, key)
         text = "\n".join(part["text"] for part in item.get("content") or () if isinstance(part.get("text"), str))
         if item.get("type") != "message" or self.ordinal is not None:
@@ -269,7 +272,7 @@ class _Writer:
             self._put(EVENT, {"type": "agent_message", "message": text}, at_ms, None)
 
     def _compacted(self, entry: Compaction, key: str | None) -> Object:
-        """Return the summary and the kept entries as the list from which codex continues."""
+        """Return the payload of a compaction, which has the summary and the kept entries as response items."""
         stated = entry.preserve.get(REPLACEMENT) if isinstance(entry.preserve, dict) else None
         if isinstance(stated, list):
             return {"message": entry.summary, REPLACEMENT: stated}
@@ -290,7 +293,7 @@ class _Writer:
         self.lines.append(OutgoingLine(_dumps(line), key))
 
     def _count(self, line: bytes) -> None:
-        """Update the number of the next line, if the file numbers its lines."""
+        """Update the ordinal of the next line if the file has ordinals."""
         said = parse(line.rpartition(LF)[2])
         stated = None if isinstance(said, LineFailure) else said.get("ordinal")
         if self.ordinal is not None:
@@ -298,7 +301,7 @@ class _Writer:
 
 
 def _items(leaving: OutgoingEntry) -> list[Object]:
-    """Return the response items of an entry: codex's own, otherwise those of ``items_of``."""
+    """Return codex's own response item of an entry, otherwise the items from ``items_of``."""
     if leaving.line is None:
         return [] if isinstance(leaving.entry, Compaction) else items_of(leaving.entry)
     said = parse(spoken(leaving.line))
@@ -312,7 +315,7 @@ def _dumps(value: Object) -> bytes:
 
 
 def moved(data: bytes, id: str, cwd: str) -> bytes:
-    """Return ``data`` with another thread and another folder in the header."""
+    """Return ``data`` with another thread id and another folder in the header."""
     lines = data.split(LF)
     at = next((at for at, line in enumerate(lines) if b"session_meta" in line and is_header(parse(line))), None)
     header = None if at is None else parse(lines[at])

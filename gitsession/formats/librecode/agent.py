@@ -1,6 +1,7 @@
-"""Sessions of librecode: ``~/.librecode/librecode.db``, or ``.librecode/librecode.db`` of a project.
+"""The format of librecode's sessions.
 
-librecode has no session files: an export has one row per line.
+They are in the database ``~/.librecode/librecode.db``, or in ``.librecode/librecode.db`` in a project. librecode has no
+session files, so an export has one row per line.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from gitsession.formats.librecode.write import write
 
 
 class Librecode(Database):
-    """The database of librecode, and exports of it."""
+    """The database of librecode, and exports of its sessions."""
 
     AGENT = split_file.AGENT
     FILES = ("*.db", "*.jsonl")
@@ -30,7 +31,7 @@ class Librecode(Database):
     write = staticmethod(write)
 
     def claims(self, head: bytes) -> bool:
-        """Return whether the first line is a session with librecode's names for its columns."""
+        """Return whether the first line is a session with the column names of librecode."""
         first = head.partition(b"\n")[0]
         if b'"session"' not in first or b'"created_at"' not in first:
             return False

@@ -1,7 +1,7 @@
-"""Reader of librecode's rows. A view, which may change between releases.
+"""Reader of librecode's rows. Its results are views, which may change between releases.
 
-librecode stores the results of tools and the thoughts of the model, but sends neither again. If an entry's
-``model_facing`` differs from the value for its kind, it is in ``extra``.
+librecode stores tool results and reasoning, but does not send them to the model again. If the ``model_facing`` of an
+entry differs from the default for its kind, it is in ``extra``.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def entry_of(payload: bytes) -> Entry:
 
 
 def _data(fields: Fields) -> Object:
-    """Return the parsed JSON of the row's ``data_json``. If it cannot be parsed, it stays in the row."""
+    """Remove the column ``data_json`` and return its parsed value. If it cannot be parsed, it is not removed."""
     text = fields.left.get("data_json")
     found = parse(text.encode("utf-8", "surrogatepass")) if isinstance(text, str) else LineFailure("")
     if isinstance(found, LineFailure):
@@ -158,7 +158,7 @@ _BY_TYPE: dict[str, Callable[[int, Fields, Object], Entry | None]] = {
 
 
 def _content(fields: Fields) -> tuple[Block, ...]:
-    """Return the parts of a message, or its content if it has no parts."""
+    """Return the parts of a message, or its content if it has no parts, as blocks."""
     parts = fields.left.get("parts")
     content = fields.text("content")
     if not isinstance(parts, list):
@@ -175,7 +175,7 @@ def _block(part: Any) -> Block:
 
 
 def _usage(stated: Any) -> dict[str, int] | None:
-    """Return the input and output tokens. ``contextTokens`` is the size of the last request."""
+    """Return the numbers of input and output tokens. ``contextTokens`` is the size of the last request, in tokens."""
     if not isinstance(stated, dict):
         return None
     names = {"input": ("input_tokens", "inputTokens"), "output": ("output_tokens", "outputTokens"),

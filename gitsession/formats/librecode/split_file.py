@@ -1,9 +1,9 @@
-"""Rows of librecode's database as lines: one for the session, one for each entry, in the order of their times.
+"""Conversion of rows of librecode's database to lines: one for the session, and one for each entry, sorted by time.
 
-librecode only adds rows, so a row is a record: its columns by name, with their values, without columns that have their
-default, and without what librecode derives again (its token estimate) or stores twice (the message beside the entry).
-An export consists of these lines, because librecode has no file format of its own, and can be imported. FROZEN with
-view 1: the content of a row's line.
+librecode only adds rows, so a row is a record. Its line is an object with the values of the columns by name. It omits
+columns with their default value, values that librecode computes again (its token estimate), and values that it stores
+twice (the message of an entry). librecode has no file format of its own, so an export consists of these lines. Such an
+export can be imported. The content of a row's line is FROZEN under view 1.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _ENTRY = (
 )  # fmt: skip
 _PART = ("type", "text", "mime_type", "name", "width", "height", "data")
 _MESSAGE = ("role", "provider", "model", "content")
-"""Columns that are in a row beside the entry, since migration 23 only there."""
+"""Columns that are in a separate row of the message. Since migration 23, they are only in that row."""
 
 _DEFAULTS: Mapping[str, Any] = {
     "data_json": "{}", "compaction_tokens_before": 0, "width": 0, "height": 0, "tool_status": "",
@@ -66,7 +66,7 @@ def _stamp(ask: Ask, id: str, changed_ms: int) -> Stamp:
 
 
 def session(ask: Ask, columns: Columns, id: str, *, final: bool = False) -> Source:
-    """Return one session of the database."""
+    """Return the session ``id`` of the database."""
     row = next(ask(f"SELECT {picked(_SESSION, columns['sessions'])} FROM sessions WHERE id = ?", (id,)), None)
     if row is None:
         raise Malformed("no such session", where=id)
@@ -78,7 +78,7 @@ def session(ask: Ask, columns: Columns, id: str, *, final: bool = False) -> Sour
 
 
 def split(data: bytes, *, final: bool = False) -> Source:
-    """Split an export, which consists of such lines, as ``Format.split`` does."""
+    """Split an export, which consists of the lines of rows, as ``Format.split`` does."""
     lines, waiting, ends_with_newline = jsonl.cut(data, final=final)
     header = jsonl.parse(lines[0]) if lines else LineFailure("")
     id = None if isinstance(header, LineFailure) else header.get("id")
@@ -148,7 +148,7 @@ def _parts(ask: Ask, columns: Columns, id: str) -> dict[str, list[Object]]:
 
 
 def _entry(row: Mapping[str, Any], parts: Sequence[Object]) -> Object:
-    """Return the line of an entry as an object. Parts are left out if they equal the content."""
+    """Return the line of an entry as an object. Parts that equal the content are omitted."""
     texts = [part.get("text", "") for part in parts if part.get("type") == "text"]
     content = row["content"] if row["content"] is not None else "".join(texts)
     derived = {"model_facing": int(_faces_model(row)), "display": int(_is_displayed(row))}
@@ -162,7 +162,7 @@ def _entry(row: Mapping[str, Any], parts: Sequence[Object]) -> Object:
 
 
 def _said(names: Iterable[str], values: Iterable[Any]) -> Object:
-    """Return columns by name, without those that are empty or have their default."""
+    """Return columns by name, without columns that are empty or have their default value."""
     pairs = zip(names, values, strict=True)
     return {name: _plain(value) for name, value in pairs if value not in (None, "", b"", _DEFAULTS.get(name, ""))}
 
@@ -172,7 +172,7 @@ def _plain(value: Any) -> Any:
 
 
 def _faces_model(row: Mapping[str, Any]) -> bool:
-    """Return whether the model receives an entry of this kind, unless the column ``model_facing`` differs."""
+    """Return the default of the column ``model_facing``: whether the model receives an entry of this kind."""
     if row["entry_type"] == "message":
         return row["role"] in ("user", "assistant")
     return row["entry_type"] in ("custom_message", "branch_summary", "compaction")
@@ -187,9 +187,9 @@ def _line(said: Object) -> bytes:
 
 
 def _order(row: Mapping[str, Any]) -> tuple[int, str, str]:
-    """Return a sort key by time, to the nanosecond.
+    """Return a sort key by time, in nanoseconds.
 
-    Compared as texts, a time without a fraction would be after the times within that second.
+    If times were compared as strings, a time without a fraction would follow the other times of the same second.
     """
     at, id = str(row["created_at"]), str(row["id"])
     fraction = _FRACTION.search(at)

@@ -1,4 +1,4 @@
-"""Writer of sessions as rows of librecode, one per line. librecode cannot import them; gitsession can."""
+"""Writer of sessions as rows of librecode, one per line. gitsession can import such files; librecode cannot."""
 
 from __future__ import annotations
 
