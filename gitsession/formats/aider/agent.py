@@ -1,4 +1,4 @@
-"""Sessions of Aider: ``.aider.chat.history.md`` in the folder of each project, all its runs in one file."""
+"""The format of Aider's sessions. All runs in a project are in one file, ``.aider.chat.history.md``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gitsession.model.entries import SessionHeader
 
 
 class Aider(Accompanied, InProject, Resumable):
-    """The chat histories of Aider. The times of its prompts are in a file beside them."""
+    """Aider's chat histories. The times of the prompts are in another file in the same folder."""
 
     AGENT = split_file.AGENT
     FORM = "md"
@@ -33,16 +33,16 @@ class Aider(Accompanied, InProject, Resumable):
         return split_file.beside(name)
 
     def place(self, header: SessionHeader, at: Workspace) -> str:
-        """Return a name in the folder itself that is never that of the history that Aider writes there."""
+        """Return a file name in the project's folder that always differs from the name of Aider's own history."""
         called = "".join(char if char.isalnum() or char in "-_" else "-" for char in header.source_id or "session")
         return f".aider.{called}.aider.chat.history.md"
 
     def moved(self, data: bytes, id: str, cwd: str) -> bytes:
-        """Return ``data`` unchanged: a history states neither its name nor its folder."""
+        """Return ``data`` unchanged, because a history contains neither a session id nor a folder."""
         return data
 
     def resume_command(self, source_id: str, file: str = "") -> list[str]:
-        """Return the command that continues the history in ``file``, or the folder's own without ``file``."""
+        """Return the command that continues the history in ``file`` or, without ``file``, the history of the folder."""
         return ["aider", "--restore-chat-history", *(["--chat-history-file", file] if file else [])]
 
 

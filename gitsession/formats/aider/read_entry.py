@@ -1,9 +1,9 @@
-"""Reader of Aider's spans. A view, and a heuristic one, because the file has no grammar.
+"""Reader of Aider's spans. Its results are views and are heuristic, because the file has no grammar.
 
-``reread`` returns what Aider itself reads from its history when it restores it. Aider loses much there, and so does
-``reread``: every line that begins with ``# `` is dropped, wherever it is; ``> `` is Aider's own, ``#### `` the user's,
-everything else the model's. Consecutive lines of one kind are one message. Fences, commands and runs are not
-recognized. Observed with 0.86.2.
+``reread`` returns the messages that Aider itself reads from its history when it restores a conversation. Like Aider, it
+loses much of the content. Every line that begins with ``# `` is omitted. A line that begins with ``> `` is Aider's own,
+and one that begins with ``#### `` is the user's. All other lines are the model's. Consecutive lines of one author are
+one message. Fences, commands and runs are not recognized. This behavior was observed with Aider 0.86.2.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from gitsession.model.entries import Custom, Entry, Message, Opaque, Reset
 
 
 def reread(data: bytes) -> list[tuple[str, str]]:
-    """Return role (``user`` or ``assistant``) and text of the messages that Aider sends again."""
+    """Return the role (``user`` or ``assistant``) and the text of each message that Aider sends again."""
     text = data.decode("utf-8", "replace").replace("\r\n", "\n").replace("\r", "\n")
     lines = [line for line in text.splitlines(keepends=True) if not line.startswith("# ")]
     spoken = [(role, "".join(_said(line, role) for line in found)) for role, found in groupby(lines, _role)]
@@ -33,13 +33,13 @@ def _said(line: str, role: str) -> str:
 
 
 COMMAND = "aider:command"
-"""The type of a command of the user to Aider. ``data`` is the text."""
+"""The type of an entry with a user's command to Aider. ``data`` is the text of the command."""
 
 OUTPUT = "aider:output"
-"""The type of what Aider printed. ``data`` is the lines."""
+"""The type of an entry with Aider's output. ``data`` is the list of lines."""
 
 RESTORED = "aider:restored"
-"""The type of the beginning of a run that read its history again. ``data`` is what Aider printed."""
+"""The type of an entry with the beginning of a run that restored its history. ``data`` is Aider's output."""
 
 
 def entry_of(payload: bytes) -> Entry:
@@ -62,7 +62,7 @@ def entry_of(payload: bytes) -> Entry:
 
 
 def _run(payload: bytes) -> Entry:
-    """Return the entry of a run. A run begins with an empty context, unless it read its history again."""
+    """Return the entry of a run. A run begins with an empty context, unless it restored its history."""
     run = split_file.run(payload)
     at_ms, lines = to_ms(run.started) or 0, list(run.words)
     if run.restored:

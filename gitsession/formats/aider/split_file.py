@@ -1,13 +1,14 @@
-"""Splitter of Aider's history files: spans, each below the one before. FROZEN under view 1.
+"""Splitter of Aider's history files into spans, each below the previous one. FROZEN under view 1.
 
-Aider's history is a Markdown file without ids. Aider appends to it, and does not mark where an answer ends. Its own
-lines differ from those of an answer in that they end in two spaces. Prompts and answers follow a blank line. If Aider
-prints several lines, only the first begins with ``>``, and only the last ends in two spaces. In a fenced block of an
-answer, no line is a prompt, Aider's own, or the beginning of a run, except for what Aider prints after every answer,
-because an answer can leave a fence open. In an answer after ``> ^C again to exit``, fences do not count.
+Aider's history is a Markdown file without ids. Aider appends to the file and does not mark the ends of answers. Aider's
+own lines end in two spaces, unlike the lines of an answer. Prompts and answers follow a blank line. If Aider prints
+several lines, only the first begins with ``>``, and only the last ends in two spaces. In a fenced block of an answer,
+no line is a prompt, Aider's own line, or the beginning of a run. The only exception is the line that Aider prints after
+every answer, because an answer can leave a fence open. In an answer after ``> ^C again to exit``, fences are ignored.
 
-A span is a sequence of lines with their line ends, including the blank lines before it: the spans joined are the file.
-The kind of a span follows from its own bytes (``kind_of``), its end from the lines before it and the three after it.
+A span is a sequence of lines with their line endings, including the blank lines before them. All spans together are the
+file. The kind of a span is determined by its own bytes (``kind_of``). Its end is determined by the lines before it and
+the three lines after it.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class SpanKind(Enum):
 
 
 class AiderSpan(NamedTuple):
-    """A span. ``line``: the number of its last line in the file, from 1."""
+    """A span. ``line``: the line number of its last line in the file, from 1."""
 
     line: int
     payload: bytes
@@ -52,9 +53,9 @@ _TWO_SPACES = b"  "
 
 
 def cut(data: bytes, *, final: bool = False) -> tuple[list[AiderSpan], bytes]:
-    """Return the spans of a history, and the bytes after the last span that is known to have ended.
+    """Return the complete spans of a history, and the bytes after them.
 
-    The end of a file is not the end of an answer: the last span waits for the next one, unless ``final``.
+    Aider may append to the last span of the file, so that span is not complete, unless ``final`` is true.
     """
     lines = data.splitlines(keepends=True) if b"\r" not in data else _lines(data)
     whole = len(lines) if final or not lines or lines[-1].endswith(LF) else len(lines) - 1
@@ -93,7 +94,7 @@ def kind_of(payload: bytes) -> SpanKind:
 
 
 def begins_run(head: bytes) -> bool:
-    """Return whether a run evidently begins in ``head``: a line of an answer about a run does not count."""
+    """Return whether a run begins in ``head``. A line of an answer that only looks like this is ignored."""
     lines = [_bare(line) for line in _lines(head)]
     return any(
         RUN.fullmatch(line) and not lines[at + 1].strip() and _is_quoted(lines[at + 2])
@@ -103,7 +104,7 @@ def begins_run(head: bytes) -> bool:
 
 
 class _Reader:
-    """The state of the lines so far, which determines the kind of the next line."""
+    """The state after the lines read so far, which determines the kind of the next line."""
 
     def __init__(self, lines: list[bytes], whole: int, final: bool) -> None:
         self.lines = lines
@@ -112,15 +113,15 @@ class _Reader:
         self.open = SpanKind.BLANK
         self.after_blank = True
         self.behind = 0  # the index after the last line that is not blank
-        self.several = False  # whether Aider prints several lines here
+        self.several = False  # whether Aider's text continues on the next line
         self.run_head = 0  # lines before this index belong to the beginning of a run
-        self.end = _TWO_SPACES  # the end of Aider's own lines; b"" in a run whose line ends an editor has trimmed
+        self.end = _TWO_SPACES  # the end of Aider's own lines; b"" if an editor removed trailing spaces
         self.fence: bytes | None = None
         self.minds_fences = True
         self.broken_off = False
 
     def begins(self, at: int) -> bool | None:
-        """Return whether a span begins at line ``at``, or ``None`` if that depends on lines that are missing yet."""
+        """Return whether a span begins at line ``at``, or ``None`` if this depends on lines that do not exist yet."""
         line = _bare(self.lines[at])
         if at < self.run_head:
             return False
@@ -172,7 +173,7 @@ class _Reader:
         return SpanKind.ANSWER
 
     def _is_aiders_before(self) -> bool:
-        """Return whether the line before is not an answer's: an answer begins after a blank line."""
+        """Return whether the previous line is not part of an answer. An answer begins after a blank line."""
         return not self.after_blank and self.open in (SpanKind.RUN, SpanKind.USER, SpanKind.TOOL)
 
     def _run(self, at: int) -> SpanKind | None:
@@ -184,7 +185,7 @@ class _Reader:
         return SpanKind.RUN if _is_quoted(behind[1]) else SpanKind.ANSWER
 
     def _mind(self, line: bytes) -> None:
-        """Update the fence for a line of an answer."""
+        """Update the state of the fence after a line of an answer."""
         found = _FENCE.fullmatch(line)
         if found is None:
             return
@@ -199,7 +200,7 @@ class _Reader:
 def _is_behind_answer(line: bytes) -> bool:
     """Return whether a line is the token count that Aider prints after an answer.
 
-    This is not a regular expression, which would be slow on lines that are made for it.
+    No regular expression is used, because a malicious line could make it slow.
     """
     return line.startswith(b"> Tokens: ") and 0 <= line.find(b" sent, ") < line.rfind(b" received.")
 
@@ -217,35 +218,35 @@ def _bare(line: bytes) -> bytes:
 
 
 def _lines(data: bytes) -> list[bytes]:
-    """Return the lines with their line ends. Only LF counts: a CR elsewhere, and other line separators, are data."""
+    """Return the lines with their line endings. Only LF ends a line: a CR and other separators can be content."""
     lines = [line + LF for line in data.split(LF)]
     last = lines.pop()[:-1]
     return [*lines, last] if last else lines
 
 
 CLEARED = ("All chat history cleared.", "All files dropped and chat history cleared.")
-"""Lines that ``/clear`` and ``/reset`` print. After them, the context is empty."""
+"""The lines that ``/clear`` and ``/reset`` print. After such a line, the context is empty."""
 
 RESTORED = "Restored previous conversation history."
-"""The line that a run with ``--restore-chat-history`` prints after it has read this file again."""
+"""The line that a run with ``--restore-chat-history`` prints after it has read the history."""
 
 APPLIED = "Applied edit to "
-"""The beginning of a line that names a changed file."""
+"""The beginning of a line with the name of a changed file."""
 
 COMMITTED = "I committed the changes with git hash {hash} & commit msg: {message}"
 UPDATED = "I updated the files."
-"""The messages that Aider then sends as the user's. The model's answer is ``OK``."""
+"""The user messages that Aider adds after a change. The model's answer is ``OK``."""
 
 RAN = "I ran this command:\n\n{command}\n\nAnd got this output:\n\n{output}\n"
-"""The message that Aider sends for a command that the user ran and shared."""
+"""The message that Aider sends after the user ran a command and added its output to the conversation."""
 
 OK = "Ok."
 SUMMARY_PREFIX = "I spoke to you previously about a number of things.\n"
-"""The beginning of a summary, which is a message of the user."""
+"""The beginning of a summary, which is a user message."""
 
 
 class Run(NamedTuple):
-    """The beginning of a run. ``started``: local time, as in the file; ``""`` for values that are not stated."""
+    """The beginning of a run. ``started``: the local time, as in the file. A value that is not in the file is ""."""
 
     started: str
     version: str
@@ -255,7 +256,7 @@ class Run(NamedTuple):
 
 
 class AiderCommit(NamedTuple):
-    """A commit that Aider made: its short hash and message."""
+    """The short hash and the message of a commit that Aider made."""
 
     hash: str
     message: str
@@ -269,7 +270,7 @@ def prompt(payload: bytes) -> str:
 
 
 def is_command(text: str) -> bool:
-    """Return whether a prompt is a command to Aider, not a message to the model."""
+    """Return whether a prompt is a command to Aider and not a message to the model."""
     return text.startswith(("/", "!"))
 
 
@@ -284,7 +285,7 @@ def output(payload: bytes) -> list[str]:
 
 
 def run(payload: bytes) -> Run:
-    """Return the values that the beginning of a run states."""
+    """Return the values in the beginning of a run."""
     head, *_ = _text_lines(payload)
     found = RUN.fullmatch(head.encode())
     words = tuple(line.removeprefix(">").strip(" \t") for line in _text_lines(payload)[1:])
@@ -294,7 +295,7 @@ def run(payload: bytes) -> Run:
 
 
 def commits(lines: list[str]) -> list[AiderCommit]:
-    """Return the commits in the printed lines."""
+    """Return the commits that are reported in the printed lines."""
     return [AiderCommit(found[1], found[2]) for line in lines if (found := _COMMIT.fullmatch(line))]
 
 
@@ -304,7 +305,7 @@ _COMMIT = re.compile(r"Commit ([0-9a-f]{4,40}) (.*)")
 
 
 def _text_lines(payload: bytes) -> list[str]:
-    """Return the lines that are not blank, without their line ends."""
+    """Return the lines that are not blank, without their line endings."""
     lines = [line.removesuffix("\r") for line in _text(payload).split("\n")]
     return [line for line in lines if line.strip(" \t\r")]
 
@@ -315,14 +316,14 @@ def _text(payload: bytes) -> str:
 
 AGENT = "aider"
 NAME = ".aider.chat.history"
-"""Aider's name of the file, without its ending. The file is at the top of the repository, where Aider works."""
+"""The name of Aider's history file, without its suffix. It is in the top folder of the repository."""
 
 PROMPTS = ".aider.input.history"
-"""The file with the prompts of all runs and their times, in the same folder."""
+"""The name of the file with the prompts of all runs and their times. It is in the same folder."""
 
 
 def beside(name: str) -> Sequence[Sidecar]:
-    """Return the file of prompts, if the history is Aider's own."""
+    """Return the file of prompts if the history has Aider's own file name."""
     return (Sidecar(PROMPTS, (PROMPTS,), needed=False),) if name.rpartition("/")[2] == NAME else ()
 
 
@@ -334,8 +335,8 @@ def split(data: bytes, *, name: str = "", final: bool = False) -> Source:
     folder, _, called = name.rpartition("/")
     found = RUN.fullmatch(first)
     started = found[1].decode() if found else ""
-    # The file does not name the session. Its first line is the only one that never changes. The name of the folder is
-    # added because a script can start runs in many folders in the same second.
+    # The file contains no session id. Only its first line never changes, so the id is derived from this line. The name
+    # of the folder is added because a script can start runs in many folders in the same second.
     said = started.replace(" ", "T") if started else sha256(first).hexdigest()[:16]
     source_id = "@".join(filter(None, (folder.rpartition("/")[2], said)))
     source_id = storable(source_id)
@@ -356,7 +357,7 @@ def _records(spans: Sequence[AiderSpan]) -> tuple[Record, ...]:
 
 
 def _first_line(data: bytes) -> bytes:
-    """Return the first line that is not blank, if it is complete."""
+    """Return the first complete line that is not blank, or b"" if there is none."""
     at = 0
     while (end := data.find(LF, at)) >= 0:
         line = data[at:end].strip()

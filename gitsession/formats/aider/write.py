@@ -1,7 +1,7 @@
-"""Writer of histories that ``aider --restore-chat-history`` reads: the history of the leaf.
+"""Writer of the history of the leaf as a file that ``aider --restore-chat-history`` reads.
 
-Aider's reader (``read_entry.reread``) has two roles and no structure, and the output is made for it. Aider's own spans
-are kept as they are. Entries that a summary made elsewhere replaces are not written.
+Aider's reader (``read_entry.reread``) distinguishes only two roles and no structure, and the output is adapted to it.
+Aider's own spans are kept unchanged. Entries that a summary of another program replaces are not written.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from gitsession.model.blocks import Block, File, Image, Text, ToolCall
 from gitsession.model.entries import BranchSummary, Compaction, CustomMessage, Entry, Message, Reset
 
 _DROPPED = ("# ", "> ", "#### ")
-"""The beginnings of lines that Aider would not read as an answer's."""
+"""The beginnings of lines that Aider would not read as part of an answer."""
 
 
 def write(out: Outgoing) -> WrittenFile:
@@ -51,9 +51,9 @@ def _path(out: Outgoing) -> list[OutgoingEntry]:
 
 
 def _in_sight(path: Sequence[OutgoingEntry]) -> Sequence[OutgoingEntry]:
-    """Return the entries from the newest summary or reset that is not Aider's own.
+    """Return the entries of the context, from the newest summary or reset that Aider did not write.
 
-    After a summary, these are the summary, what it kept, and what follows it.
+    For a summary, the result is the summary, the entries that it kept, and the entries after it.
     """
     for at in range(len(path) - 1, -1, -1):
         entry = path[at].entry
@@ -88,7 +88,7 @@ def _spell(entry: Entry, notes: Counter[str]) -> Iterator[str]:
             words = _words(entry.content, notes)
             if words:
                 by = " ".join(f"{entry.provider}/{entry.model}".split()) if entry.provider and entry.model else "?"
-                yield f"{_answer(words)}> Answered by {by}  \n"  # otherwise two answers in a row would be one
+                yield f"{_answer(words)}> Answered by {by}  \n"  # separates consecutive answers
         case Message(role="tool"):
             notes["written as text of the user: tool results"] += 1
             failed = "failed with" if entry.is_error else "gave"
@@ -102,18 +102,18 @@ def _spell(entry: Entry, notes: Counter[str]) -> Iterator[str]:
 
 
 def _user(text: str) -> str:
-    """Return a prompt as Aider writes it: each line with its mark and two spaces."""
+    """Return a prompt in Aider's form. Each line begins with ``####`` and ends in two spaces."""
     return "\n" + "".join(f"#### {line}  \n" for line in text.splitlines() or ["<blank>"])
 
 
 def _answer(text: str) -> str:
-    """Return an answer. A line that Aider would drop, or attribute to another author, gets a space before it."""
+    """Return an answer. A line that Aider would omit or attribute to another author is prefixed with a space."""
     lines = (f" {line}" if line.startswith(_DROPPED) else line for line in text.strip().splitlines())
     return "\n" + "".join(f"{line}\n" for line in lines) + "\n"
 
 
 def _words(content: Sequence[Block], notes: Counter[str]) -> str:
-    """Return the text of blocks. Reasoning is left out."""
+    """Return the text of blocks, without reasoning."""
     return "\n\n".join(filter(None, (_block(block, notes) for block in content)))
 
 

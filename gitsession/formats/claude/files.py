@@ -67,7 +67,7 @@ def copies(name: str) -> Sequence[str]:
 
 
 def place(header: SessionHeader, at: Workspace) -> str:
-    """Return the path below ``SearchRoot.home`` at which Claude Code finds the session of ``header`` in ``at``."""
+    """Return the path of a session, below ``SearchRoot.home``, at which Claude Code can resume it in ``at``."""
     return f"projects/{folder_of(at.cwd)}/{session_uuid(header.source_id or '')}.jsonl"
 
 

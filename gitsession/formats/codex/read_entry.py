@@ -111,7 +111,7 @@ def _called(at_ms: int, call: ToolCall, fields: Fields) -> Entry:
 
 
 def _as_it_is(at_ms: int, item: Object, fields: Fields) -> Entry:
-    """Return an entry with the item as a block. The provider made it, and no other block represents it better."""
+    """Return an entry with the item as a block, because no other type of block can represent it."""
     beside = {name: value for name, value in fields.left.items() if name not in item}
     return Message(at_ms=at_ms, role="assistant", content=(OtherBlock(item),), extra=beside)
 

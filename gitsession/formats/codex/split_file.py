@@ -50,7 +50,7 @@ _BLANK = " \t\r\n\f\v"
 
 
 def injected(item: Object) -> str | None:
-    """Return the name of codex's insertion in the user message ``item``, or ``None`` if a person wrote it."""
+    """Return the name of the text that codex inserted as the user message ``item``, or ``None`` for a prompt."""
     if not _is_message(item, "user"):
         return None
     for text in _texts(item):
@@ -311,9 +311,10 @@ def _thread(lines: Sequence[bytes], at: int | None, name: str) -> tuple[_Thread,
 
 
 def _base(header: Object, segment: str | None) -> Base | None:
-    """Return the thread or segment that a fork or a ``segment`` continues, and the end of the shared part by ordinal.
+    """Return the thread or segment that a file continues, and the ordinal at which the shared part ends.
 
-    A segment is named by the last id in the name of its file.
+    A file that continues another one is a fork or a segment. ``segment``: the id of the segment, which is the last id
+    in its file name; ``None`` for a fork.
     """
     stated = header.get("history_base")
     if not isinstance(stated, dict):

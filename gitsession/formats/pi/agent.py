@@ -1,6 +1,7 @@
-"""Sessions of pi, ``~/.pi/agent/sessions/--<cwd>--/<time>_<id>.jsonl``, versions 1 to 3, and of omp, a fork of pi.
+"""The formats of the sessions of pi, versions 1 to 3, and of omp, a fork of pi.
 
-omp keeps them in ``~/.omp/agent/sessions/<bucket>/<time>_<id>.jsonl``, with a title slot since 18.0.
+pi's files are ``~/.pi/agent/sessions/--<cwd>--/<time>_<id>.jsonl``. omp's files are
+``~/.omp/agent/sessions/<bucket>/<time>_<id>.jsonl``, with a title slot since 18.0.
 """
 
 from __future__ import annotations
@@ -28,14 +29,20 @@ class Pi(Referring, Resumable, Streamed):
     resolve = staticmethod(resolve)
 
     def claims(self, head: bytes) -> bool:
-        """Return whether a header is among the first lines, even after garbage. Not the experimental version 4."""
+        """Return whether the first lines contain a header, possibly after unreadable lines.
+
+        Files of the experimental version 4 are not claimed.
+        """
         return split_file.header_in(head) is not None
 
     def split(self, data: Data, *, name: str = "", final: bool = False) -> Source:
         return split_file.split(data, agent=self.AGENT, name=name, final=final)
 
     def beside(self, data: Data, name: str) -> Sequence[Sidecar]:
-        """Return omp's blobs. Files of both agents can name them, because early files of omp look like pi's."""
+        """Return omp's blobs.
+
+        They are also searched for pi, because early files of omp cannot be distinguished from pi's.
+        """
         return split_file.beside(data)
 
     def headline(self, payload: bytes) -> Headline:
@@ -51,20 +58,23 @@ class Pi(Referring, Resumable, Streamed):
         return files.place(header, self.folder_of(at))
 
     def lies(self, header: SessionHeader, at: Workspace) -> Sequence[str]:
-        """Return globs with any time: the time in a file's name can differ from the one in its header."""
+        """Return globs that match any time, because the time in a file name can differ from the time in the header."""
         return files.lies(header, self.folder_of(at))
 
     def folder_of(self, at: Workspace) -> str:
-        """Return the name of the folder, below that of all sessions, for the sessions of a workspace."""
+        """Return the name of the folder for the sessions of a workspace, below the folder of all sessions."""
         return files.folder_of(at.cwd)
 
     def resume_command(self, source_id: str, file: str = "") -> list[str]:
-        """Return the command that continues the session in ``file``, or, without it, the one that pi finds by id."""
+        """Return the command that continues the session in ``file``.
+
+        If ``file`` is empty, pi finds the session by its id.
+        """
         return ["pi", "--session", file or source_id]
 
 
 _MARKS = frozenset({"title", "titleSource", "additionalDirectories", "previousSessionFiles", "providerPromptCacheKey"})
-"""Fields of the header that pi never writes. Early omp files have none of them, and do not differ from pi's."""
+"""Header fields that pi never writes. Early files of omp have none of them and cannot be distinguished from pi's."""
 
 
 class Omp(Pi):
@@ -73,7 +83,7 @@ class Omp(Pi):
     AGENT = "omp"
 
     def claims(self, head: bytes) -> bool:
-        """Return whether there is a header with a field that only omp writes, or with a title slot before it."""
+        """Return whether the header has a field that only omp writes, or is preceded by a title slot."""
         found = split_file.header_in(head)
         if found is None:
             return False

@@ -1,8 +1,8 @@
 """Paths of the session files of pi and omp, and the images that omp stores in a folder of blobs.
 
-omp's session files contain ``blob:sha256:<hex>`` in place of these images. The positions are those that omp resolves
-when it loads a session: image blocks of a ``content``, ``images`` and ``frames``, results of image generation, and
-``image_url``, whose blob is the whole data URL.
+omp's session files contain ``blob:sha256:<hex>`` instead of these images. The names are resolved in the same fields in
+which omp resolves them when it loads a session: image blocks of a ``content``, ``images`` and ``frames``, results of
+image generation, and ``image_url``, whose blob is the whole data URL.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from gitsession.model.entries import SessionHeader
 
 _SEPARATOR = re.compile(r"[/\\:]")
 _ODD = re.compile(r"[/\\:\x00-\x1f]")
-"""Characters that no file name has here: a header's id can be any text."""
+"""Characters that are replaced in file names, because the id in a header can be any string."""
 
 
 def place(header: SessionHeader, folder: str) -> str:
-    """Return the path ``<time>_<id>.jsonl`` in ``folder``."""
+    """Return the path of a session file, ``<time>_<id>.jsonl`` in ``folder``."""
     time = to_iso(header.at_ms).replace(":", "-").replace(".", "-")
     return f"sessions/{folder}/{time}_{_name(header)}.jsonl"
 
 
 def lies(header: SessionHeader, folder: str) -> Sequence[str]:
-    """Return a glob for that file, with any time in its name."""
+    """Return a glob for the session file, which matches any time in its name."""
     return (f"sessions/{glob.escape(folder)}/*_{glob.escape(_name(header))}.jsonl",)
 
 
@@ -43,7 +43,7 @@ def folder_of(cwd: str) -> str:
 
 
 def bucket(at: Workspace) -> str:
-    """Return omp's folder name, which is short below the home directory and the directory for temporary files."""
+    """Return omp's folder name, which is shorter for paths below the home directory or the temporary directory."""
     for above, prefix in ((at.home, "-"), (at.temporary, "-tmp")):
         inside = at.cwd.removeprefix(f"{above.rstrip('/')}/")
         if above and at.cwd == above:
@@ -65,13 +65,13 @@ Fetch: TypeAlias = Callable[[str], bytes | None]
 
 
 def resolve(payload: bytes, fetch: Fetch, substitute: str = "") -> bytes:
-    """Return ``payload`` with the content of its blobs in place of their names.
+    """Return ``payload`` with the names of blobs replaced with their content.
 
     Args:
-        payload: A line of a session file.
-        fetch: Return the content of a blob by its name, or ``None`` if it is not available. Content that does not
-            match its name is not used.
-        substitute: Text to put in place of an image block whose blob is not available; "" leaves the block as it is.
+        payload: a line of a session file.
+        fetch: a function that returns the content of a blob by name, or ``None`` if the blob is not available. Content
+            that does not match the hash in the name is not used.
+        substitute: the text that replaces an image block whose blob is not available; "" to keep the block.
     """
     if PREFIX.encode() not in payload:
         return payload
@@ -84,7 +84,7 @@ def resolve(payload: bytes, fetch: Fetch, substitute: str = "") -> bytes:
 
 
 class _Resolver:
-    """A walk that replaces blob names. ``changed``: whether anything was replaced."""
+    """A walk that replaces the names of blobs. ``changed``: whether any name was replaced."""
 
     def __init__(self, fetch: Fetch, substitute: str) -> None:
         self._fetch = fetch
@@ -92,7 +92,7 @@ class _Resolver:
         self.changed = False
 
     def walk(self, value: Any, key: str) -> None:
-        """Resolve the blobs in ``value``, which is the value of the field ``key``, or an item of it."""
+        """Resolve the blobs in ``value``, which is the value of the field ``key`` or an item of that value."""
         if isinstance(value, list):
             for item in value:
                 self.walk(item, key)

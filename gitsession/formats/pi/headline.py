@@ -1,8 +1,8 @@
 """Headlines of the commit messages of lines of pi and omp. FROZEN under view 1.
 
-The text of a message is part of a commit's id. So no result here may change for bytes that were ever read: any change
-is a new view number, beside this one. For the same reason nothing here uses ``read``, which may change. Types that are
-not listed keep their literal name for ever.
+The text of a commit message is part of the commit's object id. So the result for any input must never change. A change
+needs a new view number, and this version must be kept. For the same reason, this module does not use ``read``, because
+views may change. A type that is not listed keeps its literal name, even if a later release supports it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def _words(line: Object) -> Headline:
 
 
 def _at_ms(line: Object) -> int | None:
-    """Return the time that the line states, otherwise that of its message, or ``None``."""
+    """Return the time of the line, otherwise the time of its message, or ``None``."""
     own = to_ms(line.get("timestamp"))
     message = line.get("message")
     return own if own is not None or not isinstance(message, dict) else to_ms(message.get("timestamp"))
@@ -87,7 +87,7 @@ def _developer(message: Object) -> Headline:
 
 
 def _prompt(role: str, message: Object) -> Headline:
-    words = first_line(text_of(message.get("content")))  # no body: prompts are long
+    words = first_line(text_of(message.get("content")))  # no body, because prompts are long
     return Headline(kind="message", role=role, label=role, words=words)
 
 
@@ -110,7 +110,7 @@ def _session(line: Object) -> Headline:
 
 
 def _model_change(line: Object) -> Headline:
-    words = _joined(line.get("provider"), line.get("modelId")) or plain(line.get("model"))  # omp: one field for the two
+    words = _joined(line.get("provider"), line.get("modelId")) or plain(line.get("model"))  # omp has only this field
     return Headline(kind="model_change", label="model", words=words)
 
 
@@ -222,7 +222,7 @@ _BY_TYPE: dict[str, Callable[[Object], Headline]] = {
 }
 
 
-# Texts from values of any type
+# Text from values of any type
 
 
 def _named(what: str, name: Any) -> str:

@@ -1,4 +1,7 @@
-"""Messages of pi and omp: reader and writer of roles and content blocks. Reading is a view, which may change."""
+"""Reader and writer of the messages of pi and omp.
+
+The results of reading are views, which may change between releases.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +16,11 @@ from gitsession.model.entries import Message
 
 
 def read_message(at_ms: int, message: dict[str, Any], entry: Fields) -> Message:
-    """Return the message inside an entry.
+    """Return the message in an entry.
 
-    Fields without an equivalent go to ``extra``. If message and entry have the same field, that of the message is kept.
-    ``extra`` has the message's own ``timestamp``, because an agent's context shows it, and its ``role`` if the returned
-    one differs.
+    Fields without an equivalent become part of ``extra``. If the message and the entry have the same field, the value
+    of the message is used. ``extra`` has the ``timestamp`` of the message, because it is part of an agent's context,
+    and its ``role`` if the returned role differs.
     """
     fields = Fields(message)
     role = fields.text("role")
@@ -27,7 +30,10 @@ def read_message(at_ms: int, message: dict[str, Any], entry: Fields) -> Message:
 
 
 def take_content(fields: Fields) -> tuple[Block, ...]:
-    """Remove the field ``content`` and return its blocks. If it is no content, it is left there."""
+    """Remove the field ``content`` and return its blocks.
+
+    If its value is not valid content, the field is not removed.
+    """
     content = read_content(fields.left.get("content"))
     if content is None:
         return ()
@@ -130,7 +136,7 @@ _BY_ROLE: dict[str, Callable[[Fields], dict[str, Any]]] = {
 }
 
 
-# Blocks: one of ``model.blocks``, or kept as they are
+# Blocks: objects of ``model.blocks``, or unchanged
 
 
 def _text(block: dict[str, Any]) -> Block | None:
@@ -157,7 +163,7 @@ def _call(block: dict[str, Any]) -> Block | None:
 
 
 def _image(block: dict[str, Any]) -> Block | None:
-    # omp's "blob:sha256:..." for an image that is stored elsewhere is not base64.
+    # omp writes "blob:sha256:...", which is not base64, for an image that is stored in another file.
     return image(block.get("data"), block.get("mimeType"))
 
 
@@ -189,13 +195,13 @@ Words = dict[str, Any]
 COUNTS = ("input", "output", "cacheRead", "cacheWrite")
 
 UNNAMED = "tool"
-"""The name in a result of an unknown tool: pi and omp read the name of each result's tool."""
+"""The tool name in a result whose tool is unknown. pi and omp require a name in each result."""
 
 _ROLES = {"tool": "toolResult", "shell": "bashExecution"}
 
 
 def message(entry: Message, *, omp: bool = False) -> Words:
-    """Return the value of the field ``message``. Values in ``extra`` are added, and take precedence."""
+    """Return the value of the field ``message``. Values in ``extra`` are added and take precedence."""
     role = str(entry.extra.get("role") or _ROLES.get(entry.role, entry.role))
     fields = {
         "role": role,
@@ -220,7 +226,7 @@ def content(blocks: Sequence[Block], *, omp: bool = False) -> list[Any]:
 
 
 def usage(stated: Mapping[str, Any] | None) -> Words:
-    """Return the token counts of an answer, with zeros for unknown ones: pi adds them without a check."""
+    """Return the token counts of an answer, with zeros for unknown counts, because pi adds them without a check."""
     nothing: Words = dict.fromkeys((*COUNTS, "totalTokens"), 0)
     if stated is None:
         return {**nothing, "cost": dict.fromkeys((*COUNTS, "total"), 0)}

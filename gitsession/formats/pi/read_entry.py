@@ -1,6 +1,7 @@
-"""Reader of lines of pi and omp, with one function for each type of entry. A view, which may change between releases.
+"""Reader of lines of pi and omp, with one function for each type of entry.
 
-A line of an unknown type, or without a required field, becomes an ``UnknownEntry`` with the literal name of its type.
+Its results are views, which may change between releases. A line of an unknown type, or without a required field,
+becomes an ``UnknownEntry`` with the literal name of its type.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ def entry_of(line: Object | LineFailure, payload: bytes, *, agent: str) -> Entry
 
 
 def _at_ms(line: Object) -> int:
-    """Return the time of a line that states none of its own: that of its message, or 0."""
+    """Return the time of the message in a line that has no time itself, or 0."""
     message = line.get("message")
     return (to_ms(message.get("timestamp")) or 0) if isinstance(message, dict) else 0
 
@@ -64,7 +65,7 @@ def _message(at_ms: int, fields: Fields) -> Entry | None:
 
 def _model_change(at_ms: int, fields: Fields) -> Entry | None:
     provider, model, both = fields.text("provider"), fields.text("modelId"), fields.text("model")
-    if provider is None or model is None:  # omp: one field for both
+    if provider is None or model is None:  # omp has one field for both values
         if both is None:
             return None
         provider, _, model = both.partition("/") if "/" in both else ("", "", both)
@@ -77,7 +78,7 @@ def _thinking_change(at_ms: int, fields: Fields) -> Entry | None:
     if level is None:
         if fields.left.get("thinkingLevel") is not None:
             return None
-        level = "off"  # omp: no level means off
+        level = "off"  # in omp's files, a missing level means off
     return entries.ThinkingChange(at_ms=at_ms, level=level, extra=fields.left)
 
 
@@ -244,4 +245,4 @@ _BY_TYPE: dict[str, Callable[[int, Fields], Entry | None]] = {
 }
 
 _UNKNOWN_TO_OMP = frozenset({"session_info"})
-"""Types of pi's that omp loads and ignores. omp's title is in the slot or the header."""
+"""pi's types that omp loads and ignores. omp's title is in the slot or in the header."""

@@ -1,7 +1,8 @@
-"""Splitter of the session files of pi and omp: a header, then one entry per line, each with the id of its parent.
+"""Splitter of the session files of pi and omp.
 
-omp writes a slot of fixed size for the title before the header. Slot and header are rewritten in place, so they are
-``meta``; all other lines are records. Lines are numbered as in the file, from 1, without the slot.
+A file consists of a header and one entry per line, each with the id of its parent. omp writes a title slot of fixed
+size before the header. The agent rewrites the slot and the header in place, so they are stored on ``meta``. All other
+lines are records. Lines are numbered as in the file, from 1, without the slot.
 """
 
 from __future__ import annotations
@@ -32,14 +33,14 @@ from gitsession.formats.base.record import (
 
 _BLOB = re.compile(rb"blob:sha256:([0-9a-f]{64})(?![0-9a-f])")
 _BLOBS_UP = 4
-"""Number of folders that are searched for omp's blobs, from that of the session file upwards.
+"""The number of folders that are searched for omp's blobs, from the folder of the session file upwards.
 
-``agent/blobs`` is beside the path ``agent/sessions/<bucket>/<file>``.
+The blobs of ``agent/sessions/<bucket>/<file>`` are in ``agent/blobs``.
 """
 
 
 def header_in(head: bytes) -> tuple[Object, Object | None] | None:
-    """Return the header in ``head`` and the title slot before it, if there is one; ``None`` if there is no header."""
+    """Return the header in ``head``, and the title slot before it or ``None``. Without a header, return ``None``."""
     slot: Object | None = None
     for line in head.split(b"\n"):
         if b'"session"' not in line and b'"title"' not in line:
@@ -55,7 +56,7 @@ def header_in(head: bytes) -> tuple[Object, Object | None] | None:
 
 
 def beside(data: Data) -> list[Sidecar]:
-    """Return the files that omp stores in a folder of blobs, in a folder above the session file."""
+    """Return omp's blobs, which are in the folder ``blobs`` of a folder above the session file."""
     parts = Lines(data) if isinstance(data, StoredFile) else (data,)
     wanted = sorted({found.decode() for part in parts for found in _BLOB.findall(part)})
     above = ["/".join([*[".."] * levels, "blobs"]) for levels in range(_BLOBS_UP)]
@@ -63,7 +64,7 @@ def beside(data: Data) -> list[Sidecar]:
 
 
 def moved(data: bytes, id: str, cwd: str) -> bytes:
-    """Return ``data`` with another id and another folder in the header."""
+    """Return ``data`` with another session id and another folder in the header."""
     lines = data.split(b"\n")
     for at, line in enumerate(lines):
         header = jsonl.parse(line) if b'"session"' in line else None
@@ -101,7 +102,7 @@ def split(data: Data, *, agent: str, name: str, final: bool) -> Source:
 
 
 class _Parts(NamedTuple):
-    """The lines of a file by their use. ``nodes``, ``payloads`` and ``reasons`` have one item for each record."""
+    """The classified lines of a file. ``nodes``, ``payloads`` and ``reasons`` have one item for each record."""
 
     header: Object
     meta: tuple[Record, ...]
@@ -144,7 +145,7 @@ def _take_apart(lines: Sequence[bytes]) -> _Parts:
 
 def _records(parts: _Parts) -> tuple[tuple[Record, ...], list[SourceProblem]]:
     records = tuple([_record(parts, placed) for placed in place(parts.nodes)])
-    # A title slot has no number among the stored lines, but it is line 1 for a person who opens the file.
+    # The title slot has no line number in the store, but it is line 1 in a text editor.
     return records, [SourceProblem(record.line + parts.slots, record.problem) for record in records if record.problem]
 
 
@@ -171,20 +172,20 @@ def _node(line: int, entry: Object) -> LineLink:
         own = None
     parent = entry.get("parentId", Field.ABSENT)
     if parent is not None and not isinstance(parent, str | Field):
-        parent = json.dumps(parent)  # a number, for example: it matches no id, and is shown as it is
+        parent = json.dumps(parent)  # a number, for example, matches no id and is reported unchanged
     return LineLink(line, own, parent)
 
 
 def _unread(failure: LineFailure) -> str:
-    """Return the reason why a line is not an entry, with the agents' behavior if it differs."""
+    """Return the reason why a line is not an entry, and how the agents read the line if they do."""
     if not failure.reason.startswith("not JSON: Extra data"):
         return failure.reason
     return f"{failure.reason}: the line is stored but not shown; pi skips it, omp reads its first value"
 
 
 def _unplaced(node: LineLink, entry: Object, version: int) -> str:
-    """Return the problem of an entry without id, or of a message without id and parent, since version 2."""
-    if version < 2 or entry.get("id"):  # pi accepts a number as id
+    """Return the problem of an entry without an id in a file of version 2 or later, or "" if there is no problem."""
+    if version < 2 or entry.get("id"):  # pi accepts a number as an id
         return ""
     if node.parent is not Field.ABSENT:
         return "an entry without id: no other can name it as its parent; pi shows it only while it is the last one"
@@ -202,7 +203,7 @@ def _is_slot(line: Object) -> bool:
 
 
 def _version(header: Object) -> int:
-    """Return the version, or 1 if none is stated. pi itself accepts any number, and "3" for 3."""
+    """Return the format version, or 1 if the header has none. pi itself accepts any number, and "3" for 3."""
     stated = header.get("version", 1)
     if isinstance(stated, str) and stated.isascii() and stated.isdigit() and len(stated) < 10:
         return int(stated)

@@ -1,7 +1,7 @@
-"""Writer of files for pi and omp: the leaf is the last line, and each entry names its parent by an id.
+"""Writer of files for pi and omp. The leaf is the last line, and each entry contains the id of its parent.
 
-Lines that are in the file already, or that the agent wrote, are kept as they are. A file of version 1 has no ids. So it
-is written as the agent itself converts it when it opens one: version 3, with ids.
+Lines that are in the file already, or that the agent wrote, are kept unchanged. A file of version 1 has no ids. It is
+converted to version 3 with ids, as the agent itself does when it opens such a file.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from gitsession.model.entries import Custom, Entry, Message, ModelChange, Reset,
 
 VERSION = 3
 SLOT_BYTES = 256
-"""Size of omp's title slot with its line end, in bytes. It is overwritten in place."""
+"""The size of omp's title slot with its newline, in bytes. The slot is overwritten in place."""
 
 LEAF = f"{OURS}leaf"
 """The type of the ``custom`` entry that makes an older entry the leaf."""
@@ -37,8 +37,8 @@ class _Writer:
         self.lines: list[OutgoingLine] = []
         self.notes: Counter[str] = Counter()
         self.taken = {entry.id for entry in out.entries if entry.id}
-        self.begins: dict[str, str] = {}  # key -> the id of its first line, for references to the entry
-        self.ends: dict[str, str] = {}  # key -> the id of its last line, the parent of its children
+        self.begins: dict[str, str] = {}  # key -> the id of the entry's first line, for references to the entry
+        self.ends: dict[str, str] = {}  # key -> the id of the entry's last line, the parent of its children
         self.states: dict[str | None, _State] = {None: _State()}
         self.head = [parsed for line in out.head if not isinstance(parsed := jsonl.parse(line), LineFailure)]
         self.migrates = not any(_has_ids(line) for line in self.head)
@@ -56,9 +56,9 @@ class _Writer:
     # ---- ids
 
     def _name_all(self) -> None:
-        """Choose all ids before the first line is written: an entry may refer to a later one.
+        """Choose all ids before the first line is written, because an entry may refer to a later entry.
 
-        Another agent may use an id twice. Two entries with one id form a cycle, in which pi 0.73 hangs.
+        Another agent may use an id twice. Two entries with the same id form a cycle, in which pi 0.73 hangs.
         """
         used = {entry.id for entry in self.out.entries if entry.line is not None}
         for entry in self.out.entries:
@@ -70,7 +70,10 @@ class _Writer:
                 self.begins.setdefault(entry.key, id)
 
     def _free(self, *parts: object, wish: str = "") -> str:
-        """Return ``wish`` or an unused id of eight digits, derived from ``parts``, the same in every export."""
+        """Return ``wish`` if it is unused, otherwise an unused id of eight digits.
+
+        The id is derived from ``parts``, so it is the same in every export.
+        """
         for attempt in range(2**16):
             seed = "/".join(map(str, (*parts, attempt)))
             found = (not attempt and wish) or sha256(seed.encode("utf-8", "backslashreplace")).hexdigest()[:8]
@@ -85,7 +88,7 @@ class _Writer:
         session, title = self.out.session, self.out.title
         lines = list(self.out.head)
         at = next((at for at, line in enumerate(lines) if _type_of(line) == "session"), None)
-        if at is None:  # a session of gitsession's own, or a file that has lost its header
+        if at is None:  # gitsession created the session, or the file has lost its header
             said = {"type": "session", "version": VERSION, "id": session.source_id, "timestamp": to_iso(session.at_ms)}
             if self.omp and not lines:
                 title = title or Title(title=self.out.name(), at_ms=session.at_ms)
@@ -113,7 +116,7 @@ class _Writer:
         self.ends[leaving.key] = id
 
     def _kept(self, leaving: OutgoingEntry, line: bytes, parent: str | None) -> None:
-        """Write a line as it is. In a file of version 1, add what the agent adds when it opens one."""
+        """Write a line unchanged. In a file of version 1, add the ids that the agent adds when it opens such a file."""
         id = self.begins.get(leaving.key) if leaving.id is None else leaving.id
         found = jsonl.parse(line)
         if self.migrates and leaving.id is None and not isinstance(found, LineFailure):
@@ -137,7 +140,7 @@ class _Writer:
     def _put(self, spelled: Spelled, id: str, parent: str | None, at_ms: int, key: str | None) -> None:
         type, fields = spelled
         base = {"type": type, "id": id, "parentId": parent, "timestamp": to_iso(at_ms)}
-        # Fields of a later version must not replace those that make the line an entry.
+        # Fields of a later version must not replace the fields that every entry needs.
         rest = {name: value for name, value in fields.items() if name not in base or name == "timestamp"}
         if to_ms(rest.get("timestamp")) is None:
             rest.pop("timestamp", None)
@@ -146,9 +149,9 @@ class _Writer:
     # ---- after the leaf
 
     def _at_the_leaf(self) -> None:
-        """Write the labels and the title that no entry states, below the leaf.
+        """Write the labels and the title that are not in any entry below the leaf.
 
-        If there are none and the leaf is not the last line, write a mark there.
+        If there are none and the leaf is not the last line, write a mark below the leaf.
         """
         at = None if self.out.leaf is None else self.ends.get(self.out.leaf)
         last = next((line.id for line in reversed(self.lines) if line.id), None)
@@ -172,7 +175,7 @@ class _Writer:
 
 
 class _State:
-    """The values in force at an entry."""
+    """The current model and thinking level at an entry."""
 
     def __init__(self, model: tuple[str, str] | None = None, thinking: str | None = None) -> None:
         self.model = model
@@ -190,7 +193,10 @@ class _State:
 
 
 def _has_ids(header: Object) -> bool:
-    """Return whether a file with this header has entry ids: since version 2. For pi, a text is a later version."""
+    """Return whether a file with this header has entry ids, which were added in version 2.
+
+    pi treats a version that is a string as a later version.
+    """
     version = header.get("version", 1)
     return header.get("type") == "session" and not (type(version) in (int, float) and version < 2)
 
@@ -201,7 +207,7 @@ def _type_of(line: bytes) -> object:
 
 
 def _slot(title: Title) -> bytes:
-    """Return omp's title slot without its line end. A title that is too long is cut."""
+    """Return omp's title slot without its newline. A title that is too long is truncated."""
     words = title.title or ""
     said: Words = {"type": "title", "v": 1, "title": words, "source": "user", "updatedAt": to_iso(title.at_ms)}
     while True:

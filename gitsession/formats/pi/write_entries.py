@@ -1,7 +1,7 @@
-"""Writer of entries as lines of pi and omp: type and fields of each kind. The inverse of ``read_entry.py``.
+"""Writer of entries as lines of pi and omp. This is the inverse of ``read_entry.py``.
 
-A kind without an equivalent becomes a ``custom`` entry, which both agents keep and never send to a model. The export
-adds a note.
+An entry of a kind without an equivalent becomes a ``custom`` entry, which both agents keep and never send to a model.
+Such entries are counted in the notes of the export.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from gitsession.model import entries as kinds
 from gitsession.model.entries import CLEARED, SYSTEM, Entry, kind_of
 
 Spelled: TypeAlias = tuple[str, Words]
-"""The type of a line, and its fields without id, parent and time."""
+"""The type of a line and its fields, without the id, the parent, and the time."""
 
 OURS = "gitsession:"
-"""The beginning of the type of a ``custom`` entry that represents a kind of gitsession's."""
+"""The prefix of the type of a ``custom`` entry that represents a kind without an equivalent."""
 
 KNOWN_ROLES = {"user", "assistant", "toolResult", "bashExecution", "custom", "system", "hookMessage"}
 OMP_ROLES = KNOWN_ROLES | {"developer", "pythonExecution", "fileMention"}
@@ -30,8 +30,8 @@ OMP_ROLES = KNOWN_ROLES | {"developer", "pythonExecution", "fileMention"}
 class PiEntryContext:
     """Values that the lines of an entry depend on.
 
-    ``omp``: whether the file is omp's. ``names``: ids by key. ``own``: the id of the entry itself. ``model`` and
-    ``thinking``: in force before the entry, for lines that repeat them.
+    ``omp``: whether the file is for omp. ``names``: ids by key. ``own``: the id of the entry. ``model`` and
+    ``thinking``: the current values before the entry, for lines that repeat them.
     """
 
     omp: bool
@@ -42,18 +42,18 @@ class PiEntryContext:
     thinking: str | None = None
 
     def name(self, key: str) -> str:
-        """Return the id of the entry with this key, or the key itself if there is none."""
+        """Return the id of the entry with this key, or the key itself if there is no such entry."""
         return self.names.get(key, key)
 
 
 def spell(entry: Entry, to: PiEntryContext) -> list[Spelled]:
-    """Return the lines of one entry, in order. The agent may need several lines for one entry."""
+    """Return the lines of one entry, in order. Some entries need several lines."""
     how = _BY_KIND.get(entry.kind)
     return (how(entry, to) if how else None) or _custom_of(entry, to)
 
 
 def _message(entry: kinds.Message, to: PiEntryContext) -> list[Spelled]:
-    if entry.role == "tool" and entry.tool_call_id is None:  # a provider would reject the whole conversation with it
+    if entry.role == "tool" and entry.tool_call_id is None:  # a provider would reject a conversation with it
         to.notes["results without a call id, which its model does not receive"] += 1
         return [("custom", {"customType": OURS + entry.kind, "data": messages.message(entry, omp=to.omp)})]
     if entry.role == "developer" and not to.omp:
@@ -62,7 +62,7 @@ def _message(entry: kinds.Message, to: PiEntryContext) -> list[Spelled]:
         return [("custom_message", words | dict(entry.extra))]
     said = messages.message(entry, omp=to.omp)
     if entry.role == "assistant":
-        # Both agents use the model of the last answer: an answer that names none must not change it.
+        # Both agents use the model of the last answer. An answer without a model must not change it.
         provider, model = to.model or ("unknown", "unknown")
         said = {**said, "provider": entry.provider or provider, "model": entry.model or model}
     elif entry.role == "custom":
@@ -80,7 +80,7 @@ def _model_change(entry: kinds.ModelChange, to: PiEntryContext) -> list[Spelled]
         model = f"{entry.provider}/{entry.model}" if entry.provider else entry.model
         return [("model_change", {"model": model, **role, **entry.extra})]
     if entry.role != "default":
-        return None  # pi has one model: a model for another role must not become it
+        return None  # pi has only one model, which a model for another role must not replace
     return [("model_change", {"provider": entry.provider, "modelId": entry.model, **entry.extra})]
 
 
@@ -116,8 +116,8 @@ def _injection(entry: kinds.Injection, to: PiEntryContext) -> list[Spelled] | No
 def _compaction(entry: kinds.Compaction, to: PiEntryContext) -> list[Spelled]:
     """Return the line of a compaction.
 
-    If nothing is kept, ``firstKeptEntryId`` is the compaction's own id. Values without a field in pi are in omp's
-    fields.
+    If no entries are kept, ``firstKeptEntryId`` is the id of the compaction itself. Values for which pi has no field
+    are written to omp's fields.
     """
     told = None if to.omp else _system_message(entry)
     said = {
@@ -135,7 +135,10 @@ def _compaction(entry: kinds.Compaction, to: PiEntryContext) -> list[Spelled]:
 
 
 def _system_message(entry: kinds.Compaction) -> Words | None:
-    """Return the preserved system messages as the single one that pi keeps: the newest value of each item counts."""
+    """Return the preserved system messages merged into one message, because pi keeps only one.
+
+    The newest value of each item is used.
+    """
     kept = entry.preserve.get(SYSTEM) if isinstance(entry.preserve, Mapping) else None
     told = [each for each in kept if isinstance(each, Mapping)] if isinstance(kept, list | tuple) else []
     if not told:
@@ -162,7 +165,7 @@ def _branch_summary(entry: kinds.BranchSummary, to: PiEntryContext) -> list[Spel
 
 
 def _details(entry: kinds.Compaction | kinds.BranchSummary) -> Words:
-    """Return the files, merged with the same field in ``extra``."""
+    """Return the field ``details``, which is the files merged with the ``details`` in ``extra``."""
     more = entry.extra.get("details")
     if not isinstance(more, Mapping | None):
         return {"details": more}
@@ -181,7 +184,7 @@ def _context_edit(entry: kinds.ContextEdit, to: PiEntryContext) -> list[Spelled]
 
 
 def _prune(entry: kinds.Prune, to: PiEntryContext) -> list[Spelled] | None:
-    """Return a line for each result that is pruned: pi edits them one at a time, since 0.87."""
+    """Return a context edit for each pruned result. pi 0.87 and later apply these edits one at a time."""
     if to.omp or not entry.targets:
         return None
     to.notes["prunes, which only pi 0.87 and later apply"] += 1
@@ -191,7 +194,7 @@ def _prune(entry: kinds.Prune, to: PiEntryContext) -> list[Spelled] | None:
 
 
 def _reset(entry: kinds.Reset, to: PiEntryContext) -> list[Spelled]:
-    """Return the lines of a reset. pi starts a second root, so the values in force must be repeated there."""
+    """Return the lines of a reset. pi starts a second root, at which the current values must be repeated."""
     if to.omp:
         return [("reset_boundary", dict(entry.extra))]
     said: list[Spelled] = [("custom", {"customType": OURS + entry.kind, **entry.extra})]
@@ -224,7 +227,7 @@ def _custom_message(entry: kinds.CustomMessage, to: PiEntryContext) -> list[Spel
 
 def _usage(entry: kinds.Usage, to: PiEntryContext) -> list[Spelled] | None:
     if not isinstance(entry.usage, Mapping) or entry.provider is None or entry.model is None:
-        return None  # the agent would add it to the total
+        return None  # the agent would add the counts to its total
     said = {"provider": entry.provider, "model": entry.model, "usage": messages.usage(entry.usage)}
     if to.omp:
         return [("model_usage", {"purpose": entry.purpose, "api": "", "stopReason": "stop", **said, **entry.extra})]
@@ -232,9 +235,9 @@ def _usage(entry: kinds.Usage, to: PiEntryContext) -> list[Spelled] | None:
 
 
 def _unknown(entry: kinds.UnknownEntry, to: PiEntryContext) -> list[Spelled] | None:
-    """Return a line of an unknown type as pi or omp wrote it, or ``None``.
+    """Return a line of an unknown type unchanged if pi or omp wrote it, otherwise ``None``.
 
-    A kind of a later release of gitsession is not such a line.
+    An entry of a kind that a later release of gitsession introduced is not such a line.
     """
     if not isinstance(entry.body, dict) or entry.version is not None or entry.body.get("type") != entry.name:
         return None
@@ -243,7 +246,7 @@ def _unknown(entry: kinds.UnknownEntry, to: PiEntryContext) -> list[Spelled] | N
 
 
 def _custom_of(entry: Entry, to: PiEntryContext) -> list[Spelled]:
-    """Return a kind without an equivalent as a ``custom`` entry."""
+    """Return an entry of a kind without an equivalent as a ``custom`` entry."""
     kind = kind_of(entry)
     to.notes[f"{kind[:40]} entries, which are stored as {OURS}{kind[:40]} and have no effect"] += 1
     fields = (field.name for field in dataclasses.fields(entry) if field.name not in ("at_ms", "extra"))
