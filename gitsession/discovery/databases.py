@@ -1,7 +1,8 @@
-"""Read-only access to agents' SQLite databases: they are never written or copied, and only the needed tables are read.
+"""Read-only access to agents' SQLite databases.
 
-An agent keeps credentials in the same file. An authorizer of SQLite denies every table that the agent's module does not
-name, so no query, view or trigger of an untrusted database can read others.
+A database is never written or copied, and only the needed tables are read, because agents store credentials in the same
+file. An SQLite authorizer denies access to every table that is not in ``Database.TABLES`` of the agent's format. So no
+query, view or trigger of an untrusted database can read other tables.
 """
 
 from __future__ import annotations
@@ -24,7 +25,10 @@ TEXT_BYTES_MAX = 1 << 29
 
 @dataclass(frozen=True, slots=True)
 class OpenDatabase:
-    """A database in one read transaction. ``format``: the format of its agent, ``None`` if that is not supported."""
+    """A database in one read transaction.
+
+    ``format``: the format of its agent, ``None`` if the agent is not supported.
+    """
 
     format: Database | None
     columns: Columns
@@ -39,9 +43,9 @@ class OpenDatabase:
 
 @contextlib.contextmanager
 def opened(path: Path) -> Iterator[OpenDatabase]:
-    """Yield the database at ``path`` at one moment, including its write-ahead log.
+    """Yield the database at ``path`` in a read transaction, including its write-ahead log.
 
-    Raises ``Unavailable`` if it is locked or cannot be opened, ``Malformed`` if it is damaged.
+    Raises ``Unavailable`` if the database is locked or cannot be opened, and ``Malformed`` if it is damaged.
     """
     with _named():
         db = _connect(path)
@@ -69,8 +73,8 @@ def _connect(path: Path) -> sqlite3.Connection:
             db.execute("SELECT count(*) FROM sqlite_master")
         except sqlite3.OperationalError as error:
             db.close()
-            # In a read-only folder, SQLite cannot create the index of a write-ahead log. If there is no log, it needs
-            # none.
+            # In a read-only folder, SQLite cannot create the index of a write-ahead log. If there is no log, the index
+            # is not needed.
             nothing_waits = not os.path.exists(f"{path}-wal") and not os.path.exists(f"{path}-journal")
             if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_CANTOPEN or not nothing_waits or "immutable" in mode:
                 raise
@@ -83,9 +87,9 @@ def _connect(path: Path) -> sqlite3.Connection:
 
 
 def _columns(db: sqlite3.Connection) -> dict[str, list[str]]:
-    """Return the columns of every table that a supported agent may have.
+    """Return the columns of every table in the database that a supported agent can have.
 
-    Views are excluded: they can read other tables.
+    Views are excluded, because they can read other tables.
     """
     wanted = {table for format in all_with_capability(Database).values() for table in format.TABLES}
     there = [name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'") if name in wanted]
@@ -103,7 +107,7 @@ def _judge(allowed: set[str], action: int, first: str | None, *_: str | None) ->
 
 @contextlib.contextmanager
 def _named() -> Iterator[None]:
-    """Raise the errors of ``gitsession.errors`` in place of SQLite's."""
+    """Replace SQLite's exceptions with those of ``gitsession.errors``."""
     try:
         yield
     except sqlite3.Error as error:

@@ -1,4 +1,4 @@
-"""Search for session files in the agents' own folders, and in folders that the user names."""
+"""Search for session files in the agents' own folders and in folders that the user specifies."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ from gitsession.formats import FORMATS, ROOTS, Format, InProject, SearchRoot, al
 def everywhere(
     home: Path, environment: Mapping[str, str], *, unreadable: bool = False
 ) -> Iterator[tuple[Path, Format]]:
-    """Yield every session file in the agents' own folders, which variables of ``environment`` may have moved.
+    """Yield every session file in the agents' own folders.
 
-    ``unreadable``: also yield what has the name of a session file and is not a file (a folder, a pipe, a broken link),
-    and folders without read permission, so that the import reports them.
+    ``environment``: can contain variables that set other folders. ``unreadable``: whether to yield also folders without
+    read permission, and paths that have the name of a session file but are not files (a folder, a pipe, a broken link),
+    so that the import reports them.
     """
     for format in FORMATS.values():
         bases = [(root, base_of(root, home, environment)) for root in ROOTS[format.AGENT]]
@@ -33,22 +34,22 @@ def everywhere(
 
 
 def _closed(base: Path, pattern: str) -> Iterator[Path]:
-    """Yield the folders on the path of ``pattern`` that may not be listed. A glob skips them silently."""
+    """Yield the folders on the path of ``pattern`` without read permission. A glob skips such folders silently."""
     above = [parent.as_posix() for parent in reversed(Path(pattern).parents)]
     for folders in ([base], *(sorted(base.glob(parent)) for parent in above if parent != ".")):
         yield from (folder for folder in folders if folder.is_dir() and not os.access(folder, os.R_OK | os.X_OK))
 
 
 def base_of(root: SearchRoot, home: Path, environment: Mapping[str, str]) -> Path:
-    """Return the folder that contains the agent's sessions."""
+    """Return the folder below which the agent stores its sessions."""
     moved = environment.get(root.variable) if root.variable else None
     return Path(moved).expanduser() if moved else home / root.home
 
 
 def in_projects(folders: Iterable[Path], *, unreadable: bool = False) -> Iterator[tuple[Path, Format]]:
-    """Yield the session files that agents keep in projects, at the top of the project of each folder.
+    """Yield the session files that agents store in the top folders of the projects of ``folders``.
 
-    ``unreadable``: also yield what has the name of such a file and is not a file.
+    ``unreadable``: whether to yield also paths that have the name of a session file but are not files.
     """
     tops = dict.fromkeys(found for folder in folders if (found := _top(folder)) is not None)
     for format in all_with_capability(InProject).values():
@@ -57,7 +58,7 @@ def in_projects(folders: Iterable[Path], *, unreadable: bool = False) -> Iterato
 
 
 def _top(folder: Path) -> Path | None:
-    """Return the top of a project, or ``None`` for an impossible path: sessions can state any text as their folder."""
+    """Return the top folder of a project, or ``None`` for an invalid path, because a session can contain any string."""
     try:
         return top(folder)
     except (OSError, ValueError):
@@ -65,17 +66,17 @@ def _top(folder: Path) -> Path | None:
 
 
 def top(folder: Path) -> Path:
-    """Return the top of the repository with ``folder``, without running git, or ``folder`` if there is none.
+    """Return the top folder of the repository that contains ``folder``, or ``folder`` if there is no repository.
 
-    Raises ``OSError`` and ``ValueError`` if ``folder`` is not a valid path.
+    Does not run git. Raises ``OSError`` and ``ValueError`` if ``folder`` is not a valid path.
     """
     folder = folder.absolute()
-    # Lazily: the folder of a session can have fifty thousand parents.
+    # The search is lazy, because the folder of a session can have fifty thousand parents.
     return next((place for place in chain([folder], folder.parents) if (place / ".git").exists()), folder)
 
 
 def under(paths: Iterable[Path]) -> Iterator[Path]:
-    """Yield the files in ``paths``. For a folder, yield every file below it that has the name of a session file."""
+    """Yield the files in ``paths``. For a folder, yield every file below it with the name of a session file."""
     patterns = {pattern for format in FORMATS.values() for pattern in format.FILES}
     for path in paths:
         if path.is_dir():
@@ -88,7 +89,7 @@ def under(paths: Iterable[Path]) -> Iterator[Path]:
 def called(path: Path, id: str) -> list[Path]:
     """Return the session files beside ``path`` whose names end in ``id``.
 
-    If ``path`` is in a folder for a day (``2026/11/22``), those of all days are searched.
+    If ``path`` is in a folder for a day (``2026/11/22``), the folders of all days are searched.
     """
     top = path.absolute().parent
     while top.name.isdecimal() and len(top.name) in (2, 4):

@@ -1,4 +1,4 @@
-"""Forecast of how many of an agent's session files the agent will delete soon."""
+"""Forecast of the number of session files that their agent will delete soon."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from gitsession.formats.claude.agent import claude
 SOON_DAYS = 7
 
 SETTINGS = "settings.json"
-"""The name of the settings file in the agent's folder (``SearchRoot.home``)."""
+"""The name of the agent's settings file in ``SearchRoot.home``."""
 
 DAYS = 30
 DAYS_MIN = 1
 DAYS_MAX = 1_000_000
-"""Maximum number of days, effectively for ever."""
+"""Maximum number of days, which is effectively unlimited."""
 
 _DAY_MS = 24 * 60 * 60 * 1000
 
@@ -29,9 +29,9 @@ _DAY_MS = 24 * 60 * 60 * 1000
 class ExpiryForecast:
     """A forecast of deletions.
 
-    ``days``: days after which a file is deleted. ``files``: number of files. ``soon``: number of files that are deleted
-    within ``SOON_DAYS``; ``overdue``: number of these that may be deleted now; ``not_imported``: number of these of
-    which the store lacks the current content.
+    ``days``: the number of days after which the agent deletes an unchanged file. ``files``: the number of files.
+    ``soon``: the number of files that will be deleted within ``SOON_DAYS`` days. Of these, ``overdue`` may be deleted
+    now, and ``not_imported`` are not in the store with their current content.
     """
 
     days: int
@@ -44,7 +44,8 @@ class ExpiryForecast:
 def forecast(files: Iterable[tuple[int, bool]], days: int, now_ms: int) -> ExpiryForecast:
     """Return the forecast for ``files``.
 
-    ``files``: for each, the time of its last change in ms since 1970, and whether it is imported.
+    ``files``: for each file, the Unix time in ms of its last change, and whether it is imported. ``now_ms``: the
+    current Unix time in ms.
     """
     left = [(written_ms + days * _DAY_MS - now_ms, is_imported) for written_ms, is_imported in files]
     soon = [(left_ms, is_imported) for left_ms, is_imported in left if left_ms <= SOON_DAYS * _DAY_MS]
@@ -55,7 +56,7 @@ def forecast(files: Iterable[tuple[int, bool]], days: int, now_ms: int) -> Expir
 def look(
     home: Path, environment: Mapping[str, str], now_ms: int, is_imported: Callable[[Path, os.stat_result], bool]
 ) -> ExpiryForecast:
-    """Return the forecast for Claude Code on this machine, the only agent that deletes sessions."""
+    """Return the forecast for Claude Code on this machine. It is the only supported agent that deletes sessions."""
     base = discover.base_of(ROOTS[claude.AGENT][0], home, environment)
     found = []
     for path, format in discover.everywhere(home, environment):
@@ -63,7 +64,7 @@ def look(
             try:
                 stat = path.stat()
             except OSError:
-                continue  # swept meanwhile
+                continue  # deleted in the meantime
             found.append((stat.st_mtime_ns // 1_000_000, is_imported(path.absolute(), stat)))
     try:
         settings = (base / SETTINGS).read_bytes()
@@ -73,7 +74,10 @@ def look(
 
 
 def days_kept(settings: bytes) -> int:
-    """Return the days after which Claude Code deletes an unchanged session, from its settings or by default."""
+    """Return the number of days after which Claude Code deletes an unchanged session.
+
+    ``settings``: the content of its settings file. The default is ``DAYS``.
+    """
     found = jsonl.parse(settings)
     stated = found.get("cleanupPeriodDays") if isinstance(found, dict) else None
     if not isinstance(stated, int | float) or isinstance(stated, bool) or stated < DAYS_MIN:

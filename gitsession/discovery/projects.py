@@ -1,7 +1,7 @@
-"""Identity of the project that a folder belongs to, the same on every machine (docs/decisions/0016).
+"""Identity of the project that a folder belongs to. It is the same on every machine (docs/decisions/0016).
 
-Reads only: git reads the folder's own git directory, without system or user configuration, and no program that the
-configuration names is run.
+Nothing is written. git reads only the folder's own git directory, without the system and user configuration, and does
+not run any program that is configured there.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from gitsession.errors import Unavailable
 from gitsession.git import process
 
 DECLARED = ".gitsession-project"
-"""The file at the top of a project whose first line is the project's name, for projects without a repository."""
+"""The file in the top folder of a project without a repository. Its first line is the name of the project."""
 
 SECONDS_MAX = 10.0
 NAME_CHARS_MAX = 200
@@ -26,9 +26,10 @@ _SCP = re.compile(r"(?:[^@/:]+@)?(\[[0-9A-Fa-f:.]+\]|[^:/@]{2,}):(?!//)([^?#]*)(
 
 
 def identity_of(folder: Path) -> str | None:
-    """Return ``remote:<host>/<path>``, else ``root:<oid>``, else ``name:<text>``, or ``None`` if none of them applies.
+    """Return the identity of the project of ``folder``, or ``None`` if it has none.
 
-    The result is also ``None`` if the folder does not exist on this machine. Never raises.
+    The identity is ``remote:<host>/<path>``, otherwise ``root:<oid>``, otherwise ``name:<text>``. The result is also
+    ``None`` if the folder does not exist on this machine. Never raises.
     """
     try:
         if not folder.is_dir():
@@ -42,9 +43,10 @@ def identity_of(folder: Path) -> str | None:
 
 
 def of_remote(url: str) -> str | None:
-    """Return host and path of a remote, the same for every spelling of its URL, without user name or password.
+    """Return the host and the path of a remote URL, without user name and password.
 
-    Returns ``None`` for a path on this machine, and for a URL that other machines cannot resolve.
+    The result is the same for every spelling of the URL. It is ``None`` for a path on this machine, and for a URL that
+    other machines cannot resolve.
     """
     url = url.strip()
     found = _URL.fullmatch(url)
@@ -72,7 +74,10 @@ def _by_git(git_dir: Path) -> str | None:
 
 
 def _git_dir(place: Path) -> Path | None:
-    """Return the git directory of a working tree. In a worktree, ``.git`` is a file that names it."""
+    """Return the git directory of a working tree.
+
+    In a linked worktree, ``.git`` is a file with the path of this directory.
+    """
     found = place / ".git"
     if found.is_dir():
         return found
@@ -95,7 +100,7 @@ def _remotes(git_dir: Path) -> dict[str, str]:
 
 
 def _root_commit(git_dir: Path) -> str | None:
-    """Return the root commit; of several, the lowest object id. In a shallow clone, it is unknown."""
+    """Return the root commit with the lowest object id, or ``None`` if there is none or the clone is shallow."""
     if _ask(git_dir, "rev-parse", "--is-shallow-repository").strip() != "false":
         return None
     roots = sorted(_ask(git_dir, "rev-list", "--max-parents=0", "HEAD").split())

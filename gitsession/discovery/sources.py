@@ -1,7 +1,7 @@
-"""Sessions at a path: one in a file, many in a database.
+"""Reading of the sessions at a path: one in a file, many in a database.
 
-A session in a database has the database's path, ``#`` and its own id as its path. The catalog stores this path, and a
-repair finds the session by it.
+The path of a session in a database consists of the path of the database, ``#``, and the session's id. The catalog
+stores this path, so that a repair can find the session again.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ WITHIN = "#"
 HEAD_BYTES = 64 * 1024
 FILE_BYTES_MAX = 1 << 30
 LARGE_BYTES = 64 << 20
-"""Size from which a file is copied and read in parts, if its agent's module supports that, in bytes."""
+"""The size, in bytes, from which a file is copied and read in parts, if the agent's format supports this."""
 
 _DATABASE = b"SQLite format 3\0"
 
 _ON_DISK, _IN_MEMORY = "/var/tmp", "/tmp"
-"""``/tmp`` is often a file system in memory."""
+"""Two folders for temporary files. ``/tmp`` is often a file system in memory."""
 
 _CHUNK = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class LoadedSession:
-    """A session and the files beside it: ``attachments`` by name, and the names of the ``missing`` ones."""
+    """A session and the files beside it. ``attachments``: content by name; ``missing``: the names of missing files."""
 
     source: Source
     attachments: Mapping[str, bytes]
@@ -53,7 +53,7 @@ class LoadedSession:
 
 @dataclass(frozen=True, slots=True)
 class FoundSession:
-    """A session that can be loaded with ``take``. ``place``: its path; ``stamp``: its state before it was read."""
+    """A session that ``take`` loads. ``place``: its path; ``stamp``: its state before it was read."""
 
     place: Path
     format: Format
@@ -62,13 +62,13 @@ class FoundSession:
 
 
 def stamp_of(path: Path) -> Stat:
-    """Return the state of the sessions at ``path``, which changes when one of them does. Raises ``OSError``."""
+    """Return the state of the sessions at ``path``. It changes if any of them changes. Raises ``OSError``."""
     parts = _folders_of(path)
     return _stamp_of_folders(path, parts) if parts is not None else _stamp_of_file(path)
 
 
 def _stamp_of_file(path: Path) -> Stamp:
-    """Return the state of a file, which includes the write-ahead log of a database."""
+    """Return the state of a file and, for a database, of its write-ahead log."""
     found = path.stat()
     log = stat_of(Path(f"{path}-wal"))
     size, changed_ns = (log.st_size, log.st_mtime_ns) if log is not None else (0, 0)
@@ -78,8 +78,8 @@ def _stamp_of_file(path: Path) -> Stamp:
 def at(path: Path, format: Format | None = None, *, final: bool = False) -> Iterator[FoundSession]:
     """Yield the sessions at ``path``, or none if no supported agent wrote it.
 
-    Each session must be loaded before the next one is requested. ``format``: read the path as this agent's. Raises
-    ``Malformed``, ``Unavailable`` and ``OSError``.
+    Each session must be loaded before the next one is requested. ``format``: the format of the file; ``None`` to detect
+    it. Raises ``Malformed``, ``Unavailable`` and ``OSError``.
     """
     stamp = stamp_of(path)
     if is_database(head(path)):
@@ -109,7 +109,7 @@ def at(path: Path, format: Format | None = None, *, final: bool = False) -> Iter
 
 
 def _in_large_file(path: Path, format: Streamed, *, final: bool) -> FoundSession:
-    """Return the session of a file that is not held in memory."""
+    """Return the session of a file that is too large for the memory."""
     stamp, data = stored(path)
 
     def take() -> LoadedSession:
@@ -120,7 +120,7 @@ def _in_large_file(path: Path, format: Streamed, *, final: bool) -> FoundSession
 
 
 def reopen(place: Path) -> Iterator[FoundSession]:
-    """Yield the sessions at a ``place`` that was loaded before: all of a file, the one of a database."""
+    """Yield the sessions at the path of a session that was loaded before: those of a file, or one of a database."""
     head, within, _ = os.fspath(place).rpartition(WITHIN)
     if not within or place.exists():
         yield from at(place)
@@ -144,19 +144,19 @@ def _in_database(path: Path, format: Format | None, final: bool) -> Iterator[Fou
 
 
 def _spelled(id: str) -> str:
-    """Return ``id``, which can be any text, as a part of a file name."""
+    """Return ``id``, which can be any string, in a form that can be part of a file name."""
     return id.replace("/", "%2F").replace("\0", "%00").encode("utf-8", "replace").decode()
 
 
 class _Folders(NamedTuple):
-    """The folder with the ``messages`` of one session, and the folder with the ``parts`` of all messages."""
+    """The folder with the ``messages`` of a session, and the folder with the ``parts`` of all messages."""
 
     messages: Path
     parts: Path
 
 
 def _folders_of(path: Path) -> _Folders | None:
-    """Return the folders of a session's description, or ``None`` if the path is not that of one."""
+    """Return the folders that belong to the session description ``path``, or ``None`` if it is another file."""
     parents = path.absolute().parents
     if len(parents) < 3 or parents[1].name != "session":
         return None
@@ -184,7 +184,7 @@ def _contents(folder: Path) -> dict[str, bytes]:
 
 
 def _content(path: Path) -> bytes:
-    """Return the content of a file, or no bytes for what is not a file, so that it is left out and reported.
+    """Return the content of a file, or b"" if it is not a regular file. The import then reports and omits it.
 
     Raises ``OSError`` if the file may be readable later.
     """
@@ -209,7 +209,7 @@ def _json_files(folder: Path) -> list[Path]:
 
 
 def stat_of(path: Path) -> os.stat_result | None:
-    """Return the status of a file, or ``None`` if there is no readable one."""
+    """Return the status of a file, or ``None`` if the file does not exist or cannot be accessed."""
     try:
         return path.stat()
     except OSError:
@@ -217,12 +217,12 @@ def stat_of(path: Path) -> os.stat_result | None:
 
 
 def name_of(path: Path) -> str:
-    """Return the id of a session file that states none: its path without the suffix."""
+    """Return the name of a session file for ``Format.split``, which is its path without the suffix."""
     return path.absolute().with_suffix("").as_posix()
 
 
 def head(path: Path) -> bytes:
-    """Return the beginning of a regular file, or no bytes for anything else. Raises ``OSError``."""
+    """Return the beginning of a regular file, or b"" for any other file. Raises ``OSError``."""
     with _opened(path) as (fd, found):
         return os.read(fd, HEAD_BYTES) if stat.S_ISREG(found.st_mode) else b""
 
@@ -233,19 +233,19 @@ def is_database(head: bytes) -> bool:
 
 
 def read(path: Path) -> tuple[os.stat_result, bytes]:
-    """Return a session file. Bytes that are appended while it is read are not included.
+    """Return the status and the content of a session file, without bytes that are appended while it is read.
 
-    Raises ``Malformed`` if it is not a regular file or is larger than 1 GiB, and ``OSError``.
+    Raises ``Malformed`` if the file is not a regular file or is larger than 1 GiB, and ``OSError``.
     """
     with _session_file(path) as (fd, found), os.fdopen(fd, "rb", closefd=False) as file:
         return found, file.read(found.st_size)
 
 
 def stored(path: Path) -> tuple[os.stat_result, StoredFile]:
-    """Return a session file as a copy on the disk that does not change and disappears with the process.
+    """Copy a session file to the disk, and return its status and the copy.
 
-    The copy is an unlinked file of mode 0600. Raises the same errors as ``read``, and ``Unavailable`` if the copy
-    cannot be written.
+    The copy is an unlinked file of mode 0600, which does not change and is deleted when the process ends. Raises the
+    same errors as ``read``, and ``Unavailable`` if the copy cannot be written.
     """
     with _session_file(path) as (fd, found):
         size = 0
@@ -262,13 +262,13 @@ def stored(path: Path) -> tuple[os.stat_result, StoredFile]:
 
 
 def _folder_of_copies() -> str:
-    """Return the user's folder for temporary files, or one on the disk if that is a file system in memory."""
+    """Return the user's folder for temporary files, or ``/var/tmp`` in place of ``/tmp`` if it is writable."""
     folder = tempfile.gettempdir()
     return _ON_DISK if folder == _IN_MEMORY and os.access(_ON_DISK, os.W_OK) else folder
 
 
 class _Copy:
-    """An unlinked file that is closed when it is garbage-collected."""
+    """An unlinked file that is closed when the object is garbage-collected."""
 
     _fd = -1
 
@@ -315,10 +315,10 @@ def _opened(path: Path) -> Iterator[tuple[int, os.stat_result]]:
 
 
 def format_of(path: Path, data: bytes) -> Format | None:
-    """Return the format of the agent in whose folder a file is, otherwise the format that claims its beginning.
+    """Return the format of the agent whose folder contains the file, otherwise the format that claims the file.
 
-    The folder takes precedence so that a file is the same session whether it was found or named: files of early omp
-    versions look like pi's.
+    The folder takes precedence, so that a file results in the same session whether it is found by a search or passed by
+    the user. Otherwise, files of early omp versions would be read as pi's.
     """
     place = path.absolute().as_posix()
     for agent, roots in ROOTS.items():
@@ -329,9 +329,9 @@ def format_of(path: Path, data: bytes) -> Format | None:
 
 
 def unrecognized(path: Path) -> NotFound:
-    """Return the error for a file that the user named and no supported agent wrote. Raises ``OSError``."""
+    """Return the error for a file that the user passed and that no supported agent wrote. Raises ``OSError``."""
     known = f"supported agents: {', '.join(sorted(FORMATS))}"
-    from gitsession.formats.claude import split_file  # most commands do not need it
+    from gitsession.formats.claude import split_file  # most commands do not need this module
 
     other = split_file.agent_of(head(path))
     if other:
@@ -340,9 +340,9 @@ def unrecognized(path: Path) -> NotFound:
 
 
 def attachments(path: Path, data: Data, format: Format) -> tuple[dict[str, bytes], list[str]]:
-    """Return the files that the agent keeps beside a session file, by name, and the names of missing ones.
+    """Return the files that the agent stores beside a session file, by name, and the names of missing files.
 
-    If the hash of a file is given, a file with another hash counts as missing.
+    If the agent's format requires a hash, a file with another hash is treated as missing.
     """
     contents: dict[str, bytes] = {}
     missing: list[str] = []

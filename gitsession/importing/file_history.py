@@ -1,7 +1,8 @@
-"""Import of an agent's record of file changes, as checkpoints of the imported session (decision 0021).
+"""Import of the file changes that an agent recorded, as checkpoints of the imported session (decision 0021).
 
 The changes are replayed in the order of the agent's file. The state of files before a change is not attributed to the
-session. The change of a tool call is, but only if both states are known completely. The workspace is not read.
+session. The change of a tool call is attributed to it only if the content of the files before and after the call is
+known. The workspace is not read.
 """
 
 from __future__ import annotations
@@ -46,11 +47,13 @@ from gitsession.workspace.trees import State, TreeEntry
 
 
 def keep(store: ObjectStore, format: Format, source: Source, place: Path, sid: str) -> int:
-    """Add checkpoints for the file changes that ``source`` records, and return how many were added.
+    """Add checkpoints for the file changes in ``source``, and return the number of added checkpoints.
 
-    ``place``: path of the agent's file. Nothing is added if the agent's copies are not available, or if the newest
-    checkpoint is not one of this kind: a snapshot by gitsession is more exact, and no older state is added after it.
-    Raises ``MissingObject``, ``Corrupt`` and ``Malformed`` if the checkpoints cannot be read, and ``Unavailable``.
+    No checkpoint is added if the agent's copies are not available, or if the newest checkpoint was not made from such
+    copies: a snapshot by gitsession is more exact, and older states are not added after it.
+
+    ``place``: the path of the agent's file. Raises ``MissingObject``, ``Corrupt`` and ``Malformed`` if the checkpoints
+    cannot be read, and ``Unavailable``.
     """
     cwd = _cwd(format, source)
     if not isinstance(format, Remembering) or cwd is None or not cwd.startswith("/"):
@@ -69,16 +72,16 @@ def keep(store: ObjectStore, format: Format, source: Source, place: Path, sid: s
 
 
 def _cwd(format: Format, source: Source) -> str | None:
-    """Return the session's folder: from the source's header, otherwise from the header in the file."""
+    """Return the session's folder from the header of ``source``, otherwise from the header line of the file."""
     said = [source.header, *(format.read(record.payload) for record in source.meta)]
     return next((header.cwd for header in said if isinstance(header, SessionHeader) and header.cwd), None)
 
 
 @dataclass
 class _Copies:
-    """The agent's copies by name: the stored file, or the reason why it is not available.
+    """A mapping from the names of the agent's copies to the stored file, or to the reason why it is not available.
 
-    Copies never change, so each is read once.
+    Copies never change, so each copy is read only once.
     """
 
     folder: Path
@@ -110,7 +113,7 @@ class _Copies:
 
 
 class _Replay:
-    """A replay of recorded changes. ``newest``: the newest checkpoint; changes up to its time are already included."""
+    """A replay of recorded changes. ``newest``: the newest checkpoint. Changes up to its time are skipped."""
 
     def __init__(
         self, store: ObjectStore, sid: str, cwd: str, folder: Path, lent: BorrowedObjects, reason: str,
@@ -127,7 +130,7 @@ class _Replay:
     def run(self, noted: Iterable[RecordedChange]) -> int:
         there = self._newest.entry.at_ms if self._newest is not None else -1
         for each in noted:
-            self._at_ms = max(each.at_ms or 0, self._at_ms + 2)  # increasing times keep the order
+            self._at_ms = max(each.at_ms or 0, self._at_ms + 2)  # strictly increasing times preserve the order
             self._named += [] if each.entry is None else [each.entry]
             if isinstance(each, RecordedBackup) and self._at_ms > there:
                 self._seen(each)
@@ -137,7 +140,7 @@ class _Replay:
 
     @functools.cached_property
     def _entries(self) -> Mapping[str | int, Node]:
-        """Return the session's own entries by the agent's ids, and by their lines."""
+        """Return the session's own entries by the agent's ids and by line."""
         found: dict[str | int, Node] = {}
         own = graph.below(graph.tree(self._store, self._sid), beginning(self._store, self._sid).oid)
         for node in own.nodes.values():
@@ -147,7 +150,7 @@ class _Replay:
 
     @property
     def _target(self) -> Node | None:
-        """Return the entry that was named last, if it exists."""
+        """Return the entry of the newest change whose entry exists, or ``None``."""
         return next((self._entries[name] for name in reversed(self._named) if name in self._entries), None)
 
     def _changed(self, each: RecordedEdit | RecordedReplacement | RecordedRun) -> None:
@@ -163,7 +166,7 @@ class _Replay:
         if ends is None or any(data is not None and len(data) > USUAL.file_bytes for data in ends):
             return
         if any(data is not None and self._contents.withheld(data) for data in ends):
-            return  # a file with a secret is left out as a whole
+            return  # a file with a secret is omitted as a whole
         mode = known.mode if known is not None else PLAIN
         was, became = (None if data is None else self._contents.file(data, mode) for data in ends)
         if was is None or was != known:
@@ -190,7 +193,7 @@ class _Replay:
         """Add the checkpoints of one step.
 
         Changes that the calls may have made are attributed to the session. Other changes since the newest checkpoint
-        are recorded before them, so they are not attributed to it.
+        are recorded in an earlier checkpoint, so they are not attributed to the session.
         """
         step = RecordedStep(self._store, self._lent, self._trees, self._cwd, ran)
         was, became = step.changed()
@@ -235,7 +238,7 @@ class _Replay:
 def _ends(each: RecordedEdit | RecordedReplacement, held: bytes | None) -> tuple[bytes | None, bytes | None] | None:
     """Return a file's bytes before and after, or ``None`` if they cannot be determined.
 
-    ``held``: its last known bytes.
+    ``held``: the last known bytes of the file.
     """
     if isinstance(each, RecordedEdit):
         return contents(each, held)
@@ -248,10 +251,11 @@ def _ends(each: RecordedEdit | RecordedReplacement, held: bytes | None) -> tuple
 def contents(edited: RecordedEdit, held: bytes | None) -> tuple[bytes | None, bytes] | None:
     """Return a file's bytes before and after, or ``None`` if they cannot be determined.
 
-    ``held``: its last known bytes.
+    ``held``: the last known bytes of the file.
 
-    The agent records texts with LF only, so the line ends are taken from ``held`` if that is the recorded text. If it
-    is another text, and has CR line ends, those of the recorded text are unknown.
+    The agent records text with LF line endings only. If ``held`` is the recorded text with other line endings, the
+    result has the line endings of ``held``. If ``held`` is another text and contains CR, the line endings of the
+    recorded text are unknown.
     """
     try:
         became = edited.became.encode()

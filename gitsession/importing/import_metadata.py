@@ -1,4 +1,4 @@
-"""Entries that an import appends to ``meta``: lines that an agent rewrites in place, state of the file, attachments."""
+"""Import of values that are stored on ``meta``: lines that an agent rewrites, the state of the file, attachments."""
 
 from __future__ import annotations
 
@@ -26,10 +26,11 @@ from gitsession.store.interface import ObjectStore
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ImportedSource:
-    """The records of ``source`` in the store.
+    """The imported records of ``source``.
 
-    ``tree``: the session's part from this file, ``None`` if the session is new. ``at_line``: the entry of each line;
-    ``taken``: the exported lines among them; ``new``: number of new entries.
+    ``tree``: the part of the session that comes from this file, ``None`` if the session is new. ``root``: the entry
+    below which the file begins. ``at_line``: entries by line; ``taken``: exported lines by line; ``new``: the number of
+    new entries.
     """
 
     source: Source
@@ -41,10 +42,10 @@ class ImportedSource:
 
 
 class MetadataImport:
-    """The changes to ``meta`` of one import. ``before`` and ``tip``: the tip of ``meta`` before and after.
+    """The changes of one import to ``meta``. ``before`` and ``tip``: the tip of ``meta`` before and after the import.
 
-    ``lost``: positions of entries that the file had at the last import and does not have now. ``rewritten``: the first
-    line that the agent changed since. ``problems``: problems for the report.
+    ``lost``: the positions of entries that are no longer in the file since the last import. ``rewritten``: the number
+    of the first line that the agent changed since then. ``problems``: problems for the report.
     """
 
     def __init__(
@@ -64,7 +65,7 @@ class MetadataImport:
         self._node = seen.nodes[0] if seen.nodes else placed.root
 
     def keep_file(self, project: str | None, continuation: kinds.Continuation | None) -> None:
-        """Append the session's header and the state of the file, unless the file is an older copy of what is stored."""
+        """Append the session's header and the state of the file, unless the file is an older copy."""
         if not self._is_older_copy():
             self._header(project)
             if continuation is not None and self._seen.continuation is None:
@@ -72,7 +73,7 @@ class MetadataImport:
             self._file_as_it_stands()
 
     def attach(self, attachments: Mapping[str, bytes]) -> None:
-        """Append each file beside the session file once. The tree of its entry follows from name and bytes alone."""
+        """Append each attachment once. The tree of its entry depends only on the name and the content."""
         have = {node.tree for node in self._seen.nodes}
         for name, data in attachments.items():
             self._attach(name, data, have)
@@ -87,14 +88,14 @@ class MetadataImport:
             return
         drafts = [draft]
         if draft.original is not None:
-            drafts.append(commit_writer.own(entry, nonce, None))  # an older release stored it without redaction
+            drafts.append(commit_writer.own(entry, nonce, None))  # an older release stored it without redactions
         digests = [digest_of(each.stored.payload, each.stored.holes).hex() for each in drafts]
         is_purged = any(map(self._purged.has_entry, digests))
         if not is_purged and not any(commit_writer.tree_of(each.form, each.stored) in have for each in drafts):
             self._append(draft)
 
     def _is_older_copy(self) -> bool:
-        """Return whether the file's content is all in the store and the file ends before the stored content does."""
+        """Return whether the file is an older copy: the store has all of its content and later lines."""
         if self._tree is None or self._new:
             return False
         superseded = set(self._seen.source_file.superseded)
@@ -126,7 +127,7 @@ class MetadataImport:
             headers.append(node)
         self._tail(newest.pop(TAIL, None))
         before = self._seen.source_file
-        # Headers that earlier rewrites replaced stay listed, to determine which header was in force at an entry.
+        # Headers that earlier rewrites replaced are kept in the list, to determine the header at the time of an entry.
         older = {position(node) for node in self._seen.older_lines()} & set(before.superseded)
         entries = self._superseded(newest.values(), headers)
         superseded = (*entries, *sorted(older - set(entries)))
@@ -149,7 +150,7 @@ class MetadataImport:
         self._say(state)
 
     def _leaf(self) -> int | None:
-        """Return the line at which the agent continues, unless it is the last line of the session's only file."""
+        """Return the line at which the agent continues, or ``None`` if it is the last line of the only file."""
         if self._source.segment is not None and self._source.leaf is None:
             return max(self._at_line)
         return self._source.leaf
@@ -157,7 +158,7 @@ class MetadataImport:
     def _tail(self, kept: Node | None) -> None:
         """Append the tail if it changed.
 
-        A tail that is a prefix of the stored one is an older copy and is not appended.
+        A tail that is a prefix of the stored tail is an older copy and is not appended.
         """
         tail = self._source.tail
         before = payload_of(self._store, kept) if kept is not None and not kept.is_tombstone else b""
@@ -172,7 +173,7 @@ class MetadataImport:
             )
 
     def _header(self, project: str | None) -> None:
-        """Append the session's header if no line of the file states it, and the session's project."""
+        """Append the session's header, if it is not a line of the file, and the session's project."""
         header = _sayable(self._source.header) if self._source.header is not None else None
         seen = self._seen
         if header is not None and (seen.header is None or replace(seen.header, at_ms=0) not in self._as_kept(header)):
@@ -181,13 +182,14 @@ class MetadataImport:
             self._say(kinds.Project(identity=project))
 
     def _as_kept(self, header: Entry) -> list[Entry]:
-        """Return how a header reads after it was stored with the current rules, and with no rules."""
+        """Return the header as it would be read back if it were stored with the current rules, and without rules."""
         return [commit_writer.read_back(header, guard) for guard in (self._guard, None)]
 
     def _say(self, entry: Entry) -> None:
-        """Append an entry that gitsession makes.
+        """Append an entry that gitsession creates.
 
-        Its time and nonce follow from the entry before it, so every store with the same entries writes the same commit.
+        Its time and nonce are derived from the previous entry, so every store with the same entries writes the same
+        commit.
         """
         entry = replace(entry, at_ms=self._node.author_seconds * 1000)
         self._append(commit_writer.own(entry, hash_of(self._node.chain)[:NONCE_BYTES], self._guard))
@@ -195,20 +197,20 @@ class MetadataImport:
     def _superseded(self, lost: Iterable[Node], headers: Iterable[Node]) -> tuple[str, ...]:
         """Return the positions of superseded entries and of the header lines ``lost``.
 
-        An entry is superseded if it is no longer in the file and the imported entry above it is in the file or is the
-        root.
+        An entry is superseded if it is no longer in the file, and the nearest imported entry above it is in the file or
+        is the root.
         """
         here = {node.oid for node in self._at_line.values()} | {self._root.oid}
-        # A first header on ``meta`` and a second header in its place can be one commit: it is in the file if either
-        # header is.
+        # The first header on ``meta`` and the header that replaced it can be the same commit. It is in the file if
+        # either header is.
         here |= {node.oid for node in headers}
         nodes = self._tree.nodes if self._tree else {}
         gone = [node for node in nodes.values() if node.source is not None and node.oid not in here]
-        if gone:  # below a duplicated line, an entry that is in the file can have a twin with the same position
+        if gone:  # below a duplicated line, two entries can have the same position
             places = {position(node) for node in self._at_line.values()}
             here |= {node.oid for node in gone if position(node) in places}
             gone = [node for node in gone if node.oid not in here]
-        above = here | {None}  # None: a segment's header has no entry of the segment above it
+        above = here | {None}  # None: no entry of the segment is above its header
         gone = [node for node in gone if self._imported_above(node) in above]
         gone += [node for node in lost if node.oid not in here]
         return tuple(position(node) for node in sorted(gone, key=graph.place))
@@ -216,8 +218,8 @@ class MetadataImport:
     def _imported_above(self, node: Node) -> Oid | None:
         """Return the nearest imported entry above ``node``, or the root.
 
-        Entries that gitsession made are skipped. So if an exported line is removed from the file, the entries below it
-        stay.
+        Entries that gitsession created are skipped. So if an exported line is removed from the file, the entries below
+        it are kept.
         """
         nodes = self._tree.nodes if self._tree else {}
         at = nodes.get(node.parent or "")
@@ -226,7 +228,7 @@ class MetadataImport:
         return at.oid if at is not None else None
 
     def _says(self, node: Node, record: Record) -> bool:
-        """Return whether ``node`` contains ``record`` or is its tombstone."""
+        """Return whether ``node`` contains ``record`` or is the tombstone of that record."""
         if not node.is_tombstone:
             return says(self._store, node, record.payload)
         made = [commit_writer.safe(self._format, record.payload, guard).stored for guard in (self._guard, None)]
@@ -239,6 +241,6 @@ class MetadataImport:
 
 
 def _sayable(header: kinds.SessionHeader) -> kinds.SessionHeader:
-    """Return ``header`` with its texts in a form that CBOR can represent."""
+    """Return ``header`` with all strings in a form that CBOR can represent."""
     said = {name: to_profile(getattr(header, name)) for name in ("cwd", "parent", "source_id", "extra")}
     return replace(header, **said)

@@ -1,7 +1,8 @@
-"""Import of a session file into the store: idempotent, incremental, never overwriting (docs/reference/format.md).
+"""Import of session files into the store.
 
-An import is planned against the content of the store, without the lock. Then one transaction writes the objects and
-moves each ref from the value that was read. If another writer moved a ref meanwhile, the import is planned again.
+An import is idempotent and incremental, and never overwrites entries (docs/reference/format.md). It is planned from the
+content of the store, without the lock. Then one transaction writes the objects and moves each ref from the value that
+was read. If another writer moved a ref in the meantime, the import is planned again.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ if TYPE_CHECKING:
 
 TRIES = 5
 SPILL_BYTES = 32 << 20
-"""Size above which an import writes its objects to a file before its transaction, in bytes."""
+"""The size, in bytes, above which an import writes its objects to a file before the transaction."""
 
 UPGRADE = "upgrade gitsession to write to it; this release can only read it"
 
@@ -70,10 +71,10 @@ UPGRADE = "upgrade gitsession to write to it; this release can only read it"
 class ImportResult:
     """The result of an import.
 
-    ``entries``: number of records in the file; ``new``: number of entries that the store did not have. ``rewritten``:
-    the first line that the agent changed since the last import, ``None`` if it only appended. ``branch``: the branch
-    whose tip is the entry at which the agent continues; "" if the store has later entries on that branch.
-    ``is_purged``: the session was purged, so nothing was imported.
+    ``entries``: the number of records in the file; ``new``: the number of entries that the store did not have.
+    ``rewritten``: the number of the first line that the agent changed since the last import; ``None`` if it only
+    appended lines. ``branch``: the branch whose tip is the entry at which the agent continues; "" if that entry is not
+    a tip. ``moves``: the ref updates. ``is_purged``: whether nothing was imported because the session was purged.
     """
 
     session: str
@@ -89,7 +90,7 @@ class ImportResult:
         return replace(self, problems=(*self.problems, SourceProblem(0, what)))
 
     def with_missing(self, names: list[str]) -> ImportResult:
-        """Return the result with a problem for each file that entries name and the agent does not have."""
+        """Return the result with a problem for each file that entries refer to and that does not exist."""
         missing = tuple(
             SourceProblem(0, f"'{name}' is missing beside the session file: only its name is stored") for name in names
         )
@@ -97,9 +98,9 @@ class ImportResult:
 
 
 class PurgedCopies(GitSessionError):
-    """The error that a file has new entries that its agent copied from purged ones.
+    """The error for new entries that an agent copied from purged entries.
 
-    ``digests``: their digests, as in the tombstone set.
+    ``digests``: the digests of the new entries, in the form of the tombstone set.
     """
 
     def __init__(self, digests: Collection[str]) -> None:
@@ -110,7 +111,7 @@ class PurgedCopies(GitSessionError):
 
 @dataclass(frozen=True, slots=True)
 class ImportOperation:
-    """The values of an import in the operation log. ``group``: the same for all files of one command."""
+    """The values of an import in the operation log. ``group``: an id that all files of one command share."""
 
     name: str
     at_ms: int
@@ -137,19 +138,20 @@ def import_source(
     """Import ``source`` into the store.
 
     Args:
-        attachments: files that its entries name and that the agent stores elsewhere, by name.
-        command: the operation for the operation log, in the same transaction; ``None`` to record none.
-        project: identity of its project, if it is known on this machine; ``None`` keeps a recorded one.
+        attachments: files that entries refer to and that are not in the session file, by name.
+        command: the operation that the transaction records in the operation log; ``None`` to record none.
+        project: the identity of the session's project, if it is known on this machine; ``None`` to keep the recorded
+            identity.
         dry_run: whether to plan the import without writing anything.
-        find: lookup of the session that the file continues.
+        find: a function that finds the session that the file continues.
         continuation: the session that this one continues, if the file was written from another session.
-        is_elsewhere: returns whether another file that was imported as this session still has one of these lines. If it
-            does, the file is a second one with the same id, and is imported as a session of its own (decision 0033).
-        purged_keys: keys of purged entries (``sessions.purged_ids``), by which copies of them are recognized.
+        is_elsewhere: a function that returns whether another file of this session still has one of the given lines. If
+            it has, ``source`` is a second file with the same id and is imported as a separate session (decision 0033).
+        purged_keys: the keys of purged entries (``sessions.purged_ids``), by which copies are recognized.
 
     Raises:
         NoBase: if the store does not have the session that the file continues.
-        PurgedCopies: if new entries are copies of purged ones. Purge these first.
+        PurgedCopies: if new entries are copies of purged entries. Purge the copies first.
         Unavailable: if other writers moved the session's refs at every attempt.
     """
     request = _Request(
@@ -188,7 +190,10 @@ def import_source(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Request:
-    """The arguments of ``import_source``. ``may_hold``: returns whether the record of a number may contain a secret."""
+    """The arguments of ``import_source``.
+
+    ``may_hold``: a function that returns whether the record with a given index may contain a secret.
+    """
 
     store: ObjectStore
     format: Format
@@ -205,8 +210,8 @@ class _Request:
 class _Place:
     """The position of a file in the store.
 
-    ``sid``: the id of its session; ``tree``: that session's tree, ``None`` if it is new; ``root``: the entry below
-    which the file begins; ``base``: the entry of another file that it continues.
+    ``sid``: the id of its session; ``tree``: the tree of that session, ``None`` if the session is new; ``root``: the
+    entry below which the file begins; ``base``: the entry of another file that the file continues.
     """
 
     sid: str
@@ -216,7 +221,7 @@ class _Place:
 
 
 def _draft(request: _Request, held: ExitStack, *, dry_run: bool) -> _Draft:
-    """Plan an import: find the session, match the records with entries, and draft the new ones."""
+    """Plan an import: find the session, match the records with entries, and draft the new entries."""
     store, source = request.store, request.source
     objects = held.enter_context(closing(_Objects(None if dry_run else store.spill)))
     purged = tombstone_set.read(store)
@@ -245,7 +250,7 @@ def _draft(request: _Request, held: ExitStack, *, dry_run: bool) -> _Draft:
 
 @dataclass(frozen=True, slots=True)
 class _Draft:
-    """A planned import: objects and ref moves for one transaction."""
+    """A planned import, with the objects and ref updates of one transaction."""
 
     request: _Request
     objects: _Objects
@@ -255,7 +260,7 @@ class _Draft:
     meta: MetadataImport
 
     def second_file(self, is_elsewhere: Callable[[str, Collection[bytes]], bool] | None) -> _Request | None:
-        """Return the request to import the file as a separate session, if it is a second file with this session's id.
+        """Return the request to import a second file with this session's id, or ``None`` if it is not a second file.
 
         It is a second one if it lacks entries that another file still has, or if it was imported as one before. The id
         of the session follows from the agent's id and the first entry that the file does not share.
@@ -295,7 +300,7 @@ class _Draft:
         return outcome
 
     def _move_in(self, moves: Iterable[Move]) -> None:
-        """Check the plan and move spilled objects in, first in the transaction.
+        """Check the plan and add the spilled objects to the store, as the first step of the transaction.
 
         Raises ``RefMoved`` if the plan is outdated.
         """
@@ -327,7 +332,7 @@ class _Draft:
 
 
 class _Objects:
-    """The objects and originals of one import. ``objects`` and ``originals`` do not include those in ``spill``."""
+    """The objects and originals of one import. Those in ``spill`` are not in ``objects`` and ``originals``."""
 
     def __init__(self, begin_spill: Callable[[], Spill | None] | None) -> None:
         self.spill: Spill | None = None
@@ -365,7 +370,7 @@ class _Objects:
 
 
 def _session(request: _Request, sink: _Objects, base: Node | None) -> _Place:
-    """Return the session of the file. It has a longer id if another session has the short one."""
+    """Return the session of the file. Its id is longer if another session already has the short id."""
     store, source = request.store, request.source
     begun_here = native_session_tree(store, source.source_id)
     if begun_here is not None:
@@ -381,7 +386,7 @@ def _session(request: _Request, sink: _Objects, base: Node | None) -> _Place:
         tree = graph.tree(store, sid)
         if tree.damage:
             raise damaged(sid)
-        # it may have been stored before the rules existed
+        # the root may have been stored before the rules existed
         older = commit_writer.put(sink, base, _root_draft(source, fork, None))
         for each in (root, older):
             if each.oid in tree.nodes:
@@ -391,7 +396,7 @@ def _session(request: _Request, sink: _Objects, base: Node | None) -> _Place:
 
 
 def _thread(request: _Request, base: Node | None) -> _Place:
-    """Return the session of which the file is a segment. Raises ``NoBase``."""
+    """Return the session that the file is a segment of. Raises ``NoBase``."""
     store, thread = request.store, request.source.source_id
     sid = request.find(thread) if request.find is not None else None
     if sid is None:
@@ -407,7 +412,7 @@ def _thread(request: _Request, base: Node | None) -> _Place:
 
 
 def _part(source: Source, place: _Place, seen: Meta) -> graph.Tree | None:
-    """Return the part of the session's tree that comes from this file, and from no other file of its agent."""
+    """Return the part of the session's tree that comes from this file, without the agent's other files."""
     if place.tree is None:
         return None
     starts = session_facts.segment_starts(place.tree, seen.segments)
@@ -416,7 +421,7 @@ def _part(source: Source, place: _Place, seen: Meta) -> graph.Tree | None:
 
 
 def _refuse_later_view(request: _Request, sid: str, tree: graph.Tree, root: Node) -> None:
-    """Raise ``Refused`` if the session was begun by a later release, whose entries this one cannot write."""
+    """Raise ``Refused`` if a later release created the session, because this release cannot write its entries."""
     for oid in tree.children.get(None, []):
         begun = entry_of(request.store, tree.nodes[oid])
         same = oid == root.oid or getattr(begun, "source_id", None) == request.source.source_id
@@ -425,7 +430,7 @@ def _refuse_later_view(request: _Request, sid: str, tree: graph.Tree, root: Node
 
 
 def _lookahead(store: ObjectStore, source: Source) -> Callable[[int], bool]:
-    """Return a function that returns whether the record of a number may contain a secret that the guard redacts."""
+    """Return a function that returns whether the record with a given index may contain a secret."""
     guard, records = store.guard, source.records
     if guard is None:
         return lambda number: False
@@ -436,11 +441,11 @@ def _lookahead(store: ObjectStore, source: Source) -> Callable[[int], bool]:
 
 
 class _Entries:
-    """The entry of every line of the file, existing or drafted, and the branches of these entries.
+    """The existing or drafted entry of every line of the file, and the branches of these entries.
 
-    ``at_line``: entries by line; ``taken``: the exported lines among them; ``before``, ``tips``: the tips of the
-    branches before and after the import. ``continued``: the entries of the store that new entries follow. ``copied``:
-    digests of new entries that are copies of purged ones, by ``purged_keys``.
+    ``at_line``: entries by line; ``taken``: exported lines by line; ``before``, ``tips``: the tips of the branches
+    before and after the import. ``continued``: the existing entries that new entries follow. ``copied``: the digests of
+    new entries that are copies of purged entries.
     """
 
     def __init__(self, request: _Request, sink: _Objects, place: _Place, seen: Meta, purged: Tombstones) -> None:
@@ -460,10 +465,11 @@ class _Entries:
         self.new = 0
 
     def _agents_leaves(self) -> dict[Oid, str]:
-        """Return the branches that grow with the file, by their tip.
+        """Return the branches that are extended when the file grows, by their tip.
 
-        These are ``main`` and those named after an imported entry. Branches that were created by hand stay where they
-        are. If an entry made in gitsession follows the agent's last entry, the agent's next line opens a branch.
+        These are ``main`` and the branches that are named after an imported entry. Branches that the user created are
+        not moved. If an entry made in gitsession follows the agent's last entry, the agent's next line creates a
+        branch.
         """
         if self._tree is None:
             return {self._root.oid: refs.MAIN}
@@ -475,7 +481,7 @@ class _Entries:
         }
 
     def align(self) -> None:
-        """Match the record of every line with its existing entry, or draft a new one."""
+        """Match every record with its existing entry, or draft a new entry."""
         known = self._known()
         alike = EquivalentEntries(self._store, known.values())
         seen = self._seen.of_file(self._source.segment)
@@ -515,14 +521,14 @@ class _Entries:
     def _stands_for(
         self, alike: EquivalentEntries, parent: Node, record: Record, draft: commit_writer.Draft
     ) -> Node | None:
-        """Return the tombstone for a record with a secret that was purged, or ``None``.
+        """Return the tombstone for a purged record that contained a secret, or ``None``.
 
-        The rules can differ from those with which the record was stored.
+        The record may have been stored with other redaction rules.
         """
         if not self._purged:
             return None
         if draft.original is None and self._store.guard is None:
-            from gitsession.redaction.guard import Guard  # not at the top: opening a store must not load the rules
+            from gitsession.redaction.guard import Guard  # opening a store must not load the rules
 
             draft = commit_writer.imported(self._format, record, Guard.by(self._store.vault))
         if draft.original is None:
@@ -532,7 +538,7 @@ class _Entries:
         return alike.tombstone(self._format, parent, record)
 
     def _put(self, parent: Node, draft: commit_writer.Draft) -> Node:
-        """Write a new entry, or its tombstone if it was purged, unless the session has it already."""
+        """Draft an entry, or its tombstone if it was purged, and count it if the session does not have it yet."""
         node = put_unless_purged(self._sink, parent, draft, self._purged)
         if self._tree is None or node.oid not in self._tree.nodes:
             self.new += 1
@@ -544,7 +550,7 @@ class _Entries:
         return node
 
     def _known(self) -> dict[tuple[Oid, int, Oid], Node]:
-        """Return the imported entries of the session by what identifies them: parent, line and tree."""
+        """Return the imported entries of the session by the values that identify them: parent, line and tree."""
         if self._tree is None:
             return {}
         return {
@@ -554,7 +560,7 @@ class _Entries:
         }
 
     def _grow(self, parent: Node, node: Node) -> None:
-        """Extend the parent's branch with its first child. Each later child, and a segment, opens its own branch."""
+        """Extend the parent's branch with its first child. Each later child, and each segment, starts a new branch."""
         is_segment = self._source.segment is not None and parent is self._root
         name = None if is_segment else self._goes_on.pop(parent.oid, None)
         name = name or self._free(node)
@@ -562,7 +568,7 @@ class _Entries:
         self.tips[name] = node.oid
 
     def _follow(self, node: Node) -> None:
-        """Continue the active branch if its tip is in the agent's file, even if the branch was named by hand."""
+        """Extend the active branch with new entries if its tip is in the agent's file, even if the user created it."""
         if node.oid == self.before.get(self._active) and node.oid not in self._goes_on:
             self._goes_on[node.oid] = self._active
 
@@ -574,9 +580,9 @@ class _Entries:
         return self._names.free(node.chain)
 
     def _make_last_a_leaf(self) -> None:
-        """Create a branch at the entry where the agent continues, if it is not a tip.
+        """Create a branch at the entry at which the agent continues, if that entry is not a tip.
 
-        This happens if a rewrite shortened the file, and after an ``undo`` by the user.
+        The entry may not be a tip if a rewrite shortened the file, or if the user ran ``undo``.
         """
         last = self.last_node()
         news = self.new or self._source.leaf is not None
@@ -584,14 +590,14 @@ class _Entries:
             self.tips[self._free(last)] = last.oid
 
     def last_node(self) -> Node | None:
-        """Return the entry at which the agent continues: the one the file names, or that of its last line."""
+        """Return the entry at which the agent continues: the leaf of the file, or the entry of its last line."""
         if self._source.leaf is not None:
             return self.at_line[self._source.leaf]
         return self.at_line[max(self.at_line)] if self.at_line else None
 
 
 def _purged(store: ObjectStore, source: Source) -> ImportResult | None:
-    """Return the result for a session that was purged, or ``None`` if it was not."""
+    """Return the result for a purged session, or ``None`` if the session was not purged."""
     sid = _purged_session(store, source)
     if not sid:
         return None
@@ -603,12 +609,15 @@ def _purged(store: ObjectStore, source: Source) -> ImportResult | None:
 
 
 def root_digest(source: Source) -> str:
-    """Return the digest of the root of a session made from ``source``, if it is not a fork."""
+    """Return the digest of the first entry of the session of ``source``, which must not be a fork."""
     return commit_writer.digests(_root_draft(source, "", None))[0]
 
 
 def _root_draft(source: Source, fork: str, guard: Guard | None) -> commit_writer.Draft:
-    """Return the draft of a session's first entry. ``fork``: the session's id if it continues another file, else ""."""
+    """Return the draft of a session's first entry.
+
+    ``fork``: the session's id if it continues another file, otherwise "".
+    """
     agent, source_id, at_ms = source.agent, source.source_id, source.started_ms
     entry: Entry = kinds.SessionHeader(agent=agent, source_id=source_id, view=VIEW, at_ms=at_ms)
     if fork:
@@ -618,7 +627,7 @@ def _root_draft(source: Source, fork: str, guard: Guard | None) -> commit_writer
 
 
 def _purged_session(store: ObjectStore, source: Source) -> str:
-    """Return the id of the session of ``source`` if it was purged, else ""."""
+    """Return the id of the session of ``source`` if the session was purged, otherwise ""."""
     tombstones = tombstone_set.read(store)
     if not tombstones.sessions:
         return ""

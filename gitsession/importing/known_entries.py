@@ -1,13 +1,13 @@
-"""Lookups of an import in the store: entries that records match, and the entry at which a file continues another.
+"""Lookups of existing entries for an import.
 
-*Equivalent entries* differ only in what is redacted, because rules differ between releases, machines and users. A
-record that was stored with other rules, or with none, is the same entry, and stays as it is stored: new rules open no
-branches. ``gitsession redact`` finds what older rules missed.
+*Equivalent entries* differ only in their redactions, because rules differ between releases, machines and users. A
+record that was stored with other rules, or without rules, is the same entry and is not changed. So new rules do not
+create branches. ``gitsession redact`` finds secrets that older rules missed.
 
-*Exported lines* are lines that gitsession wrote into an agent's file. On import they are the entries from which they
-were written, not new ones. Such a line is recognized by its id, which follows from its entry, and by its content, which
-must be what gitsession would write today. Lines that an earlier import recognized are recorded on ``meta``, so they are
-recognized whatever a later release would write.
+*Exported lines* are lines that gitsession wrote into an agent's file. An import maps them to the entries from which
+they were written, and creates no new entries. Such a line is recognized by its id, which is derived from the entry, and
+by its content, which must be what the current release would write. Recognized lines are recorded on ``meta``, so they
+are also recognized if a later release would write other content.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ from gitsession.sessions.revealed_store import RevealedStore
 from gitsession.store.interface import ObjectStore
 
 Find: TypeAlias = Callable[[str], str | None]
-"""A function that returns the id of the session with an agent's id in this store, or ``None``."""
+"""A function that returns the id of the session with a given agent's id in this store, or ``None``."""
 
 
 def no_base(source_id: str, why: str = "is not in this store") -> NoBase:
-    """Return the error for a file that continues a session whose entries the store lacks."""
+    """Return the error for a file that continues a session whose entries are not in the store."""
     hint = "import the file of that session, then this one again"
     return NoBase(f"it continues session '{source_id}', which {why}", source_id, hint=hint)
 
@@ -54,10 +54,10 @@ def damaged(sid: str) -> Corrupt:
 
 
 def shared(store: ObjectStore, base: Base, find: Find | None) -> Node:
-    """Return the last entry of ``base`` that the fork shares; its root, if the fork begins before its first entry.
+    """Return the last entry that a fork shares with ``base``, or the root of ``base`` if it shares no entry.
 
-    Raises ``NoBase`` if the store does not have that part of ``base`` yet: a fork that depended on entries still to
-    come would have another id in another store.
+    Raises ``NoBase`` if the shared part of ``base`` is not in the store yet. If the fork were imported anyway, it would
+    get another id than in other stores.
     """
     sid = find(base.source_id) if find is not None else None
     if sid is None:
@@ -113,26 +113,29 @@ class EquivalentEntries:
         return nodes[0] if nodes[0].tree == tree else None
 
     def find(self, parent: Node, record: Record) -> Node | None:
-        """Return the entry below ``parent`` that equals ``record`` apart from redactions."""
+        """Return the entry below ``parent`` that equals ``record`` except for redactions."""
         nodes = self._at.get((parent.oid, record.line), ())
         return next((node for node in nodes if says(self._store, node, record.payload)), None)
 
     def tombstone(self, format: Format, parent: Node, record: Record) -> Node | None:
-        """Return the tombstone with this record's position and id, whose content cannot be compared any more."""
+        """Return the tombstone with this record's position and id.
+
+        Its content no longer exists, so it cannot be compared.
+        """
         source = SourceRef.of(format.AGENT, record.source_id, record.line)
         nodes = self._at.get((parent.oid, record.line), ())
         return next((node for node in nodes if node.is_tombstone and node.source == source), None)
 
 
 def fill_vault(store: ObjectStore, sink: commit_writer.Entries, node: Node, payload: bytes) -> None:
-    """Store ``payload``, the original of ``node``, in the vault if ``node`` has redactions. The vault may lack it."""
+    """Store ``payload``, the original of ``node``, in the vault if ``node`` has redactions."""
     parts = kept(store, node)
     if holes.hidden(parts.holes) and not holes.holds_purged(parts.holes):
         sink.keep_original(commit_writer.original_of(node, parts.stored, parts.holes, payload))
 
 
 def says(store: ObjectStore, node: Node, payload: bytes) -> bool:
-    """Return whether the payload of an entry is ``payload`` apart from redactions.
+    """Return whether the payload of an entry equals ``payload`` except for redactions.
 
     Raises ``Malformed``, ``Corrupt`` and others if the entry cannot be read.
     """
@@ -141,10 +144,10 @@ def says(store: ObjectStore, node: Node, payload: bytes) -> bool:
 
 
 def native_session_tree(store: ObjectStore, sid: str) -> Tree | None:
-    """Return the tree of session ``sid`` if gitsession created it and a file was written from it, otherwise ``None``.
+    """Return the tree of a session that gitsession created and that was written to an agent's file, otherwise ``None``.
 
-    The header of such a file has the session's id in this store. A fork does not qualify: the lines that it shares have
-    their numbers from another file. Raises ``Corrupt`` if the session is damaged.
+    The header of such a file contains the session's id in this store, ``sid``. For a fork, the result is ``None``,
+    because the line numbers of shared entries are those of another file. Raises ``Corrupt`` if the session is damaged.
     """
     if not session_ids.is_one(sid) or not graph.branches(store, sid):
         return None
@@ -161,7 +164,8 @@ def native_session_tree(store: ObjectStore, sid: str) -> Tree | None:
 class ExportedLine:
     """A line in the agent's file that gitsession wrote.
 
-    ``node``: the entry below which the children of the line are placed. ``place``: the line in ``SourceFile.ours``.
+    ``node``: the entry below which the children of the line are placed. ``place``: the form of the line in
+    ``SourceFile.ours``.
     """
 
     record: Record
@@ -170,21 +174,21 @@ class ExportedLine:
 
 
 class ExportedLineFinder:
-    """A finder of exported lines in a file of session ``sid``, which has ``tree`` and ``meta``."""
+    """A finder of exported lines in a file of a session. ``sid``, ``tree`` and ``meta``: those of the session."""
 
     def __init__(self, store: ObjectStore, sid: str, format: Format, tree: Tree, meta: Meta) -> None:
         self._store, self._sid, self._format = store, sid, format
         self._meta = meta
         self._nodes = {to_base64url(node.chain): node for node in tree.nodes.values()}
         self._recorded = meta.lines_of_ours()
-        # If all entries made in gitsession are in the file already, no lines have to be written for comparison.
+        # If all entries made in gitsession are in the file already, no lines need to be generated for comparison.
         known = {key for _, key in self._recorded.values()}
         roots = tree.children[None]
         pending = (key for key, node in self._nodes.items() if node.source is None and node.oid not in roots)
         self._may_be_new = any(mark.line is None for mark in meta.marks) or any(key not in known for key in pending)
 
     def find(self, record: Record, parent: Node) -> ExportedLine | None:
-        """Return ``record`` as an exported line below ``parent`` in the file, or ``None`` if the agent wrote it."""
+        """Return ``record`` as an exported line below ``parent``, or ``None`` if the agent wrote the record."""
         if record.source_id is None:
             return None
         recorded = self._recorded.get(record.line)
@@ -202,10 +206,10 @@ class ExportedLineFinder:
         return ExportedLine(record, node, f"{record.line}:{place}")
 
     def find_header(self, record: Record, parent: Node) -> ExportedLine | None:
-        """Return the entry for ``record`` if it is the header of a later file in another folder, otherwise ``None``.
+        """Return the line of ``record`` if it is the header of a segment that was moved to another folder, or ``None``.
 
-        The entry is also returned if the header is in its own folder again after an earlier import found it in another
-        one.
+        The line is also returned if the header has its original folder again, after an earlier import found it in
+        another folder.
         """
         if record.source_id not in self._meta.segments:
             return None
@@ -221,21 +225,21 @@ class ExportedLineFinder:
         return ExportedLine(record, node, f"{record.line}:{key}") if is_one else None
 
     def _moved(self, header: Node, record: Record) -> bytes:
-        """Return the line of ``header`` as ``resume`` writes it for the folder that ``record`` states."""
+        """Return the line that ``resume`` would write for ``header`` and the folder in ``record``."""
         payload, stated = payload_of(RevealedStore(self._store), header), self._format.read(record.payload)
         if not isinstance(self._format, Resumable) or not isinstance(stated, SessionHeader):
             return payload
         return self._format.moved(payload, stated.source_id or "", stated.cwd or "")
 
     def _is_one(self, record: Record, written: tuple[bytes, str | None]) -> bool:
-        """Return whether a record is the exported line ``written``. Secrets may be redacted in one of the two only."""
+        """Return whether a record is the exported line ``written``. Secrets may be redacted in only one of the two."""
         theirs, guard = record.payload, self._store.guard
         safe = theirs if guard is None else guard.redact(self._format.FORM, theirs).payload
         return any(_says_the_same(each, written[0], is_name=written[1] is None) for each in {theirs, safe})
 
     @functools.cached_property
     def _written(self) -> dict[str, tuple[bytes, str | None]]:
-        """Return the lines that gitsession would write into the file today, by id, with the entry's key."""
+        """The lines that the current release would write into the file, with the key of their entry, by id."""
         out = gather(RevealedStore(self._store), self._sid, self._format).out
         theirs = {entry.id for entry in out.entries if entry.line is not None}
         lines = self._format.write(out).lines
@@ -248,9 +252,9 @@ def _is_header(node: Node, record: Record) -> bool:
 
 
 def _says_the_same(theirs: bytes, ours: bytes, *, is_name: bool) -> bool:
-    """Return whether two lines are equal apart from spacing and order.
+    """Return whether two lines are equal except for whitespace and the order of members.
 
-    The parent of a name may differ, because the leaf has moved since.
+    ``is_name``: whether the line sets a name. The parent of such a line may differ, because the leaf may have moved.
     """
     found, expected = jsonl.parse(spoken(theirs)), jsonl.parse(spoken(ours))
     if not isinstance(found, dict) or not isinstance(expected, dict):

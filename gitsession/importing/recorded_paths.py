@@ -1,4 +1,4 @@
-"""Conversion of an agent's recorded file changes: paths for checkpoints, and file contents for the store."""
+"""Conversion of an agent's recorded file changes to paths for checkpoints and file contents for the store."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ PLAIN, EXECUTABLE = "100644", "100755"
 
 @dataclass
 class Contents:
-    """File contents to be stored. They are written with the first checkpoint that needs them."""
+    """File contents to store. They are written with the first checkpoint that needs them."""
 
     store: ObjectStore
     waiting: dict[Oid, bytes] = field(default_factory=dict)
 
     def withheld(self, data: bytes) -> str | None:
-        """Return the reason why a file with the content ``data`` is left out, or ``None`` if it is not."""
+        """Return the reason why a file with the content ``data`` must be omitted, or ``None``."""
         if tombstone_set.read(self.store).has_file(oid_of("blob", data)):
             return withheld(tombstone_set.RULE)
         rule = self.store.guard.in_file(data) if self.store.guard is not None else None
         return None if rule is None else withheld(rule)
 
     def named(self, path: str) -> tuple[str, str | None]:
-        """Return ``path`` with secrets redacted, and the reason why a file with that path is left out, or ``None``."""
+        """Return ``path`` with secrets redacted, and the reason why a file with it must be omitted, or ``None``."""
         guard = self.store.guard
         name, rule = named(names.unescape_path(path), guard.in_file if guard is not None else None)
         return name, withheld(rule) if rule else None
@@ -50,7 +50,7 @@ class Contents:
 
 
 def within(cwd: str, said: str) -> str | None:
-    """Return a path for a checkpoint; ``None`` if it is outside of the folder ``cwd`` or cannot be stored."""
+    """Return the path for a checkpoint, or ``None`` if it is outside of the folder ``cwd`` or cannot be stored."""
     if not said or "\0" in said or ".." in said.split("/"):
         return None
     whole = posixpath.normpath(posixpath.join(cwd, said))

@@ -1,4 +1,4 @@
-"""Checkpoint contents for one step of an agent, recorded as two trees of the whole project."""
+"""Checkpoint contents for one step of an agent that recorded the whole project as a tree before and after the step."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from gitsession.workspace.read_file import USUAL
 from gitsession.workspace.trees import State, TreeEntry
 
 BYTES_MAX = 256 << 20
-"""Maximum size of the files that are stored for one step, in bytes."""
+"""Maximum total size of the files that are stored for one step, in bytes."""
 
 
 class RecordedStep:
-    """The changes of one step. ``cwd``: the session's folder; files outside of it are ignored.
+    """The changes of one step. ``cwd``: the session's folder. Files outside of this folder are ignored.
 
-    ``skipped``: the paths that are left out, with the reasons.
+    ``skipped``: the omitted paths, with the reasons.
     """
 
     def __init__(self, store: ObjectStore, lent: BorrowedObjects, trees: Trees, cwd: str, ran: RecordedRun) -> None:
@@ -32,9 +32,9 @@ class RecordedStep:
         self.skipped: list[tuple[str, str]] = []
 
     def changed(self) -> tuple[dict[str, State], dict[str, State]]:
-        """Return the files that the calls may have changed, before and after.
+        """Return the states, before and after the step, of the files that the calls may have changed.
 
-        Files in doubt are in ``skipped``. If a tree is incomplete, the result is empty.
+        Files whose state cannot be determined are added to ``skipped``. If a tree is incomplete, the result is empty.
         """
         was: dict[str, State] = {}
         became: dict[str, State] = {}
@@ -59,7 +59,7 @@ class RecordedStep:
         return was, became
 
     def moved_on(self, known: Mapping[str, State]) -> dict[str, State]:
-        """Return those of the ``known`` files that had another state when the step began, with that state."""
+        """Return the ``known`` files that had another state at the beginning of the step, with that state."""
         found: dict[str, State] = {}
         for path, last in known.items():
             raw = (self._base or b"") + names.unescape_path(path)
@@ -72,7 +72,7 @@ class RecordedStep:
         return found
 
     def _path(self, raw: bytes) -> str | None:
-        """Return a path for a checkpoint; ``None`` if it is outside of the session's folder or cannot be stored."""
+        """Return the path for a checkpoint, or ``None`` if it is outside of the session's folder or invalid."""
         base = self._base or b""
         if not raw.startswith(base):
             return None
@@ -95,7 +95,7 @@ class RecordedStep:
 
 
 def _below(root: str, cwd: str) -> bytes | None:
-    """Return the prefix of paths in folder ``cwd`` in a tree of ``root``, or ``None`` if ``cwd`` is not below it."""
+    """Return the prefix of paths in ``cwd`` within a tree of ``root``, or ``None`` if ``cwd`` is not below ``root``."""
     above = root.rstrip("/") + "/"
     try:
         return (cwd.rstrip("/") + "/").encode()[len(above.encode()) :] if f"{cwd}/".startswith(above) else None
@@ -104,5 +104,5 @@ def _below(root: str, cwd: str) -> bytes | None:
 
 
 def _raw(path: str, root: str) -> bytes:
-    """Return a path as a tree of ``root`` names it. A path outside of ``root`` matches no name in the tree."""
+    """Return ``path`` relative to ``root``, as in a tree of ``root``. A path outside of ``root`` is not in any tree."""
     return posixpath.relpath(posixpath.normpath(posixpath.join(root, path)), root).encode("utf-8", "backslashreplace")

@@ -1,6 +1,6 @@
-"""git trees that an agent recorded: the differences between two of them, and lookups of paths.
+"""Comparison of git trees that an agent recorded, and lookups of paths in them.
 
-Names are bytes, as on the disk. The trees are not trusted: every walk is bounded, and the content of each object is
+Names are bytes, as on the disk. The trees are not trusted, so every walk is bounded, and the content of each object is
 verified against its id (``git.cat_file``).
 """
 
@@ -16,7 +16,7 @@ from gitsession.git.objects import SUBMODULE_MODE, TREE_MODE, parse_tree
 from gitsession.workspace.names import DEPTH_MAX
 
 NAMES_MAX = 4_000_000
-"""Maximum number of names that are compared for one session."""
+"""Maximum number of names that are read for one session."""
 
 TREE_BYTES_MAX = 64 << 20
 RULES_BYTES_MAX = 1 << 20
@@ -27,7 +27,7 @@ _GLOB = re.compile(rb"[*?\[\\]")
 
 
 class RecordedFile(NamedTuple):
-    """A file in a tree that an agent recorded: git's mode, and the object id of its content."""
+    """A file in a tree that an agent recorded, with git's file mode and the object id of its content."""
 
     mode: str
     oid: str
@@ -37,7 +37,7 @@ _Level: TypeAlias = Mapping[bytes, RecordedFile]
 
 
 class Trees:
-    """A reader of trees that reads each folder once."""
+    """A reader of trees that reads each folder only once."""
 
     def __init__(self, lent: BorrowedObjects) -> None:
         self._lent = lent
@@ -84,9 +84,9 @@ class Trees:
         return _NOT_ALL if level is None else _file(level.get(name))
 
     def may_have_been_there(self, old: str, new: str, path: bytes) -> bool:
-        """Return whether a file that only ``new`` has may have existed when ``old`` was recorded.
+        """Return whether a file that is only in ``new`` may have existed when ``old`` was recorded.
 
-        ``old`` lacks files that git ignored at that time, and files in a repository of their own.
+        Files that git ignored at that time, and files of nested repositories, are not in ``old``.
         """
         folders = path.split(b"/")
         own = folders[-1] == _IGNORES
@@ -118,7 +118,7 @@ class Trees:
         return held is not None and held.mode == SUBMODULE_MODE
 
     def is_converted(self, tree: str, path: bytes) -> bool:
-        """Return whether git's attributes may have changed a file's bytes when it was added to ``tree``."""
+        """Return whether git attributes may have changed the content of a file when it was added to ``tree``."""
         folders = path.split(b"/")
         for depth in range(len(folders)):
             held = self.look_up(tree, b"/".join((*folders[:depth], _ATTRIBUTES)))
@@ -129,7 +129,7 @@ class Trees:
         return False
 
     def _patterns(self, oid: str) -> Iterable[bytes]:
-        """Return the patterns of the lines that name a conversion. A macro with a conversion counts for all files."""
+        """Return the patterns of attributes with a conversion. A macro with a conversion applies to all files."""
         if oid not in self._rules:
             text = self._lent.read("blob", oid, RULES_BYTES_MAX)
             self._rules[oid] = [b"*"] if isinstance(text, str) else list(_rules(text))
@@ -169,7 +169,7 @@ def _rules(text: bytes) -> Iterator[bytes]:
 
 
 def _concerns(pattern: bytes, path: bytes) -> bool:
-    """Return whether a pattern may match ``path``. In doubt, the result is True."""
+    """Return whether a pattern may match ``path``. If this cannot be determined, the result is true."""
     if pattern.startswith(b"*") and not _GLOB.search(pattern, 1) and b"/" not in pattern:
         return path.endswith(pattern[1:])
     found = _GLOB.search(pattern)
@@ -180,7 +180,7 @@ def _concerns(pattern: bytes, path: bytes) -> bool:
 
 
 def _plain(mode: str) -> str:
-    """Return git's current mode for a file's mode. Old repositories have files with other modes."""
+    """Return the file mode that git uses today for ``mode``. Old repositories contain other modes."""
     return mode if not mode.startswith("100") else "100755" if int(mode, 8) & 0o100 else "100644"
 
 
