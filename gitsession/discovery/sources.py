@@ -109,7 +109,7 @@ def at(path: Path, format: Format | None = None, *, final: bool = False) -> Iter
 
 
 def _in_large_file(path: Path, format: Streamed, *, final: bool) -> FoundSession:
-    """Return the session of a file that is too large for the memory."""
+    """Return the session of a large file, which is read in parts."""
     stamp, data = stored(path)
 
     def take() -> LoadedSession:

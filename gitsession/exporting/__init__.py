@@ -1,1 +1,1 @@
-"""Export of sessions as files of an agent, or for people to read."""
+"""Export of sessions as files for an agent, for people, or for programs."""

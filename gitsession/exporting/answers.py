@@ -1,8 +1,8 @@
-"""Grouping of answers with all their calls and results, as every provider requires it.
+"""Grouping of answers with their calls and results, as every provider requires it.
 
-Some agents store each block of an answer as a separate record, and write a result as soon as it exists. So calls that
-were made together and their results can be in any order. This module joins them to one message with all its calls,
-followed by the results, followed by everything that was between them.
+Some agents store each block of an answer as a separate record and write a result as soon as it exists. So parallel
+calls and their results can be in any order. This module joins the calls into one message, followed by the results and
+then by the other entries that were between them.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from gitsession.model.usage import answer_of
 
 
 class AnswerPart(NamedTuple):
-    """A part of a conversation. ``of``: the entry that it comes from; ``entry``: its current form."""
+    """A part of a conversation. ``of``: the original entry; ``entry``: its current form."""
 
     of: OutgoingEntry
     entry: Entry
 
 
 def grouped(pieces: Sequence[AnswerPart], *, by_block: bool, notes: Counter[str] | None = None) -> list[AnswerPart]:
-    """Return ``pieces``, the entries of one branch, with whole answers, each followed by its results.
+    """Return ``pieces``, the entries of one branch, with joined answers, each followed by its results.
 
-    An answer is joined to the one before if it follows directly and belongs to it, or if a result of an earlier call is
-    still to come. A result belongs to the newest unanswered call with its id. If ``notes`` is given, a result without a
-    call is left out.
+    An answer is joined to the previous answer if it directly follows and belongs to it, or if a result of one of its
+    calls is still missing. A result belongs to the newest call with its id that has no result yet. If ``notes`` is
+    given, a result without a call is omitted.
 
     Args:
         by_block: whether the agent stores each block of an answer as a separate record.
-        notes: counts results without a call, and calls without a result.
+        notes: a counter for results without a call and calls without a result.
     """
     results = _results(pieces)
     asked = {at for found in results.values() for at in found}
@@ -64,7 +64,7 @@ def grouped(pieces: Sequence[AnswerPart], *, by_block: bool, notes: Counter[str]
 
 
 class _Group:
-    """The answer that is being joined, and the parts that are finished."""
+    """The answer that is being joined, and the finished parts."""
 
     def __init__(self, pieces: Sequence[AnswerPart], results: dict[int, list[int]]) -> None:
         self.found: list[AnswerPart] = []
@@ -78,7 +78,7 @@ class _Group:
         self._answer, self._members, self.is_adjacent = entry, [at], True
 
     def takes(self, at: int, entry: Message, by_block: bool) -> bool:
-        """Add an answer to the open one if it belongs to it, and return whether it does."""
+        """Join an answer to the open answer if it belongs to it, and return whether it does."""
         first = self._answer
         if first is None:
             return False
@@ -94,7 +94,7 @@ class _Group:
         return True
 
     def close(self) -> None:
-        """Append the open answer, its results, and what was between them."""
+        """Append the open answer, its results, and the other entries between them to the finished parts."""
         if self._answer is not None:
             self.found.append(AnswerPart(self._pieces[self._members[0]].of, self._answer))
             behind = sorted(result for member in self._members for result in self._results.get(member, ()))
@@ -104,7 +104,7 @@ class _Group:
 
 
 def _results(pieces: Sequence[AnswerPart]) -> dict[int, list[int]]:
-    """Return the indexes of the results of each answer, by the answer's index: one for each call that has a result."""
+    """Return the indexes of the results of each answer, by the index of the answer."""
     waiting: dict[str | None, list[int]] = {}
     found: dict[int, list[int]] = {}
     for at, (_, entry) in enumerate(pieces):
@@ -119,10 +119,10 @@ def _results(pieces: Sequence[AnswerPart]) -> dict[int, list[int]]:
 
 
 def with_tool_names(entries: Sequence[OutgoingEntry], whole: Sequence[OutgoingEntry]) -> list[OutgoingEntry]:
-    """Return ``entries`` with the tool's name in each result, which some agents need and others do not write.
+    """Return ``entries`` with the tool name in each result. Some agents require it, and others do not write it.
 
-    The name is that of the nearest call above the result with its id, otherwise that of the last one in ``whole``,
-    which includes entries that a compaction removed.
+    The name is taken from the nearest call with the result's id above the result, otherwise from the last such call in
+    ``whole``, which includes entries that a compaction removed.
     """
     anywhere = {call.id: call.name for each in whole for call in _calls(each)}
     by_key = {each.key: each for each in entries}
@@ -139,7 +139,7 @@ def with_tool_names(entries: Sequence[OutgoingEntry], whole: Sequence[OutgoingEn
 
 
 def _nearest_call(of: OutgoingEntry, id: str, by_key: Mapping[str, OutgoingEntry]) -> str | None:
-    """Return the name in the nearest call with this id above an entry. A cycle is followed once."""
+    """Return the tool name in the nearest call with this id above an entry. A cycle is followed once."""
     at = by_key.get(of.below or "")
     for _ in by_key:
         name = next((call.name for call in _calls(at) if call.id == id), None) if at is not None else None
@@ -155,9 +155,9 @@ def _calls(of: OutgoingEntry) -> list[ToolCall]:
 
 
 def unfolded(entries: Sequence[OutgoingEntry], leaf: str | None) -> tuple[tuple[OutgoingEntry, ...], str | None]:
-    """Return the entries with one entry for each message (``model.results``), and the leaf.
+    """Return one entry for each message (``model.results``), and the key of the leaf.
 
-    A reference to a split entry means its first message. An entry that the agent itself wrote is not split.
+    A reference to a split entry then refers to its first message. An entry that the agent itself wrote is not split.
     """
     found: list[OutgoingEntry] = []
     ends: dict[str, str] = {}
@@ -174,7 +174,7 @@ def unfolded(entries: Sequence[OutgoingEntry], leaf: str | None) -> tuple[tuple[
             continue
         below = each.below
         for number, part in enumerate(parts):
-            # not "/", which joins the parts that ids are derived from
+            # not "/", which separates the parts from which ids are derived
             key = f"{each.key}+{number}" if number else each.key
             id, short = (each.id, each.short) if not number else (None, "")
             found.append(dataclasses.replace(each, key=key, below=below, entry=part, id=id, short=short))

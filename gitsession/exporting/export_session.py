@@ -1,6 +1,7 @@
-"""Export of a session: as its agent's file, or with the entries made in gitsession in the agent's own format.
+"""Export of a session as its agent's file, or as a file in the format of another agent.
 
-docs/decisions/0013 states what is written where; docs/reference/format.md, "The agent's file", how that file is built.
+docs/decisions/0013 describes the content of an export. docs/reference/format.md, "The agent's file", describes how the
+agent's own file is built.
 """
 
 from __future__ import annotations
@@ -35,21 +36,22 @@ from gitsession.store.interface import ObjectStore
 
 AT_HOME = "images that the file only names, because the agent keeps them in a folder of its own: `resume` restores them"
 TO_READ: dict[str, Writer] = {writer.AGENT: writer for writer in (json_lines, markdown)}
-"""Formats that are not an agent's: sessions can be exported in them, but not imported."""
+"""Formats that do not belong to an agent. Sessions can be exported in these formats but not imported from them."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExportResult:
     """An exported session.
 
-    ``data``: the file. ``left_out``: number of entries made in gitsession that are not in it. ``added``: number of
-    newly written lines. ``notes``: counts of what ``agent``'s format cannot represent exactly. ``hidden``: number of
-    secrets that are placeholders in it; ``problems``: the reasons why originals could not be read. ``place``: path of
-    the file in the agent's folder, if it does not follow from ``session``; ``beside``: names and contents of the other
-    files of the session, and of those that it continues.
+    ``data``: the content of the file. ``left_out``: the number of entries made in gitsession that are not in the file.
+    ``added``: the number of newly written lines. ``notes``: counts of the items that the format of ``agent`` cannot
+    represent exactly. ``hidden``: the number of placeholders in place of secrets in the file; ``problems``: the reasons
+    why originals could not be read. ``place``: the path of the file below the agent's folder, if it cannot be derived
+    from ``session``; ``beside``: the names and contents of the other files of the session and of the files that it
+    continues.
 
-    If the session is to be continued in a folder, ``session`` has its id and folder there, and ``stay`` is the same
-    file in its former folder.
+    If the export is made to continue the session in a folder, ``session`` has the id and the folder of the continued
+    session, and ``stay`` is the content of the same file for its former folder.
     """
 
     agent: str
@@ -65,8 +67,8 @@ class ExportResult:
     beside: tuple[tuple[str, bytes], ...] = ()
 
     def from_store(self, shown: RevealedStore) -> ExportResult:
-        """Return the result with the numbers of secrets and the problems of ``shown``, the store that was read."""
-        # more may have been read than exported
+        """Return the result with ``hidden`` and ``problems`` from ``shown``, the store that was read."""
+        # placeholders may have been read that are not in the export
         hidden = min(sum(shown.hidden.values()), self.data.count(OPENS.encode()))
         return dataclasses.replace(self, hidden=hidden, problems=tuple(dict.fromkeys(shown.problems.values())))
 
@@ -74,19 +76,19 @@ class ExportResult:
 def export(
     store: ObjectStore, sid: str, to: str | None = None, at: Node | None = None, cwd: str | None = None
 ) -> ExportResult:
-    """Return the session as a file that the agent ``to`` can open.
+    """Return the session as a file for the agent ``to``.
 
-    If the agent's file has all of the content, the result is that file, byte for byte.
+    If the agent's own file already has all of the content, the result is that file, byte for byte.
 
     Args:
-        to: an agent of ``FORMATS``, by default the session's own, or a format of ``TO_READ``.
+        to: an agent of ``FORMATS`` or a format of ``TO_READ``; ``None`` for the agent of the session.
         at: export only the history of this entry.
-        cwd: the folder in which to continue, for agents that are ``Resumable``. The agent may have a file of this
-            session already. An export that is not that file gets an id of its own, and its first prompt as title if it
-            has none and the agent needs one.
+        cwd: the folder in which to continue the session, for agents that are ``Resumable``; ``None`` for an export that
+            is not continued. If the agent already has a file of this session and the export is not that file, the
+            export gets a new id. If it has no title and the agent needs one, its first prompt becomes the title.
 
     Raises:
-        Refused: if there is no such format.
+        Refused: if the format does not exist.
         Corrupt: if the file would be incomplete.
     """
     tree = _readable_tree(store, sid, at)
@@ -125,20 +127,20 @@ def export(
 
 
 def _first_words(out: Outgoing) -> str | None:
-    """Return the text of the first exported prompt that has any, cut to one line as in lists."""
+    """Return the text of the first exported prompt with text, shortened to one line as in lists."""
     said = (each.entry for each in out.history())
     prompts = (entry for entry in said if isinstance(entry, Message) and entry.role == "user")
     return next(filter(None, (message.words_of(headline(entry)) for entry in prompts)), None)
 
 
 def _place(agent: str, data: bytes, segment: str | None) -> str:
-    """Return the path at which the agent keeps its file ``data``, or "" if the agent's files continue no others."""
+    """Return the path of the agent's file ``data``, or "" if this agent's files do not continue other files."""
     format = with_capability(agent, Continuing)
     return format.place_of(data, segment) if format is not None else ""
 
 
 def _named_at_home(agent: str, data: bytes) -> int:
-    """Count the files that ``data`` names and that the agent keeps in a folder of its own."""
+    """Count the files that ``data`` refers to and that the agent stores in a separate folder."""
     format = with_capability(agent, Accompanied)
     return sum(bool(wanted.home) for wanted in format.beside(data, "")) if format is not None else 0
 
@@ -154,8 +156,9 @@ def _to_read(store: ObjectStore, sid: str, writer: Writer, at: Node | None, agen
 def _id_there(sid: str, found: ExportInput, began: SessionHeader | Fork | None, *, is_whole: bool) -> str:
     """Return the agent's id of the session.
 
-    This is the id of its own file, or the session's id in this store if an import of the continued file yields this
-    session again. Otherwise, it is an id that follows from the entry to continue from.
+    This is the id of the agent's own file. Without such a file, it is the session's id in this store if an import of
+    the continued file would result in this session again. Otherwise, it is an id that is derived from the entry to
+    continue from.
     """
     is_ours = isinstance(began, SessionHeader) and began.source_id is None and not found.is_fork
     if is_whole and (found.is_home or is_ours):
@@ -166,8 +169,9 @@ def _id_there(sid: str, found: ExportInput, began: SessionHeader | Fork | None, 
 def export_original(store: ObjectStore, sid: str, at: Node | None = None) -> ExportResult:
     """Return the agent's own file, byte for byte.
 
-    ``at``: export only the history of this entry, even if it is no longer in the file. Raises ``Refused`` if the
-    session was not imported from an agent's file, and ``Corrupt`` if the file would be incomplete.
+    ``at``: the entry whose history is exported, even if it is no longer in the file; ``None`` for the whole file.
+    Raises ``Refused`` if the session was not imported from an agent's file, and ``Corrupt`` if the file would be
+    incomplete.
     """
     tree = _readable_tree(store, sid, at)
     start, began = session_facts.file_start(store, tree, sid)
@@ -178,12 +182,12 @@ def export_original(store: ObjectStore, sid: str, at: Node | None = None) -> Exp
 
 
 def segments(store: ObjectStore, sid: str) -> list[str | None]:
-    """Return the ids of the files that an agent has of a session: ``None`` for the first, then the later segments."""
+    """Return the ids of an agent's files of a session. The id of the first file is ``None``."""
     return [None, *meta_of(store, sid).segments]
 
 
 def is_in_newest(store: ObjectStore, sid: str, leaf: Oid) -> bool:
-    """Return whether an entry is in the newest of the agent's files, with which the agent continues."""
+    """Return whether an entry is in the newest of the agent's files, which the agent continues."""
     ids = meta_of(store, sid).segments
     tree = graph.tree(store, sid) if ids else None
     return tree is None or session_facts.segment_at(tree, session_facts.segment_starts(tree, ids), leaf) == ids[-1]
@@ -196,9 +200,9 @@ def segment(store: ObjectStore, sid: str, id: str | None) -> bytes:
 
 
 class _FileLines(NamedTuple):
-    """The content of one of the agent's files by line: header lines, entries, and exported lines in the file.
+    """The content of one of the agent's files by line. ``taken``: the exported lines in the file.
 
-    ``nodes``: all entries of the session that the file could hold.
+    ``nodes``: all entries of the session that can be in the file.
     """
 
     nodes: Sequence[Node]
@@ -208,7 +212,7 @@ class _FileLines(NamedTuple):
 
 
 def _lines_of(store: ObjectStore, part: graph.Tree, meta: Meta, at: Node | None) -> _FileLines:
-    """Return the lines of a file as it is now. With ``at``, only those in the history of that entry."""
+    """Return the current lines of a file or, with ``at``, only the lines in the history of that entry."""
     ours = meta.lines_of_ours()
     if at is None:
         nodes = list(part.nodes.values())
@@ -218,7 +222,7 @@ def _lines_of(store: ObjectStore, part: graph.Tree, meta: Meta, at: Node | None)
     else:
         nodes = found = _line(store, at, set(part.children[None]))
         here = {to_base64url(node.chain) for node in nodes}
-        # The tail belongs after another line.
+        # The tail follows a line that may not be in this history.
         headers = {number: node for number, node in meta.headers(nodes).items() if number not in (TAIL, WHOLE)}
         taken = {number: node for number, (node, chain) in ours.items() if chain in here}
     return _FileLines(nodes, headers, {node.source.line: node for node in found if node.source}, taken)
@@ -234,8 +238,8 @@ def _file(
 ) -> ExportResult:
     """Return one of the agent's files of a session.
 
-    ``begun``: its tree, the entry at which the file begins, and that entry's content. ``whole``: the session's
-    ``meta``. ``at``: export only the history of this entry.
+    ``begun``: the session's tree, the object id of the entry at which the file begins, and that entry. ``whole``: the
+    session's ``meta``. ``at``: the entry whose history is exported; ``None`` for the whole file.
     """
     tree, start, began = begun
     root = began or SessionHeader(agent="unknown")
@@ -258,15 +262,18 @@ def _file(
 
 
 def _joined(store: ObjectStore, format: Format, lines: Mapping[int, Node], *, ends: bool) -> bytes:
-    """Return the payloads of ``lines`` joined as in the agent's file. ``ends``: whether a separator ends the file."""
+    """Return the payloads of ``lines``, joined as in the agent's file.
+
+    ``ends``: whether the file ends in a separator.
+    """
     payloads = [payload_of(store, lines[number]) for number in sorted(lines)]
     if TAIL in lines and not payloads[-1]:
-        payloads.pop()  # the tail is empty: its lines are part of a record now
+        payloads.pop()  # an empty tail means that its lines are now part of a record
     return format.BETWEEN.join(payloads) + (format.BETWEEN if ends else b"")
 
 
 def _without_file(sid: str, root: SessionHeader | Fork, at: Node | None) -> Refused:
-    """Return the error for a session, or an entry of it, of which no agent has a file."""
+    """Return the error for a session or an entry that is not in any agent's file."""
     if at is not None and root.source_id is not None:
         return Refused(
             f"cannot export session {sid} at this entry: no line of {root.agent}'s file is in its history",
@@ -279,7 +286,7 @@ def _without_file(sid: str, root: SessionHeader | Fork, at: Node | None) -> Refu
 
 
 def _document(store: ObjectStore, format: Document, file: _FileLines) -> bytes:
-    """Return a file that is built from its records, or its stored bytes if the records do not yield it."""
+    """Return a file that is built from its records, or its stored bytes if it cannot be built from them."""
     entries = {number: node for number, node in file.entries.items() if not node.is_tombstone}
     headers = {n: node for n, node in file.headers.items() if n in entries or n in (0, WHOLE, TAIL)}
     lines = {**entries, **headers, **file.taken}
@@ -302,13 +309,13 @@ def _readable_tree(store: ObjectStore, sid: str, at: Node | None = None) -> grap
 
 
 def agent_of(store: ObjectStore, sid: str, began: SessionHeader | Fork | None) -> str:
-    """Return the agent that has a file of this session, otherwise the agent that ``began`` states."""
+    """Return the agent that has a file of this session, otherwise the agent in ``began``."""
     theirs = (node.source.agent for node in meta_of(store, sid).headers().values() if node.source)
     return next(theirs, began.agent if began is not None else "unknown")
 
 
 def _line(store: ObjectStore, at: Node, starts: Collection[Oid]) -> list[Node]:
-    """Return the entries from ``at`` up to the beginning of the file."""
+    """Return the entries from ``at`` back to the beginning of the file."""
     found: list[Node] = []
     for node in graph.history(store, at.oid):
         found.append(node)

@@ -1,7 +1,7 @@
-"""Selection of the entries of an export, in order and with the references between them, for the formats' writers.
+"""Selection of the entries of an export, in order and with resolved references, for the writers of the formats.
 
 The agent's own lines come first, as in its file. Entries that were made in gitsession follow, branch by branch. The
-branch to continue comes last, because agents like pi take the last line of a file as the leaf.
+branch to continue comes last, because agents such as pi use the last line of a file as the leaf.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ NO_IMAGE = "[image: its bytes are not in this store]"
 class ExportInput:
     """The input of a format's writer.
 
-    ``is_home``: whether ``out`` begins with the agent's own file. ``is_news``: whether it has anything else.
-    ``left_out``: number of entries made in gitsession that have no place in it, because the agent rewrote the lines
-    above them. ``is_fork``: whether the session is a fork that gitsession made. ``notes``: further notes for the user,
-    with counts. ``segment``: the id of the agent's file, if it is not the first.
+    ``is_home``: whether ``out`` begins with the agent's own file. ``is_news``: whether ``out`` has other content.
+    ``left_out``: the number of entries made in gitsession that are omitted because the agent rewrote the lines above
+    them. ``notes``: additional notes for the user, with counts. ``is_fork``: whether the session is a fork that
+    gitsession made. ``segment``: the id of the agent's file, if it is not the first file.
     """
 
     out: Outgoing
@@ -56,7 +56,10 @@ class ExportInput:
 
 
 def gather(store: ObjectStore, sid: str, format: Writer, at: Node | None = None) -> ExportInput:
-    """Return the session ``sid`` for ``format``. ``at``: export only the history of this entry."""
+    """Return the session ``sid`` for ``format``.
+
+    ``at``: the entry whose history is exported; ``None`` for all entries.
+    """
     return _Gatherer(store, sid, format, at).run()
 
 
@@ -71,8 +74,8 @@ class _Gatherer:
         starts = session_facts.segment_starts(tree, self.meta.segments)
         self.fork = next((node for node in tree.nodes.values() if begins_fork(store, node, sid)), None)
         is_file = began is not None and began.agent == format.AGENT and not self._is_begun_here()
-        # The shared part of an agent's fork is in another file of that agent. For any other agent, and for a fork that
-        # gitsession made, which has no file, it is exported too.
+        # The shared part of an agent's fork is in another file of that agent. The shared part is exported too for any
+        # other agent, and for a fork that gitsession made, which has no file.
         if starts and is_file:
             self.segment = session_facts.segment_at(tree, starts, self.leaf.oid)
             self.tree = session_facts.file_part(tree, starts, start, self.segment)
@@ -96,19 +99,22 @@ class _Gatherer:
 
     @property
     def is_home(self) -> bool:
-        """True if the agent has a file of this session. The export then begins with the content of that file."""
+        """True if the agent has a file of this session.
+
+        In this case, the export begins with the content of that file.
+        """
         began, agent = self.began, self.format.AGENT
         imported = isinstance(began, kinds.SessionHeader) and began.source_id is not None and began.agent == agent
         has_header = any(node.source is not None and node.source.agent == agent for node in self.headers)
         return self.segment is not None or has_header or (imported and self.fork is None)
 
     def _is_left_out(self, node: Node) -> bool:
-        """Return whether an entry has no place in the file: it was purged, or is the header of another agent's file."""
+        """Return whether an entry is omitted because it was purged or is the header of another agent's file."""
         is_header = node.kind == kinds.SessionHeader.kind and node.source is not None
         return node.is_tombstone or (is_header and not self.is_home)
 
     def _current(self, line: list[Node]) -> list[Node]:
-        """Return the exported entries, parents before children. At a fork, the branch of the leaf comes last."""
+        """Return the entries to export, parents before children. At a fork, the branch of the leaf comes last."""
         if self.at is not None:
             return line[-2::-1]
         gone = set(self.meta.source_file.superseded)
@@ -151,14 +157,17 @@ class _Gatherer:
         return ExportInput(out, self.is_home, is_news, self._left_out(), notes, is_fork, self.segment)
 
     def _is_begun_here(self) -> bool:
-        """Return whether gitsession made the session as a fork. A fork that an agent made has an id of its own."""
+        """Return whether the session is a fork that gitsession made.
+
+        A fork that an agent made has an id of that agent.
+        """
         entry = entry_of(self.store, self.fork) if self.fork is not None else None
         return isinstance(entry, kinds.Fork) and entry.source_id is None
 
     def _as_seen(
         self, entries: tuple[OutgoingEntry, ...], labels: tuple[Label, ...], leaf: str | None
     ) -> tuple[tuple[OutgoingEntry, ...], tuple[Label, ...], str | None]:
-        """Return the entries as the source's model receives them if the target's rules differ (``visible_history``)."""
+        """Return the entries as they are in the source's context if the target's rules differ (``visible_history``)."""
         source, target = profiles.of_agent(self.agent), profiles.of_agent(self.format.AGENT)
         oid = next((oid for oid, key in self.keys.items() if key == leaf), None)
         if self.is_home or source == target or leaf is None or oid is None:
@@ -172,9 +181,9 @@ class _Gatherer:
         return laid.entries, tuple(named), laid.leaf
 
     def _portable(self, each: OutgoingEntry) -> OutgoingEntry:
-        """Return the entry with blocks that the agent's messages can hold.
+        """Return the entry with blocks that the agent's messages can contain.
 
-        Other blocks of opencode's are left out: no model receives them.
+        opencode's blocks of other types are omitted, because no model receives them.
         """
         entry = each.entry
         if each.line is not None or not isinstance(entry, kinds.Message | kinds.CustomMessage):
@@ -185,9 +194,9 @@ class _Gatherer:
         return dataclasses.replace(each, entry=portable(entry, self.format.AGENT, self.counts))
 
     def _timed(self, entries: Sequence[OutgoingEntry]) -> tuple[OutgoingEntry, ...]:
-        """Return the entries with times.
+        """Return the entries, each with a time.
 
-        An entry without one gets that of its parent, because agents list sessions by time.
+        An entry without a time gets the time of its parent, because agents sort sessions by time.
         """
         times: dict[str | None, int] = {None: self._session().at_ms}
         found = []
@@ -224,7 +233,7 @@ class _Gatherer:
     def _key_of_leaf(self, entries: Sequence[OutgoingEntry]) -> str | None:
         """Return the key of the leaf, or of the nearest exported entry above it.
 
-        If the leaf is no longer in the agent's file, this is the last entry of the file.
+        If the leaf is no longer in the agent's file, return the key of the last entry of the file.
         """
         known = {entry.key for entry in entries}
         for node in graph.history(self.store, self.leaf.oid):
@@ -250,13 +259,13 @@ class _Gatherer:
         return [found[number] for number in sorted(found)]
 
     def _name(self, node: Node, below: str) -> OutgoingEntry:
-        """Return an exported line that names an entry or the leaf, as it is in the agent's file."""
+        """Return an exported line that sets a name or the leaf, as it is in the agent's file."""
         line, id = payload_of(self.store, node), node.source.id if node.source else None
         entry = self._meant(entry_of(self.store, node), node)
         return OutgoingEntry(key=f"line {id}", below=below, entry=entry, line=line, id=id, is_name=True)
 
     def _leaving(self, node: Node, kept: Node | None = None) -> OutgoingEntry:
-        """Return the entry of ``node`` for export. ``kept``: the commit with the line of the agent's file."""
+        """Return the entry of ``node`` for export. ``kept``: the commit with its line from the agent's file."""
         entry = entry_of(self.store, node)
         if isinstance(entry, Opaque) and not entry.payload and entry.problem:
             raise Corrupt(
@@ -289,7 +298,7 @@ class _Gatherer:
         return self.keys.get(at.oid) if at is not None else None
 
     def _meant(self, entry: Entry, node: Node) -> Entry:
-        """Return ``entry`` with keys in place of its references to other entries, whatever names these use."""
+        """Return ``entry`` with its references to other entries converted to keys."""
         match entry:
             case kinds.Compaction():
                 number = entry.extra.get("firstKeptEntryIndex")
@@ -310,7 +319,7 @@ class _Gatherer:
     def _key(self, name: str | None, node: Node) -> str | None:
         """Return the key of the entry that ``name`` refers to.
 
-        The root is not an entry of an agent's: a reference to it means the first entry after it.
+        No agent has an entry for the root. A reference to the root means the first entry after it.
         """
         oid = self.named.get(name) if name is not None else None
         if oid == self.root.oid:
@@ -331,12 +340,12 @@ class _Gatherer:
     # ---- names and headers
 
     def _names(self, entries: Sequence[OutgoingEntry]) -> tuple[tuple[Label, ...], kinds.Title | None]:
-        """Return the labels and the title that do not follow from reading ``entries`` in order."""
+        """Return the labels and the title that ``entries`` do not set when they are read in order."""
         marks = session_facts.marks(self.store, self.sid, self.tree, self.meta)
         theirs = [mark for mark in marks if mark.line is not None] if self.is_home else []
         ours = [mark for mark in marks if mark.line is None or not self.is_home]
         labels, title = self._labels(entries, ours, marks), rules.title(marks)
-        # A title in the file by an exported line counts as the agent's: the later line takes precedence.
+        # A title that an exported line sets is treated as the agent's, because the later line takes precedence.
         said = [(at, each.entry) for at, each in enumerate(entries) if isinstance(each.entry, kinds.Title)]
         theirs += [SessionMark("title", each.at_ms, at + 2, b"", "", (each.title or "").strip()) for at, each in said]
         times = [mark.at_ms for mark in ours if mark.what != "label" and (mark.value or None) == title]
@@ -360,7 +369,7 @@ class _Gatherer:
         return tuple(labels)
 
     def _head(self) -> tuple[bytes, ...]:
-        """Return the header lines as the agent last wrote them. With ``at``, those that were in force at that entry."""
+        """Return the newest header lines of the agent or, with ``at``, the header lines at the time of that entry."""
         if self.segment is not None:
             return (payload_of(self.store, self.root),)
         before = None if self.at is None else [node for node in self.current if node.source is not None]
@@ -372,7 +381,10 @@ class _Gatherer:
         return b"" if node is None else payload_of(self.store, node)
 
     def _session(self) -> kinds.SessionHeader:
-        """Return the values of a header. Its id is the session's id in this store, by which an import recognizes it."""
+        """Return the values of a header.
+
+        Its id is the session's id in this store, by which an import recognizes the session.
+        """
         header = self.meta.header
         cwd, at_ms = header.cwd if header is not None else None, self.began.at_ms
         if self.fork is not None:

@@ -1,6 +1,7 @@
-"""Writer of sessions as lines of JSON with the meaning of each entry, for programs that support no agent's format.
+"""Writer of sessions as JSON lines, for programs that do not support any agent's format.
 
-docs/reference/json.md, "Export as JSON lines", describes the lines. Such files cannot be imported.
+The lines contain the view of each entry (docs/reference/json.md, "Export as JSON lines"). Such files cannot be
+imported.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ AGENT = "jsonl"
 
 
 def write(out: Outgoing) -> WrittenFile:
-    """Write the session, then every entry, parents before children. Nothing is left out."""
+    """Write the session and then every entry, parents before children. No entry is omitted."""
     head = {
         "type": "session",
         "session": out.session.source_id,

@@ -1,8 +1,8 @@
-"""Writer of sessions as Markdown, for people. Such files cannot be imported.
+"""Writer of sessions as Markdown, for people to read. Such files cannot be imported.
 
-Text of one author must not look like that of another. A line that looks like a heading of the export is escaped,
-results of tools are in fences that nothing in them closes, and an open fence is closed. HTML outside of code is
-escaped, because a viewer that renders it would run it.
+The text of one author must not look like the text of another. So a line that looks like a heading of the export is
+escaped, tool results are in fences that their content cannot close, and an open fence is closed. HTML outside of code
+is escaped, because a viewer could run it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,10 @@ _SPAN = re.compile(r"(?<!`)(`+)(?!`)(.*?)(?<!`)\1(?!`)")
 
 
 def write(out: Outgoing) -> WrittenFile:
-    """Write the history of the leaf. ``notes`` counts entries without a readable form, and those on other branches."""
+    """Write the history of the leaf.
+
+    The notes count entries without a readable form and entries of other branches.
+    """
     notes: Counter[str] = Counter()
     labels, line = out.all_labels(), _line(out)
     notes["left out: entries of other branches"] += len(out.entries) - len(line)
@@ -91,17 +94,17 @@ def _one_line(text: str) -> str:
 
 
 def _no_html(text: str) -> str:
-    """Return ``text`` with every ``<`` that may begin a tag, a comment or a link replaced with an entity."""
+    """Return ``text`` with an entity in place of every ``<`` that may begin a tag, a comment, or a link."""
     return _TAG.sub("&lt;", text)
 
 
 def _safe(text: str) -> str:
-    """Return ``text`` without characters that control a terminal. Tabs are kept for code."""
+    """Return ``text`` without terminal control characters. Tabs are kept, because code may contain them."""
     return "\t".join(map(clean, text.split("\t")))
 
 
 def _said(entry: Entry) -> Iterator[str]:
-    """Yield the author, then paragraphs. An entry without a readable form yields nothing."""
+    """Yield the author and then the paragraphs of an entry, or nothing if it has no readable form."""
     match entry:
         case Message(role="shell"):
             yield "shell"
@@ -145,7 +148,7 @@ def _block(block: Block) -> str:
         case File():
             return f"*file: {_one_line(' '.join(filter(None, (block.name, block.mime, block.url))))}*"
         case OtherBlock():
-            return ""  # notes of an agent that are not part of its text
+            return ""  # an agent's notes, which are not part of the text
     return ""
 
 
@@ -159,9 +162,10 @@ def _fenced(text: str, language: str = "") -> str:
 def _words(text: str) -> str:
     """Return ``text`` with lines that look like headings of the export, and HTML outside of code, escaped.
 
-    Which text is code depends on how a reader splits blocks. Code is left as it is only where all readers agree. This
-    is so in a fence at the first column, if no indented fence precedes it, which a list could end early. It is also so
-    in a code span of a paragraph in which each line closes its own spans.
+    Markdown readers differ in how they split text into blocks, and so in the text that they treat as code. Code is not
+    escaped only if all readers treat it as code. This is the case in a fence at the first column, if no indented fence
+    precedes it, because a list could end an indented fence early. It is also the case in a code span, if each line of
+    the paragraph closes its own spans.
     """
     lines: list[str] = []
     paragraph: list[str] = []
@@ -185,7 +189,10 @@ def _words(text: str) -> str:
 
 
 def _prose(lines: list[str]) -> list[str]:
-    """Return the lines of a paragraph with HTML escaped. Code spans stay as they are if every line closes its own."""
+    """Return the lines of a paragraph with HTML escaped.
+
+    Code spans are not escaped if every line closes its own spans.
+    """
     if any("`" in _SPAN.sub("", line) or "\\`" in line for line in lines):
         return [_no_html(line) for line in lines]
     return [_outside_code(line) for line in lines]

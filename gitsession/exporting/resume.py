@@ -1,6 +1,7 @@
-"""Export of a session to the place where an agent looks for it, and the commands that continue it there.
+"""Export of a session to a file that its agent can continue, and the commands that continue it.
 
-No file is ever overwritten. An existing file is left as it is; if it is a prefix of the export, the rest is appended.
+An existing file is never overwritten. If it is a prefix of the export, the missing part is appended. Otherwise, it is
+not changed.
 """
 
 from __future__ import annotations
@@ -50,11 +51,11 @@ _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 class ResumePlan:
     """A plan to resume a session.
 
-    ``file``: path of the session's file; ``data``: its content. ``held``: number of its bytes that exist already,
-    ``None`` if there is no file. ``id``: the agent's id of the session. ``commands``: run one after the other in
-    ``cwd``; the last continues the session, one before it makes the agent import the file. ``sent``: the export of
-    ``data``. ``entry``: the chain of the entry at which the session continues. ``beside``: files that the session names
-    or continues and the agent does not have, to be written beside it.
+    ``file``: the path of the session's file; ``data``: its content. ``held``: the number of bytes that exist already,
+    ``None`` if there is no file. ``id``: the agent's id of the session. ``commands``: commands to run one after the
+    other in ``cwd``. The last one continues the session. If there is another one before it, it imports the file into
+    the agent. ``sent``: the export with the content ``data``. ``entry``: the chain digest of the entry at which the
+    session continues. ``beside``: missing files that the session refers to or continues, by path, to be written too.
     """
 
     sent: ExportResult
@@ -69,23 +70,23 @@ class ResumePlan:
 
     @property
     def is_there(self) -> bool:
-        """True if the session's own file need not be written."""
+        """True if the session's own file exists completely."""
         return self.held == len(self.data)
 
 
 def said(source: Source) -> bytes:
-    """Return a digest of the content of a session, to recognize later what an agent received."""
+    """Return a digest of the content of a session, by which content that was sent to an agent is recognized later."""
     parts = (*(record.payload for record in source.records), source.tail or b"", source.waiting)
     return sha256(b"".join(b"%d:%b" % (len(part), part) for part in parts)).digest()
 
 
 def source_of(plan: ResumePlan) -> Source:
-    """Return the source that an import of the planned file would read. Raises ``Malformed``."""
+    """Return the result of splitting the planned file, as an import would. Raises ``Malformed``."""
     return FORMATS[plan.sent.agent].split(plan.data, name=sources.name_of(plan.file))
 
 
 def workspace(cwd: str | Path, home: Path, environment: Mapping[str, str]) -> Workspace:
-    """Return the folder ``cwd`` with the directories of this machine. Symbolic links are resolved."""
+    """Return the workspace of the folder ``cwd`` on this machine. Symbolic links are resolved."""
     names = ("TMPDIR", "TMP", "TEMP")
     temporary = next((found for name in names if (found := environment.get(name))), "/tmp")
     return Workspace(*(os.path.realpath(path) for path in (cwd, home, temporary)))
@@ -100,16 +101,17 @@ def plan(
     environment: Mapping[str, str],
     find: Callable[[str, str], str | None] | None = None,
 ) -> ResumePlan:
-    """Plan how an agent continues a session in the folder ``where``. Reads only.
+    """Plan how an agent continues a session in the folder ``where``. Nothing is written.
 
     Args:
-        agent: the agent; ``None`` for the session's own.
+        agent: the agent; ``None`` for the agent of the session.
         at: the entry to continue from; ``None`` for the leaf.
-        find: returns the session in the store with an agent's id, for the message if the agent continued elsewhere.
+        find: a function that returns the session in this store with a given agent's id, for the error message if the
+            agent continued the export as another session.
 
     Raises:
-        Refused: if the agent continued its file after the last import, if another file is in its place, if the history
-            of ``at`` has no message, or if the agent is unknown or cannot continue a session from a file.
+        Refused: if the agent continued its file after the last import, if another file exists at the path, if the
+            history of ``at`` has no message, or if the agent is unknown or cannot continue a session from a file.
     """
     agent = agent or agent_of(store, sid, session_facts.file_start(store, graph.tree(store, sid), sid)[1])
     format = with_capability(agent, Resumable)
@@ -123,7 +125,7 @@ def plan(
             f"cannot resume session {sid} at this entry: its history has no message",
             hint="pass a later entry: run `gitsession log` to list them",
         )
-    shown = RevealedStore(store)  # the agent's own file has the secrets, and continues where it ended
+    shown = RevealedStore(store)  # the agent's own file contains the secrets, and the export must begin with that file
     sent = export(shown, sid, agent, _unless_whole(store, sid, at), where.cwd).from_store(shown)
     assert sent.session is not None
     id = format.called(sent.session.source_id or sid)
@@ -154,11 +156,11 @@ def plan(
 
 
 def perform(plan: ResumePlan) -> None:
-    """Write the missing files. Raises ``Refused`` if the session's file changed meanwhile, and ``OSError``."""
+    """Write the missing files. Raises ``Refused`` if the session's file changed in the meantime, and ``OSError``."""
     for place, content in plan.beside.items():
         try:
             _write(place, content)
-        except FileExistsError:  # a prefix of it exists, or the agent was faster
+        except FileExistsError:  # a prefix of it existed, or the agent just wrote it
             held = sources.read(place)[1]
             if content.startswith(held) and held != content:
                 _append_to_file(place, len(held), content)
@@ -174,7 +176,7 @@ def perform(plan: ResumePlan) -> None:
 
 
 def _write(file: Path, data: bytes) -> None:
-    """Write a whole new file. Raises ``FileExistsError``."""
+    """Write a new file atomically. Raises ``FileExistsError``."""
     durable.make_directories(file.parent)
     scratch = file.parent / f".gitsession-{secrets.token_hex(8)}.tmp"
     durable.write_new(scratch, data)
@@ -189,7 +191,7 @@ def _beside(
     format: Resumable, file: Path, data: bytes, held: SessionAttachments, where: Workspace,
     environment: Mapping[str, str]
 ) -> tuple[dict[Path, bytes], int]:
-    """Return the files to write beside the session's own, by path, and the number of those that the store lacks."""
+    """Return the sidecar files to write, by path, and the number of sidecar files that are not in the store."""
     found: dict[Path, bytes] = {}
     missing = 0
     for wanted in format.beside(data, sources.name_of(file)) if isinstance(format, Accompanied) else ():
@@ -221,13 +223,14 @@ def _found(
 ) -> tuple[Path, bytes, int | None]:
     """Return the path of the file, its content, and the number of bytes that exist. Raises ``Refused``.
 
-    A file that the agent finds for ``where`` is not changed if its header names another folder.
+    If the agent can resume an existing file in ``where``, the file is not changed, even if its header has another
+    folder.
     """
     base = _folder(format, where, environment)
     place = base / (sent.place or format.place(header, where))
     if isinstance(format, Importing):
-        # The agent keeps its own copy, so an earlier export is not needed any more. With a digest in its name, the new
-        # file does not collide with it.
+        # The agent keeps its own copy, so an earlier export is no longer needed. The digest in the file name prevents a
+        # conflict with that export.
         place = place.with_stem(f"{place.stem}-{sha256(sent.data).hexdigest()[:12]}")
     others = []
     lies = [session_files.AgentFile(sent.place, sent.data).pattern] if sent.place else format.lies(header, where)
@@ -243,7 +246,7 @@ def _found(
 
 
 def _folder(format: Resumable, where: Workspace, environment: Mapping[str, str]) -> Path:
-    """Return the agent's own folder, or the folder of ``where`` if the agent has none."""
+    """Return the agent's own folder, or the folder of ``where`` if the agent has no folder of its own."""
     roots = ROOTS[format.AGENT]
     if not roots:
         return Path(where.cwd)
@@ -251,9 +254,10 @@ def _folder(format: Resumable, where: Workspace, environment: Mapping[str, str])
 
 
 def _missing(folder: Path, base: session_files.AgentFile) -> dict[Path, bytes]:
-    """Return the content of the file that another one continues, by its path, if it is missing or incomplete.
+    """Return the content of the file ``base`` by path if it is missing or incomplete, otherwise an empty mapping.
 
-    The agent may have continued that file, in any folder. Raises ``Refused`` if its content differs.
+    Another file continues ``base``. The agent may have continued ``base`` too, in any folder. Raises ``Refused`` if its
+    content differs.
     """
     place = folder / base.place
     for file in _there(folder, place, [base.pattern]):
@@ -276,10 +280,10 @@ def _there(base: Path, place: Path, globs: Sequence[str]) -> Iterator[Path]:
 
 
 def _append_to_file(file: Path, held: int, data: bytes) -> None:
-    """Append the bytes of ``data`` after the first ``held``.
+    """Append the bytes of ``data`` after the first ``held`` bytes to ``file``.
 
-    If the process is killed here, the file is still a prefix of ``data``. A program that has it open sees the same
-    file.
+    If the process is killed during the append, the file is still a prefix of ``data``. The file is not replaced, so a
+    program that has it open reads the new bytes.
     """
     fd = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
     try:
@@ -294,7 +298,7 @@ def _append_to_file(file: Path, held: int, data: bytes) -> None:
 
 
 def _name(scratch: Path, file: Path) -> None:
-    """Give ``scratch`` the name ``file`` unless that exists. A rename would replace an existing file."""
+    """Link ``scratch`` to the path ``file`` unless that exists. A rename would replace an existing file."""
     try:
         os.link(scratch, file)
     except OSError as error:
@@ -316,14 +320,13 @@ def _is_other(file: Path) -> Refused:
     )
 
 
-# Comparison with the session in the database of an agent that is to import it.
-#
-# The agent's own import adds the messages that are missing, and leaves existing ones as they are. So the agent must not
-# import if the two differ: the result would be neither session.
+# Comparison of an export with the same session in the database of the agent. The agent's import adds missing messages
+# and does not change existing messages. If the export and the database differ, the result of the import would be
+# neither session, so the agent must not import the export.
 
 
 class AgentFileAhead(Refused):
-    """The error that the agent has more of the session at ``path`` than was imported."""
+    """The error that the agent's file or database at ``path`` has entries that are not imported yet."""
 
     def __init__(self, path: Path, message: str) -> None:
         super().__init__(message, hint=f"run `gitsession import {shlex.quote(str(path))}` first")
@@ -331,10 +334,10 @@ class AgentFileAhead(Refused):
 
 
 def check(format: Format, data: bytes, home: Path, environment: Mapping[str, str]) -> int:
-    """Count the prunes in the export ``data`` that the agent's import ignores because it has the messages already.
+    """Count the prunes in the export ``data`` that the agent's import ignores because the messages exist already.
 
-    Raises ``Refused`` if a database of this agent has more of the session, or other content under its id,
-    ``Unavailable`` if a database is locked, and ``Malformed`` if it is damaged.
+    Raises ``Refused`` if a database of the agent has later messages of the session, or a session with the same id and
+    other content. Raises ``Unavailable`` if a database is locked, and ``Malformed`` if it is damaged.
     """
     wanted = format.split(data, final=True)
     ours = [parse(record.payload) for record in wanted.records]

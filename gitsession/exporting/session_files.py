@@ -1,4 +1,4 @@
-"""Sessions of several files: an agent's other files of a session, and the files that a file continues."""
+"""Sessions with several files: an agent's other files of a session, and the files that a file continues."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class AgentFile(NamedTuple):
 
     @property
     def pattern(self) -> str:
-        """A glob for the paths where the agent may have stored it. The time in its name is in an unknown time zone."""
+        """A glob for the file, which matches any time in its name, because the time zone of the name is unknown."""
         folder, _, name = self.place.rpartition("/")
         top = folder.partition("/")[0]
         ids = name.split("-", 6)[-1] if name.count("-") > 6 else name
@@ -34,7 +34,10 @@ class AgentFile(NamedTuple):
 
 
 class WaitingFile(NamedTuple):
-    """A file that cannot be imported before the file that it continues, which ``error`` names."""
+    """A file that cannot be imported yet because the file that it continues is not imported.
+
+    ``error`` contains its id.
+    """
 
     path: Path
     format: Format | None
@@ -43,20 +46,20 @@ class WaitingFile(NamedTuple):
 
 
 class ImportFile(Protocol):
-    """Import the sessions at ``path``, and record in an ``ImportQueue`` what was imported and what has to wait."""
+    """Import the sessions at ``path``, and add imported and waiting files to an ``ImportQueue``."""
 
     def __call__(self, path: Path, format: Format | None = None, *, named: bool = False) -> object: ...
 
 
 def beside(waiting: WaitingFile) -> Iterable[Path]:
-    """Return the files in the folders around a waiting file that may be the one that it continues."""
+    """Return the files near a waiting file that may be the file that it continues."""
     return discover.called(waiting.path, waiting.error.source_id)
 
 
 class ImportQueue:
     """The order of import for files that continue each other.
 
-    ``imported``: each file with the agent's id for it; ``waiting``: files whose base has not been imported.
+    ``imported``: the imported files with the agent's ids; ``waiting``: the files whose base is not imported yet.
     """
 
     def __init__(self) -> None:
@@ -64,7 +67,7 @@ class ImportQueue:
         self.waiting: list[WaitingFile] = []
 
     def import_waiting(self, take: ImportFile, locate: Callable[[WaitingFile], Iterable[Path]] = beside) -> None:
-        """Import the files that waiting ones continue, if ``locate`` finds them, and then the waiting ones."""
+        """Import the files that waiting files continue, if ``locate`` finds them, and then the waiting files."""
         self._take_bases(take, locate)
         came = {id for _, id in self.imported}
         while again := [each for each in self.waiting if each.error.source_id in came]:
@@ -77,7 +80,7 @@ class ImportQueue:
     def _take_bases(self, take: ImportFile, locate: Callable[[WaitingFile], Iterable[Path]]) -> None:
         tried = {path for path, _ in self.imported} | {each.path for each in self.waiting}
         at = 0
-        while at < len(self.waiting):  # a base may wait for its own
+        while at < len(self.waiting):  # a base may itself wait for another file
             each = self.waiting[at]
             at += 1
             for base in locate(each):
@@ -87,9 +90,10 @@ class ImportQueue:
 
 
 def bases(store: ObjectStore, agent: str, data: bytes, find: Callable[[str, str], str | None]) -> list[AgentFile]:
-    """Return the files that ``data`` continues, the nearest first. Files that are not in the store are left out.
+    """Return the files that ``data`` continues, directly or indirectly, the nearest first.
 
-    ``find``: returns the session for an agent and the id of any of its files.
+    Files that are not in the store are omitted. ``find``: a function that returns the session of an agent's file by the
+    agent's name and the id of the file.
     """
     format = with_capability(agent, Continuing)
     found: list[AgentFile] = []

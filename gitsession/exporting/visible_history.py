@@ -1,9 +1,10 @@
-"""Conversion of a session to what its model receives, for an export to an agent with other rules.
+"""Conversion of a session to the context of its model, for an export to an agent with other rules.
 
-Agents differ in what their model receives of a history: context edits, prunes, commands that are excluded, lists in the
-place of what a compaction replaced, answers stored block by block. In the context of the source, all of these rules are
-applied. So entries on the path to the leaf are replaced by what the context contains of them. Entries before that part,
-which a compaction or reset removed from the context, stay. Entries of other branches stay, with whole answers.
+Agents use different rules to derive a context from a history: context edits, prunes, excluded commands, lists that
+replace the entries before a compaction, and answers that are stored block by block. In the context of the source, all
+of its rules are already applied. So entries on the path to the leaf are replaced with their form in the context.
+Earlier entries on the path, which a compaction or reset removed from the context, are kept. Entries of other branches
+are kept too, with the parts of each answer joined. There are three cases:
 
 1. no compaction, no reset -> what the context contains of each entry, in its place
 2. a summary, what it kept, what follows -> the compaction; case 1 for what it kept and for what follows
@@ -42,21 +43,20 @@ _BY_BLOCK = ("codex",)
 """Agents that store each block of an answer as a separate record, without stating which blocks belong together."""
 
 _KEEP_UNSENT = ("pi", "omp")
-"""Agents that keep interrupted answers and commands that the user excluded, and send neither to their model."""
+"""Agents that store interrupted answers and commands that the user excluded but send neither to their model."""
 
 _JOINS_RESULTS = ("claude",)
-"""Agents that take a result on another branch as a result of the answer above it."""
+"""Agents that attribute a result on another branch to the answer above it."""
 
 _Placed = tuple[int, Entry]
-"""An item of the context, after the index of its entry on the path."""
+"""The index of an entry on the path, and its item in the context."""
 
 
 @dataclass(frozen=True, slots=True)
 class VisibleHistory:
     """The converted entries and the key of the leaf.
 
-    ``names``: for each removed entry, the key of the entry that replaces it in references. ``notes``: counts of what is
-    left out.
+    ``names``: the key of the entry that replaces each removed entry in references. ``notes``: counts of omitted items.
     """
 
     entries: tuple[OutgoingEntry, ...]
@@ -68,12 +68,12 @@ class VisibleHistory:
 def visible_history(
     entries: Sequence[OutgoingEntry], leaf: str, shown: Sequence[tuple[str, Shown]], source: Profile, target: Profile
 ) -> VisibleHistory:
-    """Return ``entries`` with the path to ``leaf`` as the context contains it.
+    """Return ``entries`` with the entries on the path to ``leaf`` in the form of the context.
 
     Args:
-        entries: parents before children.
-        shown: the context at ``leaf``: its items, each with the key of its entry.
-        source: the profile that made the context.
+        entries: the entries, parents before children.
+        shown: the items of the context at ``leaf``, each after the key of its entry.
+        source: the profile from which the context was built.
         target: the profile of the agent that will read the entries.
     """
     path = _path(entries, leaf)
@@ -103,7 +103,7 @@ def visible_history(
 
 
 def _path(entries: Iterable[OutgoingEntry], leaf: str | None) -> list[OutgoingEntry]:
-    """Return the entries from the first to ``leaf``."""
+    """Return the entries from the root to ``leaf``."""
     by_key = {each.key: each for each in entries}
     found: list[OutgoingEntry] = []
     while leaf is not None and leaf in by_key:
@@ -113,7 +113,7 @@ def _path(entries: Iterable[OutgoingEntry], leaf: str | None) -> list[OutgoingEn
 
 
 def _goes_along(entry: Shown, source: Profile, target: Profile, notes: Counter[str]) -> bool:
-    """Return whether the source sends ``entry`` to its model, or the target can store entries that are not sent."""
+    """Return whether ``entry`` is kept: the source sends it to its model, or the target can store unsent entries."""
     keeps = target.NAME in _KEEP_UNSENT
     if source.llm_role(entry) is None and not (keeps and target.llm_role(entry) is None):
         notes[_unseen(entry)] += 1
@@ -125,7 +125,7 @@ def _goes_along(entry: Shown, source: Profile, target: Profile, notes: Counter[s
 
 
 def _count_unseen(path: Iterable[OutgoingEntry], shown: Sequence[tuple[str, Shown]], notes: Counter[str]) -> None:
-    """Count the entries of which the context contains nothing, and the calls that it omits from other entries."""
+    """Count the entries that are not in the context, and the calls that it omits from other entries."""
     keys = {key for key, _ in shown}
     blocks = {repr(block) for _, entry in shown for block in _blocks(entry)}
     for each in path:
@@ -156,14 +156,14 @@ def _is_result(entry: Entry) -> bool:
     return isinstance(entry, Message) and entry.role == "tool"
 
 
-# Replacement of entries by what the context contains of them
+# Replacement of entries with their form in the context
 
 
 def _laid(path: Sequence[OutgoingEntry], shown: Sequence[_Placed]) -> tuple[int, list[AnswerPart]]:
-    """Return the index on ``path`` where the part that the model receives begins, and that part."""
+    """Return the index on ``path`` at which the context begins, and the parts of the context."""
     base = max((at for at, each in enumerate(path) if isinstance(each.entry, Compaction | Reset)), default=-1)
     if shown and isinstance(path[shown[0][0]].entry, Custom):
-        base = max(base, shown[0][0])  # context that an agent read again replaces everything before it
+        base = max(base, shown[0][0])  # a context that an agent restored replaces all entries before it
     if base < 0 or isinstance(path[base].entry, Reset):
         start, in_place = max(base, 0), _in_place(path, shown, max(base, 0))
     else:
@@ -172,7 +172,7 @@ def _laid(path: Sequence[OutgoingEntry], shown: Sequence[_Placed]) -> tuple[int,
 
 
 def _in_place(path: Sequence[OutgoingEntry], shown: Sequence[_Placed], start: int) -> list[AnswerPart] | None:
-    """Return the parts from ``start`` on, or ``None`` if the context has another order than the path."""
+    """Return the parts from ``start`` on, or ``None`` if the order of the context differs from the path."""
     by_place: dict[int, list[Entry]] = {}
     before = start
     for at, entry in shown:
@@ -190,13 +190,13 @@ def _in_place(path: Sequence[OutgoingEntry], shown: Sequence[_Placed], start: in
 
 
 _GIVES_WAY = (Message, CustomMessage, BranchSummary, Compaction, ContextEdit, Prune, Reset)
-"""Kinds that a model receives, or that change what it receives. The context contains their effect."""
+"""Kinds that a model receives or that change the context. Their effect is part of the context."""
 
 
 def _compacted(
     path: Sequence[OutgoingEntry], base: int, shown: Sequence[_Placed]
 ) -> tuple[int, list[AnswerPart] | None]:
-    """Return the part for case 2, or ``None`` if the context is not a summary followed by what it kept."""
+    """Return the parts for case 2, or ``None`` if the context is not a summary followed by the kept entries."""
     entry = path[base].entry
     count = next((n for n, (at, _) in enumerate(shown) if at != base), len(shown))
     said = [each for _, each in shown[:count]]
@@ -216,14 +216,14 @@ def _compacted(
 
 
 def _is_summary(shown: Entry, entry: Entry) -> bool:
-    """Return whether ``shown`` is the summary of a compaction: the entry, or a message with its text."""
+    """Return whether ``shown`` is the summary of a compaction, as a compaction entry or as a message with its text."""
     if isinstance(shown, Message) and isinstance(entry, Compaction):
         return shown.text.strip() == entry.summary.strip() != ""
     return isinstance(shown, Compaction)
 
 
 def _anew(path: Sequence[OutgoingEntry], base: int, shown: Sequence[_Placed]) -> tuple[int, list[AnswerPart]]:
-    """Return the part for case 3."""
+    """Return the parts for case 3."""
     split = next((n for n, (at, _) in enumerate(shown) if at > base), len(shown))
     after = _in_place(path, shown[split:], base + 1) if base >= 0 else None
     if after is None:
@@ -244,7 +244,7 @@ def _in_words(entry: Entry) -> Entry:
 
 
 def _linked(pieces: Sequence[AnswerPart], below: str | None) -> list[OutgoingEntry]:
-    """Return the parts as entries, each below the one before. The first part of an entry keeps its key."""
+    """Return the parts as entries, each below the previous one. The first part of an entry keeps the entry's key."""
     counts: Counter[str] = Counter()
     found: list[OutgoingEntry] = []
     for of, entry in pieces:
@@ -260,9 +260,9 @@ def _follow(
     chain: Sequence[OutgoingEntry], linked: Sequence[OutgoingEntry], ends: dict[str | None, str | None],
     names: dict[str, str]
 ) -> None:
-    """Record in ``ends`` the key below which the children of each entry of ``chain`` are now placed.
+    """Add to ``ends`` the key of the new parent of the children of each entry of ``chain``.
 
-    ``names`` gets the replacement of each removed entry: the next one that exists, otherwise the last.
+    For each removed entry, add its replacement to ``names``: the next entry that exists, otherwise the last one.
     """
     there = {each.key for each in linked}
     last = {each.key.partition("+")[0]: each.key for each in linked}
@@ -277,7 +277,7 @@ def _follow(
 
 
 def _chains(entries: Sequence[OutgoingEntry]) -> Iterator[list[OutgoingEntry]]:
-    """Yield the entries in chains, parents before children. A chain ends at a fork."""
+    """Yield the entries in chains without forks, parents before children."""
     children = Counter(each.below for each in entries)
     chains: dict[str, list[OutgoingEntry]] = {}
     for each in entries:

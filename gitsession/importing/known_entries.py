@@ -101,7 +101,7 @@ class EquivalentEntries:
                 self._at.setdefault((node.parent, node.source.line), []).append(node)
 
     def as_it_is(self, format: Format, parent: Node, record: Record) -> Node | None:
-        """Return the only entry below ``parent`` at the record's line if its bytes are those of ``record``.
+        """Return the only entry below ``parent`` at the line of ``record`` if their bytes are equal.
 
         Such an entry has no redactions and needs no secret scan. Between several entries, the result of the scan
         decides.

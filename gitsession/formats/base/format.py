@@ -158,7 +158,7 @@ class Document(Format):
 
 
 class Streamed(Format):
-    """A format that can split a file that is too large for the memory."""
+    """A format that can split a file that is too large to hold in memory."""
 
     @abstractmethod
     def split(self, data: Data, *, name: str = "", final: bool = False) -> Source:
