@@ -17,7 +17,7 @@ def everywhere(
 ) -> Iterator[tuple[Path, Format]]:
     """Yield every session file in the agents' own folders.
 
-    ``environment``: can contain variables that set other folders. ``unreadable``: whether to yield also folders without
+    ``environment``: can contain variables that set other folders. ``unreadable``: whether to also yield folders without
     read permission, and paths that have the name of a session file but are not files (a folder, a pipe, a broken link),
     so that the import reports them.
     """
@@ -34,7 +34,7 @@ def everywhere(
 
 
 def _closed(base: Path, pattern: str) -> Iterator[Path]:
-    """Yield the folders on the path of ``pattern`` without read permission. A glob skips such folders silently."""
+    """Yield the folders on the path of ``pattern`` that cannot be listed. A glob skips such folders silently."""
     above = [parent.as_posix() for parent in reversed(Path(pattern).parents)]
     for folders in ([base], *(sorted(base.glob(parent)) for parent in above if parent != ".")):
         yield from (folder for folder in folders if folder.is_dir() and not os.access(folder, os.R_OK | os.X_OK))
@@ -49,7 +49,7 @@ def base_of(root: SearchRoot, home: Path, environment: Mapping[str, str]) -> Pat
 def in_projects(folders: Iterable[Path], *, unreadable: bool = False) -> Iterator[tuple[Path, Format]]:
     """Yield the session files that agents store in the top folders of the projects of ``folders``.
 
-    ``unreadable``: whether to yield also paths that have the name of a session file but are not files.
+    ``unreadable``: whether to also yield paths that have the name of a session file but are not files.
     """
     tops = dict.fromkeys(found for folder in folders if (found := _top(folder)) is not None)
     for format in all_with_capability(InProject).values():

@@ -1,4 +1,4 @@
-"""Reading of the sessions at a path: one in a file, many in a database.
+"""Access to the sessions at a path: one in a file, many in a database.
 
 The path of a session in a database consists of the path of the database, ``#``, and the session's id. The catalog
 stores this path, so that a repair can find the session again.
@@ -235,7 +235,7 @@ def is_database(head: bytes) -> bool:
 def read(path: Path) -> tuple[os.stat_result, bytes]:
     """Return the status and the content of a session file, without bytes that are appended while it is read.
 
-    Raises ``Malformed`` if the file is not a regular file or is larger than 1 GiB, and ``OSError``.
+    Raises ``OSError``, and ``Malformed`` if the file is not a regular file or is larger than 1 GiB.
     """
     with _session_file(path) as (fd, found), os.fdopen(fd, "rb", closefd=False) as file:
         return found, file.read(found.st_size)

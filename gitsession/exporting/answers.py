@@ -29,9 +29,9 @@ class AnswerPart(NamedTuple):
 def grouped(pieces: Sequence[AnswerPart], *, by_block: bool, notes: Counter[str] | None = None) -> list[AnswerPart]:
     """Return ``pieces``, the entries of one branch, with joined answers, each followed by its results.
 
-    An answer is joined to the previous answer if it directly follows and belongs to it, or if a result of one of its
-    calls is still missing. A result belongs to the newest call with its id that has no result yet. If ``notes`` is
-    given, a result without a call is omitted.
+    An answer is joined to the previous answer if it directly follows that answer and belongs to it, or if a result of
+    one of its calls is still missing. A result belongs to the newest call with its id that has no result yet. If
+    ``notes`` is given, a result without a call is omitted.
 
     Args:
         by_block: whether the agent stores each block of an answer as a separate record.

@@ -82,7 +82,7 @@ def export(
 
     Args:
         to: an agent of ``FORMATS`` or a format of ``TO_READ``; ``None`` for the agent of the session.
-        at: export only the history of this entry.
+        at: the entry whose history is exported; ``None`` for all entries.
         cwd: the folder in which to continue the session, for agents that are ``Resumable``; ``None`` for an export that
             is not continued. If the agent already has a file of this session and the export is not that file, the
             export gets a new id. If it has no title and the agent needs one, its first prompt becomes the title.
@@ -134,7 +134,7 @@ def _first_words(out: Outgoing) -> str | None:
 
 
 def _place(agent: str, data: bytes, segment: str | None) -> str:
-    """Return the path of the agent's file ``data``, or "" if this agent's files do not continue other files."""
+    """Return the path of the agent's file ``data``, or "" if files of this agent never continue other files."""
     format = with_capability(agent, Continuing)
     return format.place_of(data, segment) if format is not None else ""
 
@@ -182,7 +182,7 @@ def export_original(store: ObjectStore, sid: str, at: Node | None = None) -> Exp
 
 
 def segments(store: ObjectStore, sid: str) -> list[str | None]:
-    """Return the ids of an agent's files of a session. The id of the first file is ``None``."""
+    """Return the ids of the agent's files of a session. The id of the first file is ``None``."""
     return [None, *meta_of(store, sid).segments]
 
 
@@ -325,7 +325,10 @@ def _line(store: ObjectStore, at: Node, starts: Collection[Oid]) -> list[Node]:
 
 
 def _home_of(store: ObjectStore, sid: str, root: SessionHeader | Fork) -> str:
-    """Return the session that has the header: this one, or the imported one if this is a fork that gitsession made."""
+    """Return the id of the session that has the file's header.
+
+    This is ``sid``, or the imported session if ``sid`` is a fork that gitsession made.
+    """
     is_home = store.ref(refs.meta(sid)) is not None and meta_of(store, sid).newest_lines()
     if root.source_id is None or is_home:
         return sid

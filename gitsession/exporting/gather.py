@@ -246,7 +246,7 @@ class _Gatherer:
     # ---- entries
 
     def _lines_of_the_file(self) -> list[OutgoingEntry]:
-        """Return the lines of the agent's file in order: its own, and exported lines that an import found in it."""
+        """Return the agent's own lines and the recorded exported lines, in the order of the agent's file."""
         numbered = {node.source.line: (node, node) for node in self.current if node.source}
         by_chain = {self.keys[node.oid]: node for node in self.current}
         names = {}
@@ -285,7 +285,10 @@ class _Gatherer:
         )
 
     def _resolved(self, node: Node, agent: str, entry: Entry) -> Entry:
-        """Return ``entry`` with the content of files beside the agent's own, which the target cannot read there."""
+        """Return ``entry`` with the content of sidecar files in place of their names.
+
+        The target agent cannot read these files.
+        """
         payload = payload_of(self.store, node) if with_capability(agent, Referring) is not None else b""
         resolved = self.attached.resolve(agent, payload)
         return entry if resolved is payload else FORMATS[agent].read(resolved)

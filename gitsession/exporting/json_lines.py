@@ -39,5 +39,5 @@ def _entry(each: OutgoingEntry) -> dict[str, Any]:
 
 
 def _json(value: dict[str, Any]) -> bytes:
-    """Return ``value`` as ASCII JSON, which can represent any text."""
+    """Return ``value`` as ASCII JSON, which can represent any string."""
     return json.dumps(value, separators=(",", ":"), default=str).encode()

@@ -162,10 +162,10 @@ def _fenced(text: str, language: str = "") -> str:
 def _words(text: str) -> str:
     """Return ``text`` with lines that look like headings of the export, and HTML outside of code, escaped.
 
-    Markdown readers differ in how they split text into blocks, and so in the text that they treat as code. Code is not
-    escaped only if all readers treat it as code. This is the case in a fence at the first column, if no indented fence
-    precedes it, because a list could end an indented fence early. It is also the case in a code span, if each line of
-    the paragraph closes its own spans.
+    Markdown readers differ in how they split text into blocks, and so in the text that they treat as code. Text is left
+    unescaped only if all readers treat it as code. This is the case in a fence at the first column, if no indented
+    fence precedes it, because a list could end an indented fence early. It is also the case in a code span, if each
+    line of the paragraph closes its own spans.
     """
     lines: list[str] = []
     paragraph: list[str] = []
@@ -199,7 +199,7 @@ def _prose(lines: list[str]) -> list[str]:
 
 
 def _outside_code(line: str) -> str:
-    """Return ``line`` with HTML escaped outside of code spans and in spans with ``|``, which may end a table cell."""
+    """Return ``line`` with HTML escaped outside of code spans and in spans with ``|``, which can end a table cell."""
     parts, at = [], 0
     for span in _SPAN.finditer(line):
         code = span[0]

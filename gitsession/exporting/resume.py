@@ -53,9 +53,9 @@ class ResumePlan:
 
     ``file``: the path of the session's file; ``data``: its content. ``held``: the number of bytes that exist already,
     ``None`` if there is no file. ``id``: the agent's id of the session. ``commands``: commands to run one after the
-    other in ``cwd``. The last one continues the session. If there is another one before it, it imports the file into
-    the agent. ``sent``: the export with the content ``data``. ``entry``: the chain digest of the entry at which the
-    session continues. ``beside``: missing files that the session refers to or continues, by path, to be written too.
+    other in ``cwd``. The last one continues the session. A command before it imports the file into the agent. ``sent``:
+    the export with the content ``data``. ``entry``: the chain digest of the entry at which the session continues.
+    ``beside``: missing files that the session refers to or continues, by path, to be written too.
     """
 
     sent: ExportResult
@@ -81,7 +81,7 @@ def said(source: Source) -> bytes:
 
 
 def source_of(plan: ResumePlan) -> Source:
-    """Return the result of splitting the planned file, as an import would. Raises ``Malformed``."""
+    """Return the ``Source`` that an import would read from the planned file. Raises ``Malformed``."""
     return FORMATS[plan.sent.agent].split(plan.data, name=sources.name_of(plan.file))
 
 
@@ -106,8 +106,8 @@ def plan(
     Args:
         agent: the agent; ``None`` for the agent of the session.
         at: the entry to continue from; ``None`` for the leaf.
-        find: a function that returns the session in this store with a given agent's id, for the error message if the
-            agent continued the export as another session.
+        find: a function that maps an agent's name and session id to the id of the session in this store. It is used for
+            the error message if the agent continued the file and that file is another session in this store.
 
     Raises:
         Refused: if the agent continued its file after the last import, if another file exists at the path, if the
@@ -156,7 +156,10 @@ def plan(
 
 
 def perform(plan: ResumePlan) -> None:
-    """Write the missing files. Raises ``Refused`` if the session's file changed in the meantime, and ``OSError``."""
+    """Write the missing files.
+
+    Raises ``OSError``, and ``Refused`` if the session's file has changed since it was planned.
+    """
     for place, content in plan.beside.items():
         try:
             _write(place, content)
@@ -209,7 +212,7 @@ def _beside(
 
 
 def _unless_whole(store: ObjectStore, sid: str, at: Node | None) -> Node | None:
-    """Return ``None`` if the whole file continues at ``at``, otherwise the entry whose history is exported alone."""
+    """Return ``None`` if the agent continues the whole file at ``at``, otherwise the entry whose history to export."""
     leaves = graph.branches(store, sid)
     leaf = leaves[active(store, sid)]
     wanted = at.oid if at is not None else leaf
@@ -298,7 +301,10 @@ def _append_to_file(file: Path, held: int, data: bytes) -> None:
 
 
 def _name(scratch: Path, file: Path) -> None:
-    """Link ``scratch`` to the path ``file`` unless that exists. A rename would replace an existing file."""
+    """Create ``file`` as a hard link to ``scratch``. Raises ``FileExistsError``.
+
+    A rename would replace an existing file, so it is used only if the file system has no hard links.
+    """
     try:
         os.link(scratch, file)
     except OSError as error:
@@ -326,7 +332,7 @@ def _is_other(file: Path) -> Refused:
 
 
 class AgentFileAhead(Refused):
-    """The error that the agent's file or database at ``path`` has entries that are not imported yet."""
+    """The error for an agent's file or database at ``path`` with entries that are not imported yet."""
 
     def __init__(self, path: Path, message: str) -> None:
         super().__init__(message, hint=f"run `gitsession import {shlex.quote(str(path))}` first")

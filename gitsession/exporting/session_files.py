@@ -92,8 +92,8 @@ class ImportQueue:
 def bases(store: ObjectStore, agent: str, data: bytes, find: Callable[[str, str], str | None]) -> list[AgentFile]:
     """Return the files that ``data`` continues, directly or indirectly, the nearest first.
 
-    Files that are not in the store are omitted. ``find``: a function that returns the session of an agent's file by the
-    agent's name and the id of the file.
+    Files that are not in the store are omitted. ``find``: a function that maps an agent's name and the id of one of its
+    files to the id of the session in this store, or to ``None``.
     """
     format = with_capability(agent, Continuing)
     found: list[AgentFile] = []

@@ -6,9 +6,9 @@ of its rules are already applied. So entries on the path to the leaf are replace
 Earlier entries on the path, which a compaction or reset removed from the context, are kept. Entries of other branches
 are kept too, with the parts of each answer joined. There are three cases:
 
-1. no compaction, no reset -> what the context contains of each entry, in its place
-2. a summary, what it kept, what follows -> the compaction; case 1 for what it kept and for what follows
-3. any other compaction or order -> a reset, what the context contains up to there; case 1 for the rest
+1. no compaction, no reset -> each entry in its form in the context
+2. a summary, kept entries, later entries -> the compaction; case 1 for the kept and the later entries
+3. any other compaction or order -> a reset, the context up to this point; case 1 for the later entries
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ from gitsession.model.entries import (
 EARLIER = "What happened before this point in the conversation, in summary:"
 
 _BY_BLOCK = ("codex",)
-"""Agents that store each block of an answer as a separate record, without stating which blocks belong together."""
+"""Agents that store each block of an answer as a separate record and do not record which blocks belong together."""
 
 _KEEP_UNSENT = ("pi", "omp")
-"""Agents that store interrupted answers and commands that the user excluded but send neither to their model."""
+"""Agents that store interrupted answers and excluded commands, but send neither to their model."""
 
 _JOINS_RESULTS = ("claude",)
 """Agents that attribute a result on another branch to the answer above it."""

@@ -1,8 +1,8 @@
 """Import of the file changes that an agent recorded, as checkpoints of the imported session (decision 0021).
 
 The changes are replayed in the order of the agent's file. The state of files before a change is not attributed to the
-session. The change of a tool call is attributed to it only if the content of the files before and after the call is
-known. The workspace is not read.
+session. The change of a tool call is attributed to the session only if the content of the files before and after the
+call is known. The workspace is not read.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ def keep(store: ObjectStore, format: Format, source: Source, place: Path, sid: s
     No checkpoint is added if the agent's copies are not available, or if the newest checkpoint was not made from such
     copies: a snapshot by gitsession is more exact, and older states are not added after it.
 
-    ``place``: the path of the agent's file. Raises ``MissingObject``, ``Corrupt`` and ``Malformed`` if the checkpoints
-    cannot be read, and ``Unavailable``.
+    ``place``: the path of the agent's file. Raises ``Unavailable``, and ``MissingObject``, ``Corrupt`` or ``Malformed``
+    if the checkpoints cannot be read.
     """
     cwd = _cwd(format, source)
     if not isinstance(format, Remembering) or cwd is None or not cwd.startswith("/"):

@@ -44,8 +44,8 @@ class ImportedSource:
 class MetadataImport:
     """The changes of one import to ``meta``. ``before`` and ``tip``: the tip of ``meta`` before and after the import.
 
-    ``lost``: the positions of entries that are no longer in the file since the last import. ``rewritten``: the number
-    of the first line that the agent changed since then. ``problems``: problems for the report.
+    ``lost``: the positions of entries that were in the file at the last import and are no longer in it. ``rewritten``:
+    the number of the first line that the agent changed since then. ``problems``: problems for the report.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class MetadataImport:
             self._append(draft)
 
     def _is_older_copy(self) -> bool:
-        """Return whether the file is an older copy: the store has all of its content and later lines."""
+        """Return whether the file is an older copy: the store contains all of its lines, and later lines."""
         if self._tree is None or self._new:
             return False
         superseded = set(self._seen.source_file.superseded)

@@ -1,8 +1,8 @@
 """Import of session files into the store.
 
 An import is idempotent and incremental, and never overwrites entries (docs/reference/format.md). It is planned from the
-content of the store, without the lock. Then one transaction writes the objects and moves each ref from the value that
-was read. If another writer moved a ref in the meantime, the import is planned again.
+content of the store, without the lock. Then one transaction writes the objects and updates each ref only if it still
+has the value that was read. If another writer has moved a ref, the import is planned again.
 """
 
 from __future__ import annotations
@@ -262,8 +262,9 @@ class _Draft:
     def second_file(self, is_elsewhere: Callable[[str, Collection[bytes]], bool] | None) -> _Request | None:
         """Return the request to import a second file with this session's id, or ``None`` if it is not a second file.
 
-        It is a second one if it lacks entries that another file still has, or if it was imported as one before. The id
-        of the session follows from the agent's id and the first entry that the file does not share.
+        A file is a second file if it lacks entries that another file still has, or if it was imported as a second file
+        before. It is imported as a separate session, whose id is derived from the agent's id and the first entry that
+        the two files do not share.
         """
         request, place, at_line = self.request, self.place, self.entries.at_line
         if place.tree is None or not self.meta.lost or request.source.segment is not None:

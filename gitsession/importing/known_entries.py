@@ -38,7 +38,7 @@ from gitsession.sessions.revealed_store import RevealedStore
 from gitsession.store.interface import ObjectStore
 
 Find: TypeAlias = Callable[[str], str | None]
-"""A function that returns the id of the session with a given agent's id in this store, or ``None``."""
+"""A function that maps an agent's session id to the id of the session in this store, or to ``None``."""
 
 
 def no_base(source_id: str, why: str = "is not in this store") -> NoBase:
@@ -56,8 +56,8 @@ def damaged(sid: str) -> Corrupt:
 def shared(store: ObjectStore, base: Base, find: Find | None) -> Node:
     """Return the last entry that a fork shares with ``base``, or the root of ``base`` if it shares no entry.
 
-    Raises ``NoBase`` if the shared part of ``base`` is not in the store yet. If the fork were imported anyway, it would
-    get another id than in other stores.
+    Raises ``NoBase`` if the shared part of ``base`` is not in the store yet. If the fork were imported anyway, its id
+    would differ from its id in other stores.
     """
     sid = find(base.source_id) if find is not None else None
     if sid is None:
@@ -103,8 +103,8 @@ class EquivalentEntries:
     def as_it_is(self, format: Format, parent: Node, record: Record) -> Node | None:
         """Return the only entry below ``parent`` at the line of ``record`` if their bytes are equal.
 
-        Such an entry has no redactions and needs no secret scan. Between several entries, the result of the scan
-        decides.
+        Such an entry has no redactions, so the record needs no secret scan. If there are several entries, the result of
+        the scan selects one.
         """
         nodes = self._at.get((parent.oid, record.line), ())
         if len(nodes) != 1:
@@ -174,7 +174,7 @@ class ExportedLine:
 
 
 class ExportedLineFinder:
-    """A finder of exported lines in a file of a session. ``sid``, ``tree`` and ``meta``: those of the session."""
+    """A finder of exported lines in a file of a session. ``sid``, ``tree``, ``meta``: of that session."""
 
     def __init__(self, store: ObjectStore, sid: str, format: Format, tree: Tree, meta: Meta) -> None:
         self._store, self._sid, self._format = store, sid, format

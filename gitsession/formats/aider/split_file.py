@@ -94,7 +94,7 @@ def kind_of(payload: bytes) -> SpanKind:
 
 
 def begins_run(head: bytes) -> bool:
-    """Return whether a run begins in ``head``. A line of an answer that only looks like this is ignored."""
+    """Return whether a run begins in ``head``. A similar line in an answer is ignored."""
     lines = [_bare(line) for line in _lines(head)]
     return any(
         RUN.fullmatch(line) and not lines[at + 1].strip() and _is_quoted(lines[at + 2])

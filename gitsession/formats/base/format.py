@@ -21,7 +21,7 @@ from gitsession.model.usage import AnswerUsage
 
 
 class Workspace(NamedTuple):
-    """A folder in which a session is to be continued. All paths are absolute and contain no symbolic links.
+    """A folder in which an agent continues a session. All paths are absolute and contain no symbolic links.
 
     ``home``: the user's home directory; ``temporary``: the machine's directory for temporary files.
     """
@@ -59,7 +59,7 @@ Ask: TypeAlias = Callable[[str, Sequence[object]], Iterator[Row]]
 class Stamp(NamedTuple):
     """The state of a session in a database, with the field names of ``os.stat_result``, to which it is compared.
 
-    ``st_size``: its number of rows. ``st_mtime_ns``: time of the newest row. ``st_ino``: a sum over all rows.
+    ``st_size``: the number of rows. ``st_mtime_ns``: the time of the newest row. ``st_ino``: a sum over all rows.
     """
 
     st_size: int
@@ -226,12 +226,12 @@ class Continuing(Format):
     def place_of(self, data: bytes, segment: str | None) -> str:
         """Return the path of the file ``data`` below the agent's folder.
 
-        ``segment``: the id of a later file of the session.
+        ``segment``: the id of the file if it is a later file of the session; ``None`` if it is the first.
         """
 
 
 class Accompanied(Format):
-    """A format whose agent stores more files beside the session file."""
+    """A format whose agent stores additional files beside the session file."""
 
     @abstractmethod
     def beside(self, data: Data, name: str) -> Sequence[Sidecar]:
@@ -270,7 +270,7 @@ class Delegating(Format):
 
     @abstractmethod
     def is_delegated(self, source_id: str, header: SessionHeader) -> bool:
-        """Return whether the session was started by a call, not by the user."""
+        """Return whether a call, and not the user, started the session."""
 
 
 class Remembering(Format):

@@ -84,7 +84,7 @@ class Lines(Sequence[bytes]):
         self._ends.append(self._start(len(self._ends)) + len(tail))
 
     def joined(self, first: int, last: int) -> FileSpan:
-        """Return the span from line ``first`` up to but not including line ``last``, without the last line end."""
+        """Return the span from line ``first`` up to but not including line ``last``, without the last newline."""
         return FileSpan(self._data, self._start(first), self._ends[last - 1])
 
     def __len__(self) -> int:

@@ -35,9 +35,9 @@ def called(entry: Entry) -> str:
 class OutgoingEntry:
     """An entry to export. ``below``: the key of its parent; ``None`` for the root.
 
-    ``short``: the preferred id (eight digits) of an entry without an id of the agent. ``line``: the bytes of the entry,
-    if the agent wrote them or if they are in its file already. ``id``: the agent's own id. ``is_name``: whether the
-    line is not an entry but sets a name or the leaf. Later children of its parent are written below such a line.
+    ``short``: the preferred id (eight digits) for an entry that has no id of the agent. ``line``: the bytes of the
+    entry, if the agent wrote them or if they are in its file already. ``id``: the agent's own id. ``is_name``: whether
+    the line is not an entry but sets a name or the leaf. Later children of its parent are written below such a line.
     """
 
     key: str
@@ -138,7 +138,7 @@ Spoken = TypeVar("Spoken", bound=Message | CustomMessage)
 
 
 def portable(entry: Spoken, agent: str, notes: Counter[str]) -> Spoken:
-    """Return ``entry`` with each block that a message of ``agent`` cannot contain replaced with text."""
+    """Return ``entry`` with text in place of each block that a message of ``agent`` cannot contain."""
     if entry.extra.get("role") == "fileMention" and agent == "omp":
         return entry
     is_answer = isinstance(entry, Message) and entry.role == "assistant"

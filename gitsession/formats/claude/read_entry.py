@@ -129,9 +129,10 @@ def preserved(stated: Any) -> frozenset[str] | None:
 
 
 def keeps_before(stated: Any, own: str | None) -> bool:
-    """Return whether the kept messages of a compaction precede its summary, which is then not their anchor.
+    """Return whether the kept messages of a compaction precede its summary.
 
-    ``stated``: the ``preserve`` of the compaction; ``own``: the id of its summary.
+    In this case, the summary is not their anchor. ``stated``: the ``preserve`` of the compaction; ``own``: the id of
+    its summary.
     """
     messages = stated.get("preservedMessages") if isinstance(stated, Mapping) else None
     anchor = text(messages.get("anchorUuid")) if isinstance(messages, Mapping) else None

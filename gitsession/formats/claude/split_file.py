@@ -387,8 +387,8 @@ class _Parts:
 def _below_kept(boundary: Object, parent: str, above: Mapping[str, str]) -> str:
     """Return the last kept message of a compaction if the kept messages follow ``parent``, otherwise ``parent``.
 
-    "Summarize up to here" cuts the history before the messages that it keeps. They are on the branch of the compaction
-    only if it is below them.
+    The command "Summarize up to here" cuts the history before the kept messages. They are on the branch of the
+    compaction only if the compaction is below them.
     """
     kept = preserved_by(boundary)
     left, at = set(kept), kept[-1] if kept else parent

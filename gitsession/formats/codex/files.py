@@ -37,7 +37,10 @@ def base_of(data: bytes) -> str | None:
 
 
 def place_of(data: bytes, segment: str | None) -> str:
-    """Return the path of the rollout ``data`` below ``.codex``. ``segment``: the id of a later file of the thread."""
+    """Return the path of the rollout ``data`` below ``.codex``.
+
+    ``segment``: the id of the file if it is a later file of the thread; ``None`` if it is the first.
+    """
     header = _header_in(data)
     id = header.get("id")
     begun = SessionHeader(

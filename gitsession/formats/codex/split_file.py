@@ -231,7 +231,7 @@ def _placed(groups: Sequence[Group | StoredGroup]) -> Iterator[Record]:
 def _in_thread(
     records: Sequence[Record], groups: Sequence[Group | StoredGroup], header: int, segment: str, first: int
 ) -> Iterator[Record]:
-    """Number the records of a segment as in its thread.
+    """Yield the records of a segment, numbered as in its thread.
 
     ``first``: the number of earlier lines of the thread, which the segment does not repeat. ``header``: the line of the
     record that gets the id ``segment``. ``groups``: the groups of the records, in the same order.

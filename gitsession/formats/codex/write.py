@@ -95,7 +95,7 @@ def _said(role: str, entry: Message | CustomMessage) -> list[Object]:
 def _uttered(block: Block, entry: Message) -> Iterable[Object]:
     """Yield the items of a block.
 
-    Reasoning is included only as codex's own item, because reasoning from other agents cannot be decrypted.
+    Reasoning is included only if it is codex's own item, because no other program can decrypt such an item.
     """
     match block:
         case ToolCall():

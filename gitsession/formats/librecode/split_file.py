@@ -33,7 +33,7 @@ _ENTRY = (
 )  # fmt: skip
 _PART = ("type", "text", "mime_type", "name", "width", "height", "data")
 _MESSAGE = ("role", "provider", "model", "content")
-"""Columns that are in a separate row of the message. Since migration 23, they are only in that row."""
+"""Columns of the message, which has a separate row. Since migration 23, they are only in that row."""
 
 _DEFAULTS: Mapping[str, Any] = {
     "data_json": "{}", "compaction_tokens_before": 0, "width": 0, "height": 0, "tool_status": "",

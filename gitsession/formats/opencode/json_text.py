@@ -110,7 +110,7 @@ def compact(text: str) -> str:
 
 
 def checked(text: str) -> tuple[str, LineFailure | None]:
-    """Return ``text`` as compact JSON, or ``text`` and the reason why it is not a JSON object."""
+    """Return ``text`` as compact JSON and ``None``, or ``text`` and the reason why it is not a JSON object."""
     found = parse(text.encode("utf-8", "surrogatepass"))
     return (text, found) if isinstance(found, LineFailure) else (compact(text.removeprefix("\ufeff")), None)
 

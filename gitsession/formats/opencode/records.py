@@ -76,7 +76,7 @@ def said(info: str, parts: Iterable[str]) -> OpencodeMessage:
 
 
 def with_ids(raw: str, ids: Mapping[str, str]) -> str:
-    """Return the compact, valid object ``raw`` with its ids replaced with ``ids``, from other columns of its row."""
+    """Return the compact, valid object ``raw`` with its ids replaced with ``ids`` from other columns of the row."""
     keys = {f'"{name}"': value for name, value in ids.items()}
     rest = [member for member in members(raw) if member.key not in keys]
     return joined([*rest, *(Member(key, value, None) for key, value in keys.items())])

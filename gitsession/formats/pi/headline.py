@@ -1,8 +1,9 @@
 """Headlines of the commit messages of lines of pi and omp. FROZEN under view 1.
 
-The text of a commit message is part of the commit's object id. So the result for any input must never change. A change
-needs a new view number, and this version must be kept. For the same reason, this module does not use ``read``, because
-views may change. A type that is not listed keeps its literal name, even if a later release supports it.
+The text of a commit message is part of the commit's object id. So the result for bytes that were ever read must never
+change. A different result requires a new view number, and the code of this view must be kept. For the same reason, this
+module does not use ``read``, because views may change. A type that is not listed keeps its literal name, even if a
+later release supports it.
 """
 
 from __future__ import annotations

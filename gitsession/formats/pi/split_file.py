@@ -177,7 +177,7 @@ def _node(line: int, entry: Object) -> LineLink:
 
 
 def _unread(failure: LineFailure) -> str:
-    """Return the reason why a line is not an entry, and how the agents read the line if they do."""
+    """Return the reason why a line is not an entry, with a note if the agents read the line differently."""
     if not failure.reason.startswith("not JSON: Extra data"):
         return failure.reason
     return f"{failure.reason}: the line is stored but not shown; pi skips it, omp reads its first value"

@@ -149,9 +149,10 @@ class _Writer:
     # ---- after the leaf
 
     def _at_the_leaf(self) -> None:
-        """Write the labels and the title that are not in any entry below the leaf.
+        """Write the labels and the title that no entry sets.
 
-        If there are none and the leaf is not the last line, write a mark below the leaf.
+        They are written below the leaf. If there are none and the leaf is not the last line, write a mark below the
+        leaf.
         """
         at = None if self.out.leaf is None else self.ends.get(self.out.leaf)
         last = next((line.id for line in reversed(self.lines) if line.id), None)
