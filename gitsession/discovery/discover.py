@@ -58,7 +58,10 @@ def in_projects(folders: Iterable[Path], *, unreadable: bool = False) -> Iterato
 
 
 def _top(folder: Path) -> Path | None:
-    """Return the top folder of a project, or ``None`` for an invalid path, because a session can contain any string."""
+    """Return the top folder of a project, or ``None`` if ``folder`` is not a valid path.
+
+    The folder in a session's header can be any string.
+    """
     try:
         return top(folder)
     except (OSError, ValueError):

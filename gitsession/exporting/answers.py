@@ -161,7 +161,7 @@ def unfolded(entries: Sequence[OutgoingEntry], leaf: str | None) -> tuple[tuple[
     """
     found: list[OutgoingEntry] = []
     ends: dict[str, str] = {}
-    results: dict[str, str] = {}  # the agent's id of a result -> its key
+    results: dict[str, str] = {}  # the agent's id for a result -> its key
     for each in entries:
         below = ends.get(each.below, each.below) if each.below is not None else None
         each = dataclasses.replace(each, below=below)

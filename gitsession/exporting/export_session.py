@@ -43,12 +43,12 @@ TO_READ: dict[str, Writer] = {writer.AGENT: writer for writer in (json_lines, ma
 class ExportResult:
     """An exported session.
 
-    ``data``: the content of the file. ``left_out``: the number of entries made in gitsession that are not in the file.
-    ``added``: the number of newly written lines. ``notes``: counts of the items that the format of ``agent`` cannot
-    represent exactly. ``hidden``: the number of placeholders in place of secrets in the file; ``problems``: the reasons
-    why originals could not be read. ``place``: the path of the file below the agent's folder, if it cannot be derived
-    from ``session``; ``beside``: the names and contents of the other files of the session and of the files that it
-    continues.
+    ``data``: the content of the file. ``left_out``: the number of entries created in gitsession that are not in the
+    file. ``added``: the number of newly written lines. ``notes``: counts of the items that the format of ``agent``
+    cannot represent exactly. ``hidden``: the number of placeholders in place of secrets in the file; ``problems``: the
+    reasons why originals could not be read. ``place``: the path of the file below the agent's folder, if it cannot be
+    derived from ``session``; ``beside``: the names and contents of the other files of the session and of the files that
+    it continues.
 
     If the export is made to continue the session in a folder, ``session`` has the id and the folder of the continued
     session, and ``stay`` is the content of the same file for its former folder.
@@ -154,7 +154,7 @@ def _to_read(store: ObjectStore, sid: str, writer: Writer, at: Node | None, agen
 
 
 def _id_there(sid: str, found: ExportInput, began: SessionHeader | Fork | None, *, is_whole: bool) -> str:
-    """Return the agent's id of the session.
+    """Return the agent's id for the session.
 
     This is the id of the agent's own file. Without such a file, it is the session's id in this store if an import of
     the continued file would result in this session again. Otherwise, it is an id that is derived from the entry to
@@ -182,7 +182,7 @@ def export_original(store: ObjectStore, sid: str, at: Node | None = None) -> Exp
 
 
 def segments(store: ObjectStore, sid: str) -> list[str | None]:
-    """Return the ids of the agent's files of a session. The id of the first file is ``None``."""
+    """Return the ids of the agent's files for a session. The id of the first file is ``None``."""
     return [None, *meta_of(store, sid).segments]
 
 
@@ -236,7 +236,7 @@ def _file(
     segment: str | None,
     at: Node | None,
 ) -> ExportResult:
-    """Return one of the agent's files of a session.
+    """Return one of the agent's files for a session.
 
     ``begun``: the session's tree, the object id of the entry at which the file begins, and that entry. ``whole``: the
     session's ``meta``. ``at``: the entry whose history is exported; ``None`` for the whole file.
@@ -327,7 +327,7 @@ def _line(store: ObjectStore, at: Node, starts: Collection[Oid]) -> list[Node]:
 def _home_of(store: ObjectStore, sid: str, root: SessionHeader | Fork) -> str:
     """Return the id of the session that has the file's header.
 
-    This is ``sid``, or the imported session if ``sid`` is a fork that gitsession made.
+    This is ``sid``, or the imported session if ``sid`` is a fork that gitsession created.
     """
     is_home = store.ref(refs.meta(sid)) is not None and meta_of(store, sid).newest_lines()
     if root.source_id is None or is_home:

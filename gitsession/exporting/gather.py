@@ -1,6 +1,6 @@
 """Selection of the entries of an export, in order and with resolved references, for the writers of the formats.
 
-The agent's own lines come first, as in its file. Entries that were made in gitsession follow, branch by branch. The
+The agent's own lines come first, as in its file. Entries that were created in gitsession follow, branch by branch. The
 branch to continue comes last, because agents such as pi use the last line of a file as the leaf.
 """
 
@@ -41,9 +41,9 @@ class ExportInput:
     """The input of a format's writer.
 
     ``is_home``: whether ``out`` begins with the agent's own file. ``is_news``: whether ``out`` has other content.
-    ``left_out``: the number of entries made in gitsession that are omitted because the agent rewrote the lines above
+    ``left_out``: the number of entries created in gitsession that are omitted because the agent rewrote the lines above
     them. ``notes``: additional notes for the user, with counts. ``is_fork``: whether the session is a fork that
-    gitsession made. ``segment``: the id of the agent's file, if it is not the first file.
+    gitsession created. ``segment``: the id of the agent's file, if it is not the first file.
     """
 
     out: Outgoing
@@ -75,7 +75,7 @@ class _Gatherer:
         self.fork = next((node for node in tree.nodes.values() if begins_fork(store, node, sid)), None)
         is_file = began is not None and began.agent == format.AGENT and not self._is_begun_here()
         # The shared part of an agent's fork is in another file of that agent. The shared part is exported too for any
-        # other agent, and for a fork that gitsession made, which has no file.
+        # other agent, and for a fork that gitsession created, which has no file.
         if starts and is_file:
             self.segment = session_facts.segment_at(tree, starts, self.leaf.oid)
             self.tree = session_facts.file_part(tree, starts, start, self.segment)
@@ -157,9 +157,9 @@ class _Gatherer:
         return ExportInput(out, self.is_home, is_news, self._left_out(), notes, is_fork, self.segment)
 
     def _is_begun_here(self) -> bool:
-        """Return whether the session is a fork that gitsession made.
+        """Return whether the session is a fork that gitsession created.
 
-        A fork that an agent made has an id of that agent.
+        A fork that an agent created has an id that the agent assigned.
         """
         entry = entry_of(self.store, self.fork) if self.fork is not None else None
         return isinstance(entry, kinds.Fork) and entry.source_id is None

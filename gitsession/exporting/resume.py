@@ -52,7 +52,7 @@ class ResumePlan:
     """A plan to resume a session.
 
     ``file``: the path of the session's file; ``data``: its content. ``held``: the number of bytes that exist already,
-    ``None`` if there is no file. ``id``: the agent's id of the session. ``commands``: commands to run one after the
+    ``None`` if there is no file. ``id``: the agent's id for the session. ``commands``: commands to run one after the
     other in ``cwd``. The last one continues the session. A command before it imports the file into the agent. ``sent``:
     the export with the content ``data``. ``entry``: the chain digest of the entry at which the session continues.
     ``beside``: missing files that the session refers to or continues, by path, to be written too.

@@ -112,7 +112,7 @@ def bases(store: ObjectStore, agent: str, data: bytes, find: Callable[[str, str]
 
 
 def others(store: ObjectStore, agent: str, sid: str, data: bytes) -> Iterator[AgentFile]:
-    """Yield the agent's files of a session, except the one whose content is ``data``."""
+    """Yield the agent's files for a session, except the file with the content ``data``."""
     format = with_capability(agent, Continuing)
     ids = export_session.segments(store, sid) if format is not None else []
     for segment in ids if len(ids) > 1 else []:

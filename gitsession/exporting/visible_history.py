@@ -244,7 +244,10 @@ def _in_words(entry: Entry) -> Entry:
 
 
 def _linked(pieces: Sequence[AnswerPart], below: str | None) -> list[OutgoingEntry]:
-    """Return the parts as entries, each below the previous one. The first part of an entry keeps the entry's key."""
+    """Return the parts as entries, each a child of the previous one.
+
+    The first part of an entry keeps the entry's key.
+    """
     counts: Counter[str] = Counter()
     found: list[OutgoingEntry] = []
     for of, entry in pieces:

@@ -469,7 +469,7 @@ class _Entries:
         """Return the branches that are extended when the file grows, by their tip.
 
         These are ``main`` and the branches that are named after an imported entry. Branches that the user created are
-        not moved. If an entry made in gitsession follows the agent's last entry, the agent's next line creates a
+        not moved. If an entry created in gitsession follows the agent's last entry, the agent's next line creates a
         branch.
         """
         if self._tree is None:

@@ -181,7 +181,7 @@ class ExportedLineFinder:
         self._meta = meta
         self._nodes = {to_base64url(node.chain): node for node in tree.nodes.values()}
         self._recorded = meta.lines_of_ours()
-        # If all entries made in gitsession are in the file already, no lines need to be generated for comparison.
+        # If all entries created in gitsession are in the file already, no lines need to be generated for comparison.
         known = {key for _, key in self._recorded.values()}
         roots = tree.children[None]
         pending = (key for key, node in self._nodes.items() if node.source is None and node.oid not in roots)

@@ -1,4 +1,4 @@
-"""Splitter of Aider's history files into spans, each below the previous one. FROZEN under view 1.
+"""Splitter of Aider's history files into spans, each a child of the previous one. This module is FROZEN under view 1.
 
 Aider's history is a Markdown file without ids. Aider appends to the file and does not mark the ends of answers. Aider's
 own lines end in two spaces, unlike the lines of an answer. Prompts and answers follow a blank line. If Aider prints

@@ -220,7 +220,7 @@ class Continuing(Format):
 
     @abstractmethod
     def base_of(self, data: bytes) -> str | None:
-        """Return the agent's id of the file that ``data`` continues, or ``None`` if it continues none."""
+        """Return the agent's id for the file that ``data`` continues, or ``None`` if it continues none."""
 
     @abstractmethod
     def place_of(self, data: bytes, segment: str | None) -> str:

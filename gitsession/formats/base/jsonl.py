@@ -80,7 +80,7 @@ class Lines(Sequence[bytes]):
         return self._data[self._start(len(self._ends)) :]
 
     def append(self, tail: bytes) -> None:
-        """Add the tail as a last line."""
+        """Append ``tail`` as the last line."""
         self._ends.append(self._start(len(self._ends)) + len(tail))
 
     def joined(self, first: int, last: int) -> FileSpan:

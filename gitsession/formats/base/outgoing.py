@@ -35,9 +35,10 @@ def called(entry: Entry) -> str:
 class OutgoingEntry:
     """An entry to export. ``below``: the key of its parent; ``None`` for the root.
 
-    ``short``: the preferred id (eight digits) for an entry that has no id of the agent. ``line``: the bytes of the
-    entry, if the agent wrote them or if they are in its file already. ``id``: the agent's own id. ``is_name``: whether
-    the line is not an entry but sets a name or the leaf. Later children of its parent are written below such a line.
+    ``short``: the preferred id (eight digits) for an entry to which the agent assigned no id. ``line``: the bytes of
+    the entry, if the agent wrote them or if they are in its file already. ``id``: the agent's own id. ``is_name``:
+    whether the line is not an entry but sets a name or the leaf. Later children of its parent are written below such a
+    line.
     """
 
     key: str
@@ -93,7 +94,7 @@ class Outgoing:
 class OutgoingLine:
     """One line of the file.
 
-    ``key``: the key of the entry, or ``None`` for a line that sets a name or the leaf. ``id``: the agent's id of the
+    ``key``: the key of the entry, or ``None`` for a line that sets a name or the leaf. ``id``: the agent's id for the
     entry, or ``None``.
     """
 

@@ -182,7 +182,7 @@ class Record:
 
     ``line``: the line number in the file, from 1 for the header. omp's title slot before the header is line 0, so
     adding one does not change the other numbers. ``parent``: the line of the parent record; ``None`` for the root.
-    ``source_id``: the agent's own id of the record. ``claimed_parent``: the parent id in the file, if it is not the
+    ``source_id``: the agent's own id for the record. ``claimed_parent``: the parent id in the file, if it is not the
     actual parent because that is missing or was cut from a cycle. ``problem``: a description of the problem with the
     record, for the report; "" if there is none.
     """
@@ -236,7 +236,7 @@ def record_of(
 class Base(NamedTuple):
     """The point in another session's file at which a file continues that session without repeating its content.
 
-    ``source_id``: the id of the other session, or of one of its segments. ``end``: the agent's own number of the first
+    ``source_id``: the id of the other session, or of one of its segments. ``end``: the agent's own number for the first
     line of the other file that is not shared. ``number``: a function that returns this number for the last line of a
     record, or ``None`` if the line has none.
     """
@@ -273,7 +273,7 @@ class Source:
     records. ``waiting``: the bytes after the last newline that are not a complete record yet. ``ends_with_newline``:
     whether the imported bytes end with a newline. ``version``: the format version of the file, for the report.
     ``leaf``: the line of the record at which the agent continues, if it is not the last record. ``base``: the session
-    from which this one was forked, if the file contains only the later part. ``segment``: the agent's id of this file,
+    from which this one was forked, if the file contains only the later part. ``segment``: the agent's id for this file,
     if the session has several files and this is not the first. The first record of a segment is below the last record
     that it shares with ``base``, or, without ``base``, at the beginning of the session. ``header``: the session's
     header, without a time, if the file itself has no header.

@@ -82,7 +82,7 @@ def resume_command(source_id: str, file: str = "") -> list[str]:
 
 
 def session_uuid(source_id: str) -> str:
-    """Return Claude Code's id of a session: ``source_id`` if it is a UUID, otherwise a UUID derived from it."""
+    """Return Claude Code's id for a session: ``source_id`` if it is a UUID, otherwise a UUID derived from it."""
     return source_id if _UUID.fullmatch(source_id) else uuid_from(source_id)
 
 

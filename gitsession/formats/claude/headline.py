@@ -1,4 +1,4 @@
-"""Headlines of the commit messages of Claude Code's records. FROZEN under view 1 (see ``pi.headline``).
+"""Headlines of the commit messages of Claude Code's records. This module is FROZEN under view 1 (see ``pi.headline``).
 
 This module does not use ``read``, because views may change. A type that is not listed keeps its literal name, even if a
 later release supports it.

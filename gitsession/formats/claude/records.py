@@ -1,4 +1,6 @@
-"""Fields of Claude Code's lines. FROZEN under view 1, because they determine the records and their parents.
+"""Fields of Claude Code's lines.
+
+This module is FROZEN under view 1, because these fields determine the records and their parents.
 
 No function in this module raises an exception, whatever a line contains.
 """

@@ -160,7 +160,10 @@ class ClaudeEntryContext:
 
 
 def spell(entry: Entry, to: ClaudeEntryContext) -> list[Words]:
-    """Return the lines of one entry, each below the previous one. A line without a ``message`` is not in the tree."""
+    """Return the lines of one entry, each a child of the previous one.
+
+    A line without a ``message`` is not in the tree.
+    """
     how = _BY_KIND.get(entry.kind)
     if how is not None:
         return how(entry, to)

@@ -1,4 +1,4 @@
-"""Headlines of the commit messages of codex's records. FROZEN under view 1 (see ``pi.headline``).
+"""Headlines of the commit messages of codex's records. This module is FROZEN under view 1 (see ``pi.headline``).
 
 A headline describes the record line. A type that is not listed keeps its literal name.
 """

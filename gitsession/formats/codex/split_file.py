@@ -1,4 +1,4 @@
-"""Splitter of codex's rollouts. Each record is below the previous one, except after a rollback.
+"""Splitter of codex's rollouts. Each record is a child of the previous record, except after a rollback.
 
 The selection of accompanying lines, the parent of each record, and its number are FROZEN under view 1
 (docs/reference/format.md, "codex"). The first ``session_meta`` is the header. Normally, no lines precede it; any such

@@ -1,4 +1,4 @@
-"""Functions that split, reformat and sort JSON text without changing a token. FROZEN under view 1.
+"""Functions that split, reformat and sort JSON text without changing a token. This module is FROZEN under view 1.
 
 opencode stores a message as text in a database, and prints it with other whitespace in an export. Both must result in
 the same record, so a record is the text without whitespace between tokens. Numbers and escapes are not changed.
@@ -54,7 +54,7 @@ def ordered(found: Sequence[Member], level: str, orders: list[Order]) -> str:
 
 
 class Orders:
-    """The first order of the members of each kind of object in a session."""
+    """The member order that is found first in a session, for each kind of object."""
 
     def __init__(self, found: Iterable[Order]) -> None:
         self._known: dict[tuple[str, frozenset[str]], Order] = {}

@@ -252,7 +252,7 @@ def _records(
 ) -> tuple[list[Record], list[Record], list[SourceProblem]]:
     """Return the records, the replacements of incomplete records, and the problems.
 
-    Each record is below the previous one.
+    Each record is a child of the previous record.
     """
     records: list[Record] = []
     overrides: list[Record] = []

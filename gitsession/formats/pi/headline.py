@@ -1,4 +1,4 @@
-"""Headlines of the commit messages of lines of pi and omp. FROZEN under view 1.
+"""Headlines of the commit messages of lines of pi and omp. This module is FROZEN under view 1.
 
 The text of a commit message is part of the commit's object id. So the result for bytes that were ever read must never
 change. A different result requires a new view number, and the code of this view must be kept. For the same reason, this

@@ -53,7 +53,7 @@ def spell(entry: Entry, to: PiEntryContext) -> list[Spelled]:
 
 
 def _message(entry: kinds.Message, to: PiEntryContext) -> list[Spelled]:
-    if entry.role == "tool" and entry.tool_call_id is None:  # a provider would reject a conversation with it
+    if entry.role == "tool" and entry.tool_call_id is None:  # a provider would reject it
         to.notes["results without a call id, which its model does not receive"] += 1
         return [("custom", {"customType": OURS + entry.kind, "data": messages.message(entry, omp=to.omp)})]
     if entry.role == "developer" and not to.omp:
