@@ -17,9 +17,9 @@ def everywhere(
 ) -> Iterator[tuple[Path, Format]]:
     """Yield every session file in the agents' own folders.
 
-    ``environment``: can contain variables that set other folders. ``unreadable``: whether to also yield folders without
-    read permission, and paths that have the name of a session file but are not files (a folder, a pipe, a broken link),
-    so that the import reports them.
+    ``environment``: can contain variables that set other folders. ``unreadable``: whether to also yield paths that
+    cannot be read, so that the import reports them. These are folders without read permission, and paths that have the
+    name of a session file but are not files (a folder, a pipe, a broken link).
     """
     for format in FORMATS.values():
         bases = [(root, base_of(root, home, environment)) for root in ROOTS[format.AGENT]]

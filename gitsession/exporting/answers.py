@@ -121,8 +121,8 @@ def _results(pieces: Sequence[AnswerPart]) -> dict[int, list[int]]:
 def with_tool_names(entries: Sequence[OutgoingEntry], whole: Sequence[OutgoingEntry]) -> list[OutgoingEntry]:
     """Return ``entries`` with the tool name in each result. Some agents require it, and others do not write it.
 
-    The name is taken from the nearest call with the result's id above the result, otherwise from the last such call in
-    ``whole``, which includes entries that a compaction removed.
+    The name is taken from the nearest call above the result that has the result's id. If ``entries`` has no such call,
+    the name is taken from the last one in ``whole``, which includes entries that a compaction removed.
     """
     anywhere = {call.id: call.name for each in whole for call in _calls(each)}
     by_key = {each.key: each for each in entries}

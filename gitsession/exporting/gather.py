@@ -183,7 +183,7 @@ class _Gatherer:
     def _portable(self, each: OutgoingEntry) -> OutgoingEntry:
         """Return the entry with blocks that the agent's messages can contain.
 
-        opencode's blocks of other types are omitted, because no model receives them.
+        Blocks of other types in opencode's messages are omitted, because no model receives them.
         """
         entry = each.entry
         if each.line is not None or not isinstance(entry, kinds.Message | kinds.CustomMessage):
@@ -259,7 +259,7 @@ class _Gatherer:
         return [found[number] for number in sorted(found)]
 
     def _name(self, node: Node, below: str) -> OutgoingEntry:
-        """Return an exported line that sets a name or the leaf, as it is in the agent's file."""
+        """Return an exported line that sets a name or the leaf, unchanged from the agent's file."""
         line, id = payload_of(self.store, node), node.source.id if node.source else None
         entry = self._meant(entry_of(self.store, node), node)
         return OutgoingEntry(key=f"line {id}", below=below, entry=entry, line=line, id=id, is_name=True)

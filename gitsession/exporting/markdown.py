@@ -1,7 +1,7 @@
 """Writer of sessions as Markdown, for people to read. Such files cannot be imported.
 
 The text of one author must not look like the text of another. So a line that looks like a heading of the export is
-escaped, tool results are in fences that their content cannot close, and an open fence is closed. HTML outside of code
+escaped. Tool results are in fences that their content cannot close, and an open fence is closed. HTML outside of code
 is escaped, because a viewer could run it.
 """
 

@@ -49,8 +49,8 @@ from gitsession.workspace.trees import State, TreeEntry
 def keep(store: ObjectStore, format: Format, source: Source, place: Path, sid: str) -> int:
     """Add checkpoints for the file changes in ``source``, and return the number of added checkpoints.
 
-    No checkpoint is added if the agent's copies are not available, or if the newest checkpoint was not made from such
-    copies: a snapshot by gitsession is more exact, and older states are not added after it.
+    No checkpoint is added if the agent's copies are not available. If the newest checkpoint was not made from such
+    copies, none is added either, because a snapshot by gitsession is more exact.
 
     ``place``: the path of the agent's file. Raises ``Unavailable``, and ``MissingObject``, ``Corrupt`` or ``Malformed``
     if the checkpoints cannot be read.

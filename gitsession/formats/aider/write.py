@@ -1,7 +1,7 @@
 """Writer of the history of the leaf as a file that ``aider --restore-chat-history`` reads.
 
 Aider's reader (``read_entry.reread``) distinguishes only two roles and reads no structure, and the output is adapted to
-it. Aider's own spans are kept unchanged. Entries that a summary of another program replaces are not written.
+this reader. Aider's own spans are kept unchanged. Entries that a summary of another program replaces are not written.
 """
 
 from __future__ import annotations

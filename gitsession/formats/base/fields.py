@@ -3,8 +3,8 @@
 Fields that are not taken from ``Fields`` become the ``extra`` of the entry. So a field of a later version, or a field
 with a value of an unexpected type, is kept and does not cause an error.
 
-Two parts are FROZEN under view 1 (see ``pi.headline``): the parsing of times, because the time of an entry is part of
-its object id, and the functions that the headlines of several agents share.
+Two parts are FROZEN under view 1 (see ``pi.headline``). The parsing of times is frozen because the time of an entry is
+part of its object id. The functions that the headlines of several agents share are frozen like the headlines.
 
 Times are Unix times in milliseconds. They are not parsed with ``datetime.fromisoformat``, because the formats that it
 accepts differ between Python releases, and a start time is part of a session's name.

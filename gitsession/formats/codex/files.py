@@ -143,7 +143,7 @@ def _noted(
 
 
 def _kind(change: Any) -> tuple[str, Object]:
-    """Return the kind and the fields of a change. In older files, the kind is the key of its only member."""
+    """Return the kind and the fields of a change. In older files, a change has one member, whose key is the kind."""
     if not isinstance(change, dict):
         return "", {}
     kind = change.get("type")

@@ -1,7 +1,7 @@
 """Records of opencode's sessions. They are the same for a database, an export, and the folders of older versions.
 
-A record is a message with its parts as compact JSON, without the fields that opencode rewrites later: the summary of
-file changes in a user's message, and the mark that removes a tool's result from the context. If the current message has
+A record is a message with its parts as compact JSON. It omits two values that opencode rewrites later: the summary of
+file changes in a user message, and the mark that removes a tool result from the context. If the current message has
 more content than its record, the whole message is stored on ``meta``. Marks are separate records, ordered by time,
 because they change the context. A compaction request and its summary are one record. Messages after the last finished
 answer are not imported yet, because opencode may still change them (docs/decisions/0015). The records are FROZEN under

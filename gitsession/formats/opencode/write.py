@@ -115,7 +115,7 @@ class _Writer:
     # ---- messages
 
     def _keep(self, leaving: OutgoingEntry, line: bytes) -> None:
-        """Write a record unchanged. A record with marks is written as marks in the messages with the marked results."""
+        """Write a record unchanged. A record of marks is written into the messages with the marked results."""
         self.calls.clear()
         if isinstance(leaving.entry, Prune):
             self._say(leaving.key, leaving.entry)

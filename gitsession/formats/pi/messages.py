@@ -221,7 +221,7 @@ def message(entry: Message, *, omp: bool = False) -> Words:
 
 
 def content(blocks: Sequence[Block], *, omp: bool = False) -> list[Any]:
-    """Return the blocks as a list."""
+    """Return content blocks as a list of JSON values."""
     return [_spelled(block, omp) for block in blocks]
 
 

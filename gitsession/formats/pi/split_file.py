@@ -40,7 +40,7 @@ The blobs of ``agent/sessions/<bucket>/<file>`` are in ``agent/blobs``.
 
 
 def header_in(head: bytes) -> tuple[Object, Object | None] | None:
-    """Return the header in ``head``, and the title slot before it or ``None``. Without a header, return ``None``."""
+    """Return the header in ``head`` and the title slot before it (or ``None``). Without a header, return ``None``."""
     slot: Object | None = None
     for line in head.split(b"\n"):
         if b'"session"' not in line and b'"title"' not in line:
