@@ -70,12 +70,15 @@ class ResumePlan:
 
     @property
     def is_there(self) -> bool:
-        """True if the session's own file exists completely."""
+        """True if the session's own file exists and is complete."""
         return self.held == len(self.data)
 
 
 def said(source: Source) -> bytes:
-    """Return a digest of the content of a session, by which content that was sent to an agent is recognized later."""
+    """Return a digest of the content of a session.
+
+    By this digest, content that was written for an agent is recognized later.
+    """
     parts = (*(record.payload for record in source.records), source.tail or b"", source.waiting)
     return sha256(b"".join(b"%d:%b" % (len(part), part) for part in parts)).digest()
 
@@ -226,7 +229,7 @@ def _found(
 ) -> tuple[Path, bytes, int | None]:
     """Return the path of the file, its content, and the number of bytes that exist. Raises ``Refused``.
 
-    If the agent can resume an existing file in ``where``, the file is not changed, even if its header has another
+    If the agent can resume an existing file in ``where``, the header of the file is not changed, even if it has another
     folder.
     """
     base = _folder(format, where, environment)

@@ -8,7 +8,7 @@ the ids of their parents. The result is always a tree without cycles. The cases 
 3. parent null                       -> the root
 4. parent id in an earlier line      -> below the latest earlier line with that id (or its follower by case 1)
 5. parent id only in a later line    -> below the first such line, and ordered after it
-6. closes a cycle, or names itself   -> the root, for the first line of the cycle
+6. closes a cycle, even with itself  -> the root, for the first line of the cycle
 7. parent id in no line              -> the root
 
 Duplicate ids are kept. After a line that repeats an id, the id refers to that line. Lines are placed in one pass, and
