@@ -1,4 +1,4 @@
-"""Grouping of answers with their calls and results, as every provider requires it.
+"""Grouping of answers with their calls and results. Every provider requires this order.
 
 Some agents store each block of an answer as a separate record and write a result as soon as it exists. So parallel
 calls and their results can be in any order. This module joins the calls into one message, followed by the results and

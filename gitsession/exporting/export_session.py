@@ -68,7 +68,7 @@ class ExportResult:
 
     def from_store(self, shown: RevealedStore) -> ExportResult:
         """Return the result with ``hidden`` and ``problems`` from ``shown``, the store that was read."""
-        # placeholders may have been read that are not in the export
+        # some placeholders that were read may not be in the export
         hidden = min(sum(shown.hidden.values()), self.data.count(OPENS.encode()))
         return dataclasses.replace(self, hidden=hidden, problems=tuple(dict.fromkeys(shown.problems.values())))
 

@@ -1,8 +1,8 @@
 """Conversion of a session to the context of its model, for an export to an agent with other rules.
 
 Agents derive a context from a history by different rules. The rules concern context edits, prunes, excluded commands,
-lists that replace the entries before a compaction, and answers that are stored block by block. In the context of the
-source, all of its rules are already applied. So entries on the path to the leaf are replaced with their form in the
+lists that replace the entries before a compaction, and answers that are stored block by block. The context of the
+source already reflects the rules of the source. So entries on the path to the leaf are replaced with their form in the
 context. Earlier entries on the path, which a compaction or reset removed from the context, are kept. Entries of other
 branches are kept too, with the parts of each answer joined. There are three cases:
 

@@ -143,7 +143,7 @@ def import_source(
         project: the identity of the session's project, if it is known on this machine; ``None`` to keep the recorded
             identity.
         dry_run: whether to plan the import without writing anything.
-        find: a function that finds the session that the file continues.
+        find: a function that maps an agent's session id to the id of the session in this store, or to ``None``.
         continuation: the session that this one continues, if the file was written from another session.
         is_elsewhere: a function that returns whether another file of this session still has one of the given lines. If
             it has, ``source`` is a second file with the same id and is imported as a separate session (decision 0033).
