@@ -35,7 +35,10 @@ class OpenDatabase:
     db: sqlite3.Connection
 
     def ask(self, query: str, values: Sequence[object] = ()) -> Iterator[Row]:
-        """Yield the rows of a query. Raises ``Unavailable`` if the database is busy, ``Malformed`` if it is damaged."""
+        """Yield the rows of a query.
+
+        Raises ``Unavailable`` if the database is busy, and ``Malformed`` if it is damaged.
+        """
         with _named():
             for row in self.db.execute(query, tuple(values)):  # noqa: UP028 - it would close what is closed by then
                 yield row

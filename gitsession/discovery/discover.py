@@ -29,7 +29,7 @@ def everywhere(
         for root, base in bases:
             found = {*base.glob(root.pattern)}
             if unreadable and os.path.lexists(base / root.pattern):
-                found.add(base / root.pattern)  # a glob without wildcards does not find a broken link
+                found.add(base / root.pattern)  # a glob without wildcards does not match a broken link
             yield from ((path, format) for path in sorted(found) if unreadable or path.is_file())
 
 

@@ -50,7 +50,7 @@ def write(out: Outgoing) -> WrittenFile:
     paragraphs = list(_head(out))
     for each in line:
         if isinstance(each.entry, Title | Label):
-            continue  # they are part of the headings
+            continue  # titles and labels are part of the headings
         said = list(_said(each.entry))
         if not said:
             notes[f"left out: {called(each.entry)}"] += 1
@@ -160,7 +160,7 @@ def _fenced(text: str, language: str = "") -> str:
 
 
 def _words(text: str) -> str:
-    """Return ``text`` with lines that look like headings of the export, and HTML outside of code, escaped.
+    """Return ``text`` with two things escaped: lines that look like headings of the export, and HTML outside of code.
 
     Markdown readers differ in how they split text into blocks, and so in the text that they treat as code. Text is left
     unescaped only if all readers treat it as code. This is the case in a fence at the first column, if no indented

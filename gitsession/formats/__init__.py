@@ -157,7 +157,7 @@ class _Formats(Mapping[str, Format]):
         return self._loaded[agent]
 
     def __contains__(self, agent: object) -> bool:
-        return agent in _AGENTS  # the mixin's method would load it
+        return agent in _AGENTS  # the inherited method would load the format
 
     def __iter__(self) -> Iterator[str]:
         return iter(_AGENTS)

@@ -137,7 +137,7 @@ def fill_vault(store: ObjectStore, sink: commit_writer.Entries, node: Node, payl
 def says(store: ObjectStore, node: Node, payload: bytes) -> bool:
     """Return whether the payload of an entry equals ``payload`` except for redactions.
 
-    Raises ``Malformed``, ``Corrupt`` and others if the entry cannot be read.
+    Raises ``Malformed``, ``Corrupt`` or another error if the entry cannot be read.
     """
     parts = kept(store, node)
     return matches(whole(store, node, parts), holes.hidden(parts.holes), payload)

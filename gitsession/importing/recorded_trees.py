@@ -16,7 +16,7 @@ from gitsession.git.objects import SUBMODULE_MODE, TREE_MODE, parse_tree
 from gitsession.workspace.names import DEPTH_MAX
 
 NAMES_MAX = 4_000_000
-"""Maximum number of names that are read for one session."""
+"""Maximum number of names that are read and compared for one session."""
 
 TREE_BYTES_MAX = 64 << 20
 RULES_BYTES_MAX = 1 << 20
@@ -48,7 +48,7 @@ class Trees:
     def diff(self, old: str, new: str) -> dict[bytes, tuple[RecordedFile | None, RecordedFile | None]] | None:
         """Return the files that differ, or ``None`` if either tree is incomplete.
 
-        Raises ``Malformed`` if a limit is exceeded.
+        Raises ``Malformed`` if the number of names exceeds ``NAMES_MAX``.
         """
         found: dict[bytes, tuple[RecordedFile | None, RecordedFile | None]] = {}
         stack: list[tuple[bytes, str | None, str | None]] = [(b"", old, new)]

@@ -78,7 +78,7 @@ def cut(data: bytes, *, final: bool = False) -> tuple[list[AiderSpan], bytes]:
 
 
 def kind_of(payload: bytes) -> SpanKind:
-    """Return the kind of a span, from its bytes alone."""
+    """Return the kind of a span, which depends only on its bytes."""
     every = [_bare(line) for line in _lines(payload)]
     lines = [line for line in every if line.strip()]
     if not lines:

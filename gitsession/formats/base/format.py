@@ -1,6 +1,6 @@
 """Base classes for the formats of agents: ``Format``, and a class for each capability that only some agents have.
 
-These classes hold no state. ``formats.with_capability`` returns the format of an agent if it has a capability. The
+These classes have no state. ``formats.with_capability`` returns the format of an agent if it has a capability. The
 module also defines the values that ``discovery`` uses to find an agent's files, and the query types of ``Database``.
 """
 
@@ -166,7 +166,7 @@ class Streamed(Format):
 
 
 class Database(Format):
-    """A format whose agent keeps its sessions in an SQLite database.
+    """A format whose agent stores its sessions in an SQLite database.
 
     ``discovery.databases`` opens the file and permits a format to read only ``TABLES``, because the same file contains
     credentials.
@@ -184,7 +184,7 @@ class Database(Format):
 
     @abstractmethod
     def session(self, ask: Ask, columns: Columns, id: str, *, final: bool = False) -> Source:
-        """Return one session.
+        """Return the session ``id``.
 
         Raises ``Malformed`` if the rows are not a session. An invalid row is reported as a problem.
         """
@@ -317,7 +317,7 @@ class Resumable(Format):
 
     @abstractmethod
     def resume_command(self, source_id: str, file: str = "") -> list[str]:
-        """Return the command that continues the session.
+        """Return the command that continues the session in its agent.
 
         The command is run in the session's folder. ``file``: the path of the session's file.
         """

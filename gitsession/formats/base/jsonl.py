@@ -268,7 +268,7 @@ def grouped(lines: Sequence[bytes], first: int, last: int, said: Object | LineFa
 def group(
     lines: Sequence[bytes], start: int, rides: Callable[[Object], bool]
 ) -> tuple[list[Group | StoredGroup], bytes | None]:
-    """Return the groups of the lines from ``start`` on, and the tail or ``None``.
+    """Return the groups of the lines from index ``start`` on, and the tail (or ``None``).
 
     The tail consists of the lines after the last record line. ``rides``: a function that returns whether a line
     accompanies the next record line. A line that is not an object is a record line and is reported as a problem.

@@ -92,7 +92,7 @@ class Outgoing:
 
 @dataclass(frozen=True, slots=True)
 class OutgoingLine:
-    """One line of the file.
+    """One line of an exported file.
 
     ``key``: the key of the entry, or ``None`` for a line that sets a name or the leaf. ``id``: the agent's id for the
     entry, or ``None``.

@@ -97,7 +97,7 @@ def _link(nodes: Sequence[LineLink]) -> tuple[list[int], dict[str, list[int]], l
     waiting: dict[str, list[int]] = {}
     forward: list[int] = []
     duplicate: set[int] = set()
-    answers: str | None = None  # the id of the previous line
+    answers: str | None = None  # the id of the newest line with an id or a parent field
     for index, (_, own, parent) in enumerate(nodes):
         if parent is Field.ABSENT:
             parents[index] = index - 1
@@ -128,7 +128,7 @@ def _cut_cycles(parents: list[int], forward: list[int]) -> set[int]:
     Every cycle contains a node whose parent is a later line, so the search starts only from such nodes.
     """
     cut: set[int] = set()
-    walked: dict[int, int] = {}  # node -> start of the walk that reached it
+    walked: dict[int, int] = {}  # node -> the start of the walk that reached it
     for start in forward:
         at = start
         while at != _ROOT and at not in walked:

@@ -318,7 +318,7 @@ class _Parts:
             self.forked_from = text(forked.get("sessionId"))
 
     def _link(self) -> None:
-        """Determine the parent of each record from the ids in lines (docs/reference/format.md, "Claude Code")."""
+        """Determine the parent of each record from the ids in the lines (docs/reference/format.md, "Claude Code")."""
         turns = ParallelCalls()
         stated = {uuid for group in self.groups for uuid in self._ids(group)}
         seen: set[str] = set()

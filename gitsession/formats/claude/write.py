@@ -398,7 +398,8 @@ class _Writer:
         if parent is not None:
             self.parents.add(parent)
         self.lines.append(OutgoingLine(LF.join(pair), leaving.key, ids[1]))
-        # A later compaction that keeps entries around this one repeats its summary.
+        # A later compaction that keeps entries before and after this one repeats this summary, so these lines are not
+        # kept.
         self.uuids[leaving.key], self.ends[leaving.key] = [], ids[1]
 
     def _since(self, key: str | None, first: str | None) -> list[str]:

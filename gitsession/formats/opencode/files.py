@@ -1,4 +1,4 @@
-"""File changes in opencode's messages, and the path of an export before opencode imports it.
+"""File changes in opencode's messages, and the paths of exports that opencode imports.
 
 The messages contain the ids of git trees of the whole project, which opencode records at the beginning and the end of
 each step. A step is one answer of the model and its calls. opencode's ``patch`` parts, which it uses to revert changes,

@@ -190,7 +190,7 @@ def _compaction(asked: Any, answer: Any) -> Entry | None:
 
 
 def texts(parts: Iterable[Any]) -> list[str]:
-    """Return the texts of a message's parts."""
+    """Return the texts of the text parts of a message."""
     found = [part.get("text") for part in parts if isinstance(part, dict) and part.get("type") == "text"]
     return [text for text in found if isinstance(text, str)]
 

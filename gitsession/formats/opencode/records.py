@@ -34,7 +34,7 @@ AGENT = "opencode"
 
 
 class OpencodeMessage(NamedTuple):
-    """One message.
+    """A message in several forms.
 
     ``full``: the whole message; ``bare``: its record; ``marks``: the times at which parts were removed from the
     context, with the ids of these parts. ``orders``: the original order of the members of each object in the record

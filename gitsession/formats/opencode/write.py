@@ -74,8 +74,8 @@ class _Writer:
         self.notes: Counter[str] = Counter()
         self.made: list[_Made] = []
         self.ids: dict[str, str] = {}  # key -> the id of the first message of the entry
-        self.calls: dict[str, Words] = {}  # id of a call -> the part without a result
-        self.by_key: dict[str, list[Words]] = {}  # key -> parts of tools, for marks
+        self.calls: dict[str, Words] = {}  # id of a call -> the part of the call, if it has no result yet
+        self.by_key: dict[str, list[Words]] = {}  # key -> the tool parts, which a prune can mark
         self.model: tuple[str, str] = UNKNOWN
         self.user = ""
         self.at_ms = 0

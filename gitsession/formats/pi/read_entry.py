@@ -111,7 +111,7 @@ def _branch_summary(at_ms: int, fields: Fields) -> Entry | None:
 
 
 def _files(fields: Fields) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the read and modified files in ``details``. Its other fields stay in ``extra``."""
+    """Return the read and modified files in ``details``. The other fields of ``details`` stay in ``extra``."""
     stated = fields.mapping("details")
     if stated is None:
         return (), ()
