@@ -330,7 +330,7 @@ def _is_other(file: Path) -> Refused:
 
 
 # Comparison of an export with the same session in the database of the agent. The agent's import adds missing messages
-# and does not change existing messages. If the export and the database differ, the result of the import would be
+# and does not change existing messages. If the export and the database differ, the result of the import would match
 # neither session, so the agent must not import the export.
 
 

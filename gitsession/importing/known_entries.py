@@ -174,7 +174,10 @@ class ExportedLine:
 
 
 class ExportedLineFinder:
-    """A finder of exported lines in a file of a session. ``sid``, ``tree``, ``meta``: of that session."""
+    """A finder of exported lines in a file of a session.
+
+    ``sid``: the id of that session; ``tree``, ``meta``: its tree and its ``meta``.
+    """
 
     def __init__(self, store: ObjectStore, sid: str, format: Format, tree: Tree, meta: Meta) -> None:
         self._store, self._sid, self._format = store, sid, format

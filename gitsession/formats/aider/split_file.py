@@ -55,7 +55,7 @@ _TWO_SPACES = b"  "
 def cut(data: bytes, *, final: bool = False) -> tuple[list[AiderSpan], bytes]:
     """Return the complete spans of a history, and the bytes after them.
 
-    Aider may append to the last span of the file, so that span is not complete, unless ``final`` is true.
+    Aider may append to the last span of the file. So this span is not complete, unless ``final`` is true.
     """
     lines = data.splitlines(keepends=True) if b"\r" not in data else _lines(data)
     whole = len(lines) if final or not lines or lines[-1].endswith(LF) else len(lines) - 1

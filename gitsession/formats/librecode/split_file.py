@@ -187,7 +187,7 @@ def _line(said: Object) -> bytes:
 
 
 def _order(row: Mapping[str, Any]) -> tuple[int, str, str]:
-    """Return a sort key by time, in nanoseconds.
+    """Return a sort key by time, with nanosecond precision.
 
     If times were compared as strings, a time without a fraction would follow the other times of the same second.
     """
