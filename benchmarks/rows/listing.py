@@ -37,4 +37,4 @@ def _compared(shop: Workshop, path: Path, what: str) -> Iterator[Line]:
     yield whole.line(f"gitsession ls, {what}", "git for-each-ref", BAR)
     with Store.open(path) as store:
         inside = duel(lambda _: store.sessions(), peer, runs=shop.runs, rounds=rounds)
-    yield inside.history(f"Store.sessions(), {what}", "git for-each-ref, a process")
+    yield inside.line(f"Store.sessions(), {what}", "git for-each-ref, a process")

@@ -135,7 +135,8 @@ class Place:
         """Role and words of the active line."""
         with Store.open(self.store) as store:
             session = store.session(store.sessions()[0].sid)
-            return [(node.role, node.subject) for node in session.history() if node.role in ("user", "assistant", "tool")]
+            history = session.history()
+            return [(node.role, node.subject) for node in history if node.role in ("user", "assistant", "tool")]
 
 
 @pytest.fixture(params=FORMS)
