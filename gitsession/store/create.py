@@ -1,9 +1,9 @@
 """Creation of a store, and the check whether a path holds a store that can be opened.
 
-A store is built in a temporary sibling directory and renamed into place: a kill leaves no partial store, and of two
-concurrent creators one finds the store of the other. Every file is written here, so neither git nor the user's
-configuration has an effect. The format (SHA-1 names, refs as files, bare, branch main) can be opened by libgit2 and by
-git 2.39 and later.
+A store is built in a temporary sibling directory and then renamed. So a killed process leaves no partial store, and if
+two processes create the store at once, the second one finds the store of the first. This module writes every file
+itself, so neither git nor the user's configuration has an effect. The format (SHA-1 object ids, refs as files, bare,
+branch ``main``) can be opened by libgit2 and by git 2.39 and later.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ _KNOWN_EXTENSIONS = frozenset(
 
 
 def create(path: Path | str) -> None:
-    """Create an empty store at ``path``. A store that exists there stays as it is.
+    """Create an empty store at ``path``. An existing store is not changed.
 
-    Raises ``NotAStore`` if something else is there, and ``Unavailable`` if the disk fails.
+    Raises ``NotAStore`` if ``path`` exists and is not a store, and ``Unavailable`` if the disk fails.
     """
     path = Path(os.path.abspath(path))
     if os.path.lexists(path) and not _is_empty_directory(path) and not is_waiting(path):
@@ -76,7 +76,7 @@ def create(path: Path | str) -> None:
 
 
 def is_waiting(path: Path) -> bool:
-    """Return whether ``path`` holds no store yet, but files that agents' hooks left for one."""
+    """Return whether ``path`` holds no store yet, only files that agents' hooks wrote for a future store."""
     try:
         return os.listdir(path) == [CONTROL] and not set(os.listdir(path / CONTROL)) & {"journal", "lock", "keep"}
     except OSError:
@@ -84,15 +84,16 @@ def is_waiting(path: Path) -> bool:
 
 
 def is_purge_pending(path: Path | str) -> bool:
-    """Return whether a purge has begun in the store at ``path`` and has not ended."""
+    """Return whether a purge of the store at ``path`` has started and not finished."""
     return os.path.exists(f"{os.fspath(path)}/{PURGE_PENDING}")
 
 
 def check(path: Path | str, *, damaged: bool = False) -> None:
     """Check that ``path`` is a store of this format.
 
-    Raises ``NotAStore``, ``Corrupt`` or ``Unavailable`` with a one-line reason. ``damaged``: accept a repository with
-    our folder even if its ``HEAD``, configuration or marker is damaged or lost.
+    Raises ``NotAStore``, ``Corrupt`` or ``Unavailable`` with a one-line reason. ``damaged``: True to accept a
+    repository that has gitsession's control directory even if its ``HEAD``, configuration or marker is damaged or
+    missing.
     """
     path = Path(path)
     if is_waiting(path):
@@ -120,17 +121,17 @@ def check(path: Path | str, *, damaged: bool = False) -> None:
 
 
 def is_partial(path: Path) -> bool:
-    """Return whether the store is a partial clone, which leaves out objects."""
+    """Return whether the store is a partial clone, in which objects are left out."""
     return any((path / "objects" / "pack").glob("*.promisor"))
 
 
 def is_shallow(path: Path) -> bool:
-    """Return whether the store is a shallow clone, which lacks the oldest entries."""
+    """Return whether the store is a shallow clone, in which the oldest entries are missing."""
     return (path / "shallow").exists()
 
 
 def check_readable(path: Path) -> None:
-    """Raise ``Unavailable`` if a file of the store may not be read: it would look damaged but is not."""
+    """Raise ``Unavailable`` if a file of the store cannot be read for lack of permission: it is not damaged."""
     permissions.require(path / name for name in _KEPT)
 
 
@@ -151,7 +152,7 @@ def _check_layout(path: Path, settings: dict[str, str], head: str) -> None:
 
 
 def check_marker(path: Path) -> None:
-    """Check the marker of a store: a file on its main branch, which every clone has, too."""
+    """Check the marker of a store: a file on its main branch, which every clone contains."""
     try:
         value = _marker(VerifiedRepository(path))
     except (MissingObject, Corrupt, Malformed, Unavailable) as error:
@@ -204,9 +205,9 @@ def _build(path: Path) -> None:
 
 
 def _move_in(path: Path, aside: Path) -> None:
-    """Move the files that wait at ``path`` for a store into the new one, and remove the directory ``path``.
+    """Move the files at ``path`` that were written before the store existed into the new store, and remove ``path``.
 
-    A hook that writes meanwhile creates its folders again; they are moved, too.
+    A hook that writes meanwhile creates its folders again; those are moved, too.
     """
     for _ in range(_TRIES):
         if not is_waiting(path):
@@ -234,7 +235,7 @@ def _name(aside: Path, path: Path) -> None:
 
 
 def first_commit() -> tuple[Oid, dict[Oid, tuple[Kind, bytes]]]:
-    """Return the oid of a store's first commit and its objects: the same bytes in every store, so all share it."""
+    """Return the id of a store's first commit, and its objects. They are the same in every store."""
     readme, marker = _README.encode(), json.dumps({"format": FORMAT}).encode() + b"\n"
     tree = encode_tree({"README.md": ("100644", oid_of("blob", readme)), MARKER: ("100644", oid_of("blob", marker))})
     commit = encode_commit(

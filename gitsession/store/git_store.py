@@ -1,14 +1,15 @@
 """The store on disk: journal, overlay, packs and refs in one object.
 
-The invariant: *an acknowledged object or ref move is in the journal or in the repository at every moment*, and a reader
-never sees half a transaction. It determines the order of steps:
+The invariant is: *an acknowledged object or ref move is in the journal or in the repository at every moment*, and a
+reader never sees a part of a transaction. It determines the order of the steps:
 
     append   lock; tail the journal; check; journal record; fdatasync; overlay; unlock       (``store.writing``)
     flush    lock; tail; pack (kept); refs; next journal file, with the moves that failed;
              remove old journal files; remove keep files                                     (``store.writing``)
     read     tail the journal first, then git                                                (``store.state``)
 
-To open a store is to tail its journal: no recovery is needed.
+To *tail* the journal is to read the records that were added since the last read. Opening a store does this too, so no
+recovery is needed.
 """
 
 from __future__ import annotations
@@ -37,17 +38,17 @@ if TYPE_CHECKING:
     from gitsession.redaction.vault import Vault
 
 Durability: TypeAlias = Literal["entry", "turn", "none"]
-"""Moment at which an append becomes durable: before it returns, at the next ``flush()``, or at no certain time."""
+"""Moment at which an append becomes durable: before it returns, at the next ``flush()``, or at no defined time."""
 
 PACKED_PREFIXES = ("refs/heads/", "refs/remotes/", "refs/gitsession/")
-"""Prefixes of refs that point to commits: they can be packed without reading the objects."""
+"""Prefixes of refs that point to commits. Such refs can be packed without reading the objects."""
 
 
 class SecretGuard:
     """The secret guard of the store at ``git_dir``, loaded when a payload is first written or shown.
 
-    The store's own configuration turns the guard on or off and selects its rules. A process that only reads, or whose
-    store has the guard off, loads neither rules nor SQLite.
+    The store's own configuration turns the guard on or off and selects its rules. A process that only reads loads
+    neither the rules nor SQLite. The same holds if the store has turned the guard off.
     """
 
     def __init__(self, git_dir: Path) -> None:
@@ -69,19 +70,19 @@ class SecretGuard:
         return Vault(self._git_dir / create.CONTROL / FILE)
 
     def keep(self, originals: list[Original]) -> None:
-        """Put the originals of what was redacted into the vault."""
+        """Put the originals of redacted payloads into the vault."""
         self.vault.keep(originals)
 
 
 _beginning_again = threading.Lock()
-"""Held while a forked child closes the parent's files: a descriptor closed twice may be another file's."""
+"""Held while a forked child closes the parent's files: a second close of a descriptor may close another file."""
 os.register_at_fork(after_in_child=_beginning_again._at_fork_reinit)  # type: ignore[attr-defined]
 
 
 class GitStore:
-    """An ``ObjectStore`` in a bare git repository. Threads may share it; a forked child opens the files again.
+    """An ``ObjectStore`` in a bare git repository. Threads may share it. A forked child opens the files again.
 
-    ``promised``: if set, called to fetch an object that a partial clone left out.
+    ``promised``: function that fetches an object that a partial clone left out, or ``None``.
     """
 
     def __init__(self, git_dir: Path, *, durability: Durability, flush_on_close: bool, read_only: bool) -> None:
@@ -109,6 +110,7 @@ class GitStore:
 
         ``flush_on_close=False`` is for processes that append once and exit: the next flush of another process includes
         their records. ``damaged``: see ``create.check``.
+
         Raises ``NotAStore``, ``Corrupt`` and ``Unavailable``.
         """
         if durability not in get_args(Durability):
@@ -127,7 +129,7 @@ class GitStore:
 
     @property
     def git_dir(self) -> Path:
-        """The repository, for git commands. Call ``flush`` first, so that git sees everything."""
+        """The path of the repository, for git commands. Call ``flush`` first, so that the repository is complete."""
         return self._git_dir
 
     @property
@@ -140,7 +142,7 @@ class GitStore:
 
     @property
     def pending(self) -> int:
-        """Return the number of acknowledged transactions that are not in git yet, including other processes'."""
+        """Return the number of acknowledged transactions, of all processes, that are not in git yet."""
         return self._tailed().overlay.records
 
     @property
@@ -176,7 +178,7 @@ class GitStore:
 
     @contextmanager
     def without_fetching(self) -> Iterator[None]:
-        """Run a block in which this thread fetches no missing objects: a full scan must not download everything."""
+        """Run a block in which this thread fetches no missing objects: a full scan must not download all objects."""
         before, self._asking.nobody = getattr(self._asking, "nobody", False), True
         try:
             yield
@@ -214,7 +216,7 @@ class GitStore:
         return PackSpill(self._git_dir)
 
     def transaction(self) -> AbstractContextManager[Transaction]:
-        """See ``ObjectStore``. Reads of the same thread see what the transaction has staged.
+        """See ``ObjectStore``. Reads in the same thread return the staged data.
 
         Raises ``Unavailable`` if the store is read-only, the lock is held for too long, or the disk fails.
         """
@@ -227,7 +229,8 @@ class GitStore:
     def flush(self) -> None:
         """See ``ObjectStore``. Raises ``Unavailable`` if the disk fails.
 
-        A ref that another program keeps locked stays pending, delays no other ref, and sets ``last_flush_error``.
+        If another program keeps a ref locked, the ref stays pending and ``last_flush_error`` is set. Other refs are not
+        delayed.
         """
         if self.read_only:
             if self.pending:
@@ -238,7 +241,7 @@ class GitStore:
             self._opened.flush()
 
     def close(self) -> None:
-        """See ``ObjectStore``. If the flush fails, the data stays in the journal; see ``last_flush_error``."""
+        """See ``ObjectStore``. If the flush fails, the data stays in the journal, and ``last_flush_error`` is set."""
         if self._closed:
             return
         opened = self._files()
@@ -254,30 +257,30 @@ class GitStore:
 
     @property
     def last_flush_error(self) -> Exception | None:
-        """The error that kept the last flush, or a ref in it, from reaching git. Nothing acknowledged is lost."""
+        """The error that stopped the last flush, or stopped it from moving a ref. No acknowledged data is lost."""
         return self._opened.last_error
 
     @property
     def renamed_branches(self) -> list[tuple[str, str]]:
-        """Refs that another program had moved, each with the name that this store's branch is renamed to."""
+        """Refs that another program moved, each with the new name of this store's branch."""
         return self._opened.renamed_branches
 
     @property
     def set_aside(self) -> list[str]:
-        """Damaged journal files that a flush renamed, for ``gitsession repair``."""
+        """Names of damaged journal files that a flush renamed, for ``gitsession repair``."""
         return self._opened.set_aside
 
     # -- for maintenance and repair
 
     def flush_held(self) -> None:
-        """Flush, and begin a new journal file, so that the old ones are gone. Needs the lock.
+        """Flush, and begin a new journal file so that the old files can be removed. Needs the lock.
 
         Raises ``Unavailable`` if another program keeps a ref locked or the disk fails.
         """
         self._opened.flush_all()
 
     def pending_moves(self) -> int:
-        """Return the number of refs that have not reached the repository yet. Needs the lock."""
+        """Return the number of refs whose new values are not in the repository yet. Needs the lock."""
         return len(self._opened.state.overlay.chains)
 
     def break_dead_locks(self) -> int:
@@ -295,15 +298,15 @@ class GitStore:
             raise unavailable(self._git_dir, "pack refs", error) from error
 
     def rebuild_packed_refs(self, put: Mapping[str, Oid]) -> None:
-        """Write ``packed-refs`` anew, without its damaged lines and with the refs ``put``. Needs the lock."""
+        """Rewrite ``packed-refs`` without its damaged lines and with the refs in ``put``. Needs the lock."""
         self._opened.refs.rebuild_packed(put)
 
     def damaged_refs(self) -> dict[str, str]:
-        """Return the damage in files of refs, by file."""
+        """Return a description of the damage in each damaged ref file, by file name."""
         return self._files().state.git.refs.damage()
 
     def damage(self) -> list[str]:
-        """Return the damaged journal files, relative to the store's own folder. A torn end is not damage."""
+        """Return the paths of damaged journal files below the store's control directory. A torn end is no damage."""
         if self.read_only:
             self._tailed().journal.look_for_damage()
         else:
@@ -312,7 +315,7 @@ class GitStore:
         return self._opened.state.journal.damage()
 
     def damaged_journal(self) -> dict[str, bytes]:
-        """Return the content of the files of ``damage`` that exist, by name relative to the store, oldest first."""
+        """Return the content of the damaged journal files that still exist, by path below the store, oldest first."""
         self.damage()
         return self._opened.state.damaged_files()
 
@@ -334,7 +337,7 @@ class GitStore:
         return state
 
     def _files(self) -> StoreWriter:
-        """Return the open files; in a forked child open them again, because the parent's files and locks are shared."""
+        """Return the open files. A forked child opens them again, because it shares the parent's files and locks."""
         if os.getpid() != self._opened.pid and not self._closed:
             with _beginning_again:
                 opened = self._opened

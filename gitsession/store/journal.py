@@ -1,22 +1,23 @@
-"""The journal: numbered append-only files that make a write durable before it is packed, by one fdatasync per append.
+"""The journal: numbered append-only files that make a write durable before it is packed, with one fdatasync per append.
 
-The frame is described in store/journal_frames.py. A payload is CBOR ``[1, [[type, bytes], ...], [[ref, old, new],
-...]]``: objects (types as in a pack: 1 commit, 2 tree, 3 blob; ids are computed when read) and the old and the new
-value of each ref, ``null`` for none.
+The frame of a record is described in store/journal_frames.py. A payload is CBOR ``[1, [[type, bytes], ...], [[ref, old,
+new], ...]]``. Object types have the same numbers as in a pack (1 commit, 2 tree, 3 blob), and object ids are computed
+when the record is read. ``old`` and ``new`` are values of the ref, or ``null`` if the ref does not exist.
 
 - Only the file with the highest number is written. One file always exists, the next is created before an old one is
-  removed, and no number is used twice. So a file that still has its name, with no next one beside it, is the newest,
-  and the directory need not be listed.
-- To open the journal is to read it to the end; records of a crashed process and of a live one look the same. A torn
-  record after the end was never acknowledged and is overwritten.
+  removed, and no number is used twice. So if a file still has its name and no file with the next number exists, it is
+  the newest one, and the directory need not be listed.
+- Opening the journal means reading it to the end. Records of a crashed process and of a live one look the same. A torn
+  record at the end was never acknowledged and is overwritten.
 - A failed write or fdatasync is final: the record's magic is blanked, and this process never writes to the file again
-  (another fsync may succeed without having written).
-- If a record does not verify and a later one is proven (store/journal_scan.py), the file is damaged, not torn. No
-  process writes to it, and the flush that would remove it renames it instead. The check for this runs when a record
-  does not verify, once for each file with data after its end, and in each flush and each ``damage`` check.
+  (another fsync may succeed without having written the data).
+- If a record does not verify and a later one is proven good (store/journal_scan.py), the file is damaged, not torn. No
+  process writes to it, and the flush that would remove the file renames it instead. This check runs when a record does
+  not verify, once for each file that has data after its end, in each flush, and in each call of ``damage``.
 
-Appending and dropping need the store's lock. Reading does not, but may return a record whose writer has not finished.
-If that writer fails, the record is blanked, so a record that was read without the lock is checked again later.
+Appending and dropping need the store's lock. Reading does not, but it may return a record whose writer has not
+finished. If that writer fails, the record is blanked, so a record that was read without the lock is checked again
+later.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ Move = tuple[str, RefValue | None, RefValue | None]
 
 @dataclass(frozen=True, slots=True)
 class JournalRecord:
-    """One transaction: ``objects`` as ``(kind, bytes)``, ``moves`` as ``(ref, old, new)``; ``size``: encoded bytes."""
+    """One transaction: ``objects`` as ``(kind, bytes)``; ``moves`` as ``(ref, old, new)``; ``size`` in bytes."""
 
     objects: list[tuple[Kind, bytes]]
     moves: list[Move]
@@ -61,7 +62,7 @@ class JournalRecord:
 
 @dataclass(frozen=True, slots=True)
 class JournalUpdate:
-    """Changes since the last read: numbers of files that are gone, and new records with the number of their file."""
+    """Changes since the last read: numbers of removed files, and new records, each with the number of its file."""
 
     gone: list[int] = field(default_factory=list)
     records: list[tuple[int, JournalRecord]] = field(default_factory=list)
@@ -122,7 +123,7 @@ def _proves_itself(payload: bytes) -> bool:
 
 
 class Journal:
-    """The journal files of one store, and how far this process has read them."""
+    """The journal files of one store, and the position to which this process has read each of them."""
 
     def __init__(self, directory: Path, *, writable: bool = True, sync: bool = True) -> None:
         self._directory = str(directory)
@@ -137,7 +138,7 @@ class Journal:
         newest = self._newest
         if (
             newest is None
-            or len(self._files) > 1  # a flush was under way: it may remove the older files at any moment
+                or len(self._files) > 1  # a flush was running: it may remove the older files at any moment
             or not os.fstat(newest.fd).st_nlink
             or os.access(newest.next_path, os.F_OK)
             or not _still_true(newest)
@@ -152,7 +153,7 @@ class Journal:
         if newest is None or newest.damaged or self._failed:
             newest = self.start_next()
         elif not newest.name_is_durable and sync:
-            # The process that created the file may have been killed before it made the name durable.
+            # The process that created the file may have been killed before it synced the directory entry.
             try:
                 sync_directory(self._directory)
             except OSError:
@@ -173,7 +174,7 @@ class Journal:
         return newest.number
 
     def start_next(self) -> _File:
-        """Create the next file, durable before it is used, and return it. Raises ``OSError``."""
+        """Create the next file, sync it and its directory entry, and return it. Raises ``OSError``."""
         number = self._newest.number + 1 if self._newest else 1
         salt = secrets.token_bytes(journal_frames.SALT_BYTES)
         path, temporary = self._path(number), f"{self._directory}/{journal_frames.TEMPORARY}{number}"
@@ -197,10 +198,10 @@ class Journal:
         return self._newest
 
     def drop(self, numbers: Sequence[int]) -> list[str]:
-        """Remove files whose records are all in packs and refs, but never the newest; rename damaged ones instead.
+        """Remove files whose records are all in packs and refs, except the newest file; rename damaged files instead.
 
-        Returns the new names of the damaged files. Removes the oldest first: if the process is killed, the end of each
-        chain of ref values is left, and no reader sees a ref move back.
+        Returns the new names of the damaged files. The oldest file is removed first: if the process is killed, the last
+        values of each ref are still in the journal, and no reader sees a ref move back.
         """
         aside = []
         for number in sorted(numbers):
@@ -220,16 +221,16 @@ class Journal:
         return sorted(self._files)
 
     def look_for_damage(self) -> None:
-        """Scan each file that has data after its end, and mark the damaged ones. Reads the files to their last byte."""
+        """Scan each file that has data after its end, and mark the damaged ones. Reads these files completely."""
         for file in self._files.values():
             size = os.fstat(file.fd).st_size
             if not file.damaged and journal_frames.is_something_behind(file.fd, file.end, size - file.end):
                 self._judge(file)
 
     def unread(self) -> int:
-        """Return a lower bound of the number of records that cannot be read, from the scans so far.
+        """Return a lower bound of the number of unreadable records, from the scans so far.
 
-        For a file that was renamed because of damage: the number of records lost in it.
+        A file that was renamed because of damage counts with the number of records lost in it.
         """
         found = sum(file.unread for file in self._files.values())
         for name in self._aside():
@@ -243,7 +244,7 @@ class Journal:
         return any(file.damaged for file in self._files.values())
 
     def damage(self) -> list[str]:
-        """Return the damaged files, including renamed ones, by name relative to the store's own folder."""
+        """Return the names of the damaged files, including renamed ones, relative to the store's control directory."""
         now = [journal_frames.file_name(number) for number, file in sorted(self._files.items()) if file.damaged]
         return [f"journal/{name}" for name in now + self._aside()]
 
@@ -261,7 +262,7 @@ class Journal:
     # -- reading
 
     def _look(self, locked: bool) -> JournalUpdate:
-        """List the directory and read its files. Without the lock, repeat if a flush came between the two."""
+        """List the directory and read its files. Without the lock, repeat if a flush ran between the two steps."""
         gone: list[int] = []
         records: list[tuple[int, JournalRecord]] = []
         empty = 0
@@ -297,7 +298,7 @@ class Journal:
         return file
 
     def _read(self, file: _File, locked: bool) -> list[tuple[int, JournalRecord]]:
-        """Return the records after those already read, up to the first that does not verify."""
+        """Return the records after those already read, up to the first one that does not verify."""
         file.unsure = file.unsure and not locked
         if file.damaged:
             return []
@@ -319,14 +320,14 @@ class Journal:
         return found
 
     def _look_behind(self, file: _File) -> None:
-        """Scan the file for damage if data follows its end. Does so once for each file."""
+        """Scan the file for damage if data follows its end. Runs once per file."""
         if not file.looked_behind:
             file.looked_behind = True
             if journal_frames.is_something_behind(file.fd, file.end):
                 self._judge(file)
 
     def _judge(self, file: _File) -> None:
-        """Mark the file if it is damaged, not torn. Scans twice: a writer may have appended during the first scan."""
+        """Mark the file if it is damaged, not torn. Scans twice, because a writer may append during the first scan."""
         found = scan(_whole(file.fd))
         if found.flawed_at is not None and found == scan(_whole(file.fd)):
             file.damaged, file.unread = True, found.unread
@@ -346,7 +347,7 @@ class Journal:
 
 
 def _check_move(name: str, *values: str | None) -> None:
-    """Check a ref move. The name becomes a path at the flush, so names from a file are not trusted either."""
+    """Check a ref move. The flush uses the name as a path, so names in a journal file are not trusted either."""
     try:
         check_ref_name(name)
         for value in values:
@@ -357,7 +358,7 @@ def _check_move(name: str, *values: str | None) -> None:
 
 
 def _still_true(file: _File) -> bool:
-    """Return whether the last record read is still there, if it was read before its writer was known to be done."""
+    """Return whether the last record read is still there, in case it was read before its writer had finished."""
     if not file.unsure:
         return True
     raw = os.pread(file.fd, journal_frames.HEAD_BYTES, file.last)
@@ -369,10 +370,10 @@ def _whole(fd: int) -> bytes:
 
 
 def _preallocate(fd: int) -> None:
-    """Allocate blocks in advance, which makes fdatasync cheaper. Skipped if the disk is almost full."""
+    """Allocate blocks in advance, which makes fdatasync cheaper. Does nothing if the disk is almost full."""
     space = os.fstatvfs(fd)
     if space.f_bavail * space.f_frsize > 16 * PREALLOCATED_BYTES:
-        with contextlib.suppress(OSError):  # a quota, or a limit of this process on the size of files
+        with contextlib.suppress(OSError):  # a disk quota, or this process's limit on file size
             os.posix_fallocate(fd, 0, PREALLOCATED_BYTES)
 
 

@@ -1,10 +1,10 @@
 """Maintenance of a store: repacking by git, and removal of files that killed processes left.
 
-Packs written by gitsession have no deltas; ``deltify`` adds them. ``git repack -d --geometric=2`` merges small packs.
-That is safe while other processes write: objects that are not reachable yet are in kept packs. Loose refs are packed by
-our own ref writer, because a killed ``git pack-refs`` leaves locks whose owner cannot be determined. The cleanup needs
-the store's lock: while it is held, no live process owns the leftovers of an unfinished gitsession write. Leftovers of
-other programs are removed when they are a day old.
+Packs written by gitsession have no deltas; ``deltify`` adds them. ``git repack -d --geometric=2`` merges small packs,
+which is safe while other processes write: objects that are not reachable yet are in packs with a ``.keep`` file. Loose
+refs are packed by gitsession's own ref writer, because a killed ``git pack-refs`` leaves locks whose owner cannot be
+determined. The cleanup needs the store's lock: while it is held, files of an unfinished gitsession write cannot belong
+to a live process. Leftover files of other programs are removed when they are a day old.
 """
 
 from __future__ import annotations
@@ -85,16 +85,16 @@ def _maintain(store: GitStore) -> MaintenanceResult:
 
 
 def _repack(git_dir: Path, waiting: Sequence[str]) -> None:
-    """Repack all but ``waiting``: packs, by file name, that have no deltas yet and would not get any once merged."""
+    """Repack all packs except those in ``waiting`` (file names): they have no deltas, and a merge would add none."""
     try:
         process.run(git_dir, "repack", "-d", "-q", "--geometric=2", *(f"--keep-pack={name}" for name in waiting))
     except Unavailable:
-        # Git is older, or cannot order the packs. -k keeps unreachable objects: maintenance must not drop any.
+        # This git is older, or cannot order the packs. -k keeps unreachable objects: maintenance must not drop any.
         process.run(git_dir, "repack", "-a", "-d", "-k", "-q")
 
 
 def is_due(store: GitStore) -> bool:
-    """Return whether there are so many packs that reading gets slow."""
+    """Return whether there are so many packs that reads become slow."""
     return not store.read_only and count_packs(store.git_dir) >= PACKS_MAX
 
 
@@ -103,7 +103,7 @@ def count_packs(git_dir: Path) -> int:
 
 
 def _remove_leftovers(git_dir: Path) -> Iterator[str]:
-    """Remove leftovers and yield their names relative to the store. Needs the store's lock."""
+    """Remove leftover files and yield their paths relative to the store. Needs the store's lock."""
     old = time.time() - _DAY_SECONDS
     for directory in ("objects/pack", "objects", create.JOURNAL):
         with os.scandir(git_dir / directory) as entries:
@@ -128,44 +128,45 @@ def _is_left_over(entry: os.DirEntry[str], old: float, *, ours: bool) -> bool:
 
 
 BATCH_BYTES = 256 << 20
-"""Bytes of packs that git packs at once, which takes about twenty seconds."""
+"""Total size in bytes of the packs that one git process repacks, which takes about twenty seconds."""
 
 SECONDS_MAX = 60.0
-"""Seconds after which no further batch begins; the rest is done by the next run."""
+"""Time in seconds after which no further batch begins. The next run continues."""
 
 _COMMAND = (
     "pack-objects", "--stdin-packs", "--no-reuse-delta", "--delta-base-offset", "--window-memory=100m", "-q",
 )  # fmt: skip
-"""Without ``--no-reuse-delta``, git does not compare objects of one pack. The memory limit is per thread."""
+"""Without ``--no-reuse-delta``, git does not compare objects of the same pack. The memory limit is per thread."""
 
 _NOT_OURS = (".keep", ".rev", ".promisor", ".mtimes")
 _DELTAS = (6, 7)
 
 
 def deltify(store: GitStore) -> list[str]:
-    """Let git add deltas to packs that have none; return the file names of the packs left for the next run.
+    """Have git add deltas to packs without deltas; return the file names of the packs left for the next run.
 
-    ``git repack`` copies objects from a pack as they are and does not compare them with others of that pack, so what
-    was written at once would never get deltas. This function packs only such packs afresh, so its cost depends on the
-    amount of new data. A pack is known to be done by its reverse index, which git writes beside its packs
-    (git/process.py turns that on) and gitsession does not. A pack without one is searched for a delta.
+    ``git repack`` copies objects from a pack unchanged and does not compare them with other objects of that pack. So
+    objects that were written together would never get deltas. This function repacks only such packs, and its cost
+    depends on the amount of new data. A pack with a reverse index is done: git writes one for each of its packs
+    (git/process.py turns that on), and gitsession does not. A pack without one is searched for a delta.
 
-    The new pack is on disk and known to list every object before an old one is removed. So each object is in a complete
-    pack at every moment, even if a process is killed or git runs meanwhile. Raises ``Unavailable`` and ``Corrupt``.
+    Before an old pack is removed, the new pack is on disk and is known to list every object. So each object is in a
+    complete pack at every moment, even if a process is killed or git runs meanwhile. Raises ``Unavailable`` and
+    ``Corrupt``.
     """
     directory = store.git_dir / "objects/pack"
     if any(directory.glob("multi-pack-index*")):
-        return []  # it names packs, so only git may remove one
+        return []  # the bitmap or multi-pack index names packs, so only git may remove one
     batches = list(_batches([file for file in sorted(directory.glob("*.pack")) if _is_without_deltas(file)]))
     end = time.monotonic() + SECONDS_MAX
     while batches and time.monotonic() < end:
-        with contextlib.suppress(FileNotFoundError):  # another git replaced packs meanwhile
+        with contextlib.suppress(FileNotFoundError):  # another git process replaced packs meanwhile
             _pass(store, batches.pop(0))
     return [file.name for file in chain(*batches)]
 
 
 def _lone_indexes(directory: Path) -> Iterator[Path]:
-    """Yield indexes without a pack whose objects are all in other packs: a kill between two removals leaves them."""
+    """Yield pack indexes without a pack whose objects are all in other packs. A killed removal leaves them."""
     files = {file: file.with_suffix(".pack").exists() for file in sorted(directory.glob("*.idx"))}
     if all(files.values()):
         return
@@ -178,14 +179,14 @@ def _lone_indexes(directory: Path) -> Iterator[Path]:
 
 
 def _is_without_deltas(file: Path) -> bool:
-    """Return whether a pack seems never to have been searched for deltas."""
+    """Return whether git seems never to have searched a pack for deltas."""
     if any(file.with_suffix(suffix).exists() for suffix in _NOT_OURS):
         return False
     try:
         index, body = PackIndex(str(file.with_suffix(".idx"))), RandomAccessFile(str(file))
         return not any((body.read(offset, 1) or b"\0")[0] >> 4 & 7 in _DELTAS for offset in index.offsets())
     except (Corrupt, OSError):
-        return False  # damaged, or removed meanwhile: the repack reports it
+        return False  # the pack is damaged or was removed meanwhile: the repack reports damage
 
 
 def _batches(files: Sequence[Path]) -> Iterator[list[Path]]:
@@ -207,19 +208,19 @@ def _pass(store: GitStore, old: Sequence[Path]) -> None:
     try:
         made = process.run(store.git_dir, *_COMMAND, "objects/pack/pack", stdin=names.encode()).out.decode().strip()
     except Unavailable:
-        return  # no git, another git at work, or damage: the repack that follows works without this, or reports it
+        return  # git is missing or busy, or data is damaged: the repack that follows does not need this, or reports it
     directory = store.git_dir / "objects/pack"
     new = PackIndex(f"{directory}/pack-{made}.idx")
     sync_directory(directory)
-    with store.locked():  # meanwhile, no gitsession process writes the same pack again
+    with store.locked():  # no other gitsession process can write the same pack again meanwhile
         for file in old:
-            # For one object or a few, git may write an identical pack.
+            # For a few objects, git may write a pack identical to the old one.
             if file.stem != f"pack-{made}" and not file.with_suffix(".keep").exists():
                 _remove(file, new)
 
 
 def _remove(file: Path, new: PackIndex) -> None:
-    """Remove a pack, then its index: git ignores an index without a pack, and a check for lost objects needs it."""
+    """Remove a pack and then its index: git ignores an index without a pack, and a check for lost objects needs it."""
     index = file.with_suffix(".idx")
     if any(new.find(raw) is None for raw in PackIndex(str(index)).names()):
         raise Unavailable(f"cannot replace {file.name}: the new pack lacks some of its objects; both packs stay")
@@ -230,5 +231,5 @@ def _remove(file: Path, new: PackIndex) -> None:
 def _bytes(file: Path) -> int:
     try:
         return file.stat().st_size
-    except FileNotFoundError:  # git may replace packs at any time
+    except FileNotFoundError:  # a git process may replace packs at any time
         return 0

@@ -1,10 +1,11 @@
 """The current content of a store: staged by a thread, acknowledged in the journal, or in git.
 
-``StoreState`` owns all of it. The journal and ``Overlay``, the sum of its records in memory, change together. If an
-error interrupts a change of both, their state is unknown, and the next read starts at the beginning of the journal.
+``StoreState`` owns all three parts. The journal and ``Overlay`` (the sum of the journal's records, in memory) change
+together. If an error interrupts a change of both, their state is unknown, and the next read starts at the beginning of
+the journal.
 
-The journal is read before git: what leaves the journal is in git by then. An object that is found in neither was
-flushed between the two reads, so it is looked up once more.
+The journal is read before git, because data is in git before it leaves the journal. An object that is found in neither
+may have been flushed between the two reads, so it is looked up once more.
 """
 
 from __future__ import annotations
@@ -34,15 +35,15 @@ if TYPE_CHECKING:
 DROPPED = "gitsession/dropped"
 """Path of a file that grows by one byte each time objects are dropped.
 
-A process that read the store before may hold names of dropped objects. The size is what distinguishes two states: files
-that replace each other within a tick of the clock may have the same times and the same inode.
+A process that read the store before may hold ids of dropped objects. The size of the file distinguishes two states:
+files that replace each other within a tick of the clock may have the same times and the same inode.
 """
 
 Generation = tuple[int, int, int]
 
 
 def generation_of(git_dir: Path) -> Generation | None:
-    """Return a value that changes each time objects are dropped from the store; ``None`` if none ever were."""
+    """Return a value that changes each time objects are dropped from the store; ``None`` if none were ever dropped."""
     try:
         stat = os.stat(git_dir / DROPPED)
     except FileNotFoundError:
@@ -58,9 +59,9 @@ def begin_generation(git_dir: Path) -> None:
 class Staging:
     """A transaction in preparation: new objects, and ref moves that are checked one by one.
 
-    At its end the store makes ``objects`` and ``moves`` durable; ``originals`` go into the vault first. Both stores use
-    it as their ``Transaction``, so that both reject the same moves for the same reasons. It reads the store through
-    three functions.
+    When the transaction ends, the store makes ``objects`` and ``moves`` durable; ``originals`` are put into the vault
+    first. Both stores use this class as their ``Transaction``, so that both reject the same moves for the same reasons.
+    The three functions read the store.
     """
 
     __slots__ = (
@@ -83,7 +84,7 @@ class Staging:
         self._ref, self._names_below, self._contains = ref, names_below, contains
         self._seen: dict[str, RefValue | None] = {}
         self._ends: dict[str, RefValue | None] = {}
-        self._made_below: dict[str, list[str]] = {}  # names in ``_ends``, by the directories they are in
+        self._made_below: dict[str, list[str]] = {}  # names in ``_ends``, by their parent directories
         self._open = True
 
     def put(self, kind: Kind, data: bytes) -> Oid:
@@ -108,7 +109,7 @@ class Staging:
         self.originals.append(original)
 
     def move(self, name: str, new: RefValue | None, *, expected: RefValue | None) -> None:
-        """See ``Transaction.move``. Raises ``MissingObject``, too, if the object ``new`` does not exist."""
+        """See ``Transaction.move``. Also raises ``MissingObject`` if the object ``new`` does not exist."""
         self._check_open()
         check_ref_name(name)
         if new is not None and new not in self.objects:
@@ -128,7 +129,7 @@ class Staging:
             self._ends[name] = new
 
     def value(self, name: str) -> RefValue | None:
-        """Return the value of ``name`` in this transaction. Git may move a ref at any time, so it is read only once."""
+        """Return the value of ``name`` in this transaction. It is read once, because git may move it at any time."""
         if name in self._ends:
             return self._ends[name]
         if name not in self._seen:
@@ -136,7 +137,7 @@ class Staging:
         return self._seen[name]
 
     def ends(self) -> dict[str, RefValue | None]:
-        """Return every ref that this transaction moves, with its new value."""
+        """Return the new values of all refs that this transaction moves."""
         return self._ends
 
     def close(self) -> None:
@@ -144,7 +145,7 @@ class Staging:
         self._open = False
 
     def _check_room(self, name: str) -> None:
-        """Raise ``InvalidName`` if another ref is a parent directory of ``name``, or is below it: a ref is a file."""
+        """Raise ``InvalidName`` if another ref is a parent directory of ``name`` or is below it: refs are files."""
         for directory in directories(name):
             if self.value(directory) is not None:
                 raise InvalidName(f"cannot create {name}: the ref {directory} exists")
@@ -161,9 +162,9 @@ class Staging:
 class Overlay:
     """The sum of the pending records, kept per journal file so that the records of a removed file can be dropped.
 
-    A chain is every value of a ref since the journal's oldest record, beginning with the value before that record.
+    A chain lists the values of a ref since the journal's oldest record, beginning with the value before that record.
     While a chain exists, it overrides the value of the ref in the repository. A flush replaces a value in the
-    repository only if the chain contains it.
+    repository only if the chain contains that value.
     """
 
     def __init__(self) -> None:
@@ -175,7 +176,7 @@ class Overlay:
 
     @property
     def first(self) -> int:
-        """Return the number of the oldest journal file with records here; 0 if there is none."""
+        """Return the number of the oldest journal file with pending records; 0 if there is none."""
         return min(self._parts, default=0)
 
     def add(self, number: int, objects: dict[Oid, tuple[Kind, bytes]], moves: list[Move], size: int) -> None:
@@ -184,7 +185,7 @@ class Overlay:
         self._apply(objects, moves, size)
 
     def drop(self, numbers: Iterable[int]) -> None:
-        """Drop the records of removed files. Readers in other threads keep the dicts that they hold."""
+        """Drop the records of removed files. Readers in other threads may still use the old dicts."""
         for number in numbers:
             self._parts.pop(number, None)
         self.objects, self.chains, self.records, self.size = {}, {}, 0, 0
@@ -205,9 +206,9 @@ class Overlay:
 
 
 class StoreState:
-    """Objects and refs of the store at ``git_dir``. Shared by threads.
+    """Objects and refs of the store at ``git_dir``. Threads may share it.
 
-    ``staging``: the open transaction, of whichever thread.
+    ``staging``: the open transaction, whichever thread it belongs to.
     """
 
     def __init__(self, git_dir: Path, *, writable: bool, sync: bool) -> None:
@@ -264,12 +265,12 @@ class StoreState:
         return {name: value for name, value in sorted(found.items()) if value is not None}
 
     def value(self, name: str) -> RefValue | None:
-        """Return the value of a ref. Needs a tailed journal."""
+        """Return the value of a ref. Needs an up-to-date journal."""
         chain = self.overlay.chains.get(name)
         return chain[-1] if chain else self.git.refs.read(name)
 
     def names_below(self, prefix: str) -> Iterable[str]:
-        """Return the refs below ``prefix``, and those that the next flush deletes. Needs a tailed journal."""
+        """Return the refs below ``prefix``, including those that the next flush deletes. Needs a current journal."""
         return {*self.git.refs.list(prefix), *(name for name in self.overlay.chains if name.startswith(prefix))}
 
     def _in_memory(self, oid: Oid) -> tuple[Kind, bytes] | None:
@@ -288,9 +289,10 @@ class StoreState:
             raise Unavailable(f"the store '{self._git_dir}' is closed")
 
     def tail(self, *, locked: bool = False) -> None:
-        """Read what this and other processes appended and flushed. ``locked``: the caller holds the store's lock.
+        """Read the records that any process appended or flushed since the last read.
 
-        Raises ``Unavailable``, ``Corrupt``, and ``NotAStore`` for records of a later version.
+        ``locked``: True if the caller holds the store's lock. Raises ``Unavailable``, ``Corrupt``, and ``NotAStore``
+        for records of a later version.
         """
         self.check_open()
         with self._mutex:
@@ -309,7 +311,7 @@ class StoreState:
                 raise
 
     def append(self, objects: dict[Oid, tuple[Kind, bytes]], moves: list[Move], *, sync: bool) -> None:
-        """Append a record. Needs the lock and a tailed journal. Raises ``OSError``."""
+        """Append a record. Needs the lock and an up-to-date journal. Raises ``OSError``."""
         payload = encode_record(list(objects.values()), moves)
         with self._mutex:
             try:
@@ -320,9 +322,9 @@ class StoreState:
                 raise
 
     def start_afresh(self, left: list[Move]) -> list[str]:
-        """Begin a new journal file that holds ``left``, and remove the old ones. Needs the lock. Raises ``OSError``.
+        """Begin a new journal file with the moves ``left``; remove the old files. Needs the lock. Raises ``OSError``.
 
-        Returns the new names of damaged files, which are renamed instead of removed.
+        Damaged files are renamed instead of removed. Returns their new names.
         """
         with self._mutex:
             try:
@@ -344,12 +346,12 @@ class StoreState:
             self.journal.close()
 
     def close_in_child(self) -> None:
-        """Close in a forked child, without the mutex: a thread that only the parent has may hold it."""
+        """Close in a forked child. Does not acquire the mutex: a thread that exists only in the parent may hold it."""
         self._closed = True
         self.journal.close()
 
     def damaged_files(self) -> dict[str, bytes]:
-        """Return the content of the damaged journal files, by name, oldest first; none that is gone."""
+        """Return the content of the damaged journal files that still exist, by name, oldest first."""
         found = {}
         for name in self.journal.damage():
             path = f"{create.CONTROL}/{name}"
@@ -358,12 +360,12 @@ class StoreState:
         return dict(sorted(found.items(), key=lambda file: Path(file[0]).name.removeprefix(ASIDE)))
 
     def _forget(self) -> None:
-        """Reset journal and overlay, which no longer agree: the next read starts at the journal's beginning."""
+        """Reset journal and overlay, which no longer agree. The next read starts at the beginning of the journal."""
         self.journal.close()
         self.overlay = Overlay()
 
 
 def unavailable(git_dir: Path, doing: str, error: OSError) -> Unavailable:
-    """Return the error to raise for an ``OSError`` in a store. ``doing``: the operation that failed."""
+    """Return an ``Unavailable`` error for an ``OSError`` in a store. ``doing``: the operation that failed."""
     hint = "free some space" if error.errno in (errno.ENOSPC, errno.EDQUOT) else ""
     return Unavailable(f"cannot {doing} in '{git_dir}': {error.strerror}", hint=hint)

@@ -1,14 +1,16 @@
 """Transactions on the store: one at a time, under its lock, acknowledged as soon as they are in the journal.
 
-If a write fails and blanking its journal record fails too, the record may still be in the journal, and other processes
-may have read it. The caller got an error. So before this handle writes again, and if all refs of that write still have
-the values it gave them, a new record moves them back: a retry makes no duplicate. If another process has moved one of
-the refs since, all of them stay.
+A write can fail in such a way that blanking its journal record fails too. The record may then still be in the journal,
+and other processes may have read it, although the caller got an error. Before this handle writes again, it compares the
+refs with the values that the failed write gave them. If all refs still have these values, a new record moves them back,
+so that a retry makes no duplicate. If another process has moved one of the refs since, all refs stay as they are.
 
-A transaction over 1 MiB writes its own kept pack and journals only its ref moves. Loose objects are never written.
+A transaction of more than 1 MiB is written as a pack with a ``.keep`` file, and only its ref moves go to the journal.
+Loose objects are never written.
 
-A flush transfers what is pending to git: first a pack, then refs (``store.flushing``); then the journal files are
-removed. If a flush is killed at any point, the journal is complete, and the next flush repeats it with the same result.
+A flush transfers pending data to git: first it writes a pack, then it moves refs (``store.flushing``), and then it
+removes the journal files. If a flush is killed at any point, the journal is still complete, and the next flush repeats
+the work with the same result.
 """
 
 from __future__ import annotations
@@ -42,7 +44,7 @@ FLUSH_RECORDS = 256
 FLUSH_BYTES = 1 << 20
 FLUSH_SECONDS = 2.0
 FLUSH_LATEST_SECONDS = 5.0
-"""Maximum time from the first entry that is not in git yet to its flush, however many entries follow."""
+"""Maximum time in seconds between the first entry that is not in git yet and its flush, even if entries keep coming."""
 
 QUIET_WAIT_SECONDS = 1.0
 
@@ -52,7 +54,7 @@ _READ_ONLY = (errno.EROFS, errno.EACCES, errno.EPERM)
 def _open_lock(git_dir: Path) -> StoreLock | None:
     """Create missing directories and return the lock; ``None`` if the store cannot be written.
 
-    A clone of a store made by git lacks our directories. Raises ``OSError``.
+    If ``git clone`` created the store, the directories of gitsession are missing. Raises ``OSError``.
     """
     try:
         for directory in (create.JOURNAL, create.PROOFS):
@@ -65,12 +67,15 @@ def _open_lock(git_dir: Path) -> StoreLock | None:
 
 
 class StoreWriter:
-    """The open files of one store in the process that created this object (``pid``), and all writes to the store.
+    """The open files of one store in the process that created this object, and all writes to the store.
 
-    ``state``: the content for readers. ``lock``: ``None`` if the store cannot be written. ``last_error``: the error
-    that kept the last flush, or a ref in it, from reaching git. ``renamed_branches``: pairs of a ref that another
-    program had moved and the ref that our branch is renamed to. ``set_aside``: damaged journal files that a flush
-    renamed.
+    Attributes:
+        pid: Id of the process that created this object.
+        state: The content of the store, for readers.
+        lock: The store's lock; ``None`` if the store cannot be written.
+        last_error: The error that stopped the last flush, or stopped it from moving a ref.
+        renamed_branches: Pairs of a ref that another program moved and the ref that our branch is renamed to.
+        set_aside: Names of damaged journal files that a flush renamed.
     """
 
     def __init__(
@@ -99,7 +104,7 @@ class StoreWriter:
         self._is_reflog_checked = False
 
     def begin(self, wait_seconds: float | None = None) -> None:
-        """Take the lock and read what other processes wrote. Raises ``Unavailable``."""
+        """Acquire the lock and read the records that other processes wrote. Raises ``Unavailable``."""
         if self.lock is None:
             raise Unavailable(f"cannot write to the store '{self._git_dir}': it was opened read-only")
         self.state.check_open()
@@ -155,13 +160,13 @@ class StoreWriter:
             self._timer.touch()
 
     def stop(self) -> None:
-        """Stop the timer: no automatic flush begins after this."""
+        """Stop the timer. No automatic flush begins after this call."""
         self._timer.stop()
 
     # -- flushing
 
     def quietly_flush(self) -> None:
-        """Flush if anything is pending. Waits 1 second at most: the holder of the lock is a writer and flushes, too."""
+        """Flush pending data. Wait at most 1 second: another holder of the lock is a writer and flushes, too."""
         try:
             self.state.tail()
             if self.state.overlay.records:
@@ -171,7 +176,7 @@ class StoreWriter:
             self.last_error = error
 
     def flush(self) -> None:
-        """Flush. A ref that cannot be moved now stays pending, and ``last_error`` is set. Raises ``Unavailable``."""
+        """Flush. If a ref cannot be moved now, it stays pending and ``last_error`` is set. Raises ``Unavailable``."""
         state = self.state
         overlay = state.overlay
         self.last_error = None
@@ -186,11 +191,11 @@ class StoreWriter:
             left, self.last_error = flushing.move_to_ends(overlay.chains, self.refs, state.read, beside)
             self.renamed_branches += beside
             if left and not overlay.objects and overlay.records == 1 and not state.journal.has_damage:
-                return  # only moves that the last flush left, and none succeeded
+                    return  # the journal has only ref moves that the last flush could not make, and none succeeded now
             moved = flushing.moved(overlay.chains, {name for name, _, _ in left}, dict(beside))
             flush_record.append(self._git_dir, moved, journal=overlay.first)
             values = {name: after for name, (_, after) in moved.items()}
-            with suppress(OSError):  # no entry depends on it
+            with suppress(OSError):  # the reflog is optional: no entry depends on it
                 check_whole, self._is_reflog_checked = not self._is_reflog_checked, True
                 flushing.append_reflog(
                     self._git_dir, values, lambda: state.refs(refs.SESSIONS), check_whole=check_whole
@@ -203,7 +208,7 @@ class StoreWriter:
         self._due_at = (FLUSH_RECORDS, FLUSH_BYTES)
 
     def flush_all(self) -> None:
-        """Flush, and begin a new journal file, so that the old ones are gone.
+        """Flush, and begin a new journal file so that the old files can be removed.
 
         Raises ``Unavailable`` if another program keeps a ref locked or the disk fails.
         """
@@ -212,7 +217,7 @@ class StoreWriter:
             raise Unavailable(f"cannot flush the journal: {self.last_error}", hint="try again")
         self.set_aside += self.state.start_afresh([])
 
-    # -- how
+    # -- internals
 
     def _commit(self, staging: Staging) -> None:
         if staging.originals:
@@ -236,7 +241,7 @@ class StoreWriter:
             self._flush_or_remember()
 
     def _take_back_refused(self) -> None:
-        """Undo a failed write. Needs the lock and a tailed journal. Raises ``Unavailable`` if the disk still fails."""
+        """Undo a failed write. Needs the lock and an up-to-date journal. Raises ``Unavailable`` if this fails too."""
         moves, self._refused = self._refused, []
         if moves and all(self.state.value(name) == new for name, _, new in moves):
             try:
@@ -247,14 +252,14 @@ class StoreWriter:
                 raise unavailable(self._git_dir, "write", error) from error
 
     def _look_for_drops(self) -> None:
-        """Open the packs again if objects were dropped: open packs still have them. Needs the lock."""
+        """Reopen the packs if objects were dropped: packs that are open still contain them. Needs the lock."""
         now = generation_of(self._git_dir)
         if now != self._generation:
             self.state.git.look_again()
             self._generation, self._may_be_stale = now, True
 
     def _check_parents(self, objects: Mapping[Oid, tuple[Kind, bytes]]) -> None:
-        """Raise ``RefMoved`` if a parent is gone: a caller may have read it before objects were dropped."""
+        """Raise ``RefMoved`` if a parent no longer exists: the caller may have read it before objects were dropped."""
         for kind, data in objects.values():
             for parent in parse_commit(data).parents if kind == "commit" else ():
                 if parent not in objects and not self.state.contains(parent):
@@ -262,7 +267,7 @@ class StoreWriter:
                     raise RefMoved(what, hint="try again with the entry that replaced it")
 
     def _flush_or_remember(self) -> None:
-        """Flush; keep an error in ``last_error`` and try again later. The append succeeded: its entries are durable."""
+        """Flush; store an error in ``last_error`` and retry later. The append has succeeded and is durable."""
         try:
             self.flush()
         except GitSessionError as error:
@@ -271,12 +276,12 @@ class StoreWriter:
             self._due_at = (overlay.records + FLUSH_RECORDS, overlay.size + FLUSH_BYTES)
 
     def _write_pack(self, objects: Mapping[Oid, tuple[Kind, bytes]]) -> None:
-        """Write a pack that is kept until refs lead to it. Raises ``OSError``."""
+        """Write a pack with a ``.keep`` file, which stays until refs point to the objects. Raises ``OSError``."""
         pack_writer.write_pack(self._git_dir / "objects", objects, self._git_dir / create.KEEP, sync=self._sync)
 
 
 def _summed(moves: list[Move]) -> list[Move]:
-    """Return one move for each ref, from its first value to its last."""
+    """Return one move for each ref, from its first old value to its last new value."""
     first: dict[str, RefValue | None] = {}
     for name, old, _ in moves:
         first.setdefault(name, old)
@@ -284,10 +289,10 @@ def _summed(moves: list[Move]) -> list[Move]:
 
 
 class _Held:
-    """A context manager that holds the lock. Not a generator, which costs twice as much.
+    """A context manager that holds the lock. It is a class because a generator costs twice as much.
 
-    Ctrl-C may come just before ``__enter__`` or ``__exit__`` does anything. If the program continues, the lock must not
-    stay held without an owner, so it is released with the object.
+    Ctrl-C can interrupt ``__enter__`` or ``__exit__`` before its first statement. If the program continues, the lock
+    must not stay held without an owner. So the lock is also released when this object is deleted.
     """
 
     __slots__ = ("_holder", "_is_open")
@@ -297,14 +302,14 @@ class _Held:
         self._is_open = False
 
     def _open(self) -> None:
-        """Check that this thread does not hold the lock, and mark this object, before the lock is requested."""
+        """Check that this thread does not hold the lock, and mark this object before it requests the lock."""
         self._holder.check_not_held()
         self._is_open = True
 
     def _give_up(self) -> None:
         """Release the lock after an error in ``__enter__``.
 
-        The error keeps this object alive, and ``__del__`` must not release the lock of a later holder.
+        The error keeps this object alive, and a later call of ``__del__`` must not release the lock of another holder.
         """
         self._holder.end()
         self._is_open = False
@@ -315,7 +320,7 @@ class _Held:
 
 
 class Locked(_Held):
-    """A context with the store locked. ``wait_seconds``: maximum wait for the lock; ``None`` for the default."""
+    """A context in which the store is locked. ``wait_seconds``: maximum wait for the lock; ``None`` for the default."""
 
     __slots__ = ("_wait_seconds",)
 
@@ -360,9 +365,9 @@ class InTransaction(_Held):
 
 
 class IdleTimer:
-    """A timer that calls ``callback`` after ``delay_seconds`` without a ``touch``.
+    """A timer that calls ``callback`` when ``touch`` has not been called for ``delay_seconds``.
 
-    It waits at most ``limit_seconds`` after the first touch. A touch costs one clock reading.
+    It calls ``callback`` at most ``limit_seconds`` after the first touch. A touch costs one clock reading.
     """
 
     def __init__(self, callback: Callable[[], object], delay_seconds: float, limit_seconds: float) -> None:
@@ -380,11 +385,11 @@ class IdleTimer:
             try:
                 thread.start()
             except RuntimeError:
-                return  # no more threads, or the interpreter is shutting down: the next process flushes
+                return  # no thread can start, or the interpreter is shutting down: the next process flushes
             self._thread = thread
 
     def stop(self) -> None:
-        """Stop the timer. No call begins after this; a running call is not waited for."""
+        """Stop the timer. No call begins after this; a call that is already running may still finish later."""
         self._wake.set()
 
     def _run(self) -> None:
