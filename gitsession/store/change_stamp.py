@@ -1,10 +1,10 @@
-"""A fingerprint of a store by file names and times, for programs that start often and mostly find no change.
+"""A fingerprint of a store from file names and times, for programs that start often and usually find no change.
 
-Imports no CBOR, no hashing and no git: listing sessions uses it to check whether the index is up to date.
+This module imports no CBOR, hashing or git code: session listing uses it to check whether the index is up to date.
 
-A change of a loose ref renames a file into its directory, so the directory's time shows it, and one ``stat`` of each
-session's directory is enough. A time too close to now is not trusted, because two renames may share it. In that case
-the values of the refs are included, so the next fingerprint may differ once without a change.
+A change of a loose ref renames a file into its directory and so changes the directory's time. One ``stat`` of each
+session's directory is therefore enough. A time too close to now is not trusted, because two renames may share it. In
+that case the values of the refs are included, so the next fingerprint may differ once without a change.
 """
 
 from __future__ import annotations
@@ -21,13 +21,14 @@ from gitsession.store import journal_frames
 _WATCHED = ("refs/heads/sessions", "refs/heads/gitsession", "refs/gitsession")
 _FRESH_NS = 1_000_000_000
 _JOURNAL = "\njournal\n"
-_NO_SUBDIRECTORIES = 2  # links to a directory: its name and its own ``.``; each subdirectory adds one
+_NO_SUBDIRECTORIES = 2  # hard links to a directory: its name and ``.``; each subdirectory adds one
 
 
 def fingerprint(git_dir: Path | str) -> str:
-    """Return a text that changes whenever one of our refs does or the journal grows.
+    """Return a string that changes whenever one of gitsession's refs changes or the journal grows.
 
-    If two texts are equal, nothing has changed. Raises ``Unavailable`` if a folder of refs may not be read.
+    If two strings are equal, nothing has changed. Raises ``Unavailable`` if a folder of refs cannot be read for lack of
+    permission.
     """
     fresh = time.time_ns() - _FRESH_NS
     parts = [_packed_refs(f"{git_dir}/packed-refs")]
@@ -38,7 +39,7 @@ def fingerprint(git_dir: Path | str) -> str:
 
 
 def has_only_grown(before: str, now: str) -> bool:
-    """Return whether, between two fingerprints, git moved no ref and the journal lost nothing."""
+    """Return whether git moved no ref and the journal lost no data between two fingerprints."""
     repository, _, journal = before.rpartition(_JOURNAL)
     repository_now, _, journal_now = now.rpartition(_JOURNAL)
     if repository != repository_now:
@@ -49,9 +50,9 @@ def has_only_grown(before: str, now: str) -> bool:
 
 
 def is_journal_doubtful(git_dir: Path | str) -> bool:
-    """Return whether a journal file was renamed as damaged, or data follows the apparent end of one.
+    """Return whether a journal file was renamed as damaged, or data follows the apparent end of a journal file.
 
-    A killed writer leaves such data, too; opening the store distinguishes the two.
+    A killed writer also leaves such data. Opening the store distinguishes the two cases.
     """
     directory = f"{git_dir}/gitsession/journal"
     try:
@@ -109,7 +110,7 @@ def _directory(path: str, fresh: int, parts: list[str]) -> None:
 
 def _content(path: str) -> str:
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a named pipe must not block
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # do not block on a named pipe
         try:
             return os.read(fd, 1024).decode("utf-8", "replace").strip()
         finally:
@@ -119,7 +120,7 @@ def _content(path: str) -> str:
 
 
 def _journal(git_dir: Path | str) -> Iterator[tuple[int, int, int]]:
-    """Yield number, inode and end of every journal file."""
+    """Yield the number, inode and end offset of every journal file."""
     directory = f"{git_dir}/gitsession/journal"
     for number in journal_frames.numbers(directory):
         try:

@@ -1,13 +1,13 @@
-"""Removal of objects by name, not by reachability: whatever other writers have in progress stays.
+"""Removal of objects by id instead of reachability, so that the unfinished data of other writers stays.
 
     1  with the lock: flush, so that the journal is empty; list packs and loose objects
-    2  without it: git repacks the packs that hold a victim, without the victims; the new pack is on disk, and known to
-       list every object that stays
-    3  with the lock again: check that no new pack holds a victim (else return to 1); write a note of what is removed;
-       begin a new generation, so that no process relies on removed objects; remove exactly those packs, and the loose
-       victims
+    2  without the lock: git repacks the packs that contain a victim (an object to drop), without the victims; the new
+       pack is on disk, and is known to list every remaining object
+    3  with the lock again: check that no new pack contains a victim (otherwise go back to 1); write a note with the
+       names of the packs and objects to remove; begin a new generation, so that no process relies on removed objects;
+       remove exactly those packs and the loose victims
 
-A process that is killed in step 3 leaves the note; ``finish`` completes the step.
+If a process is killed in step 3, the note remains; ``finish`` completes the step.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class ObjectRemoval:
         return dict(line.split(" ", 1) for line in told.splitlines())
 
     def drop(self, victims: AbstractSet[Oid], is_settled: Callable[[], bool]) -> bool:
-        """Drop ``victims``; return False if others wrote meanwhile and the victims must be selected again.
+        """Drop ``victims``; return False if other processes wrote meanwhile and the victims must be selected again.
 
         Needs the lock ``packing``. ``is_settled``: called with the store's lock held; returns whether no ref leads to a
         victim. Raises ``Unavailable``.
@@ -67,7 +67,7 @@ class ObjectRemoval:
             going = [name for name in self._seen if name.endswith(".idx") and self._holds(name, victims)]
             self._pack_without(going, victims)
         except FileNotFoundError:
-            return False  # another git has replaced those packs
+            return False  # another git process replaced those packs
         with self._store.locked():
             self._store.flush_held()
             if not self._is_as_seen(victims) or not is_settled():
@@ -76,7 +76,7 @@ class ObjectRemoval:
             _note(self._store.git_dir, [name.removesuffix(".idx") for name in going], loose)
             finish(self._store.git_dir)
         with self._store.locked():
-            return True  # taking the lock made this handle open the packs again
+            return True  # this handle has reopened the packs, because it acquired the lock
 
     def _holds(self, name: str, victims: AbstractSet[Oid]) -> bool:
         return any(raw.hex() in victims for raw in PackIndex(f"{self._directory}/{name}").names())
@@ -100,7 +100,7 @@ class ObjectRemoval:
     def _is_as_seen(self, victims: AbstractSet[Oid]) -> bool:
         now = pack_reader.files(str(self._directory)).keys()
         if not self._seen <= now:
-            return False  # another git replaced packs, and the new ones have not been searched
+            return False  # another git process replaced packs, and the new ones have not been searched
         new = [name for name in now if name.endswith(".idx") and name not in self._seen]
         try:
             return not any(self._holds(name, victims) for name in new)

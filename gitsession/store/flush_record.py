@@ -1,13 +1,14 @@
 """A record of the values that flushes gave to refs, to detect refs that another program deleted or moved back.
 
-``<store>/gitsession/flushed`` has a line for each ref that a flush moved, ``<journal> <before> <after> <ref>``: the
-number of the oldest journal file that was flushed, and the values, zeros for none. If ``before`` is not the ``after``
-of the previous line for that ref, another program moved the ref in between, and that value is remembered, too. The
-exception is two lines of one journal file, which a killed flush left to the next. ``# checked`` means that all values
-above it were found in the store, ``# purged`` that a purge has rewritten them.
+``<store>/gitsession/flushed`` has a line for each ref that a flush moved: ``<journal> <before> <after> <ref>``. These
+are the number of the oldest journal file that was flushed, the old and the new value of the ref (zeros for none), and
+its name. If ``before`` differs from the ``after`` of the previous line for that ref, another program moved the ref in
+between, and the previous ``after`` is remembered, too. The exception is two lines of one journal file: a killed flush
+wrote the first, and the flush that repeated it wrote the second. ``# checked`` means that all values above it were
+found in the store, ``# purged`` that a purge has rewritten them.
 
-A flush appends under the store's lock, after the refs have moved and before the journal files are removed. Writes are
-not synced to disk: a power cut may lose the record of an older value of a ref, but no entry.
+A flush appends under the store's lock, after it has moved the refs and before it removes the journal files. Writes are
+not synced to disk: a power failure may lose the record of an older value of a ref, but no entry.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _CHECKED, _PURGED = "# checked", "# purged"
 _HEAD = re.compile(rb"# ([0-9]{12})\n")
 _LINE = re.compile(r"([0-9]+) ([0-9a-f]{40}) ([0-9a-f]{40}) (refs/[^\x00-\x20\x7f]+)")
 _SPARE_BYTES = 1 << 18
-"""The file may grow by this much, and to three times its size, before it is rewritten."""
+"""Growth in bytes before the file is rewritten. It may also grow to three times its size."""
 
 Moved = Mapping[str, tuple[RefValue | None, RefValue | None]]
 
@@ -38,19 +39,21 @@ Moved = Mapping[str, tuple[RefValue | None, RefValue | None]]
 class FlushedRefs:
     """The recorded values.
 
-    ``last``: the last value of each ref, ``None`` if it was deleted. ``since``: the same, only of refs that a flush
-    moved since the last clean check. ``passed``: by ref, values since that check that another program replaced.
+    Attributes:
+        last: The last value of each ref; ``None`` if the ref was deleted.
+        since: The same, but only for refs that a flush moved since the last clean check.
+        passed: Values since that check that another program replaced, by ref.
     """
 
     last: dict[str, Oid | None] = field(default_factory=dict)
     since: dict[str, Oid | None] = field(default_factory=dict)
     passed: dict[str, list[Oid]] = field(default_factory=dict)
     before: dict[str, tuple[int, Oid | None]] = field(default_factory=dict)
-    """The journal file and the value before the last one, by ref."""
+    """The journal file number and the old value in the last line of each ref."""
 
 
 def is_recorded(name: str, value: RefValue | None) -> bool:
-    """Return whether values of a ref are recorded: of branches, the trash and the operation log, if not symbolic."""
+    """Return whether values of a ref are recorded: branches, the trash and the operation log, but no symbolic refs."""
     if value is not None and refs.target(value) is not None:
         return False
     return name.startswith(("refs/heads/", refs.TRASH)) or name == refs.OPLOG
@@ -71,7 +74,7 @@ def append(git_dir: Path, moved: Moved, *, journal: int) -> None:
 
 
 def mark_checked(git_dir: Path) -> None:
-    """Record that every value was found in the store. Needs the store's lock. Raises ``OSError``."""
+    """Record that all values were found in the store. Needs the store's lock. Raises ``OSError``."""
     if (git_dir / FILE).exists():
         _append(git_dir, f"{_CHECKED}\n")
 
@@ -83,7 +86,7 @@ def mark_purged(git_dir: Path) -> None:
 
 
 def read(git_dir: Path) -> FlushedRefs:
-    """Return the recorded values, without damaged lines. Raises ``OSError``."""
+    """Return the recorded values; damaged lines are skipped. Raises ``OSError``."""
     found = FlushedRefs()
     for line in (read_regular(git_dir / FILE) or b"").decode("utf-8", "surrogateescape").split("\n"):
         match = _LINE.fullmatch(line)
@@ -111,14 +114,14 @@ def _append(git_dir: Path, text: str) -> None:
         if size > 3 * int(head[1] if head else 0) + _SPARE_BYTES:
             _rewrite(git_dir, text)
             return
-        # Begin with a line feed: a line that a power cut tore must not spoil the next one.
+        # Begin with a line feed, so that a line torn by a power failure does not corrupt the next one.
         write_all(fd, f"\n{text}".encode("utf-8", "surrogateescape"), size)
     finally:
         os.close(fd)
 
 
 def _rewrite(git_dir: Path, text: str) -> None:
-    """Rewrite the file with one line for each remembered value, and ``text``."""
+    """Rewrite the file with one line for each remembered value, followed by ``text``."""
     data = ("\n".join(_lines(read(git_dir))) + f"\n{text}").encode("utf-8", "surrogateescape")
     path = git_dir / FILE
     replace(path, b"# %012d\n" % len(data) + data, by=path.with_suffix(".tmp"))

@@ -1,7 +1,8 @@
-"""The refs of a flush: each is moved to the end of its chain in the journal, and noted in the reflog of ``main``.
+"""The refs of a flush: each is moved to the end of its chain in the journal and noted in the reflog of ``main``.
 
-Needs the store's lock and a tailed journal. Only a value that the journal's chain contains is replaced. If another
-program moved a ref meanwhile, its value stays, and our branch is renamed (``move_to_ends``).
+These functions need the store's lock and an up-to-date journal. A value in the repository is replaced only if the
+journal's chain contains it. If another program moved a ref meanwhile, the ref keeps its value, and our branch is
+renamed (``move_to_ends``).
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from gitsession.store.journal import Move
 
 
 def moved(chains: Mapping[str, Chain], left: set[str], beside: Mapping[str, str]) -> flush_record.Moved:
-    """Return the first and last value of each chain that has reached a ref, by the name of that ref."""
+    """Return the first and last value of each chain whose last value is now in a ref, by the name of that ref."""
     return {
         beside.get(name, name): (None if name in beside else chain[0], chain[-1])
         for name, chain in chains.items()
@@ -34,14 +35,14 @@ def moved(chains: Mapping[str, Chain], left: set[str], beside: Mapping[str, str]
 REFLOG = f"logs/{create.MAIN}"
 
 _EXPIRES_NEVER = 4102444800
-"""Time of each line, in Unix seconds: the year 2100. ``git gc`` drops reflog lines older than 30 days."""
+"""Timestamp of every line, in Unix seconds: the year 2100. ``git gc`` drops reflog lines older than 30 days."""
 
 _BYTES_MAX = 1 << 20
-"""Bytes of growth after which the file is cut to the last line of each branch."""
+"""Growth of the file in bytes after which it is reduced to the last line of each branch."""
 
 
 _LOG_LINE = re.compile(rb"^[0-9a-f]{40} [0-9a-f]{40} [^\n\0]*> [0-9]+ [+-][0-9]{4}(?:\t[^\n\0]*)?\n", re.MULTILINE)
-"""A well-formed line, as git reads it."""
+"""A well-formed line in git's format."""
 
 
 def append_reflog(
@@ -51,16 +52,17 @@ def append_reflog(
     *,
     check_whole: bool = False,
 ) -> None:
-    """Write the values of ``moved`` to the reflog of ``main``; begin a new file with those of ``there``, the branches.
+    """Append the values of ``moved`` to the reflog of ``main``. ``there``: returns the values for a new file.
 
-    Git keeps what a reflog names: after ``git branch -D``, a collection leaves the entries in the store, and ``repair``
-    restores them by the record of flushed values (store/flush_record.py). The reflog of the branch itself would not
-    help, because git deletes it with the branch. ``main`` is in every store, and no command deletes it.
+    Git keeps objects that a reflog names. So the entries of a branch survive ``git branch -D`` followed by garbage
+    collection, and ``repair`` restores the branch from the record of flushed values (store/flush_record.py). The reflog
+    of the branch itself would not help, because git deletes it with the branch. ``main`` is in every store, and no
+    command deletes it.
 
     Needs the store's lock. The data is not synced to disk: without a line, an entry is as safe as in any git
-    repository. A purge removes all reflogs; the flush that finds none starts the file with the existing branches. If
-    the file is not a well-formed reflog, a flush does the same, after the whole lines in it. Each flush checks the end
-    of the file, and all of it with ``check_whole``. Raises ``OSError``.
+    repository. A purge removes all reflogs, and the next flush starts a new file with the existing branches. A flush
+    also does this if the file is not a well-formed reflog, but first keeps the complete lines of the old file. Each
+    flush checks the end of the file; with ``check_whole``, it checks the whole file. Raises ``OSError``.
     """
     problem = reflog_problem(git_dir)
     if problem:
@@ -83,7 +85,7 @@ def append_reflog(
 
 
 def reflog_problem(git_dir: Path) -> str:
-    """Return why the reflog of ``main`` cannot be written, "" if it can."""
+    """Return the reason why the reflog of ``main`` cannot be written; "" if it can."""
     path = git_dir / REFLOG
     for folder in (git_dir / "logs", git_dir / "logs/refs", path.parent):
         if os.path.lexists(folder) and (folder.is_symlink() or not folder.is_dir()):
@@ -92,7 +94,7 @@ def reflog_problem(git_dir: Path) -> str:
 
 
 def _damaged_reflog(path: Path, *, check_whole: bool) -> bytes | None:
-    """Return the whole lines of a file that is not a well-formed reflog; ``None`` if it is, or is empty or missing."""
+    """Return the complete lines of a malformed reflog; ``None`` if the file is well-formed, empty or missing."""
     if not os.path.lexists(path):
         return None
     if path.is_symlink() or not path.is_file():
@@ -139,23 +141,23 @@ def move_to_ends(
 ) -> tuple[list[Move], Exception | None]:
     """Move the repository's refs to the ends of the journal's chains; return the remaining moves and the first error.
 
-    A chain is every value of a ref since the journal began. The action depends on the value in the repository:
+    A chain lists all values of a ref since the journal began. The action depends on the value in the repository:
 
-        1. a value of the chain       -> moved to the end of the chain
-        2. a part of what we wrote    -> the same: another program brought it, too, and less of it
-        3. our end and more           -> it stays: others have what we wrote
-        4. none                       -> another program deleted the ref: it is set to the end of the chain again
-        5. anything else              -> the branches diverged: the value stays, and our branch is renamed to the name
-                                         that follows from it (``store.histories``). If it is the active branch or the
-                                         checkpoint branch of this store, that choice follows
-        6. the ref cannot be moved    -> it is left for the next flush, and delays no other ref
+        1. a value of the chain      -> the ref is moved to the end of the chain
+        2. an ancestor of the end    -> the same: another program fetched a part of our branch
+        3. a descendant of the end   -> the ref keeps its value, which includes our entries
+        4. no value                  -> another program deleted the ref: it is set to the end of the chain again
+        5. any other value           -> the branches diverged: the ref keeps its value, and our branch is renamed to a
+                                        name that follows from its content (``store.histories``). If it is the active
+                                        branch or the checkpoint branch of this store, the new name is selected instead
+        6. the ref cannot be moved   -> it is left for the next flush and delays no other ref
 
-    If many refs move at once, those whose value is in the chain and that are not loose are moved together, by one
-    write. Symbolic refs and deletions have no history, and remote-tracking refs only record a remote's state: if
-    another program moved one of those, its value stays.
+    If many refs move at once, those that are not loose and whose value is in the chain are moved together, in one
+    write. Symbolic refs and deletions have no history, and remote-tracking refs only record the state of a remote. If
+    another program moved such a ref, it keeps its value.
 
-    Needs the store's lock. Adds to ``renamed_branches`` each ref that another program had moved, with the new name
-    of our branch. Raises ``OSError`` if no lock file can be created at all.
+    Needs the store's lock. Appends to ``renamed_branches`` each ref that another program moved, with the new name of
+    our branch. Raises ``OSError`` if no lock file can be created at all.
     """
     done = _move_many(chains, writer)
     rest = {name: chain for name, chain in chains.items() if name not in done}
@@ -174,21 +176,21 @@ def move_to_ends(
 
 
 def _move_many(chains: Mapping[str, Chain], writer: RefWriter) -> set[str]:
-    """Move many refs by one write, as after a pull of many sessions; return the names of the refs that are done."""
+    """Move many refs in one write, as after a pull of many sessions; return the names of the moved refs."""
     ends = {name: chain[-1] for name, chain in chains.items() if refs.target(chain[-1] or "") is None}
     if len(ends) <= _MANY:
         return set()
     try:
         return writer.move_many(ends, {name: set(chains[name]) for name in ends})
     except (OSError, GitSessionError):
-        return set()  # then one by one: an obstacle that is still there is reported for its ref
+        return set()  # the caller moves them one by one, and a persistent obstacle is reported for its ref
 
 
 def _meet(name: str, chains: Mapping[str, Chain], end: Oid, writer: RefWriter, read: Read) -> str | None:
-    """Flush a ref that another program has moved; return the new name of our branch, ``None`` if it keeps ``name``."""
+    """Flush a ref that another program moved; return the new name of our branch, ``None`` if it keeps ``name``."""
     theirs = _held(name, writer)
     if theirs is None and writer.move(name, end, ours={None}):
-        return None  # only we delete branches: the deletion by another program is undone
+        return None  # only gitsession deletes branches: the deletion by another program is undone
     if theirs is not None:
         try:
             if histories.holds(read, end, theirs, until=chains[name][0]) and writer.move(name, end, ours={theirs}):
@@ -196,7 +198,7 @@ def _meet(name: str, chains: Mapping[str, Chain], end: Oid, writer: RefWriter, r
             if histories.holds(read, theirs, end):
                 return None
         except GitSessionError:
-            pass  # a history that cannot be read is treated as another branch
+            pass  # a branch whose history cannot be read is treated as a diverged branch
     side = histories.aside(read, lambda at: _held(at, writer), name, end, theirs)
     held = _held(side, writer)
     if (held is None or not histories.holds(read, held, end)) and not writer.move(side, end, ours={held}):
@@ -211,7 +213,7 @@ def _held(name: str, writer: RefWriter) -> Oid | None:
 
 
 def _take_along(name: str, side: str, chains: Mapping[str, Chain], writer: RefWriter) -> None:
-    """Make ``side`` the active branch or checkpoint branch if ``name`` is it, by choice or by default."""
+    """Select ``side`` as the active branch or checkpoint branch if ``name`` is selected, explicitly or by default."""
     choice = refs.choice(name)
     chain = chains.get(choice or "", [None])
     if choice and chain[-1] in (None, refs.symbolic(name)):
@@ -219,7 +221,7 @@ def _take_along(name: str, side: str, chains: Mapping[str, Chain], writer: RefWr
 
 
 def _left(name: str, chain: Chain, writer: RefWriter) -> Move:
-    """Return one move for the whole chain, from the repository's value if the chain contains it."""
+    """Return one move for the whole chain. It starts at the repository's value if the chain contains that value."""
     try:
         held = writer.refs.read(name)
     except GitSessionError:

@@ -1,10 +1,10 @@
 """Histories along first parents: where two branches diverge, and the name that one of them is renamed to.
 
-The name follows from content: ``<base>.<8 base32 characters of the chain digest>``, of our first entry that theirs
-lacks. If a third branch that has that entry, too, holds this name, our first entry that the third branch lacks is used.
-If an unrelated branch holds it, the name gets 13, 26 or 52 characters. Published branches only grow, so that entry, and
-with it the name, is the same after any crash, retry or later fetch, and in every store. Second parents do not count:
-the second parent of a summary can be any entry.
+The name follows from content: ``<base>.<8 base32 characters of the chain digest>``. The digest is that of our first
+entry that their branch lacks. If a third branch has this name and contains that entry, the digest of our first entry
+that the third branch lacks is used. If an unrelated branch has the name, the name gets 13, 26 or 52 characters.
+Published branches only grow, so that entry, and with it the name, is the same after any crash, retry or later fetch,
+and in every store. Second parents are ignored: the second parent of a summary can be any entry.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Divergence(NamedTuple):
 
 
 def of_found(find: Callable[[Oid], tuple[Kind, bytes] | None]) -> Read:
-    """Return ``find``, which returns ``None`` for a missing object, as a ``Read``."""
+    """Convert ``find``, which returns ``None`` for a missing object, to a ``Read``."""
 
     def read(oid: Oid) -> tuple[Kind, bytes]:
         found = find(oid)
@@ -64,9 +64,9 @@ def walk(read: Read, tip: Oid) -> Iterator[Oid]:
 
 
 def parting(read: Read, ours: Oid, theirs: Oid) -> Divergence:
-    """Find where two branches diverge. The cost depends only on the commits after that. Raises as ``commit_of``."""
+    """Return where two branches diverge. The cost depends only on the commits after that. Raises as ``commit_of``."""
     walks = walk(read, ours), walk(read, theirs)
-    line: dict[Oid, Oid | None] = {}  # our commits, each with its child
+    line: dict[Oid, Oid | None] = {}  # our commits, each mapped to its child
     other: set[Oid] = set()
     after: Oid | None = None
     while True:
@@ -95,7 +95,7 @@ def holds(read: Read, tip: Oid, wanted: Oid, *, until: Oid | None = None) -> boo
 
 
 def names_beside(read: Read, name: str, ours: Oid, theirs: Oid | None) -> Iterator[str]:
-    """Yield names to rename our branch to if the ref ``name`` has the value ``theirs``, from short to long.
+    """Yield the possible new names of our branch if the ref ``name`` has the value ``theirs``, shortest name first.
 
     If the histories cannot be read, the names follow from an object id of our branch.
     """
@@ -108,8 +108,8 @@ def names_beside(read: Read, name: str, ours: Oid, theirs: Oid | None) -> Iterat
 def aside(read: Read, held: Callable[[str], Oid | None], name: str, ours: Oid, theirs: Oid | None) -> str:
     """Return the ref that our branch is renamed to if the ref ``name`` has the value ``theirs``.
 
-    The ref does not exist, or it holds a part of our branch, or our branch and more: no other branch is ever
-    overwritten. ``held``: returns the value of a ref. Raises ``Unavailable`` if other branches have all names.
+    The returned ref does not exist, or its branch is a part or a continuation of our branch. So no other branch is ever
+    overwritten. ``held``: returns the value of a ref. Raises ``Unavailable`` if other branches have all possible names.
     """
     tried: set[str] = set()
     beside = theirs
@@ -122,7 +122,7 @@ def aside(read: Read, held: Callable[[str], Oid | None], name: str, ours: Oid, t
             if there is None or holds(read, there, ours) or holds(read, ours, there):
                 return side
             if _goes_further(read, ours, there, beside):
-                beside = there  # a third branch that begins as ours does: use our first entry that it lacks
+                beside = there  # a third branch with the same beginning: use our first entry that it lacks
                 break
         else:
             raise Unavailable(f"cannot rename the diverged branch {name}: other branches have all its new names")

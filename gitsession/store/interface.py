@@ -1,6 +1,6 @@
-"""The interface of a store for the layers above, in bytes and object ids.
+"""The interface of a store, in terms of bytes and object ids.
 
-Two stores implement it: ``store.git_store.GitStore`` on disk, and ``store.memory.MemoryStore`` for tests. One suite
+Two classes implement it: ``store.git_store.GitStore`` on disk, and ``store.memory.MemoryStore`` for tests. One suite
 (tests/store/test_store_contract.py) tests both.
 """
 
@@ -22,7 +22,7 @@ class Transaction(Protocol):
     """Objects and ref moves that become durable together or not at all. It exists while the store's lock is held."""
 
     def put(self, kind: Kind, data: bytes) -> Oid:
-        """Add an object and return its id. The store can read it at once. Adding it twice has no cost."""
+        """Add an object and return its id. The store can read the object at once. Adding it again has no effect."""
 
     def put_all(self, objects: Mapping[Oid, tuple[Kind, bytes]]) -> None:
         """Add objects whose ids the caller has computed with ``objects.oid_of``."""
@@ -31,9 +31,9 @@ class Transaction(Protocol):
         """Put the original of a redacted entry into the vault before the objects of the transaction are stored."""
 
     def move(self, name: str, new: RefValue | None, *, expected: RefValue | None) -> None:
-        """Point ``name`` at ``new`` (``None``: delete it) if its value is ``expected`` (``None``: it does not exist).
+        """Move ``name`` to ``new`` (``None``: delete it) if its value is ``expected`` (``None``: it does not exist).
 
-        The value is checked at once, under the lock.
+        The value is checked immediately, under the lock.
 
         Raises:
             RefMoved: The ref has another value.
@@ -43,7 +43,7 @@ class Transaction(Protocol):
 
 
 class Spill(Protocol):
-    """Objects of one transaction that wait outside of memory (``store/spill.py``)."""
+    """Objects of one transaction that are kept on disk until it is committed (``store/spill.py``)."""
 
     def put(self, objects: Mapping[Oid, tuple[Kind, bytes]], originals: Sequence[Original]) -> None: ...
     def move_in(self, vault: Vault) -> None: ...
@@ -51,58 +51,58 @@ class Spill(Protocol):
 
 
 class ObjectStore(Reader, Protocol):
-    """A bare git repository: objects by id, refs by name, atomic durable writes. Reads check content against its id."""
+    """A bare git repository: objects by id, refs by name, atomic durable writes. Each read verifies the object's id."""
 
     def read_all(self, oids: Iterable[Oid]) -> Iterator[tuple[Oid, Kind, bytes]]:
-        """Yield those of ``oids`` that can be read together, in the fastest order. For the others use ``read``."""
+        """Yield those of ``oids`` that can be read in bulk, in the fastest order. Use ``read`` for the others."""
 
     def commits(self) -> Iterator[tuple[Oid, Kind, bytes]]:
-        """Yield the commits that can be read together, reachable or not."""
+        """Yield the commits that can be read in bulk, reachable or not."""
 
     def oids(self) -> Iterator[Oid]:
         """Yield the id of every object, intact or damaged, reachable or not. May yield an id twice."""
 
     def ref(self, name: str) -> RefValue | None:
-        """Return the value of ``name``, not followed if symbolic; ``None`` if there is no such ref."""
+        """Return the value of ``name`` without following a symbolic ref; ``None`` if the ref does not exist."""
 
     def refs(self, prefix: str) -> Mapping[str, RefValue]:
-        """Return every ref whose name starts with ``prefix``, sorted by name, with its value."""
+        """Return the values of all refs whose names start with ``prefix``, sorted by name."""
 
     def pending_refs(self) -> Mapping[str, RefValue | None]:
-        """Return every ref, with its value, that acknowledged transactions moved and that git may not have yet."""
+        """Return the values of all refs that acknowledged transactions moved and that git may not have yet."""
 
     def published_to(self, name: str, new: RefValue | None) -> str | None:
         """Return the remote that may have commits of the ref ``name`` that ``new`` lacks (``None``: a deletion).
 
-        Returns ``None`` if no remote has, so that the ref may be moved back.
+        Returns ``None`` if there is no such remote, so that the ref may be moved back.
         """
 
     def spill(self) -> Spill | None:
         """Return a place for more objects of one transaction than memory should hold; ``None`` if there is none."""
 
     def transaction(self) -> AbstractContextManager[Transaction]:
-        """Return a context that takes the lock, reads others' writes, and commits durably unless an error leaves it."""
+        """Return a context manager that holds the lock, reads others' writes, and commits if no error occurs."""
 
     def flush(self) -> None:
-        """Transfer everything acknowledged to git: a pack and moved refs. Idempotent."""
+        """Transfer all acknowledged data to git: write a pack and move refs. Idempotent."""
 
     @property
     def guard(self) -> Guard | None:
-        """The guard that redacts secrets in new payloads; ``None`` if the store has it turned off.
+        """The guard that redacts secrets in new payloads; ``None`` if redaction is off in the store.
 
-        Raises ``NotFound`` and ``Refused`` for rules of the user that cannot be used.
+        Raises ``NotFound`` and ``Refused`` if the user's rules cannot be used.
         """
 
     @property
     def vault(self) -> Vault:
-        """The originals of what was redacted here."""
+        """The originals of the payloads that were redacted in this store."""
 
     def close(self) -> None:
         """Flush, and close files and locks. Idempotent."""
 
 
 class StoreProxy:
-    """A wrapper that delegates every call to another ``ObjectStore``. Subclasses override what they change."""
+    """A wrapper that delegates every call to another ``ObjectStore``. Subclasses override single methods."""
 
     def __init__(self, store: ObjectStore) -> None:
         self._store = store
@@ -114,7 +114,7 @@ class StoreProxy:
         return self._store.contains(oid)
 
     def read_all(self, oids: Iterable[Oid]) -> Iterator[tuple[Oid, Kind, bytes]]:
-        """Yield nothing, so that each object is read by ``read``, which a subclass may override."""
+        """Yield nothing. Callers then use ``read`` for each object, and a subclass may override ``read``."""
         return iter(())
 
     def commits(self) -> Iterator[tuple[Oid, Kind, bytes]]:

@@ -138,7 +138,7 @@ class Journal:
         newest = self._newest
         if (
             newest is None
-                or len(self._files) > 1  # a flush was running: it may remove the older files at any moment
+            or len(self._files) > 1  # a flush was running: it may remove the older files at any moment
             or not os.fstat(newest.fd).st_nlink
             or os.access(newest.next_path, os.F_OK)
             or not _still_true(newest)

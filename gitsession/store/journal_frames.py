@@ -1,13 +1,13 @@
-"""The frame of a journal file: where records begin and end. The payloads are not read.
+"""The frame of a journal file: where records begin and end. Payloads are not read.
 
     <8 digits>   header record record ... zeros
     header       "GSJ1" 00000000 salt[32]
     record       "GSJ1" length:u32be digest[32] payload[length]
 
-The digest is BLAKE3 of (the previous digest, or the salt; the length; the payload): chained and salted, so neither an
-old record nor bytes inside a hostile payload can pass as the next one after a torn end. A record that does not verify
-is the end. This module does not compute digests: a program that only checks for changes follows the lengths
-(store/change_stamp.py).
+The digest is BLAKE3 of the previous digest (or the salt), the length and the payload. Because it is chained and salted,
+neither an old record nor bytes inside a hostile payload can pass as the next record after a torn end. The first record
+that does not verify marks the end. This module does not compute digests: a program that only checks for changes follows
+the lengths (store/change_stamp.py).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ HEAD_BYTES = 40
 SALT_BYTES = 32
 TEMPORARY = "tmp-"
 ASIDE = "damaged-"
-"""Prefix of the names of damaged files that were set aside."""
+"""Prefix of the names of damaged journal files that were renamed."""
 
 LOOK_BYTES = 1 << 16
 _ZEROS = bytes(LOOK_BYTES)
@@ -50,7 +50,7 @@ def head(length: int, digest: bytes) -> bytes:
 
 
 def length_at(fd: int, offset: int, size: int) -> int | None:
-    """Return the length of the payload whose head is at ``offset`` of a file of ``size`` bytes, if there is one."""
+    """Return the payload length of the record at ``offset`` in a file of ``size`` bytes; else ``None``."""
     raw = os.pread(fd, 8, offset)
     if len(raw) < 8 or raw[:4] != MAGIC:
         return None
@@ -59,7 +59,7 @@ def length_at(fd: int, offset: int, size: int) -> int | None:
 
 
 def end(fd: int) -> int:
-    """Return the end of the last record that looks whole, by the lengths alone."""
+    """Return the end of the last record that appears complete, from the lengths alone."""
     size = os.fstat(fd).st_size
     offset = HEAD_BYTES
     while (length := length_at(fd, offset, size)) is not None:
@@ -68,7 +68,7 @@ def end(fd: int) -> int:
 
 
 def is_something_behind(fd: int, offset: int, bytes_max: int = LOOK_BYTES) -> bool:
-    """Return whether the next ``bytes_max`` bytes are not all zeros, so that ``offset`` may not be the real end."""
+    """Return whether the next ``bytes_max`` bytes are not all zeros, so that ``offset`` may not be the actual end."""
     stop = offset + bytes_max
     while offset < stop:
         chunk = os.pread(fd, min(LOOK_BYTES, stop - offset), offset)

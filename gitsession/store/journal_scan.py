@@ -1,17 +1,19 @@
 """Search for good records in a damaged journal file: those before the damage, and proven ones after it.
 
-It runs only if a record does not verify and bytes follow it. The digests are a chain from a salt that only the owner
-of the store can read. So a *link* (a record that verifies against the digest that the record before it states or is
-computed to have) proves the places of both. After a record that does not verify, the next one is searched
+The search runs only if a record does not verify and bytes follow it. The digests form a chain, and the chain starts
+with a salt that only the owner of the store can read. A *link* is a record that verifies against the digest of the
+record before it, either the stated digest or the computed one. A link proves the positions of both records. After a
+record that does not verify, the next record is searched for
 
-    1. at the end that its head states, and where its payload ends (CBOR delimits itself). A link there proves the
-       place. If it is a link to the computed digest, only the head was damaged, and nothing is lost
+    1. at the end that the head of the bad record states, and at the end of its payload (CBOR is self-delimiting). A
+       link there proves the position. If the link is to the computed digest, only the head was damaged, and nothing is
+       lost
     2. anywhere after it: the first record from which links lead to the end of the written data. An attacker who chooses
-       the bytes of a payload can put a chain of records into it, but not one that reaches the end: after it come the
-       tree and the commit that name these bytes. A last record, with no other one to link to, counts if its payload
-       decodes and moves a ref, and each new value is an object of the same record
+       the bytes of a payload can put a chain of records into it, but the chain cannot reach the end, because the tree
+       and the commit that name these bytes follow. A last record has no next record to link to. It counts if its
+       payload decodes and moves a ref, and each new value is an object of the same record
 
-If none is found, the rest is a torn end. So is a last record that was blanked (its magic is zeros).
+If no record is found, the rest is a torn end. A last record whose magic was blanked with zeros is a torn end, too.
 """
 
 from __future__ import annotations
@@ -25,12 +27,12 @@ from gitsession.codec.digest import hash_of
 from gitsession.store import journal_frames
 
 _EFFORT = 64
-"""Maximum of hashed bytes, as a multiple of the file's size: a payload can be full of bytes that look like heads."""
+"""Limit of hashed bytes, as a multiple of the file's size: a payload can be full of bytes that look like heads."""
 
 
 @dataclass(frozen=True, slots=True)
 class SoundRecord:
-    """A good record. ``proven``: by a digest; if not, only its place is proven, and its payload decodes."""
+    """A good record. ``proven``: by a digest. Otherwise only its position is proven, and its payload decodes."""
 
     start: int
     payload: bytes
@@ -42,7 +44,7 @@ class SoundRecord:
 class JournalHole:
     """A span of lost records. ``count``: their number, if known. ``before``: the digest (or salt) before them.
 
-    ``until``: the digest that a copy of them, chained record by record from ``before``, must end with.
+    ``until``: the last digest of the lost records. A copy of the records, chained from ``before``, must end with it.
     """
 
     start: int
@@ -53,7 +55,7 @@ class JournalHole:
 
 @dataclass
 class Scan:
-    """The result of a scan. ``flawed_at``: the first damage, ``None`` if there is none; ``found``: in file order."""
+    """The result of a scan. ``flawed_at``: offset of the first damage, or ``None``; ``found``: in file order."""
 
     found: list[SoundRecord | JournalHole] = field(default_factory=list)
     flawed_at: int | None = None
@@ -72,12 +74,12 @@ class Scan:
 
 
 def scan(data: bytes, accepts: Callable[[bytes], bool]) -> Scan:
-    """Scan the bytes of a journal file. ``accepts``: whether a payload that no digest proves is a record."""
+    """Scan the bytes of a journal file. ``accepts``: returns whether a payload that no digest proves is a record."""
     return _Scanner(data, accepts).run()
 
 
 _Step: TypeAlias = tuple[list[SoundRecord | JournalHole], int, bytes]
-"""The records and holes found, the offset of the next record, and the digest before it."""
+"""The records and holes found, the offset of the next record, and the digest before that record."""
 
 
 class _Scanner:
@@ -108,7 +110,7 @@ class _Scanner:
     # -- one record
 
     def _end(self, at: int) -> int | None:
-        """Return the end of the record at ``at`` by its head, whatever its magic is."""
+        """Return the end of the record at ``at`` according to its head; the magic is not checked."""
         length = int.from_bytes(self._data[at + 4 : at + 8], "big")
         end = at + journal_frames.HEAD_BYTES + length
         return end if length and end <= len(self._data) else None
@@ -128,7 +130,7 @@ class _Scanner:
         return end
 
     def _step(self, at: int, before: bytes) -> _Step | None:
-        """Step over a record that does not verify, to the end that its head or its payload gives."""
+        """Step over a record that does not verify, to the end that its head states or the end of its payload."""
         start = at + journal_frames.HEAD_BYTES
         stated = self._data[at + 8 : start]
         for end in dict.fromkeys((self._end(at), cbor.end_of(self._data, start))):
@@ -147,7 +149,7 @@ class _Scanner:
     # -- after a gap
 
     def _search(self, at: int, before: bytes) -> _Step:
-        """Skip to the first place after ``at`` from which links lead to the end."""
+        """Skip to the first position after ``at`` from which links lead to the end."""
         place = self._data.find(journal_frames.MAGIC, at + 1)
         while 0 <= place < self._written and self._left > 0:
             end = self._end(place)

@@ -1,8 +1,8 @@
 """One writer per store: a mutex between threads, then flock(2) between processes.
 
-The order is always mutex, flock, ref lock. Git takes only ref locks, so no deadlock is possible. The kernel releases a
-flock when its process ends, however it ends, so no lock is ever stale. A flock belongs to the open file, which fork(2)
-shares, so a forked child opens the file again.
+The order is always mutex, flock, ref lock. Git uses only ref locks, so no deadlock is possible. The kernel releases a
+flock when its process ends for any reason, so no lock is ever stale. A flock belongs to the open file, which a forked
+child shares, so the child opens the file again.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ from pathlib import Path
 from gitsession.errors import Unavailable
 from gitsession.store import create
 
-# A process that has waited longer tries more often, so that no busy writer starves (measured with 8: the longest wait
-# is a quarter of that with growing pauses). A wait of more than a second means one long holder, not many writers.
+# A process that has waited longer tries more often, so that busy writers do not starve it. Measured with 8 writers: the
+# longest wait is a quarter of the wait with growing pauses. A wait of more than a second means that one process holds
+# the lock for long, not that many writers compete.
 _FIRST_PAUSE, _SHORTEST_PAUSE, _CROWD_SECONDS = 0.002, 0.0002, 1.0
 
 
@@ -28,14 +29,14 @@ class StoreLock:
     """The lock of one store, for every thread of this process and every process of this machine."""
 
     def __init__(self, path: Path, *, wait_seconds: float = 30.0) -> None:
-        """Open the file. Raises ``OSError`` if it cannot be opened for writing."""
+        """Open the lock file. Raises ``OSError`` if it cannot be opened for writing."""
         self._path = path
         self._wait_seconds = wait_seconds
         self._fd = -1
         self._open()
 
     def acquire(self, wait_seconds: float | None = None) -> None:
-        """Take the lock. This thread must not hold it already.
+        """Acquire the lock. This thread must not hold it already.
 
         Raises ``Unavailable`` after ``wait_seconds``, with the id of the process that holds the lock, if available.
         """
@@ -49,12 +50,12 @@ class StoreLock:
             if self._fd < 0:
                 raise Unavailable(f"the store '{self._path.parent.parent}' is closed")
             self._flock(wait_seconds)
-        except BaseException:  # Ctrl-C may interrupt between any two steps, after one or both locks are taken
+        except BaseException:  # Ctrl-C can interrupt at any point, even after one or both locks are acquired
             self.release()
             raise
 
     def release(self) -> None:
-        """Release the lock if this thread holds it. Do nothing in a forked child, which would unlock the parent."""
+        """Release the lock if this thread holds it. Do nothing in a forked child: it would unlock the parent."""
         if os.getpid() != self._pid or not self.is_mine:
             return
         try:
@@ -65,13 +66,13 @@ class StoreLock:
 
     @property
     def is_mine(self) -> bool:
-        """Return whether this thread holds the mutex: an ``RLock``, because only that tracks its owner reliably."""
+        """Return whether this thread holds the mutex, an ``RLock``: only that class tracks its owner reliably."""
         return self._mutex._is_owned()  # type: ignore[attr-defined, no-any-return]
 
     def close(self) -> None:
         """Close the file as soon as no other thread holds the lock. Idempotent.
 
-        In a forked child, closing (unlike unlocking) does not affect the parent's lock, and does not wait.
+        In a forked child, this does not wait. Closing the file, unlike unlocking it, does not affect the parent's lock.
         """
         waited = os.getpid() == self._pid and self._mutex.acquire(timeout=self._wait_seconds)
         try:
@@ -105,7 +106,7 @@ class StoreLock:
         return Unavailable(what, hint="try again when it is done")
 
     def _holder(self) -> str:
-        """Return the holder by Linux's list of file locks: ``1: FLOCK  ADVISORY  WRITE 4711 08:01:1234 0 EOF``."""
+        """Return the holder from Linux's list of file locks: ``1: FLOCK  ADVISORY  WRITE 4711 08:01:1234 0 EOF``."""
         inode = os.fstat(self._fd).st_ino
         try:
             rows = Path("/proc/locks").read_text().splitlines()
@@ -119,7 +120,7 @@ class StoreLock:
 
 
 def _pause(waited: float) -> float:
-    """Return the seconds to sleep before the next attempt, after ``waited`` seconds."""
+    """Return the time in seconds to sleep before the next attempt, after a wait of ``waited`` seconds."""
     if waited > _CROWD_SECONDS:
         return _FIRST_PAUSE
     return max(_SHORTEST_PAUSE, _FIRST_PAUSE / (1 + waited / _FIRST_PAUSE))
@@ -127,7 +128,7 @@ def _pause(waited: float) -> float:
 
 @contextmanager
 def alone(path: Path, *, wait_seconds: float = 30.0) -> Iterator[None]:
-    """Hold an exclusive lock on the file ``path``. Raises ``Unavailable``: held too long, or not creatable."""
+    """Hold an exclusive lock on the file ``path``. Raises ``Unavailable`` if that takes too long or fails."""
     try:
         lock = StoreLock(path, wait_seconds=wait_seconds)
     except OSError as error:

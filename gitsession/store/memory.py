@@ -1,7 +1,7 @@
 """A store in memory: the counterpart of ``GitStore`` for tests, tested by the same suite.
 
-Nothing is durable, and two ``MemoryStore`` objects share nothing. Everything else is as on disk: one writer at a time,
-atomic transactions, and the same invalid names.
+Nothing is durable, and two ``MemoryStore`` objects share no data. Otherwise it works like the store on disk: one writer
+at a time, atomic transactions, and the same invalid names.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _WAIT_SECONDS = 10.0
 
 
 class MemoryStore:
-    """An ``ObjectStore`` of dicts. ``redacts``: True to redact secrets, by the built-in rules only."""
+    """An ``ObjectStore`` in dictionaries. ``redacts``: True to redact secrets, with the built-in rules only."""
 
     def __init__(self, *, redacts: bool = True) -> None:
         self._vault = Vault(None)
@@ -47,7 +47,7 @@ class MemoryStore:
         return oid in self._objects or (staging is not None and oid in staging.objects)
 
     def read_all(self, oids: Iterable[Oid]) -> Iterator[tuple[Oid, Kind, bytes]]:
-        """Yield nothing: no order is faster than another."""
+        """Yield nothing: all read orders are equally fast."""
         return iter(())
 
     def commits(self) -> Iterator[tuple[Oid, Kind, bytes]]:

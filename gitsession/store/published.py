@@ -1,8 +1,9 @@
-"""Published values of our refs: those that a remote was last seen to hold, and those about to be pushed to it.
+"""Published values of our refs: those that a remote had when last checked, and those about to be pushed to it.
 
-A published ref is never moved back or deleted: the next fetch would restore it. A value about to be pushed is noted
-before git begins, and forgotten when the remote has reported its values. A push that is killed after the server
-accepted it looks unpublished here; because of the note it counts as published until the next fetch.
+A published ref is never moved back or deleted, because the next fetch would restore it. A value about to be pushed is
+noted before git begins, and the note is removed when the remote has reported its values. If a push is killed after the
+server accepted it, the remote-tracking ref does not have the new value. Because of the note, the value counts as
+published until the next fetch.
 """
 
 from __future__ import annotations
@@ -33,12 +34,12 @@ def holder(git_dir: Path, read: Read, tracking: Mapping[str, RefValue], ref: str
             if new is None or not histories.holds(read, new, held):
                 return remote
         except GitSessionError:
-            return remote  # unreadable: assume that it is published
+            return remote  # the history cannot be read: assume that the value is published
     return None
 
 
 def seen(git_dir: Path, tracking: Mapping[str, RefValue], ref: str) -> Iterator[tuple[str, Oid]]:
-    """Yield each remote and value of ``ref`` that was last seen there or was about to be pushed there."""
+    """Yield each remote and the value of ``ref`` that it last had or that was about to be pushed to it."""
     for name, held in tracking.items():
         remote, _, branch = name.removeprefix(refs.TRACKING).partition("/")
         if _HEADS + branch == ref:
@@ -47,7 +48,7 @@ def seen(git_dir: Path, tracking: Mapping[str, RefValue], ref: str) -> Iterator[
 
 
 def note(git_dir: Path, remote: str, values: Mapping[str, Oid]) -> None:
-    """Record ``values``, beside those recorded before. Durable on return. Raises ``OSError``."""
+    """Record ``values`` in addition to those recorded before. Durable on return. Raises ``OSError``."""
     make_directories(git_dir / PLACE)
     held = _read(_file(git_dir, remote))
     for name, oid in values.items():
@@ -56,7 +57,7 @@ def note(git_dir: Path, remote: str, values: Mapping[str, Oid]) -> None:
 
 
 def forget(git_dir: Path, remote: str, names: Iterable[str] | None = None) -> None:
-    """Remove the notes of ``names``, or all: tracking refs now have the remote's values. Raises ``OSError``."""
+    """Remove the notes of ``names``, or all: remote-tracking refs now have the remote's values. Raises ``OSError``."""
     held = _read(_file(git_dir, remote))
     known = held.keys() if names is None else set(names)
     left = {name: oids for name, oids in held.items() if name not in known}
@@ -67,7 +68,7 @@ def forget(git_dir: Path, remote: str, names: Iterable[str] | None = None) -> No
 
 
 def noted(git_dir: Path) -> Iterator[tuple[str, str, Oid]]:
-    """Yield remote, ref and value of everything that may have been pushed."""
+    """Yield the remote, ref and value of each push that may have reached the remote."""
     with contextlib.suppress(OSError):
         for file in sorted((git_dir / PLACE).glob("*.json")):
             for name, oids in _read(file).items():

@@ -11,7 +11,7 @@ from gitsession.git.types import RefValue
 
 SESSIONS = "refs/heads/sessions/"
 OURS = "refs/heads/gitsession/"
-"""Prefix of refs that are synced and belong to no session."""
+"""Prefix of synced refs that belong to no session."""
 TOMBSTONES = f"{OURS}tombstones"
 ARCHIVE = f"{OURS}archive"
 TRASH = "refs/gitsession/trash/"
@@ -24,7 +24,7 @@ FILES = "files"
 MAIN = "main"
 
 LEAF, ROOT = "leaf", "root"
-"""Words that name an entry in every session: no branch and no label may have these names."""
+"""Names that address an entry in every session. No branch and no label may have them."""
 
 _SID = re.compile(r"[0-9]{8}-[a-z2-7]{13}(?:[a-z2-7]{13})?")
 _BRANCH = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
@@ -32,7 +32,7 @@ _BESIDE = re.compile(r"\.[a-z2-7]{8}(?:[a-z2-7]{5}|[a-z2-7]{18}|[a-z2-7]{44})?")
 
 
 def session(sid: str) -> str:
-    """Return the prefix of every ref of a session."""
+    """Return the common prefix of a session's refs."""
     return f"{SESSIONS}{sid}/"
 
 
@@ -54,7 +54,7 @@ def active(sid: str) -> str:
 
 
 def looks(sid: str) -> str:
-    """Return the symbolic ref that selects the checkpoint branch of a session in this store, if not ``files``."""
+    """Return the symbolic ref that selects a session's checkpoint branch in this store (default: ``files``)."""
     return LOOKS + sid
 
 
@@ -68,7 +68,7 @@ def chosen_files(sid: str, read: Callable[[str], RefValue | None]) -> str:
 
 
 def choice(name: str) -> str | None:
-    """Return the symbolic ref that may select the branch ``name`` (conversation or checkpoints); else ``None``."""
+    """Return the symbolic ref that can select the conversation or checkpoint branch ``name``; else ``None``."""
     parsed = parse(name)
     if parsed is None or is_meta(parsed[1]):
         return None
@@ -81,17 +81,17 @@ def choices(sid: str) -> tuple[str, str]:
 
 
 def trashed(name: str) -> str:
-    """Return the name of a session's ref while the session is in the trash; the inverse of ``taken_out``."""
+    """Return the name of a session's ref while the session is in the trash. The inverse is ``taken_out``."""
     return TRASH + name.removeprefix(SESSIONS)
 
 
 def taken_out(name: str) -> str:
-    """Return the name that a ref in the trash had before."""
+    """Return the original name of a ref that is in the trash."""
     return SESSIONS + name.removeprefix(TRASH)
 
 
 def parse(name: str) -> tuple[str, str] | None:
-    """Return session and branch of a session ref; ``None`` for any other."""
+    """Return the session id and the branch name of a session ref; ``None`` for any other ref."""
     sid, _, branch = name.removeprefix(SESSIONS).partition("/")
     return (sid, branch) if name.startswith(SESSIONS) and sid and branch and "/" not in branch else None
 
@@ -114,13 +114,13 @@ def is_files(name: str) -> bool:
 
 
 def session_of(name: str) -> str:
-    """Return the session of a session ref, "" for any other."""
+    """Return the session id of a session ref; "" for any other ref."""
     parsed = parse(name)
     return parsed[0] if parsed else ""
 
 
 def session_at(name: str) -> str:
-    """Return the session of a ref: its own, in the trash, or one that selects a branch; "" for others."""
+    """Return the session id of a session ref, a ref in the trash, or a ref that selects a branch; "" for other refs."""
     for chosen in (ACTIVE, LOOKS):
         if name.startswith(chosen):
             return name.removeprefix(chosen)
@@ -128,7 +128,7 @@ def session_at(name: str) -> str:
 
 
 def is_session_ref(name: str) -> bool:
-    """Return whether ``name`` is a session's branch in the form of docs/reference/format.md."""
+    """Return whether ``name`` is a valid name of a session's branch (docs/reference/format.md)."""
     parsed = parse(name)
     if parsed is None or not _SID.fullmatch(parsed[0]):
         return False
@@ -137,17 +137,17 @@ def is_session_ref(name: str) -> bool:
 
 
 def symbolic(target: str) -> str:
-    """Return the value of a symbolic ref to ``target``."""
+    """Return the value of a symbolic ref that points to ``target``."""
     return f"ref: {target}"
 
 
 def target(value: str) -> str | None:
-    """Return the name that a symbolic ref's value points to, ``None`` for an oid."""
+    """Return the ref name that the value of a symbolic ref points to; ``None`` if the value is an object id."""
     return value.removeprefix("ref: ") if value.startswith("ref: ") else None
 
 
 def check_branch(name: str) -> str:
-    """Return ``name`` if a user may give a branch this name. Raises ``InvalidName``."""
+    """Return ``name`` if it is a valid branch name for a user to choose. Raises ``InvalidName``."""
     if not _BRANCH.fullmatch(name):
         raise InvalidName(
             f"invalid branch name {name[:80]!r}",

@@ -1,7 +1,6 @@
-"""Salvage of good data from damaged files of a store (git/damage.py finds them), and their quarantine.
+"""Salvage of good data from damaged files of a store, and quarantine of these files (git/damage.py detects the damage).
 
-The good data is durable in a new pack before the file that it came from is renamed into the quarantine. Nothing is ever
-deleted.
+The good data is durable in a new pack before the damaged file is moved into the quarantine. Nothing is ever deleted.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ _BATCH_BYTES = 64 << 20
 
 
 def good_objects(git_dir: Path, bad: Sequence[BadFile]) -> list[Oid]:
-    """Return the objects that can be read from the packs among ``bad`` and are in no other pack."""
+    """Return the objects that can be read from the damaged packs in ``bad`` and are in no other pack."""
     leaving = packs_to_leave(bad)
     if not leaving:
         return []
@@ -37,7 +36,7 @@ def good_objects(git_dir: Path, bad: Sequence[BadFile]) -> list[Oid]:
 
 
 def save(git_dir: Path, rescued: Iterable[Oid], taken: Mapping[Oid, tuple[Kind, bytes]]) -> None:
-    """Write the good objects of packs, and ``taken`` from donors, to new durable packs. Needs the store's lock."""
+    """Write the good objects of packs, and ``taken`` from other copies, to new packs. Needs the store's lock."""
     packs = Packs(f"{git_dir}/objects", OBJECT_BYTES_MAX)
     batch, size = dict(taken), sum(len(data) for _, data in taken.values())
     for oid in rescued:
@@ -53,15 +52,15 @@ def save(git_dir: Path, rescued: Iterable[Oid], taken: Mapping[Oid, tuple[Kind, 
 
 
 def quarantine(git_dir: Path) -> Path:
-    """Return the path of a quarantine folder for this moment; the folder is created with its first file."""
+    """Return the path of a quarantine folder named after the current time; moving the first file creates the folder."""
     return git_dir / QUARANTINE / time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
 
 
 def set_aside(git_dir: Path, bad: Sequence[BadFile], place: Path) -> list[str]:
     """Move each file of ``bad`` into the quarantine ``place``. Needs the store's lock.
 
-    Files that git keeps beside a pack move with it. If only the index of a pack is damaged, it is replaced by a new
-    one. Returns the paths of the old files, relative to the store.
+    Files that git keeps beside a pack are moved with the pack. If only the index of a pack is damaged, it is replaced
+    by a new one. Returns the paths of the old files, relative to the store.
     """
     moved: list[str] = []
     for found in bad:
@@ -80,7 +79,7 @@ def set_aside(git_dir: Path, bad: Sequence[BadFile], place: Path) -> list[str]:
 
 
 def keep_a_copy(git_dir: Path, path: str, place: Path) -> None:
-    """Hard-link a file that is about to be replaced into the quarantine."""
+    """Hard-link a file into the quarantine before it is replaced."""
     aside = place / path
     make_directories(aside.parent)
     os.link(git_dir / path, _free_name(aside))
@@ -100,7 +99,7 @@ def _replace_index(git_dir: Path, path: str, fresh: Path, place: Path) -> list[s
     there = index.exists()
     if there:
         keep_a_copy(git_dir, path, place)
-    # Not a name that ends in .idx: a reader would take it for the index of a pack that is gone.
+    # The name does not end in .idx: otherwise a reader would use the file as the index of a missing pack.
     replace(index, fresh.read_bytes(), by=index.with_name(f"{pack_writer.TEMPORARY}{index.stem}"), mode=0o444)
     return [path] if there else []
 
@@ -125,16 +124,17 @@ def _free_name(path: Path) -> Path:
 
 
 def note(path: Path, text: str) -> None:
-    """Write the old value of a ref that is removed to a file in the quarantine."""
+    """Write the old value of a removed ref to a file in the quarantine."""
     make_directories(path.parent)
     write_new(_free_name(path), f"{text}\n".encode())
     sync_directory(path.parent)
 
 
 def replace_ref_files(git_dir: Path, place: Path, files: Mapping[str, bytes]) -> list[str]:
-    """Write ``files`` (loose refs, packed-refs) over damaged ones; return the names of those kept in the quarantine.
+    """Replace damaged ref files (loose refs, packed-refs) with ``files``; return the names kept in the quarantine.
 
-    Needs the store's lock, but not git's: git moves no ref whose file it cannot read, and one rename replaces the file.
+    Needs the store's lock, but not git's: git moves no ref whose file it cannot read, and the file is replaced by one
+    rename.
     """
     kept = []
     for name, data in files.items():

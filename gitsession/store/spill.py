@@ -1,7 +1,7 @@
-"""Objects of a transaction that are too many for memory: in separate packs until the transaction moves them in.
+"""Temporary packs for the objects of a transaction that are too many for memory, until the transaction commits them.
 
-The originals of redacted payloads wait in a separate vault. Both are in a folder of their own below the store, which
-neither git nor a flush reads, so that the store's lock is free while they are written. The process locks its folder. A
+The originals of redacted payloads are kept in a separate vault. Both are in their own folder below the store, which
+neither git nor a flush reads, so the store's lock is not held while they are written. The process locks its folder. A
 folder whose lock is free was left by a killed process; the next large import, ``maintain`` or a purge removes it.
 """
 
@@ -31,7 +31,7 @@ _LOCK = "lock"
 
 
 class PackSpill:
-    """Packs that wait for one transaction. Close it whether the transaction succeeds or not."""
+    """Temporary packs of one transaction. Close it whether the transaction succeeds or not."""
 
     def __init__(self, git_dir: Path) -> None:
         self._git_dir = git_dir
@@ -41,7 +41,7 @@ class PackSpill:
         self._is_used = False
 
     def put(self, objects: Mapping[Oid, tuple[Kind, bytes]], originals: Sequence[Original]) -> None:
-        """Write ``objects`` as one more pack, and ``originals``. Raises ``Unavailable``."""
+        """Write ``objects`` as one more pack, and store ``originals``. Raises ``Unavailable``."""
         try:
             if not self._is_used:
                 self._begin()
@@ -52,9 +52,10 @@ class PackSpill:
             raise unavailable(self._git_dir, "write", error) from error
 
     def move_in(self, vault: Vault) -> None:
-        """Move the packs into the store, kept until the refs have moved, and the originals into ``vault``.
+        """Move the packs into the store, and the originals into ``vault``.
 
-        Needs the store's lock. Everything is durable on return. Raises ``Unavailable`` and ``Corrupt``.
+        The packs have ``.keep`` files until the refs have moved. Needs the store's lock. Everything is durable on
+        return. Raises ``Unavailable`` and ``Corrupt``.
         """
         try:
             if self._vault is not None:
@@ -65,7 +66,7 @@ class PackSpill:
             raise unavailable(self._git_dir, "write", error) from error
 
     def close(self) -> None:
-        """Remove what was not moved in. Idempotent."""
+        """Remove packs and originals that were not moved into the store. Idempotent."""
         if self._vault is not None:
             self._vault.close()
         if self._is_used:
@@ -82,7 +83,7 @@ class PackSpill:
     def _begin(self) -> None:
         place = self._git_dir / PLACE
         make_directories(place)
-        with alone(place / _LOCK):  # before a new folder is locked it looks like one of a killed process
+        with alone(place / _LOCK):  # until a new folder is locked, it looks like the folder of a killed process
             _sweep(place)
             (self._folder / "pack").mkdir(mode=0o700, parents=True)
             self._is_used = True

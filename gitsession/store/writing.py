@@ -191,7 +191,7 @@ class StoreWriter:
             left, self.last_error = flushing.move_to_ends(overlay.chains, self.refs, state.read, beside)
             self.renamed_branches += beside
             if left and not overlay.objects and overlay.records == 1 and not state.journal.has_damage:
-                    return  # the journal has only ref moves that the last flush could not make, and none succeeded now
+                return  # the journal has only ref moves that the last flush could not make, and none succeeded now
             moved = flushing.moved(overlay.chains, {name for name, _, _ in left}, dict(beside))
             flush_record.append(self._git_dir, moved, journal=overlay.first)
             values = {name: after for name, (_, after) in moved.items()}
