@@ -1,1 +1,1 @@
-"""Git's objects, packs, refs, and processes. Imports nothing of gitsession but errors and durable files."""
+"""Git's objects, packs, refs, and processes. From gitsession, it imports only errors and durable file operations."""

@@ -1,6 +1,6 @@
-"""Objects read through one long-running `git cat-file`, for those that only git can find, such as in its quarantine.
+"""A reader for objects that only git can find, such as in its quarantine: one long-running `git cat-file`.
 
-The size of an object is read before its content, so an object larger than the caller's limit is never unpacked.
+The size of an object is read before its content, so an object that exceeds the caller's limit is never inflated.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ FAILURES_MAX = 3
 _BUFFER_BYTES = 1 << 16
 _LINE_BYTES_MAX = 256
 _AT_ONCE = 512
-"""Number of requests written before an answer is read: git reads all of them before it answers."""
+"""Number of requests that are written before an answer is read. Git reads all of them before it answers."""
 
 
 class ObjectHeader(NamedTuple):
@@ -42,10 +42,10 @@ class ObjectHeader(NamedTuple):
 
 
 class CatFile:
-    """Objects that git finds from ``git_dir``. ``variables``: further object folders (``process.quarantine``).
+    """Objects that git finds in ``git_dir``. ``variables``: additional object folders (``process.quarantine``).
 
-    ``seconds_left``: returns the maximum time to wait for output, called before each wait; without it there is no
-    limit. The constructor and all methods raise ``Unavailable``; after that, no answer can be trusted.
+    ``seconds_left``: called before each wait for output; returns the maximum wait in seconds. Without it there is no
+    limit. The constructor and all methods raise ``Unavailable``; after that, further answers cannot be trusted.
     """
 
     def __init__(
@@ -63,13 +63,13 @@ class CatFile:
         self._asked, self._answers = io.BufferedWriter(asked), io.BufferedReader(raw, _BUFFER_BYTES)
 
     def heads(self, oids: Sequence[Oid]) -> Iterator[ObjectHeader | None]:
-        """Yield the header of each object, ``None`` if it does not exist. Must be read to the end."""
+        """Yield the header of each object, ``None`` if it does not exist. The caller must read all of them."""
         for requests in _portions(oids):
             answers = self._ask("info", requests)
             yield from (_head(answers.readline(_LINE_BYTES_MAX)) for _ in requests)
 
     def contents(self, oids: Sequence[Oid]) -> Iterator[tuple[str, bytes] | None]:
-        """Yield type and bytes of each object, ``None`` if it does not exist. Must be read to the end."""
+        """Yield type and content of each object, ``None`` if it does not exist. The caller must read all of them."""
         for requests in _portions(oids):
             answers = self._ask("contents", requests)
             for _ in requests:
@@ -83,7 +83,7 @@ class CatFile:
                 yield head.kind, data[:-1]
 
     def kill(self) -> None:
-        """Kill git and ``close``."""
+        """Kill git, and then call ``close``."""
         self._process.kill()
         self.close()
 
@@ -111,7 +111,7 @@ class CatFile:
 
 
 class _TimedReader(io.RawIOBase):
-    """Output of git, with a wait of at most ``seconds_left()``."""
+    """Git's output, read with a wait of at most ``seconds_left()`` seconds."""
 
     def __init__(self, pipe: io.FileIO, seconds_left: Callable[[], float]) -> None:
         self._pipe, self._seconds_left = pipe, seconds_left
@@ -144,7 +144,7 @@ def _head(line: bytes) -> ObjectHeader | None:
 
 
 class BorrowedObjects:
-    """A context to read objects of another repository through git.
+    """A context manager that reads objects of another repository through git.
 
     ``folders``: object folders; git also follows their own alternates. Nothing else of that repository is read: no
     configuration, hook or ref. Git runs in an empty temporary repository whose alternates are these folders. The
@@ -152,7 +152,7 @@ class BorrowedObjects:
     """
 
     def __init__(self, folders: Iterable[Path]) -> None:
-        # A folder whose name has a line feed cannot be in git's list of alternates: it is ignored.
+        # Git's list of alternates cannot contain a folder whose name has a line feed, so such a folder is ignored.
         self._folders = [text for each in folders if "\n" not in (text := os.path.abspath(each))]
         self._made: tempfile.TemporaryDirectory[str] | None = None
         self._git: CatFile | None = None
@@ -170,7 +170,7 @@ class BorrowedObjects:
             self._made.cleanup()
 
     def read(self, kind: Kind, oid: Oid, bytes_max: int) -> bytes | str:
-        """Return an object's bytes, or the reason why it has none. Raises ``Malformed`` if git cannot read objects."""
+        """Return an object's content, or why it cannot be read. Raises ``Malformed`` if git cannot read objects."""
         try:
             return _read_checked(self._started(), kind, oid, bytes_max)
         except (Unavailable, OSError, ValueError):
@@ -220,5 +220,5 @@ def _read_checked(git: CatFile, kind: Kind, oid: Oid, bytes_max: int) -> bytes |
         return f"larger than {bytes_max:,} bytes"
     [found] = git.contents([oid])
     if found is None or oid_of(kind, found[1]) != oid:
-        raise ValueError(oid)  # the answers after it cannot be trusted either
+        raise ValueError(oid)  # the answers that follow cannot be trusted either
     return found[1]

@@ -43,14 +43,14 @@ TEXT = """\
 """The configuration of a new store."""
 
 _FETCHED_INTO_BRANCHES = re.compile(r"fetch\s*=\s*(refs/[a-z0-9][a-z0-9_-]*/sessions/\*):refs/heads/sessions/\*")
-"""The refspec of earlier versions: a plain `git fetch --prune` deletes local branches because of it."""
+"""The refspec of earlier versions, which makes a plain `git fetch --prune` delete local branches."""
 
 _SECTION = re.compile(r'\[\s*([\w.-]+)\s*(?:"((?:[^"\\]|\\.)*)")?\s*\]')
 _HEAD = re.compile(r"(ref: refs/[^\x00-\x20\x7f]+|[0-9a-f]{40})\s*")
 
 
 def settings(text: str) -> dict[str, str]:
-    """Return the settings by ``section.key`` or ``section.subsection.key``; the last value wins.
+    """Return the settings, keyed by ``section.key`` or ``section.subsection.key``; the last value wins.
 
     Section and key are in lower case. Includes are not followed.
     """
@@ -69,7 +69,7 @@ def settings(text: str) -> dict[str, str]:
 
 
 class RedactionSettings(NamedTuple):
-    """A store's settings for redaction: whether new payloads are redacted, and a file of the user's own rules."""
+    """The redaction settings of a store: whether new payloads are redacted, and the file with the user's rules."""
 
     is_on: bool
     rules: str
@@ -78,7 +78,7 @@ class RedactionSettings(NamedTuple):
 def redaction(git_dir: Path) -> RedactionSettings:
     """Return ``gitsession.redact`` and ``gitsession.rules`` of the store's own configuration. Default: on, no file.
 
-    A relative path starts in the store, because the working directory of writers varies.
+    A relative path is resolved against the store, because writers have different working directories.
     """
     said = settings(_text(git_dir / FILE) or "")
     is_on = said.get("gitsession.redact", "true").lower() not in ("false", "no", "off", "0")
@@ -87,26 +87,26 @@ def redaction(git_dir: Path) -> RedactionSettings:
 
 
 def said(git_dir: Path, key: str) -> str:
-    """Return the value of ``key`` in the store's own configuration, "" if it is not set."""
+    """Return the value of ``key`` in the store's own configuration; "" if it is not set."""
     return settings(_text(git_dir / FILE) or "").get(key.lower(), "")
 
 
 def lacking(git_dir: Path) -> dict[str, str]:
-    """Return the settings of a new store that this one lacks, except remotes, which its owner configures."""
+    """Return the settings of a new store that are missing here, except remotes, which the owner configures."""
     there = settings(_text(git_dir / FILE) or "")
     return {key: value for key, value in settings(TEXT).items() if key not in there and not key.startswith("remote.")}
 
 
 def migrate(git_dir: Path) -> None:
-    """Remove the refspecs of earlier versions by which a plain `git fetch` moves and deletes local branches.
+    """Replace the refspecs of earlier versions that make a plain `git fetch` move and delete local branches.
 
-    Refspecs in any other form are the user's own and stay. If the file is locked or cannot be written, the next writer
-    that opens the store tries again.
+    Refspecs in any other form are the user's own and are kept. If the file is locked or cannot be written, the next
+    writer that opens the store tries again.
     """
     file = git_dir / FILE
     if _without_branch_refspecs(_text(file) or "") is None:
         return
-    lock = file.with_name(f"{FILE}.lock")  # the lock that `git config` takes
+    lock = file.with_name(f"{FILE}.lock")  # the lock file that `git config` uses
     with suppress(OSError):
         fd = os.open(lock, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, stat.S_IMODE(file.stat().st_mode))
         try:
@@ -115,7 +115,7 @@ def migrate(git_dir: Path) -> None:
                 opened.write((text or "").encode("utf-8", "surrogateescape"))
                 opened.flush()
                 os.fsync(fd)
-            if text is None:  # another process was faster
+            if text is None:  # another process has already changed the file
                 lock.unlink()
                 return
             os.rename(lock, file)
@@ -126,7 +126,7 @@ def migrate(git_dir: Path) -> None:
 
 
 def _without_branch_refspecs(text: str) -> str | None:
-    """Return ``text`` with refspecs that fetch into remote-tracking refs instead; ``None`` if none has to change."""
+    """Return ``text`` with refspecs that fetch into remote-tracking refs instead; ``None`` if nothing has to change."""
     remote, changed = "", False
     lines = text.splitlines(keepends=True)
     stated = {line.strip() for line in lines}
@@ -145,7 +145,7 @@ def _without_branch_refspecs(text: str) -> str | None:
 
 
 def problems(git_dir: Path) -> dict[str, str]:
-    """Return the problems because of which git could not use the files, by name. Raises ``OSError``."""
+    """Return the problems that keep git from using the files, by file name. Raises ``OSError``."""
     found = {}
     for name, is_fit in ((HEAD, _HEAD.fullmatch), (FILE, _is_config)):
         text = _text(git_dir / name)

@@ -1,9 +1,9 @@
-"""Detection of damaged files of git in a store: those that hold, list or locate objects.
+"""Detection of damaged git files in a store: those that contain, list or locate objects.
 
-Read only. The journal detects damage in its own files (store/journal.py).
+The checks change no file. The journal detects damage in its own files (store/journal.py).
 
-Files that git derives from packs (multi-pack-index, ``.rev``, ``.bitmap``, commit-graph) end in a SHA-1 of the rest, as
-packs and indexes do, so one check covers all of them.
+Files that git derives from packs (multi-pack-index, ``.rev``, ``.bitmap``, commit-graph) end with a SHA-1 of the bytes
+before it, as packs and indexes do. So one check covers all of them.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _DERIVED = {
     "objects/pack/*.bitmap": b"BITM",
     "objects/pack/*.mtimes": b"MTME",
 }
-"""Files that git derives from packs, with their first bytes."""
+"""Patterns of the files that git derives from packs, with the first bytes of these files."""
 
 
 @dataclass(frozen=True, slots=True)
 class BadFile:
-    """A damaged file, relative to the store. ``fresh``: a new index, if a pack is intact but its index is not."""
+    """A damaged file. ``path``: relative to the store; ``fresh``: a new index, if only that of a pack is damaged."""
 
     path: str
     what: str
@@ -41,16 +41,16 @@ class BadFile:
 
 
 def find(git_dir: Path, scratch: Path) -> list[BadFile]:
-    """Return every damaged file that holds, lists or locates objects. Reads the whole store.
+    """Return all damaged files that contain, list or locate objects. Reads the whole store.
 
-    An intact pack with a damaged index gets a new index in ``scratch``, where ``Packs`` can read it.
+    For an intact pack with a damaged index, a new index is created in ``scratch``, where ``Packs`` can read it.
     """
     packs = list(_packs(git_dir, scratch))
     return [*packs, *_derived(git_dir, packs), *_loose(git_dir)]
 
 
 def named(git_dir: Path) -> list[str]:
-    """Return the files that hold, list or locate objects, relative to the store, sorted."""
+    """Return the paths of the files that contain, list or locate objects, relative to the store, sorted."""
     patterns = ("objects/pack/*.pack", "objects/pack/*.idx", *_DERIVED)
     found = [file for pattern in patterns for file in git_dir.glob(pattern)]
     loose = [f"objects/{oid[:2]}/{oid[2:]}" for oid in VerifiedRepository(git_dir).loose()]
@@ -58,7 +58,7 @@ def named(git_dir: Path) -> list[str]:
 
 
 def problem(git_dir: Path, name: str) -> str:
-    """Return the problem of one of ``named``, "" if there is none or git has removed the file."""
+    """Return the problem of a file that ``named`` returned; "" if there is none or git has removed the file."""
     file = git_dir / name
     magic = next((magic for pattern, magic in _DERIVED.items() if Path(name).match(pattern)), None)
     if magic is not None:
@@ -77,12 +77,12 @@ def problem(git_dir: Path, name: str) -> str:
 
 
 def glance(git_dir: Path) -> Iterator[BadFile]:
-    """Yield packs and indexes whose size, first or last bytes are wrong. Reads only those. Raises ``OSError``."""
+    """Yield packs and indexes with a wrong size, or wrong first or last bytes. Reads only these. Raises ``OSError``."""
     directory = git_dir / "objects/pack"
     packs = {file.stem: file for file in sorted(directory.glob("*.pack"))}
     indexes = {file.stem: file for file in sorted(directory.glob("*.idx"))}
     for stem, file in packs.items():
-        with contextlib.suppress(FileNotFoundError):  # git may replace packs at any time
+        with contextlib.suppress(FileNotFoundError):  # a git process may replace packs at any time
             yield from _glance(file, indexes.get(stem))
     for stem in indexes.keys() - packs.keys():
         yield BadFile(f"objects/pack/{stem}.idx", "its pack is missing")
@@ -100,12 +100,12 @@ def _glance(file: Path, index: Path | None) -> Iterator[BadFile]:
 
 
 def packs_to_leave(bad: Sequence[BadFile]) -> set[str]:
-    """Return the names of the indexes of packs among ``bad`` that are set aside as a whole."""
+    """Return the index names of the packs in ``bad`` that are quarantined as a whole."""
     return {Path(found.path).stem + ".idx" for found in bad if found.path.endswith(".pack")}
 
 
 def checksum_problem(file: Path) -> str:
-    """Return the problem of a file that should end in the SHA-1 of the rest, "" if there is none."""
+    """Return the problem of a file that should end with a SHA-1 of the bytes before it; "" if there is none."""
     try:
         return pack_index.checksum_problem(pack_index.RandomAccessFile(str(file)))
     except OSError as error:
@@ -129,7 +129,7 @@ def _packs(git_dir: Path, scratch: Path) -> Iterator[BadFile]:
 
 
 def _indexed(file: Path, scratch: Path) -> Path | None:
-    """Return a new index of a pack, made by git beside a link to the pack; ``None`` if git cannot."""
+    """Return a new index of a pack, which git writes next to a link to the pack; ``None`` if git cannot."""
     place = scratch / "pack"
     place.mkdir(exist_ok=True)
     fresh = place / f"{file.stem}.idx"
@@ -142,7 +142,7 @@ def _indexed(file: Path, scratch: Path) -> Path | None:
 
 
 def _derived(git_dir: Path, packs: Sequence[BadFile]) -> Iterator[BadFile]:
-    """Yield damaged derived files. ``packs``: the bad packs; a file of a pack that is set aside moves with it."""
+    """Yield damaged derived files. ``packs``: the bad packs; derived files of a quarantined pack are moved with it."""
     leaving = packs_to_leave(packs)
     for pattern, magic in _DERIVED.items():
         for file in sorted(git_dir.glob(pattern)):

@@ -1,15 +1,16 @@
-"""libgit2 over objects that our own reader verified: walks, diffs, patches, blame, and merges of files.
+"""A libgit2 repository over verified objects: history walks, diffs, patches, blame, and merges of files.
 
 Every object that libgit2 reads comes from an ``ObjectReader``, which checks the SHA-1 of its bytes. libgit2 opens and
-maps no file of a store, and writes none (docs/decisions/0009). Only this module imports pygit2, which takes 30 ms, so
-import this module where it is used and not at the head of another.
+maps no file of a store, and writes none (docs/decisions/0009). Only this module imports pygit2, which takes 30 ms. So
+import this module inside the functions that use it, not at the top of another module.
 
-A repository belongs to the thread that created it. libgit2 holds a lock while it requests an object: a second thread
-that waits for that lock while it holds the interpreter lock would deadlock.
+A repository belongs to the thread that created it. libgit2 holds a lock while it requests an object. If a second thread
+waited for that lock while holding the interpreter lock, the threads would deadlock.
 
 pygit2 calls libgit2 in two ways. Its C extension keeps the interpreter lock; its cffi methods release it. Callbacks for
-objects take it again since pygit2 1.21, callbacks for refs do not (libgit2/pygit2#1496), so a cffi method that looks up
-a ref ends the process with a segmentation fault. ``StoreRepository`` refuses every method that is not in ``_SAFE``.
+objects acquire it again since pygit2 1.21, but callbacks for refs do not (libgit2/pygit2#1496). So a cffi method that
+looks up a ref ends the process with a segmentation fault. ``StoreRepository`` rejects every method that is not in
+``_SAFE``.
 """
 
 from __future__ import annotations
@@ -31,14 +32,14 @@ from gitsession.git.types import Kind, ObjectSink, Reader
 
 BYTES_MAX = 4 << 20
 LINES_MAX = 50_000
-"""Maximum size of one side of a diff or a merge.
+"""Maximum number of lines on one side of a diff or a merge.
 
 libgit2 keeps the interpreter lock while it compares two files, and the time grows with the square of the number of
-lines: two files of 65,000 lines, of which few are distinct, take 0.5 s, two of 2,000,000 lines take 18 s.
+lines: two files of 65,000 mostly repeated lines take 0.5 s, and two of 2,000,000 lines take 18 s.
 """
 
 DEPTH_MAX = 128
-"""Maximum nesting of folders. libgit2 recurses into each level, and overflows the stack at some tens of thousands."""
+"""Maximum nesting of folders. libgit2 recurses into each level and overflows the stack at some tens of thousands."""
 
 _KINDS: Mapping[int, Kind] = {1: "commit", 2: "tree", 3: "blob"}
 _NUMBERS: Mapping[str, int] = {kind: number for number, kind in _KINDS.items()}
@@ -55,13 +56,13 @@ _READ_ONLY = "this repository is read-only"
 
 
 class ObjectReader(Reader, Protocol):
-    """Verified objects by name."""
+    """Verified objects by id."""
 
     def oids(self) -> Iterator[str]: ...
 
 
 class RefSource(Protocol):
-    """Refs by name; the value of a symbolic one is ``ref: <name>``."""
+    """Refs by name. The value of a symbolic ref is ``ref: <name>``."""
 
     def ref(self, name: str) -> str | None: ...
 
@@ -73,7 +74,7 @@ class Readable(ObjectReader, RefSource, Protocol):
 
 
 class _ObjectBackend(pygit2.OdbBackend):
-    """Objects of a reader; new ones go to ``writer``, or are refused without one."""
+    """Objects of a reader. New objects go to ``writer``; without a writer they are rejected."""
 
     def __init__(self, reader: ObjectReader, writer: ObjectSink | None) -> None:
         super().__init__()
@@ -92,7 +93,7 @@ class _ObjectBackend(pygit2.OdbBackend):
         return *self.read_cb(oid), oid
 
     def read_header_cb(self, oid: object) -> tuple[int, int]:
-        """Return type and size. Keeps the object: libgit2 requests the header of a blob, and then all of it."""
+        """Return type and size. Caches the object: libgit2 requests the header of a blob first and then its content."""
         name = str(oid)
         number, data = self._read(name)
         if len(self._headers) >= _HEADERS_MAX:
@@ -107,7 +108,7 @@ class _ObjectBackend(pygit2.OdbBackend):
         if len(start) < _OID_DIGITS:
             found = {oid for oid in self._reader.oids() if oid.startswith(start)}
             if len(found) > 1:
-                raise ValueError(start)  # which pygit2 turns into "ambiguous"
+                raise ValueError(start)  # pygit2 converts this to "ambiguous"
             start = found.pop() if found else ""
         if not start or not self._reader.contains(start):
             raise KeyError(start)
@@ -122,7 +123,7 @@ class _ObjectBackend(pygit2.OdbBackend):
         self._writer.put(kind, data)
 
     def refresh_cb(self) -> None:
-        """Do nothing: the reader lists the packs again by itself."""
+        """Do nothing: the reader detects new packs itself."""
 
     def __iter__(self) -> Iterator[pygit2.Oid]:
         return (pygit2.Oid(hex=oid) for oid in self._reader.oids())
@@ -200,7 +201,7 @@ _SAFE = frozenset(
         "read", "resolve_refish", "write", "write_archive",
     }
 )  # fmt: skip
-"""Methods of pygit2's Python layer that look up no ref through cffi."""
+"""Methods of pygit2's Python layer that do not look up a ref through cffi."""
 
 _UNSAFE = frozenset(name for name in vars(BaseRepository) if not name.startswith("_")) - _SAFE
 _UNAVAILABLE = _UNSAFE | {"remotes", "submodules", "lookup_worktree", "free", "set_odb", "set_refdb"}
@@ -210,15 +211,15 @@ _CALLS = (
     "diff", "merge_base", "merge_base_many", "merge_base_octopus", "merge_commits", "merge_file_from_index",
     "merge_trees", "write", "write_archive",
 )  # fmt: skip
-"""Methods that may raise ``SystemError`` or an error of pygit2 after a callback has raised one of our errors."""
+"""Methods that may raise ``SystemError`` or a pygit2 error after a callback has raised a gitsession error."""
 
 
 class UnsafeMethod(Refused, AttributeError):
-    """A method of pygit2 that would crash, or that needs a working directory; ``hasattr`` returns False for it."""
+    """A method of pygit2 that would crash or that needs a working directory. ``hasattr`` returns False for it."""
 
 
 class StoreRepository(pygit2.Repository):
-    """A ``pygit2.Repository`` over a store, for the thread that created it."""
+    """A ``pygit2.Repository`` over a store. Only the thread that created it may use it."""
 
     def __init__(self, reader: ObjectReader, writer: ObjectSink | None = None) -> None:
         super().__init__()
@@ -228,7 +229,7 @@ class StoreRepository(pygit2.Repository):
         super().set_odb(odb)
         self._kept: list[object] = [odb]  # libgit2 holds no reference to objects that Python created
         with without_user_configuration():
-            # Loaded now and kept by the repository, as are the attributes.
+            # Loaded here, because the repository caches the configuration and the attributes.
             self._kept.append(self.config)
             super().get_attr("a", "diff")
 
@@ -243,7 +244,7 @@ class StoreRepository(pygit2.Repository):
     def blame(  # type: ignore[no-untyped-def]
         self, path, flags=BlameFlag.NORMAL, min_match_characters=None, newest_commit=None, *others, **named
     ):
-        """Begin at a commit: libgit2 would look up ``HEAD`` through cffi, and ``HEAD:.mailmap`` for a mailmap."""
+        """Start at a commit: libgit2 would look up ``HEAD`` through cffi, and ``HEAD:.mailmap`` for a mailmap."""
         if int(flags or 0) & BlameFlag.USE_MAILMAP:
             raise Refused("cannot blame with a mailmap in a store", hint="omit USE_MAILMAP")
         if not newest_commit or not str(newest_commit).strip("0"):
@@ -251,11 +252,11 @@ class StoreRepository(pygit2.Repository):
         return super().blame(path, flags, min_match_characters, newest_commit, *others, **named)
 
     def merge_analysis(self, their_head: pygit2.Oid | str, our_ref: str = "HEAD") -> Any:
-        """Treat ``None`` as ``HEAD``: pygit2 would read the name at the address 0."""
+        """Treat ``None`` as ``HEAD``: pygit2 would read the name from a null pointer."""
         return super().merge_analysis(their_head, our_ref or "HEAD")
 
     def references_iterator_next(self, iterator: object, *kind: Any) -> Any:
-        """Check the type of ``iterator``, which pygit2 does not."""
+        """Check the type of ``iterator``: pygit2 does not check it."""
         if type(iterator) is not type(super().references_iterator_init()):
             raise TypeError(f"expected an iterator of references, not {iterator!r}")
         return super().references_iterator_next(iterator, *kind)
@@ -272,7 +273,7 @@ def _with_our_errors(function: Callable[..., Any]) -> Callable[..., Any]:
     def call(self: StoreRepository, *arguments: Any, **named: Any) -> Any:
         self._objects.error = None
         try:
-            # ``create_commit`` may return while an exception is set. ``partial`` always checks for one.
+            # ``create_commit`` may return while an exception is set. ``partial`` always checks for an exception.
             return functools.partial(function, self, *arguments, **named)()
         except (SystemError, AssertionError, pygit2.GitError) as error:
             cause = error.__cause__ if isinstance(error, SystemError) else self._objects.error
@@ -288,10 +289,11 @@ for _name in _CALLS:
 
 
 def repository(store: Readable, writer: ObjectSink | None = None, *, head: str) -> StoreRepository:
-    """Return a repository of ``store`` for the calling thread, with everything that is acknowledged.
+    """Return a repository of ``store`` for the calling thread, with all acknowledged data.
 
     Args:
-        writer: The open transaction that gets the objects that libgit2 creates; without one, none can be created.
+        store: The objects and refs of the repository.
+        writer: The open transaction that receives the objects that libgit2 creates; ``None`` to reject new objects.
         head: The value of ``HEAD``.
     """
     made = StoreRepository(store, writer)
@@ -308,8 +310,8 @@ _mutex = threading.Lock()
 def without_user_configuration() -> Iterator[None]:
     """Keep libgit2 from reading configuration and attributes of the user or the system.
 
-    The search paths belong to the process, so they are restored when the last thread is done. Other pygit2 code that
-    opens a repository meanwhile reads none either.
+    The search paths are shared by the process, so they are restored when the last thread is done. Other pygit2 code
+    that opens a repository meanwhile reads no such files either.
     """
     global _windows
     paths = pygit2.settings.search_path
@@ -330,7 +332,7 @@ def without_user_configuration() -> Iterator[None]:
 
 
 class Side(NamedTuple):
-    """A file on one side of a comparison; ``mode`` as in a tree."""
+    """A file on one side of a comparison; ``mode`` has the same value as in a tree."""
 
     path: str
     mode: str
@@ -338,7 +340,7 @@ class Side(NamedTuple):
 
 
 class Comparison(NamedTuple):
-    """The difference of one file; without text if ``may_compare`` returned False, without counts if it is binary."""
+    """The difference of one file. ``text``: ``None`` if ``may_compare`` returned False. Binary files have no counts."""
 
     old: Side | None
     new: Side | None
@@ -350,11 +352,14 @@ class Comparison(NamedTuple):
 def compare(
     reader: ObjectReader, old: str, new: str, may_compare: Callable[[str], bool], *, exact_renames: bool
 ) -> list[Comparison]:
-    """Compare two trees, with renames, without any configuration. The caller limits their size.
+    """Compare two trees, with rename detection and without any configuration. The caller limits the size of the trees.
 
     Args:
-        may_compare: Returns whether a content may be compared line by line (see ``is_comparable``).
-        exact_renames: True to detect only renames without a change of content.
+        reader: Reads the objects.
+        old: Id of the old tree, or of a commit.
+        new: Id of the new tree, or of a commit.
+        may_compare: Returns whether the blob with an id may be compared line by line (see ``is_comparable``).
+        exact_renames: True to detect only renames of unchanged files.
     """
     with without_user_configuration():
         repository = StoreRepository(reader)
@@ -376,7 +381,7 @@ def _compared(
     _, added, deleted = patch.line_stats
     if patch.delta.is_binary:
         return Comparison(old, new, patch.data, None, None)
-    # git writes no file names for an empty file, and rejects a patch that has them.
+    # For an empty file, git writes no file names, and it rejects a patch that has them.
     text = patch.data if patch.hunks else _NAMES.sub(b"", patch.data)
     return Comparison(old, new, text, added, deleted)
 
@@ -399,13 +404,13 @@ def is_comparable(data: bytes) -> bool:
 
 
 def merge_file(ancestor: bytes, ours: bytes, theirs: bytes) -> bytes | MergeConflict:
-    """Merge two changes of one file line by line. Line ends are kept; the caller merges the modes."""
+    """Merge two changes of one file line by line. Line endings are preserved; the caller merges the modes."""
     sides = (ancestor, ours, theirs)
     if any(b"\0" in side for side in sides):
         return MergeConflict("binary content")
     if not all(map(is_comparable, sides)):
         return MergeConflict("too large")
-    # pygit2 decodes the result as UTF-8. Latin-1 maps each byte to one character, and no other byte to a line end.
+    # pygit2 decodes the result as UTF-8. Latin-1 maps each byte to one character and adds no line ending.
     held = _BlobsInMemory([side.decode("latin-1").encode() for side in sides])
     one, two, three = (pygit2.IndexEntry("file", pygit2.Oid(hex=oid), FileMode.BLOB) for oid in held.order)
     try:
@@ -418,7 +423,7 @@ def merge_file(ancestor: bytes, ours: bytes, theirs: bytes) -> bytes | MergeConf
 
 
 class _BlobsInMemory:
-    """Blobs in memory."""
+    """An ``ObjectReader`` of blobs in memory."""
 
     def __init__(self, blobs: list[bytes]) -> None:
         self.order = [sha1(b"blob %d\0%b" % (len(blob), blob), usedforsecurity=False).hexdigest() for blob in blobs]

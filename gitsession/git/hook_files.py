@@ -1,7 +1,7 @@
-"""Installation of gitsession's hooks in a repository, in front of existing ones, and their removal.
+"""Installation and removal of gitsession's hooks in a repository.
 
-An existing hook is kept as ``<name>.local``, and our hook calls it. Each step can be killed and repeated: a
-repository that had a hook has one at every moment.
+An existing hook is renamed to ``<name>.local``, and gitsession's hook runs it. Each step can be interrupted and
+repeated. A repository that had a hook has one at every moment.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ KEPT = ".local"
 _MARK = b"# gitsession: "
 _SHIPPED = Path(gitsession.__file__).parent / "hooks"
 _BESIDE = Path(gitsession.__file__).parents[1] / "hooks"
-"""Folders of the scripts, with a folder for each: in an installed package, and beside the package in a checkout."""
+"""Folder of the scripts in a checkout; ``_SHIPPED`` is the one in an installed package. Each hook has a subfolder."""
 
 MISSING, CURRENT, OLDER, OTHER = "missing", "installed", "of another release", "another hook"
 
 
 def script(name: str) -> bytes:
-    """Return the hook of this release."""
+    """Return the script of a hook of this release."""
     return (_folder(name) / name).read_bytes()
 
 
 def shipped(name: str) -> Path:
-    """Return a folder that holds our hook and no other, for `core.hooksPath`.
+    """Return a folder that contains only the named hook of gitsession, for `core.hooksPath`.
 
-    Raises ``Refused`` if the hook cannot be run there: git would continue without it.
+    Raises ``Refused`` if the hook in that folder cannot be executed: git would continue without it.
     """
     found = _folder(name)
     if not os.access(found / name, os.X_OK):
@@ -64,7 +64,7 @@ def is_kept(folder: Path, name: str) -> bool:
 
 
 def put(folder: Path, name: str) -> bool:
-    """Install our hook; return whether anything changed. Raises ``Refused`` if the existing hook cannot be kept."""
+    """Install gitsession's hook; return whether anything changed. Raises ``Refused`` if a hook there cannot be kept."""
     found = state(folder, name)
     if found == CURRENT and os.access(folder / name, os.X_OK):
         return False
@@ -89,7 +89,7 @@ def put(folder: Path, name: str) -> bool:
 
 
 def take_out(folder: Path, name: str) -> bool:
-    """Remove our hook and restore the one before it; return whether anything changed. Another hook stays."""
+    """Remove gitsession's hook and restore the previous one; return whether anything changed. Other hooks are kept."""
     if state(folder, name) not in (CURRENT, OLDER):
         return False
     if is_kept(folder, name):

@@ -1,7 +1,7 @@
 """The bytes of git's objects: encoding and parsing of trees and commits, and the computation of ids.
 
-Pure and exact: ``encode_commit`` of the same fields returns the same bytes on any machine. The names in a tree have no
-meaning in this module. Names are text; bytes that are not UTF-8 are kept as surrogate escapes.
+The functions are pure: ``encode_commit`` returns the same bytes for the same fields on any machine. This module
+attaches no meaning to the names in a tree. Names are text; bytes that are not UTF-8 are kept as surrogate escapes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SECONDS_MAX = 2**32 - 1
 _FOLDER = TREE_MODE.encode()
 _MODES = frozenset({TREE_MODE, *FILE_MODES, SUBMODULE_MODE})
 _ROW = re.compile(rb"([1-7][0-7]{4,5}) ([^/\0]+)\0(.{20})", re.DOTALL)
-"""One entry of a tree. In a valid tree, no bytes are left between two entries."""
+"""One entry of a tree. In a valid tree, there are no bytes between two entries."""
 _OID = re.compile(rb"[0-9a-f]{40}")
 _NAME = re.compile(r"[^\x00-\x20<>\x7f](?:[^\x00-\x1f<>\x7f]*[^\x00-\x20<>\x7f])?")
 _IDENT = re.compile(rb"(?P<name>[^<>\n]*?) ?<[^<>\n]*> (?P<seconds>\d{1,20}) [+-]\d{4}")
@@ -33,11 +33,11 @@ _PLAIN = re.compile(
     rb"author ([a-z]{1,40}) <[a-z]{1,40}@gitsession> ([0-9]{1,20}) \+0000\n"
     rb"committer gitsession <gitsession@gitsession> ([0-9]{1,20}) \+0000\n\n"
 )
-"""The head of a commit by gitsession. Slower code parses other commits."""
+"""The head of a commit written by gitsession. Slower code parses other commits."""
 
 
 class Commit(NamedTuple):
-    """The fields of a commit that gitsession uses. A parsed commit may have had others (a signature, an encoding)."""
+    """The fields of a commit that gitsession uses. The commit may have others, such as a signature or an encoding."""
 
     tree: Oid
     parents: tuple[Oid, ...]
@@ -48,7 +48,7 @@ class Commit(NamedTuple):
 
 
 def oid_of(kind: Kind, data: bytes) -> Oid:
-    """Return the id that git gives ``data`` as an object of ``kind``."""
+    """Return git's id of an object of type ``kind`` with the content ``data``."""
     hasher = sha1(f"{kind} {len(data)}\0".encode(), usedforsecurity=False)
     hasher.update(data)
     return hasher.hexdigest()
@@ -68,7 +68,7 @@ def encode_tree(entries: Mapping[str, tuple[str, Oid]]) -> bytes:
 
 
 def parse_tree(data: bytes) -> list[tuple[str, str, Oid]]:
-    """Return ``(mode, name, oid)`` of every entry. Raises ``Malformed`` if ``data`` is no tree or not in order."""
+    """Return ``(mode, name, oid)`` of every entry. Raises ``Malformed`` if ``data`` is not a tree or is not sorted."""
     entries: list[tuple[str, str, Oid]] = []
     size, before = 0, b""
     for mode, name, oid in _ROW.findall(data):
@@ -77,7 +77,7 @@ def parse_tree(data: bytes) -> list[tuple[str, str, Oid]]:
             raise Malformed(f"not a tree: {name[:80]!r} is out of order or duplicated")
         entries.append((mode.decode(), name.decode("utf-8", "surrogateescape"), oid.hex()))
         size, before = size + len(mode) + len(name) + 22, order
-    if size != len(data):  # bytes between two entries, or after the last
+    if size != len(data):  # there are bytes between two entries or after the last one
         at = 0
         while row := _ROW.match(data, at):
             at = row.end()
@@ -94,10 +94,10 @@ def encode_commit(
     committer_seconds: int,
     message: bytes,
 ) -> bytes:
-    """Encode a commit by gitsession.
+    """Encode a commit of gitsession.
 
-    Raises ``Malformed`` if git would reject it: a name that is empty or has ``<``, ``>`` or a control character,
-    seconds outside 32 bits, a NUL in the message.
+    Raises ``Malformed`` if git would reject the commit: the name is empty or has ``<``, ``>`` or a control character,
+    the seconds do not fit in 32 bits, or the message has a NUL.
     """
     if not _NAME.fullmatch(author_name):
         raise Malformed(f"git does not accept the author name {author_name[:80]!r}")
@@ -115,7 +115,7 @@ def encode_commit(
 def parse_commit(data: bytes) -> Commit:
     """Parse any commit. Unused headers are ignored. Raises ``Malformed``."""
     plain = _PLAIN.match(data)
-    if plain is not None:  # a commit by gitsession
+    if plain is not None:  # a commit written by gitsession
         tree, parents, name, author_seconds, committer_seconds = plain.groups()
         above = tuple(line[7:].decode() for line in parents.split(b"\n")[:-1])
         return Commit(
@@ -146,5 +146,5 @@ def _ident(lines: list[bytes], at: int, key: bytes) -> tuple[str, int]:
 
 
 def _order(mode: bytes, name: bytes) -> bytes:
-    """Return the sort key of a tree entry: git sorts a directory as if its name ended in a slash."""
+    """Return the sort key of a tree entry: git sorts a directory as if its name ended with a slash."""
     return name + b"/" if mode == _FOLDER else name + b"\0"

@@ -1,8 +1,8 @@
-"""The index of a pack (version 2), which maps the names of objects to offsets in the pack.
+"""The index of a pack (version 2), which maps object ids to offsets in the pack.
 
-Opening an index reads its head and checks its size, however many objects it lists; a lookup reads one of its 256
-buckets. That is enough because the reader of an object checks its name. Only *not found* needs more: ``damage`` then
-checks, once, whether the index is what git wrote.
+Opening an index reads its head and checks its size, however many objects it lists. A lookup reads one of its 256
+buckets. That is enough because the reader of an object verifies its id. Only *not found* needs more: ``damage`` then
+checks once whether the index is intact.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _BLOCK_BYTES = 1 << 14
 _BLOCKS_MAX = 64
 
 Identity = tuple[int, int, int]
-"""Size, modification time in ns, and inode. If they differ, it is another file."""
+"""Size in bytes, modification time in ns, and inode. If one of them differs, it is another file."""
 
 
 def identity_of(stat: os.stat_result) -> Identity:
@@ -32,13 +32,13 @@ def identity_of(stat: os.stat_result) -> Identity:
 
 
 class RandomAccessFile:
-    """An open file that is read by offset, and closed when it is no longer used. A small one is held in memory."""
+    """An open file that is read by offset and closed when it is no longer used. A small file is kept in memory."""
 
     __slots__ = ("_blocks", "_data", "_fd", "identity", "size")
 
     def __init__(self, path: str, *, small_bytes: int = 0) -> None:
         """Open the file. Raises ``OSError``."""
-        self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a named pipe must not block
+        self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # do not block on a named pipe
         self._data = b""
         self._blocks: dict[int, bytes] = {}
         self.identity = identity_of(os.fstat(self._fd))
@@ -54,7 +54,7 @@ class RandomAccessFile:
         return os.pread(self._fd, count, offset) if offset < self.size else b""
 
     def read_among(self, offset: int, count: int) -> bytes:
-        """Read through a block cache: for many small reads near each other. The file must not be written meanwhile."""
+        """Read through a block cache, for many small reads near each other. The file must not be written meanwhile."""
         number, at = divmod(offset, _BLOCK_BYTES)
         block = self._blocks.get(number)
         if block is None:
@@ -76,10 +76,10 @@ class RandomAccessFile:
 
 
 class PackIndex:
-    """An open index. ``identity``: that of its file."""
+    """An open index. ``identity``: the ``Identity`` of its file."""
 
     def __init__(self, path: str) -> None:
-        """Open an index. Raises ``Corrupt`` if the file cannot be one, and ``OSError``."""
+        """Open an index. Raises ``Corrupt`` if the file cannot be an index, and ``OSError``."""
         self._file = RandomAccessFile(path, small_bytes=_SMALL_BYTES)
         self.identity = self._file.identity
         head = self._file.read(0, _HEAD_BYTES)
@@ -96,7 +96,7 @@ class PackIndex:
         self._damage: str | None = None
 
     def find(self, raw: bytes) -> int | None:
-        """Return the offset in the pack of the object with this name (20 bytes); ``None`` if it is not listed."""
+        """Return the offset in the pack of the object with the id ``raw`` (20 bytes); ``None`` if it is not listed."""
         first = raw[0]
         bucket = self._buckets.get(first)
         if bucket is None:
@@ -106,19 +106,19 @@ class PackIndex:
         names, offsets = bucket
         begin, end = _where_likely(names, raw)
         at = names.find(raw, begin, end)
-        while at % 20 and at > 0:  # a match across the end of one name and the beginning of the next
+        while at % 20 and at > 0:  # skip a match that spans two adjacent ids
             at = names.find(raw, at + 1, end)
         return None if at < 0 else self._offset(offsets[at // 5 : at // 5 + 4])
 
     def names(self) -> Iterator[bytes]:
-        """Yield every listed name, 20 bytes each, in the order of the index."""
+        """Yield every listed object id, 20 bytes each, in index order."""
         for first in range(256):
             count = self._fan[first + 1] - self._fan[first]
             rows = self._file.read(_HEAD_BYTES + self._fan[first] * 20, count * 20)
             yield from (rows[at : at + 20] for at in range(0, len(rows), 20))
 
     def places(self) -> list[tuple[int, bytes]]:
-        """Return offset and name of each object, in the order of the pack. Raises ``Corrupt``."""
+        """Return the offset and the id of each object, in pack order. Raises ``Corrupt``."""
         names = self._file.read(_HEAD_BYTES, self.count * 20)
         stated = unpack(f">{self.count}I", self._file.read(self._offsets, self.count * 4))
         if stated and max(stated) >= 1 << 31:
@@ -131,7 +131,7 @@ class PackIndex:
         yield from (self._offset(stated[at : at + 4]) for at in range(0, len(stated), 4))
 
     def damage(self) -> str:
-        """Return the damage of the index, "" if there is none. Reads the whole file, once."""
+        """Return a description of the damage of the index; "" if there is none. Reads the whole file once."""
         if self._damage is None:
             try:
                 self._damage = checksum_problem(self._file)
@@ -150,9 +150,10 @@ class PackIndex:
 
 
 def _where_likely(names: bytes, raw: bytes) -> tuple[int, int]:
-    """Return a range of ``names``, sorted and 20 bytes each, that has ``raw`` if it is listed. It is mostly small.
+    """Return a byte range of ``names``, sorted and 20 bytes each, that contains ``raw`` if it is listed.
 
-    Names are digests, so the position follows from the value. All begin with the same byte.
+    All names begin with the same byte. Names are digests and evenly distributed, so the position can be estimated from
+    the value, and the range is usually small.
     """
     count = len(names) // 20
     spread = 8 + 2 * isqrt(count)
@@ -164,9 +165,9 @@ def _where_likely(names: bytes, raw: bytes) -> tuple[int, int]:
 
 
 def checksum_problem(file: RandomAccessFile) -> str:
-    """Return the problem of a file of git that ends in the SHA-1 of the rest, "" if there is none.
+    """Return the problem of a git file that ends with a SHA-1 of the bytes before it; "" if there is none.
 
-    Packs, indexes and all files that git derives from them end like this. Raises ``OSError``.
+    Packs, indexes and all files that git derives from them have this form. Raises ``OSError``.
     """
     end = file.size - 20
     hasher = sha1(usedforsecurity=False)

@@ -1,12 +1,12 @@
 """A reader of objects in git's packs (docs/decisions/0009).
 
-A pack and its index are not trusted. An index only *locates* an object; the bytes are that object only if their SHA-1
+A pack and its index are not trusted. An index only *locates* an object: the bytes are that object only if their SHA-1
 matches. So damage in an index or pack affects only the damaged objects, and no other file of git (multi-pack-index,
 ``.rev``, ``.bitmap``, commit-graph) is ever read. Files are read with pread(2), never mapped: if a file is truncated
 while it is open, the result is an error, not a signal.
 
-Objects that verify are read even if git would reject the pack, for example because of a wrong trailer: ``verify``
-reports that.
+Objects that verify are read even if git would reject the pack, for example because of a wrong trailer. ``verify``
+reports such packs.
 """
 
 from __future__ import annotations
@@ -36,13 +36,14 @@ _CACHED_BYTES_MAX = 1 << 20
 _TOGETHER_BYTES_MAX = 1 << 18
 
 _Base = tuple[int, bytes]
-"""Type number and bytes of the base object of a delta."""
+"""Type number and content of the base object of a delta."""
 
 
 class Packs:
     """The packs of one object directory. Threads may share it.
 
-    ``broken``: packs whose index cannot be used, by file name, with the reason. Their objects cannot be found.
+    ``broken``: packs whose index cannot be used, by file name, each with the reason. Objects in these packs cannot be
+    found.
     """
 
     def __init__(self, object_dir: str, object_bytes_max: int) -> None:
@@ -56,7 +57,7 @@ class Packs:
         self.refresh()
 
     def refresh(self) -> None:
-        """List the packs again. Git replaces them at any time; a file stays open until no thread uses it."""
+        """List the packs again, because git replaces them at any time. A file stays open while a thread uses it."""
         known: dict[str, PackIndex] = {}
         listed, broken = self._listed()
         for name, identity in listed:
@@ -76,7 +77,7 @@ class Packs:
             self.forget()
 
     def forget(self) -> None:
-        """Open every pack again: the file of an open pack may have been replaced since."""
+        """Close all packs, so that each is opened again: a file may have been replaced while it was open."""
         self._bodies, self._bases, self._bases_bytes = OrderedDict(), OrderedDict(), 0
 
     def contains(self, oid: Oid) -> bool:
@@ -87,7 +88,7 @@ class Packs:
     def read(self, oid: Oid) -> tuple[Kind, bytes] | None:
         """Return an object; ``None`` if no index lists it. Raises ``Corrupt``, and ``Unavailable`` if it is too large.
 
-        If the copy in one pack is damaged, a good copy in another one is returned.
+        If the copy in one pack is damaged, an intact copy in another pack is returned.
         """
         raw = bytes.fromhex(oid)
         problem: GitSessionError | None = None
@@ -105,7 +106,7 @@ class Packs:
         return None
 
     def read_all(self, oids: Iterable[Oid]) -> Iterator[tuple[Oid, Kind, bytes]]:
-        """Yield those of ``oids`` that can be read in the order of the packs; skip the others silently."""
+        """Yield those of ``oids`` that can be read in pack order; skip the others silently."""
         wanted: dict[str, list[tuple[int, bytes]]] = {}
         indexes = list(self._indexes.items())
         for raw in map(bytes.fromhex, oids):
@@ -121,7 +122,7 @@ class Packs:
             yield from self._in_order(name, sorted(places))
 
     def commits(self) -> Iterator[tuple[Oid, Kind, bytes]]:
-        """Yield the commits of all packs that can be read, in the order of the packs."""
+        """Yield all commits in packs that can be read, in pack order."""
         for name, index in list(self._indexes.items()):
             try:
                 places = index.places()
@@ -140,7 +141,7 @@ class Packs:
         yield from pack_scan.read(file, places, base_at, _TOGETHER_BYTES_MAX, only)
 
     def suspects(self) -> dict[str, str]:
-        """Return the packs that may hold an object that was not found: those whose index is damaged, and why."""
+        """Return the packs that may contain a missing object because their index is damaged, each with the damage."""
         found = dict(self.broken)
         for name, index in self._indexes.items():
             what = index.damage()
@@ -149,7 +150,7 @@ class Packs:
         return found
 
     def oids(self, *, without: Collection[str] = ()) -> Iterator[Oid]:
-        """Yield the name of every object that an index lists; an object in several packs comes several times.
+        """Yield the id of every object that an index lists. An object in several packs is yielded several times.
 
         ``without``: names of indexes to skip.
         """
@@ -195,7 +196,7 @@ class Packs:
         return number, data
 
     def _raw(self, name: str, file: RandomAccessFile, offset: int, oid: Oid) -> tuple[int, bytes, int | None]:
-        """Return type and inflated bytes, and for a delta the offset of its base."""
+        """Return the type and the inflated bytes and, for a delta, the offset of its base."""
         where = f"object {oid} is damaged at offset {offset} of {_body(name)}"
         head = file.read_among(offset, _HEAD_BYTES)
         try:
@@ -235,7 +236,7 @@ class Packs:
         if file is None:
             file = self._bodies[name] = RandomAccessFile(f"{self._directory}/{_body(name)}")
             while len(self._bodies) > _OPEN_MAX:
-                self._bodies.popitem(last=False)  # closed when no thread reads from it any more
+                self._bodies.popitem(last=False)  # the file is closed when no thread reads from it
         return file
 
     def _remember(self, name: str, offset: int, base: _Base) -> None:
@@ -251,7 +252,7 @@ class Packs:
                 self._bases_bytes = 0
 
     def _listed(self) -> tuple[list[tuple[str, Identity]], dict[str, str]]:
-        """Return the indexes, newest first, and the packs without one."""
+        """Return the indexes, newest first, and the packs without an index."""
         found = files(self._directory)
         indexes = [name for name in found if name.endswith(".idx")]
         indexes.sort(key=lambda name: (found[name][1], name), reverse=True)
@@ -276,7 +277,7 @@ def files(directory: str) -> dict[str, Identity]:
 
 
 def _entry_head(head: bytes) -> tuple[int, int, int]:
-    """Return type, size, and the end of the head."""
+    """Return the type, the size, and the end offset of the head."""
     byte = head[0]
     number, size, shift, at = byte >> 4 & 7, byte & 15, 4, 1
     while byte & 128:
@@ -303,7 +304,7 @@ def _offset_back(head: bytes, at: int) -> tuple[int, int]:
 
 
 def _inflate(file: RandomAccessFile, at: int, size: int) -> bytes:
-    """Inflate exactly ``size`` bytes. Raises ``ValueError`` if the stream ends before that or continues after it."""
+    """Inflate exactly ``size`` bytes. Raises ``ValueError`` if the stream is shorter or longer."""
     unpacker = zlib.decompressobj()
     raw = file.read_among(at, min(size + (size >> 8) + 64, _CHUNK_BYTES))
     data = unpacker.decompress(raw, size + 1)

@@ -1,7 +1,7 @@
-"""Bulk reads of objects from one pack, in the order of the pack, inline and without a call for each step.
+"""Bulk reads of objects from one pack, in pack order. The code is inlined, without a function call for each step.
 
-An object that cannot be read like this is skipped, whatever the reason. Reading it alone (git/pack_reader.py) raises
-the error. As everywhere, the content of each object is checked against its name.
+An object that cannot be read in this way is skipped for any reason. Reading it alone (git/pack_reader.py) raises the
+error. As everywhere, the content of each object is checked against its id.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ _HEAD_BYTES = 32
 _BASES_BYTES = 8 << 20
 
 Base = tuple[int, bytes]
-"""Type number and bytes of the base object of a delta."""
+"""Type number and content of the base object of a delta."""
 
 
 def read(
     file: RandomAccessFile, places: Sequence[tuple[int, bytes]], base_at: Callable[[int], Base], bytes_max: int,
     only: int = 0
 ) -> Iterator[tuple[Oid, Kind, bytes]]:
-    """Yield the objects at ``places``: sorted pairs of an offset in the pack and the 20 bytes of a name.
+    """Yield the objects at ``places``: sorted pairs of an offset in the pack and a 20-byte object id.
 
     ``base_at``: returns the base of a delta, by its offset. ``only``: yield only objects of this type number;
     ``places`` must then list the whole pack.
@@ -53,7 +53,7 @@ def read(
             byte = chunk[at]
             at += 1
             number, size, shift = byte >> 4 & 7, byte & 15, 4
-            while byte & 128 and shift < 64:  # a longer number is too large in any case
+            while byte & 128 and shift < 64:  # a longer number is too large anyway
                 byte = chunk[at]
                 at += 1
                 size |= (byte & 127) << shift
@@ -109,9 +109,9 @@ def read(
 
 
 def apply_delta(base: bytes, delta: bytes, bytes_max: int) -> bytes:
-    """Apply ``delta``, instructions that copy from ``base`` or insert.
+    """Apply ``delta``, a sequence of instructions that copy from ``base`` or insert bytes.
 
-    Raises ``ValueError`` if they do not fit, before the result exceeds its stated size.
+    Raises ``ValueError`` if the instructions are invalid, before the result exceeds its stated size.
     """
     try:
         expected, at = _size(delta, 0)
@@ -168,7 +168,7 @@ def apply_delta(base: bytes, delta: bytes, bytes_max: int) -> bytes:
 
 
 def _size(data: bytes, at: int) -> tuple[int, int]:
-    """Return a number of seven bits per byte, lowest first, and its end."""
+    """Decode a number of seven bits per byte, lowest bits first; return the number and the offset after it."""
     size = shift = 0
     while True:
         byte = data[at]

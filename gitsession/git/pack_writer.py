@@ -1,9 +1,10 @@
-"""Packs: written directly with their index (version 2, without deltas, which ``maintain`` adds), or moved in.
+"""Creation of packs: written directly with their index (version 2, without deltas), or moved into the store.
 
-Order: ``.keep``, then pack, then index, each under a temporary name, fsynced and renamed; then the directory. A
-``git repack -ad`` by the user deletes packs that no ref reaches. So the ``.keep`` exists before the pack has its name,
-and stays until the refs have moved. It is a link to a durable file whose text names gitsession, so it needs no fsync
-of its own, is never empty after a power cut, and is never confused with a ``.keep`` of the user.
+``maintain`` adds the deltas later. The order is: ``.keep``, then pack, then index, each written under a temporary name,
+fsynced and renamed; then the directory is fsynced. If the user runs ``git repack -ad``, git deletes packs that no ref
+reaches. So the ``.keep`` exists before the pack has its final name, and it stays until the refs have moved. It is a
+link to a durable file whose text names gitsession. So it needs no fsync of its own, is never empty after a power
+failure, and is never confused with a ``.keep`` of the user.
 """
 
 from __future__ import annotations
@@ -22,16 +23,17 @@ from gitsession.git.types import Kind, Oid
 
 KEEP_TEXT = "gitsession: refs to this pack are still in the journal\n"
 TEMPORARY = "gitsession-tmp-"
-"""Prefix of files being written. `git prune` may delete files that begin with ``tmp_``."""
+"""Prefix of the names of unfinished files. `git prune` may delete files whose names begin with ``tmp_``."""
 
 _COMPRESSION = 1
 _TYPE_OF: Final[dict[Kind, int]] = {"commit": 1, "tree": 2, "blob": 3}
 
 
 def write_pack(object_dir: Path, objects: Mapping[Oid, tuple[Kind, bytes]], owner: Path, *, sync: bool = True) -> str:
-    """Write ``objects`` (no duplicates) as one kept pack; return its name. ``owner``: the file that ``.keep`` links to.
+    """Write ``objects`` (no duplicates) as one pack with a ``.keep`` file; return its name.
 
-    Raises ``OSError``. It then removes its temporary files as far as the disk allows.
+    ``owner``: the file that ``.keep`` links to. On an error, temporary files are removed if the disk allows. Raises
+    ``OSError``.
     """
     body, index = _encode(objects)
     directory = object_dir / "pack"
@@ -47,7 +49,7 @@ def write_pack(object_dir: Path, objects: Mapping[Oid, tuple[Kind, bytes]], owne
 
 
 def release_packs(object_dir: Path) -> int:
-    """Remove every ``.keep`` of gitsession; return their number. Needs the store's lock and no pending ref move."""
+    """Remove all ``.keep`` files of gitsession; return their number. Needs the store's lock and no pending ref move."""
     count = 0
     with os.scandir(object_dir / "pack") as entries:
         for entry in entries:
@@ -72,7 +74,7 @@ def keep(owner: Path, at: Path, *, sync: bool = True) -> None:
 def move_packs(folder: Path, object_dir: Path, owner: Path | None) -> list[str]:
     """Move the packs in ``folder`` into ``object_dir``, one rename per file; return their names. Raises ``OSError``.
 
-    ``owner``: the file that the ``.keep`` of each links to; ``None`` if they are not kept.
+    ``owner``: the file that each ``.keep`` links to; ``None`` to create no ``.keep`` files.
     """
     there = object_dir / "pack"
     moved = []
@@ -81,7 +83,7 @@ def move_packs(folder: Path, object_dir: Path, owner: Path | None) -> list[str]:
             keep(owner, there / f"{name}.keep")
         if (there / f"{name}.idx").exists():
             continue
-        for suffix in (".pack", ".rev", ".promisor", ".idx"):  # readers find a pack by its index
+        for suffix in (".pack", ".rev", ".promisor", ".idx"):  # the index is last: readers find a pack by its index
             file = folder / f"{name}{suffix}"
             if file.exists():
                 sync_file(file)
@@ -117,9 +119,10 @@ def _encode(objects: Mapping[Oid, tuple[Kind, bytes]]) -> tuple[bytes, bytes]:
 
 
 def _deflated(data: bytes) -> bytes:
-    """Compress ``data`` with zlib, with the smallest sufficient state.
+    """Compress ``data`` with zlib, using the smallest sufficient window and memory level.
 
-    Most objects are under 2 KB, and zlib's usual 256 KiB may be allocated from the system for each of them.
+    Most objects are under 2 KB, but zlib's default state takes 256 KiB, which the system may have to allocate each
+    time.
     """
     window_bits = min(15, max(12, len(data).bit_length()))
     deflate = zlib.compressobj(_COMPRESSION, zlib.DEFLATED, window_bits, window_bits - 7)
@@ -127,7 +130,7 @@ def _deflated(data: bytes) -> bytes:
 
 
 def _object_head(kind: int, length: int) -> bytes:
-    """Return the head of an object: type and four bits of the length, then seven bits per byte, lowest first."""
+    """Return the head of an object: type and four bits of the length, then seven bits per byte, lowest bits first."""
     low, length = length & 15, length >> 4
     head = bytearray([kind << 4 | low])
     while length:

@@ -1,4 +1,4 @@
-"""Files of a store that this process may not read. They are not damaged, and treating them as damaged would do harm."""
+"""Detection of store files that this process has no permission to read. They must not be treated as damaged."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gitsession.errors import Unavailable
 
 
 def denied(path: Path, *, more: int = 0) -> Unavailable:
-    """Return the error for ``path`` and ``more`` other files, with the `chmod` command that helps."""
+    """Return the error for ``path`` and ``more`` other files, with a `chmod` command in the hint."""
     rights = "u+rwx" if path.is_dir() else "u+r"
     others = f" and {more:,} more" if more else ""
     return Unavailable(
@@ -21,7 +21,7 @@ def denied(path: Path, *, more: int = 0) -> Unavailable:
 
 
 def require(paths: Iterable[Path]) -> None:
-    """Raise ``Unavailable`` if one of ``paths``, or a file below it, may not be read."""
+    """Raise ``Unavailable`` if one of ``paths``, or a file below it, cannot be read for lack of permission."""
     found = [forbidden for path in paths for forbidden in _forbidden(path)]
     if found:
         raise denied(found[0], more=len(found) - 1)
@@ -29,7 +29,7 @@ def require(paths: Iterable[Path]) -> None:
 
 def _forbidden(path: Path) -> Iterator[Path]:
     try:
-        os.close(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK))  # a named pipe must not block
+        os.close(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK))  # do not block on a named pipe
         inside = sorted(os.listdir(path)) if path.is_dir() else []
     except OSError as error:
         if error.errno in (errno.EACCES, errno.EPERM):

@@ -1,8 +1,8 @@
 """Git as a child process, for the tasks that need it: transport, repacking, fsck.
 
-Git always runs with ``--git-dir``, so that it discovers no repository, and with a new environment, so that no variable
-and no configuration file of the user (or of a hostile store: hooks, fsmonitor) can change what runs. Only transport,
-signing and lookups of settings use the user's configuration, which has the settings of credentials and ssh.
+Git always runs with ``--git-dir``, so that it does not search for a repository, and with a new environment. So no
+variable and no configuration file of the user or of a hostile store (hooks, fsmonitor) can change what runs. Only
+transport, signing and lookups of settings use the user's configuration, which has the settings for credentials and ssh.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _FIXED = (
     "protocol.ext.allow=never",
     "gc.auto=0",
     "maintenance.auto=false",
-    "pack.writeReverseIndex=true",  # store/maintenance.py detects git's packs by it, also before git 2.41
+    "pack.writeReverseIndex=true",  # store/maintenance.py detects git's packs by the file; not the default before 2.41
 )
 _READ_IN_A_REPOSITORY = (
     "config", "config.worktree", "commondir", "HEAD", "packed-refs", "index", "info/exclude", "shallow",
@@ -50,16 +50,16 @@ _USERS_OWN = (
     "GIT_SSH_COMMAND",
     "GIT_SSH_VARIANT",
 )
-"""Variables of git that are kept if the user's configuration is used: none selects another repository."""
+"""Git's variables that are kept if the user's configuration is used. None of them selects another repository."""
 
 _PASSED_ON = ("PATH", "TMPDIR", "TEMP", "TMP", "SYSTEMROOT", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 
 QUARANTINE = ("GIT_QUARANTINE_PATH", "GIT_OBJECT_DIRECTORY", "GIT_ALTERNATE_OBJECT_DIRECTORIES")
-"""Variables that git sets for its hook `pre-receive`: the folders of objects that are pushed but not accepted yet."""
+"""Variables that git sets for its hook `pre-receive`: the folders of pushed objects that are not accepted yet."""
 
 
 class BlockedRead(Unavailable):
-    """A file that git reads is a pipe or a device, and git waits for it."""
+    """An error because git waits to read a file that is a pipe or a device."""
 
 
 class ProcessResult(NamedTuple):
@@ -73,7 +73,7 @@ class ProcessResult(NamedTuple):
 
 
 class Worktree(NamedTuple):
-    """A working tree for git: its root ``top``, the folder ``at`` to run in, and the index (``None``: git's own)."""
+    """A working tree for git: its root ``top``, the folder ``at`` to run in, and its index (``None``: the default)."""
 
     top: str
     at: str
@@ -91,19 +91,19 @@ def run(
     variables: Mapping[str, str] | None = None,
     obstacle: Callable[[], str] | None = None,
 ) -> ProcessResult:
-    """Run git and wait. Raises ``Unavailable``: no git, too slow, or an exit code that is not in ``accept``.
+    """Run git and wait. Raises ``Unavailable`` if git is missing or too slow, or for an exit code not in ``accept``.
 
-    ``variables``: git variables for the child; none is taken from the environment.
+    ``variables``: git variables for the child; none are copied from the environment.
     ``obstacle``: called once if git runs long; returns the path of a file that git waits for, or "".
 
-    Raises ``BlockedRead`` if that file, or one of a configuration, is a pipe or a device.
+    Raises ``BlockedRead`` if git waits for that file or for a configuration file that is a pipe or a device.
     """
-    import subprocess  # slow to load; a program that only reads does not need it
+    import subprocess  # slow to import, and a program that only reads does not need it
 
     command = _command(git_dir)
     verb = next((word for word in arguments if not word.startswith("-") and "=" not in word), "")
     passed = environment(user_config=user_config) | dict(variables or {})
-    at = "/" if git_dir is None else git_dir  # the working directory may be gone, or be in another repository
+    at = "/" if git_dir is None else git_dir  # the working directory may be deleted, or in another repository
     if worktree is not None:
         command.append(f"--work-tree={worktree.top}")
         passed |= {"GIT_INDEX_FILE": worktree.index_file} if worktree.index_file else {}
@@ -145,7 +145,7 @@ def _communicate(
             found.append(path)
             child.kill()
 
-    late = threading.Timer(_LONG_SECONDS, look)  # ``communicate`` cannot: a second call loses ``stdin``
+    late = threading.Timer(_LONG_SECONDS, look)  # not a timeout of ``communicate``: a second call loses ``stdin``
     late.daemon = True
     late.start()
     try:
@@ -163,7 +163,7 @@ def _call(obstacle: Callable[[], str] | None) -> str:
 
 
 def _blocking(git_dir: Path | None) -> str:
-    """Return the file of a repository or of git's configuration that git would wait for; "" if there is none."""
+    """Return a file of a repository or of git's configuration that would block git; "" if there is none."""
     store = os.path.abspath(git_dir) if git_dir is not None else None
     inside = [] if store is None else [f"{store}/{name}" for name in _READ_IN_A_REPOSITORY]
     for name in () if store is None else _FOLDERS_OF_REFS:
@@ -189,7 +189,7 @@ def _blocking(git_dir: Path | None) -> str:
 
 
 def blocks(path: str) -> bool:
-    """Return whether reading ``path`` may wait for ever: it is a pipe or a device, other than the null device."""
+    """Return whether reading ``path`` can block forever: it is a pipe or a device other than the null device."""
     try:
         mode = os.stat(path).st_mode
     except (OSError, ValueError):
@@ -199,7 +199,7 @@ def blocks(path: str) -> bool:
 
 
 def start(git_dir: Path, *arguments: str, variables: Mapping[str, str] | None = None) -> Popen[bytes]:
-    """Start git for a sequence of requests; its standard error is discarded. Raises ``Unavailable``.
+    """Start git for a sequence of requests and discard its standard error. Raises ``Unavailable``.
 
     ``variables``: as for ``run``.
     """
@@ -235,10 +235,10 @@ def talk(
     interactive: bool = False,
     timeout_seconds: float = 6 * 3600.0,
 ) -> ProcessResult:
-    """Run git to exchange data with another repository, with the user's configuration; accept every exit code.
+    """Run git to exchange data with another repository, with the user's configuration. Accepts every exit code.
 
-    ``told``: receives the progress output. ``interactive``: git and ssh may ask the user for a password; otherwise they
-    get no terminal. Raises ``Unavailable``: no git, too slow.
+    ``told``: receives the progress output. ``interactive``: True if git and ssh may ask the user for a password;
+    otherwise they get no terminal. Raises ``Unavailable`` if git is missing or too slow.
     """
     import subprocess
 
@@ -292,18 +292,18 @@ def _pass_on(source: int, told: Told | None, said: list[bytes]) -> None:
 def environment(*, user_config: bool = False) -> dict[str, str]:
     """Return the environment of the child.
 
-    Without ``user_config``, it has only the variables that locate programs; with it, all but those of git that are not
-    in ``_USERS_OWN``.
+    Without ``user_config``, it contains only the variables that locate programs. With it, all variables are kept except
+    git's variables that are not in ``_USERS_OWN``.
     """
     if user_config:
         passed = {name: os.environ[name] for name in os.environ if not name.startswith("GIT_") or name in _USERS_OWN}
     else:
         passed = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
         passed |= {"GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": "/dev/null", "HOME": "/nonexistent"}
-        # No network access: git would fetch a lost object from a promisor remote of the store, with whatever program
+        # Without network access, git cannot fetch a lost object from a promisor remote of the store with a program that
         # the store's configuration names.
         passed |= {"GIT_ALLOW_PROTOCOL": "none", "GIT_NO_LAZY_FETCH": "1"}
-    # Git must read the objects as stored: no replace refs, no grafts.
+    # Git must read the objects as stored, without replace refs and grafts.
     passed |= {"GIT_NO_REPLACE_OBJECTS": "1", "GIT_GRAFT_FILE": "/nonexistent"}
     return {**passed, "GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
 
@@ -318,9 +318,9 @@ def version() -> tuple[int, ...]:
 
 
 def user_setting(name: str) -> str | None:
-    """Return a setting of the user's own git configuration, never that of the repository of the working directory.
+    """Return a setting from the user's own git configuration, not from a repository in the working directory.
 
-    ``None`` if it is not set, or git is not installed.
+    Returns ``None`` if the setting does not exist or git is not installed.
     """
     told = _config(None, "--global", "--get", name)
     return told.decode("utf-8", "surrogateescape").strip() or None
@@ -334,20 +334,20 @@ def user_settings(prefix: str) -> dict[str, str]:
 
 
 def user_configs() -> list[str]:
-    """Return the files of the user's own configuration, including missing ones, without the files they include."""
+    """Return the paths of the user's own configuration files, including missing files but not included ones."""
     home = os.environ.get("HOME", "/nonexistent")
     named = os.environ.get("GIT_CONFIG_GLOBAL")
     return [named] if named else [f"{_config_home(home)}/git/config", f"{home}/.gitconfig"]
 
 
 def excludes_file(git_dir: Path | None) -> str:
-    """Return the user's global file of ignore patterns, or the one for ``git_dir``; it may not exist."""
+    """Return the path of the user's global ignore file, or of the one set for ``git_dir``; the file may not exist."""
     told = _config(git_dir, "-z", "--type=path", "--get", "core.excludesFile").partition(b"\0")[0]
     return os.fsdecode(told) or f"{_config_home(os.environ.get('HOME', '/nonexistent'))}/git/ignore"
 
 
 def _config(git_dir: Path | None, *words: str) -> bytes:
-    """Return the output of `git config` with the user's configuration; empty without git. Raises ``BlockedRead``."""
+    """Return the output of `git config` with the user's configuration; "" without git. Raises ``BlockedRead``."""
     try:
         return run(git_dir, "config", "--includes", *words, accept=range(256), user_config=True).out
     except BlockedRead:
@@ -361,12 +361,12 @@ def _config_home(home: str) -> str:
 
 
 def fsck(git_dir: Path) -> list[str]:
-    """Return the lines of output of `git fsck --strict` if it fails, and one if it crashed (git 2.39 can)."""
+    """Return the output lines of `git fsck --strict` if it fails, and one line if it crashed (git 2.39 can)."""
     return begin_fsck(git_dir)()
 
 
 def begin_fsck(git_dir: Path) -> Callable[[], list[str]]:
-    """Start `git fsck`; return a function that waits for its result. Needs no thread. Both raise ``Unavailable``."""
+    """Start `git fsck`; return a function that waits for its result. No thread is used. Both raise ``Unavailable``."""
     import subprocess
 
     words = ("fsck", "--strict", "--no-dangling", "--no-reflogs", "--no-progress")

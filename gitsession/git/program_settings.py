@@ -1,4 +1,4 @@
-"""Settings by which the configuration of a store may make git run a program (docs/decisions/0042)."""
+"""Detection of settings in a store's configuration that can make git run a program (docs/decisions/0042)."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ _HARMLESS = re.compile(
     r"|prunetags|push|skipdefaultupdate|skipfetchall|tagopt|gitsession-.*))"
     r"|uploadpack\.(?!packobjectshook).*"
 )
-"""Settings that run no program, directly or indirectly. All others are refused, also new ones of a later git."""
+"""Settings that run no program, directly or indirectly. All others are refused, including new ones of a later git."""
 _TEXTCONV = ("diff.gitsession.textconv", "gitsession textconv")
-"""A command whose configuration docs/reference/git.md documents."""
+"""The only allowed setting of a command: docs/reference/git.md documents it."""
 _TRANSPORT = re.compile(r"[A-Za-z0-9+.-]+::|-")
-"""The beginning of an address that runs a program."""
+"""The beginning of a remote's address that makes git run a program."""
 
 
 _REMOTES = ("remotes", "branches")
-"""Folders in which git before 1.5 kept remotes, and which it still reads."""
+"""Folders in which git before 1.5 kept remotes, and which git still reads."""
 
 
 def named(git_dir: Path) -> list[str]:
-    """Return the settings of a repository's own configuration that may run a program. Raises ``Unavailable``.
+    """Return the settings of a repository's own configuration that can make git run a program. Raises ``Unavailable``.
 
-    These include the address of a remote that needs a remote helper or may be this repository (git runs all hooks of a
-    repository that it pushes to), and files in ``_REMOTES``. An ``include.path`` is included but not followed: the file
-    that git finds may depend on ``HOME`` or the branch.
+    These include the address of a remote if it needs a remote helper, or if it may be this repository: git runs all
+    hooks of a repository that it pushes to. Files in ``_REMOTES`` are included, too. An ``include.path`` is included
+    but not followed, because the file that git finds may depend on ``HOME`` or the branch.
     """
     words = ("config", "--list", "--show-scope", "--null", "--no-includes")
     parts = process.run(git_dir, *words).out.decode("utf-8", "surrogateescape").split("\0")
@@ -59,7 +59,7 @@ def _is_safe(git_dir: Path, name: str, value: str) -> bool:
 
 
 def _may_be(git_dir: Path, url: str) -> bool:
-    """Return whether an address leads, or may lead, into ``git_dir``: a relative path depends on where git is run."""
+    """Return whether an address may lead into ``git_dir``: a relative path depends on the folder in which git runs."""
     if url.startswith("file:"):
         url = unquote(url.removeprefix("file:"))
     elif ":" in url.partition("/")[0]:

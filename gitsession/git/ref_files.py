@@ -1,14 +1,15 @@
 """Refs as git stores them: valid names and values, the text of ``packed-refs``, and a reader of both.
 
-Names under ``refs/heads/sessions/`` are pushed to machines whose file systems fold case or reserve words, so only names
-that all of these keep apart are allowed there: lower-case letters, digits and ``._-``.
+Names under ``refs/heads/sessions/`` are pushed to machines whose file systems fold case or reserve words. So only
+lower-case letters, digits and ``._-`` are allowed there, which all these systems keep distinct.
 
-A line of ``packed-refs`` is ``<oid> <name>``. After that of an annotated tag, a line ``^<oid>`` has the peeled object.
-The refs that gitsession adds point to commits, which have no such line, so "fully-peeled" in the header stays true.
+A line of ``packed-refs`` is ``<oid> <name>``. The line of an annotated tag is followed by ``^<oid>``, the peeled
+object. Refs that gitsession adds point to commits, which have no such line, so "fully-peeled" in the header remains
+true.
 
-A ref is always read loose first, packed second: ``git pack-refs`` writes the packed one before it removes the loose
-one, so a ref that is packed between the two reads is found. This module reads refs itself because a library would load
-the user's configuration.
+A loose ref is always read before the packed one. ``git pack-refs`` writes the packed ref before it removes the loose
+one, so a ref that is packed between the two reads is found. This module reads refs without a library, because a library
+would load the user's configuration.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ _FRESH_NS = 1_000_000_000
 
 @lru_cache(maxsize=4096)
 def check_ref_name(name: str) -> None:
-    """Raise ``InvalidName`` if git, a file system or another machine could not store ``name``."""
+    """Raise ``InvalidName`` if git, a file system or another machine could not store a ref named ``name``."""
     if not name.startswith("refs/") or name.count("/") < 2:
         raise InvalidName(f"invalid ref name {name[:80]!r}: expected a full name such as refs/heads/main")
     try:
@@ -68,7 +69,7 @@ def check_ref_name(name: str) -> None:
 
 
 def check_value(value: str) -> None:
-    """Raise ``Malformed`` unless a ref can have ``value``: an oid, or ``ref: <name>``."""
+    """Raise ``Malformed`` unless ``value`` is a valid value of a ref: an object id, or ``ref: <name>``."""
     if value.startswith(SYMBOLIC):
         check_ref_name(value.removeprefix(SYMBOLIC))
     elif not _OID.fullmatch(value) or value == "0" * 40:
@@ -92,7 +93,7 @@ def _check_portable(part: str, name: str) -> None:
 
 
 def is_packed_line(line: bytes) -> bool:
-    """Return whether git could have written ``line``, including its line end. Not for the header."""
+    """Return whether git could have written ``line``, including its line ending. The header is not accepted."""
     return _PACKED_LINE.fullmatch(line) is not None
 
 
@@ -104,7 +105,7 @@ def packed_values(data: bytes) -> dict[str, Oid]:
 def changed_packed(data: bytes, *, put: Mapping[str, Oid] | None = None, drop: Collection[str] = ()) -> bytes:
     """Return ``data`` without ``drop`` and with ``put``, sorted by name; with a header if ``data`` is empty.
 
-    Raises ``Corrupt`` if a line is damaged: its ref must not be lost, nor the line be joined with the next one.
+    Raises ``Corrupt`` if a line is damaged: its ref must not be lost, nor the line joined with the next one.
     """
     header, rows = _packed_parts(data)
     rows = [(name, lines) for name, lines in rows if name not in drop and name not in (put or {})]
@@ -114,13 +115,13 @@ def changed_packed(data: bytes, *, put: Mapping[str, Oid] | None = None, drop: C
 
 
 def rebuilt_packed(data: bytes, put: Mapping[str, Oid]) -> bytes:
-    """Return a new file with ``put`` and the good lines of the damaged ``data``, without peeled tags."""
+    """Return a new file with ``put`` and the intact lines of the damaged ``data``, without peeled tags."""
     good = [line for line in data.splitlines(keepends=True) if is_packed_line(line) and not line.startswith(b"^")]
     return changed_packed(_HEADER_UNPEELED + b"".join(good), put=put)
 
 
 def _packed_parts(data: bytes) -> tuple[bytes, list[tuple[str, bytes]]]:
-    """Return the header, and each name with its lines."""
+    """Return the header, and each ref name with its lines."""
     header = b""
     rows: list[tuple[str, bytes]] = []
     for line in data.splitlines(keepends=True):
@@ -163,7 +164,7 @@ class RefReader:
         return found[1].decode()
 
     def list(self, prefix: str) -> dict[str, RefValue]:
-        """Return every ref whose name starts with ``prefix``. Ignores files without a valid value, as git does."""
+        """Return the values of all refs whose names start with ``prefix``. Like git, ignore invalid files."""
         loose = self.list_loose(prefix)
         return {**dict(_packed_from(self._packed_refs(), prefix)), **loose}
 
@@ -183,18 +184,18 @@ class RefReader:
         except (FileNotFoundError, NotADirectoryError):
             return
         except PermissionError:
-            # Not ignored: a session whose refs cannot be read must not look like a deleted one.
+            # This error is not ignored: a session whose refs cannot be read must not look like a deleted one.
             raise denied(Path(self._root, directory)) from None
         for entry in entries:
             name = f"{directory}/{entry.name}"
-            if entry.is_dir(follow_symlinks=False):  # git makes no links among refs, and links may form a cycle
+            if entry.is_dir(follow_symlinks=False):  # git creates no links among refs, and links may form a cycle
                 if name.startswith(prefix) or prefix.startswith(name + "/"):
                     yield from self._loose(name, prefix)
             elif name.startswith(prefix) and not name.endswith(".lock"):
                 yield name
 
     def damage(self) -> dict[str, str]:
-        """Return the damage in files of refs, by file: refs that cannot be read, which ``list`` ignores."""
+        """Return the damage in ref files, by file name: refs that cannot be read, which ``list`` ignores."""
         found = {}
         for name in self._loose("refs", "refs/"):
             raw = _content(f"{self._root}/{name}")
@@ -207,9 +208,9 @@ class RefReader:
         return found
 
     def _packed_refs(self) -> bytes:
-        """Return the sorted lines of packed-refs; read them again if the file has changed.
+        """Return the sorted lines of packed-refs; read the file again if it has changed.
 
-        A file that was new when it was read may be replaced within the same tick of the clock, and get the same inode.
+        A file that was new when it was read can be replaced within the same clock tick by a file with the same inode.
         """
         try:
             stat = os.stat(self._packed_path)
@@ -224,7 +225,7 @@ class RefReader:
 
 
 def _problem(raw: bytes) -> str:
-    """Return a description of the problem of a ref's file that contains ``raw``."""
+    """Return a description of the problem of a ref file with the content ``raw``."""
     if not raw.strip():
         return "is empty"
     if not raw.strip(b"\0"):
@@ -237,9 +238,9 @@ def _shown(raw: bytes) -> str:
 
 
 def _whole_lines(data: bytes) -> tuple[bytes, list[bytes]]:
-    """Return the lines of refs, sorted by name, and the damaged lines: no damaged line hides another.
+    """Return the lines of refs, sorted by name, and the damaged lines: a damaged line does not hide other lines.
 
-    Git writes the lines sorted, and states so in the first line, a comment.
+    Git writes the lines sorted and states this in the first line, a comment.
     """
     if data.startswith(b"#"):
         data = data.partition(b"\n")[2]
@@ -247,7 +248,7 @@ def _whole_lines(data: bytes) -> tuple[bytes, list[bytes]]:
     good = [line for line in lines if is_packed_line(line)]
     bad = [line for line in lines if line[:1] != b"#" and not is_packed_line(line)] if good != lines else []
     refs = [line for line in good if line[:1] != b"^"]
-    refs.sort(key=_name_in)  # fast if they are in order
+    refs.sort(key=_name_in)  # fast if the lines are already in order
     return b"".join(refs), bad
 
 
@@ -257,7 +258,7 @@ def _name_in(line: bytes) -> bytes:
 
 def _content(path: str) -> bytes | None:
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a named pipe must not block
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # do not block on a named pipe
     except (FileNotFoundError, NotADirectoryError):
         return None
     except PermissionError:
@@ -271,7 +272,7 @@ def _content(path: str) -> bytes | None:
 
 
 def _packed_from(data: bytes, prefix: str) -> Iterator[tuple[str, RefValue]]:
-    """Yield the packed refs that start with ``prefix``, by binary search: a line is ``<oid> <name>``."""
+    """Yield the packed refs whose names start with ``prefix``, by binary search: a line is ``<oid> <name>``."""
     wanted = prefix.encode("utf-8", "surrogateescape")
     low, high = 0, len(data)
     while low < high:

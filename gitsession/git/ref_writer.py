@@ -1,31 +1,31 @@
-"""Moves, deletions and packing of refs, each with a compare under git's own lock.
+"""Moves, deletions and packing of refs. Each operation compares values under git's own lock.
 
     move     prove; lock; compare; rename the lock over the ref; fsync the directory; release
-    delete   prove; lock; compare; take them out of packed-refs; lock packed-refs, and if they are not in it any more:
+    delete   prove; lock; compare; remove the refs from packed-refs; lock packed-refs, and if it no longer lists them:
              unlink the files; fsync their directories; release
-    pack     lock packed-refs; write them into it; then lock, compare and unlink each file
+    pack     lock packed-refs; write the refs into it; then lock, compare and unlink each file
     many     lock packed-refs; compare; write all new values into it; check that no other program moved one meanwhile
 
 ``packed-refs`` is changed in the same way as a ref is moved: its lock becomes the new file. Git is not used for any of
-this: a git that is killed leaves locks whose owner cannot be determined.
+these operations, because a killed git leaves locks whose owner cannot be determined.
 
 A loose ref is unlinked only under the lock of ``packed-refs``. `git pack-refs` holds this lock from before it reads a
-ref until it has written the value, and would restore a ref that was deleted in between.
+ref until it has written the value. Otherwise it could restore a ref that was deleted in between.
 
 *Many* refs that are not loose are moved, created and deleted by one write of ``packed-refs``, without a lock on each. A
 program that locks one of them after that write compares with the new value. A program that had locked it before still
-holds its lock at the check, or has made the ref loose, or deleted it: these few refs are moved one by one.
+holds its lock at the check, or has made the ref loose, or has deleted it. These few refs are then moved one by one.
 
 Every method needs the store's lock. A flush costs one fsync for the directory of the proofs, two for each moved ref,
 and one for each directory that had to be created. Its deletions cost two for the proofs, two for each directory, and
 one for the folder of ``packed-refs``.
 
-Git's lock on a ref is the file ``<ref>.lock``, and it does not name its owner. Ours is a hard link to a *proof*: a file
-in our own directory, named after the ref. If a process that holds the store's lock finds a proof, the writer of the
-proof is dead, and the inode shows whether ``<ref>.lock`` was its lock. Neither ages nor process ids are needed. So a
-proof must outlive its lock, even in a power cut: its name is durable before the lock is created (one fsync of the
-directory for all refs of a flush), and a removed lock is durably gone before its proof is removed. ``packed-refs`` is
-locked in the same way.
+Git's lock on a ref is the file ``<ref>.lock``, which does not name its owner. Gitsession creates its lock as a hard
+link to a *proof*: a file in gitsession's control directory, named after the ref. If a process that holds the store's
+lock finds a proof, the writer of the proof is dead, and the inode shows whether ``<ref>.lock`` was its lock. Neither
+file ages nor process ids are needed. So a proof must outlive its lock, even in a power failure. The name of the proof
+is durable before the lock is created (one fsync of the directory for all refs of a flush), and the removal of a lock is
+durable before its proof is removed. ``packed-refs`` is locked in the same way.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ _STALE_SECONDS = 10.0
 
 _BATCH = 64
 _TURNS = 8
-"""Number of times that a deletion removes its refs from ``packed-refs`` if git packs them again each time."""
+"""Maximum number of attempts to remove refs from ``packed-refs`` while git keeps packing them again."""
 
 
 class RefLock(NamedTuple):
-    """A lock file: its path, its age in seconds, and whether gitsession created it."""
+    """A lock file: its path, its age in seconds, and whether gitsession created the file."""
 
     path: str
     age_s: float
@@ -61,7 +61,7 @@ class RefLock(NamedTuple):
 
     @property
     def is_stale(self) -> bool:
-        """Return whether the program that created it is probably dead: git holds a lock for milliseconds."""
+        """Return whether the program that created the lock is probably dead: git holds a lock for milliseconds."""
         return self.age_s > _STALE_SECONDS
 
 
@@ -73,14 +73,14 @@ class RefLocks:
         self._proved: dict[str, bytes] = {}
 
     def prove(self, contents: Mapping[str, bytes]) -> None:
-        """Write the proofs of refs, with the content of their future locks. Raises ``OSError``, and then none is left.
+        """Write the proofs of refs, with the content of their future locks. Raises ``OSError`` and then keeps no proof.
 
-        A lock that is never renamed over its ref needs no content, and an empty one no fsync of its own.
+        A lock that is never renamed over its ref needs no content, and an empty proof needs no fsync of its own.
         """
         try:
             for name, content in contents.items():
                 if self._proved.pop(name, None) is not None:
-                    os.unlink(self.proof(name))  # of a lock that was not taken
+                    os.unlink(self.proof(name))  # the proof of a lock that was never created
                 write_new(self.proof(name), content, sync=self._sync and content != b"")
                 self._proved[name] = content
             if self._sync and contents:
@@ -90,13 +90,13 @@ class RefLocks:
             raise
 
     def is_proved(self, name: str, content: bytes) -> bool:
-        """Return whether there is an unused proof for a lock with this content."""
+        """Return whether an unused proof exists for a lock with this content."""
         return self._proved.get(name) == content
 
     def take(self, name: str) -> str:
-        """Lock ``name``, which needs a proof; return the path of the lock. Call ``release`` in any case.
+        """Lock ``name``, which needs a proof; return the path of the lock. Call ``release`` even after an error.
 
-        Raises ``Unavailable`` if another program's lock or ref is in the way, and ``OSError``.
+        Raises ``OSError``, and ``Unavailable`` if a lock or ref of another program is an obstacle.
         """
         self._proved.pop(name)
         lock = self._lock(name)
@@ -114,17 +114,17 @@ class RefLocks:
                     ) from None
                 time.sleep(_PAUSE_SECONDS)
             except FileNotFoundError:
-                # No directory yet, or `git pack-refs` removed it because it was empty, perhaps a moment ago.
+                # The directory does not exist yet, or `git pack-refs` has just removed it because it was empty.
                 if has_made_directory and time.monotonic() > deadline:
                     raise
-                has_made_directory = True  # tried at least once, however long a busy machine took to get here
+                has_made_directory = True  # try at least once, even if a busy machine has used up the time
                 with suppress(FileNotFoundError):
                     make_directories(Path(lock).parent, sync=self._sync)
             except NotADirectoryError:
                 raise Unavailable(f"cannot create {name}: another ref has the name of its directory") from None
 
     def release(self, names: Iterable[str]) -> None:
-        """Remove locks that still exist, then the proofs. Raises ``OSError``; ``break_dead`` then completes it."""
+        """Remove locks that still exist, then proofs. After an ``OSError``, ``break_dead`` completes the removal."""
         names = list(names)
         directories = set()
         for name in names:
@@ -142,7 +142,7 @@ class RefLocks:
             os.unlink(self.proof(name))
 
     def forget(self) -> None:
-        """Remove unused proofs, as far as the disk allows: without a lock they block no program."""
+        """Remove unused proofs; ignore disk errors: a proof without a lock blocks no program."""
         for name in self._proved:
             try:
                 os.unlink(self.proof(name))
@@ -168,14 +168,14 @@ class RefLocks:
             yield RefLock(path, time.time() - lock.st_mtime, is_ours)
 
     def break_dead(self) -> int:
-        """Remove the locks and proofs of writers that died; return their number."""
+        """Remove the locks and proofs of dead writers; return their number."""
         self._proved.clear()
         names = [name.replace("..", "").replace(":", "/") for name in os.listdir(self._proofs)]
         self.release(names)
         return len(names)
 
     def proof(self, name: str) -> str:
-        """Return the path of a ref's proof. Git allows no colon in a ref name, so the path identifies the ref."""
+        """Return the path of a ref's proof. Git allows no colon in a ref name, so the path is unique."""
         return f"{self._proofs}/{name.replace('/', ':')}"
 
     def _lock(self, name: str) -> str:
@@ -183,7 +183,7 @@ class RefLocks:
 
 
 def _is_stale(lock: str) -> bool:
-    """Return whether a lock is so old that waiting is pointless. Still, only its owner may remove it."""
+    """Return whether a lock is too old to be worth waiting for. Even then, only its owner may remove it."""
     try:
         return time.time() - os.stat(lock).st_mtime > _STALE_SECONDS
     except FileNotFoundError:
@@ -191,7 +191,7 @@ def _is_stale(lock: str) -> bool:
 
 
 class RefWriter:
-    """Compare-and-swap on the refs of one repository; ``proofs`` is the directory of the proofs of locks."""
+    """Compare-and-swap on the refs of one repository; ``proofs`` is the directory for the proofs of locks."""
 
     def __init__(self, git_dir: Path, proofs: Path, refs: RefReader, *, sync: bool = True) -> None:
         self.refs = refs
@@ -199,40 +199,40 @@ class RefWriter:
         self._locks = RefLocks(git_dir, proofs, sync=sync)
 
     def prepare(self, moves: Mapping[str, RefValue]) -> None:
-        """Prove the locks of several moves at once, so that they share an fsync. Raises ``OSError``."""
+        """Write the proofs of several moves at once, so that they share an fsync. Raises ``OSError``."""
         self._locks.prove({name: _content(new) for name, new in moves.items()})
 
     def forget(self) -> None:
-        """Remove the proofs of moves that were prepared and not made."""
+        """Remove the proofs of moves that were prepared but not made."""
         self._locks.forget()
 
     def move(self, name: str, new: RefValue, *, ours: Collection[RefValue | None]) -> bool:
-        """Point ``name`` at ``new`` if its value is one of ``ours``; return whether its value is ``new`` now.
+        """Point ``name`` at ``new`` if its value is one of ``ours``; return whether its value is now ``new``.
 
-        Raises ``Unavailable`` if another program's lock or ref is in the way, and ``OSError``.
+        Raises ``OSError``, and ``Unavailable`` if a lock or ref of another program is an obstacle.
         """
         if not self._locks.is_proved(name, _content(new)):
             self.prepare({name: new})
         try:
             lock = self._locks.take(name)
             held = self.refs.read(name)
-            # Also if the value is ``new`` already: its writer may have died before it was durable.
+            # Rename even if the value is ``new`` already: its writer may have died before the value was durable.
             return self._rename(lock, self._git_dir / name) if held in ours or held == new else False
         finally:
             self._locks.release([name])
 
     def delete(self, ours: Mapping[str, Collection[RefValue | None]]) -> tuple[list[str], dict[str, Exception]]:
-        """Delete each ref whose value is one of its ``ours``.
+        """Delete each ref whose value is one of its values in ``ours``.
 
-        Returns the names that other programs had moved, and the names that failed, with the error. Raises ``OSError``
-        if no lock file can be created at all.
+        Returns the names of refs that other programs moved, and the names that failed, each with its error. Raises
+        ``OSError`` if no lock file can be created at all.
         """
         held = {name: self.refs.read(name) for name in ours}
         foreign = [name for name, value in held.items() if value is not None and value not in ours[name]]
         gone = [name for name, value in held.items() if value is None]
         failed = self._remove({name: ours[name] for name in ours if name not in {*foreign, *gone}}, self._drop)
         if self._sync and gone:
-            # The process that deleted them may have died before the deletion was durable.
+            # The process that deleted the refs may have died before the deletion was durable.
             sync_directory(self._git_dir)
             for directory in {(self._git_dir / name).parent for name in gone}:
                 _sync_nearest(directory)
@@ -241,13 +241,13 @@ class RefWriter:
     def pack(self, prefixes: Iterable[str]) -> int:
         """Move loose refs below ``prefixes`` into ``packed-refs``; return their number.
 
-        Only refs with an oid and a valid name for gitsession; they must point to commits. Raises ``Corrupt`` if
-        ``packed-refs`` is damaged, ``Unavailable`` and ``OSError``.
+        Only refs with an object id and a name that gitsession accepts are packed; they must point to commits. Raises
+        ``Corrupt`` if ``packed-refs`` is damaged, ``Unavailable`` and ``OSError``.
         """
         loose: dict[str, RefValue] = {}
 
         def with_loose(data: bytes) -> bytes:
-            # Read under the lock: a deletion needs that lock, too, so no deleted ref is restored.
+            # Read the loose refs under the lock: a deletion needs the same lock, so no deleted ref is restored.
             found = {name: value for prefix in prefixes for name, value in self.refs.list_loose(prefix).items()}
             loose.update({name: value for name, value in found.items() if _is_oid_of_ours(name, value)})
             return ref_files.changed_packed(data, put=loose)
@@ -265,10 +265,10 @@ class RefWriter:
     def move_many(
         self, new: Mapping[str, RefValue | None], ours: Mapping[str, Collection[RefValue | None]]
     ) -> set[str]:
-        """Move refs that are not loose by one write: each whose value is one of its ``ours`` to its ``new`` value.
+        """Move refs that are not loose to their ``new`` values in one write, if their value is one of their ``ours``.
 
-        Returns the refs that have the new value; use ``move`` and ``delete`` for the others. A value is the oid of a
-        commit, or ``None`` to delete the ref. Raises ``Unavailable``, ``Corrupt`` and ``OSError``.
+        Returns the refs that have the new value; use ``move`` and ``delete`` for the others. A value is the object id
+        of a commit, or ``None`` to delete the ref. Raises ``Unavailable``, ``Corrupt`` and ``OSError``.
         """
         done: set[str] = set()
 
@@ -288,22 +288,22 @@ class RefWriter:
         return {name for name in done if not self._was_locked(name) and now.get(name) == new[name]}
 
     def _was_locked(self, name: str) -> bool:
-        """Return whether another program moves ``name`` or has made it loose. The lock first: it becomes the file."""
+        """Return whether another program is moving ``name`` or made it loose. The lock first: it becomes the file."""
         path = f"{self._git_dir}/{name}"
         return os.path.lexists(f"{path}.lock") or os.path.lexists(path)
 
     def rebuild_packed(self, put: Mapping[str, RefValue]) -> None:
-        """Drop the damaged lines of the current ``packed-refs``, and add ``put``."""
+        """Remove the damaged lines of the current ``packed-refs``, and add the refs in ``put``."""
         self._change_packed(lambda data: ref_files.rebuilt_packed(data, put))
 
     def break_dead_locks(self) -> int:
-        """Remove the locks and proofs of writers that died; return their number."""
+        """Remove the locks and proofs of dead writers; return their number."""
         return self._locks.break_dead()
 
     def _remove(
         self, ours: Mapping[str, Collection[RefValue | None]], remove: Callable[[list[str]], None]
     ) -> dict[str, Exception]:
-        """Lock refs, and ``remove`` those whose value is one of their ``ours``; return the names that failed."""
+        """Lock refs, and call ``remove`` with those whose value is one of their ``ours``; return the errors by name."""
         failed: dict[str, Exception] = {}
         locked = []
         if not ours:
@@ -327,21 +327,21 @@ class RefWriter:
         return failed
 
     def _drop(self, names: list[str]) -> None:
-        """Delete refs whose locks are held, packed and loose. Raises ``Unavailable``, ``Corrupt`` and ``OSError``."""
+        """Delete locked refs, both packed and loose. Raises ``Unavailable``, ``Corrupt`` and ``OSError``."""
         for _ in range(_TURNS):
             with self._lock_packed() as lock:
                 data = self._packed()
                 if ref_files.packed_values(data).keys().isdisjoint(names):
                     self._unlink(names)
                     return
-                # The lock becomes the new file, so git may pack the remaining loose refs before the next check.
+                # Replacing the file releases the lock, so git may pack the remaining loose refs before the next check.
                 self._replace_packed(lock, ref_files.changed_packed(data, drop=names))
         raise Unavailable(f"cannot delete {names[0]}: another program keeps packing it", hint="try again later")
 
     def _unlink_packed(self, held: Mapping[str, RefValue], names: list[str]) -> None:
-        """Unlink loose refs whose locks are held, if they are packed with the values in ``held``."""
+        """Unlink locked loose refs whose packed values equal those in ``held``."""
         packed = ref_files.packed_values(self._packed())
-        # Before we locked it, another program may have deleted a packed ref and created it again.
+        # Before the ref was locked, another program may have deleted it and created it again.
         self._unlink([name for name in names if packed.get(name) == held[name]])
 
     def _unlink(self, names: Iterable[str]) -> None:
@@ -387,13 +387,13 @@ class RefWriter:
                 return False
             os.rename(lock, path)
         if self._sync and _sync_nearest(path.parent) != path.parent:
-            # `git pack-refs` has packed the ref since, and removed its empty directory.
+            # `git pack-refs` has meanwhile packed the ref and removed its empty directory.
             sync_directory(self._git_dir)
         return True
 
 
 class _Places:
-    """The names that new packed refs can have beside existing refs: a ref is a file or a directory, never both."""
+    """The names available for new packed refs beside existing refs: a ref is a file or a directory, never both."""
 
     def __init__(self, git_dir: Path, packed: Collection[str]) -> None:
         self._git_dir = git_dir
@@ -405,7 +405,7 @@ class _Places:
         return not os.path.lexists(self._git_dir / name)
 
     def has_room(self, name: str, value: RefValue | None) -> bool:
-        """Return whether ``name`` can have ``value``, and if so, reserve the name."""
+        """Return whether ``name`` can have ``value``. If so, reserve the name."""
         if value is None or name in self._taken:
             return True
         above = directories(name)
@@ -437,7 +437,7 @@ def _is_oid_of_ours(name: str, value: RefValue) -> bool:
 
 
 def _remove_empty(directory: Path) -> bool:
-    """Remove a tree of empty directories; return whether it is gone."""
+    """Remove a tree of empty directories; return whether it no longer exists."""
     try:
         for parent, _, _ in os.walk(directory, topdown=False):
             os.rmdir(parent)
@@ -447,7 +447,7 @@ def _remove_empty(directory: Path) -> bool:
 
 
 def _remove_empty_up(directory: Path, top: Path) -> None:
-    """Remove ``directory`` and its parents as far as they are empty; keep ``top`` and its direct children."""
+    """Remove ``directory`` and those of its parents that are empty; keep ``top`` and its direct children."""
     while directory.parent.parent.is_relative_to(top):
         try:
             directory.rmdir()
@@ -457,7 +457,7 @@ def _remove_empty_up(directory: Path, top: Path) -> None:
 
 
 def _sync_nearest(directory: Path) -> Path:
-    """Sync ``directory``, or its nearest existing parent if git has removed it; return the synced one."""
+    """Sync ``directory``, or its nearest existing parent if git has removed it; return the synced directory."""
     while True:
         try:
             sync_directory(directory)

@@ -1,7 +1,7 @@
-"""Read access to git's objects, packed and loose, as bytes, and to refs.
+"""Read access to the packed and loose objects and the refs of a repository.
 
-No repository is opened: no configuration, hook or home directory is read, and no git library is loaded
-(docs/decisions/0009). The SHA-1 of every returned object matches its name.
+The repository is not opened with a git library (docs/decisions/0009): no configuration, hook or home directory is read.
+The SHA-1 of every returned object matches its id.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ class VerifiedRepository:
     def read(self, oid: Oid) -> tuple[Kind, bytes]:
         """Return an object. Raises ``MissingObject``, ``Corrupt``, and ``Unavailable`` if it is too large.
 
-        If one copy is damaged, an intact one is returned. ``MissingObject`` is raised only if no damaged pack could
-        hold the object.
+        If one copy is damaged, an intact copy is returned. ``MissingObject`` is raised only if no damaged pack could
+        contain the object.
         """
         _check_oid(oid)
         problem: GitSessionError | None = None
@@ -67,7 +67,7 @@ class VerifiedRepository:
         raise MissingObject(f"missing object {oid}")
 
     def read_all(self, oids: Iterable[Oid]) -> Iterator[tuple[Oid, Kind, bytes]]:
-        """Yield those of ``oids`` that can be read from packs, in the order of the packs; skip the others."""
+        """Yield those of ``oids`` that can be read from packs, in pack order; skip the others."""
         return self._packs.read_all(oid for oid in oids if _OID.fullmatch(oid))
 
     def commits(self) -> Iterator[tuple[Oid, Kind, bytes]]:
@@ -84,28 +84,28 @@ class VerifiedRepository:
         return self._packs.contains(oid)
 
     def look_again(self) -> None:
-        """List the packs again, and close those that are gone."""
+        """List the packs again, and close those that no longer exist."""
         self._packs.refresh()
 
     def oids(self) -> Iterator[Oid]:
-        """Yield the name of every object, intact or damaged; an object that is stored twice may come twice."""
+        """Yield the id of every object, intact or damaged. An object that is stored twice may be yielded twice."""
         self._packs.refresh()
         yield from self._packs.oids()
         yield from self.loose()
 
     def loose(self) -> Iterator[Oid]:
-        """Yield the names of the loose objects."""
+        """Yield the ids of the loose objects."""
         for folder in _names(self._objects, _FOLDER):
             for rest in _names(f"{self._objects}/{folder}", _REST):
                 yield folder + rest
 
     def _read_afresh(self, oid: Oid) -> tuple[Kind, bytes] | None:
-        """Read from the packs, listed again: one may be new, or written by `git repack` in place of a known one."""
+        """List the packs again and read from them: a pack may be new, or `git repack` may have replaced a known one."""
         self._packs.refresh()
         return self._packs.read(oid)
 
     def read_loose(self, oid: Oid) -> tuple[Kind, bytes] | None:
-        """Return the loose object; ``None`` if there is none. Raises as ``read`` does."""
+        """Return the loose object; ``None`` if there is none. Raises the same errors as ``read``."""
         raw = self._loose_bytes(oid)
         if raw is None:
             return None

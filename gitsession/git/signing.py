@@ -1,9 +1,9 @@
-"""Signatures by the user's own keys, made and checked by ssh-keygen or gpg according to git's settings.
+"""Signatures with the user's own keys, made and checked by ssh-keygen or gpg according to git's settings.
 
-The user's own git configuration selects the program, the key and the trusted signers (``gpg.format``,
-``user.signingKey``, ``gpg.ssh.allowedSignersFile`` ...), never that of a store: nothing in a received store can run a
-program. The namespace of ssh signatures is gitsession's own, so a signature of a commit, a file or a login is not valid
-for gitsession, and vice versa.
+The program, the key and the trusted signers come from the user's own git configuration (``gpg.format``,
+``user.signingKey``, ``gpg.ssh.allowedSignersFile`` ...), never from that of a store. So a received store cannot make
+gitsession run a program. The namespace of ssh signatures is gitsession's own, so a signature of a commit, a file or a
+login is not valid for gitsession, and vice versa.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ FORMATS = (SSH, OPENPGP)
 State: TypeAlias = Literal["good", "untrusted", "unknown", "expired", "revoked", "bad", "unchecked"]
 """The result of a check.
 
-``untrusted``: the key is known, but not confirmed as its owner's. ``unknown``: the key is not known. ``unchecked``: no
-trusted signers are configured, or the program is missing.
+``untrusted``: the key is known, but not confirmed to belong to its owner. ``unknown``: the key is not known.
+``unchecked``: no trusted signers are configured, or the program is missing.
 """
 
 _SIGN_SECONDS = 300.0
-"""Enough time for the user to enter a pass phrase or to find a token."""
+"""Timeout in seconds: enough for the user to enter a passphrase or to find a token."""
 _CHECK_SECONDS = 60.0
 
 _GPG_STATES: dict[str, State] = {
@@ -50,7 +50,7 @@ class Signature(NamedTuple):
 
 
 class SignatureStatus(NamedTuple):
-    """The result of a check. ``by``: the signer as named by the allowed signers, the key ring or the signature."""
+    """The result of a check. ``by``: the signer's name in the allowed signers file, the key ring or the signature."""
 
     state: State
     by: str = ""
@@ -58,7 +58,7 @@ class SignatureStatus(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Signing:
-    """The user's git settings for signatures. ``key``: a file, a literal ssh key, or a key name for gpg."""
+    """The user's git settings for signatures. ``key``: a file name, a literal ssh key, or a key id for gpg."""
 
     format: str = OPENPGP
     key: str = ""
@@ -80,7 +80,7 @@ class Signing:
         )
 
     def sign(self, text: bytes, key: str = "") -> Signature:
-        """Return a signature of ``text``, by ``key`` or the configured key. Raises ``Unavailable``."""
+        """Sign ``text`` with ``key`` or the configured key; return the signature. Raises ``Unavailable``."""
         key = key or self.key
         if self.format == SSH:
             return Signature(SSH, self._sign_by_ssh(text, key))
@@ -108,7 +108,7 @@ class Signing:
         return out
 
     def check(self, text: bytes, signature: Signature, at_seconds: int) -> SignatureStatus:
-        """Check who signed ``text``. ``at_seconds``: stated Unix time of the signature, for keys that expire."""
+        """Check a signature of ``text``. ``at_seconds``: stated Unix time of the signature, for keys that expire."""
         with _as_file(signature.armoured) as held:
             try:
                 if signature.format == SSH:
@@ -140,7 +140,7 @@ class Signing:
             return SignatureStatus("good", names[0])
         if revoked and not _run(words, text, _CHECK_SECONDS)[0]:
             return SignatureStatus("revoked", names[0])
-        return SignatureStatus("unknown", key)  # a known key, but not for our namespace, or not valid at that time
+        return SignatureStatus("unknown", key)  # a known key, but not for this namespace, or not valid at that time
 
     def _check_by_gpg(self, text: bytes, held: str) -> SignatureStatus:
         words = [self.gpg_program, "--status-fd=1", "--batch", "--no-tty", "--verify", held, "-"]

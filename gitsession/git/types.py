@@ -6,7 +6,7 @@ from typing import Literal, Protocol, TypeAlias
 
 Kind: TypeAlias = Literal["commit", "tree", "blob"]
 Oid: TypeAlias = str
-"""Git's name of an object: 40 lower-case hexadecimal digits."""
+"""The id of an object: 40 lower-case hexadecimal digits."""
 
 RefValue: TypeAlias = str
 """The value of a ref: an ``Oid``, or ``"ref: <name>"`` if it is symbolic."""
@@ -16,12 +16,12 @@ class Reader(Protocol):
     """Objects by id, in a store or among pushed objects that are not accepted yet."""
 
     def read(self, oid: Oid) -> tuple[Kind, bytes]:
-        """Return the object with the name ``oid``. Raises ``MissingObject`` or ``Corrupt``."""
+        """Return the object with the id ``oid``. Raises ``MissingObject`` or ``Corrupt``."""
 
     def contains(self, oid: Oid) -> bool: ...
 
 
 class ObjectSink(Protocol):
-    """A destination of objects: a transaction, or a list that becomes one."""
+    """A destination for objects: a transaction, or a list that is added to a transaction later."""
 
     def put(self, kind: Kind, data: bytes) -> Oid: ...
