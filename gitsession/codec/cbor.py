@@ -1,8 +1,9 @@
-"""The CBOR profile of gitsession: a subset of RFC 8949, in which every value has exactly one encoding.
+"""The CBOR profile of gitsession: a subset of RFC 8949 in which every value has exactly one encoding.
 
-Text keys in insertion order (the order of arguments is significant), definite lengths, shortest integers in
-[-2**63, 2**64), 64-bit floats, byte and text strings, arrays, true, false, null. No NaN or infinity, no tags, no
-duplicate keys, no trailing bytes, arrays and maps at most ``DEPTH_MAX`` deep. Only this module imports cbor2.
+The profile allows maps with text keys in insertion order (the order of arguments is significant), definite lengths,
+shortest integers in [-2**63, 2**64), 64-bit floats, byte and text strings, arrays, true, false and null. It does not
+allow NaN, infinity, tags, duplicate keys or trailing bytes. Arrays and maps are nested at most ``DEPTH_MAX`` levels.
+Only this module imports cbor2.
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ Way: TypeAlias = tuple[str, ...]
 """The path to a value: the keys from the root."""
 
 _DEPTH_LEFT = 8
-"""Levels of ``DEPTH_MAX`` that are reserved for the containers of a foreign value."""
+"""Number of levels of ``DEPTH_MAX`` that are reserved for the containers around a value of another program."""
 
 _BYTES, _TEXT, _LIST, _MAP = 2, 3, 4, 5
 _TOO_DEEP = f"arrays and maps deeper than {DEPTH_MAX} levels"
 
 
 def encode(value: Plain) -> bytes:
-    """Return the encoding of ``value``. Raises ``Malformed``, with the path of the field, outside the profile."""
+    """Encode ``value``. Raises ``Malformed``, with the path of the field, if the value is outside the profile."""
     _check_profile(value)
     return cbor2.dumps(value)
 
@@ -41,10 +42,10 @@ def encode_ours(value: Plain) -> bytes:
 
 
 def decode(data: bytes) -> Plain:
-    """Return the value that ``data`` encodes. Raises ``Malformed`` for bytes that are not the encoding of a value.
+    """Decode ``data`` and return the value. Raises ``Malformed`` if ``data`` is not the encoding of a value.
 
-    The types are checked, then the value is encoded again and compared. So any other encoding of a value (wide
-    integers, short floats, indefinite lengths, duplicate keys, trailing bytes) is rejected.
+    The types of the value are checked. Then the value is encoded again and compared with ``data``. So any other
+    encoding of a value (wide integers, short floats, indefinite lengths, duplicate keys, trailing bytes) is rejected.
     """
     try:
         value: Plain = cbor2.loads(
@@ -66,9 +67,9 @@ def decode(data: bytes) -> Plain:
 
 
 def strings(data: bytes) -> list[tuple[Way, bool, int, int]]:
-    """Return the strings of ``data``, which ``encode`` wrote: for each its path, whether it is text, its start and end.
+    """Return the strings of ``data``, which ``encode`` wrote, as tuples ``(path, is_text, start, end)``.
 
-    They are in order of their places. Keys are not included. A list adds nothing to the paths of its items.
+    The strings are sorted by offset. Keys are not included. A list adds nothing to the paths of its items.
     """
     found: list[tuple[Way, bool, int, int]] = []
     _walk(data, 0, (), found)
@@ -76,7 +77,7 @@ def strings(data: bytes) -> list[tuple[Way, bool, int, int]]:
 
 
 def _walk(data: bytes, at: int, way: Way, found: list[tuple[Way, bool, int, int]]) -> int:
-    """Append the strings of the item at ``at``, and return the offset after the item."""
+    """Append the strings of the item at ``at`` to ``found``; return the offset after the item."""
     major, count, at = _head(data, at)
     if major in (_BYTES, _TEXT):
         found.append((way, major == _TEXT, at, at + count))
@@ -93,9 +94,9 @@ def _walk(data: bytes, at: int, way: Way, found: list[tuple[Way, bool, int, int]
 
 
 class Piece(NamedTuple):
-    """A string in an encoding: its head begins at ``head``, its content is from ``start`` to ``end``.
+    """A string in an encoding. Its head begins at ``head``; its content is from ``start`` to ``end``.
 
-    ``way`` is the path to the string; for a key, the path to its map.
+    ``way``: the path to the string; for a key, the path to its map.
     """
 
     way: Way
@@ -107,7 +108,7 @@ class Piece(NamedTuple):
 
 
 def pieces(data: bytes) -> list[Piece]:
-    """Return every string of ``data``, which ``encode`` wrote, in order, with keys. Raises ``Malformed``."""
+    """Return every string of ``data``, which ``encode`` wrote, in order, including keys. Raises ``Malformed``."""
     found: list[Piece] = []
     try:
         end = _walk_all(data, 0, (), found)
@@ -119,7 +120,7 @@ def pieces(data: bytes) -> list[Piece]:
 
 
 def _walk_all(data: bytes, at: int, way: Way, found: list[Piece]) -> int:
-    """Append the strings and keys of the item at ``at``, and return the offset after the item."""
+    """Append the strings and keys of the item at ``at`` to ``found``; return the offset after the item."""
     head = at
     major, count, at = _head(data, at)
     if major in (_BYTES, _TEXT):
@@ -148,7 +149,7 @@ def head_of(content: bytes, *, is_text: bool) -> bytes:
 
 
 def _head(data: bytes, at: int) -> tuple[int, int, int]:
-    """Return the major type and the argument of the item at ``at``, and the offset after them."""
+    """Decode the head at ``at``; return its major type, its argument, and the offset after the head."""
     major, short = data[at] >> 5, data[at] & 31
     if short < 24:
         return major, short, at + 1
@@ -157,7 +158,7 @@ def _head(data: bytes, at: int) -> tuple[int, int, int]:
 
 
 def end_of(data: bytes, at: int) -> int | None:
-    """Return the end offset of the item at ``at``, computed from the heads alone; ``None`` if it has no end."""
+    """Return the end offset of the item at ``at``, from the heads alone; ``None`` if it is incomplete or invalid."""
     wanted = 1
     while wanted:
         if at >= len(data) or data[at] & 31 > 27 or data[at] >> 5 == 6:
@@ -174,7 +175,7 @@ def end_of(data: bytes, at: int) -> int | None:
 
 
 class _Outside(Exception):
-    """A value outside the profile. The path to it is collected while the exception propagates, innermost part first."""
+    """A value outside the profile. ``way``: the path to the value, innermost key first."""
 
     def __init__(self, what: str, *way: str) -> None:
         super().__init__(what)
@@ -183,11 +184,11 @@ class _Outside(Exception):
 
 _TEXTS = {str}
 _LEAVES = frozenset({str, bytes, bool, type(None)})
-"""Types of decoded values that need no check: a text that was decoded from UTF-8 has no lone surrogate."""
+"""Types of decoded values that need no check: a text decoded from UTF-8 has no lone surrogate."""
 
 
 def _fits(value: Plain) -> bool:
-    """Return whether a decoded value is in the profile. It is fast; ``_check`` then gives the reason if it is not."""
+    """Return whether a decoded value is in the profile. This check is fast; ``_check`` then finds the reason."""
     level = [value]
     for _ in range(DEPTH_MAX):
         below: list[Plain] = []
@@ -246,7 +247,7 @@ def _check(value: Plain, depth: int) -> None:
             if type(key) is not str:
                 raise _Outside(f"expected a text key, found {type(key).__name__}")
             if key.isascii() and type(item) is str and item.isascii():
-                continue  # the usual case, without a call
+                continue  # the usual case, without a function call
             try:
                 _check_text(key)
                 _check(item, depth + 1)
@@ -278,8 +279,8 @@ def _refuse_tag(*_: Any) -> NoReturn:
     raise ValueError("tags are not allowed")
 
 
-# cbor2 runs its own decoders for known tags before it calls ``tag_hook`` (a regular expression for tag 35, shared
-# references that print as gigabytes for 28 and 29), so every registered number that it may handle is refused by name.
+# cbor2 runs its own decoders for known tags before it calls ``tag_hook``: a regular expression for tag 35, and shared
+# references for 28 and 29, which can print as gigabytes. So every registered tag that it may handle is rejected here.
 _NO_TAGS: Mapping[int, Callable[..., Any]] = dict.fromkeys([*range(300), 1004, 43000, 55799], _refuse_tag)
 
 
@@ -287,14 +288,15 @@ _NO_TAGS: Mapping[int, Callable[..., Any]] = dict.fromkeys([*range(300), 1004, 4
 
 
 def whole(text: str) -> str:
-    """Return ``text`` as valid UTF-8: surrogate pairs are joined, lone surrogates become U+FFFD."""
+    """Return ``text`` as valid Unicode: surrogate pairs are joined, and lone surrogates become U+FFFD."""
     return text if text.isascii() else text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
 def to_profile(value: Any, *, depth: int = DEPTH_MAX - _DEPTH_LEFT) -> Any:
-    """Return ``value`` converted to the profile.
+    """Convert ``value`` to the profile.
 
-    Texts are made ``whole``, integers out of range become text, NaN and infinity and values that are too deep ``None``.
+    ``whole`` is applied to texts. Integers out of range become text. NaN, infinity and values that are nested too deep
+    become ``None``.
     """
     if isinstance(value, str):
         return whole(value)

@@ -1,4 +1,4 @@
-"""The hashes of an entry: the digest of its payload and its chain (docs/reference/format.md, "Digest and chain").
+"""The hashes of an entry: payload digest and chain digest (docs/reference/format.md, "Digest and chain").
 
 Only this module uses the hash function.
 """
@@ -13,11 +13,11 @@ from blake3 import blake3
 HASH_BYTES = 32
 
 _OF_32_BYTES = re.compile("[A-Za-z0-9_-]{42}[AEIMQUYcgkosw048]")
-"""The output of ``to_base64url`` for 32 bytes: the last character has two bits too many, which are not set."""
+"""The output of ``to_base64url`` for 32 bytes. The last character has two unused bits, which must be zero."""
 
 
 def hash_of(*parts: bytes) -> bytes:
-    """Return the BLAKE3-256 hash of the joined ``parts``: 32 bytes."""
+    """Return the BLAKE3-256 hash of the concatenated ``parts``: 32 bytes."""
     if len(parts) == 1:
         return blake3(parts[0]).digest()
     hasher = blake3()
@@ -32,17 +32,17 @@ def digest(payload: bytes, holes: bytes = b"") -> bytes:
 
 
 def chain(parent: bytes | None, payload_digest: bytes) -> bytes:
-    """Return the chain digest of an entry: 32 bytes. ``parent``: the chain of the first parent."""
+    """Return the chain digest of an entry: 32 bytes. ``parent``: the chain digest of the first parent."""
     return hash_of(payload_digest) if parent is None else hash_of(parent, payload_digest)
 
 
 def to_base64url(value: bytes) -> str:
-    """Return the text of a chain, as in trailers and addresses: 43 characters for 32 bytes."""
+    """Return the text form of a chain digest for trailers and addresses: 43 characters for 32 bytes."""
     return base64.urlsafe_b64encode(value).rstrip(b"=").decode()
 
 
 def from_base64url(text: str) -> bytes:
-    """Return the inverse of ``to_base64url``. Raises ``ValueError`` for a text that it does not write."""
+    """Return the bytes that ``to_base64url`` encoded as ``text``. Raises ``ValueError`` for any other text."""
     if _OF_32_BYTES.fullmatch(text):
         return base64.urlsafe_b64decode(text + "=")
     value = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))

@@ -1,6 +1,6 @@
-"""Holes: spans of a payload that are stored elsewhere (docs/reference/format.md, "Holes").
+"""Holes: spans of a payload that are stored as separate blobs (docs/reference/format.md, "Holes").
 
-FROZEN under view 1: the choice of what is lifted (images and very long strings) is part of an entry's oid.
+FROZEN under view 1: the choice of the spans (images and very long strings) is part of an entry's oid.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ Encoding: TypeAlias = Literal["raw", "base64", "summary"]
 ENCODINGS: tuple[Encoding, ...] = ("raw", "base64", "summary")
 
 VAULT, PURGED = "vault", "purged"
-"""Encodings of rows without content: a placeholder in the place of a secret, and purged bytes that are not kept."""
+"""Encodings of rows without content: a placeholder that replaces a secret, and purged bytes that are not kept."""
 
 RULE_CHARS_MAX = 40
 
 WHOLE_BYTES_MAX = 1 << 30
-"""Maximum size of a payload with its holes filled, in bytes. A small table can name one blob any number of times."""
+"""Maximum size in bytes of a payload with its holes filled. A small table can name one blob any number of times."""
 
 IMAGE_BYTES_MIN = 1024
 STRING_BYTES_MIN = 65_536
@@ -36,7 +36,7 @@ _MAGIC = (b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff", b"GIF87a", b"GIF89a")
 
 @dataclass(frozen=True, slots=True)
 class PayloadSpan:
-    """The bytes ``start`` to ``end`` of a whole payload, to be stored elsewhere with ``encoding``."""
+    """The bytes ``start`` to ``end`` of a payload, to be stored as a separate blob with ``encoding``."""
 
     start: int
     end: int
@@ -45,7 +45,7 @@ class PayloadSpan:
 
 @dataclass(frozen=True, slots=True)
 class StoredPayload:
-    """A payload as it is stored. ``lifted``: the digest, encoding and content of each blob."""
+    """A payload in its stored form. ``lifted``: the digest, encoding and content of each blob."""
 
     payload: bytes
     holes: bytes
@@ -53,7 +53,7 @@ class StoredPayload:
 
 
 class PlaceholderSpan(NamedTuple):
-    """A placeholder in a payload with its holes filled: its offset, its length, and the rule that found the secret."""
+    """A placeholder in a payload with filled holes: its offset, its length, and the rule that found the secret."""
 
     offset: int
     length: int
@@ -61,9 +61,9 @@ class PlaceholderSpan(NamedTuple):
 
 
 def cut(payload: bytes, spans: Iterable[PayloadSpan], hidden: Iterable[tuple[int, int, str]] = ()) -> StoredPayload:
-    """Return ``payload`` without ``spans``, which are in order and do not overlap.
+    """Remove ``spans``, which are sorted and do not overlap, from ``payload``; return the stored form.
 
-    ``hidden``: the placeholders in it. Raises ``Malformed`` if the payload is too long.
+    ``hidden``: the placeholders in the payload. Raises ``Malformed`` if the payload is too long.
     """
     if len(payload) > WHOLE_BYTES_MAX:
         raise Malformed(f"{len(payload):,} bytes; a payload holds at most {WHOLE_BYTES_MAX:,}")
@@ -88,10 +88,10 @@ def cut(payload: bytes, spans: Iterable[PayloadSpan], hidden: Iterable[tuple[int
 
 
 def fill(payload: bytes, holes: bytes, fetch: Callable[[bytes, Encoding], bytes]) -> bytes:
-    """Return the whole payload.
+    """Return the payload with its holes filled.
 
-    ``fetch(digest, encoding)`` returns the content of a hole, which is checked against the digest here. Raises
-    ``Malformed`` if the table is invalid, or if a content differs from the table.
+    ``fetch(digest, encoding)`` returns the content of a hole. The content is checked against the digest here. Raises
+    ``Malformed`` if the table is invalid, or if a content does not match the table.
     """
     if not holes:
         return payload
@@ -116,7 +116,7 @@ def fill(payload: bytes, holes: bytes, fetch: Callable[[bytes, Encoding], bytes]
 
 
 def parse(holes: bytes) -> list[tuple[int, int, bytes, Encoding]]:
-    """Return the rows of a table whose content is stored elsewhere. Raises ``Malformed``."""
+    """Return the rows of a table whose content is in separate blobs. Raises ``Malformed``."""
     return [row for row in _rows(holes) if isinstance(row, tuple) and not isinstance(row, PlaceholderSpan)]
 
 
@@ -126,12 +126,12 @@ def hidden(holes: bytes) -> list[PlaceholderSpan]:
 
 
 def holds_purged(holes: bytes) -> bool:
-    """Return whether a placeholder is for a purged text. No original of such a payload is kept."""
+    """Return whether a placeholder replaces a purged text. No original of such a payload is kept."""
     return any(row.rule == PURGED for row in hidden(holes))
 
 
 def _rows(holes: bytes) -> list[tuple[int, int, bytes, Encoding] | PlaceholderSpan | None]:
-    """Return the rows of a table; ``None`` for a row of purged bytes, whose place is not filled."""
+    """Return the rows of a table; ``None`` for a row of purged bytes, which cannot be filled."""
     table = cbor.decode(holes)
     if type(table) is not list or not table:
         raise Malformed("expected a list with at least one hole", where="holes")
@@ -170,7 +170,7 @@ def _row(row: cbor.Plain, where: str) -> tuple[int, int, bytes, Encoding] | Plac
 
 
 def decode_base64(text: bytes) -> bytes | None:
-    """Return the bytes of which ``text`` is the base64 encoding; ``None`` if it is not canonical base64."""
+    """Decode base64; return ``None`` if ``text`` is not canonical base64."""
     if len(text) % 4:
         return None
     try:
@@ -180,11 +180,11 @@ def decode_base64(text: bytes) -> bytes | None:
     return data if base64.b64encode(data) == text else None
 
 
-# ---- the spans to lift
+# ---- the spans that become holes
 
 
 def is_image(data: bytes) -> bool:
-    """Return whether ``data`` begins like a PNG, JPEG, GIF, WebP or BMP file."""
+    """Return whether ``data`` begins with the signature of a PNG, JPEG, GIF, WebP or BMP file."""
     return (
         data.startswith(_MAGIC)
         or (data[:4] == b"RIFF" and data[8:12] == b"WEBP")
@@ -193,12 +193,12 @@ def is_image(data: bytes) -> bool:
 
 
 def holds_image(data: bytes) -> bool:
-    """Return whether ``data`` may contain an image: a fast test before a slow one."""
+    """Return whether ``data`` may contain an image. This fast test precedes a slow one."""
     return any(mark in data for mark in (*_MAGIC, b"RIFF", b"BM"))
 
 
 def spans_in_json(line: bytes) -> tuple[PayloadSpan, ...]:
-    """Return the spans to lift from one line of JSON, which need not be valid."""
+    """Return the spans of one line of JSON that become holes. The line need not be valid JSON."""
     if len(line) < IMAGE_BYTES_MIN:
         return ()
     pieces = line.split(b'"')
@@ -208,7 +208,7 @@ def spans_in_json(line: bytes) -> tuple[PayloadSpan, ...]:
 
 
 def _literals(pieces: list[bytes]) -> Iterator[tuple[int, int]]:
-    """Yield the spans of the string literals in bytes that were split at every quotation mark."""
+    """Yield the start and end of each string literal in a line that was split at every quotation mark."""
     at = 0
     start: int | None = None
     for piece in pieces[:-1]:

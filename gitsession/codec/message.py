@@ -1,7 +1,7 @@
 """The commit message of an entry, view 1. FROZEN: a message is part of an oid; a change needs another view number.
 
-The rules are in docs/reference/format.md, "The commit message". No table of Unicode properties is used, because those
-change with the release of Python.
+The rules are in docs/reference/format.md, "The commit message". This module uses no table of Unicode properties,
+because these tables change between Python releases.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SUBJECT_MAX, LABEL_MAX, TRAILER_MAX = 72, 40, 200
 BODY_BYTES_MAX = 1024
 SOURCE_ID_MAX = 128
 CHARACTERS_MAX = 4096
-"""Number of characters of a text that are used; the rest is ignored."""
+"""Maximum number of characters of a text that are used; the rest is ignored."""
 
 _SPACES = "\n \u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000"
 _RUN = re.compile(f"[{_SPACES}]+")
@@ -31,12 +31,12 @@ _TRAILERS = re.compile(
     rb"Entry: ([a-z_]{1,40})\nChain: ([A-Za-z0-9_-]{42}[AEIMQUYcgkosw048])\n"
     rb"(?:Source: ([a-z]{1,40}/[A-Za-z0-9._-]{1,128} (?:0|[1-9][0-9]{0,17}))\n)?(?:Model: ([ -~]{1,200})\n)?\Z"
 )
-"""The trailers of most entries, for fast parsing; other trailers are parsed line by line."""
+"""The trailers of most entries, for fast parsing. Other trailers are parsed line by line."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceRef:
-    """The place of an imported entry: the agent, its id of the entry (or ``None``), and the line in its file."""
+    """The origin of an imported entry: the agent, its id of the entry (or ``None``), and the line in its file."""
 
     agent: str
     id: str | None
@@ -47,12 +47,12 @@ class SourceRef:
 
     @classmethod
     def of(cls, agent: str, id: str | None, line: int) -> SourceRef:
-        """Return a reference whose id is cut to the length of a trailer."""
+        """Return a reference whose id is truncated to the maximum length in a trailer."""
         return cls(agent, id and _cut_id(id), line)
 
 
 class Trailers(NamedTuple):
-    """The trailers of a message. ``replaces``: the digest of the entry that was in its place first, or empty."""
+    """The trailers of a message. ``replaces``: the digest of the entry that this entry replaced, or empty."""
 
     entry: str
     chain: bytes
@@ -62,7 +62,7 @@ class Trailers(NamedTuple):
 
 
 def render(headline: Headline, chain: bytes, source: SourceRef | None, replaces: bytes = b"") -> bytes:
-    """Return the message of an entry, with its final line end. ``replaces``: see ``Trailers``."""
+    """Return the message of an entry, with its final line feed. ``replaces``: see ``Trailers``."""
     subject, words = _subject(headline)
     lines = [subject, ""]
     body = _body(headline.body)
@@ -82,12 +82,12 @@ def render(headline: Headline, chain: bytes, source: SourceRef | None, replaces:
 
 
 def kind_of(headline: Headline) -> str:
-    """Return the kind as in the ``Entry`` trailer."""
+    """Return the kind for the ``Entry`` trailer."""
     return _one_line(headline.kind, TRAILER_MAX - len("Entry: "))
 
 
 def model_of(headline: Headline) -> str:
-    """Return the model as in the ``Model`` trailer."""
+    """Return the model for the ``Model`` trailer."""
     return _one_line(headline.model, TRAILER_MAX - len("Model: "))
 
 
@@ -128,9 +128,9 @@ def trailers_of(message: bytes) -> Trailers:
 
 
 def _subject(headline: Headline) -> tuple[str, str | None]:
-    """Return the subject, and the folded words if the subject has all of them."""
+    """Return the subject. Also return the text on one line if the subject contains all of it, else ``None``."""
     label = _one_line(headline.label, LABEL_MAX)
-    if not label or label.startswith("---"):  # git ends a message at a line of ``---``
+    if not label or label.startswith("---"):  # git ends a message at a line that begins with ``---``
         label = _cut(f"entry {label}".rstrip(), LABEL_MAX)
     calls = "" if not headline.calls else " (+1 tool)" if headline.calls == 1 else f" (+{headline.calls} tools)"
     words = _folded(clean(headline.words[:CHARACTERS_MAX]), SUBJECT_MAX)
@@ -155,15 +155,15 @@ def _one_line(text: str, limit: int) -> str:
     return _cut_line(text[:CHARACTERS_MAX], limit)
 
 
-@functools.lru_cache(maxsize=256)  # kinds, labels and models: few texts, often repeated
+@functools.lru_cache(maxsize=256)  # kinds, labels and models are a few texts that repeat often
 def _cut_line(text: str, limit: int) -> str:
     return _cut(_folded(clean(text), limit), limit)
 
 
 def _folded(text: str, limit: int) -> str:
-    """Return ``text``, which is clean, on one line with single spaces, up to at least ``limit`` characters."""
+    """Return the clean ``text`` on one line with single spaces. A long text may be cut after ``limit`` characters."""
     if text.isascii():
-        # Clean ASCII has only two characters that ``split`` takes for a space. This many words exceed the limit.
+        # In clean ASCII, ``split`` splits at only two characters. This number of words exceeds the limit.
         return " ".join(text.split(None, limit // 2 + 1))
     return _RUN.sub(" ", text).strip(" ")
 
@@ -181,7 +181,7 @@ def _encode_id(source_id: str | None) -> str:
 
 
 def _cut_id(source_id: str) -> str:
-    """Return ``source_id``, cut to the length that a trailer can hold when it is quoted."""
+    """Truncate ``source_id`` to the length that a trailer can hold after quoting."""
     widest = len("%2F") if source_id.isascii() else len("%F0%9F%98%80")
     if len(source_id) * widest <= SOURCE_ID_MAX:
         return source_id

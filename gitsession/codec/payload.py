@@ -31,7 +31,7 @@ _BLOCK_CLASSES = frozenset(_BLOCKS.values())
 
 
 def encode(entry: Entry, nonce: bytes) -> bytes:
-    """Return the payload of ``entry``.
+    """Encode ``entry`` as a payload.
 
     Raises ``Malformed``, with the path of the field, if ``decode`` would not return an equal entry.
     """
@@ -50,9 +50,9 @@ def encode(entry: Entry, nonce: bytes) -> bytes:
 
 
 def decode(payload: bytes) -> tuple[Entry, bytes]:
-    """Return the entry and the nonce of ``payload``. Raises ``Malformed`` for bytes that do not follow the format.
+    """Return the entry and the nonce of ``payload``. Raises ``Malformed`` if the bytes do not follow the format.
 
-    An entry of a later version, or of an unknown kind, is an ``UnknownEntry``.
+    An entry of a later version or of an unknown kind is returned as an ``UnknownEntry``.
     """
     if len(payload) > PAYLOAD_BYTES_MAX:
         raise Malformed(f"{len(payload):,} bytes; a payload holds at most {PAYLOAD_BYTES_MAX:,}")
@@ -78,7 +78,7 @@ def decode(payload: bytes) -> tuple[Entry, bytes]:
 
 
 def spans(entry: Entry, payload: bytes) -> tuple[PayloadSpan, ...]:
-    """Return the spans of ``entry``'s encoding ``payload`` that become blobs of their own. FROZEN under view 1."""
+    """Return the spans of ``payload``, the encoding of ``entry``, that become separate blobs. FROZEN under view 1."""
     has_summary = isinstance(entry, Compaction | BranchSummary)
     may_hold_image = b"\x59" in payload and holds_image(payload)  # 0x59: the head of a byte string of 256 B to 64 KiB
     if not has_summary and len(payload) < STRING_BYTES_MIN and not may_hold_image:
@@ -133,7 +133,7 @@ def _unknown_to_plain(entry: UnknownEntry) -> tuple[int, str, cbor.Plain]:
 
 
 def _fields_to_plain(value: Any, where: str) -> dict[str, cbor.Plain]:
-    """Return the fields that differ from their defaults, after checking them."""
+    """Return the fields that differ from their defaults, after a check of each field."""
     plain: dict[str, cbor.Plain] = {}
     for field in _fields(type(value)):
         item = getattr(value, field.name)
@@ -166,7 +166,7 @@ def _block_to_plain(block: Any, where: str) -> cbor.Plain:
 
 
 def _to_plain(value: Any) -> cbor.Plain:
-    """Return ``value`` with CBOR's lists and maps, and with blocks converted where a field can hold any value."""
+    """Convert ``value`` to CBOR's lists and maps. Blocks are converted in fields that can hold any value."""
     kind = type(value)
     if kind in _SCALARS:
         return value  # type: ignore[no-any-return]
@@ -178,7 +178,7 @@ def _to_plain(value: Any) -> cbor.Plain:
         return _to_plain(value.value)
     if kind in _BLOCK_CLASSES:
         return _block_to_plain(value, value.type)
-    other: cbor.Plain = value  # of a type that ``cbor`` rejects
+    other: cbor.Plain = value  # a type that ``cbor`` rejects
     return other
 
 
@@ -202,7 +202,7 @@ def _block(value: Any, where: str) -> Block:
 
 
 def _known(kind: type[Any], plain: dict[str, Any], where: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the fields of ``kind`` in ``plain``, checked and converted, and the unknown fields."""
+    """Return the checked and converted fields of ``kind`` in ``plain``, and the unknown fields."""
     known: dict[str, Any] = {}
     extra: dict[str, Any] = {}
     fields, needed = _by_name(kind)
@@ -231,14 +231,14 @@ def _check_role(message: Message) -> None:
         raise Malformed(f"unknown role {message.role[:40]!r}", where="message.role")
 
 
-# ---- the values that a field can hold, by its annotation
+# ---- the allowed values of a field, from its annotation
 
 
 class _Field(NamedTuple):
     """A field of an entry or block.
 
-    ``types``: the types of the plain value, empty for any. ``part``: the type of each item. ``blocks``: the items are
-    blocks. ``pairs``: the items are pairs of texts.
+    ``types``: the types of the plain value; empty for any type. ``part``: the type of each item. ``blocks``: True if
+    the items are blocks. ``pairs``: True if the items are pairs of texts.
     """
 
     name: str
@@ -262,7 +262,7 @@ class _Field(NamedTuple):
                 raise Malformed("expected two texts", where=f"{where}.{self.name}[{index}]")
 
     def is_default(self, item: Any) -> bool:
-        """Return whether a plain value equals the default. Missing values and ``None`` are handled by the caller."""
+        """Return whether a plain value equals the default. The caller handles missing values and ``None``."""
         default = self.default
         return default is not None and default is not MISSING and item == (list(default) if default == () else default)
 
@@ -302,7 +302,7 @@ _NAMES: dict[type[Any], frozenset[str]] = {}
 
 
 def _fields(kind: type[Any]) -> tuple[_Field, ...]:
-    """Return the fields of ``kind`` in a body. A field without a default has ``MISSING``."""
+    """Return the fields of ``kind`` in a body. The default of a required field is ``MISSING``."""
     if kind not in _FIELDS:
         _FIELDS[kind] = tuple(
             _Field(field.name, _default(field), **_ANNOTATIONS[str(field.type)])
@@ -423,7 +423,7 @@ _MAKERS: dict[type[Entry], Callable[[Any], Headline]] = {
     kinds.SourceFile: _of_plain("source file", lambda entry: f"{len(entry.superseded)} superseded"),
     kinds.Attachment: _of_plain("attachment", lambda entry: f"{entry.name}, {len(entry.data):,} bytes"),
     kinds.Project: _of_plain("project", lambda entry: entry.identity),
-    kinds.Continuation: _of_plain("continuation", lambda entry: ""),  # as written by releases without this kind
+    kinds.Continuation: _of_plain("continuation", lambda entry: ""),  # same as in releases without this kind
     kinds.Seal: _of_plain("seal", lambda entry: entry.branch),
     kinds.Tombstone: _of_tombstone,
 }

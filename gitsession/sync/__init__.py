@@ -1,4 +1,4 @@
 """Synchronization with other repositories: remotes, fetch and push, and the merge of diverged branches.
 
-docs/explanation/sync.md has the rules.
+The rules are in docs/explanation/sync.md.
 """

@@ -1,10 +1,11 @@
-"""Clones: a store is created from a remote like a mirror by git, validated, and then moved into place.
+"""Clones and bundles.
 
-Refs are in one packed file: a store of 10,000 sessions is a few files and not tens of thousands. It is created beside
-its place and gets its name by one rename: a killed clone leaves no partial store.
+A clone is a store that is created from a remote like a git mirror, validated, and then moved to its path. Its refs are
+in one packed file, so a store of 10,000 sessions has a few files instead of tens of thousands. The store is created in
+a sibling folder of its path and moved there with one rename, so a killed clone leaves no partial store.
 
-Bundles are git's own: sessions in one file, for a stick or a mail. A bundle of chosen sessions has the same part of the
-tombstone set as a push of them to a new remote (``tombstone_sync.tombstones_for``).
+Bundles are git bundles: sessions in one file, for a USB stick or an e-mail. A bundle of selected sessions has the same
+part of the tombstone set as a push of them to a new remote (``tombstone_sync.tombstones_for``).
 """
 
 from __future__ import annotations
@@ -45,13 +46,16 @@ def clone(url: str, path: Path, talk: TransportOptions, *, filter: str = "", nam
     """Create a store at ``path`` from ``url``, which becomes its remote ``origin``. The remote may be empty.
 
     Args:
-        filter: a filter of git (``blob:limit=64k``). What it leaves out is fetched when it is read.
-        namespace: the namespace of the sessions, if the remote is shared with a code repository.
+        url: The address of the remote.
+        path: The path of the new store.
+        talk: Options for git's interaction with the user.
+        filter: A git filter (``blob:limit=64k``). Objects that it leaves out are fetched when they are read.
+        namespace: The namespace of the sessions, if the remote is shared with a code repository.
 
     Raises:
         Refused: ``path`` exists, or the remote is not a store.
-        InvalidName: an argument is invalid.
-        Unavailable: the remote cannot be reached, or the disk fails.
+        InvalidName: An argument is invalid.
+        Unavailable: The remote cannot be reached, or the disk fails.
     """
     path = Path(os.path.abspath(path))
     if os.path.lexists(path) and not (path.is_dir() and not any(path.iterdir())):
@@ -84,7 +88,7 @@ def clone(url: str, path: Path, talk: TransportOptions, *, filter: str = "", nam
 
 
 def _hold(aside: Path) -> int:
-    """Lock a folder that is being filled, until its owner ends. Raises ``OSError`` if another process has the lock."""
+    """Lock a folder while it is being filled. Raises ``OSError`` if another process has the lock."""
     fd = os.open(aside, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -95,13 +99,13 @@ def _hold(aside: Path) -> int:
 
 
 def _sweep(path: Path) -> None:
-    """Remove what killed clones to ``path`` have left."""
+    """Remove the folders that killed clones to ``path`` have left."""
     left = re.compile(rf"\.{re.escape(path.name)}\.[0-9a-f]{{12}}\.tmp")
     for each in path.parent.iterdir() if path.parent.is_dir() else ():
         if not left.fullmatch(each.name):
             continue
         with suppress(OSError):
-            if time.time() - each.lstat().st_mtime < _YOUNG_SECONDS:  # its owner may not have the lock yet
+            if time.time() - each.lstat().st_mtime < _YOUNG_SECONDS:  # its owner may not have locked it yet
                 continue
             fd = _hold(each)
             shutil.rmtree(each, ignore_errors=True)
@@ -109,7 +113,7 @@ def _sweep(path: Path) -> None:
 
 
 def _fill(path: Path, remote: Remote, talk: TransportOptions, filter: str) -> SyncReport:
-    """Fill the empty store at ``path``, which no other process uses yet, from the remote."""
+    """Fetch the remote into the empty store at ``path``, which no other process uses yet."""
     make_directories(path / create.INCOMING)
     apart = path / create.INCOMING / "clone"
     words = ["-c", "core.fsync=all", "clone", "--bare", "--no-tags", "--template=", "--no-local"]
@@ -151,14 +155,14 @@ def _fill(path: Path, remote: Remote, talk: TransportOptions, filter: str) -> Sy
 
 
 def _fill_by_ref(path: Path, remote: Remote, talk: TransportOptions) -> SyncReport:
-    """Fetch what git accepts, without a filter: one bad object stops `git clone`, but here only its ref."""
+    """Fetch all refs that git accepts, without a filter. One bad object stops `git clone`, but here only its ref."""
     with GitStore.open(path) as store:
         report = syncing.pull(store, remote, talk)
     return dataclasses.replace(report, branches=tuple(one for one in report.branches if one.ref != create.MAIN))
 
 
 def _promise(path: Path, remote: Remote, filter: str) -> None:
-    """Configure the remote as the source of what was left out."""
+    """Configure the remote as the source of the objects that the filter left out."""
     file = str(path / config.FILE)
     settings = {
         "core.repositoryformatversion": "1",
@@ -171,7 +175,7 @@ def _promise(path: Path, remote: Remote, filter: str) -> None:
 
 
 def _put(path: Path, held: Mapping[str, Oid]) -> None:
-    """Write all refs to one file. Only ``main`` exists already, with the commit that every store has."""
+    """Write all refs to one file. Only ``main`` exists already, with the first commit of every store."""
     main = held.get(create.MAIN)
     if main not in (None, create.first_commit()[0]):
         process.run(path, "update-ref", create.MAIN, main)
@@ -181,7 +185,7 @@ def _put(path: Path, held: Mapping[str, Oid]) -> None:
 
 
 def write_bundle(store: GitStore, path: Path, sessions: Iterable[str] = ()) -> dict[str, Oid]:
-    """Write ``sessions``, or all, to a new file at ``path``; return the refs in it.
+    """Write ``sessions``, or all, to a new file at ``path``; return the refs in the file.
 
     Raises ``Refused`` if the file exists, ``NotFound`` if there are no sessions, and ``Unavailable``.
     """
@@ -196,7 +200,7 @@ def write_bundle(store: GitStore, path: Path, sessions: Iterable[str] = ()) -> d
         raise NotFound(f"cannot write the bundle '{path}': there are no sessions to put into it")
     if os.path.lexists(path):
         raise Refused(f"cannot write the bundle '{path}': it already exists", hint="choose another name")
-    # Without the tombstone set, a real tombstone in the bundle could not be told from a forged one.
+    # Without the tombstone set, a forged tombstone in the bundle could not be distinguished from a real one.
     ours = store.ref(refs.TOMBSTONES)
     given = tombstone_sync.tombstones_for(store, None, wanted) if wanted else Merged(ours)
     own = {ref: oid for ref, oid in ((create.MAIN, store.ref(create.MAIN)), (refs.TOMBSTONES, given.oid)) if oid}
@@ -216,13 +220,13 @@ def _write_bundle(git_dir: Path, path: Path, names: Iterable[str]) -> None:
 
 
 def read_bundle(store: GitStore, path: Path, talk: TransportOptions) -> SyncReport:
-    """Import a bundle, as from a remote that is not the home remote. Raises as ``syncing.pull``, and ``NotFound``."""
+    """Import a bundle as from a remote that is not the home remote. Raises ``NotFound`` and the errors of ``pull``."""
     report = syncing.pull(store, remotes.file(path), talk)
     return SyncReport(report.remote, tuple(_let_in(branch) for branch in report.branches))
 
 
 def _let_in(branch: SyncedBranch) -> SyncedBranch:
-    """Return ``forked`` instead of ``refused`` for a history that was fetched under a second name."""
+    """Change ``refused`` to ``forked`` for a history that was fetched under a second name."""
     if branch.outcome == "refused" and branch.beside:
         return SyncedBranch(branch.ref, "forked", branch.old, branch.new, branch.beside)
     return branch

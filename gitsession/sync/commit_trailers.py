@@ -1,7 +1,7 @@
 """Trailers in a project's commits that name the session in which they were made, added by a hook of the repository.
 
-A trailer is ``Session: <session>@<beginning of the entry's chain digest>``, because the chain digest stays the same
-when commits are rewritten.
+A trailer is ``Session: <session>@<beginning of the entry's chain digest>``. The chain digest stays the same when
+commits are rewritten.
 """
 
 from __future__ import annotations
@@ -49,8 +49,9 @@ H = TypeVar("H", bound=RecentSession)
 def enable(folder: Path, program: Sequence[str], hours: float | None = None) -> bool:
     """Install the hook in the repository of ``folder``; return whether that changed anything.
 
-    ``program``: the command of gitsession for the hook. ``hours``: how long a session counts as active after its last
-    entry. Raises ``NotFound`` if there is no repository, and ``Refused`` if its hooks are elsewhere.
+    ``program``: the command that the hook uses to run gitsession. ``hours``: time in hours after its last entry during
+    which a session counts as active. Raises ``NotFound`` if there is no repository, and ``Refused`` if its hooks are in
+    another folder.
     """
     git_dir = _repository(folder)
     wanted = {PROGRAM: shlex.join(program), **({HOURS: f"{hours:g}"} if hours is not None else {})}
@@ -63,7 +64,7 @@ def enable(folder: Path, program: Sequence[str], hours: float | None = None) -> 
 
 
 def disable(folder: Path) -> bool:
-    """Remove the hook; return whether there was one. Existing trailers stay."""
+    """Remove the hook and its settings; return whether anything changed. Existing trailers are kept."""
     git_dir = _repository(folder)
     changed = hook_files.take_out(git_dir / "hooks", HOOK)
     for name in (PROGRAM, HOURS):
@@ -77,7 +78,7 @@ def is_enabled(folder: Path) -> bool:
 
 
 def active_sessions(rows: Iterable[H], folder: Path, now_ms: int) -> list[H]:
-    """Return the sessions in the working tree of ``folder`` that had an entry recently, the newest first."""
+    """Return the sessions in the working tree of ``folder`` that had an entry recently, newest first."""
     found = user_repository.find(str(folder))
     if not found.git_dir:
         return []
@@ -94,9 +95,9 @@ def address(sid: str, node: Node) -> str:
 
 
 def add(message: Path, value: str) -> bool:
-    """Add the trailer to the file of a commit message; return whether it is there now.
+    """Add the trailer to the file of a commit message; return whether the file now has it.
 
-    An empty message stays empty: it aborts the commit.
+    An empty message is not changed, because it aborts the commit.
     """
     text = message.read_bytes()
     lines = [line for line in text.splitlines() if line.strip() and not line.startswith(_COMMENT.encode())]
@@ -109,7 +110,7 @@ def add(message: Path, value: str) -> bool:
 
 
 def _repository(folder: Path) -> Path:
-    """Return the git directory with the hooks."""
+    """Return the path of the git directory that contains the hooks."""
     found = user_repository.find(str(folder.resolve()))
     if not found.git_dir:
         raise NotFound(f"'{folder}' is not in a git repository")
@@ -129,11 +130,12 @@ def _setting(git_dir: Path, name: str) -> str:
 
 
 def author(store: ObjectStore, candidates: Sequence[H], folder: Path, index_file: str = "") -> H | None:
-    """Return the one of ``candidates`` that changed most of the files staged in ``folder``; of equal ones, the first.
+    """Return the candidate that most likely changed the files staged in ``folder``.
 
-    A file counts most if the staged content is what the session made, by its checkpoints, and otherwise if the session
-    changed it at all. If files are staged and no session changed any of them, return ``None``. ``index_file``: the
-    index of the commit, if it is not the default one.
+    Candidates are ranked by the number of staged files whose content the session wrote, according to its checkpoints,
+    and then by the number of staged files that the session changed. In a tie, the first candidate wins. If files are
+    staged and no session changed any of them, the result is ``None``. ``index_file``: the index of the commit, if it is
+    not the default one.
     """
     found = user_repository.find(str(folder))
     staged = _staged(found, index_file)
@@ -163,7 +165,7 @@ def _staged(found: UserRepository, index_file: str) -> dict[str, Oid | None]:
 
 
 def _made(store: ObjectStore, sid: str, top: str) -> dict[str, set[Oid | None]]:
-    """Return each path below ``top`` that a session changed, with all contents that the session gave it."""
+    """Return each path below ``top`` that a session changed, with all contents that the session wrote to it."""
     made: dict[str, set[Oid | None]] = {}
     try:
         steps = lookup.steps(store, history.history(store, sid))
@@ -173,5 +175,5 @@ def _made(store: ObjectStore, sid: str, top: str) -> dict[str, set[Oid | None]]:
                 after = step.changes[path][1]
                 made.setdefault(os.path.relpath(place, top), set()).add(after.oid if after else None)
     except GitSessionError:
-        pass  # `verify` reports what cannot be read
+        pass  # `verify` reports entries that cannot be read
     return made

@@ -1,4 +1,4 @@
-"""Push: what the remote lacks is recorded first, sent by exact names without force, and then recorded as sent."""
+"""Push of all data that the remote lacks: it is recorded, sent by exact ref names without force, then confirmed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from gitsession.sync.transport import Quarantine, TransportOptions, flush
 from gitsession.validation.quarantine_reader import Proposed
 
 _SETS = (refs.TOMBSTONES, refs.ARCHIVE)
-"""Sets on which a server with gitsession's hooks acts, so what it has is fetched again."""
+"""Sets that change the refs of a server with gitsession's hooks, so that its refs must be fetched again."""
 
 _BEHIND = "the branch has diverged at the remote: run `gitsession sync`, or pull and push again"
 
@@ -29,8 +29,8 @@ _BEHIND = "the branch has diverged at the remote: run `gitsession sync`, or pull
 class PushResult(NamedTuple):
     """The outcomes of a push.
 
-    ``took``: the refs that the remote accepted. ``said``: the messages of its hooks. ``is_whole``: True if nothing
-    remains to be sent that the remote would accept.
+    ``took``: the refs that the remote accepted. ``said``: the messages of the remote's hooks. ``is_whole``: True if no
+    data remains that the remote would accept.
     """
 
     branches: list[SyncedBranch]
@@ -48,10 +48,10 @@ def send(
     leave: Iterable[str] = frozenset(),
     among: Collection[str] | None = None,
 ) -> PushResult:
-    """Push what the remote lacks.
+    """Push all refs that the remote lacks or has with an older value.
 
-    ``only``: only these sessions and refs, if any; ``leave``: not these refs; ``among``: see ``in_scope``. Raises
-    ``Unavailable``.
+    ``only``: if not empty, push only these sessions and refs. ``leave``: do not push these refs. ``among``: see
+    ``in_scope``. Raises ``Unavailable``.
     """
     flush(store)
     wanted, branches = _wanted(store, remote, set(only), set(leave), among)
@@ -108,7 +108,7 @@ def _hold_back(
 
 
 def sessions_to_send(store: GitStore, remote: Remote, among: Collection[str] | None = None) -> list[str]:
-    """Return the sessions of which something is to be sent, as far as the tracking refs show.
+    """Return the sessions for which there is data to send according to the tracking refs.
 
     Raises ``Unavailable``.
     """
@@ -118,7 +118,7 @@ def sessions_to_send(store: GitStore, remote: Remote, among: Collection[str] | N
 
 
 def sessions_only_archived(store: GitStore, remote: Remote, among: Collection[str] | None = None) -> list[str]:
-    """Return the sessions of which only the archive would send something, as far as the tracking refs show.
+    """Return the sessions for which only the archive has data to send according to the tracking refs.
 
     Raises ``Unavailable``.
     """
@@ -131,11 +131,12 @@ def sessions_only_archived(store: GitStore, remote: Remote, among: Collection[st
 
 
 def in_scope(store: GitStore, remote: Remote, among: Collection[str] | None) -> Callable[[str], bool]:
-    """Return a function that returns whether a ref may be sent to a remote whose scope is the sessions ``among``.
+    """Return a predicate for refs that may be sent to a remote whose scope is the sessions ``among``.
 
-    If ``among`` is ``None``, all may. Sessions that the remote has are kept up to date, archived ones too. The archive
-    leads to all that it lists, so it is sent only if all of that is in the scope. Tombstones are always sent, without
-    the text of redacted entries of other sessions (``tombstone_sync.tombstones_for``).
+    If ``among`` is ``None``, all refs may be sent. Sessions that the remote has are kept up to date, including archived
+    sessions. The archive leads to every session that it lists, so it is sent only if all of them are in the scope.
+    Tombstones are always sent, without the text of redacted entries of other sessions
+    (``tombstone_sync.tombstones_for``).
     """
     if among is None:
         return lambda ref: True
@@ -150,7 +151,7 @@ def in_scope(store: GitStore, remote: Remote, among: Collection[str] | None) -> 
 
 
 def _sessions_at(store: GitStore, remote: Remote) -> set[str]:
-    """Return the sessions that the remote is known to have, archived ones too."""
+    """Return the sessions that the remote is known to have, including archived sessions."""
     seen = store.refs(remote.tracks)
     theirs = seen.get(remote.tracking(refs.ARCHIVE))
     listed = archive_set.at(store, theirs).ends if theirs is not None else {}
@@ -172,7 +173,7 @@ def _with_tombstones_in_scope(
 def _wanted(
     store: GitStore, remote: Remote, only: set[str], leave: set[str], among: Collection[str] | None
 ) -> tuple[dict[str, tuple[Oid, str]], list[SyncedBranch]]:
-    """Return the refs of which the remote lacks something, with value and name there, in the order of sending.
+    """Return the refs to push, in push order, each with its value and its name at the remote.
 
     Refs that cannot be sent are returned as outcomes.
     """
@@ -192,7 +193,7 @@ def _wanted(
         name = ref
         if there is not None and not _holds(store, ref, oid, there):
             if _holds(store, ref, there, oid):
-                continue  # the remote has more
+                continue  # the remote has a later value
             if remote.is_home or refs.parse(ref) is None:
                 refused.append(SyncedBranch(ref, "refused", there, oid, why=_BEHIND))
                 continue
@@ -205,18 +206,18 @@ def _wanted(
             and "." in ref
             and oid == seen.get(remote.tracking(ref.rpartition(".")[0]))
         ):
-            continue  # the remote has this history under the name itself
+            continue  # the remote has this history under the original name
         found[ref] = (oid, remote.there(name) or name)
     return found, refused
 
 
 def _whole(only: set[str]) -> set[str]:
-    """Return the refs that are sent beside the requested sessions: those of the whole store, or those in ``only``."""
+    """Return the refs that are sent with the requested sessions: those of the whole store, or those in ``only``."""
     return only if refs.TOMBSTONES in only else {create.MAIN, *_SETS}
 
 
 def _holds(store: GitStore, ref: str, new: Oid, old: Oid) -> bool:
-    """Return whether ``new`` continues ``old``: a history by first parents, a set by either of its two parents."""
+    """Return whether ``new`` continues ``old``. A history follows first parents; a set follows both parents."""
     if ref == refs.ARCHIVE:
         return new == old or archive_set.is_behind(store, old, new)
     if ref == refs.TOMBSTONES:
@@ -225,7 +226,7 @@ def _holds(store: GitStore, ref: str, new: Oid, old: Oid) -> bool:
 
 
 def _ours_to_send(store: GitStore, remote: Remote) -> dict[str, Oid]:
-    """Return the store's own refs first, then sessions."""
+    """Return the refs that may be sent, the store's own refs before those of sessions."""
     held = {
         ref: oid
         for ref, oid in store.refs(HEADS).items()
@@ -236,14 +237,14 @@ def _ours_to_send(store: GitStore, remote: Remote) -> dict[str, Oid]:
 
 @dataclass(frozen=True, slots=True)
 class RemoteStatus:
-    """The state of a remote, as far as the tracking refs show.
+    """The state of a remote according to the tracking refs.
 
     Attributes:
-        remote: the remote.
-        seen: the number of refs that it has.
-        unsent: the refs that it lacks or has with another value.
-        entries: the number of entries of these refs that it lacks; ``None`` if git cannot count them.
-        noted: the number of refs that an interrupted push may have sent.
+        remote: The remote.
+        seen: The number of refs at the remote.
+        unsent: The refs that the remote lacks or has with another value.
+        entries: The number of entries of these refs that the remote lacks; ``None`` if git cannot count them.
+        noted: The number of refs that an interrupted push may have sent.
     """
 
     remote: Remote
@@ -266,7 +267,7 @@ def status_of(store: GitStore, remote: Remote, among: Collection[str] | None = N
 
 
 def _count(git_dir: Path, tips: Iterable[Oid], known: Iterable[Oid]) -> int | None:
-    """Return the number of commits that git has of them. Those in the journal are added by the next flush."""
+    """Return the number of commits reachable from ``tips`` but not from ``known``. Pending commits are not counted."""
     asked = "".join([*(f"{oid}\n" for oid in tips), *(f"^{oid}\n" for oid in known)])
     try:
         told = process.run(git_dir, "rev-list", "--count", "--ignore-missing", "--stdin", stdin=asked.encode())

@@ -1,8 +1,8 @@
-"""Remotes in git's configuration, and the names of refs at the remote, in the store, and of tracking refs.
+"""Remotes in git's configuration, and the mapping between local refs, the remote's refs, and tracking refs.
 
-A remote that is a store of its own has the same names. One that is shared with a code repository has sessions below
-``refs/gitsession/sessions/`` and the store's own refs below ``refs/gitsession/store/``, where no branch list shows them
-and no clone copies them. Tracking refs have the last known values of a remote.
+If the remote is a store, its refs have the same names as the local ones. If the remote is shared with a code
+repository, sessions are below ``refs/gitsession/sessions/`` and the store's own refs below ``refs/gitsession/store/``.
+There, no branch list shows them and no clone copies them. Tracking refs have the last known values of a remote.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ DEFAULT = "origin"
 SAFE = ("url", "pushurl", "proxy", "promisor", "partialclonefilter")
 """The settings of a remote that are passed to git.
 
-A store may come from others: its configuration could name programs to run for ssh, for the remote side, or for a
-password. These must come from the user's own configuration.
+A store may come from others, and its configuration could name programs to run for ssh, on the remote side, or to get
+a password. Such settings must come from the user's own configuration.
 """
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
@@ -35,19 +35,19 @@ _NAMESPACE = re.compile(r"[a-z0-9][a-z0-9_-]{0,30}")
 _SCHEME = re.compile(r"(?:[A-Za-z0-9-]+::)?[A-Za-z][A-Za-z0-9+.-]*")
 _HOST_ALONE = re.compile(r"[^@/:\s]+@[^@/:\s]+")
 _SCOPED = "gitsession-"
-"""The prefix of the settings of a scope."""
+"""Prefix of the settings of a scope."""
 _AGREED = f"{_SCOPED}agreed"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Scope:
-    """The sessions that are sent to a remote: those that match a value of each option that is given.
+    """The sessions that are sent to a remote: those that match a value of each option that is set.
 
     Attributes:
-        projects: folders, or ids of projects.
-        agents: names of agents.
-        labels: labels of entries.
-        is_all: True for all sessions; the first push need not ask then.
+        projects: Folders, or ids of projects.
+        agents: Names of agents.
+        labels: Labels of entries.
+        is_all: True for all sessions. The first push then needs no confirmation.
     """
 
     projects: tuple[str, ...] = ()
@@ -65,15 +65,15 @@ class Remote:
     """Another repository.
 
     Attributes:
-        name: its name in git's configuration.
-        url: its address.
-        places: pairs of prefixes: of local refs, and of their names at the remote.
-        is_home: True if it decides which of diverged branches keeps a name.
+        name: Its name in git's configuration.
+        url: Its address.
+        places: Pairs of ref prefixes: local, and at the remote.
+        is_home: True for the home remote, whose branches keep their names if branches diverge.
         is_named: True if it is in git's configuration; a bundle is not, and has no tracking refs.
-        is_new: True if a store is being cloned from it, which does not exist yet.
-        settings: those settings of the store for it that cannot name a program to run.
-        scope: the sessions that are sent to it.
-        is_agreed: True if the user has agreed to what the scope sends.
+        is_new: True if a store is being cloned from it and does not exist yet.
+        settings: The store's settings for it that cannot name a program to run.
+        scope: The sessions that are sent to it.
+        is_agreed: True if the user has confirmed the scope.
     """
 
     name: str
@@ -92,41 +92,41 @@ class Remote:
         return self.name if self.is_named else self.url
 
     def problem(self, what: str) -> str:
-        """Return the message for a problem with it. ``what``: a predicate ("cannot be reached")."""
+        """Return the message for a problem with the remote. ``what``: a predicate ("cannot be reached")."""
         if self.is_new:
             return f"cannot clone {plain(self.url)!r}: it {what}"
         return f"the remote {self.name} ({plain(self.url)}) {what}"
 
     @property
     def is_shared(self) -> bool:
-        """Return whether it is shared with a code repository."""
+        """Return whether the remote is shared with a code repository."""
         return self.places != _OWN
 
     def there(self, ref: str) -> str | None:
-        """Return the name of a local ref at the remote; ``None`` if it is not sent."""
+        """Return the remote's name of a local ref; ``None`` if the ref is not sent."""
         for near, far in self.places:
             if ref == near or (near.endswith("/") and ref.startswith(near)):
                 return far + ref.removeprefix(near)
         return None
 
     def near(self, far: str) -> str | None:
-        """Return the local name of a ref of the remote; ``None`` if it is not one of gitsession."""
+        """Return the local name of a ref of the remote; ``None`` if gitsession does not use the ref."""
         for near, place in self.places:
             if far == place or (place.endswith("/") and far.startswith(place)):
                 return near + far.removeprefix(place)
         return None
 
     def tracking(self, ref: str) -> str:
-        """Return the tracking ref of ``ref``."""
+        """Return the name of the tracking ref for the local ref ``ref``."""
         return f"{self.tracks}{ref.removeprefix(HEADS)}"
 
     @property
     def tracks(self) -> str:
-        """The prefix of the tracking refs."""
+        """The prefix of the remote's tracking refs."""
         return f"{refs.TRACKING}{self.name}/"
 
     def here(self, tracking: str) -> str:
-        """Return the local ref of a tracking ref."""
+        """Return the name of the local ref for a tracking ref."""
         return HEADS + tracking.removeprefix(self.tracks)
 
     def fetched(self) -> list[str]:
@@ -142,7 +142,7 @@ def _shared(namespace: str) -> tuple[tuple[str, str], ...]:
 
 
 def listed(git_dir: Path) -> list[Remote]:
-    """Return the remotes with a URL, by name."""
+    """Return the remotes that have a URL, sorted by name."""
     said = _settings(git_dir)
     urls = {name: said[f"remote.{name}.url"][0] for name in _names(said)}
     home = said.get(HOME, [""])[-1] or (next(iter(urls)) if len(urls) == 1 else DEFAULT)
@@ -166,7 +166,7 @@ def listed(git_dir: Path) -> list[Remote]:
 
 
 def fetched_into_branches(git_dir: Path) -> list[tuple[str, str]]:
-    """Return the remotes and fetch refspecs by which a plain `git fetch` moves or deletes local refs."""
+    """Return remotes and fetch refspecs that make a plain `git fetch` move or delete local refs."""
     said = _settings(git_dir)
     found = [(name, spec) for name in _names(said) for spec in said.get(f"remote.{name}.fetch", [])]
     local = (HEADS, "refs/gitsession/")
@@ -174,7 +174,7 @@ def fetched_into_branches(git_dir: Path) -> list[tuple[str, str]]:
 
 
 def find(git_dir: Path, name: str = "") -> Remote:
-    """Return the remote ``name``, by default the home remote. Raises ``NotFound``."""
+    """Return the remote ``name``; without a name, the home remote. Raises ``NotFound``."""
     there = listed(git_dir)
     found = next((remote for remote in there if remote.name == name or (not name and remote.is_home)), None)
     if found is not None:
@@ -193,9 +193,9 @@ def find(git_dir: Path, name: str = "") -> Remote:
 def add(
     git_dir: Path, name: str, url: str, *, namespace: str = "", home: bool = False, scope: Scope = Scope()
 ) -> Remote:
-    """Add a remote. ``namespace``: it is shared with a code repository, and sessions are below ``refs/<namespace>/``.
+    """Add a remote. ``namespace``: of a remote shared with a code repository (``refs/<namespace>/``).
 
-    Raises ``InvalidName``, and ``Refused`` if there is a remote of that name.
+    Raises ``InvalidName``, and ``Refused`` if a remote of that name exists.
     """
     if scope.is_all and scope.is_limited:
         raise Refused(f"cannot add {name[:80]!r}: its scope cannot be both limited and all sessions")
@@ -230,7 +230,7 @@ def add(
 
 
 def agree(git_dir: Path, remote: Remote) -> None:
-    """Record that the user has agreed to what the scope of a remote sends to it."""
+    """Record that the user has confirmed the scope of a remote."""
     if remote.is_named and not remote.is_agreed:
         _config(git_dir, f"remote.{remote.name}.{_AGREED}", "true")
 
@@ -243,7 +243,7 @@ def file(path: Path) -> Remote:
 
 
 def remove(git_dir: Path, name: str) -> Remote:
-    """Remove a remote; what was fetched from it stays. Raises ``NotFound``."""
+    """Remove a remote; data that was fetched from it is kept. Raises ``NotFound``."""
     found = find(git_dir, name)
     if not name:
         raise NotFound("cannot remove a remote: no name was given", hint=f"name one, for example {found.name}")
@@ -257,7 +257,7 @@ _ADDRESSES = "use a folder, or a URL such as https://HOST/PATH or ssh://HOST/PAT
 
 
 def address(url: str) -> str:
-    """Return a URL for git: a path on this machine becomes absolute. Raises ``InvalidName``."""
+    """Convert a URL for git: a local path becomes absolute. Raises ``InvalidName``."""
     if not url or url.startswith("-") or "\n" in url or "\0" in url:
         what = "it is empty" if not url else "it begins with -" if url[0] == "-" else "it has a newline or a NUL"
         raise InvalidName(f"cannot use {url[:80]!r} as the address of a repository: {what}", hint=_ADDRESSES)
@@ -275,7 +275,7 @@ def address(url: str) -> str:
 
 
 def check_is_store(remote: Remote, there: Mapping[str, Oid], read: Reader | None = None) -> None:
-    """Raise ``Refused`` if a remote has other branches than those of a store: sessions must not mix with code.
+    """Raise ``Refused`` if a remote has branches that are not those of a store: sessions must not mix with code.
 
     ``read``: reads the objects of the refs, if they were fetched.
     """
@@ -291,7 +291,7 @@ def check_is_store(remote: Remote, there: Mapping[str, Oid], read: Reader | None
 
 
 def _begins_a_store(main: Oid, read: Reader | None) -> bool:
-    """Return whether ``main`` continues from the commit that all stores have in common."""
+    """Return whether the history of ``main`` begins with the first commit of every store."""
     first = create.first_commit()[0]
     try:
         return main == first or (read is not None and histories.holds(read.read, main, first))
@@ -300,14 +300,14 @@ def _begins_a_store(main: Oid, read: Reader | None) -> bool:
 
 
 def missing(url: str) -> str:
-    """Return the path of a missing repository on this machine; "" if it exists or is not on this machine."""
+    """Return the path of a missing local repository; "" if it exists or is not on this machine."""
     path = url.removeprefix("file://")
     is_there = any(os.path.exists(os.path.join(path, name)) for name in ("HEAD", ".git")) or os.path.isfile(path)
     return "" if is_there or not os.path.isabs(path) else path
 
 
 def plain(url: str) -> str:
-    """Return a URL for display, without a password."""
+    """Return a URL for display, without user name and password."""
     return re.sub(r"(?<=://)[^/@\s]*@", "", url)
 
 

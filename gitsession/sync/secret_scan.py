@@ -1,7 +1,7 @@
 """The scan of outgoing commits for secrets, the last check before a push.
 
-Entries are redacted when they are stored. This scan finds secrets that were stored before there was a rule for them, or
-while redaction was off. Exceptions are in the store's configuration, by digest and rule.
+Entries are redacted when they are stored. This scan finds secrets that were stored while redaction was off, or before a
+rule for them existed. Exceptions are in the store's configuration, by digest and rule.
 """
 
 from __future__ import annotations
@@ -39,9 +39,10 @@ _UNREADABLE = (Malformed, Corrupt, MissingObject)
 
 @dataclass(frozen=True, slots=True)
 class OutgoingSecret:
-    """An entry with a secret. It reveals nothing of the secret except the rule that found it.
+    """An entry with a secret. It contains no part of the secret, only the rule that found it.
 
-    ``path``: the path of the file with the secret, if a checkpoint has it. ``key``: the value that `gate allow` stores.
+    ``path``: the path of the file if the secret is in a file of a checkpoint. ``key``: the exception that `gate allow`
+    stores.
     """
 
     ref: str
@@ -61,7 +62,7 @@ class OutgoingSecret:
 
 
 class _Secret(NamedTuple):
-    """A found secret whose session is not known yet."""
+    """A secret that was found and whose session is not known yet."""
 
     node: Node
     rule: str
@@ -75,11 +76,11 @@ class _Secret(NamedTuple):
 
 
 def scan_new(store: GitStore, moves: Iterable[Proposed], known: Iterable[Oid] = ()) -> list[OutgoingSecret]:
-    """Return the secrets in new commits that are not allowed to be sent.
+    """Return the secrets in new commits, except those that are allowed to be sent.
 
     ``moves``: the refs to send, with their old values at the receiver. ``known``: other commits that the receiver has.
-    Each rule is reported once for an entry or a file. Rules apply even if redaction is off. Unreadable objects are left
-    out; they cannot be pushed either. Raises ``Refused`` and ``NotFound`` if the user's own rules are invalid.
+    Each rule is reported once per entry or file. Rules apply even if redaction is off. Unreadable objects are skipped,
+    because they cannot be pushed either. Raises ``Refused`` and ``NotFound`` if the user's own rules are invalid.
     """
     store.flush()
     moves = [move for move in moves if move.new is not None]
@@ -100,10 +101,10 @@ def scan_new(store: GitStore, moves: Iterable[Proposed], known: Iterable[Oid] = 
 def _told(
     store: ObjectStore, moves: Iterable[Proposed], new: Collection[Oid], found: Mapping[Oid, list[_Secret]]
 ) -> Iterator[OutgoingSecret]:
-    """Yield what was found, history by history, with the ref that leads to it."""
+    """Yield the secrets found, one history after another, each with the ref that leads to it."""
     seen: set[Oid] = set()
     left = len(found)
-    # All new commits are covered, whatever their ref is called, even if a commit that is not an entry leads to them.
+    # All new commits are covered, regardless of ref names, even if only a commit that is not an entry leads to them.
     for ref, tip in [*((move.ref, move.new) for move in moves), *(("", oid) for oid in sorted(found))]:
         todo = [tip]
         while todo and left:
@@ -126,7 +127,7 @@ def _archived(store: ObjectStore, move: Proposed) -> Iterator[Proposed]:
 
 
 def held_back(store: GitStore, moves: Iterable[Proposed], known: Iterable[Oid] = ()) -> dict[str, OutgoingSecret]:
-    """Return the refs that would send a secret, each with one such secret. Raises as ``scan_new``."""
+    """Return the refs that would send a secret, each with one such secret. Raises the errors of ``scan_new``."""
     moves, known = list(moves), list(known)
     found = {hit.oid: hit for hit in reversed(scan_new(store, moves, known))}
     held: dict[str, OutgoingSecret] = {}
@@ -168,7 +169,7 @@ def forget(store: GitStore, keys: Iterable[str]) -> int:
 
 
 def of_entry(store: GitStore, node: Node) -> list[str]:
-    """Return the exceptions that concern an entry: its payload, and the files in which something is found."""
+    """Return the exceptions that apply to an entry: for its payload, and for its files with a finding."""
     parts = content.kept(store, node)
     found = at(store, "", node)
     about = {parts.digest.hex(), *(hit.key.rpartition(":")[0] for hit in found)}
@@ -176,21 +177,21 @@ def of_entry(store: GitStore, node: Node) -> list[str]:
 
 
 def at(store: GitStore, session: str, node: Node, rule: str = "") -> list[OutgoingSecret]:
-    """Return what is found in one entry, including exceptions; only by ``rule``, if one is given."""
+    """Return the secrets found in one entry, including exceptions. ``rule``: if not empty, only those of this rule."""
     look = scanner(config.redaction(store.git_dir).rules)
     found = _in_row(store, [node], look, {})
     return [secret.told(refs.leaf(session), session) for secret in found if rule in ("", secret.rule)]
 
 
 def _new(store: GitStore, tips: Iterable[Oid], olds: Iterable[Oid]) -> dict[Oid, None]:
-    """Return the commits that ``tips`` lead to and ``olds`` do not, as far as those are here; the newest first."""
+    """Return the commits reachable from ``tips`` but not from those ``olds`` that exist here, newest first."""
     here = [oid for oid in dict.fromkeys(olds) if store.contains(oid)]
     words = "".join([*(f"{tip}\n" for tip in tips), *(f"^{oid}\n" for oid in here)])
     return dict.fromkeys(process.run(store.git_dir, "rev-list", "--stdin", stdin=words.encode()).out.decode().split())
 
 
 def _secrets(store: ObjectStore, oids: Sequence[Oid], look: Scanner) -> Iterator[_Secret]:
-    """Yield what is found in entries. Several are read and scanned together; unreadable ones are left out."""
+    """Yield the secrets found in entries. Entries are read and scanned in batches; unreadable ones are skipped."""
     files: dict[Oid, tuple[str, ...]] = {}
     rows = [oids[at : at + _AT_ONCE] for at in range(0, len(oids), _AT_ONCE)]
     for row in progress.each("Scanning for secrets", rows):
@@ -211,7 +212,7 @@ def _nodes(store: ObjectStore, row: Sequence[Oid]) -> list[Node]:
 def _in_row(
     store: ObjectStore, nodes: Iterable[Node], look: Scanner, files: dict[Oid, tuple[str, ...]]
 ) -> Iterator[_Secret]:
-    """Yield what is found in the entries. ``files``: for each scanned file, the rules that found something."""
+    """Yield the secrets found in the entries. ``files``: the rules with a finding, for each scanned file."""
     nodes = list(nodes)
     read = ReadAheadReader(store)
     read.look(nodes)
@@ -258,7 +259,7 @@ def _in_files(
 
 
 def _named(path: str, look: Scanner) -> tuple[str, str]:
-    """Return a path of a tree, which may be invalid, for display; see ``read_file.named``."""
+    """Return a path of a tree, which may be invalid, in a form for display. See ``read_file.named``."""
     try:
         raw = names.unescape_path(path)
     except Malformed:
@@ -267,7 +268,7 @@ def _named(path: str, look: Scanner) -> tuple[str, str]:
 
 
 def _session_of(store: ObjectStore, oid: Oid) -> str:
-    """Return a session whose history has the entry; "" if there is none."""
+    """Return a session whose history contains the entry; "" if there is none."""
     for name, end in store.refs(refs.SESSIONS).items():
         if refs.target(end) is None and histories.holds(store.read, end, oid):
             return refs.session_of(name)

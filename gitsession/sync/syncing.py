@@ -4,8 +4,8 @@
     push   record what is about to be pushed -> git push, exact refs only -> tracking refs
     sync   pull, push; again if another store published in between
 
-Each step can be killed and repeated: a transaction is complete or absent, and the next run has the same result. Appends
-continue meanwhile. docs/explanation/sync.md has the rules.
+Each step can be killed and repeated: a transaction is complete or absent, and the next run has the same result. Other
+processes can append meanwhile. The rules are in docs/explanation/sync.md.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ class SyncReport:
     """The outcome of a pull, a push or a sync.
 
     Attributes:
-        remote: the name of the remote.
-        branches: the outcome for each ref.
-        pushed: the refs that the remote accepted.
-        said: the messages of its hooks.
+        remote: The name of the remote.
+        branches: The outcome for each ref.
+        pushed: The refs that the remote accepted.
+        said: The messages of the remote's hooks.
     """
 
     remote: str
@@ -56,7 +56,7 @@ class SyncReport:
 
 
 def pull(store: GitStore, remote: Remote, talk: TransportOptions = _QUIET) -> SyncReport:
-    """Fetch and merge what the remote has. Raises ``Unavailable``."""
+    """Fetch all sessions of the remote and merge them. Raises ``Unavailable``."""
     with sync_lock(store):
         return SyncReport(remote.name, tuple(pull_refs(store, remote, talk).branches))
 
@@ -69,18 +69,21 @@ def push(
     sessions: Iterable[str] = (),
     among: Collection[str] | None = None,
 ) -> SyncReport:
-    """Push what the remote lacks, as far as its tracking refs show.
+    """Push everything that the remote lacks according to its tracking refs.
 
-    Nothing is forced: if others published meanwhile, the remote rejects it, and the outcome is ``refused``.
+    Nothing is forced. If others published meanwhile, the remote rejects the push, and the outcome is ``refused``.
 
     Args:
-        sessions: push only these. Of others, neither archived sessions nor the remaining text of redacted entries
-            are sent then.
-        among: the sessions in the remote's scope (``pushing.in_scope``).
+        store: The store to push from.
+        remote: The remote to push to.
+        talk: Options for git's interaction with the user.
+        sessions: Push only these sessions. In that case, neither archived sessions nor the remaining text of redacted
+            entries is sent for other sessions.
+        among: The sessions in the remote's scope (``pushing.in_scope``).
 
     Raises:
-        Unavailable: the remote cannot be reached.
-        Refused: a session is outside the scope.
+        Unavailable: The remote cannot be reached.
+        Refused: A session is outside the scope.
     """
     sessions = list(sessions)
     with sync_lock(store):
@@ -99,16 +102,17 @@ def push(
 def sync(
     store: GitStore, remote: Remote, talk: TransportOptions = _QUIET, *, among: Collection[str] | None = None
 ) -> SyncReport:
-    """Pull and push until both have the same, within the scope (see ``push``).
+    """Pull and push until both sides have the same sessions, within the scope (see ``push``).
 
-    Raises ``Unavailable``, also if others publish again and again.
+    Raises ``Unavailable``, also if others keep publishing.
     """
     pulled: dict[str, SyncedBranch] = {}
     pushed: frozenset[str] = frozenset()
     with sync_lock(store):
         for _ in range(ATTEMPTS):
             if store.ref(refs.TOMBSTONES) != store.ref(remote.tracking(refs.TOMBSTONES)):
-                # Before any session: a server with gitsession's hooks then removes it from what it has.
+                # Before any session: a server with gitsession's hooks then removes the purged content from its own
+                # sessions.
                 pushed |= send(store, remote, talk, only={refs.TOMBSTONES}, among=among).took
             taken = pull_refs(store, remote, talk)
             for branch in taken.branches:
@@ -140,29 +144,29 @@ def _summary(
     pushed: Collection[str],
     stays: Mapping[str, str],
 ) -> tuple[SyncedBranch, ...]:
-    """Return the outcome for each ref over all rounds. ``pushed``: in any round; ``stays``: why the remote keeps it."""
+    """Return the outcome for each ref over all rounds. ``pushed``: refs of all rounds; ``stays``: refusals."""
     found = dict(pulled)
     for branch in sent.branches:
         found[branch.ref] = _with_push(pulled.get(branch.ref), branch)
     for ref in pushed:
-        if ref not in found or found[ref].outcome == "same":  # it was pushed in an earlier round
+        if ref not in found or found[ref].outcome == "same":  # the ref was pushed in an earlier round
             now = store.ref(ref)
             found[ref] = SyncedBranch(ref, "ahead", now, now)
     for ref in (refs.TOMBSTONES, refs.ARCHIVE):
         if ref in found and found[ref].outcome == "ahead" and ref not in pushed:
-            found[ref] = dataclasses.replace(found[ref], outcome="same")  # the scope excludes the rest
+            found[ref] = dataclasses.replace(found[ref], outcome="same")  # the scope excludes the rest of the set
     for ref, why in stays.items():
         found[ref] = dataclasses.replace(found[ref], outcome="refused", why=why)
     return tuple(found[ref] for ref in sorted(found))
 
 
 def _cleared(branch: SyncedBranch) -> SyncedBranch:
-    """Return the outcome for a ref from which the remote has removed purged content."""
+    """Return the outcome for a ref whose purged content the remote has removed."""
     return dataclasses.replace(branch, outcome="purged") if branch.outcome in ("same", "ahead") else branch
 
 
 def _summed(before: SyncedBranch | None, now: SyncedBranch) -> SyncedBranch:
-    """Return the outcome for a ref over several rounds."""
+    """Combine the outcomes for a ref of an earlier and a later round."""
     if before is None or before.outcome in ("same", "ahead", "refused"):
         return now
     if now.outcome in ("same", "ahead"):
@@ -179,7 +183,7 @@ def _with_push(pulled: SyncedBranch | None, sent: SyncedBranch) -> SyncedBranch:
 
 
 _OUR_ARCHIVE = f"{refs.TRACKING}{refs.ARCHIVE.removeprefix('refs/heads')}"
-"""The name of the local archive while a fetched one is validated that it may be merged with. It is not a ref."""
+"""Name of the local archive during validation, so that a fetched archive may be merged with it. It is not a ref."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +191,7 @@ class PullResult:
     """The outcome of a pull.
 
     ``branches``: all refs, including those of sessions in the trash or the archive. ``stale``: the values of refs at
-    the remote that still have purged content.
+    the remote that still contain purged content.
     """
 
     branches: list[SyncedBranch]
@@ -198,8 +202,8 @@ class PullResult:
 class _Fetched:
     """The refs in the quarantine, by their local names.
 
-    ``listed``: the tracking refs of all that the remote has. ``lines``: the refs that lead to entries. ``tombstones``:
-    the tombstone set. ``refused``: the refs that git rejected.
+    ``listed``: the tracking refs of all refs at the remote. ``lines``: the refs that lead to entries. ``tombstones``:
+    the tip of the tombstone set. ``refused``: the refs that git rejected.
     """
 
     listed: frozenset[str]
@@ -210,7 +214,7 @@ class _Fetched:
 
 @dataclass(frozen=True, slots=True)
 class _Accepted:
-    """The part that enters the store: ``lines`` without purged content, and ``tombstones``.
+    """The refs that are accepted into the store: ``lines``, without purged content, and ``tombstones``.
 
     ``rewritten``: the refs with purged content at the remote. ``joined``: the outcomes for the local tombstone set and
     the refs that it moved. ``refused``: the refs that git, the tombstones or the validation rules reject.
@@ -245,7 +249,7 @@ def pull_refs(store: GitStore, remote: Remote, talk: TransportOptions) -> PullRe
 
 
 def _fetched(store: GitStore, remote: Remote, place: Quarantine, talk: TransportOptions) -> _Fetched:
-    """Fetch all that the remote has into ``place``. Raises ``Unavailable``, and ``Refused`` if it is not a store."""
+    """Fetch all refs of the remote into ``place``. Raises ``Unavailable``, and ``Refused`` if it is not a store."""
     refused = _fetch(place, remote, talk)
     place.cut_off()
     there = place.refs(remote.tracks)
@@ -260,9 +264,9 @@ def _fetched(store: GitStore, remote: Remote, place: Quarantine, talk: Transport
 def _accepted(
     store: GitStore, remote: Remote, place: Quarantine, fetched: _Fetched, known: Mapping[str, Oid]
 ) -> _Accepted:
-    """Merge the tombstones with the local ones, apply them to the fetched histories, and validate these.
+    """Merge the tombstones with the local ones, apply them to the fetched histories, and validate the results.
 
-    ``known``: the values of refs and tracking refs before.
+    ``known``: the values of refs and tracking refs before the merge.
     """
     read = FetchedReader(place.git_dir, store)
     tracked = {remote.tracking(ref): oid for ref, oid in fetched.lines.items()}
@@ -278,7 +282,7 @@ def _accepted(
     refused |= _without_branch(store, lines, refused)
     good = {ref: oid for ref, oid in lines.items() if ref not in refused}
     tombstones = None if refs.TOMBSTONES in refused else fetched.tombstones
-    if refused or rewritten or joined:  # git completes packs with borrowed objects, which may be purged now
+    if refused or rewritten or joined:  # git completes packs with borrowed objects, which may now be purged
         place.keep_only([*good.values(), *([tombstones] if tombstones else [])], known.values())
     return _Accepted(good, tombstones, frozenset(rewritten.keys() & good.keys()), tuple(joined), refused)
 
@@ -286,7 +290,7 @@ def _accepted(
 def _move_in(
     store: GitStore, remote: Remote, place: Quarantine, fetched: _Fetched, accepted: _Accepted
 ) -> tuple[dict[str, Oid], list[SyncedBranch]]:
-    """Return the values of the refs to merge, and the outcomes for those that differed."""
+    """Move packs and refs into the store; return the merged refs, and the outcomes for those that differed."""
     archived = still_listed(store, FetchedReader(place.git_dir, store), accepted.lines)
     with store.transaction() as tx:
         try:
@@ -310,12 +314,12 @@ def _known(store: GitStore, remote: Remote) -> dict[str, Oid]:
 
 
 def _in_trash(store: GitStore) -> set[str]:
-    """Return the sessions in the trash. Remotes keep them, but a pull does not restore them."""
+    """Return the sessions in the trash. Remotes keep these sessions, but a pull does not restore them."""
     return {refs.session_of(refs.taken_out(name)) for name in store.refs(refs.TRASH)}
 
 
 def _remember(store: GitStore, tx: Transaction, remote: Remote, fetched: _Fetched, accepted: _Accepted) -> None:
-    """Update the tracking refs; remove those that the remote does not have any more."""
+    """Update the tracking refs; remove those that the remote no longer has."""
     seen = store.refs(remote.tracks)
     tombstones = {refs.TOMBSTONES: accepted.tombstones} if accepted.tombstones else {}
     for ref, oid in {**accepted.lines, **tombstones}.items():
@@ -329,7 +333,7 @@ def _remember(store: GitStore, tx: Transaction, remote: Remote, fetched: _Fetche
 def _judge(
     store: GitStore, place: Quarantine, theirs: Mapping[str, Oid], known: Mapping[str, Oid]
 ) -> dict[str, SyncedBranch]:
-    """Return what in ``theirs`` violates docs/reference/format.md, by ref. Shared entries were validated before."""
+    """Return the refs in ``theirs`` that violate docs/reference/format.md. Shared entries were validated before."""
     read = FetchedReader(place.git_dir, store)
     differ = {ref: oid for ref, oid in theirs.items() if known.get(ref) != oid}
     ours = {ref: known.get(ref) for ref in differ if ref != refs.ARCHIVE}  # the archive is not a branch
@@ -352,7 +356,7 @@ def _judge(
 def _without_branch(
     store: GitStore, theirs: Mapping[str, Oid], refused: Mapping[str, SyncedBranch]
 ) -> dict[str, SyncedBranch]:
-    """Refuse the other refs of sessions if all their branches were refused and none exists here."""
+    """Reject the other refs of sessions if all their branches were rejected and this store has none of them."""
     there = [*store.refs(refs.SESSIONS), *(ref for ref in theirs if ref not in refused)]
     parsed = [found for ref in there if (found := refs.parse(ref)) is not None]
     left = {refs.session_of(ref) for ref in refused} - {sid for sid, name in parsed if refs.is_branch(name)} - {""}
@@ -368,9 +372,9 @@ def _of_ours(remote: Remote, tracking: Mapping[str, Oid]) -> dict[str, Oid]:
 
 
 def _only_tracked(store: GitStore, remote: Remote, there: Mapping[str, Oid]) -> dict[str, Oid]:
-    """Return the fetched branches that no local branch contains and that the remote has deleted since.
+    """Return the fetched branches that no local branch contains and that the remote has deleted since the fetch.
 
-    They come from a plain `git fetch`. Their tracking refs are about to be deleted, and may be the last ones that lead
+    They come from a plain `git fetch`. Their tracking refs are about to be deleted and may be the last ones that lead
     to these entries.
     """
     found = {}
@@ -388,7 +392,7 @@ def _only_tracked(store: GitStore, remote: Remote, there: Mapping[str, Oid]) -> 
 
 
 def _base(read: FetchedReader, ours: Oid | None, theirs: Oid) -> Oid | None:
-    """Return the newest entry that both have: all entries up to it were validated before."""
+    """Return the newest common entry. All entries up to this one were validated before."""
     try:
         return None if ours is None else histories.parting(read.read, ours, theirs).base
     except GitSessionError:
@@ -396,7 +400,7 @@ def _base(read: FetchedReader, ours: Oid | None, theirs: Oid) -> Oid | None:
 
 
 def _fetch(place: Quarantine, remote: Remote, talk: TransportOptions) -> dict[str, SyncedBranch]:
-    """Fetch all into ``place``; return the refs that git rejected. Raises ``Unavailable``."""
+    """Fetch all refs into ``place``; return the refs that git rejected. Raises ``Unavailable``."""
     try:
         transport.fetch(place.git_dir, remote, remote.fetched(), talk)
         return {}
@@ -427,10 +431,10 @@ def _fetch_halves(
 
 
 def still_listed(store: GitStore, read: FetchedReader, theirs: Mapping[str, Oid]) -> set[str]:
-    """Return the refs of archived sessions that add nothing to the archive. Remotes without hooks keep them a while.
+    """Return the refs of archived sessions that add nothing to the archive. Remotes without hooks may still list them.
 
-    Refs of a session that was continued, here or there, are not among them: it leaves the archive, and all its refs are
-    merged.
+    If a session was continued in the store or at the remote, its refs are not included: the session leaves the archive,
+    and all its refs are merged.
     """
     archive = theirs.get(refs.ARCHIVE)
     said = archive_set.read(store) | (archive_set.at(read, archive) if archive is not None else archive_set.NONE)
@@ -444,8 +448,9 @@ def still_listed(store: GitStore, read: FetchedReader, theirs: Mapping[str, Oid]
 def retire(store: GitStore, remote: Remote, talk: TransportOptions) -> None:
     """Delete the refs of archived sessions at a remote without gitsession's hooks.
 
-    It is one that has the local archive and still lists its sessions. A ref is deleted only if it has the value of its
-    tracking ref. Refs that the remote does not delete stay. Raises ``Unavailable``.
+    Such a remote has the same archive as this store and still lists the archived sessions. A ref is deleted only if it
+    has the value of its tracking ref. If the remote does not delete a ref, its tracking ref stays. Raises
+    ``Unavailable``.
     """
     seen = {remote.here(name): oid for name, oid in store.refs(remote.tracks).items()}
     if refs.ARCHIVE not in seen or seen[refs.ARCHIVE] != store.ref(refs.ARCHIVE):

@@ -1,16 +1,17 @@
 """Purges between stores: the tombstone set is merged, applied, and sent.
 
-Fetch: the set of a remote is merged with the local one before anything else from there. The merged set is applied at
-once, and the rest of the fetched data is validated against it. What only this store had is set aside first.
+On fetch, the set of a remote is merged with the local set before any other data of the remote. The merged set is
+applied at once, and the rest of the fetched data is validated against it. Entries that only this store had are first
+saved in a bundle.
 
-A remote without gitsession's hooks keeps purged content. Its histories are rewritten on fetch, and pushed back. The
-rewrite is pure, so every store computes the same history. A lease names the value that it replaces, so a concurrent
-push is never overwritten. A remote with the hooks rewrites itself when it receives the set, which is pushed first;
-nothing is forced there.
+A remote without gitsession's hooks keeps purged content. Its histories are rewritten on fetch and pushed back. The
+rewrite is deterministic, so every store computes the same history. A lease names the value that is replaced, so a
+concurrent push is never overwritten. A remote with the hooks rewrites its own histories when it receives the set, which
+is pushed first; nothing is forced there.
 
-A remote with a scope: for a redacted entry, the set has its replacement, which is its text without the secret. So a
-replacement is sent only if it stands for an entry of a session that may be sent. Digests and ids of sessions are always
-sent.
+For a redacted entry, the set contains the replacement, which is the text of the entry without the secret. So if a
+remote has a scope, a replacement is sent only if it replaces an entry of a session that may be sent. Digests and ids of
+sessions are always sent.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ _STAYS = (
 class TombstoneMerge:
     """The result of merging ``theirs`` with ``ours``.
 
-    ``said``: the tombstones of both. ``why``: the reason if they cannot be merged.
+    ``said``: the tombstones of both sets. ``why``: the reason why they cannot be merged, or "".
     """
 
     ours: Oid | None
@@ -70,7 +71,7 @@ class TombstoneMerge:
 
 
 def look(store: GitStore, apart: FetchedReader, theirs: Oid | None, fetched: Mapping[str, Oid]) -> TombstoneMerge:
-    """Read and merge the fetched tombstone set.
+    """Read the fetched tombstone set and merge it with the local one.
 
     ``apart``: reads fetched and local objects. ``theirs``: the tip of the fetched set. ``fetched``: the new values of
     the tracking refs.
@@ -109,7 +110,7 @@ def join(store: GitStore, apart: FetchedReader, news: TombstoneMerge) -> list[Sy
 
 
 def _move(store: GitStore, apart: FetchedReader, news: TombstoneMerge, merged: Merged) -> str:
-    """Move the local set to the merged one; return a message on entries that only this store had."""
+    """Move the local set to the merged one; return a message about entries that only this store had."""
     for _ in range(purging.TRIES):
         named = held(store)
         words = set_aside(store, news.said, named)
@@ -132,7 +133,7 @@ def _leading(store: GitStore) -> dict[str, Oid]:
 
 
 def _behind(store: GitStore, apart: FetchedReader, tip: Oid) -> Iterator[tuple[Oid, tuple[Kind, bytes]]]:
-    """Yield the objects that ``tip`` leads to and the store lacks."""
+    """Yield the objects that are reachable from ``tip`` and missing in the store."""
     todo, seen = [tip], {tip}
     while todo:
         oid = todo.pop()
@@ -161,9 +162,9 @@ def held(store: GitStore) -> dict[str, Oid]:
 
 
 def set_aside(store: GitStore, tombstones: Tombstones, named: Mapping[str, Oid]) -> str:
-    """Save what ``tombstones`` will remove from ``named`` and no remote has; return a message, "" if there is nothing.
+    """Save the entries in ``named`` that ``tombstones`` will remove and no remote has; return a message.
 
-    Raises ``Unavailable``.
+    The message is "" if there are no such entries. Raises ``Unavailable``.
     """
     if config.said(store.git_dir, ACCEPT) == ALL:
         return ""
@@ -178,7 +179,7 @@ def set_aside(store: GitStore, tombstones: Tombstones, named: Mapping[str, Oid])
 
 
 def _lost(store: GitStore, tombstones: Tombstones, named: Mapping[str, Oid]) -> dict[str, set[Oid]]:
-    """Return the commits that are to be removed and that no remote is known to have, by ref."""
+    """Return the commits that will be removed and that no remote is known to have, by ref."""
     rewriter = Rewriter(store, tombstones)
     going: dict[str, set[Oid]] = {}
     for name, oid in named.items():
@@ -186,7 +187,7 @@ def _lost(store: GitStore, tombstones: Tombstones, named: Mapping[str, Oid]) -> 
             if (gone := set(_going(store, rewriter, name, oid))):
                 going[name] = gone
         except GitSessionError:
-            continue  # damage, which `verify` reports
+            continue  # the history is damaged, which `verify` reports
     if not going:
         return {}
     seen = [*store.refs(refs.TRACKING).values(), *(oid for *_, oid in published.noted(store.git_dir))]
@@ -216,7 +217,7 @@ def _read(store: GitStore, rewriter: Rewriter, oid: Oid) -> bytes:
 
 
 def _write(store: GitStore, named: Mapping[str, Oid]) -> Path:
-    """Write a bundle of these refs atomically; equal refs have the same file, so a crash creates no second one."""
+    """Write a bundle of these refs atomically. The same refs give the same file, so a crash leaves no second file."""
     rows = "".join(f"{name} {oid}\n" for name, oid in sorted(named.items()))
     folder = store.git_dir / PLACE
     path = folder / f"{sha256(rows.encode()).hexdigest()[:16]}.bundle"
@@ -244,10 +245,10 @@ def _write(store: GitStore, named: Mapping[str, Oid]) -> Path:
 def rewritten(
     place: Quarantine, read: FetchedReader, tombstones: Tombstones, theirs: Mapping[str, Oid], known: Mapping[str, Oid]
 ) -> dict[str, Oid]:
-    """Return the refs in ``place`` that a purge changes, with their new values, and store the objects there.
+    """Return the refs in ``place`` that a purge changes, with their new values, and store the new objects in ``place``.
 
     ``known``: refs whose histories have no purged content; if empty, all entries are checked. A history that cannot be
-    rewritten stays as it is, and its validation reports why. Raises ``Unavailable``.
+    rewritten is left unchanged, and its validation reports the reason. Raises ``Unavailable``.
     """
     if not tombstones:
         return {}
@@ -278,7 +279,7 @@ class _NotIn:
 
 
 def _new(place: Quarantine, theirs: Mapping[str, Oid], known: Mapping[str, Oid]) -> frozenset[Oid]:
-    """Return the commits that ``theirs`` lead to and ``known`` do not."""
+    """Return the commits that are reachable from ``theirs`` and not from ``known``."""
     plain = {name: oid for name, oid in known.items() if not oid.startswith(SYMBOLIC)}
     tips = set(theirs.values()) - set(plain.values())
     if not tips:
@@ -291,8 +292,8 @@ def _new(place: Quarantine, theirs: Mapping[str, Oid], known: Mapping[str, Oid])
 class RemotePurge:
     """The outcome of a purge at a remote.
 
-    ``took``: the refs that it accepted. ``stays``: the reasons, by ref, why it keeps the others. ``is_late``: True if
-    others published there meanwhile.
+    ``took``: the refs that the remote accepted. ``stays``: the reasons, by ref, why the remote keeps the others.
+    ``is_late``: True if others published there meanwhile.
     """
 
     took: frozenset[str] = frozenset()
@@ -301,7 +302,7 @@ class RemotePurge:
 
 
 def clear(store: GitStore, remote: Remote, talk: TransportOptions, held: Mapping[str, Oid]) -> RemotePurge:
-    """Push the tracking refs of ``held`` back to the remote. ``held``: the values seen there, by local names.
+    """Push the tracking refs of ``held`` back to the remote. ``held``: the refs at the remote, by local names.
 
     Raises ``Unavailable``.
     """
@@ -326,9 +327,10 @@ def clear(store: GitStore, remote: Remote, talk: TransportOptions, held: Mapping
 def tombstones_for(store: GitStore, remote: Remote | None, sids: Collection[str]) -> Merged:
     """Return the commit of the tombstone set for a remote that may receive only the sessions ``sids``.
 
-    It is the local tip if every replacement in its history belongs to one of them or was sent before. Otherwise it is a
-    commit after the one that the remote has, without the other replacements. ``remote`` is ``None`` for a new file,
-    which has no set yet. ``store`` must have been flushed. Raises ``Unavailable``, and the errors of reading the set.
+    The result is the local tip if every replacement in its history belongs to one of these sessions or was sent before.
+    Otherwise it is a new commit without the other replacements, after the commit that the remote has. ``remote`` is
+    ``None`` for a new bundle file, which has no set yet. ``store`` must have been flushed. Raises ``Unavailable``, and
+    the errors of reading the set.
     """
     ours = store.ref(refs.TOMBSTONES)
     theirs = store.ref(remote.tracking(refs.TOMBSTONES)) if remote is not None else None
@@ -351,7 +353,7 @@ def tombstones_for(store: GitStore, remote: Remote | None, sids: Collection[str]
 
 
 def _steps(store: GitStore, ours: Oid, theirs: Oid | None) -> list[Oid]:
-    """Return the commits of the set from ``ours`` back to ``theirs``, without it."""
+    """Return the commits of the set from ``ours`` back to ``theirs``, excluding ``theirs``."""
     seen, todo, found = {theirs}, [ours], []
     while todo:
         oid = todo.pop()
@@ -364,7 +366,7 @@ def _steps(store: GitStore, ours: Oid, theirs: Oid | None) -> list[Oid]:
 
 
 def _replaced(store: GitStore, remote: Remote | None, sids: Collection[str]) -> set[str]:
-    """Return the digests of replaced entries: in these sessions, also archived or in the trash, and at the remote."""
+    """Return the digests of replaced entries in these sessions (also archived or in the trash) and at the remote."""
     prefixes = [prefix for sid in sids for prefix in (refs.session(sid), refs.trashed(refs.session(sid)))]
     prefixes += [remote.tracks] if remote is not None else []
     tips = {value for prefix in prefixes for value in store.refs(prefix).values() if refs.target(value) is None}
@@ -384,5 +386,5 @@ def _replaced_behind(store: GitStore, tips: Iterable[Oid]) -> set[str]:
         try:
             found.add(node.load(store, oid).replaces.hex())
         except DAMAGE:
-            continue  # `verify` reports it
+            continue  # `verify` reports the damage
     return found - {""}

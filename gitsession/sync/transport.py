@@ -1,10 +1,10 @@
-"""Transport by git: one exchange with a remote at a time, from a quarantine, and its errors in one line.
+"""Transport by git: one exchange with a remote at a time, through a quarantine, with errors in one line.
 
 Credentials, ssh, proxies and `insteadOf` are left to git, which runs with the user's own configuration.
 
-Fetched data enters the store only after validation. A quarantine is a bare repository below the store, made for one
-exchange. It borrows the store's objects, and of its configuration only what cannot run a program. Fetched objects are
-in packs of its own. Valid ones move into the store, by one rename each.
+Fetched data enters the store only after validation. A quarantine is a bare repository below the store, created for one
+exchange. It borrows the store's objects, and it copies only those settings that cannot run a program. Fetched objects
+are in packs of the quarantine. Valid objects move into the store, with one rename per file.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from gitsession.sync.remotes import Remote, missing, plain
 
 @contextmanager
 def sync_lock(store: GitStore) -> Iterator[None]:
-    """Hold the sync lock. Appends continue. Raises ``Unavailable``, and ``Refused`` for a shallow clone."""
+    """Hold the sync lock, which does not block appends. Raises ``Unavailable``, and ``Refused`` for a shallow clone."""
     if store.read_only:
         raise Unavailable(f"cannot sync: the store '{store.git_dir}' is read-only")
     if create.is_shallow(store.git_dir):
@@ -73,7 +73,7 @@ _FILES = {"HEAD": "ref: refs/heads/none\n", "objects/info/alternates": "../../..
 
 
 class Quarantine:
-    """A quarantine, for use in a ``with`` by a holder of the sync lock. Those of killed processes are removed."""
+    """A quarantine, a context manager for the holder of the sync lock. Quarantines of killed processes are removed."""
 
     def __init__(
         self,
@@ -84,11 +84,13 @@ class Quarantine:
         at: Path | None = None,
         beside_others: bool = False,
     ) -> None:
-        """Use the quarantine in a ``with``.
+        """Prepare a quarantine; ``with`` creates it.
 
         Args:
-            known: the refs that it begins with, so that git requests only what is new.
-            at: an existing repository with what was fetched already.
+            store_dir: The path of the store.
+            remote: The remote of the exchange.
+            known: Initial refs of the quarantine, so that git requests only new objects.
+            at: An existing repository with objects that were already fetched.
             beside_others: True if the caller does not hold the sync lock; other quarantines are kept then.
         """
         self._sweeps = not beside_others
@@ -118,20 +120,20 @@ class Quarantine:
         shutil.rmtree(self.git_dir, ignore_errors=True)
 
     def cut_off(self) -> None:
-        """Stop git from fetching missing objects: what a clone left out is then reported as missing."""
+        """Stop git from fetching missing objects. Objects that a clone left out are then reported as missing."""
         (self.git_dir / "config").write_text(_CONFIG)
 
     def refs(self, prefix: str) -> Mapping[str, Oid]:
-        """Return the refs that were fetched, without symbolic ones."""
+        """Return the fetched refs whose names start with ``prefix``, without symbolic refs."""
         found = VerifiedRepository(self.git_dir).refs.list(prefix)
         return {name: value for name, value in found.items() if not value.startswith(SYMBOLIC)}
 
     def put(self, objects: Mapping[Oid, tuple[Kind, bytes]]) -> None:
-        """Add ``objects`` to what was fetched. Raises ``OSError``."""
+        """Add ``objects`` to the fetched objects. Raises ``OSError``."""
         pack_writer.write_pack(self.git_dir / "objects", objects, self._store_dir / create.KEEP, sync=False)
 
     def keep_only(self, tips: Iterable[Oid], known: Iterable[Oid]) -> None:
-        """Remove the objects that ``tips`` do not lead to, and those that the store's refs, ``known``, lead to."""
+        """Remove objects that are not reachable from ``tips``, or reachable from ``known``, the store's refs."""
         named = "".join(f"{oid}\n" for oid in dict.fromkeys(tips))
         here = "".join(f"^{oid}\n" for oid in set(known) if not oid.startswith(SYMBOLIC))
         before, folder = self._packs(), self.git_dir / "objects" / "pack"
@@ -139,7 +141,7 @@ class Quarantine:
         made: list[str] = []
         if named:
             words = ["pack-objects", "--revs", "--delta-base-offset", "-q"]
-            words += ["--missing=allow-any"] if is_partial else []  # the remote has what a filter left out
+            words += ["--missing=allow-any"] if is_partial else []  # the remote has the objects that a filter left out
             told = process.run(self.git_dir, *words, "objects/pack/pack", stdin=(named + here).encode()).out
             made = [f"pack-{one}" for one in told.decode().split()]
         for name in set(before) - set(made):
@@ -149,10 +151,10 @@ class Quarantine:
             (folder / f"{name}.promisor").touch()
 
     def move_in(self, *, kept: bool = True) -> list[str]:
-        """Move the fetched packs into the store; return their names. They are durable when this returns.
+        """Move the fetched packs into the store; return their names. The packs are durable on return.
 
         With ``kept``, they are protected until the refs have moved; the caller must hold the store's lock. With
-        ``kept=False``, refs lead to them already. Raises ``OSError``.
+        ``kept=False``, refs already lead to them. Raises ``OSError``.
         """
         owner = self._store_dir / create.KEEP if kept else None
         return pack_writer.move_packs(self.git_dir / "objects" / "pack", self._store_dir / "objects", owner)
@@ -162,7 +164,7 @@ class Quarantine:
 
 
 def _section(remote: Remote) -> str:
-    """Return the section of the remote in git's configuration."""
+    """Return the configuration section of the remote."""
     escaped = {"\\": "\\\\", '"': '\\"', "\n": "\\n"}
     lines = [f'\t{key} = "{"".join(escaped.get(one, one) for one in value)}"\n' for key, value in remote.settings]
     return f'[remote "{remote.name}"]\n' + "".join(lines)
@@ -171,13 +173,13 @@ def _section(remote: Remote) -> str:
 FIRST_CHUNK, CHUNK_MAX = 800, 3200
 """Number of refs in the first push, and the maximum.
 
-Each push costs the list of all refs at the remote, and a rejection may affect all refs that were pushed together.
+Each push makes the remote list all its refs, and a rejection may affect all refs that were pushed together.
 """
 
 REFUSED_ENOUGH = 8
-"""Number of rejected pushes of one session after which other sessions are tried at random.
+"""Number of rejected pushes of single sessions after which the next sessions are chosen at random.
 
-After as many again, the rest is not tried.
+After twice this number, the remaining sessions are not tried.
 """
 
 _DELETED_AT_ONCE = 1600
@@ -198,7 +200,7 @@ _OURS = re.compile(
     re.IGNORECASE,
 )
 _BAD_OBJECT = re.compile(r"^error: object [0-9a-f]{40}: |repository corruption on the remote side", re.IGNORECASE)
-"""git stops reading then, so that the remote may seem to have closed the connection."""
+"""After this error, git stops reading, and the remote may seem to have closed the connection."""
 _NOT_THERE = re.compile(
     r"does not appear to be a git repository|repository not found|not found|does not exist|no such file", re.IGNORECASE
 )
@@ -212,10 +214,10 @@ _REASON = re.compile(r"\((.*)\)\s*$")
 
 @dataclass(frozen=True, slots=True)
 class TransportOptions:
-    """Options for the interaction of git with the user.
+    """Options for git's interaction with the user.
 
     Attributes:
-        told: receives git's progress.
+        told: Function that receives git's progress output.
         interactive: True if git may ask for a password.
     """
 
@@ -227,9 +229,9 @@ class Pushed(NamedTuple):
     """The result for one ref.
 
     Attributes:
-        ok: True if the remote accepted it.
-        moved: True if it was rejected because the remote ref has moved.
-        why: git's reason; for an accepted ref, "up to date" or "".
+        ok: True if the remote accepted the ref.
+        moved: True if the ref was rejected because the remote's ref has moved.
+        why: Git's reason; for an accepted ref, "up to date" or "".
     """
 
     ok: bool
@@ -258,7 +260,7 @@ def fetch(git_dir: Path, remote: Remote, specs: Sequence[str], talk: TransportOp
 
 
 def advertised(git_dir: Path, remote: Remote, talk: TransportOptions) -> dict[str, Oid]:
-    """Return the refs of the remote by its own names. Raises ``Unavailable``."""
+    """Return the refs of the remote, by their names there. Raises ``Unavailable``."""
     words = ("ls-remote", "--refs", "--end-of-options", remote.address)
     answer = process.talk(git_dir, *words, told=talk.told, interactive=talk.interactive)
     if answer.code:
@@ -277,16 +279,20 @@ def push(
 ) -> Results:
     """Push refs, each to its own name at the remote.
 
-    Refs are pushed in chunks that grow as they succeed. If a whole chunk is rejected, its halves are tried, until it is
-    clear that the remote accepts nothing. The refs of one session go together, because a fork's ``main`` records
-    where its branches begin.
+    Refs are pushed in chunks that grow as they succeed. If a whole chunk is rejected, its halves are tried. This stops
+    when it is clear that the remote accepts nothing. The refs of one session are pushed together, because the ``main``
+    branch of a fork records where its branches begin.
 
     Args:
-        wanted: the value of each local ref, and its name at the remote.
-        leases: the value that a ref at the remote must have to be replaced by another history. No other ref is forced.
+        git_dir: The repository that has the objects.
+        remote: The remote to push to.
+        wanted: The value of each local ref, and its name at the remote.
+        talk: Options for git's interaction with the user.
+        leases: Refs at the remote that may be replaced by another history, each with the value it must have. No other
+            ref is forced.
 
     Raises:
-        Unavailable: the remote cannot be reached. The tracking refs have what was pushed before.
+        Unavailable: The remote cannot be reached. The tracking refs record what was pushed before.
     """
     done = Results()
     waiting, size = _by_session(wanted), FIRST_CHUNK
@@ -302,7 +308,7 @@ def push(
         if len(together) == 1 and spoilt and not is_any_taken:
             refused_alone += 1
             if refused_alone == REFUSED_ENOUGH:
-                random.shuffle(waiting)  # other sessions than these, and different ones the next time
+                random.shuffle(waiting)  # try other sessions, and different ones in the next push
             elif refused_alone == 2 * REFUSED_ENOUGH:
                 why = f"not tried: the remote rejected all of {refused_alone} others ({found[min(spoilt)].why})"
                 done.refs |= {ref: Pushed(ok=False, moved=False, why=why) for group in waiting for ref in group}
@@ -317,7 +323,7 @@ def push(
 
 
 def _by_session(named: Iterable[str]) -> list[list[str]]:
-    """Return the refs in groups that go together: those of a session, ``main`` first; any other alone."""
+    """Group the refs that are pushed together: the refs of a session, ``main`` first; any other ref alone."""
     groups: dict[str, list[str]] = {}
     for ref in named:
         groups.setdefault(refs.session_of(ref) or ref, []).append(ref)
@@ -325,7 +331,7 @@ def _by_session(named: Iterable[str]) -> list[list[str]]:
 
 
 def _fitting(groups: Sequence[Sequence[str]], size: int) -> int:
-    """Return how many of the first ``groups`` have no more than ``size`` refs together; at least one."""
+    """Return the number of leading ``groups`` that have at most ``size`` refs in total; at least one."""
     taken, room = 1, size - len(groups[0])
     while taken < len(groups) and len(groups[taken]) <= room:
         room -= len(groups[taken])
@@ -334,7 +340,7 @@ def _fitting(groups: Sequence[Sequence[str]], size: int) -> int:
 
 
 def delete(git_dir: Path, remote: Remote, leases: Mapping[str, Oid], talk: TransportOptions) -> set[str]:
-    """Delete refs of the remote, by its names, if they have the values in ``leases``; return those that are gone."""
+    """Delete refs by their names at the remote if they have the values in ``leases``; return the deleted names."""
     gone: set[str] = set()
     waiting = list(leases)
     while waiting:
@@ -384,7 +390,7 @@ def _pushed(row: re.Match[str] | None) -> Pushed:
 def failure(remote: Remote, answer: ProcessResult) -> GitSessionError:
     """Return the error for a failed command, in one line. Another attempt may succeed."""
     lines = [line.strip() for line in plain(answer.err).replace("\r", "\n").split("\n") if line.strip()]
-    lines = [line for line in lines if not line.startswith("Cloning into ")]  # a folder that is removed by now
+    lines = [line for line in lines if not line.startswith("Cloning into ")]  # it names a folder that is removed by now
     fatal = [line for line in lines if line.startswith(("fatal: ", "error: ", "ssh: ", "remote: "))]
     said = " ".join(lines)
     again = "no store was created; try again" if remote.is_new else "nothing was lost; try again"
@@ -421,7 +427,7 @@ def failure(remote: Remote, answer: ProcessResult) -> GitSessionError:
 
 
 class RejectedTransfer(Unavailable):
-    """A failure of another kind than the connection: perhaps git rejects a ref or an object."""
+    """A failure other than that of the connection: git may have rejected a ref or an object."""
 
 
 def _short(line: str) -> str:
@@ -447,16 +453,16 @@ def _progress(talk: TransportOptions) -> list[str]:
 
 
 def promisor(store: GitStore) -> Remote | None:
-    """Return the remote that promised what this store left out, if there is one."""
+    """Return the remote that has the objects that were left out of this store; ``None`` if there is none."""
     found = (remote for remote in remotes.listed(store.git_dir) if ("promisor", "true") in remote.settings)
     return next(found, None)
 
 
 def fetch_on_demand(store: GitStore) -> None:
-    """Request objects that ``store`` lacks from the remote that promised them.
+    """Let ``store`` fetch missing objects from the remote that has the objects that a clone left out.
 
-    This happens only if a program asks for it. By itself, a store contacts no remote: a lost object would cause that as
-    well as one that was left out, with any remote that its configuration names.
+    This happens only if a program calls this function. Otherwise a store contacts no remote: a lost object would cause
+    a fetch just as one that was left out does, from any remote that the store's configuration names.
     """
     remote = promisor(store)
     if remote is not None:
