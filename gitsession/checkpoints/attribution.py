@@ -1,6 +1,6 @@
-"""Attribution of changes by the rules of docs/explanation/checkpoints.md: pure functions from steps to paths.
+"""Attribution of changes by the rules of docs/explanation/checkpoints.md: pure functions from checkpoints to paths.
 
-A rewind may revert the changes that are attributed to the session, so a doubtful change is not attributed to it.
+A rewind may revert the changes that are attributed to the session. So a doubtful change is not attributed to it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ WORKSPACE, EDITED = "workspace", "edited"
 
 @dataclass(frozen=True, slots=True)
 class CheckpointStep:
-    """One checkpoint, and each path that differs from the one before it, with its old and its new state."""
+    """One checkpoint, and the paths that differ from the previous checkpoint, each with its old and new state."""
 
     entry: Checkpoint
     changes: Mapping[str, tuple[State, State]]
@@ -28,9 +28,9 @@ class CheckpointStep:
 
 @dataclass(frozen=True, slots=True)
 class PathAttribution:
-    """One change of one path. ``ours``: True if the session made it.
+    """One change of one path. ``ours``: True if the session made the change.
 
-    It was made between two checkpoints, after ``since_ms`` and by ``at_ms``.
+    The change was made between two checkpoints, later than ``since_ms`` and not later than ``at_ms`` (Unix time in ms).
     """
 
     was: State
@@ -41,9 +41,9 @@ class PathAttribution:
 
 
 def touches(steps: Sequence[CheckpointStep], since: int) -> dict[str, list[PathAttribution]]:
-    """Return each path that the session changed after the step ``since`` (-1: in any), with all its changes since.
+    """Return each path that the session changed after the step ``since``, with all its changes after that step.
 
-    The changes are in order of time and include those of others.
+    With -1, all steps count. The changes are in chronological order and include those of others.
     """
     found: dict[str, list[PathAttribution]] = {}
     for place, (step, ours) in enumerate(zip(steps, attributed(steps), strict=True)):
@@ -67,7 +67,7 @@ def attributed(steps: Sequence[CheckpointStep]) -> Iterator[frozenset[str]]:
             yield frozenset()
         else:
             left_out = {path for path, _ in before.skipped}
-            narrow = entry.mode == WORKSPACE and before.mode != WORKSPACE  # the whole workspace after only some paths
+            narrow = entry.mode == WORKSPACE and before.mode != WORKSPACE  # the previous one covers only some paths
             yield frozenset(
                 path
                 for path, (was, _) in step.changes.items()
@@ -81,7 +81,7 @@ def attributed(steps: Sequence[CheckpointStep]) -> Iterator[frozenset[str]]:
 
 
 class _Known:
-    """The paths that checkpoints have covered, existing or not."""
+    """The paths that checkpoints have covered, whether they existed or not."""
 
     def __init__(self) -> None:
         self._all = False
@@ -96,7 +96,7 @@ class _Known:
 
 
 def _is_within(path: str, folders: set[str]) -> bool:
-    """Return whether ``path`` is one of ``folders`` or below one."""
+    """Return whether ``path`` is one of ``folders`` or below one of them."""
     if not folders:
         return False
     while path not in folders:

@@ -28,12 +28,12 @@ Phase: TypeAlias = Literal["before", "after"]
 """The attribution of the differences: ``before`` to others, ``after`` to the session."""
 
 Withheld: TypeAlias = Callable[[bytes], "str | None"]
-"""A function that returns the rule by which a content is left out; ``None`` if it is kept."""
+"""A function that returns the rule that excludes a content; ``None`` if the content is kept."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CaptureReason:
-    """The reason for a checkpoint. ``target``: the entry it belongs to; ``call``: the id of the tool call."""
+    """The reason for a checkpoint. ``target``: the entry that it belongs to; ``call``: the id of the tool call."""
 
     target: Node | None = None
     call: str | None = None
@@ -42,13 +42,13 @@ class CaptureReason:
 
 @dataclass
 class Running:
-    """The calls of a session that are running in this process. Changes made meanwhile belong to them."""
+    """The tool calls of a session that are running in this process. Changes made meanwhile belong to these calls."""
 
     _calls: list[tuple[Path, str | None]] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def begin(self, workspace: Path, call: str | None) -> tuple[bool, str | None]:
-        """Return whether another call runs in the workspace already, and the one that began last."""
+        """Add a call; return whether another call is already running in the workspace, and the id of the latest one."""
         with self._lock:
             others = [other for place, other in self._calls if place == workspace]
             self._calls.append((workspace, call))
@@ -70,7 +70,7 @@ def take(
     paths: Sequence[str | Path] | None = None,
     wait_seconds: float = workspace_lock.WAIT_SECONDS,
 ) -> Point:
-    """Capture the workspace, or only ``paths`` of it, and write a checkpoint if anything is new.
+    """Capture the workspace, or only ``paths`` in it, and write a checkpoint if there are changes.
 
     Raises ``NotFound`` if the session has no entries yet, and ``Unavailable``.
     """
@@ -89,7 +89,7 @@ def take_locked(
     paths: Sequence[str | Path] | None = None,
     levels: trees.TreeCache | None = None,
 ) -> Point:
-    """Take a checkpoint, as ``take``, if the lock of the workspace is held already."""
+    """Take a checkpoint as ``take`` does. The caller must hold the lock of the workspace."""
     said = {"phase": phase, "workspace": place_of(root), "at_ms": at_ms}
     said |= {"call": to_profile(why.call), "reason": to_profile(why.reason)}
     limits = caps()._replace(secret=withheld_by(store))
@@ -110,7 +110,7 @@ def take_locked(
 
 
 def withheld_by(store: GitStore) -> Withheld | None:
-    """Return the rule by which a file is left out: for a secret in it, or because its content was purged."""
+    """Return a function that returns the rule that excludes a file: it has a secret, or its content was purged."""
     guard, gone = store.guard, tombstone_set.read(store)
     if not gone.has_files:
         return None if guard is None else guard.in_file
@@ -128,7 +128,7 @@ def _skipped(left_out: Sequence[Skipped]) -> tuple[tuple[str, str], ...]:
 
 
 def place_of(root: WorkspaceRoot) -> str:
-    """Return the path of a workspace as a checkpoint has it."""
+    """Return the path of a workspace in the form used in checkpoints."""
     return os.fsencode(root.path).decode("utf-8", "replace")
 
 
@@ -143,10 +143,10 @@ def around(
     running: Running,
     paths: Sequence[str | Path] | None = None,
 ) -> Iterator[Node]:
-    """Take checkpoints before and after a tool, even if it fails; yield the node of the first one."""
+    """Take checkpoints before and after a tool runs, even if the tool fails; yield the node of the first checkpoint."""
     is_beside, other = running.begin(root.path, why.call)
     try:
-        ahead = f"before {why.reason}" if why.reason else None  # differences up to here are not the tool's
+        ahead = f"before {why.reason}" if why.reason else None  # earlier differences do not belong to the tool
         first = CaptureReason(target=why.target, call=other if is_beside else why.call, reason=ahead)
         phase = AFTER if is_beside else BEFORE
         before = take(store, sid, root, phase, first, at_ms=clock(), paths=paths)

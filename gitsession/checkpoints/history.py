@@ -1,9 +1,9 @@
 """The checkpoints of a session, on ``refs/heads/sessions/<sid>/files`` (docs/explanation/checkpoints.md).
 
-They are in order of time, whatever branch the conversation was on: a workspace is one physical thing. The parent of a
-checkpoint is the one before it; the parent of the first is the entry at which the session begins. Each has one parent,
-because `git log -p` shows no changes of a merge. They are written under the store's lock: the checkpoint that a new one
-is compared with is also its parent.
+Checkpoints are in chronological order, regardless of the branch of the conversation, because all branches share one
+workspace. The parent of a checkpoint is the previous one; the parent of the first is the entry at which the session
+begins. Each has one parent, because `git log -p` shows no changes of a merge. Checkpoints are written under the store's
+lock, so the checkpoint that a new one is compared with is also its parent.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from gitsession.workspace import trees
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One checkpoint of a session. ``files`` is the tree of the files, ``None`` for an empty workspace."""
+    """One checkpoint of a session. ``files`` is the tree of the files; ``None`` for an empty workspace."""
 
     node: Node
     entry: Checkpoint
@@ -43,12 +43,12 @@ class Point:
 
 
 def newest(store: ObjectStore, sid: str) -> Point | None:
-    """Return the last checkpoint of a session; ``None`` if it has none."""
+    """Return the newest checkpoint of a session; ``None`` if it has none."""
     return next(walk(store, sid), None)
 
 
 def readable(store: ObjectStore, sid: str) -> Point | None:
-    """Return the last checkpoint; ``None`` also if it cannot be read: the next one then starts a second history."""
+    """Return the newest checkpoint; ``None`` also if it cannot be read. The next one then starts a second history."""
     try:
         return newest(store, sid)
     except DAMAGE:
@@ -56,12 +56,12 @@ def readable(store: ObjectStore, sid: str) -> Point | None:
 
 
 def walk(store: ObjectStore, sid: str, first: str = "") -> Iterator[Point]:
-    """Yield the checkpoints, newest first, as far as the history goes.
+    """Yield the checkpoints, newest first, to the end of the history.
 
-    It ends at the first checkpoint, at a purged one, or at a lost one if a second history was started because of it.
-    ``first``: the ref on which the history begins, if it is not this store's own (``checkpoint_refs.starts``). Raises
-    ``MissingObject``, ``Corrupt`` or ``Malformed`` if another one cannot be read: without it, its changes would be
-    attributed to others.
+    The history ends at the first checkpoint, at a purged one, or at a lost one after which a second history was
+    started. ``first``: the ref from which the history is read, if it is not this store's own
+    (``checkpoint_refs.starts``). Raises ``MissingObject``, ``Corrupt`` or ``Malformed`` if another checkpoint cannot be
+    read: without it, its changes would be attributed to others.
     """
     for number, (_, end) in enumerate(reversed(checkpoint_refs.ends(store, sid, first))):
         oid: Oid | None = end
@@ -91,14 +91,14 @@ def _point(store: ObjectStore, oid: Oid) -> Point | None:
 
 
 def history(store: ObjectStore, sid: str, first: str = "") -> list[Point]:
-    """Return the checkpoints, oldest first, as ``walk`` finds them."""
+    """Return the checkpoints that ``walk`` yields, oldest first."""
     return list(walk(store, sid, first))[::-1]
 
 
 def histories(store: ObjectStore, sid: str) -> Iterator[list[Point]]:
-    """Yield all histories of checkpoints, oldest first: this store's, then those of diverged stores.
+    """Yield all histories of checkpoints, each oldest first: this store's history, then those of diverged stores.
 
-    Raises as ``walk`` for this store's history. Others that cannot be read are left out.
+    Raises the errors of ``walk`` for this store's history. Other histories that cannot be read are left out.
     """
     ours, *others = checkpoint_refs.starts(store, sid)
     if points := history(store, sid, ours):
@@ -112,16 +112,17 @@ def histories(store: ObjectStore, sid: str) -> Iterator[list[Point]]:
 
 
 Files = Callable[[Transaction | RecordingTransaction, "Point | None"], "Oid | None"]
-"""A function that writes the tree of a checkpoint, given the checkpoint before it."""
+"""A function that writes the tree of a checkpoint. Its second argument is the previous checkpoint."""
 
 
 def add(
     store: ObjectStore, sid: str, entry: Checkpoint, files: Files, target: Node | None, *, nonce: bytes = b""
 ) -> Point:
-    """Write a checkpoint if it differs from the newest one; return the newest one then.
+    """Write a checkpoint and return it. If it does not differ from the newest one, return the newest one instead.
 
-    ``target``: the entry that it belongs to. ``nonce``: for a checkpoint that is derived from an agent's own records,
-    so that every import gives the same entry; random by default. Raises ``NotFound`` if the session has no entries yet.
+    ``target``: the entry that the checkpoint belongs to. ``nonce``: set for a checkpoint that is derived from an
+    agent's own records, so that every import gives the same entry; random by default. Raises ``NotFound`` if the
+    session has no entries yet.
     """
     with store.transaction() as tx:
         return put(store, tx, sid, entry, files, target, nonce=nonce)
@@ -138,7 +139,7 @@ def put(
     always: bool = False,
     nonce: bytes = b"",
 ) -> Point:
-    """Write a checkpoint in a transaction, as ``add``. ``always``: even if nothing is new."""
+    """Write a checkpoint in a transaction as ``add`` does. ``always``: True to write it even if nothing has changed."""
     before, is_lost = None, False
     try:
         before = newest(store, sid)
@@ -161,9 +162,9 @@ def put(
 
 
 def is_news(store: ObjectStore, before: Point, entry: Checkpoint, tree: Oid | None, target: Node | None) -> bool:
-    """Return whether a checkpoint has something that the one before it has not.
+    """Return whether a checkpoint has new information compared with the previous one.
 
-    Apart from other files, this is another workspace, more covered paths, or another branch of the conversation.
+    This is the case if the files, the workspace or the branch of the conversation differ, or if it covers more paths.
     """
     if tree != before.files or entry.workspace != before.entry.workspace:
         return True
@@ -182,6 +183,6 @@ def is_news(store: ObjectStore, before: Point, entry: Checkpoint, tree: Oid | No
 
 
 def _unknown(store: ObjectStore, before: Point, entry: Checkpoint) -> bool:
-    """Return whether ``entry`` covers a path that the checkpoint before it does not."""
+    """Return whether ``entry`` covers a path that the previous checkpoint does not cover."""
     new = set(entry.paths) - set(before.entry.paths)
     return None in trees.look_up(store, before.files, new).values()

@@ -1,6 +1,7 @@
-"""Intents: records of what is being written to a workspace, durable before the first write, for recovery after a crash.
+"""Intents: records of planned writes to a workspace, durable before the first write, for recovery after a crash.
 
-A workspace has one file, ``<store>/gitsession/workspaces/<name>/rewind``. While it exists, an operation is incomplete.
+Each workspace has at most one intent: the file ``<store>/gitsession/workspaces/<name>/rewind``. While it exists, an
+operation is incomplete.
 """
 
 from __future__ import annotations
@@ -33,13 +34,13 @@ class Intent:
     """The planned writes of a rewind, undo or redo.
 
     Attributes:
-        safety: the checkpoint with the state before the writes.
-        made: folders to remove if they are empty after the writes.
-        place: the entry where the conversation continues; "" if it does not move.
-        onto: the branch for it; "" for a new one.
-        operation: the operation that an undo or redo reverts or repeats.
-        seen: the tip of the operation log before.
-        tag: the tag of temporary files.
+        safety: The checkpoint with the state before the writes.
+        made: Folders to remove if they are empty after the writes.
+        place: The entry where the conversation continues; "" if it does not move.
+        onto: The branch on which it continues; "" for a new branch.
+        operation: The operation that an undo reverts or a redo repeats.
+        seen: The tip of the operation log before the operation.
+        tag: The tag of the temporary files.
     """
 
     verb: Verb
@@ -73,7 +74,7 @@ def write(store: GitStore, workspace: Path, intent: Intent) -> None:
 
 
 def remove(store: GitStore, workspace: str) -> None:
-    """Remove an intent. If this raises ``Unavailable``, the operation is complete, and the call may be repeated."""
+    """Remove an intent. If this raises ``Unavailable``, the operation is complete, and the call can be repeated."""
     file = _file(store, Path(workspace))
     try:
         file.unlink(missing_ok=True)
@@ -83,12 +84,12 @@ def remove(store: GitStore, workspace: str) -> None:
 
 
 def read(store: GitStore, workspace: Path) -> Intent | None:
-    """Return the incomplete operation of a workspace. Raises ``Corrupt``."""
+    """Return the intent of an incomplete operation in a workspace; ``None`` if there is none. Raises ``Corrupt``."""
     return _read(_file(store, workspace))
 
 
 def pending(store: GitStore) -> Iterator[Intent]:
-    """Yield the incomplete operations of all workspaces. Raises ``Corrupt``."""
+    """Yield the intents of the incomplete operations in all workspaces. Raises ``Corrupt``."""
     for file in sorted((store.git_dir / workspace_lock.WORKSPACES).glob(f"*/{NAME}")):
         found = _read(file)
         if found is not None:

@@ -22,9 +22,10 @@ if TYPE_CHECKING:
 def steps(
     store: ObjectStore, points: Sequence[Point], *, levels: trees.TreeCache | None = None
 ) -> list[CheckpointStep]:
-    """Return the checkpoints (oldest first) as steps, each with its differences from the one before it.
+    """Convert checkpoints, oldest first, to steps, each with its differences from the previous checkpoint.
 
-    The first has none if it covers the whole workspace: it attributes nothing, and its tree may be large.
+    The first step has no differences if it covers the whole workspace: no change is attributed by it, and its tree may
+    be large.
     """
     found = []
     levels = levels or trees.TreeCache(store)
@@ -40,8 +41,8 @@ def steps(
 def place(store: ObjectStore, points: Sequence[Point], at: Node) -> int:
     """Return the index in ``points`` (oldest first) of the checkpoint with the files at ``at``; -1 if there is none.
 
-    All branches share the workspace, so this is its newest checkpoint at that time, on any branch. Checkpoints of
-    ``at`` itself count only if they come first and are in phase ``before``.
+    All branches share the workspace, so this is the newest checkpoint at that time, on any branch. Checkpoints of
+    ``at`` itself count only if they come first and have the phase ``before``.
     """
     here = to_base64url(at.chain)
     number = _by_then(store, points, at, here)
@@ -53,12 +54,12 @@ def place(store: ObjectStore, points: Sequence[Point], at: Node) -> int:
 
 
 def _by_then(store: ObjectStore, points: Sequence[Point], at: Node, here: str) -> int:
-    """Return the newest checkpoint at the time of ``at``.
+    """Return the index of the newest checkpoint at the time of ``at``.
 
-    An entry that gitsession wrote carries the tree of that checkpoint. If several have this tree, or the entry has
-    none, the clock decides. An agent's clock is compared with that of gitsession only if there is no other way: of the
-    checkpoints that belong to entries before ``at``, the newest one of the nearest entry counts, and only those before
-    any later rewind.
+    An entry that gitsession wrote has the tree of that checkpoint. If several checkpoints have this tree, or the entry
+    has none, the timestamps decide. For an imported entry, the result is the newest checkpoint of the nearest entry in
+    the history of ``at`` that has checkpoints; checkpoints after a later rewind are ignored. The agent's clock is
+    compared with that of gitsession only if there is no such checkpoint.
     """
     said_ms = entry_of(store, at).at_ms
     others = [number for number, point in enumerate(points) if point.entry.target != here]
@@ -79,7 +80,7 @@ def _by_then(store: ObjectStore, points: Sequence[Point], at: Node, here: str) -
 
 
 class FileChange(NamedTuple):
-    """The difference of a path: the old and new modes and oids as in git, ``None`` if there is no file."""
+    """The difference of a path: the old and new modes and oids as in git; ``None`` if there is no file."""
 
     path: str
     old_mode: str | None
@@ -92,8 +93,8 @@ class Files(Mapping[str, Oid]):
     """The files of a workspace in a checkpoint, as a mapping from each path to the oid of its content.
 
     Attributes:
-        checkpoint: the entry with the files; ``None`` if there are no checkpoints.
-        tree: the oid of their git tree.
+        checkpoint: The entry with the files; ``None`` if there are no checkpoints.
+        tree: The oid of the git tree of the files.
     """
 
     def __init__(self, store: ObjectStore, point: Point | None) -> None:
@@ -123,9 +124,9 @@ class Files(Mapping[str, Oid]):
         return [FileChange(path, *(old or (None, None)), *(new or (None, None))) for path, (old, new) in found]
 
     def patch(self, other: Files, paths: Collection[str] = ()) -> list[FilePatch]:
-        """Compare the contents with those of ``other``: of all files, or of those at or below ``paths``.
+        """Return patches from these files to ``other``: for all files, or for those at or below ``paths``.
 
-        Raises as ``read``.
+        Raises the errors of ``read``.
         """
         from gitsession.workspace import patches
 
@@ -140,9 +141,9 @@ class Files(Mapping[str, Oid]):
 def found(store: ObjectStore, sid: str, at: Node, workspace: str = "") -> tuple[list[Point], int]:
     """Return the history with the files of an entry (oldest first), and the index in it (-1: none existed then).
 
-    If stores diverged, there are several histories. Preferred, in this order: one of ``workspace``; one with a
-    checkpoint at that time; the one whose entry is nearest in the history of ``at``; the newest; this store's own.
-    Raises as ``histories``.
+    If stores diverged, there are several histories. They are preferred in this order: a history of ``workspace``; one
+    with a checkpoint at that time; the one whose entry is nearest in the history of ``at``; the newest; this store's
+    own. Raises the errors of ``histories``.
     """
     lines = [(points, place(store, points, at)) for points in histories(store, sid)]
     if len(lines) < 2:
@@ -159,13 +160,13 @@ def found(store: ObjectStore, sid: str, at: Node, workspace: str = "") -> tuple[
 
 
 def files_at(store: ObjectStore, sid: str, at: Node) -> Point | None:
-    """Return the checkpoint with the files of an entry; the first checkpoint if none existed then."""
+    """Return the checkpoint with the files of an entry; if none existed then, the first checkpoint."""
     points, number = found(store, sid, at)
     return points[max(number, 0)] if points else None
 
 
 def _depths(store: ObjectStore, at: Node, wanted: set[str]) -> Mapping[str, int]:
-    """Return, for each of ``wanted`` in the history of ``at``, how many others lie between the two."""
+    """Return the rank of each of ``wanted`` in the history of ``at``; the nearest entry has rank 0."""
     found: dict[str, int] = {}
     for node in graph.history(store, at.oid):
         if len(found) == len(wanted):

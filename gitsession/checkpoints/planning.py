@@ -1,4 +1,4 @@
-"""The plan of a rewind. Planning only reads."""
+"""The plan of a rewind. Planning writes nothing."""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ class RewindPlan:
     """The plan of a rewind.
 
     Attributes:
-        session: the id of the session.
+        session: The id of the session.
         what: ``both``, ``conversation`` or ``files``.
-        at: the requested entry.
-        place: the entry after which the conversation continues; if ``at`` is a prompt, the one before it.
-        prompt: the text of that prompt; ``None`` if ``at`` is not a prompt.
-        leaf: the tip of the conversation at the time of the plan.
-        onto: an existing branch that ends at ``place``; "" for a new branch.
-        workspace: the path of the workspace; ``None`` if files are not planned.
-        changes: the decision about every path that the session has changed since, including paths that stay.
-        made: folders that the session created, to be removed if they are empty.
+        at: The requested entry.
+        place: The entry after which the conversation continues; if ``at`` is a prompt, the entry before it.
+        prompt: The text of that prompt; ``None`` if ``at`` is not a prompt.
+        leaf: The tip of the conversation when the plan was made.
+        onto: An existing branch that ends at ``place``; "" for a new branch.
+        workspace: The path of the workspace; ``None`` if no files are planned.
+        changes: The decision about every path that the session has changed since, including paths that are kept.
+        made: Folders that the session created, to be removed if they are empty.
     """
 
     session: str
@@ -63,11 +63,11 @@ class RewindPlan:
     levels: trees.TreeCache | None = field(default=None, repr=False, compare=False)
     """Folders that were read for the plan. The execution needs many of them again."""
     merged: Mapping[Oid, bytes] = field(default_factory=dict, repr=False, compare=False)
-    """Contents that were merged for the plan. They are not in the store yet."""
+    """Merged contents of the plan. They are not in the store yet."""
 
     @property
     def moves(self) -> bool:
-        """Return whether the conversation continues elsewhere."""
+        """Return whether the conversation continues at another entry or on another branch."""
         return self.what != "files" and self.leaf != self.place.oid
 
     @property
@@ -79,16 +79,18 @@ def plan(
     store: GitStore, session: StoredSession, at: Node, what: What = "both", *, root: WorkspaceRoot | None = None,
     force: bool = False,
 ) -> RewindPlan:  # fmt: skip
-    """Plan the rewind to an entry.
+    """Plan a rewind to an entry.
 
     Args:
-        at: the entry to restore.
-        what: the parts of the session to restore.
-        root: the workspace, if files are to be restored.
-        force: restore files even if others have changed them since.
+        store: The store of the session.
+        session: The session.
+        at: The entry to restore.
+        what: The parts of the session to restore.
+        root: The workspace, if files are to be restored.
+        force: True to restore files even if others have changed them since.
 
     Raises:
-        NotFound: only files are requested, and the session has no checkpoints.
+        NotFound: Only files are requested, and the session has no checkpoints.
         InvalidName: ``what`` is not a known part.
     """
     if what not in get_args(What):
@@ -119,7 +121,7 @@ def plan_moves(store: ObjectStore, at: Node) -> tuple[Node, str | None]:
 
 
 def now_of(root: WorkspaceRoot, path: str) -> Now | str:
-    """Return the present state of a path, or the reason in words why it cannot be read."""
+    """Return the present state of a path, or the reason why it cannot be read."""
     try:
         return root.now(path)
     except GitSessionError as error:
@@ -163,7 +165,7 @@ def _with_files(store: GitStore, made: RewindPlan, root: WorkspaceRoot, *, force
 
 
 def _with_links_judged(store: ObjectStore, root: WorkspaceRoot, change: PathDecision, *, force: bool) -> PathDecision:
-    """Return ``change``, or a decision to leave the path if its link would be refused.
+    """Return ``change``, or a decision to keep the path if the link that it writes would be refused.
 
     A link is not removed either if undo could not restore it.
     """
@@ -179,7 +181,7 @@ def _with_links_judged(store: ObjectStore, root: WorkspaceRoot, change: PathDeci
 
 
 def _link_refusal(path: str, target: Callable[[], bytes]) -> str | None:
-    """Return the reason to refuse a link; ``None`` if it cannot be read: the write reports that."""
+    """Return the reason to refuse a link. If the link cannot be read, return ``None``: the write reports the error."""
     try:
         return target_refusal(path, target())
     except (GitSessionError, OSError):
@@ -187,13 +189,13 @@ def _link_refusal(path: str, target: Callable[[], bytes]) -> str | None:
 
 
 def _seen_whole(points: Sequence[Point], number: int) -> int:
-    """Return the index of the last checkpoint up to ``number`` that covers the whole workspace, or 0."""
+    """Return the index of the last checkpoint up to ``number`` that covers the whole workspace; 0 if there is none."""
     whole = (at for at in range(number, -1, -1) if at < len(points) and points[at].entry.mode == WORKSPACE)
     return next(whole, 0)
 
 
 def _looked_at(points: Sequence[Point], paths: Iterable[str]) -> set[str]:
-    """Return those of ``paths`` that any of ``points`` covers, even if as missing."""
+    """Return those of ``paths`` that any of ``points`` covers, even if they were missing."""
     if any(point.entry.mode == WORKSPACE for point in points):
         return set(paths)
     return {path for point in points for path in point.entry.paths}
@@ -217,15 +219,16 @@ def _claims(
 ) -> dict[str, set[State]]:
     """Return the paths that other sessions changed in ``workspace`` since ``since_ms``, with the states they claim.
 
-    ``touches``: the changes of this session. If calls of two sessions overlap, the checkpoints of each show the changes
-    of both.
+    ``touches``: the changes of this session. If calls of two sessions overlap, the checkpoints of each session show the
+    changes of both.
 
-    A state that another session's rewind restored was made by others, perhaps by this session. The other session claims
-    it only if this session claims the same change: a call of this session then overlapped the rewind and saw it. If
-    another session changed a path during a call of this session, and did not change it back, the result of the call may
-    have the other session's work in it. The other session claims this result, too.
+    If a rewind of another session restored a state, others made that state, perhaps this session. The other session
+    claims it only if this session claims the same change, because then a call of this session overlapped the rewind. If
+    another session changed a path during a call of this session and did not change it back, the result of the call may
+    contain the other session's work. The other session claims this result, too.
 
-    A fork and the session it was forked from share the checkpoints before the fork. Later ones belong to one of them.
+    A fork and the session from which it was forked share the checkpoints before the fork. Each later checkpoint belongs
+    to one of them.
     """
     ours: set[Oid] | None = None
     found: dict[str, set[State]] = {}
@@ -236,7 +239,7 @@ def _claims(
             if ours is None and points:
                 ours = {point.oid for point in history.walk(store, sid)}
         except GitSessionError:
-            continue  # `verify` reports what cannot be read
+            continue  # `verify` reports checkpoints that cannot be read
         theirs: dict[str, list[tuple[int, State]]] = {}
         for point, step, paths in zip(points, steps, attributed(steps), strict=True):
             if ours is not None and point.oid not in ours:
@@ -255,7 +258,7 @@ def _own(touches: Mapping[str, Sequence[PathAttribution]], path: str) -> Iterato
 
 
 def _worked_over(touches: Sequence[PathAttribution], theirs: Sequence[tuple[int, State]]) -> Iterator[State]:
-    """Yield the states that calls of this session gave to a path that another session changed meanwhile."""
+    """Yield the states that calls of this session produced for a path that another session changed meanwhile."""
     for touch in touches:
         within = [now for at_ms, now in theirs if touch.since_ms < at_ms <= touch.at_ms]
         if touch.ours and within and within[-1] != touch.was:

@@ -1,7 +1,7 @@
-"""Decisions of a rewind: the files that it writes, and the reasons to leave others.
+"""Decisions of a rewind: the files that it writes, and the reasons to keep others.
 
-A rewind reverts the changes of the session and no others. If others changed a file too, it reverts the session's
-changes one by one, the newest first, each by a three-way merge.
+A rewind reverts only the changes of the session. If others changed a file too, it reverts the session's changes one by
+one, newest first, each by a three-way merge.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ class NotMerged(Exception):
 
 
 Merge: TypeAlias = Callable[[str, Oid, Oid, Oid], Oid]
-"""A function that merges the ancestor, the present and the target content of a path. Raises ``NotMerged``."""
+"""A function that merges the ancestor, present and target contents of a path. Raises ``NotMerged``."""
 
 
 def no_merge(path: str, base: Oid, ours: Oid, theirs: Oid) -> Oid:
-    """Refuse to merge anything."""
+    """Raise ``NotMerged`` for every path."""
     raise NotMerged
 
 
@@ -59,11 +59,11 @@ class PathDecision(NamedTuple):
     """The decision about one path.
 
     Attributes:
-        path: the path, relative to the workspace.
-        action: the planned action.
-        now: the present state, as far as a tree can represent it.
-        to: the state after the rewind.
-        why: the reason, in plain words.
+        path: The path, relative to the workspace.
+        action: The planned action.
+        now: The present state, if a tree can represent it.
+        to: The state after the rewind.
+        why: The reason.
     """
 
     path: str
@@ -74,7 +74,7 @@ class PathDecision(NamedTuple):
 
     @property
     def is_left(self) -> bool:
-        """Return whether the path stays as it is."""
+        """Return whether the path is not changed."""
         return self.action in ("leave", "conflict")
 
 
@@ -90,12 +90,12 @@ def decide(
     """Decide about each path that the session changed.
 
     Args:
-        touches: the changes of each path.
-        now: the present state of each path, or the reason why it cannot be read.
-        at_entry: the state of each path at the entry. ``force`` restores it if others have changed the path too.
-        claimed: states of paths that other sessions claim.
-        force: restore paths that others have changed.
-        merge: merges the contents of a file that others changed too.
+        touches: The changes of each path.
+        now: The present state of each path, or the reason why it cannot be read.
+        at_entry: The state of each path at the entry, which ``force`` restores if others have changed the path, too.
+        claimed: States of paths that other sessions claim.
+        force: True to restore paths that others have changed.
+        merge: Merges the contents of a file that others changed, too.
     """
     return [
         _decide(path, touches[path], now[path], at_entry.get(path), claimed.get(path, ()), force=force, merge=merge)
@@ -118,7 +118,7 @@ def _decide(
     if any(state is not None and state.mode == SUBMODULE_MODE for state in (was, became)):
         return PathDecision(path, "leave", now, now, SUBMODULE)
     is_ours = now == became
-    # Shared states before the last one count, too: reverting to an earlier state would lose the other session's work.
+    # Shared states before the last one count, too: a revert to an earlier state would lose the other session's work.
     is_shared = any(touch.now in claimed for touch in touches if touch.ours)
     if is_ours and not is_shared and len(runs) == 1:
         return _restored(path, now, was, _why(was, now))
@@ -132,7 +132,7 @@ def _decide(
 def revert(
     paths: Mapping[str, tuple[State, State]], now: Mapping[str, Now | str], *, why: str, merge: Merge = no_merge
 ) -> list[PathDecision]:
-    """Decide what undo or redo does to paths, each given with its expected state and the state to restore."""
+    """Decide about the paths of an undo or redo. ``paths``: the expected state of each, and the state to restore."""
     found = []
     for path, (expected, to) in sorted(paths.items()):
         is_there = _settled(now[path])
@@ -153,9 +153,9 @@ def writes(changes: Iterable[PathDecision]) -> list[PathDecision]:
 
 
 def _runs(touches: Sequence[PathAttribution]) -> list[tuple[State, State]]:
-    """Return the session's changes, the newest first, each with the old and the new state.
+    """Return the session's changes, newest first, each with the old and the new state.
 
-    Consecutive changes without a change by others between them are one.
+    Consecutive changes are combined if others made no change between them.
     """
     groups = [list(group) for ours, group in groupby(touches, key=lambda touch: touch.ours) if ours]
     return [(group[0].was, group[-1].now) for group in reversed(groups)]
@@ -164,7 +164,7 @@ def _runs(touches: Sequence[PathAttribution]) -> list[tuple[State, State]]:
 def _merged(
     path: str, now: State, runs: Sequence[tuple[State, State]], merge: Merge, *, otherwise: str
 ) -> PathDecision:
-    """Revert ``runs`` and keep the changes of others. ``otherwise``: the reason if that is not possible."""
+    """Revert ``runs`` and keep the changes of others. ``otherwise``: the reason to use if that is not possible."""
     to = now
     try:
         for was, became in runs:
@@ -182,7 +182,7 @@ def _merged(
 
 
 def _three_way(path: str, base: State, ours: State, theirs: State, merge: Merge) -> State:
-    """Merge mode and content separately. Raises ``NotMerged`` if both sides changed a path that is not a file."""
+    """Merge mode and content separately. Raises ``NotMerged`` if both sides changed a path and it is not a file."""
     if ours == base:
         return theirs
     if theirs in (base, ours):
@@ -202,7 +202,7 @@ def _three_way(path: str, base: State, ours: State, theirs: State, merge: Merge)
 
 
 def _settled(now: Now | str) -> State | str:
-    """Return the state of a path. A folder counts as missing: it may be gone once its files are."""
+    """Return the state of a path. A folder counts as missing, because it may be removed after its files."""
     if isinstance(now, SpecialFile):
         return None if now.kind == "folder" else SPECIAL
     return now

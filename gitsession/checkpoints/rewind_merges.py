@@ -1,4 +1,4 @@
-"""Merged contents of a plan, for files that others changed after the session did, or after a rewind."""
+"""Merged contents of a plan, for files that others changed after the session or after a rewind."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gitsession.store.git_store import GitStore
 from gitsession.workspace.root import WorkspaceRoot
 
 BYTES_MAX_IN_ALL = 256 << 20
-"""Maximum size of the contents that one plan holds in memory, in bytes. Files beyond it are not merged."""
+"""Maximum size in bytes of all contents that one plan holds in memory. Files over the limit are not merged."""
 
 
 class Merges:
@@ -27,7 +27,7 @@ class Merges:
 
     def __call__(self, path: str, base: Oid, ours: Oid, theirs: Oid) -> Oid:
         """Merge two changes of ``base``. Raises ``NotMerged``, also if a content cannot be read."""
-        from gitsession.git import engine  # pygit2 takes 30 ms
+        from gitsession.git import engine  # importing pygit2 takes 30 ms
 
         merged = engine.merge_file(*(self._content(path, oid, engine.BYTES_MAX) for oid in (base, ours, theirs)))
         if isinstance(merged, engine.MergeConflict):
@@ -62,7 +62,7 @@ class Merges:
 
 
 def keep(store: GitStore, merged: Mapping[Oid, bytes], changes: Iterable[PathDecision]) -> None:
-    """Write those of the merged contents to the store that ``changes`` need."""
+    """Write those merged contents to the store that ``changes`` need."""
     needed = {change.to.oid for change in changes if change.to is not None} & merged.keys()
     if needed:
         with store.transaction() as tx:

@@ -1,13 +1,14 @@
 """Execution of a rewind plan, an undo or a redo, and recovery after a crash.
 
-    safety    a checkpoint of the paths that will be written, in their present state; the merged contents
-    intent    the planned writes, durable
-    restore   each file by a rename
-    record    one transaction: the checkpoint after it, the refs of the conversation, the operation of the log
-    end       the intent is removed
+    safety    write a checkpoint of the present state of the paths that will be written; store the merged contents
+    intent    record the planned writes durably
+    restore   replace each file by a rename
+    record    in one transaction, write the checkpoint after the operation, the refs of the conversation, and the
+              operation log
+    end       remove the intent
 
-If the process is killed before the intent, nothing was changed. After it, ``go_on`` completes the operation or
-``abort`` reverts it. At any moment each file is either the old one or the new one.
+If the process is killed before the intent, nothing was changed. After it, ``go_on`` completes the operation, or
+``abort`` reverts it. At every moment, each file is either the old one or the new one.
 """
 
 from __future__ import annotations
@@ -56,9 +57,9 @@ class FileOutcome:
     """The outcome for a path.
 
     Attributes:
-        path: the path, relative to the workspace.
+        path: The path, relative to the workspace.
         did: ``written``, ``removed`` or ``left``.
-        why: the reason, in plain words.
+        why: The reason.
     """
 
     path: str
@@ -71,13 +72,13 @@ class RewindResult:
     """The result of a rewind, an undo or a redo.
 
     Attributes:
-        verb: the command that was executed.
-        workspace: the path of the workspace; ``None`` if no files were concerned.
-        outcomes: the outcome for every path of the plan.
-        branch: the branch on which the conversation continues.
+        verb: The command that was executed.
+        workspace: The path of the workspace; ``None`` if no files were involved.
+        outcomes: The outcome for every path of the plan.
+        branch: The branch on which the conversation continues.
         moved: True if the conversation continues at another entry or on another branch.
-        prompt: the user's prompt at the entry.
-        operation: the operation that was undone or redone.
+        prompt: The user's prompt at the entry.
+        operation: The operation that was undone or redone.
     """
 
     verb: str
@@ -94,8 +95,8 @@ def perform(
 ) -> RewindResult:
     """Execute a rewind plan.
 
-    Raises ``Refused`` if an operation in the workspace is incomplete, and ``Unavailable``. An operation that was begun
-    can then be completed with ``go_on`` or reverted with ``abort``.
+    Raises ``Unavailable``, and ``Refused`` if an operation in the workspace is incomplete. If this operation is
+    interrupted, ``go_on`` can complete it and ``abort`` can revert it.
     """
     at_ms = clock()
     command = f"rewind {session.id} {plan.at.oid[:12]}" + (f" ({plan.what})" if plan.what != "both" else "")
@@ -119,10 +120,10 @@ def take_step(
     run: RewindRun, step: operation_log.UndoStep, changes: list[PathDecision], made: tuple[str, ...],
     merged: Mapping[Oid, bytes], clock: Clock,
 ) -> RewindResult:  # fmt: skip
-    """Undo or redo an operation that wrote files. Raises as ``perform`` and ``UndoStep.check``.
+    """Undo or redo an operation that wrote files. Raises the errors of ``perform`` and ``UndoStep.check``.
 
-    ``changes``: the decisions about its files. ``merged``: contents that were merged for them. ``made``: folders to
-    remove if they are empty then.
+    ``changes``: the decisions about its files. ``merged``: merged contents of these files. ``made``: folders to remove
+    if they are then empty.
     """
     store, root = run.store, run.root
     wanted = writes(changes)
@@ -138,18 +139,18 @@ def take_step(
                         operation=operation)  # fmt: skip
         intent, unsafe = run.prepare(step.verb, f"{step.verb}: {step.command}", wanted, merged, made, at_ms)
         intent = dataclasses.replace(intent, operation=step.operation.id, seen=step.seen)
-        step.check(store)  # a written intent must be completed
+        step.check(store)  # before the intent, because an operation with an intent must be completed
         intents.write(store, root.path, intent)
         try:
             done = run.carry_out(intent, step)
-        except Refused as error:  # a command was logged or the conversation continued meanwhile
+        except Refused as error:  # a command was logged meanwhile, or the conversation continued
             run.put_back(intent, at_ms)
             raise Refused(f"{error}; the changes to files were reverted", hint=error.hint) from error
     return dataclasses.replace(done, outcomes=_all(changes, done, unsafe))
 
 
 def go_on(store: GitStore, session: StoredSession, root: WorkspaceRoot) -> RewindResult:
-    """Complete the operation begun in a workspace. Raises ``NotFound`` if there is none, and as ``perform``."""
+    """Complete the operation begun in a workspace. Raises the errors of ``perform``, and ``NotFound`` without one."""
     with workspace_lock.hold_workspace_lock(store.git_dir, root.path):
         intent = _begun(store, session, root)
         if intents.is_done(store, intent):
@@ -190,7 +191,7 @@ class RewindRun:
         self, verb: intents.Verb, command: str, wanted: list[PathDecision], merged: Mapping[Oid, bytes],
         made: tuple[str, ...], at_ms: int,
     ) -> tuple[Intent, tuple[FileOutcome, ...]]:  # fmt: skip
-        """Take the safety checkpoint; return the intent, and the paths to leave because that checkpoint lacks them.
+        """Take the safety checkpoint; return the intent, and the paths to keep because that checkpoint lacks them.
 
         ``merged``: contents that are not in the store yet.
         """
@@ -216,7 +217,7 @@ class RewindRun:
         return intent, tuple(unsafe)
 
     def carry_out(self, intent: Intent, step: operation_log.UndoStep | None = None) -> RewindResult:
-        """Execute the steps after the intent, from the beginning or from where a crash interrupted them.
+        """Execute the steps after the intent, from the first step or from the step that a crash interrupted.
 
         ``step``: the step of an undo or redo.
         """
@@ -238,7 +239,7 @@ class RewindRun:
         )
 
     def put_back(self, intent: Intent, at_ms: int) -> tuple[FileOutcome, ...]:
-        """Revert the writes of the intent, however many are done."""
+        """Revert those writes of the intent that were already made."""
         back = [PlannedChange(change.path, change.new, change.expected) for change in intent.changes]
         above = folders_above(change.path for change in back if change.new is None)
         made = above - trees.folders(self.store, files_of(self.store, intent.safety), above)
@@ -251,9 +252,9 @@ class RewindRun:
     def _restore(
         self, intent: Intent, changes: Sequence[PlannedChange], made: Collection[str]
     ) -> tuple[tuple[FileOutcome, ...], dict[str, State]]:
-        """Write ``changes``; return all outcomes, and the new states of the paths that were written.
+        """Write ``changes``; return all outcomes, and the new states of the written paths.
 
-        ``made``: folders to remove if they are empty then.
+        ``made``: folders to remove if they are then empty.
         """
         found = restore(
             self.root, changes, content=lambda oid: self.store.read(oid)[1], tag=intent.tag,
@@ -275,7 +276,7 @@ class RewindRun:
     def _finish_step(
         self, intent: Intent, step: operation_log.UndoStep, done: Mapping[str, State]
     ) -> tuple[str, Operation]:
-        """Record an undo or redo likewise; return the branch, and the operation that was undone or redone."""
+        """Record an undo or redo in the same way; return the branch, and the operation that was undone or redone."""
         with self.store.transaction() as tx:
             files = self._record(tx, intent, done, self._leaf_after(step), intent.at_ms) if done else None
             operation = step.take(self.store, tx, intent.at_ms, files)
@@ -294,7 +295,7 @@ class RewindRun:
         self, tx: Transaction | operation_log.RecordingTransaction, intent: Intent, done: Mapping[str, State],
         target: Node | None, at_ms: int, *, always: bool = True,
     ) -> WorkspaceWrite:  # fmt: skip
-        """Write the checkpoint of the written files; return both checkpoints for the operation."""
+        """Write the checkpoint of the written files; return both checkpoints for the operation log."""
         place = capturing.place_of(self.root)
         entry = Checkpoint(
             mode=EDITED, phase=REWIND, workspace=place, paths=tuple(done), reason=intent.command, at_ms=at_ms
@@ -336,7 +337,7 @@ def _step(store: GitStore, intent: Intent) -> operation_log.UndoStep | None:
 
 
 def _begun(store: GitStore, session: StoredSession, root: WorkspaceRoot) -> Intent:
-    """Return the incomplete operation in this workspace, or in one of the session's that has been moved since."""
+    """Return the incomplete operation of this workspace, or of a workspace of the session that has been moved since."""
     found = intents.read(store, root.path)
     if found is not None:
         return found

@@ -33,9 +33,9 @@ def take_next(
 ) -> RewindResult:
     """Undo the newest command of ``scope`` that is in effect, or redo the last one that was undone.
 
-    ``open_root`` opens the workspace that an operation wrote to. Files that are still as the operation left them get
-    their old content. Files that were changed since are merged; if that is not possible, a file stays and is reported.
-    Raises ``NotFound``, and ``Refused`` if work would be lost.
+    ``open_root`` opens the workspace that an operation wrote to. A file that has not changed since the operation gets
+    its old content. A file that was changed since is merged; if that is not possible, it is kept and reported. Raises
+    ``NotFound``, and ``Refused`` if work would be lost.
     """
     step = operation_log.next_step(store, verb, scope)
     files = step.operation.files
@@ -53,7 +53,7 @@ def take_next(
 def plan_step(
     store: GitStore, step: UndoStep, files: WorkspaceWrite, root: WorkspaceRoot, levels: trees.TreeCache, merge: Merge
 ) -> tuple[list[PathDecision], tuple[str, ...]]:
-    """Return the decisions about the files of an operation, and the folders to remove if they are empty then."""
+    """Return the decisions about the files of an operation, and the folders to remove if they are then empty."""
     entry = entry_of(store, load(store, files.result))
     if not isinstance(entry, Checkpoint):
         raise Corrupt(f"cannot read the checkpoint {files.result}", hint="run `gitsession repair`")

@@ -1,5 +1,5 @@
-"""The user's files and the trees that hold them, with exact bytes and modes. It uses git objects, but no sessions.
+"""The user's files, and git trees that contain them with exact bytes and modes. This package does not use sessions.
 
-A *path* in this package is text as in a tree: relative to the workspace, components joined by ``/``, each written as in
-``workspace.names``. Only ``workspace.root`` converts it to a name on the disk.
+A *path* in this package is text in the form of a tree: relative to the workspace, with components joined by ``/`` and
+escaped by ``workspace.names``. Only ``workspace.root`` converts a path to a name on the disk.
 """

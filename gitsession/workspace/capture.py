@@ -1,4 +1,4 @@
-"""Capture of a workspace's changes in a store: contents in pieces, then the new tree based on the last one."""
+"""Capture of a workspace's changes in a store: first the contents in batches, then the new tree."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from gitsession.workspace.snapshot import look
 from gitsession.workspace.trees import State, TreeCache
 
 PIECE_BYTES = 32 << 20
-"""Size of the contents held in memory and written to the store at a time, in bytes. One file may be larger."""
+"""Size in bytes of a batch of contents that is held in memory and then written to the store. One file may be larger."""
 
 
 class Captured(NamedTuple):
-    """A captured snapshot. ``tree`` has all files, ``changes`` are its differences from the last snapshot's tree."""
+    """A captured snapshot. ``tree`` has all files; ``changes`` are its differences from the last snapshot's tree."""
 
     tree: Oid | None
     changes: Mapping[str, State]
@@ -38,10 +38,10 @@ def capture(
     caps: Caps = USUAL,
     wait_seconds: float = 30.0,
 ) -> Captured:
-    """Capture the whole workspace and store what differs (mode *workspace*).
+    """Capture the whole workspace and store the differences from the last snapshot (mode *workspace*).
 
-    ``folder`` is that of ``snapshot.look``. If the store lacks an object of the last snapshot, that snapshot is
-    discarded and all files are read again. Raises ``Unavailable``.
+    ``folder``: see ``snapshot.look``. If the store lacks an object of the last snapshot, that snapshot is discarded and
+    all files are read again. Raises ``Unavailable``.
     """
     for afresh in (False, True):
         with look(root, folder, caps=caps, afresh=afresh, wait_seconds=wait_seconds) as seen:
@@ -88,9 +88,9 @@ def tree_with(
     *,
     levels: TreeCache | None = None,
 ) -> Oid | None:
-    """Write the tree ``base`` with ``changes``, whose contents are in the store already.
+    """Write the tree ``base`` with ``changes`` applied. The contents must be in the store already.
 
-    Raises ``MissingObject`` if a content is gone: until a ref leads to it, a user's `git repack -a -d` may drop it.
+    Raises ``MissingObject`` if a content no longer exists: `git repack -a -d` may drop it before a ref leads to it.
     """
     for state in changes.values():
         if state is not None and state.mode != SUBMODULE_MODE and not store.contains(state.oid):
@@ -106,7 +106,7 @@ class Named(NamedTuple):
 
 
 def named(root: WorkspaceRoot, paths: Iterable[str | Path], *, caps: Caps = USUAL) -> Named:
-    """Read only these paths, absolute or relative to the workspace, ignored or not, without git.
+    """Read only these paths without git. They may be absolute or relative to the workspace, ignored or not.
 
     Folders and paths outside the workspace are skipped.
     """

@@ -1,8 +1,8 @@
-"""The paths that may differ from the last snapshot, as one `git ls-files` lists them.
+"""The paths that may differ from the last snapshot, found with one `git ls-files`.
 
-The ignore rules are the user's: the ``.gitignore`` files from the top of the repository around the workspace, its
-``info/exclude``, and ``core.excludesFile``. A file of the user's index is captured even if ignored, and so is a file of
-the last snapshot. A folder that is a repository of its own is not captured, except for submodules.
+The user's ignore rules apply: those in the ``.gitignore`` files from the top of the enclosing repository, in its
+``info/exclude``, and in ``core.excludesFile``. A file in the user's index or in the last snapshot is captured even if
+it is ignored. A folder that is a repository of its own is not captured, except for submodules.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ _GLOB = re.compile(r"([\\*?\[ #!])")
 
 
 class ChangedPaths(NamedTuple):
-    """The paths listed by git, before any file is read. ``differing``: True if the last snapshot had the path."""
+    """The paths that git listed, before any file is read. ``differing``: True for a path in the last snapshot."""
 
     differing: dict[bytes, bool]
     skipped: list[Skipped]
     state: SnapshotState
-    """The base of the next state."""
+    """The base for the next state."""
     took_ms: int
     rules_differ: bool
-    """True if files outside the workspace have changed ignore rules since the last snapshot."""
+    """True if ignore rules in files outside the workspace have changed since the last snapshot."""
 
 
 def find(shadow: PrivateRepository, root: WorkspaceRoot) -> ChangedPaths:
-    """Find the paths to read. Raises ``Unavailable``."""
+    """Return the paths to read. Raises ``Unavailable``."""
     at = str(root.path)
     state = _fitting(shadow, user_repository.find(at), at)
     began_ns = shadow.now_ns()
@@ -62,7 +62,7 @@ def find(shadow: PrivateRepository, root: WorkspaceRoot) -> ChangedPaths:
                 continue
         is_new = row[:1] == _TAG_OTHER
         if is_new and state.look and _is_in_repository(os.path.dirname(raw), os.fsencode(at), folders):
-            continue  # git looks into a folder with files of the last snapshot, even if it is a repository by now
+            continue  # git lists a folder with files of the last snapshot, even if the folder has become a repository
         if raw and not (submodules and _is_below(raw, submodules)):
             differing[raw] = not is_new
     for path in state.absent:
@@ -76,7 +76,7 @@ def find(shadow: PrivateRepository, root: WorkspaceRoot) -> ChangedPaths:
 
 
 def _is_in_repository(folder: bytes, at: bytes, known: dict[bytes, bool]) -> bool:
-    """Return whether a folder of the workspace is, or is below, a repository of its own. ``known``: a cache."""
+    """Return whether a folder of the workspace is in a repository of its own. ``known``: a cache of results."""
     if folder not in known:
         git_dir = os.path.join(at, folder, b".git")
         known[folder] = os.path.exists(os.path.join(git_dir, b"HEAD")) or os.path.isfile(git_dir)
@@ -85,7 +85,7 @@ def _is_in_repository(folder: bytes, at: bytes, known: dict[bytes, bool]) -> boo
 
 
 def _fitting(shadow: PrivateRepository, found: UserRepository, at: str) -> SnapshotState:
-    """Return the state with the current ignore rules; an empty one if the repository around it is another one."""
+    """Return the state with the current ignore rules; an empty state if the enclosing repository is another one."""
     state = shadow.state
     if state.apart and found.top != at:
         found = UserRepository(at)
@@ -110,7 +110,7 @@ def _fitting(shadow: PrivateRepository, found: UserRepository, at: str) -> Snaps
 def _with_users_index(
     state: SnapshotState, shadow: PrivateRepository, at: str, rules: list[str]
 ) -> tuple[SnapshotState, list[bytes]]:
-    """Return the state with what the user's index tracks now, and the submodules that it no longer has."""
+    """Return the state with the files that the user's index tracks now, and the submodules that it no longer has."""
     beside = state.beside
     stamp = user_repository.stamp(beside.index_file) if beside.git_dir else None
     if state.look and stamp == state.users_index:
@@ -135,7 +135,7 @@ def _with_users_index(
 def _ignored(paths: Sequence[bytes], shadow: PrivateRepository, top: str, at: str, rules: list[str]) -> list[bytes]:
     """Return those of ``paths`` that the ignore rules exclude.
 
-    git refuses paths behind a symbolic link, and they do not exist in the workspace, so they are not passed to it.
+    Paths behind a symbolic link are not passed to git, which rejects them. They do not exist in the workspace.
     """
     base = os.fsencode(at)
     folders: dict[bytes, bool] = {b"": True}
@@ -145,13 +145,13 @@ def _ignored(paths: Sequence[bytes], shadow: PrivateRepository, top: str, at: st
             folders[folder] = is_plain(os.path.dirname(folder)) and not os.path.islink(base + b"/" + folder)
         return folders[folder]
 
-    asked = b"".join(b"./%b\0" % path for path in paths if is_plain(os.path.dirname(path)))  # no ":(magic)"
+    asked = b"".join(b"./%b\0" % path for path in paths if is_plain(os.path.dirname(path)))  # ./ prevents ":(magic)"
     told = shadow.git(top, at, *rules, "check-ignore", "-z", "--no-index", "--stdin", stdin=asked, accept=(0, 1))
     return [path[2:] for path in told.out.split(b"\0")[:-1]]
 
 
 def _never(store: str, at: str) -> str:
-    """Return an option that excludes the path of the store only. No ``.gitignore`` overrides a command-line option."""
+    """Return an option that excludes only the path of the store. No ``.gitignore`` overrides a command-line option."""
     path = os.path.normpath(os.path.join(at, os.fsdecode(names.unescape_path(store))))
     return "--exclude=/" + _GLOB.sub(r"\\\1", path)
 
@@ -166,7 +166,7 @@ def _is_below(raw: bytes, folders: Collection[bytes]) -> bool:
 
 
 def _unopened(warnings: bytes, prefix: bytes) -> list[Skipped]:
-    """Return the folders that git could not open, from its warnings, which name them relative to the top."""
+    """Return the folders that git could not open, from its warnings, which have paths relative to the top."""
     start = b"" if prefix == b"." else prefix + b"/"
     found = [told.removeprefix(start).rstrip(b"/") for told in _UNOPENED.findall(warnings)]
     return [Skipped(names.escape_path(raw), "a folder that cannot be read") for raw in found if raw]

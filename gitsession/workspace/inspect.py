@@ -1,4 +1,4 @@
-"""Inspection of one name in an opened folder: a link is never followed, a read never overlaps a write.
+"""Inspection of one name in an opened folder. A link is never followed, and a read never overlaps a write.
 
 Pipes and devices are never opened. All functions raise ``OSError`` if the system denies access.
 """
@@ -19,9 +19,9 @@ from gitsession.git.types import Oid
 from gitsession.workspace.trees import TreeEntry
 
 NOT_THERE = (errno.ENOENT, errno.ENAMETOOLONG, errno.EILSEQ)
-"""Error numbers for a name that does not or cannot exist."""
+"""Error numbers for a name that does not exist or cannot exist."""
 NO_FOLDER = (errno.ENOTDIR, errno.ELOOP, errno.EMLINK)
-"""Error numbers for a link, or anything else, in the place of a folder."""
+"""Error numbers for a link or another non-folder where a folder is expected."""
 
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _CHUNK_BYTES = 1 << 20
@@ -34,7 +34,7 @@ _KINDS: dict[int, Literal["file", "link", "folder", "special"]] = {
 
 
 class Status(NamedTuple):
-    """The status of a name without its content. As long as it is equal, the file has not been written."""
+    """The status of a name, without its content. While the status is the same, the file has not been written."""
 
     kind: Literal["file", "link", "folder", "special"]
     permissions: int
@@ -55,14 +55,14 @@ class Status(NamedTuple):
 
     @property
     def mode(self) -> str:
-        """The mode of a file or a link in a tree."""
+        """The mode of a file or link in a tree."""
         if self.kind == "link":
             return LINK_MODE
         return "100755" if self.permissions & stat.S_IXUSR else "100644"
 
 
 class SpecialFile(NamedTuple):
-    """An existing name that a tree cannot hold as a file; ``special`` is a pipe, a socket or a device."""
+    """An existing name that a tree cannot represent as a file; ``special`` is a pipe, a socket or a device."""
 
     kind: Literal["folder", "special"]
 
@@ -86,9 +86,10 @@ def status(folder: int, name: bytes) -> Status | None:
 
 
 def contents(folder: int, name: bytes) -> tuple[Status, bytes]:
-    """Return a file's bytes or a link's target, and the status it had while it was read.
+    """Return a file's bytes or a link's target, and its status during the read.
 
-    Raises ``NotFound``, ``Refused`` for a folder or a special file, ``Unavailable`` for a file that is being written.
+    Raises ``NotFound``, ``Refused`` for a folder or a special file, and ``Unavailable`` for a file that is being
+    written.
     """
     chunks: list[bytes] = []
     found = _take(folder, name, lambda _: chunks.clear(), chunks.append)
@@ -96,7 +97,7 @@ def contents(folder: int, name: bytes) -> tuple[Status, bytes]:
 
 
 def look(folder: int, name: bytes) -> tuple[Now, Status | None]:
-    """Return the state of a name, with the oid of its content, however large, and its status.
+    """Return the state of a name, with the oid of its content, and its status. There is no size limit.
 
     Raises ``Unavailable`` for a file that is being written.
     """
@@ -114,11 +115,11 @@ def look(folder: int, name: bytes) -> tuple[Now, Status | None]:
 
 
 class _Changed(Exception):
-    """The file has been changed or replaced during the read."""
+    """An internal error: the file was changed or replaced during the read."""
 
 
 class _Hasher:
-    """The oid of a blob that arrives in chunks."""
+    """A hasher for the oid of a blob that is read in chunks."""
 
     def begin(self, size: int) -> None:
         self._sha1 = sha1(f"blob {size}\0".encode(), usedforsecurity=False)
@@ -131,7 +132,7 @@ class _Hasher:
 
 
 def _take(folder: int, name: bytes, begin: Callable[[int], None], take: Callable[[bytes], object]) -> Status:
-    """Read a name once without a concurrent write; call ``begin`` with the number of bytes at every try."""
+    """Read a name with no concurrent write; at the start of each attempt, call ``begin`` with the number of bytes."""
     for _ in range(_TRIES):
         found = status(folder, name)
         if found is None:
@@ -155,7 +156,7 @@ def _target(folder: int, name: bytes) -> bytes:
     try:
         return os.readlink(name, dir_fd=folder)
     except OSError as error:
-        if error.errno == errno.EINVAL:  # not a link any more
+        if error.errno == errno.EINVAL:  # the name is no longer a link
             raise _Changed from error
         raise
 
@@ -164,7 +165,7 @@ def _pour(folder: int, name: bytes, found: Status, take: Callable[[bytes], objec
     try:
         fd = os.open(name, _FILE, dir_fd=folder)
     except OSError as error:
-        if error.errno in (*NO_FOLDER, errno.ENXIO):  # a link or a socket by now
+        if error.errno in (*NO_FOLDER, errno.ENXIO):  # the name is now a link or a socket
             raise _Changed from error
         raise
     try:

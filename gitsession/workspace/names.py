@@ -1,10 +1,11 @@
-"""The name of a file in a tree: the name itself if it is harmless everywhere, else an escaped form. FROZEN.
+"""The name of a file in a tree: the name itself if it is harmless on every system, else an escaped form. FROZEN.
 
-On the disk a name is bytes. In a tree it must pass any server that checks (``transfer.fsckObjects``), be checked out by
-git on any system, and be shown in any terminal. So a name that is not *plain* is written as ``%`` and then the name,
-with every harmful byte as ``%XX``: ``a:b`` is ``%a%3Ab``, ``.gitmodules`` is ``%.gitmodules``. The form is the same in
-every version of this program, or unchanged files would differ. So no table of Unicode properties is used: those change
-with the release of Python.
+On the disk, a name is a byte string. In a tree, the name must pass the checks of any server (``transfer.fsckObjects``).
+Git must be able to check it out on any system, and any terminal must be able to display it. So a name that is not
+*plain* is written as ``%`` and then the name, with every harmful byte as ``%XX``: ``a:b`` is ``%a%3Ab``,
+``.gitmodules`` is ``%.gitmodules``. The form must be the same in every version of this program; otherwise unchanged
+files would differ. So this module uses no table of Unicode properties, because these tables change between Python
+releases.
 """
 
 from __future__ import annotations
@@ -24,15 +25,15 @@ _HFS_IGNORES = "\u200c-\u200f\u202a-\u202e\u206a-\u206f\ufeff"
 _HIDDEN = re.compile(f"[{_HFS_IGNORES}]")
 _UNSAFE = re.compile(
     "[\x00-\x1f\x7f-\x9f"  # control characters
-    '%/\\\\:<>"|?*'  # the escape, the separator, and what Windows reserves
-    f"{_HFS_IGNORES}\u061c\u200b\u2028\u2029\u2060-\u2069\ufff9-\ufffb\U000e0000-\U000e007f"  # hidden, or bidi
+    '%/\\\\:<>"|?*'  # the escape character, the separator, and the characters that Windows reserves
+    f"{_HFS_IGNORES}\u061c\u200b\u2028\u2029\u2060-\u2069\ufff9-\ufffb\U000e0000-\U000e007f"  # invisible or bidi
     "\ud800-\udfff]"  # bytes that are not UTF-8
 )
 _DOT_GIT = re.compile(r"(?:\.git|git~[0-9]+)[. ]*(?::.*)?", re.IGNORECASE | re.ASCII | re.DOTALL)
 _LOOKED_INTO = re.compile(r"\.gitmodules|gitmod~[1-4]|\.gitattributes|gitatt~[1-4]", re.IGNORECASE | re.ASCII)
-"""Names whose content git's fsck checks. It accepts any content of ``.gitignore`` and ``.mailmap``."""
+"""Names of files whose content git's fsck checks. It accepts any content of ``.gitignore`` and ``.mailmap``."""
 _SHORTENED = ("gi7eba", "gi7d29")
-"""The short names that NTFS gives these two names if their first four short names are taken."""
+"""The short names that NTFS assigns to these two names if the first four short names are already used."""
 _DEVICE = re.compile(
     r"(?:con|prn|aux|nul|(?:com|lpt)[0-9\xb9\xb2\xb3]|conin\$|conout\$|clock\$) *(?:\..*)?",
     re.IGNORECASE | re.ASCII | re.DOTALL,
@@ -41,12 +42,12 @@ _TEMPORARY = re.compile(rb"\.gitsession-[a-z0-9]{1,32}-[^/]{1,9}\.tmp")
 _AT_A_GLANCE = re.compile(
     rb"(?!\.git|(?:con|prn|aux|nul|(?:com|lpt)[0-9])(?:\.|\Z))[a-z0-9_.-]{0,254}[a-z0-9_-]", re.IGNORECASE
 )
-"""A fast match of plain names. Other names may be plain, too."""
+"""A fast match for plain names. Names that do not match may be plain, too."""
 
 
 @lru_cache(_CACHED)
 def escape(name: bytes) -> str:
-    """Return ``name`` as trees have it. Every byte string has such a form, and no two have the same."""
+    """Return the form of ``name`` in a tree. Every byte string has one, and no two byte strings have the same one."""
     if _AT_A_GLANCE.fullmatch(name):
         return name.decode()
     text = name.decode("utf-8", "surrogateescape")
@@ -68,7 +69,7 @@ def unescape(text: str) -> bytes:
 
 
 def refusal(name: bytes) -> str | None:
-    """Return the reason, in plain words, why a file of that name is never captured and never written."""
+    """Return the reason why a file with that name is never captured or written; ``None`` if there is none."""
     if not name:
         return "an empty name"
     if name in (b".", b".."):
@@ -87,7 +88,7 @@ def refusal(name: bytes) -> str | None:
 
 @lru_cache(_CACHED)
 def tree_refusal(component: str) -> str | None:
-    """Return the reason why one name of a tree is never written: ``refusal``, or that ``escape`` did not write it."""
+    """Return the reason why one name in a tree is never written: that of ``refusal``, or an invalid escaped form."""
     try:
         return refusal(unescape(component))
     except Malformed:
@@ -95,7 +96,7 @@ def tree_refusal(component: str) -> str | None:
 
 
 def path_refusal(path: str) -> str | None:
-    """Return the reason why a path of a tree is never written or read."""
+    """Return the reason why a path of a tree is never written or read; ``None`` if there is none."""
     components = path.split("/")
     if len(components) > DEPTH_MAX:
         return f"more than {DEPTH_MAX} folders deep"
@@ -103,17 +104,17 @@ def path_refusal(path: str) -> str | None:
 
 
 def temporary(tag: str, which: int | str) -> bytes:
-    """Return the name of a file while it is being written. ``tag`` has at most 32 lower-case letters and digits."""
+    """Return the name of a temporary file. ``tag`` has at most 32 lower-case letters and digits."""
     return f".gitsession-{tag}-{which}.tmp".encode()
 
 
 def escape_path(raw: bytes) -> str:
-    """Return a path on the disk, relative to the workspace, with each component escaped."""
+    """Escape each component of an on-disk path that is relative to the workspace."""
     return "/".join(map(escape, raw.split(b"/")))
 
 
 def unescape_path(path: str) -> bytes:
-    """Return the path on the disk. Raises ``Malformed``."""
+    """Return the on-disk path. Raises ``Malformed``."""
     return b"/".join(map(unescape, path.split("/")))
 
 

@@ -1,8 +1,8 @@
-"""Patches of files as git writes them, with counts of lines and with renames.
+"""Patches of files in git's format, with line counts and rename detection.
 
-``trees.diff`` has found, within its bounds, which files differ. libgit2 gets two trees of these files only, so neither
-the size of a workspace nor a maliciously built tree affects it. Contents that libgit2 could not compare in bounded time
-(``engine.is_comparable``) are compared by a git child process, which has a deadline.
+``trees.diff``, which has its own limits, finds the files that differ. libgit2 receives two trees of only these files,
+so neither the size of a workspace nor a maliciously built tree affects it. A git child process with a deadline compares
+files that libgit2 could not compare in bounded time (``engine.is_comparable``).
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ if TYPE_CHECKING:
     from gitsession.git.engine import Comparison, Side
 
 CHILD_SECONDS = 20.0
-"""Time limit for all files of one patch that the git child compares, in seconds."""
+"""Time limit in seconds for all files of one patch that the git child process compares."""
 
 CHILD_BYTES_MAX = 64 << 20
-"""Maximum size of one content, in bytes. A larger one gets no text."""
+"""Maximum size in bytes of the content of one file. A larger file gets no text."""
 
 TOTAL_BYTES_MAX = 256 << 20
-"""Maximum size of all contents of one patch, in bytes. The files beyond it, in the order of the paths, get no text."""
+"""Maximum size in bytes of all contents of one patch. Files over the limit, in path order, get no text."""
 
 SIMILAR_BYTES_MAX = 32 << 20
 SIMILAR_PAIRS_MAX = 100_000
-"""Limits of the search for similar added and deleted files: their size in bytes, and the number of pairs.
+"""Limits of rename detection by similar content: the size of the files in bytes, and the number of pairs.
 
-Above them, only files of the same content are renames. libgit2 compares every pair with the interpreter lock held,
-1,000,000 of them in 2 to 5 s.
+Above these limits, only files with the same content are renames. libgit2 compares all pairs with the interpreter
+lock held; 1,000,000 pairs take 2 to 5 s.
 """
 
 _CACHED_BYTES_MAX = 32 << 20
@@ -51,12 +51,12 @@ class FilePatch(NamedTuple):
     """The difference of one file.
 
     Attributes:
-        path: the current path of the file, or the old one if it was deleted.
-        renamed_from: the old path, if the file was renamed.
-        text: the patch as git writes it; ``None`` for a file over 64 MiB, for files beyond 256 MiB in all, and if
-            the comparison took too long.
-        added: the number of lines added; ``None`` for binary content, or without a text.
-        deleted: the number of lines deleted; ``None`` likewise.
+        path: The current path of the file, or the old one if it was deleted.
+        renamed_from: The old path, if the file was renamed.
+        text: The patch in git's format. It is ``None`` for a file over 64 MiB, for files over the total limit of 256
+            MiB, and if the comparison took too long.
+        added: The number of added lines; ``None`` for binary content or if there is no text.
+        deleted: The number of deleted lines; ``None`` in the same cases.
     """
 
     path: str
@@ -67,10 +67,10 @@ class FilePatch(NamedTuple):
 
 
 def compare(store: ObjectStore, changes: Mapping[str, tuple[State, State]]) -> list[FilePatch]:
-    """Compare the contents of ``changes`` (see ``trees.diff``) in the order of the paths.
+    """Compare the contents of ``changes`` (see ``trees.diff``) in path order.
 
     Raises ``MissingObject``, ``Corrupt`` or ``Unavailable`` for a content that cannot be read. Raises ``Unavailable``
-    if a content must be compared by git, and git is not installed.
+    if git must compare a file and is not installed.
     """
     from gitsession.git import engine
 
@@ -96,7 +96,7 @@ def _patch(found: Comparison, contents: _Contents, deadline: float) -> FilePatch
 
 
 def _by_git(old: Side | None, new: Side | None, contents: _Contents, deadline: float) -> bytes | None:
-    """Compare one file in a git child process, in a repository without other objects."""
+    """Compare one file in a git child process, in a repository with no other objects."""
     sides = [side for side in (old, new) if side is not None]
     left = deadline - time.monotonic()
     if left <= 0 or any(side.oid in contents.without_text for side in sides):

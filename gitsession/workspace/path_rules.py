@@ -1,4 +1,4 @@
-"""Rules for paths that are never written, based on the checkpoint alone: names, modes, links, limits, collisions."""
+"""Rules for paths that are never written, from the checkpoint alone: names, modes, links, limits, collisions."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from gitsession.workspace.trees import State
 
 CHANGES_MAX = 100_000
 TARGET_BYTES_MAX = 4095
-"""Maximum size of a link's target, in bytes. No system follows a longer one."""
+"""Maximum size in bytes of a link's target. No system follows a longer one."""
 
 
 
 class PlannedChange(NamedTuple):
-    """A change of one path: it is ``expected`` now and will be ``new``."""
+    """A change of one path from its ``expected`` state to its ``new`` state."""
 
     path: str
     expected: State
@@ -30,7 +30,7 @@ class NameFolding(NamedTuple):
 
     case: bool
     form: bool
-    """True if composed and decomposed letters are the same."""
+    """True if composed and decomposed letters are equal."""
 
     def key(self, path: str) -> str:
         path = unicodedata.normalize("NFC", path) if self.form else path
@@ -39,7 +39,7 @@ class NameFolding(NamedTuple):
 
 
 def refusals(changes: Sequence[PlannedChange]) -> dict[str, str]:
-    """Return the paths that are never written, each with the reason in plain words."""
+    """Return the paths that are never written, each with the reason."""
     if len(changes) > CHANGES_MAX:
         return dict.fromkeys((change.path for change in changes), f"more than {CHANGES_MAX:,} paths in one operation")
     found: dict[str, str] = {}
@@ -63,7 +63,7 @@ def refusals(changes: Sequence[PlannedChange]) -> dict[str, str]:
 
 
 def collisions(changes: Sequence[PlannedChange], folds: NameFolding) -> dict[str, str]:
-    """Return the paths that collide on a file system that folds names, and those below a file with such a name."""
+    """Return the paths that collide on a file system that folds names, and the paths below a colliding file."""
     spelled: dict[str, set[str]] = defaultdict(set)
     files: set[str] = set()
     there = [change.path for change in changes if change.new is not None]
@@ -80,9 +80,9 @@ def collisions(changes: Sequence[PlannedChange], folds: NameFolding) -> dict[str
 
 
 def target_refusal(path: str, target: bytes) -> str | None:
-    """Return the reason why a link at ``path`` is not created: it must stay inside, whatever it passes through.
+    """Return the reason why a link at ``path`` is not created. A link must stay inside the workspace.
 
-    ``..`` is allowed only at its start: after a name, which could be a link itself, it may lead anywhere.
+    ``..`` is allowed only at the start of the target: after a name, which may itself be a link, it can lead anywhere.
     """
     if not target:
         return "a link with an empty target"

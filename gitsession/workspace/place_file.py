@@ -1,6 +1,7 @@
-"""Replacement of one name in an opened folder in one step, durable once the folder is synced.
+"""Atomic replacement of one name in an opened folder. The replacement is durable once the folder is synced.
 
-A crash leaves the old or the new content, and perhaps a temporary: ``names.temporary`` with the caller's tag.
+A crash leaves the old or the new content, and perhaps a temporary file named by ``names.temporary`` with the caller's
+tag.
 """
 
 from __future__ import annotations
@@ -28,31 +29,31 @@ class ConcurrentWrite(Exception):
 
 
 class StagedFile:
-    """New content in a temporary, in the folder where it belongs, and perhaps not yet on the disk.
+    """New content in a temporary file, in the folder of the file that it replaces, and perhaps not yet on the disk.
 
-    It owns two handles, so call ``drop`` in the end in any case.
+    It owns two handles, so always call ``drop`` at the end.
     """
 
     def __init__(self, folder: int, fd: int, temporary: bytes) -> None:
-        """Use ``ready``. The object owns both handles."""
+        """Use ``ready`` instead. The object owns both handles."""
         self._folder, self._fd = folder, fd
         self._temporary: bytes | None = temporary
 
     def sync(self) -> None:
-        """Sync the content to the disk, in any thread. Raises ``OSError``."""
+        """Sync the content to the disk; any thread may call this. Raises ``OSError``."""
         os.fsync(self._fd)
 
     def put(self, folder: int, name: bytes, *, seen: Status | None) -> None:
-        """Replace what was ``seen`` under ``name``. ``folder``: a handle that was opened again.
+        """Replace the file ``name`` if it still has the status ``seen``. ``folder``: a newly opened handle.
 
-        Other names of a hard link keep the old content. Raises ``ConcurrentWrite``, ``OSError``.
+        Other names of a hard link keep the old content. Raises ``ConcurrentWrite`` and ``OSError``.
         """
         assert self._temporary is not None
         if _put(folder, name, self._temporary, seen, source=self._folder):
             self._temporary = None
 
     def drop(self) -> None:
-        """Close the handles and remove the temporary. Idempotent. Raises ``OSError``, with the handles closed."""
+        """Close the handles and remove the temporary file. Idempotent. Raises ``OSError`` after closing the handles."""
         temporary, self._temporary = self._temporary, None
         folder, self._folder = self._folder, -1
         fd, self._fd = self._fd, -1
@@ -70,11 +71,11 @@ class StagedFile:
 def ready(
     folder: int, name: bytes, data: bytes, *, executable: bool, seen: Status | None, tag: str, numbers: Iterator[int]
 ) -> StagedFile:
-    """Write ``data`` to a temporary that is to replace what was ``seen`` under ``name``.
+    """Write ``data`` to a temporary file that can replace the file ``name``, which has the status ``seen``.
 
-    It gets the permissions of the file that it replaces, or those that the umask allows, and, where the system permits,
-    its owner and its extended attributes. ``numbers``: numbers for the names of temporaries, so that a run with many
-    temporaries in a folder does not try each name again. Raises ``OSError``.
+    The new file gets the permissions of the old file, or those that the umask allows. Where the system permits, it also
+    gets the owner and the extended attributes of the old file. ``numbers``: numbers for the names of temporary files,
+    so that a run with many of them in one folder does not try each name again. Raises ``OSError``.
     """
     replaced = seen if seen is not None and seen.kind == "file" else None
     mode = 0o600 if replaced else (0o777 if executable else 0o666)
@@ -99,7 +100,7 @@ def ready(
 
 
 def put_link(folder: int, name: bytes, target: bytes, *, seen: Status | None, tag: str) -> None:
-    """Create a link that replaces what was ``seen`` under ``name``. Raises ``ConcurrentWrite``, ``OSError``."""
+    """Replace the file ``name`` with a link if it has the status ``seen``. Raises ``ConcurrentWrite``, ``OSError``."""
     if seen is None:
         with _none_there():
             os.symlink(target, name, dir_fd=folder)
@@ -109,14 +110,14 @@ def put_link(folder: int, name: bytes, target: bytes, *, seen: Status | None, ta
 
 
 def remove(folder: int, name: bytes, *, seen: Status) -> None:
-    """Remove the file or link that was ``seen`` under ``name``. Raises ``ConcurrentWrite``, ``OSError``."""
+    """Remove the file or link ``name`` if it has the status ``seen``. Raises ``ConcurrentWrite``, ``OSError``."""
     if inspect.status(folder, name) != seen:
         raise ConcurrentWrite
     os.unlink(name, dir_fd=folder)
 
 
 def remove_folder(folder: int, name: bytes) -> bool:
-    """Remove a folder if it is empty; return whether it is gone."""
+    """Remove a folder if it is empty; return whether it no longer exists."""
     try:
         os.rmdir(name, dir_fd=folder)
     except FileNotFoundError:
@@ -129,7 +130,7 @@ def remove_folder(folder: int, name: bytes) -> bool:
 
 
 def sweep(folder: int, tag: str) -> int:
-    """Remove the temporaries of a run that has ended; return their number."""
+    """Remove the temporary files of a run that has ended; return their number."""
     begins = names.temporary(tag, "").removesuffix(b".tmp")
     found = [name for name in map(os.fsencode, os.listdir(folder)) if name.startswith(begins) and names.refusal(name)]
     for name in found:
@@ -139,7 +140,7 @@ def sweep(folder: int, tag: str) -> int:
 
 
 def spelled_otherwise(folder: int, name: bytes, seen: Status) -> bool:
-    """Return whether the file that was ``seen`` has another name, which the file system treats as equal to ``name``."""
+    """Return whether the file ``name`` actually has another name, which the file system treats as equal to ``name``."""
     text = os.fsdecode(name)
     if text.swapcase() == text or inspect.status(folder, os.fsencode(text.swapcase())) != seen:
         return False
@@ -161,9 +162,9 @@ def probe(folder: int, tag: str) -> tuple[bool, bool]:
 
 
 def _put(folder: int, name: bytes, temporary: bytes, seen: Status | None, *, source: int) -> bool:
-    """Put ``temporary`` from the folder ``source`` in place of ``name``; return whether the temporary is gone."""
+    """Rename ``temporary`` in the folder ``source`` to ``name``; return whether the temporary file is gone."""
     if seen is None:
-        # A rename would replace a file that another process has just created; a hard link cannot.
+        # A rename would replace a file that another process has just created; a hard link fails instead.
         try:
             with _none_there():
                 os.link(temporary, name, src_dir_fd=source, dst_dir_fd=folder, follow_symlinks=False)
@@ -178,7 +179,7 @@ def _put(folder: int, name: bytes, temporary: bytes, seen: Status | None, *, sou
 
 
 def _made(folder: int, tag: str, make: Make, which: Callable[[int], int | str]) -> bytes:
-    """Create a temporary with ``make``; return its name."""
+    """Create a temporary file with ``make``; return its name."""
     for number in range(_TRIES):
         name = names.temporary(tag, which(number))
         try:
@@ -197,7 +198,7 @@ def _made(folder: int, tag: str, make: Make, which: Callable[[int], int | str]) 
 def _temporary(
     folder: int, tag: str, make: Make, *, which: Callable[[int], int | str] = lambda number: number
 ) -> Iterator[bytes]:
-    """Yield the name of a temporary created by ``make``; remove it at the end if it still exists."""
+    """Yield the name of a temporary file created by ``make``; remove the file at the end if it still exists."""
     name = _made(folder, tag, make, which)
     try:
         yield name
@@ -222,17 +223,17 @@ def _keep_owner(fd: int, old: Status) -> None:
 
 
 def _keep_attributes(fd: int, folder: int, name: bytes) -> None:
-    """Copy the extended attributes of the file ``name``, except capabilities, which belonged to its old content.
+    """Copy the extended attributes of the file ``name``, except capabilities, which applied to its old content.
 
-    The system may deny the attributes of its own (labels, access lists). Raises ``OSError`` for an attribute of the
-    user.
+    The system may reject its own attributes (labels, access lists). Raises ``OSError`` if a user attribute cannot be
+    copied.
     """
     if sys.platform != "linux":
         return
     try:
         old = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
     except OSError:
-        return  # gone or unreadable; ``put`` checks again what it replaces
+        return  # the file is gone or unreadable; ``put`` checks again before it replaces the file
     try:
         for attribute in _attributes(old):
             if attribute == "security.capability":
@@ -252,11 +253,11 @@ def _attributes(fd: int) -> list[str]:
     try:
         return os.listxattr(fd)
     except OSError:
-        return []  # this file system has no attributes
+        return []  # this file system has no extended attributes
 
 
 def _permissions(old: Status, executable: bool) -> int:
-    """Return the permissions of the old file for the new one, without the set-user-ID, set-group-ID and sticky bits."""
+    """Return the permissions for the new file: the old ones without the set-user-ID, set-group-ID and sticky bits."""
     bits = old.permissions & 0o777
     if not executable:
         return bits & ~0o111

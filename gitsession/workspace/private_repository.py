@@ -1,9 +1,10 @@
-"""The private git directory of a workspace. git needs it to find changes since the last snapshot; it has no objects.
+"""The private git directory of a workspace, with which git finds the changes since the last snapshot.
 
-Its index records, for each path, the content and the status of the last snapshot. It is a cache, and it must never
-record content as seen that the caller did not store. So each snapshot with changes writes a new index beside the old
-one. The file ``state``, replaced by a rename, names the index that counts and the tree with the same content. If
-anything is inconsistent, it is discarded: the next snapshot is then a first one, which costs time and loses nothing.
+It contains no objects. Its index records the content and the status of each path in the last snapshot. The index is a
+cache, and it must never record content that the caller did not store. So each snapshot with changes writes a new index
+beside the old one. The file ``state``, which is replaced by a rename, names the current index and the tree with the
+same content. If anything is inconsistent, the state is discarded. The next snapshot then reads all files, which costs
+time but loses no data.
 """
 
 from __future__ import annotations
@@ -39,9 +40,9 @@ _CONFIG = """\
 [index]
 	version = 4
 """
-"""``protect``: gitsession itself refuses names that another system treats as ``.git``, with a reason."""
+"""``protect``: gitsession itself rejects names that another system treats as ``.git``, and reports a reason."""
 _ATTRIBUTES = "* -text -filter -ident -working-tree-encoding -merge -diff\n"
-"""Contents are used unconverted, whatever a ``.gitattributes`` requests: this file takes precedence."""
+"""File content is used without conversion. This file takes precedence over every ``.gitattributes``."""
 _FILES = {"HEAD": "ref: refs/heads/none\n", "config": _CONFIG, "info/attributes": _ATTRIBUTES}
 _FOLDERS = ("objects", "refs", "info")
 _READ_BY_GIT = frozenset({".gitignore", ".gitattributes"})
@@ -50,9 +51,9 @@ _PAUSE_SECONDS = 0.005
 
 
 class IndexedPath(NamedTuple):
-    """The recorded state of a path. ``row`` has its mode and oid, and is empty if the path did not exist.
+    """The recorded state of a path. ``row`` has its mode and oid; it is empty if the path did not exist.
 
-    ``status`` is the status at that time. It is set only if every later write changes it.
+    ``status``: the status at that time, if every later write is certain to change it, else ``None``.
     """
 
     row: str
@@ -60,39 +61,39 @@ class IndexedPath(NamedTuple):
 
 
 class SnapshotState(NamedTuple):
-    """The result of the last snapshot. Paths are as on the disk (``os.fsdecode``), relative to the workspace."""
+    """The result of the last snapshot. Paths are in on-disk form (``os.fsdecode``), relative to the workspace."""
 
     look: str
-    """The id of the snapshot; empty if there was none."""
+    """The id of the snapshot; empty if there is none."""
     kept: bool
-    """True if ``tree`` has the content of the snapshot. If so, ``None`` means an empty workspace."""
+    """True if ``tree`` has the content of the snapshot. In that case, a ``tree`` of ``None`` is an empty workspace."""
     tree: Oid | None
     at_ns: int
-    """The start of the snapshot on the clock of files' ctimes, in ns."""
+    """The start of the snapshot in ns, on the clock that the file system uses for ctimes."""
     files: int
     took_ms: int
-    """The shortest time that git needed for a snapshot since the index was written, in ms; 0 before the first one."""
+    """The shortest time in ms that git needed for a snapshot since the index was written; 0 before the first one."""
     since: dict[str, IndexedPath]
-    """Paths recorded since the index was written. The index is not written again for a few files."""
+    """Paths recorded since the index was written. The index is not rewritten for a few files."""
     index_name: str
     index_mark: tuple[int, str]
-    """The size and the last bytes of the index file, to detect a truncated one."""
+    """The size and the last bytes of the index file, to detect a truncated file."""
     beside: UserRepository
     apart: bool
-    """True if the repository above ignores the workspace. If so, its rules do not apply."""
+    """True if the enclosing repository ignores the workspace. In that case, its ignore rules do not apply."""
     stamps: list[Stamp]
     excludes: str
     rules: list[Stamp]
-    """Stamps of the files outside the workspace whose ignore rules apply in it."""
+    """Stamps of the files outside the workspace whose ignore rules apply to it."""
     users_index: Stamp
     tracked: list[str]
     submodules: dict[str, Oid]
     absent: list[str]
-    """Paths of ``tracked`` and ``submodules`` that the private index does not have."""
+    """Paths of ``tracked`` and ``submodules`` that are not in the private index."""
     links: dict[str, Oid]
     """Symbolic links and the oids of their targets.
 
-    git compares a link with an object. There is none here, so git lists every link in every snapshot.
+    git compares a link with its object. This repository has no objects, so git lists every link in every snapshot.
     """
 
 
@@ -102,10 +103,10 @@ NOTHING_SEEN = SnapshotState(
 
 
 class PrivateRepository:
-    """The private git directory, opened for one snapshot and locked."""
+    """The private git directory, locked and open for one snapshot."""
 
     def __init__(self, folder: Path, fd: int) -> None:
-        """Use ``open``."""
+        """Use ``open`` instead."""
         self._folder = folder
         self._fd = fd
         self._git_dir = folder / "git"
@@ -113,11 +114,11 @@ class PrivateRepository:
 
     @classmethod
     def open(cls, folder: Path, *, wait_seconds: float = 30.0) -> Self:
-        """Open the directory, and create it if it is missing.
+        """Open the directory; create it if it is missing.
 
         Raises ``Unavailable`` if another snapshot takes too long or the disk fails.
         """
-        folder = Path(os.path.abspath(folder))  # git runs in the workspace
+        folder = Path(os.path.abspath(folder))  # git runs in the workspace, so a relative path would not work
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             fd = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -146,7 +147,7 @@ class PrivateRepository:
         self.close()
 
     def now_ns(self) -> int:
-        """Return the ctime in ns that a file changed now would get. That clock is coarse and lags behind."""
+        """Return the ctime in ns of a file that is changed now. This clock is coarse and lags behind."""
         os.utime(self._fd)
         return os.fstat(self._fd).st_ctime_ns
 
@@ -161,11 +162,11 @@ class PrivateRepository:
         (self._git_dir / "info/exclude").write_bytes(text)
 
     def written(self, top: str, rows: bytes) -> tuple[str, tuple[int, str]]:
-        """Write a new index, the last one with ``rows``, and return its name and its mark, as in ``SnapshotState``.
+        """Write a new index: the last one changed by ``rows``; return its name and mark (see ``SnapshotState``).
 
-        ``rows`` has the format of `git update-index --index-info`. The index counts once it is in ``state``. git reads
-        and compares each file without a recorded status: a file that differs from what was stored is in the next
-        snapshot.
+        ``rows`` has the format of `git update-index --index-info`. The index becomes current when ``state`` names it.
+        git reads and compares each file without a recorded status. A file that differs from the stored content is in
+        the next snapshot.
         """
         name = new_name()
         if self.state.look:
@@ -179,7 +180,7 @@ class PrivateRepository:
         return name, self._mark(name)
 
     def save(self, state: SnapshotState) -> None:
-        """Make ``state`` the last snapshot. All its contents must be stored already."""
+        """Make ``state`` the last snapshot. All file contents must be stored already."""
         if self._fd < 0:
             raise RuntimeError("cannot save the snapshot: its repository is closed")
         _replace(self._folder / "state", {"version": VERSION, **state._asdict()})
@@ -190,14 +191,14 @@ class PrivateRepository:
     def keep_tree(self, look: str, tree: Oid | None) -> None:
         """Record that ``tree`` has all content of the snapshot ``look``, which was accepted without a tree.
 
-        Call it in the order of the snapshots.
+        Call this method for one snapshot after another, in their order.
         """
         _replace(self._folder / "drained", {"version": VERSION, "look": look, "tree": tree})
 
     def tree_of(self, look: str) -> Oid | None:
-        """Return the tree of the snapshot ``look``, which must be the last one or the last one with a tree.
+        """Return the tree of the snapshot ``look``: the last snapshot, or the last one with a tree.
 
-        Raises ``MissingObject`` if it is unknown.
+        Raises ``MissingObject`` if the tree is unknown.
         """
         if look == self.state.look and self.state.kept:
             return self.state.tree
@@ -253,7 +254,7 @@ class PrivateRepository:
             return NOTHING_SEEN
 
     def _sweep(self) -> None:
-        """Remove indexes that do not count: of snapshots that were killed or not accepted."""
+        """Remove indexes that are not current: those of snapshots that were killed or not accepted."""
         for name in os.listdir(self._folder):
             if name.startswith("index.") and name != f"index.{self.state.index_name}":
                 (self._folder / name).unlink(missing_ok=True)
@@ -269,7 +270,7 @@ class PrivateRepository:
 
 
 def new_name() -> str:
-    """Return an unused name for a snapshot or an index."""
+    """Return a new unique name for a snapshot or an index."""
     return os.urandom(8).hex()
 
 

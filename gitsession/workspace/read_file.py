@@ -1,4 +1,4 @@
-"""Reading of one path of a workspace, or the reason why it is left out."""
+"""Reading of one path of a workspace, or the reason why it is skipped."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FILES_MAX = 100_000
 
 
 class Caps(NamedTuple):
-    """Limits of a snapshot. Files beyond them are skipped, and so are files with a match of ``secret``."""
+    """Limits of a snapshot. Files over a limit are skipped, and so are files in which ``secret`` finds a match."""
 
     file_bytes: int = FILE_BYTES_MAX
     files: int = FILES_MAX
@@ -30,16 +30,17 @@ class Caps(NamedTuple):
 USUAL = Caps()
 
 _BEING_WRITTEN = "somebody is writing it"
-"""The reason in checkpoints. If it changed, an unchanged workspace would get a new checkpoint."""
+"""A reason stored in checkpoints. If its text changed, an unchanged workspace would get a new checkpoint."""
 
 _UNITS = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
 
 @functools.cache
 def caps() -> Caps:
-    """Return the limits of the user's git configuration.
+    """Return the limits from the user's git configuration.
 
-    They are ``gitsession.checkpointFileSize`` (bytes, or with the suffix k, m or g) and ``gitsession.checkpointFiles``.
+    The settings are ``gitsession.checkpointFileSize`` (bytes, or with the suffix k, m or g) and
+    ``gitsession.checkpointFiles``.
     """
     said = process.user_settings("gitsession.checkpointfile")
     return Caps(
@@ -49,7 +50,7 @@ def caps() -> Caps:
 
 
 class PathContent(NamedTuple):
-    """A path and its current content. ``data``: a file's bytes or a link's target, empty for a submodule."""
+    """A path and its current content. ``data``: a file's bytes or a link's target; empty for a submodule."""
 
     path: str
     file: TreeEntry | None
@@ -57,7 +58,7 @@ class PathContent(NamedTuple):
 
 
 class Skipped(NamedTuple):
-    """A path, or a folder with all its content, that was not captured, and the reason in plain words."""
+    """A path that was not captured, or a folder that was not captured with all its content, and the reason."""
 
     path: str
     reason: str
@@ -72,7 +73,7 @@ class PathReading(NamedTuple):
 
 
 def take(root: WorkspaceRoot, raw: bytes, caps: Caps = USUAL) -> PathReading:
-    """Read a path, given as on the disk and relative to the workspace."""
+    """Read a path, which is in on-disk form and relative to the workspace."""
     path = names.escape_path(raw)
     gone = PathContent(path, None)
     name, rule = named(raw, caps.secret)
@@ -104,9 +105,9 @@ def take(root: WorkspaceRoot, raw: bytes, caps: Caps = USUAL) -> PathReading:
 
 
 def named(raw: bytes, secret: Callable[[bytes], str | None] | None) -> tuple[str, str]:
-    """Return a path for display, with placeholders for names that hold a secret, and the rule of the first one, if any.
+    """Return a path for display, with placeholders for names that contain a secret, and the first matching rule, or "".
 
-    ``secret`` is that of ``Caps``.
+    ``secret``: see ``Caps``.
     """
     parts = raw.split(b"/")
     rules = [secret(part) for part in parts] if secret is not None and secret(b"\n".join(parts)) else []

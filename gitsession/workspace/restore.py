@@ -1,11 +1,12 @@
 """Restoration of a checkpoint's files: never outside the workspace, and without losing concurrent changes.
 
-An interruption leaves each path with its old or its new content; the same call again completes the work. A path that is
-not as expected is kept and reported. Only one system call separates the last check of a file from its replacement.
+After an interruption, each path has its old or its new content, and a repeated call completes the work. A path that is
+not in its expected state is kept and reported. There is only one system call between the last check of a file and its
+replacement.
 
-    prepare   inspect each path and write its new content to a temporary beside it
+    prepare   inspect each path and write its new content to a temporary file beside it
     sync      sync all prepared files, several at once: a disk writes concurrent requests together
-    put       inspect each path again and rename its temporary into place
+    put       inspect each path again and rename its temporary file to it
     settle    sync the folders, several at once
 """
 
@@ -36,13 +37,13 @@ __all__ = ["Content", "Outcome", "PlannedChange", "restore", "sweep"]
 _SUBMODULE = "a submodule, whose commit is never changed"
 
 Content = Callable[[Oid], bytes]
-"""A function that returns the bytes of a blob. If it raises ``GitSessionError``, the path is refused."""
+"""A function that returns the content of a blob. If it raises ``GitSessionError``, the path is refused."""
 
 _GIVE_UP = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 
 
 class Outcome(NamedTuple):
-    """The outcome for one path. ``reason`` is in plain words, and empty if there is nothing to report."""
+    """The outcome for one path. ``reason``: why it was kept or refused; empty if it has the new content."""
 
     path: str
     did: Literal["done", "kept", "refused"]
@@ -58,12 +59,12 @@ def restore(
     bytes_max: int,
     made: Collection[str] = (),
 ) -> list[Outcome]:
-    """Make each path ``new`` if it is ``expected`` now; return an outcome for each change, in their order.
+    """Change each path from its ``expected`` state to its ``new`` state; return an outcome for each change, in order.
 
-    Removals come first, and with them those folders of ``made`` (the folders that the session created) that are empty
-    then. ``tag`` marks the temporaries, for ``sweep``. ``bytes_max`` is the limit of one file. All changes are durable
-    when the call returns. Raises ``Unavailable`` if the disk is full, failing or read-only; the same call again
-    continues from there.
+    Removals come first. They also remove those folders in ``made`` (folders that the session created) that are then
+    empty. ``tag`` marks the temporary files, for ``sweep``. ``bytes_max`` is the size limit of one file in bytes. All
+    changes are durable when the call returns. Raises ``Unavailable`` if the disk is full, failing or read-only. In that
+    case, repeat the same call to continue.
     """
     refused = path_rules.refusals(changes)
     fit = [change for change in changes if change.path not in refused]
@@ -90,7 +91,7 @@ def restore(
 
 
 def sweep(root: WorkspaceRoot, paths: Iterable[str], *, tag: str) -> int:
-    """Remove the temporaries that a killed run with ``tag`` left beside any of ``paths``; return their number."""
+    """Remove the temporary files that a killed run with ``tag`` left beside ``paths``; return their number."""
     found = 0
     for folder in {"", *(path.rpartition("/")[0] for path in paths)}:
         with suppress(Malformed, NotFound, Refused, PermissionError), root.enter(folder) as fd:
@@ -110,7 +111,7 @@ class _Run:
     waiting: Batch = field(init=False)
     numbers: Iterator[int] = field(default_factory=itertools.count)
     emptied: set[str] = field(default_factory=set)
-    """Folders from which something was removed."""
+    """Folders from which a file was removed."""
     touched: set[str] = field(default_factory=set)
     """Folders that must be synced."""
 
@@ -130,19 +131,19 @@ class _Run:
         self._try(change, lambda: self._remove(change))
 
     def write(self, change: PlannedChange) -> None:
-        """Prepare a file. It may not be in its place before ``land``."""
+        """Prepare a file. It may not have its new content before ``land``."""
         try:
             self._try(change, lambda: self._prepare(change))
         except Unavailable:
             if not self.waiting:
                 raise
-            self.land()  # replacing files frees their space on the disk
+            self.land()  # replacing the old files frees disk space
             self._try(change, lambda: self._prepare(change))
         if self.waiting.is_full:
             self.land()
 
     def land(self) -> None:
-        """Put all prepared files in their places."""
+        """Rename all prepared files to their paths."""
         try:
             for each, error in self.waiting.synced():
                 self._try(each.change, partial(self._put, each, error))
@@ -150,7 +151,7 @@ class _Run:
             self.waiting.drop()
 
     def tidy(self) -> None:
-        """Remove the folders created by the session that are empty now."""
+        """Remove the folders created by the session that are now empty."""
         for folder in sorted(self.emptied & self.made, key=lambda folder: -folder.count("/")):
             self._remove_folder(folder)
 
@@ -158,7 +159,7 @@ class _Run:
         write_batch.at_once(self.threads, self._sync, self.touched)
 
     def _try(self, change: PlannedChange, step: Callable[[], Outcome | None]) -> None:
-        """Run ``step`` and record its outcome. If it returns ``None``, a later step records the outcome."""
+        """Run ``step`` and record its outcome. If ``step`` returns ``None``, a later step records the outcome."""
         try:
             outcome = step()
         except place_file.ConcurrentWrite:
@@ -185,7 +186,7 @@ class _Run:
         self.emptied.update(path_rules.folders_of(change.path))
         with suppress(NotFound, NoFolder), self._entered(change.path) as (fd, name):
             now, seen = _look(fd, name)
-            if seen is None or seen.kind == "folder":  # the file is gone, perhaps since a killed run
+            if seen is None or seen.kind == "folder":  # the file is already removed, perhaps by a killed run
                 self._touch(change.path)
                 return Outcome(change.path, "done")
             kept = _kept(change, now) or _misnamed(fd, name, seen)
@@ -256,7 +257,7 @@ class _Run:
         return path_rules.target_refusal(path, data) if new.mode == LINK_MODE else None
 
     def _make_room(self, fd: int, name: bytes, path: str) -> bool:
-        """Remove a folder that contains only folders that this run emptied or the session created."""
+        """Remove a folder if it contains only folders that this run emptied or the session created."""
         inside = [folder for folder in self.emptied | self.made if folder.startswith(f"{path}/")]
         for folder in sorted(inside, key=lambda folder: -folder.count("/")):
             self._remove_folder(folder)
@@ -271,9 +272,9 @@ class _Run:
         self.touched.add(path.rpartition("/")[0])
 
     def _touch_way(self, change: PlannedChange) -> None:
-        """Mark the folders to sync for a change. For a new file, include all folders above it.
+        """Mark the folders to sync after a change. For a new file, mark all folders above it.
 
-        A run that was killed earlier may have created those folders and synced none.
+        An earlier run that was killed may have created those folders without syncing them.
         """
         self._touch(change.path)
         if change.expected is None:
@@ -292,7 +293,7 @@ def _look(fd: int, name: bytes) -> tuple[Now, Status | None]:
 
 
 def _kept(change: PlannedChange, now: Now) -> str | None:
-    """Return the reason to keep what is at the path now, or ``None`` if it may be replaced."""
+    """Return the reason to keep the current state of the path; ``None`` if it may be replaced."""
     if isinstance(now, SpecialFile):
         room = now.kind == "folder" and change.expected is None
         return None if room else f"{now.words} is in its place"

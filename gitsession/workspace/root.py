@@ -1,7 +1,7 @@
-"""An opened workspace, whose files are reached by their paths in a tree so that no link leads outside.
+"""An opened workspace. Files are opened by their paths in a tree in a way that never leads outside through a link.
 
-Each folder of a path is opened relative to the one above it (``dir_fd``) and must be a folder, never a link to one. No
-path is resolved first and used later, so concurrent renames are harmless. Linux and macOS support all of it.
+Each folder of a path is opened relative to its parent (``dir_fd``) and must be a folder, not a link. No path is
+resolved first and used later, so concurrent renames are harmless. Linux and macOS support all of this.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _HANDLES_MAX = 64
 class WorkspaceRoot:
     """An opened workspace. It caches handles of folders and is not safe for use in two threads.
 
-    Every method that takes a path raises ``Malformed`` if ``names.path_refusal`` refuses it, ``Refused`` for a path in
+    Every method that takes a path raises ``Malformed`` if ``names.path_refusal`` rejects it, ``Refused`` for a path in
     the store, and ``OSError`` if the system denies access.
     """
 
@@ -34,7 +34,7 @@ class WorkspaceRoot:
         """The real path of the workspace."""
         self._fd = fd
         self.store: str | None = None
-        """The path of the store, if it lies in the workspace."""
+        """The path of the store if it is inside the workspace."""
         self._store: tuple[int, int] | None = None
         if store is not None and store.exists():
             self._store = _identity(os.stat(store))
@@ -46,8 +46,8 @@ class WorkspaceRoot:
     def open(cls, path: Path | str, *, home: Path | None, store: Path | None) -> WorkspaceRoot:
         """Open the workspace at ``path``.
 
-        Raises ``NotFound`` if there is no such folder. Raises ``Refused`` for ``/``, the home folder and the folders
-        above it, a folder in the store, and a git directory or a folder in one.
+        Raises ``NotFound`` if the folder does not exist. Raises ``Refused`` for ``/``, the home folder and its parents,
+        a folder in the store, a git directory, and a folder in a git directory.
         """
         real = Path(os.path.realpath(path))
         try:
@@ -77,7 +77,7 @@ class WorkspaceRoot:
         self.close()
 
     def forget(self) -> None:
-        """Close the cached handles. Call it before a snapshot: a cached folder may have been moved away."""
+        """Close the cached handles. Call this before a snapshot: a cached folder may have been moved away."""
         while self._handles:
             os.close(self._handles.popitem()[1])
 
@@ -87,9 +87,9 @@ class WorkspaceRoot:
         return None if folder is None else inspect.status(folder, name)
 
     def contents(self, path: str) -> tuple[Status, bytes]:
-        """Return a file's bytes or a link's target, and the status it had while it was read.
+        """Return a file's bytes or a link's target, and its status during the read.
 
-        Raises ``NotFound``, ``Refused`` for a folder or a special file, ``Unavailable`` for a file that is being
+        Raises ``NotFound``, ``Refused`` for a folder or a special file, and ``Unavailable`` for a file that is being
         written.
         """
         folder, name = self._place(path)
@@ -102,7 +102,7 @@ class WorkspaceRoot:
         return self.contents(path)[1]
 
     def look(self, path: str) -> tuple[Now, Status | None]:
-        """Return the current state of a path, with the oid of its content, however large, and its status.
+        """Return the current state of a path, with the oid of its content, and its status. There is no size limit.
 
         Raises ``Unavailable`` for a file that is being written.
         """
@@ -115,9 +115,9 @@ class WorkspaceRoot:
 
     @contextmanager
     def enter(self, folder: str, *, make: bool = False) -> Iterator[int]:
-        """Yield a handle of a folder for writing, opened again from the top. ``make``: create missing folders.
+        """Yield a handle of a folder for writing, reopened from the root folder. ``make``: create missing folders.
 
-        Raises ``NotFound``; ``Refused`` if a part of the path is not a folder, or is a git directory.
+        Raises ``NotFound``, and ``Refused`` if a part of the path is not a folder, or is a git directory.
         """
         fd = os.dup(self._fd)
         try:
@@ -154,7 +154,7 @@ class WorkspaceRoot:
             with suppress(OSError):
                 if self._store is not None and _identity(os.stat(above)) == self._store:
                     return "it is in the store"
-        # A worktree may lie in a bare repository, beside its refs.
+        # A worktree can be in a bare repository, beside its refs.
         if ".git" in self.path.parts or _is_repository(self._fd):
             return "it is the git directory of a repository, or in one"
         return None
@@ -201,12 +201,12 @@ class WorkspaceRoot:
 
 
 class NoFolder(Refused):
-    """A file or link is in the place of a folder."""
+    """A file or link where a folder is expected."""
 
 
 @lru_cache(16_384)
 def on_disk(component: str) -> bytes:
-    """Return the name on the disk of one name of a tree. Raises ``Malformed`` if ``names.tree_refusal`` refuses it."""
+    """Return the on-disk name of a name in a tree. Raises ``Malformed`` if ``names.tree_refusal`` rejects it."""
     reason = names.tree_refusal(component)
     if reason:
         raise Malformed(reason, where=ascii(component[:80]))
@@ -214,7 +214,7 @@ def on_disk(component: str) -> bytes:
 
 
 def _identity(found: os.stat_result) -> tuple[int, int]:
-    """Return the identity of a folder, whatever its name."""
+    """Return the identity of a folder, which does not depend on its name."""
     return found.st_dev, found.st_ino
 
 

@@ -1,11 +1,11 @@
-"""Snapshots of a workspace: the differences from the last one. git finds the paths and stores nothing.
+"""Snapshots of a workspace: its differences from the last snapshot. git finds the paths but stores nothing.
 
-    look     under the lock: one `git ls-files` lists the paths that may differ; each is read by gitsession on demand
-    keep     the caller makes the contents durable, wherever it stores them
+    look     under the lock: one `git ls-files` lists the paths that may differ; gitsession reads each on demand
+    keep     the caller makes the contents durable, in any storage
     accept   the private index is updated only now; changes that are not accepted are in the next snapshot again
 
-The tree of a snapshot is the tree of the one before it with its changes. A caller without a store, and so without that
-tree, uses the ids of the snapshots: ``before`` and ``name``.
+The tree of a snapshot is the tree of the previous snapshot with the changes applied. A caller without a store does not
+have that tree. It uses the ids of the snapshots instead: ``before`` and ``name``.
 """
 
 from __future__ import annotations
@@ -28,34 +28,34 @@ from gitsession.workspace.root import WorkspaceRoot
 from gitsession.workspace.trees import TreeEntry
 
 FOLDED_FROM = 1000
-"""Maximum number of paths over the cap that are listed one by one. More are listed by their folders."""
+"""Maximum number of paths over the cap that are listed one by one. If there are more, they are listed by folder."""
 
 _IGNORE_FILE = b".gitignore"
 _SLOW_MS = 500
 _SINCE_MAX = 256
-"""Maximum number of paths that are recorded beside the index. Writing the index costs a check of every file."""
+"""Maximum number of paths recorded outside the index. Writing the index requires a check of every file."""
 _OID_DIGITS = 40
 _GONE = b"0 " + b"0" * 40
 _DEBUG = re.compile(rb"\n  mtime: (\d+):(\d+)\n  dev: \d+\tino: (\d+)\n.*?\n  size: (\d+)\t[^\n]*\n", re.DOTALL)
 
 
 class WorkspaceSnapshot:
-    """The differences of a workspace from the last snapshot.
+    """The differences of a workspace from its last snapshot.
 
-    Iterate ``changes`` once, to its end. ``skipped`` and ``appeared`` are complete then, and ``accept`` can be called.
-    A file in the place of a folder implies the removal of all files in that folder.
+    Iterate ``changes`` once, to its end. After that, ``skipped`` and ``appeared`` are complete, and ``accept`` can be
+    called. A file that replaces a folder implies the removal of all files in that folder.
     """
 
     def __init__(self, root: WorkspaceRoot, shadow: PrivateRepository, found: ChangedPaths, caps: Caps) -> None:
-        """Use ``look``."""
+        """Use ``look`` instead."""
         self.before = shadow.state.look or None
-        """The id of the snapshot that this one differs from. If it is ``None``, all files are listed."""
+        """The id of the snapshot on which this one is based. If it is ``None``, all files are listed."""
         self.skipped: list[Skipped] = []
-        """Paths that were left out, whether or not the last snapshot had them."""
+        """Paths that were left out, whether or not they were in the last snapshot."""
         self.appeared: list[str] = []
-        """New paths whose files existed before the last snapshot began, or may have existed.
+        """New paths of files that existed, or may have existed, before the last snapshot began.
 
-        Ignore rules of a folder above them that have changed since may have hidden them.
+        Ignore rules that have changed since then may have hidden them.
         """
         self._root, self._shadow, self._found, self._caps = root, shadow, found, caps
         self._rows: dict[bytes, str] = {}
@@ -69,7 +69,7 @@ class WorkspaceSnapshot:
         return self._shadow.tree_of(self.before) if self.before else None
 
     def changes(self) -> Iterator[PathContent]:
-        """Yield the changes in the order of the paths as bytes. Each file is read when it is requested.
+        """Yield the changes, sorted by path as bytes. A file is read when its change is requested.
 
         Raises ``OSError`` if the disk fails.
         """
@@ -112,11 +112,11 @@ class WorkspaceSnapshot:
         return bool(self._rows)
 
     def accept(self, tree: Oid | None = None, *, kept: bool = True, name: str | None = None) -> str:
-        """Declare all changes durable, so that the next snapshot starts from this one; return the id of this snapshot.
+        """Mark all changes as durable, so that the next snapshot is based on this one; return the id of this snapshot.
 
-        ``name`` is the id to use if there are changes. By default it is a new one of ``new_name``; a caller that has
-        recorded one passes it. ``tree`` has the content of all files. With ``kept=False`` it is not known yet; pass it
-        to ``PrivateRepository.keep_tree`` later. Raises ``Unavailable``; the snapshot then counts as not accepted.
+        ``name``: the id to use if there are changes, for a caller that has already recorded an id; by default a new
+        one. ``tree``: the tree with the content of all files. With ``kept=False``, the tree is not known yet; pass it
+        to ``PrivateRepository.keep_tree`` later. Raises ``Unavailable``; the snapshot is then not accepted.
         """
         if not self._whole:
             raise RuntimeError("cannot accept a snapshot before all its changes were read")
@@ -129,10 +129,11 @@ class WorkspaceSnapshot:
         state, found = self._shadow.state, self._found
         look = (name or new_name()) if self._rows or not state.look else state.look
         index, mark = state.index_name, state.index_mark
-        # git compares files that were touched but not changed in every snapshot, until the index has their new status.
+        # Until the index has the new status of files that were touched but not changed, git compares them in every
+        # snapshot.
         is_slow = 0 < 3 * state.took_ms < found.took_ms > _SLOW_MS
-        # A link hides the paths that the index has below it. They are gone from the tree, even if the link is removed
-        # later.
+        # A link hides the paths that the index has below it. They are no longer in the tree, even if the link is
+        # removed later.
         has_link = any(row.startswith(LINK_MODE) for row in self._rows.values())
         writes = is_slow or has_link or len(self._since) > _SINCE_MAX or not state.look
         if writes:
@@ -167,7 +168,7 @@ class WorkspaceSnapshot:
         return PathReading(PathContent(path, TreeEntry(SUBMODULE_MODE, oid)), None, taken.status)
 
     def _is_as_seen(self, raw: bytes) -> bool:
-        """Return whether the status shows that the file is unchanged, without reading it."""
+        """Return whether the status proves that the file is unchanged, without reading the file."""
         seen = self._since.get(os.fsdecode(raw))
         if seen is None or seen.status is None:
             return False
@@ -184,7 +185,7 @@ class WorkspaceSnapshot:
         return seen is not None and seen.row == _row(file)
 
     def _lasting(self, status: Status | None) -> Status | None:
-        """Return ``status`` if it proves that the file is unchanged, else ``None``.
+        """Return ``status`` if it can later prove that the file is unchanged, else ``None``.
 
         A file that was written after this snapshot began might be written again with the same times.
         """
@@ -199,7 +200,7 @@ class WorkspaceSnapshot:
         return b"".join(b"%b\t%b%b\0" % row for row in rows)
 
     def _absent(self) -> list[str]:
-        """Return the paths that the user's index tracks and the private index, as of now, does not have."""
+        """Return the paths that the user's index tracks and that are not in the private index after this snapshot."""
         state = self._found.state
         tracked = {*state.tracked, *state.submodules}
         gone = {os.fsdecode(raw) for raw, row in self._rows.items() if not row}
@@ -207,7 +208,7 @@ class WorkspaceSnapshot:
         return sorted(((set(state.absent) | gone) & tracked) - held)
 
     def _links(self) -> dict[str, Oid]:
-        """Return the links in the index. A new link always causes the index to be written."""
+        """Return the links in the index. If there is a new link, the index is always rewritten."""
         links = self._found.state.links
         found = {path: oid for path, oid in links.items() if path not in self._since}
         start = f"{LINK_MODE} "
@@ -219,11 +220,11 @@ class WorkspaceSnapshot:
     ) -> list[tuple[str, bytes, Status]]:
         """Return those of the new files that the last snapshot may have left out.
 
-        The status of a file that is written all the time, such as a database, does not show this. ``unhidden``: folders
+        The status of a file that is written constantly, such as a database, does not show this. ``unhidden``: folders
         whose ignore rules have changed.
         """
         below = tuple(folder + b"/" for folder in unhidden if folder)
-        tracked = set(self._found.state.tracked) - set(self._shadow.state.tracked)  # tracked though ignored
+        tracked = set(self._found.state.tracked) - set(self._shadow.state.tracked)  # tracked although ignored
         return [
             (path, raw, status)
             for path, raw, status in fresh
@@ -232,7 +233,7 @@ class WorkspaceSnapshot:
         ]
 
     def _not_moved(self, old: list[tuple[str, bytes, Status]]) -> list[str]:
-        """Return the paths of ``old``, without files that the last snapshot had by another name."""
+        """Return the paths of ``old``, except files that were in the last snapshot under another name."""
         if not old or not self._gone:
             return [path for path, _, _ in old]
         gone = set(self._gone)
@@ -262,8 +263,8 @@ def look(
 ) -> Iterator[WorkspaceSnapshot]:
     """Take a snapshot of the workspace with the private git directory in ``folder``, which is created if missing.
 
-    The path of the store is left out if ``root`` was opened with it. ``afresh``: discard the last snapshot first.
-    Raises ``Unavailable``.
+    If ``root`` was opened with the path of the store, that path is left out. ``afresh``: True to discard the last
+    snapshot first. Raises ``Unavailable``.
     """
     with PrivateRepository.open(folder, wait_seconds=wait_seconds) as shadow:
         if afresh:
@@ -273,14 +274,14 @@ def look(
         except Unavailable:
             if not shadow.state.look:
                 raise
-            shadow.forget()  # a state that git cannot use is no loss
+            shadow.forget()  # a state that git cannot use is only a cache
             found = find(shadow, root)
         root.forget()
         yield WorkspaceSnapshot(root, shadow, found, caps)
 
 
 def _folded(over: list[bytes], most: int) -> list[Skipped]:
-    """Return the paths beyond the cap, merged by folder until a checkpoint can list them."""
+    """Return the paths over the cap as skipped, merged by folder until a checkpoint can list them."""
     for depth in (None, -1, 1):
         places = {b"/".join(raw.split(b"/")[:depth]) or raw for raw in over}
         if len(places) <= FOLDED_FROM:
@@ -293,6 +294,6 @@ def _row(file: TreeEntry | None) -> str:
 
 
 def _as_indexed(status: Status) -> list[int]:
-    """Return a status in the form of git's index, with the numbers cut to 32 bits."""
+    """Return a status in the form of git's index, with numbers truncated to 32 bits."""
     seconds, nanoseconds = divmod(status.mtime_ns, 10**9)
     return [seconds & 0xFFFFFFFF, nanoseconds, status.ino & 0xFFFFFFFF, status.size & 0xFFFFFFFF]

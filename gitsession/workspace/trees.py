@@ -25,7 +25,7 @@ class TreeEntry(NamedTuple):
 
 
 State: TypeAlias = "TreeEntry | None"
-"""The content of a path; ``None`` if it does not exist."""
+"""The state of a path; ``None`` if it does not exist."""
 
 _REMEMBERED_MAX = 100_000
 """Maximum number of names in the cached folders."""
@@ -35,7 +35,7 @@ _Changes: TypeAlias = "dict[str, State | _Changes]"
 
 
 class TreeCache:
-    """A cache of folders that were read or written, for work on many trees that have most of them in common."""
+    """A cache of folders that were read or written, for work on many trees that share most of their folders."""
 
     def __init__(self, store: Reader) -> None:
         self._store = store
@@ -52,7 +52,7 @@ class TreeCache:
         return found
 
     def remember(self, tree: Oid, level: _Level) -> None:
-        """Add the folder ``tree`` with its content ``level``."""
+        """Add the folder ``tree`` with its content ``level`` to the cache."""
         if self._names + len(level) > _REMEMBERED_MAX:
             self._known.clear()
             self._names = 0
@@ -123,10 +123,10 @@ def patch(
     *,
     levels: TreeCache | None = None,
 ) -> Oid | None:
-    """Write ``tree`` with ``changes``; return ``None`` if it becomes empty.
+    """Write ``tree`` with ``changes`` applied; return ``None`` if it becomes empty.
 
     A file replaces a folder of the same name with all its content, and a folder replaces a file. If ``changes``
-    themselves conflict in this way, paths with content win over removed paths.
+    themselves conflict in this way, paths with content take precedence over removed paths.
     """
     wanted: _Changes = {}
     for path, state in sorted(changes.items(), key=lambda item: item[1] is not None):
@@ -148,7 +148,7 @@ def patch(
 def diff(
     store: Reader, old: Oid | None, new: Oid | None, *, levels: TreeCache | None = None
 ) -> dict[str, tuple[State, State]]:
-    """Return the files that differ with their old and new states. Equal folders are not read. Raises as ``walk``."""
+    """Return the files that differ, each with its old and new state. Equal folders are not read. Raises as ``walk``."""
     levels = levels or TreeCache(store)
     found: dict[str, tuple[State, State]] = {}
     stack: list[tuple[str, Oid | None, Oid | None]] = [("", old, new)]
@@ -171,9 +171,9 @@ def diff(
 
 
 def _bounded(base: str, found: int, before: int) -> int:
-    """Return ``found``, the number of names in the folder ``base``; ``before`` is the number before it.
+    """Return ``found``, the number of names in the folder ``base``. ``before``: the number of names in earlier folders.
 
-    Raises ``Malformed`` above limits that no real workspace reaches, for names and for depth.
+    Raises ``Malformed`` above limits on names and depth that no real workspace reaches.
     """
     if base.count("/") >= names.DEPTH_MAX:
         raise Malformed(f"more than {names.DEPTH_MAX} folders deep", where=ascii(base[:80]))

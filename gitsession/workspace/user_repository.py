@@ -1,4 +1,4 @@
-"""The user's own repository around a workspace, and its rules on which files count. It is only ever read."""
+"""The user's own repository that contains a workspace, and its ignore rules. It is only read, never written."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from gitsession.git.objects import SUBMODULE_MODE
 from gitsession.git.types import Oid
 
 Stamp: TypeAlias = "list[int] | None"
-"""A value that changes when the file does; ``None`` if there is no file."""
+"""A value that changes when the file changes; ``None`` if there is no file."""
 
 _POINTER = b"gitdir:"
 
 
 class UserRepository(NamedTuple):
-    """A repository around a workspace.
+    """A repository that contains a workspace.
 
-    ``top`` is the folder whose ignore rules apply, with those of the folders below it. Without a repository it is the
-    workspace, and ``git_dir`` and ``common_dir`` are ``""``.
+    ``top`` is the highest folder whose ignore rules apply. Without a repository, ``top`` is the workspace, and
+    ``git_dir`` and ``common_dir`` are ``""``.
     """
 
     top: str
@@ -41,17 +41,17 @@ class UserRepository(NamedTuple):
 
 
 class Tracked(NamedTuple):
-    """The content of the user's index in the workspace. Paths are as on the disk, relative to the workspace."""
+    """The content of the user's index for the workspace. Paths are in on-disk form, relative to the workspace."""
 
     files: Sequence[bytes] = ()
     submodules: Mapping[bytes, Oid] = MappingProxyType({})
 
 
 def find(workspace: str) -> UserRepository:
-    """Find the repository that git would find from ``workspace``.
+    """Return the repository that git would find from ``workspace``.
 
-    A ``.git`` file that leads nowhere ends the search, as in git: folders below it do not belong to a repository above
-    it.
+    A ``.git`` file that names no git directory ends the search, as in git: its folder does not belong to a repository
+    above it.
     """
     device = os.stat(workspace).st_dev
     folder = workspace
@@ -86,7 +86,7 @@ def stamps(beside: UserRepository) -> list[Stamp]:
 def rules(beside: UserRepository, workspace: str, excludes: str) -> list[Stamp]:
     """Return the stamps of the files outside ``workspace`` that have ignore rules for it.
 
-    The configuration is not among them: git writes it for many other reasons.
+    The configuration is not included, because git writes it for many other reasons.
     """
     folder, found = workspace, [beside.exclude, excludes]
     while folder != beside.top and folder != (above := os.path.dirname(folder)):
@@ -96,7 +96,7 @@ def rules(beside: UserRepository, workspace: str, excludes: str) -> list[Stamp]:
 
 
 def exclude_text(beside: UserRepository) -> bytes:
-    """Return the rules of ``info/exclude``, which are not part of the repository's content. Raises ``BlockedRead``."""
+    """Return the rules of ``info/exclude``, which are not versioned in the repository. Raises ``BlockedRead``."""
     check(beside.exclude)
     try:
         return (read_regular(beside.exclude) if beside.exclude else None) or b""
@@ -105,13 +105,13 @@ def exclude_text(beside: UserRepository) -> bytes:
 
 
 def excludes_file(beside: UserRepository) -> str:
-    """Return the path of ``core.excludesFile``, as ``process.excludes_file`` finds it. Raises ``BlockedRead``."""
+    """Return the path of ``core.excludesFile`` (see ``process.excludes_file``). Raises ``BlockedRead``."""
     told = process.excludes_file(Path(beside.git_dir) if beside.git_dir else None)
     return check(os.path.join(beside.top, told))
 
 
 def check(path: str) -> str:
-    """Return ``path``. Raises ``BlockedRead`` if git would block on it."""
+    """Return ``path``. Raises ``BlockedRead`` if git would block on reading it."""
     if process.blocks(path):
         raise process.BlockedRead(
             f"cannot read the ignore rules in '{path}': it is a pipe or a device", hint="replace it with a regular file"
@@ -159,7 +159,7 @@ def _beside(top: str, git_dir: str) -> UserRepository:
 
 
 def _pointed_at(dot_git: str, folder: str) -> str:
-    """Return the git directory that the ``.git`` file names; an impossible path if it names none."""
+    """Return the git directory that the ``.git`` file names; a path that cannot exist if it names none."""
     text = _read(dot_git)
     if not text.startswith(_POINTER):
         return f"{dot_git}/nowhere"

@@ -1,4 +1,4 @@
-"""The folder of a store with the private files of a workspace, and its lock."""
+"""The folder in a store with the private files of a workspace, and its lock."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def folder_in(git_dir: Path, workspace: Path) -> Path:
 def hold_workspace_lock(git_dir: Path, workspace: Path, *, wait_seconds: float = WAIT_SECONDS) -> Iterator[None]:
     """Hold the lock under which gitsession takes and records snapshots of the workspace or writes to it.
 
-    Overlapping snapshots would get the attribution of changes wrong. Raises ``Unavailable``.
+    If snapshots overlapped, the attribution of changes would be wrong. Raises ``Unavailable``.
     """
     folder = folder_in(git_dir, workspace)
     try:

@@ -1,4 +1,4 @@
-"""Written files that wait for their places. They are synced together: a disk handles concurrent syncs together."""
+"""A batch of written files that wait to be renamed. They are synced together: a disk combines concurrent syncs."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ R = TypeVar("R")
 
 AT_ONCE = 8
 FILES, BYTES = 64, 32 << 20
-"""Maximum number and size in bytes of waiting files. Each file needs two handles and its space on the disk."""
+"""Maximum number and total size in bytes of waiting files. Each file needs two handles and its own disk space."""
 
 
 class QueuedFile(NamedTuple):
-    """A file that is ready to replace what was ``seen``."""
+    """A file that is ready to replace the file with the status ``seen``."""
 
     change: PlannedChange
     seen: Status | None
@@ -28,7 +28,7 @@ class QueuedFile(NamedTuple):
 
 
 class Batch:
-    """The waiting files. Call ``drop`` in the end."""
+    """The waiting files. Call ``drop`` at the end."""
 
     def __init__(self, threads: ThreadPoolExecutor) -> None:
         self._threads = threads
@@ -52,7 +52,7 @@ class Batch:
         return zip(self._waiting, failed, strict=True)
 
     def drop(self) -> None:
-        """Drop all waiting files."""
+        """Discard all waiting files."""
         for each in self._waiting:
             with suppress(OSError):
                 each.ready.drop()
@@ -61,7 +61,7 @@ class Batch:
 
 
 def at_once(threads: ThreadPoolExecutor, step: Callable[[T], R], them: Collection[T]) -> list[R]:
-    """Return the result of ``step`` for each item, in their order."""
+    """Call ``step`` for each item in parallel; return the results in the order of the items."""
     return [step(each) for each in them] if len(them) < 2 else list(threads.map(step, them))
 
 
