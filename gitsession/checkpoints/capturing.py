@@ -25,10 +25,10 @@ from gitsession.workspace.read_file import Skipped, caps
 from gitsession.workspace.root import WorkspaceRoot
 
 Phase: TypeAlias = Literal["before", "after"]
-"""The attribution of the differences: ``before`` to others, ``after`` to the session."""
+"""The phase of a checkpoint. ``before`` attributes the differences to others, ``after`` to the session."""
 
 Withheld: TypeAlias = Callable[[bytes], "str | None"]
-"""A function that returns the rule that excludes a content; ``None`` if the content is kept."""
+"""A function that returns the rule that excludes a file with the given content; ``None`` if the file is kept."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

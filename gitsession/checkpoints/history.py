@@ -48,7 +48,10 @@ def newest(store: ObjectStore, sid: str) -> Point | None:
 
 
 def readable(store: ObjectStore, sid: str) -> Point | None:
-    """Return the newest checkpoint; ``None`` also if it cannot be read. The next one then starts a second history."""
+    """Return the newest checkpoint; ``None`` if there is none or it cannot be read.
+
+    If it cannot be read, the next checkpoint starts a second history.
+    """
     try:
         return newest(store, sid)
     except DAMAGE:

@@ -121,7 +121,7 @@ def plan_moves(store: ObjectStore, at: Node) -> tuple[Node, str | None]:
 
 
 def now_of(root: WorkspaceRoot, path: str) -> Now | str:
-    """Return the present state of a path, or the reason why it cannot be read."""
+    """Return the current state of a path, or the reason why it cannot be read."""
     try:
         return root.now(path)
     except GitSessionError as error:

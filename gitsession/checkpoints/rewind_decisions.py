@@ -47,7 +47,7 @@ class NotMerged(Exception):
 
 
 Merge: TypeAlias = Callable[[str, Oid, Oid, Oid], Oid]
-"""A function that merges the ancestor, present and target contents of a path. Raises ``NotMerged``."""
+"""A function that merges the ancestor, current and target contents of a path. Raises ``NotMerged``."""
 
 
 def no_merge(path: str, base: Oid, ours: Oid, theirs: Oid) -> Oid:
@@ -61,7 +61,7 @@ class PathDecision(NamedTuple):
     Attributes:
         path: The path, relative to the workspace.
         action: The planned action.
-        now: The present state, if a tree can represent it.
+        now: The current state, if a tree can represent it.
         to: The state after the rewind.
         why: The reason.
     """
@@ -91,7 +91,7 @@ def decide(
 
     Args:
         touches: The changes of each path.
-        now: The present state of each path, or the reason why it cannot be read.
+        now: The current state of each path, or the reason why it cannot be read.
         at_entry: The state of each path at the entry, which ``force`` restores if others have changed the path, too.
         claimed: States of paths that other sessions claim.
         force: True to restore paths that others have changed.

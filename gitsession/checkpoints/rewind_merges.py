@@ -26,7 +26,7 @@ class Merges:
         self.made: dict[Oid, bytes] = {}
 
     def __call__(self, path: str, base: Oid, ours: Oid, theirs: Oid) -> Oid:
-        """Merge two changes of ``base``. Raises ``NotMerged``, also if a content cannot be read."""
+        """Merge two changes of ``base``. Raises ``NotMerged`` if this fails or a content cannot be read."""
         from gitsession.git import engine  # importing pygit2 takes 30 ms
 
         merged = engine.merge_file(*(self._content(path, oid, engine.BYTES_MAX) for oid in (base, ours, theirs)))
@@ -44,7 +44,7 @@ class Merges:
         return withheld_by(self._store)
 
     def _content(self, path: str, oid: Oid, bytes_max: int) -> bytes:
-        """Return a content from the store, or from the workspace if no checkpoint has it."""
+        """Return the content of a blob from the store, or of a file in the workspace if no checkpoint has it."""
         if oid in self.made:
             return self.made[oid]
         try:

@@ -1,6 +1,6 @@
 """Execution of a rewind plan, an undo or a redo, and recovery after a crash.
 
-    safety    write a checkpoint of the present state of the paths that will be written; store the merged contents
+    safety    write a checkpoint of the current state of the paths that will be written; store the merged contents
     intent    record the planned writes durably
     restore   replace each file by a rename
     record    in one transaction, write the checkpoint after the operation, the refs of the conversation, and the

@@ -91,7 +91,7 @@ def fill(payload: bytes, holes: bytes, fetch: Callable[[bytes, Encoding], bytes]
     """Return the payload with its holes filled.
 
     ``fetch(digest, encoding)`` returns the content of a hole. The content is checked against the digest here. Raises
-    ``Malformed`` if the table is invalid, or if a content does not match the table.
+    ``Malformed`` if the table is invalid, or if the content of a hole does not match it.
     """
     if not holes:
         return payload

@@ -2,8 +2,8 @@
 
 The checks change no file. The journal detects damage in its own files (store/journal.py).
 
-Files that git derives from packs (multi-pack-index, ``.rev``, ``.bitmap``, commit-graph) end with a SHA-1 of the bytes
-before it, as packs and indexes do. So one check covers all of them.
+Files that git derives from packs (multi-pack-index, ``.rev``, ``.bitmap``, commit-graph) end with a SHA-1 of all
+preceding bytes, as packs and indexes do. So one check covers all of them.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def packs_to_leave(bad: Sequence[BadFile]) -> set[str]:
 
 
 def checksum_problem(file: Path) -> str:
-    """Return the problem of a file that should end with a SHA-1 of the bytes before it; "" if there is none."""
+    """Return the problem of a file that should end with a SHA-1 of all preceding bytes; "" if there is none."""
     try:
         return pack_index.checksum_problem(pack_index.RandomAccessFile(str(file)))
     except OSError as error:

@@ -229,7 +229,7 @@ class StoreRepository(pygit2.Repository):
         super().set_odb(odb)
         self._kept: list[object] = [odb]  # libgit2 holds no reference to objects that Python created
         with without_user_configuration():
-            # Loaded here, because the repository caches the configuration and the attributes.
+            # Load them here: the repository caches the configuration and the attributes.
             self._kept.append(self.config)
             super().get_attr("a", "diff")
 

@@ -33,7 +33,7 @@ _PLAIN = re.compile(
     rb"author ([a-z]{1,40}) <[a-z]{1,40}@gitsession> ([0-9]{1,20}) \+0000\n"
     rb"committer gitsession <gitsession@gitsession> ([0-9]{1,20}) \+0000\n\n"
 )
-"""The head of a commit written by gitsession. Slower code parses other commits."""
+"""The header of a commit written by gitsession. Slower code parses other commits."""
 
 
 class Commit(NamedTuple):

@@ -1,6 +1,6 @@
 """The index of a pack (version 2), which maps object ids to offsets in the pack.
 
-Opening an index reads its head and checks its size, however many objects it lists. A lookup reads one of its 256
+Opening an index reads its header and checks its size, however many objects it lists. A lookup reads one of its 256
 buckets. That is enough because the reader of an object verifies its id. Only *not found* needs more: ``damage`` then
 checks once whether the index is intact.
 """
@@ -165,7 +165,7 @@ def _where_likely(names: bytes, raw: bytes) -> tuple[int, int]:
 
 
 def checksum_problem(file: RandomAccessFile) -> str:
-    """Return the problem of a git file that ends with a SHA-1 of the bytes before it; "" if there is none.
+    """Return the problem of a git file that ends with a SHA-1 of all preceding bytes; "" if there is none.
 
     Packs, indexes and all files that git derives from them have this form. Raises ``OSError``.
     """

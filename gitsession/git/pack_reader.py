@@ -277,7 +277,7 @@ def files(directory: str) -> dict[str, Identity]:
 
 
 def _entry_head(head: bytes) -> tuple[int, int, int]:
-    """Return the type, the size, and the end offset of the head."""
+    """Return the type, the size, and the end offset of the header."""
     byte = head[0]
     number, size, shift, at = byte >> 4 & 7, byte & 15, 4, 1
     while byte & 128:

@@ -1,7 +1,7 @@
 """Bulk reads of objects from one pack, in pack order. The code is inlined, without a function call for each step.
 
-An object that cannot be read in this way is skipped for any reason. Reading it alone (git/pack_reader.py) raises the
-error. As everywhere, the content of each object is checked against its id.
+An object that cannot be read in this way is skipped, whatever the reason. Reading it alone (git/pack_reader.py) raises
+the error. As everywhere, the content of each object is checked against its id.
 """
 
 from __future__ import annotations

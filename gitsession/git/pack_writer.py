@@ -130,7 +130,7 @@ def _deflated(data: bytes) -> bytes:
 
 
 def _object_head(kind: int, length: int) -> bytes:
-    """Return the head of an object: type and four bits of the length, then seven bits per byte, lowest bits first."""
+    """Return the header of an object: type and four bits of the length, then seven bits per byte, lowest bits first."""
     low, length = length & 15, length >> 4
     head = bytearray([kind << 4 | low])
     while length:

@@ -30,7 +30,7 @@ _FIXED = (
     "protocol.ext.allow=never",
     "gc.auto=0",
     "maintenance.auto=false",
-    "pack.writeReverseIndex=true",  # store/maintenance.py detects git's packs by the file; not the default before 2.41
+    "pack.writeReverseIndex=true",  # store/maintenance.py detects git's packs by it; not the default before git 2.41
 )
 _READ_IN_A_REPOSITORY = (
     "config", "config.worktree", "commondir", "HEAD", "packed-refs", "index", "info/exclude", "shallow",

@@ -26,7 +26,7 @@ FORMATS = (SSH, OPENPGP)
 State: TypeAlias = Literal["good", "untrusted", "unknown", "expired", "revoked", "bad", "unchecked"]
 """The result of a check.
 
-``untrusted``: the key is known, but not confirmed to belong to its owner. ``unknown``: the key is not known.
+``untrusted``: the key is known, but its owner is not confirmed. ``unknown``: the key is not known.
 ``unchecked``: no trusted signers are configured, or the program is missing.
 """
 

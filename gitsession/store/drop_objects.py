@@ -1,4 +1,4 @@
-"""Removal of objects by id instead of reachability, so that the unfinished data of other writers stays.
+"""Removal of objects by id instead of reachability, so that the unfinished data of other writers is kept.
 
     1  with the lock: flush, so that the journal is empty; list packs and loose objects
     2  without the lock: git repacks the packs that contain a victim (an object to drop), without the victims; the new

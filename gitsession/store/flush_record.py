@@ -30,7 +30,7 @@ _CHECKED, _PURGED = "# checked", "# purged"
 _HEAD = re.compile(rb"# ([0-9]{12})\n")
 _LINE = re.compile(r"([0-9]+) ([0-9a-f]{40}) ([0-9a-f]{40}) (refs/[^\x00-\x20\x7f]+)")
 _SPARE_BYTES = 1 << 18
-"""Growth in bytes before the file is rewritten. It may also grow to three times its size."""
+"""The file is rewritten when it exceeds three times its size after the last rewrite by this number of bytes."""
 
 Moved = Mapping[str, tuple[RefValue | None, RefValue | None]]
 

@@ -47,8 +47,8 @@ PACKED_PREFIXES = ("refs/heads/", "refs/remotes/", "refs/gitsession/")
 class SecretGuard:
     """The secret guard of the store at ``git_dir``, loaded when a payload is first written or shown.
 
-    The store's own configuration turns the guard on or off and selects its rules. A process that only reads loads
-    neither the rules nor SQLite. The same holds if the store has turned the guard off.
+    The store's own configuration turns the guard on or off and selects its rules. Neither the rules nor SQLite
+    are loaded in a process that only reads, or if the guard is off.
     """
 
     def __init__(self, git_dir: Path) -> None:
@@ -223,7 +223,7 @@ class GitStore:
         return InTransaction(self._files())
 
     def locked(self) -> AbstractContextManager[None]:
-        """Return a context in which no other process appends or flushes. Raises ``Unavailable``."""
+        """Return a context manager that keeps other processes from appending or flushing. Raises ``Unavailable``."""
         return Locked(self._files())
 
     def flush(self) -> None:

@@ -56,7 +56,7 @@ def commit_of(read: Read, oid: Oid) -> Commit:
 
 
 def walk(read: Read, tip: Oid) -> Iterator[Oid]:
-    """Yield ``tip`` and its history along first parents. Raises as ``commit_of``."""
+    """Yield ``tip`` and its history along first parents. Raises the errors of ``commit_of``."""
     oid: Oid | None = tip
     while oid is not None:
         yield oid
@@ -64,7 +64,7 @@ def walk(read: Read, tip: Oid) -> Iterator[Oid]:
 
 
 def parting(read: Read, ours: Oid, theirs: Oid) -> Divergence:
-    """Return where two branches diverge. The cost depends only on the commits after that. Raises as ``commit_of``."""
+    """Return where two branches diverge. Reads only the commits after that. Raises the errors of ``commit_of``."""
     walks = walk(read, ours), walk(read, theirs)
     line: dict[Oid, Oid | None] = {}  # our commits, each mapped to its child
     other: set[Oid] = set()
@@ -85,7 +85,7 @@ def parting(read: Read, ours: Oid, theirs: Oid) -> Divergence:
 
 
 def holds(read: Read, tip: Oid, wanted: Oid, *, until: Oid | None = None) -> bool:
-    """Return whether ``wanted`` is in the history of ``tip``, back to ``until``. Raises as ``commit_of``."""
+    """Return whether ``wanted`` is in the history of ``tip``, back to ``until``. Raises the errors of ``commit_of``."""
     for oid in walk(read, tip):
         if oid == wanted:
             return True

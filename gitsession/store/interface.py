@@ -78,7 +78,7 @@ class ObjectStore(Reader, Protocol):
         """
 
     def spill(self) -> Spill | None:
-        """Return a place for more objects of one transaction than memory should hold; ``None`` if there is none."""
+        """Return temporary storage for the objects of a large transaction; ``None`` if the store has none."""
 
     def transaction(self) -> AbstractContextManager[Transaction]:
         """Return a context manager that holds the lock, reads others' writes, and commits if no error occurs."""

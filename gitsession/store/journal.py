@@ -134,7 +134,7 @@ class Journal:
         self._failed = False
 
     def tail(self, *, locked: bool) -> JournalUpdate:
-        """Return the changes since the last read. ``locked``: the caller holds the store's lock."""
+        """Return the changes since the last read. ``locked``: True if the caller holds the store's lock."""
         newest = self._newest
         if (
             newest is None

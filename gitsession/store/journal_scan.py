@@ -32,7 +32,7 @@ _EFFORT = 64
 
 @dataclass(frozen=True, slots=True)
 class SoundRecord:
-    """A good record. ``proven``: by a digest. Otherwise only its position is proven, and its payload decodes."""
+    """A good record. ``proven``: True if a digest proves it, else only its position is proven."""
 
     start: int
     payload: bytes

@@ -146,9 +146,9 @@ def deltify(store: GitStore) -> list[str]:
     """Have git add deltas to packs without deltas; return the file names of the packs left for the next run.
 
     ``git repack`` copies objects from a pack unchanged and does not compare them with other objects of that pack. So
-    objects that were written together would never get deltas. This function repacks only such packs, and its cost
-    depends on the amount of new data. A pack with a reverse index is done: git writes one for each of its packs
-    (git/process.py turns that on), and gitsession does not. A pack without one is searched for a delta.
+    objects that were written together would never get deltas. This function repacks only packs without deltas, so
+    its cost depends on the amount of new data. A pack with a reverse index is done: git writes one for each of its
+    packs (git/process.py turns that on), and gitsession does not. A pack without one is searched for a delta.
 
     Before an old pack is removed, the new pack is on disk and is known to list every object. So each object is in a
     complete pack at every moment, even if a process is killed or git runs meanwhile. Raises ``Unavailable`` and

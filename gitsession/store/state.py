@@ -61,7 +61,7 @@ class Staging:
 
     When the transaction ends, the store makes ``objects`` and ``moves`` durable; ``originals`` are put into the vault
     first. Both stores use this class as their ``Transaction``, so that both reject the same moves for the same reasons.
-    The three functions read the store.
+    ``ref``, ``names_below`` and ``contains`` read the store.
     """
 
     __slots__ = (

@@ -3,7 +3,7 @@
 A write can fail in such a way that blanking its journal record fails too. The record may then still be in the journal,
 and other processes may have read it, although the caller got an error. Before this handle writes again, it compares the
 refs with the values that the failed write gave them. If all refs still have these values, a new record moves them back,
-so that a retry makes no duplicate. If another process has moved one of the refs since, all refs stay as they are.
+so that a retry makes no duplicate. If another process has moved one of the refs since, all refs keep their values.
 
 A transaction of more than 1 MiB is written as a pack with a ``.keep`` file, and only its ref moves go to the journal.
 Loose objects are never written.

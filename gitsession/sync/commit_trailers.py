@@ -33,7 +33,7 @@ _COMMENT = "#"
 
 
 class RecentSession(Protocol):
-    """The id, the folder and the time of the last entry of a session."""
+    """The id and the folder of a session, and the time of its last entry."""
 
     @property
     def sid(self) -> str: ...

@@ -67,7 +67,7 @@ class Remote:
     Attributes:
         name: Its name in git's configuration.
         url: Its address.
-        places: Pairs of ref prefixes: local, and at the remote.
+        places: Pairs of ref prefixes: the local one and the one at the remote.
         is_home: True for the home remote, whose branches keep their names if branches diverge.
         is_named: True if it is in git's configuration; a bundle is not, and has no tracking refs.
         is_new: True if a store is being cloned from it and does not exist yet.

@@ -199,7 +199,7 @@ def _secrets(store: ObjectStore, oids: Sequence[Oid], look: Scanner) -> Iterator
 
 
 def _nodes(store: ObjectStore, row: Sequence[Oid]) -> list[Node]:
-    """Return the entries among ``row``."""
+    """Return the entries among the commits ``row``."""
     at_hand = {oid: (kind, data) for oid, kind, data in store.read_all(row)}
     found = []
     for oid in row:

@@ -104,7 +104,7 @@ def sync(
 ) -> SyncReport:
     """Pull and push until both sides have the same sessions, within the scope (see ``push``).
 
-    Raises ``Unavailable``, also if others keep publishing.
+    Raises ``Unavailable`` if the remote cannot be reached or others keep publishing.
     """
     pulled: dict[str, SyncedBranch] = {}
     pushed: frozenset[str] = frozenset()

@@ -196,7 +196,7 @@ def _lost(store: GitStore, tombstones: Tombstones, named: Mapping[str, Oid]) -> 
 
 
 def _going(store: GitStore, rewriter: Rewriter, name: str, oid: Oid) -> Iterator[Oid]:
-    """Yield the commits of a history that change in more than their parents."""
+    """Yield the commits of a history that a purge removes or changes, except those that only get new parents."""
     new = rewriter.ref(name, oid)
     if new == oid:
         return

@@ -390,7 +390,7 @@ def _pushed(row: re.Match[str] | None) -> Pushed:
 def failure(remote: Remote, answer: ProcessResult) -> GitSessionError:
     """Return the error for a failed command, in one line. Another attempt may succeed."""
     lines = [line.strip() for line in plain(answer.err).replace("\r", "\n").split("\n") if line.strip()]
-    lines = [line for line in lines if not line.startswith("Cloning into ")]  # it names a folder that is removed by now
+    lines = [line for line in lines if not line.startswith("Cloning into ")]  # it names a folder that was removed
     fatal = [line for line in lines if line.startswith(("fatal: ", "error: ", "ssh: ", "remote: "))]
     said = " ".join(lines)
     again = "no store was created; try again" if remote.is_new else "nothing was lost; try again"

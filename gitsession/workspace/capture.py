@@ -90,7 +90,7 @@ def tree_with(
 ) -> Oid | None:
     """Write the tree ``base`` with ``changes`` applied. The contents must be in the store already.
 
-    Raises ``MissingObject`` if a content no longer exists: `git repack -a -d` may drop it before a ref leads to it.
+    Raises ``MissingObject`` if a blob no longer exists: `git repack -a -d` may drop it before a ref leads to it.
     """
     for state in changes.values():
         if state is not None and state.mode != SUBMODULE_MODE and not store.contains(state.oid):

@@ -69,7 +69,7 @@ class FilePatch(NamedTuple):
 def compare(store: ObjectStore, changes: Mapping[str, tuple[State, State]]) -> list[FilePatch]:
     """Compare the contents of ``changes`` (see ``trees.diff``) in path order.
 
-    Raises ``MissingObject``, ``Corrupt`` or ``Unavailable`` for a content that cannot be read. Raises ``Unavailable``
+    Raises ``MissingObject``, ``Corrupt`` or ``Unavailable`` if a content cannot be read. Raises ``Unavailable``
     if git must compare a file and is not installed.
     """
     from gitsession.git import engine

@@ -53,7 +53,7 @@ class StagedFile:
             self._temporary = None
 
     def drop(self) -> None:
-        """Close the handles and remove the temporary file. Idempotent. Raises ``OSError`` after closing the handles."""
+        """Close the handles and remove the temporary file. Idempotent. An ``OSError`` leaves no handle open."""
         temporary, self._temporary = self._temporary, None
         folder, self._folder = self._folder, -1
         fd, self._fd = self._fd, -1
@@ -162,7 +162,7 @@ def probe(folder: int, tag: str) -> tuple[bool, bool]:
 
 
 def _put(folder: int, name: bytes, temporary: bytes, seen: Status | None, *, source: int) -> bool:
-    """Rename ``temporary`` in the folder ``source`` to ``name``; return whether the temporary file is gone."""
+    """Rename ``temporary`` in the folder ``source`` to ``name``; return False if the temporary file still exists."""
     if seen is None:
         # A rename would replace a file that another process has just created; a hard link fails instead.
         try:
@@ -233,7 +233,7 @@ def _keep_attributes(fd: int, folder: int, name: bytes) -> None:
     try:
         old = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
     except OSError:
-        return  # the file is gone or unreadable; ``put`` checks again before it replaces the file
+        return  # the file is missing or unreadable; ``put`` checks again before it replaces the file
     try:
         for attribute in _attributes(old):
             if attribute == "security.capability":

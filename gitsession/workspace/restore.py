@@ -5,7 +5,7 @@ not in its expected state is kept and reported. There is only one system call be
 replacement.
 
     prepare   inspect each path and write its new content to a temporary file beside it
-    sync      sync all prepared files, several at once: a disk writes concurrent requests together
+    sync      sync all prepared files, several at once: a disk combines concurrent requests
     put       inspect each path again and rename its temporary file to it
     settle    sync the folders, several at once
 """

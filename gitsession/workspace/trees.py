@@ -148,7 +148,7 @@ def patch(
 def diff(
     store: Reader, old: Oid | None, new: Oid | None, *, levels: TreeCache | None = None
 ) -> dict[str, tuple[State, State]]:
-    """Return the files that differ, each with its old and new state. Equal folders are not read. Raises as ``walk``."""
+    """Return the files that differ, each with its old and new state. Raises the errors of ``walk``."""
     levels = levels or TreeCache(store)
     found: dict[str, tuple[State, State]] = {}
     stack: list[tuple[str, Oid | None, Oid | None]] = [("", old, new)]
