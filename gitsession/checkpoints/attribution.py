@@ -43,7 +43,7 @@ class PathAttribution:
 def touches(steps: Sequence[CheckpointStep], since: int) -> dict[str, list[PathAttribution]]:
     """Return each path that the session changed after the step ``since``, with all its changes after that step.
 
-    With -1, all steps count. The changes are in chronological order and include those of others.
+    If ``since`` is -1, all steps count. The changes are in chronological order and include those of others.
     """
     found: dict[str, list[PathAttribution]] = {}
     for place, (step, ours) in enumerate(zip(steps, attributed(steps), strict=True)):

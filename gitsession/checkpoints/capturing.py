@@ -110,7 +110,7 @@ def take_locked(
 
 
 def withheld_by(store: GitStore) -> Withheld | None:
-    """Return a function that returns the rule that excludes a file: it has a secret, or its content was purged."""
+    """Return a function that excludes files with a secret, and files whose content was purged."""
     guard, gone = store.guard, tombstone_set.read(store)
     if not gone.has_files:
         return None if guard is None else guard.in_file

@@ -24,8 +24,8 @@ def steps(
 ) -> list[CheckpointStep]:
     """Convert checkpoints, oldest first, to steps, each with its differences from the previous checkpoint.
 
-    The first step has no differences if it covers the whole workspace: no change is attributed by it, and its tree may
-    be large.
+    The first step has no differences if it covers the whole workspace, because it attributes no change and its tree
+    may be large.
     """
     found = []
     levels = levels or trees.TreeCache(store)

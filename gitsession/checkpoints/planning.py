@@ -219,8 +219,8 @@ def _claims(
 ) -> dict[str, set[State]]:
     """Return the paths that other sessions changed in ``workspace`` since ``since_ms``, with the states they claim.
 
-    ``touches``: the changes of this session. If calls of two sessions overlap, the checkpoints of each session show the
-    changes of both.
+    In general, a session claims a state of a path if the change to that state is attributed to it. ``touches``: the
+    changes of this session. If calls of two sessions overlap, the checkpoints of each session show the changes of both.
 
     If a rewind of another session restored a state, others made that state, perhaps this session. The other session
     claims it only if this session claims the same change, because then a call of this session overlapped the rewind. If

@@ -1,11 +1,11 @@
 """A record of the values that flushes gave to refs, to detect refs that another program deleted or moved back.
 
-``<store>/gitsession/flushed`` has a line for each ref that a flush moved: ``<journal> <before> <after> <ref>``. These
-are the number of the oldest journal file that was flushed, the old and the new value of the ref (zeros for none), and
-its name. If ``before`` differs from the ``after`` of the previous line for that ref, another program moved the ref in
-between, and the previous ``after`` is remembered, too. The exception is two lines of one journal file: a killed flush
-wrote the first, and the flush that repeated it wrote the second. ``# checked`` means that all values above it were
-found in the store, ``# purged`` that a purge has rewritten them.
+``<store>/gitsession/flushed`` has a line for each ref that a flush moved: ``<journal> <before> <after> <ref>``. The
+fields are the number of the oldest journal file that was flushed, the old and the new value of the ref (zeros for
+none), and its name. If ``before`` differs from the ``after`` of the previous line for that ref, another program moved
+the ref in between, and the previous ``after`` is remembered, too. The exception is two lines with the same journal
+file: a killed flush wrote the first, and the flush that repeated it wrote the second. ``# checked`` means that all
+values above it were found in the store, ``# purged`` that a purge has rewritten them.
 
 A flush appends under the store's lock, after it has moved the refs and before it removes the journal files. Writes are
 not synced to disk: a power failure may lose the record of an older value of a ref, but no entry.
@@ -53,7 +53,7 @@ class FlushedRefs:
 
 
 def is_recorded(name: str, value: RefValue | None) -> bool:
-    """Return whether values of a ref are recorded: branches, the trash and the operation log, but no symbolic refs."""
+    """Return whether ``value`` is recorded: values of branches, the trash and the operation log, unless symbolic."""
     if value is not None and refs.target(value) is not None:
         return False
     return name.startswith(("refs/heads/", refs.TRASH)) or name == refs.OPLOG

@@ -176,7 +176,10 @@ class StoreWriter:
             self.last_error = error
 
     def flush(self) -> None:
-        """Flush. If a ref cannot be moved now, it stays pending and ``last_error`` is set. Raises ``Unavailable``."""
+        """Flush pending data to git. Raises ``Unavailable``.
+
+        If a ref cannot be moved now, it stays pending, and ``last_error`` is set.
+        """
         state = self.state
         overlay = state.overlay
         self.last_error = None

@@ -1,8 +1,8 @@
 """Clones and bundles.
 
-A clone is a store that is created from a remote like a git mirror, validated, and then moved to its path. Its refs are
-in one packed file, so a store of 10,000 sessions has a few files instead of tens of thousands. The store is created in
-a sibling folder of its path and moved there with one rename, so a killed clone leaves no partial store.
+A clone is created from a remote like a git mirror, then validated, and then moved to its path. Its refs
+are in one packed file, so a store of 10,000 sessions has a few files instead of tens of thousands. The store is created
+in a sibling folder of its path and moved there with one rename, so a killed clone leaves no partial store.
 
 Bundles are git bundles: sessions in one file, for a USB stick or an e-mail. A bundle of selected sessions has the same
 part of the tombstone set as a push of them to a new remote (``tombstone_sync.tombstones_for``).

@@ -165,7 +165,7 @@ def _staged(found: UserRepository, index_file: str) -> dict[str, Oid | None]:
 
 
 def _made(store: ObjectStore, sid: str, top: str) -> dict[str, set[Oid | None]]:
-    """Return each path below ``top`` that a session changed, with all contents that the session wrote to it."""
+    """Return each path below ``top`` that a session changed, with the oids of all contents that it wrote there."""
     made: dict[str, set[Oid | None]] = {}
     try:
         steps = lookup.steps(store, history.history(store, sid))

@@ -193,8 +193,9 @@ def find(git_dir: Path, name: str = "") -> Remote:
 def add(
     git_dir: Path, name: str, url: str, *, namespace: str = "", home: bool = False, scope: Scope = Scope()
 ) -> Remote:
-    """Add a remote. ``namespace``: of a remote shared with a code repository (``refs/<namespace>/``).
+    """Add a remote.
 
+    ``namespace``: for a remote shared with a code repository; sessions are then below ``refs/<namespace>/``.
     Raises ``InvalidName``, and ``Refused`` if a remote of that name exists.
     """
     if scope.is_all and scope.is_limited:

@@ -169,7 +169,7 @@ def forget(store: GitStore, keys: Iterable[str]) -> int:
 
 
 def of_entry(store: GitStore, node: Node) -> list[str]:
-    """Return the exceptions that apply to an entry: for its payload, and for its files with a finding."""
+    """Return the exceptions that apply to an entry: for its payload, and for its files with secrets."""
     parts = content.kept(store, node)
     found = at(store, "", node)
     about = {parts.digest.hex(), *(hit.key.rpartition(":")[0] for hit in found)}
@@ -212,7 +212,7 @@ def _nodes(store: ObjectStore, row: Sequence[Oid]) -> list[Node]:
 def _in_row(
     store: ObjectStore, nodes: Iterable[Node], look: Scanner, files: dict[Oid, tuple[str, ...]]
 ) -> Iterator[_Secret]:
-    """Yield the secrets found in the entries. ``files``: the rules with a finding, for each scanned file."""
+    """Yield the secrets found in the entries. ``files``: the rules that found a secret, by scanned file."""
     nodes = list(nodes)
     read = ReadAheadReader(store)
     read.look(nodes)

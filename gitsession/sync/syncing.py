@@ -144,7 +144,10 @@ def _summary(
     pushed: Collection[str],
     stays: Mapping[str, str],
 ) -> tuple[SyncedBranch, ...]:
-    """Return the outcome for each ref over all rounds. ``pushed``: refs of all rounds; ``stays``: refusals."""
+    """Return the outcome for each ref over all rounds.
+
+    ``pushed``: the refs pushed in any round. ``stays``: the reasons, by ref, why the remote keeps purged content.
+    """
     found = dict(pulled)
     for branch in sent.branches:
         found[branch.ref] = _with_push(pulled.get(branch.ref), branch)

@@ -1,4 +1,4 @@
-"""Transport by git: one exchange with a remote at a time, through a quarantine, with errors in one line.
+"""Exchange of data with a remote by git: one exchange at a time, through a quarantine, with one-line errors.
 
 Credentials, ssh, proxies and `insteadOf` are left to git, which runs with the user's own configuration.
 
@@ -73,7 +73,7 @@ _FILES = {"HEAD": "ref: refs/heads/none\n", "objects/info/alternates": "../../..
 
 
 class Quarantine:
-    """A quarantine, a context manager for the holder of the sync lock. Quarantines of killed processes are removed."""
+    """A quarantine, for use in a ``with`` by a holder of the sync lock. It removes quarantines of killed processes."""
 
     def __init__(
         self,
@@ -133,7 +133,7 @@ class Quarantine:
         pack_writer.write_pack(self.git_dir / "objects", objects, self._store_dir / create.KEEP, sync=False)
 
     def keep_only(self, tips: Iterable[Oid], known: Iterable[Oid]) -> None:
-        """Remove objects that are not reachable from ``tips``, or reachable from ``known``, the store's refs."""
+        """Remove objects not reachable from ``tips``, and objects reachable from the store's refs ``known``."""
         named = "".join(f"{oid}\n" for oid in dict.fromkeys(tips))
         here = "".join(f"^{oid}\n" for oid in set(known) if not oid.startswith(SYMBOLIC))
         before, folder = self._packs(), self.git_dir / "objects" / "pack"
@@ -279,9 +279,9 @@ def push(
 ) -> Results:
     """Push refs, each to its own name at the remote.
 
-    Refs are pushed in chunks that grow as they succeed. If a whole chunk is rejected, its halves are tried. This stops
-    when it is clear that the remote accepts nothing. The refs of one session are pushed together, because the ``main``
-    branch of a fork records where its branches begin.
+    Refs are pushed in chunks that grow as they succeed. If a whole chunk is rejected, its halves are tried. The push
+    stops when it is clear that the remote accepts nothing. The refs of one session are pushed together, because the
+    ``main`` branch of a fork records where its branches begin.
 
     Args:
         git_dir: The repository that has the objects.
@@ -427,7 +427,7 @@ def failure(remote: Remote, answer: ProcessResult) -> GitSessionError:
 
 
 class RejectedTransfer(Unavailable):
-    """A failure other than that of the connection: git may have rejected a ref or an object."""
+    """A failed transfer that is not a connection error: git may have rejected a ref or an object."""
 
 
 def _short(line: str) -> str:
@@ -459,10 +459,10 @@ def promisor(store: GitStore) -> Remote | None:
 
 
 def fetch_on_demand(store: GitStore) -> None:
-    """Let ``store`` fetch missing objects from the remote that has the objects that a clone left out.
+    """Let ``store`` fetch the objects that a clone left out from its promisor remote.
 
-    This happens only if a program calls this function. Otherwise a store contacts no remote: a lost object would cause
-    a fetch just as one that was left out does, from any remote that the store's configuration names.
+    This happens only if a program calls this function. Otherwise a store contacts no remote: a read of a lost object
+    would also cause a fetch, from any remote that the store's configuration names.
     """
     remote = promisor(store)
     if remote is not None:

@@ -132,7 +132,7 @@ class _Hasher:
 
 
 def _take(folder: int, name: bytes, begin: Callable[[int], None], take: Callable[[bytes], object]) -> Status:
-    """Read a name with no concurrent write; at the start of each attempt, call ``begin`` with the number of bytes."""
+    """Read a name; retry after a concurrent write. Each attempt first calls ``begin`` with the size in bytes."""
     for _ in range(_TRIES):
         found = status(folder, name)
         if found is None:

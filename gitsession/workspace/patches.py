@@ -30,10 +30,10 @@ CHILD_SECONDS = 20.0
 """Time limit in seconds for all files of one patch that the git child process compares."""
 
 CHILD_BYTES_MAX = 64 << 20
-"""Maximum size in bytes of the content of one file. A larger file gets no text."""
+"""Maximum size in bytes of the content of one file. For a larger file, ``text`` is ``None``."""
 
 TOTAL_BYTES_MAX = 256 << 20
-"""Maximum size in bytes of all contents of one patch. Files over the limit, in path order, get no text."""
+"""Maximum size in bytes of all contents of one patch. For files beyond it, in path order, ``text`` is ``None``."""
 
 SIMILAR_BYTES_MAX = 32 << 20
 SIMILAR_PAIRS_MAX = 100_000

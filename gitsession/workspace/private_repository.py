@@ -66,7 +66,7 @@ class SnapshotState(NamedTuple):
     look: str
     """The id of the snapshot; empty if there is none."""
     kept: bool
-    """True if ``tree`` has the content of the snapshot. In that case, a ``tree`` of ``None`` is an empty workspace."""
+    """True if ``tree`` has the content of the snapshot. If so, a ``tree`` of ``None`` means an empty workspace."""
     tree: Oid | None
     at_ns: int
     """The start of the snapshot in ns, on the clock that the file system uses for ctimes."""

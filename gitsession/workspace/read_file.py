@@ -58,7 +58,7 @@ class PathContent(NamedTuple):
 
 
 class Skipped(NamedTuple):
-    """A path that was not captured, or a folder that was not captured with all its content, and the reason."""
+    """A path that was not captured, and the reason. If it is a folder, none of its content was captured."""
 
     path: str
     reason: str

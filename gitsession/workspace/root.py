@@ -1,4 +1,4 @@
-"""An opened workspace. Files are opened by their paths in a tree in a way that never leads outside through a link.
+"""An opened workspace. Files are opened by their paths in a tree, and no link can lead outside the workspace.
 
 Each folder of a path is opened relative to its parent (``dir_fd``) and must be a folder, not a link. No path is
 resolved first and used later, so concurrent renames are harmless. Linux and macOS support all of this.

@@ -274,7 +274,7 @@ def look(
         except Unavailable:
             if not shadow.state.look:
                 raise
-            shadow.forget()  # a state that git cannot use is only a cache
+            shadow.forget()  # git cannot use the state, which is only a cache
             found = find(shadow, root)
         root.forget()
         yield WorkspaceSnapshot(root, shadow, found, caps)
