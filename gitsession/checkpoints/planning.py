@@ -222,7 +222,7 @@ def _claims(
     In general, a session claims a state of a path if the change to that state is attributed to it. ``touches``: the
     changes of this session. If calls of two sessions overlap, the checkpoints of each session show the changes of both.
 
-    If a rewind of another session restored a state, others made that state, perhaps this session. The other session
+    A state that a rewind of another session restored was made earlier, perhaps by this session. The other session
     claims it only if this session claims the same change, because then a call of this session overlapped the rewind. If
     another session changed a path during a call of this session and did not change it back, the result of the call may
     contain the other session's work. The other session claims this result, too.

@@ -64,7 +64,7 @@ def is_kept(folder: Path, name: str) -> bool:
 
 
 def put(folder: Path, name: str) -> bool:
-    """Install gitsession's hook; return whether anything changed. Raises ``Refused`` if a hook there cannot be kept."""
+    """Install gitsession's hook; return whether anything changed. Raises ``Refused`` if another hook cannot be kept."""
     found = state(folder, name)
     if found == CURRENT and os.access(folder / name, os.X_OK):
         return False

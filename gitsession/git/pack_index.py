@@ -1,8 +1,8 @@
 """The index of a pack (version 2), which maps object ids to offsets in the pack.
 
 Opening an index reads its header and checks its size, however many objects it lists. A lookup reads one of its 256
-buckets. That is enough because the reader of an object verifies its id. Only *not found* needs more: ``damage`` then
-checks once whether the index is intact.
+buckets. That is enough because the reader of an object verifies its id. Only the result *not found* needs more:
+``damage`` then checks once whether the index is intact.
 """
 
 from __future__ import annotations

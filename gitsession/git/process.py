@@ -361,7 +361,7 @@ def _config_home(home: str) -> str:
 
 
 def fsck(git_dir: Path) -> list[str]:
-    """Return the output lines of `git fsck --strict` if it fails, and one line if it crashed (git 2.39 can)."""
+    """Return the output lines of `git fsck --strict` if it fails, plus one line if it crashed (git 2.39 can)."""
     return begin_fsck(git_dir)()
 
 

@@ -10,7 +10,7 @@
 these operations, because a killed git leaves locks whose owner cannot be determined.
 
 A loose ref is unlinked only under the lock of ``packed-refs``. `git pack-refs` holds this lock from before it reads a
-ref until it has written the value. Otherwise it could restore a ref that was deleted in between.
+ref until it has written the value. So it cannot restore a ref that was deleted in between.
 
 *Many* refs that are not loose are moved, created and deleted by one write of ``packed-refs``, without a lock on each. A
 program that locks one of them after that write compares with the new value. A program that had locked it before still
@@ -222,7 +222,7 @@ class RefWriter:
             self._locks.release([name])
 
     def delete(self, ours: Mapping[str, Collection[RefValue | None]]) -> tuple[list[str], dict[str, Exception]]:
-        """Delete each ref whose value is one of its values in ``ours``.
+        """Delete each ref whose current value is one of those in ``ours``.
 
         Returns the names of refs that other programs moved, and the names that failed, each with its error. Raises
         ``OSError`` if no lock file can be created at all.
@@ -265,7 +265,7 @@ class RefWriter:
     def move_many(
         self, new: Mapping[str, RefValue | None], ours: Mapping[str, Collection[RefValue | None]]
     ) -> set[str]:
-        """Move refs that are not loose to their ``new`` values in one write, if their value is one of their ``ours``.
+        """Move refs that are not loose to their ``new`` values in one write, if their current values are in ``ours``.
 
         Returns the refs that have the new value; use ``move`` and ``delete`` for the others. A value is the object id
         of a commit, or ``None`` to delete the ref. Raises ``Unavailable``, ``Corrupt`` and ``OSError``.
@@ -303,7 +303,7 @@ class RefWriter:
     def _remove(
         self, ours: Mapping[str, Collection[RefValue | None]], remove: Callable[[list[str]], None]
     ) -> dict[str, Exception]:
-        """Lock refs, and call ``remove`` with those whose value is one of their ``ours``; return the errors by name."""
+        """Lock refs, and call ``remove`` with those whose current value is in ``ours``; return the errors by name."""
         failed: dict[str, Exception] = {}
         locked = []
         if not ours:

@@ -74,7 +74,7 @@ class ObjectStore(Reader, Protocol):
     def published_to(self, name: str, new: RefValue | None) -> str | None:
         """Return the remote that may have commits of the ref ``name`` that ``new`` lacks (``None``: a deletion).
 
-        Returns ``None`` if there is no such remote, so that the ref may be moved back.
+        Returns ``None`` if there is no such remote. The ref may then be moved back.
         """
 
     def spill(self) -> Spill | None:

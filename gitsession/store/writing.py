@@ -292,7 +292,7 @@ def _summed(moves: list[Move]) -> list[Move]:
 
 
 class _Held:
-    """A context manager that holds the lock. It is a class because a generator costs twice as much.
+    """A context manager that holds the lock. It is a class because a generator takes twice as long.
 
     Ctrl-C can interrupt ``__enter__`` or ``__exit__`` before its first statement. If the program continues, the lock
     must not stay held without an owner. So the lock is also released when this object is deleted.

@@ -175,7 +175,7 @@ def _promise(path: Path, remote: Remote, filter: str) -> None:
 
 
 def _put(path: Path, held: Mapping[str, Oid]) -> None:
-    """Write all refs to one file. Only ``main`` exists already, with the first commit of every store."""
+    """Write all refs to one file. Only ``main`` exists already, with the first commit, which all stores share."""
     main = held.get(create.MAIN)
     if main not in (None, create.first_commit()[0]):
         process.run(path, "update-ref", create.MAIN, main)

@@ -2,10 +2,10 @@
 
 On the disk, a name is a byte string. In a tree, the name must pass the checks of any server (``transfer.fsckObjects``).
 Git must be able to check it out on any system, and any terminal must be able to display it. So a name that is not
-*plain* is written as ``%`` and then the name, with every harmful byte as ``%XX``: ``a:b`` is ``%a%3Ab``,
-``.gitmodules`` is ``%.gitmodules``. The form must be the same in every version of this program; otherwise unchanged
-files would differ. So this module uses no table of Unicode properties, because these tables change between Python
-releases.
+*plain* is written as ``%`` and then the name, with every harmful byte as ``%XX``: ``a:b`` becomes ``%a%3Ab``,
+and ``.gitmodules`` becomes ``%.gitmodules``. The form must be the same in every version of this program; otherwise
+unchanged files would differ. So this module uses no table of Unicode properties, because these tables change between
+Python releases.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _AT_A_GLANCE = re.compile(
 
 @lru_cache(_CACHED)
 def escape(name: bytes) -> str:
-    """Return the form of ``name`` in a tree. Every byte string has one, and no two byte strings have the same one."""
+    """Return ``name`` in the form that trees use. Every byte string has a unique form."""
     if _AT_A_GLANCE.fullmatch(name):
         return name.decode()
     text = name.decode("utf-8", "surrogateescape")

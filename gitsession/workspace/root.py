@@ -98,7 +98,7 @@ class WorkspaceRoot:
         return inspect.contents(folder, name)
 
     def read(self, path: str) -> bytes:
-        """Return ``contents`` without the status."""
+        """Return a file's bytes or a link's target, as ``contents`` does, but without the status."""
         return self.contents(path)[1]
 
     def look(self, path: str) -> tuple[Now, Status | None]:
@@ -110,7 +110,7 @@ class WorkspaceRoot:
         return (None, None) if folder is None else inspect.look(folder, name)
 
     def now(self, path: str) -> Now:
-        """Return ``look`` without the status."""
+        """Return the current state of a path, as ``look`` does, but without the status."""
         return self.look(path)[0]
 
     @contextmanager

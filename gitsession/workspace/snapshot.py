@@ -42,8 +42,8 @@ _DEBUG = re.compile(rb"\n  mtime: (\d+):(\d+)\n  dev: \d+\tino: (\d+)\n.*?\n  si
 class WorkspaceSnapshot:
     """The differences of a workspace from its last snapshot.
 
-    Iterate ``changes`` once, to its end. After that, ``skipped`` and ``appeared`` are complete, and ``accept`` can be
-    called. A file that replaces a folder implies the removal of all files in that folder.
+    Iterate over ``changes`` once, to the end. After that, ``skipped`` and ``appeared`` are complete, and ``accept`` can
+    be called. A file that replaces a folder implies the removal of all files in that folder.
     """
 
     def __init__(self, root: WorkspaceRoot, shadow: PrivateRepository, found: ChangedPaths, caps: Caps) -> None:
