@@ -1,4 +1,4 @@
-"""Rules for paths that are never written. They check names, modes, links, limits and collisions."""
+"""Rules for paths that are never written, from the checkpoint alone: names, modes, links, limits and collisions."""
 
 from __future__ import annotations
 

@@ -191,7 +191,7 @@ class PrivateRepository:
     def keep_tree(self, look: str, tree: Oid | None) -> None:
         """Record that ``tree`` has all content of the snapshot ``look``, which was accepted without a tree.
 
-        Call this method for one snapshot after another, in their order.
+        Call this method for the snapshots in their order.
         """
         _replace(self._folder / "drained", {"version": VERSION, "look": look, "tree": tree})
 
