@@ -1,14 +1,14 @@
 """gitsession: a git-backed, content-addressed store for the sessions of AI agents.
 
-``__all__`` lists the public API; everything else may change. Names are loaded on first use, so that a command that
-needs little starts fast.
+``__all__`` lists the public API. All other names may change. A module is imported when one of its names is first used,
+so that commands start fast.
 """
 
 from __future__ import annotations
 
 __version__ = "0.1.0"
 
-TYPE_CHECKING = False  # not from typing: its import takes as long as the start of Python itself
+TYPE_CHECKING = False  # not imported from typing, because that takes as long as the start of Python itself
 if TYPE_CHECKING:
     from gitsession.api import Session, Store
     from gitsession.api.agents import AgentSessions

@@ -1,4 +1,4 @@
-"""The command ``gitsession``, also installed as ``git-session``."""
+"""The command ``gitsession``, which is also installed as ``git-session``."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import os
 import sys
 
 INTERRUPTED, TERMINATED = 130, 143
-"""Exit codes as in ``cli/exits``, which is not loaded this early."""
+"""Exit codes, as in ``cli/exits``. That module is not loaded this early."""
 
 
 def main() -> None:
-    if "hook" in sys.argv[1:4]:  # an agent waits for the hook at every step, so nothing below is loaded for it
+    if "hook" in sys.argv[1:4]:  # agents wait for the hook at every step, so that it must start fast
         from gitsession.cli import hooking
 
         if hooking.is_for_us(sys.argv[1:]):
@@ -26,29 +26,29 @@ def main() -> None:
         sys.stderr.flush()
     except OSError:
         sys.exit(code)  # Python reports the error itself
-    os._exit(code)  # the store is closed; shutting down the interpreter takes a fifth of `gitsession ls`
+    os._exit(code)  # the store is closed; a shutdown of the interpreter would take a fifth of `gitsession ls`
 
 
 def _run(arguments: list[str]) -> int:
     import signal
 
-    # Signals that are ignored (`nohup`, `&` in a script) stay ignored.
+    # If the parent process ignores a signal (`nohup`, `&` in a script), it stays ignored.
     interruptible = signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    if interruptible:  # nothing is open yet, and modules that are being loaded may swallow an exception
+    if interruptible:  # no file is open yet, and an exception could be suppressed while modules are imported
         signal.signal(signal.SIGINT, lambda *_: os._exit(INTERRUPTED))
     if arguments == ["--version"]:
         from gitsession import __version__
 
         print(f"gitsession {__version__}")
         return 0
-    gc.disable()  # imported modules stay in memory: collecting them costs time and frees nothing
+    gc.disable()  # imported modules stay in memory, so a garbage collection would take time and free nothing
     from gitsession.cli.app import run
 
     gc.enable()
     terminated = False
 
     def terminate(*_: object) -> None:
-        """End as on Ctrl-C: stop a summarizer, discard what is half written, close the store."""
+        """Exit as after Ctrl-C: stop a summarizer, discard incomplete writes, close the store."""
         nonlocal terminated
         terminated = True
         raise KeyboardInterrupt

@@ -1,6 +1,6 @@
-"""Writes that survive a power failure: write, fsync, rename, fsync the directory.
+"""Durable file operations: write, fsync, rename, fsync the directory.
 
-``sync=False`` is for stores whose owner chose ``durability="none"``.
+Callers pass ``sync=False`` if the store was opened with ``durability="none"``.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from pathlib import Path
 def read_regular(path: Path | str) -> bytes | None:
     """Return the content of a file, up to its size when it was opened; ``None`` if it does not exist.
 
-    Raises ``OSError``, also for a file that is not regular: reading a pipe or a device could block or never end.
+    Raises ``OSError``, also for a file that is not regular, because reading a pipe or a device could block or never
+    end.
     """
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
@@ -28,7 +29,7 @@ def read_regular(path: Path | str) -> bytes | None:
 
 
 def write_all(fd: int, data: bytes, at: int) -> None:
-    """Write all of ``data`` at offset ``at``, with further calls after a partial write."""
+    """Write ``data`` at offset ``at``, in bytes. After a partial write, continue with the rest."""
     written = os.pwrite(fd, data, at)
     if written < len(data):
         view = memoryview(data)
@@ -39,7 +40,7 @@ def write_all(fd: int, data: bytes, at: int) -> None:
 def write_new(path: Path | str, data: bytes, *, mode: int = 0o600, sync: bool = True) -> None:
     """Create a file with ``data``. Its name is durable only after ``sync_directory``. Raises ``FileExistsError``.
 
-    If it cannot be written completely, it is removed.
+    If the data cannot be written completely, the file is removed.
     """
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
     try:
@@ -54,9 +55,10 @@ def write_new(path: Path | str, data: bytes, *, mode: int = 0o600, sync: bool = 
 
 
 def replace(path: Path, data: bytes, *, by: Path, mode: int = 0o600) -> None:
-    """Replace ``path`` by a file with ``data``, atomically. ``by``: its temporary name, on the same file system.
+    """Replace ``path`` with a file that contains ``data``, atomically.
 
-    Raises ``OSError``. A process that is killed leaves ``by``; the next call with that name removes it.
+    ``by``: the temporary name of the new file, on the same file system. If the process is killed, this file remains.
+    The next call with the same name removes it. Raises ``OSError``.
     """
     by.unlink(missing_ok=True)
     write_new(by, data, mode=mode)
@@ -65,7 +67,7 @@ def replace(path: Path, data: bytes, *, by: Path, mode: int = 0o600) -> None:
 
 
 def sync_file(path: Path | str) -> None:
-    """Make the content of a file durable that another function has written."""
+    """Make the content of an existing file durable."""
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(fd)
@@ -74,7 +76,7 @@ def sync_file(path: Path | str) -> None:
 
 
 def sync_directory(path: Path | str) -> None:
-    """Make the names in ``path`` durable: files created, renamed and removed there so far."""
+    """Make the creation, renaming and removal of files in the directory ``path`` durable."""
     fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(fd)
@@ -83,7 +85,7 @@ def sync_directory(path: Path | str) -> None:
 
 
 def make_directories(path: Path, *, sync: bool = True) -> None:
-    """Create ``path`` and its missing parents with mode 0700. Each name is made durable."""
+    """Create ``path`` and its missing parents with mode 0700. ``sync``: whether to make each new name durable."""
     missing = []
     while not path.is_dir():
         missing.append(path)

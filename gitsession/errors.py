@@ -1,4 +1,4 @@
-"""Exceptions. Every error that the library raises on purpose is a ``GitSessionError``."""
+"""Exceptions of the library, which are all subclasses of ``GitSessionError``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ class GitSessionError(Exception):
     """Base class of all errors of gitsession.
 
     Attributes:
-        hint: What to try next. It is never a complete destructive command.
+        hint: The suggested next step. It is never a complete destructive command.
     """
 
     def __init__(self, message: str, *, hint: str = "") -> None:
@@ -24,7 +24,7 @@ class Malformed(GitSessionError):
     """Data that does not follow docs/reference/format.md.
 
     Attributes:
-        where: The object, and the path to the field in it.
+        where: The object, and the path of the field in it.
     """
 
     def __init__(self, message: str, *, where: str = "", hint: str = "") -> None:
@@ -33,7 +33,7 @@ class Malformed(GitSessionError):
 
 
 class InvalidName(GitSessionError):
-    """A name (branch, session, label) that is not valid in a ref, a file system or a terminal."""
+    """A name of a branch, session or label that cannot be used safely in a ref, a file system or a terminal."""
 
 
 class NotFound(GitSessionError):
@@ -41,10 +41,10 @@ class NotFound(GitSessionError):
 
 
 class Ambiguous(NotFound):
-    """An address that matches more than one thing.
+    """An address that matches several sessions or entries.
 
     Attributes:
-        candidates: The matches, one line each.
+        candidates: The matches, each as one line of text.
     """
 
     def __init__(self, message: str, candidates: Sequence[str], *, hint: str = "") -> None:
@@ -53,10 +53,10 @@ class Ambiguous(NotFound):
 
 
 class NoBase(NotFound):
-    """A session file that continues another session, if entries of that are missing from the store.
+    """A session file that continues another session, whose entries are missing from the store.
 
     Attributes:
-        source_id: The agent's id of that session.
+        source_id: The agent's id of the other session.
     """
 
     def __init__(self, message: str, source_id: str, *, hint: str = "") -> None:
@@ -65,13 +65,13 @@ class NoBase(NotFound):
 
 
 def require(value: object, kind: type | UnionType, expected: str) -> None:
-    """Raise ``TypeError`` if an argument of a public function is no ``kind``. ``expected``: its description."""
+    """Raise ``TypeError`` if an argument is not an instance of ``kind``. ``expected``: the description in the error."""
     if not isinstance(value, kind):
         raise TypeError(f"expected {expected}, not {type(value).__name__}")
 
 
 class NotAStore(GitSessionError):
-    """A path without a store, or with one that cannot be opened (SHA-256, reftable, a later version)."""
+    """A path without a store, or with a store of an unsupported kind (SHA-256, reftable, a later version)."""
 
 
 class MissingObject(GitSessionError):
@@ -79,24 +79,27 @@ class MissingObject(GitSessionError):
 
 
 class Corrupt(GitSessionError):
-    """An object whose content does not match its name."""
+    """An object whose content does not match its object id, or a store that is otherwise damaged."""
 
 
 class Refused(GitSessionError):
-    """An operation that was refused, for example because it would lose data. Nothing was changed."""
+    """An operation that was refused, for example because data would be lost. Nothing was changed."""
 
 
 class LeafMoved(Refused):
-    """The leaf is no longer the expected entry, because another writer appended first."""
+    """An append that was refused because another writer appended an entry first."""
 
 
 class RefMoved(Refused):
-    """A ref does not have the value that the caller expected."""
+    """A ref that does not have the expected value."""
 
 
 class Unavailable(GitSessionError):
-    """A temporary failure: read-only, full or busy storage, or a missing program. A retry may succeed."""
+    """A failure of the environment, such as read-only, full or busy storage, or a missing program.
+
+    The operation may succeed later.
+    """
 
 
 class SummaryFailed(GitSessionError):
-    """A missing summary: the summarizer failed, timed out, was cancelled or returned nothing useful."""
+    """A failed summary: the summarizer failed, timed out, was cancelled or returned an unusable text."""

@@ -1,7 +1,7 @@
-"""The path of the store.
+"""The path of the user's store.
 
-It is the given path, else ``$GITSESSION_DIR``, else ``git config gitsession.store``, else a folder in the user's data
-folder. Parent directories are never searched.
+It is the first of these that is set: the path that the caller passes, ``$GITSESSION_DIR``, ``gitsession.store`` in the
+user's git configuration, and a folder in the user's data folder. Parent directories are never searched.
 """
 
 from __future__ import annotations
@@ -14,7 +14,10 @@ SETTING = "gitsession.store"
 
 
 def store_path(given: str | None, environ: Mapping[str, str], home: Path, setting: Callable[[str], str | None]) -> Path:
-    """Return the path of the store. ``setting`` reads git's configuration, and is called only if it is needed."""
+    """Return the path of the store.
+
+    ``setting``: a function that reads a git setting. It is called only if it is needed.
+    """
     chosen = given or environ.get(VARIABLE) or (setting(SETTING) if _may_be_set(environ, home) else None)
     if chosen:
         return Path(chosen).expanduser().absolute()
@@ -23,7 +26,10 @@ def store_path(given: str | None, environ: Mapping[str, str], home: Path, settin
 
 
 def _may_be_set(environ: Mapping[str, str], home: Path) -> bool:
-    """Return whether the user's git configuration may name a store: reading files is faster than starting git."""
+    """Return whether the user's git configuration may contain the path of a store.
+
+    Reading the configuration files is faster than starting git.
+    """
     config_home = Path(environ["XDG_CONFIG_HOME"]) if environ.get("XDG_CONFIG_HOME") else home / ".config"
     files = [Path(environ["GIT_CONFIG_GLOBAL"])] if environ.get("GIT_CONFIG_GLOBAL") else []
     files = files or [home / ".gitconfig", config_home / "git" / "config"]

@@ -1,4 +1,4 @@
-"""Progress of long operations. It is reported only if a command has set a watcher."""
+"""Progress reports of long operations. There are none if no watcher is set."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from typing import TypeAlias, TypeVar
 T = TypeVar("T")
 
 Watcher: TypeAlias = Callable[[str, int, int], None]
-"""Function that receives the name of the work, the number of items done, and their total. It must not raise."""
+"""A function that receives the name of the operation, the number of finished items and the total number of items.
+
+It must not raise.
+"""
 
 _watcher: ContextVar[Watcher | None] = ContextVar("watcher", default=None)
 
@@ -26,7 +29,7 @@ def by(watcher: Watcher | None) -> Iterator[None]:
 
 
 def each(what: str, things: Collection[T]) -> Iterable[T]:
-    """Return ``things``, with progress reported while they are iterated over."""
+    """Return ``things``, and report progress while the caller iterates over them."""
     watcher = _watcher.get()
     return things if watcher is None else _told(watcher, what, things)
 

@@ -1,4 +1,4 @@
-"""The library's API: a store and its sessions."""
+"""The API of the library: stores and sessions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The API for agents' session files: import a session, and resume one in an agent."""
+"""The API for agents' session files: import sessions, and resume sessions in an agent."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from gitsession.sessions.tombstone_set import Tombstones
 
 
 class AgentSessions:
-    """The import of agents' session files, and the resumption of sessions in agents: ``store.agents``."""
+    """Import of agents' session files, and resumption of sessions in agents: ``store.agents``."""
 
     def __init__(self, opened: OpenStore) -> None:
         self.opened = opened
@@ -52,20 +52,20 @@ class AgentSessions:
         """Import the content of one session file.
 
         Args:
-            format: The format of the agent that wrote it.
+            format: The format of the agent that wrote the file.
             data: The content of the file.
             path: The path of the file. It is needed to find files that the session refers to.
-            name: The path without its extension, for a file that states no session id.
-            final: Whether the file is complete, so that text after its last line end is imported too.
-            group: An id; consecutive imports with the same id are undone as one.
-            dry_run: Whether to compute the result without writing anything.
+            name: The path without its extension. It identifies the session if the file contains no session id.
+            final: Whether the file is complete. If so, text after the last line end is imported too.
+            group: An id of a group of imports. Consecutive imports of the same group are undone together.
+            dry_run: Whether to return the result without writing anything.
 
         Returns:
             The result of the import.
 
         Raises:
             Malformed: The data is not a session.
-            NoBase: It continues a session that is not in the store.
+            NoBase: The file continues a session that is not in the store.
             Refused: The session was created by a later release.
             Corrupt: The store is damaged.
             Unavailable: The store cannot be written, or another process keeps writing to the session.
@@ -88,19 +88,19 @@ class AgentSessions:
         """Import a session that ``discovery.sources`` has read.
 
         Args:
-            format: The format of the agent that wrote it.
+            format: The format of the agent that wrote the session.
             taken: The session.
-            path: The path of its file, or its place in a database.
-            group: An id; consecutive imports with the same id are undone as one.
-            dry_run: Whether to compute the result without writing anything.
+            path: The path of the session's file, or its location in a database.
+            group: An id of a group of imports. Consecutive imports of the same group are undone together.
+            dry_run: Whether to return the result without writing anything.
             logged: Whether to log the import as an operation, so that it can be undone.
-            histories: Whether to import the file contents that the agent recorded too, as checkpoints.
+            histories: Whether to also import the file contents that the agent recorded, as checkpoints.
 
         Returns:
             The result of the import.
 
         Raises:
-            NoBase: It continues a session that is not in the store.
+            NoBase: The file continues a session that is not in the store.
             Refused: The session was created by a later release.
             Corrupt: The store is damaged.
             Unavailable: The store cannot be written, or another process keeps writing to the session.
@@ -143,27 +143,27 @@ class AgentSessions:
     def _is_elsewhere(
         self, format: Format, source: Source, sid: str, path: Path | None, payloads: Collection[bytes]
     ) -> bool:
-        """Return whether another file that was imported as session ``sid`` still has one of ``payloads``."""
+        """Return whether another imported file of session ``sid`` still contains one of ``payloads``."""
         places = {*self._places.get(sid, ()), *self.opened.catalogues.get(fresh=False).files_of(sid)}
         for place in places - {path.absolute() if path is not None else None}:
             try:
                 held = format.split(sources.read(place)[1], name=sources.name_of(place))
             except (OSError, Malformed):
-                continue  # the file is gone or has become another one
+                continue  # the file was deleted or replaced
             lines = (record.payload for record in held.records)
             if held.source_id == source.source_id and any(line in payloads for line in lines):
                 return True
         return False
 
     def _continuation(self, format: Format, source: Source) -> Continuation | None:
-        """Return the entry that a file continues, if ``resume`` wrote the file here for an agent."""
+        """Return the entry that a file continues, if ``resume`` wrote this file on this machine."""
         written = export_record.resumed_as(self._objects.git_dir, format.AGENT, source.source_id)
         if written is None or not written.entry or not graph.branches(self._objects, written.session):
             return None
         return Continuation(session=written.session, entry=written.entry, line=written.line)
 
     def _with_history(self, format: Format, source: Source, path: Path, done: ImportResult) -> ImportResult:
-        """Add checkpoints of the file contents that the agent recorded. If they cannot be read, the import is kept."""
+        """Add checkpoints of the file contents that the agent recorded. The import is kept even if this fails."""
         from gitsession.importing import file_history
 
         try:
@@ -173,17 +173,18 @@ class AgentSessions:
         return done
 
     def find(self, agent: str, source_id: str) -> str | None:
-        """Return the id of the session that an agent's id names: the id of a session, or of one of its files.
+        """Return the id of the session that has an agent's id.
 
-        If several sessions have it, the one imported by this handle is returned, else the one that began first: an
-        earlier release imported the later files of a thread as sessions of their own.
+        Several sessions can have the same agent's id, because an earlier release imported the later files of a thread
+        as separate sessions. In this case, the session that was imported by this handle is returned, otherwise the one
+        that began first.
 
         Args:
-            agent: The agent.
-            source_id: The agent's id.
+            agent: The name of the agent.
+            source_id: The agent's id of the session, or of one of its files.
 
         Returns:
-            The session id, or ``None``.
+            The session id, or ``None`` if there is no such session.
         """
         known = self._brought_in.get((agent, source_id))
         if known is not None and graph.branches(self._objects, known):
@@ -193,7 +194,7 @@ class AgentSessions:
         return rows[0].sid if rows else catalogue.by_segment(agent, source_id)
 
     def _project(self, format: Format, source: Source) -> str | None:
-        """Return the project of a session file; computed once for each folder."""
+        """Return the project of a session file. It is computed once for each folder."""
         said = [source.header, *(format.read(record.payload) for record in source.meta)]
         cwd = next((header.cwd for header in said if isinstance(header, Header) and header.cwd), None)
         if cwd is None:
@@ -211,24 +212,25 @@ class AgentSessions:
         cwd: str | Path = ".",
         dry_run: bool = False,
     ) -> ResumePlan:
-        """Write the session to the place where an agent looks for it, and return the commands that continue it there.
+        """Write the session to the agent's session folder, and return the commands that continue it in the agent.
 
-        No file is overwritten: a file that has the beginning of the session is extended.
+        No file is overwritten. If the agent already has a file with the beginning of the session, the rest is appended
+        to it.
 
         Args:
             sid: The id of the session.
-            at: The entry to continue from. By default the active leaf.
-            agent: The agent. By default that of the session.
+            at: The entry to continue from. Defaults to the leaf of the active branch.
+            agent: The name of the agent. Defaults to the agent of the session.
             cwd: The working directory in which the agent is started.
             dry_run: Whether to plan the files and commands without writing anything.
 
         Returns:
-            The files and the commands.
+            The written files, and the commands to run.
 
         Raises:
-            Refused: The agent is unknown or cannot continue from a file, its file has changed since the import, another
-                file is in its place, or there are no messages at ``at`` yet.
-            Corrupt: An entry that the file needs cannot be read.
+            Refused: The agent is unknown or cannot continue a session from a file, the agent's file has changed since
+                its import, a different file exists at the same path, or there are no messages up to ``at``.
+            Corrupt: An entry to be exported cannot be read.
             OSError: A file cannot be written.
         """
         require(at, Node | None, "an entry, as session.resolve('leaf') returns")
@@ -251,31 +253,31 @@ class AgentSessions:
         return found
 
     def record_export(self, sid: str, path: Path, agent: str, data: bytes, **resumed: Any) -> None:
-        """Record that ``data`` was written to ``path`` in the format of ``agent``, so that a purge finds the file.
+        """Record that a session was exported to ``path``, so that a purge can find the file.
 
         Args:
             sid: The id of the session.
-            path: The file.
-            agent: The agent, or another export format.
-            data: The content.
-            resumed: ``id``, ``conversation``, ``entry`` and ``line`` of ``ExportedFile``, if the session continues in
-                this file.
+            path: The path of the exported file.
+            agent: The format of the file: the name of an agent or another export format.
+            data: The content of the file.
+            resumed: The fields ``id``, ``conversation``, ``entry`` and ``line`` of ``ExportedFile``, if an agent
+                continues the session in this file.
         """
         export = ExportedFile(os.fspath(path.absolute()), sid, agent, sha256(data).hexdigest(), **resumed)
         with contextlib.suppress(OSError, Unavailable), self._objects.locked():  # the store is read-only
             export_record.add(self._objects.git_dir, export)
 
     def find_handover(self, format: Format, taken: LoadedSession, place: Path, stamp: Stat) -> str | None:
-        """Return the session that ``resume`` wrote to this file, if the agent has not continued it.
+        """Return the session that ``resume`` wrote to a file, if the agent has not continued it in this file.
 
         Args:
             format: The format of the agent.
             taken: The session in the file.
             place: The path of the file.
-            stamp: The state of the file before it was read.
+            stamp: The status of the file before it was read.
 
         Returns:
-            The id of the session, or ``None``.
+            The id of the session; ``None`` if ``resume`` did not write the file, or if the agent has continued it.
         """
         source = taken.source
         if self.find(format.AGENT, source.source_id):

@@ -1,4 +1,4 @@
-"""The API for the compaction of a session's context: plans, background compactions and summarizers."""
+"""The API for compacting the context of a session: plans, background compactions and summarizers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PLAINLY = SummaryOptions()
 
 
 class SessionCompaction:
-    """The compaction of a session's context: ``session.compaction`` (docs/reference/compaction.md)."""
+    """Compaction of a session's context: ``session.compaction`` (docs/reference/compaction.md)."""
 
     def __init__(self, handle: Handle) -> None:
         self._handle = handle
@@ -35,26 +35,27 @@ class SessionCompaction:
         """Plan a compaction for ``Session.compact`` (docs/reference/compaction.md). Nothing is changed.
 
         Args:
-            strategy: The rule that selects what is summarized, one of ``STRATEGIES``.
-            profile: The rules of the context, one of ``PROFILES``. By default those of the session's agent.
+            strategy: The compaction strategy, one of ``STRATEGIES``.
+            profile: A context profile, one of ``PROFILES``. Defaults to the profile of the session's agent.
             ask: Options of the strategy, such as the number of tokens to keep.
 
         Returns:
-            The plan. Its ``nothing`` states why there is nothing to summarize, if that is the case.
+            The plan. If there is nothing to summarize, ``nothing`` has the reason.
         """
         profile = profile or self._handle.profile
         return strategies.plan(self._handle.context_line(), strategy, profile=profile, ask=ask)
 
     def plan_leaving(self, to: str | Node, *, profile: str | None = None, window: int | None = None) -> Plan:
-        """Plan a summary of the branch of this handle, for a switch to another branch.
+        """Plan a summary of this handle's branch before a switch to another branch.
 
-        It covers the entries since the branch diverged from the history of ``to``, and is appended after ``to``.
+        The summary covers the entries since the branch diverged from the history of ``to``. It is appended after
+        ``to``.
 
         Args:
-            to: The entry to continue from.
-            profile: The rules of the context, one of ``PROFILES``. By default those of the session's agent.
-            window: The context window of the summarizing model, in tokens. If the entries do not fit, the newest that
-                fit are summarized.
+            to: The entry from which the session will continue.
+            profile: A context profile, one of ``PROFILES``. Defaults to the profile of the session's agent.
+            window: The context window of the summarizing model, in tokens. If not all entries fit, only the newest
+                ones are summarized.
 
         Returns:
             The plan.
@@ -64,14 +65,14 @@ class SessionCompaction:
         return branch_summary.leaving(*ways, onto, profiles.profile(profile or self._handle.profile), window=window)
 
     def is_due(self, window: int, *, reserve: int | None = None, profile: str | None = None) -> bool:
-        """Return whether a compaction is due: less than the reserve is left of the context window.
+        """Return whether a compaction is due: fewer tokens than the reserve are left in the context window.
 
-        It is never due before the model has answered since the last compaction.
+        After a compaction, the next one is not due before the model has answered.
 
         Args:
             window: The context window of the model, in tokens.
-            reserve: The reserve, in tokens. By default that of the agent.
-            profile: The rules of the context, one of ``PROFILES``. By default those of the session's agent.
+            reserve: The number of tokens to keep free. Defaults to the reserve of the agent.
+            profile: A context profile, one of ``PROFILES``. Defaults to the profile of the session's agent.
         """
         line = self._handle.context_line("leaf")
         return trigger.is_due(build.context(line, profile or self._handle.profile), line, window, reserve=reserve)
@@ -84,11 +85,11 @@ class SessionCompaction:
         )
 
     def prune(self, *policies: Policy, profile: str | None = None) -> Node | None:
-        """Remove tool results from the context for good: append one ``prune`` entry.
+        """Remove tool results from the context permanently: append one ``prune`` entry.
 
         Args:
             policies: The rules that select the tool results.
-            profile: The rules of the context, one of ``PROFILES``. By default those of the session's agent.
+            profile: A context profile, one of ``PROFILES``. Defaults to the profile of the session's agent.
 
         Returns:
             The new entry; ``None`` if there is nothing to remove.
@@ -101,10 +102,10 @@ class SessionCompaction:
 
 
 def summarizer(wanted: str | Summarizer) -> Summarizer:
-    """Return the summarizer of a name, with settings from the user's git configuration.
+    """Return the summarizer with a name, configured by the user's git configuration.
 
     Args:
-        wanted: The name, or a summarizer, which is returned as it is.
+        wanted: The name of a summarizer. A summarizer object is returned unchanged.
 
     Returns:
         The summarizer.
@@ -119,5 +120,5 @@ def summarizer(wanted: str | Summarizer) -> Summarizer:
 
 
 def users_options() -> Options:
-    """Return the settings in ``git config --global`` (docs/reference/compaction.md). Those of a store are not used."""
+    """Return the summarizer settings in ``git config --global``. Settings in a store's configuration are ignored."""
     return from_config(process.user_settings("gitsession.summarizer"), os.environ)

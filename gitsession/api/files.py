@@ -38,23 +38,23 @@ class SessionFiles:
         target: str | Node = "leaf",
         reason: str | None = None,
     ) -> Iterator[Node]:
-        """Record the changes of a tool as changes of the session: ``with session.files.checkpoint("."): run()``.
+        """Attribute file changes in a ``with`` block to the session: ``with session.files.checkpoint("."): run()``.
 
-        Changes from before the block are attributed to others, unless another tool of the session is running.
+        Changes before the block are attributed to others, unless another tool of the session is running.
 
         Args:
-            workspace: The folder. By default the workspace of the session.
-            paths: The only files that the tool can change. By default the whole folder is captured, except for ignored
-                files (``.gitignore``).
+            workspace: The path of the workspace. Defaults to the workspace of the session.
+            paths: The files that the tool can change. Only these files are captured. By default, the whole workspace
+                is captured, except for ignored files (``.gitignore``).
             call: The id of the tool call.
             target: The entry with the tool call.
             reason: A description of the checkpoint.
 
         Yields:
-            The checkpoint before the tool.
+            The checkpoint with the files before the block.
 
         Raises:
-            NotFound: The session has no entries yet, or its workspace is not found.
+            NotFound: The session has no entries yet, or its workspace cannot be found.
             Refused: The folder cannot be a workspace.
             Unavailable: Another process keeps capturing the folder.
         """
@@ -79,24 +79,23 @@ class SessionFiles:
         target: str | Node = "leaf",
         reason: str | None = None,
     ) -> Node:
-        """Record the files once, before or after a tool. Use it if ``checkpoint`` cannot enclose the tool.
-
-        With ``"before"``, changes since the last checkpoint are attributed to others; with ``"after"``, to the session.
-        Use ``"after"`` only if there was a checkpoint before the tool.
+        """Record the files once, before or after a tool call. Use it if the call cannot run in a ``checkpoint`` block.
 
         Args:
-            phase: ``"before"`` or ``"after"``.
-            workspace: The folder. By default the workspace of the session.
-            paths: The only files that the tool can change. By default the whole folder is captured.
+            phase: The attribution of changes since the last checkpoint: ``"before"`` to others, ``"after"`` to the
+                session. Use ``"after"`` only if a checkpoint was taken before the tool call.
+            workspace: The path of the workspace. Defaults to the workspace of the session.
+            paths: The files that the tool can change. Only these files are captured. By default, the whole workspace
+                is captured, except for ignored files (``.gitignore``).
             call: The id of the tool call.
             target: The entry with the tool call.
             reason: A description of the checkpoint.
 
         Returns:
-            The new checkpoint; the newest one if nothing has changed.
+            The new checkpoint, or the newest existing one if no file has changed.
 
         Raises:
-            NotFound: The session has no entries yet, or its workspace is not found.
+            NotFound: The session has no entries yet, or its workspace cannot be found.
             Refused: The folder cannot be a workspace.
             Unavailable: Another process keeps capturing the folder.
         """
@@ -109,26 +108,26 @@ class SessionFiles:
             return taken.node
 
     def at(self, entry: str | Node | None = None) -> Files:
-        """Return the files as checkpoints recorded them at an entry; by default those of the newest checkpoint."""
+        """Return the recorded files at an entry. Defaults to those of the newest checkpoint."""
         if entry is None:
             return Files(self._objects, history.newest(self._objects, self._session.id))
         return Files(self._objects, files_at(self._objects, self._session.id, self._session.resolve(entry)))
 
     def diff(self, at: str | Node, to: str | Node | None = None) -> list[FileChange]:
-        """Return the files that differ between two entries; by default ``to`` is the newest checkpoint."""
+        """Return the files that differ between two entries. ``to`` defaults to the newest checkpoint."""
         return self.at(at).diff(self.at(to))
 
     def patch(self, at: str | Node, to: str | Node | None = None, *, paths: Collection[str] = ()) -> list[FilePatch]:
-        """Compare the files at two entries.
+        """Compare the files at two entries line by line.
 
         Args:
             at: The first entry.
-            to: The second entry. By default the newest checkpoint.
-            paths: Compare only files at or below these paths.
+            to: The second entry. Defaults to the newest checkpoint.
+            paths: The files and folders to compare. Defaults to all files.
 
         Returns:
-            The patch of each file, with renames and the number of added and deleted lines. A file that is too large to
-            compare has no text.
+            The patch of each file, with renames and the number of added and deleted lines. The patch of a file that is
+            too large to compare has no text.
 
         Raises:
             NotFound: No entry matches an address.
@@ -144,15 +143,15 @@ class SessionFiles:
 
         Args:
             at: The entry to return to. If it is a prompt, the conversation continues before it.
-            what: ``"both"``, ``"conversation"`` or ``"files"``.
-            workspace: The folder. By default the workspace of the session.
-            force: Whether to revert changes that the session did not make, too.
+            what: The data to restore: ``"both"``, ``"conversation"`` or ``"files"``.
+            workspace: The path of the workspace. Defaults to the workspace of the session.
+            force: Whether to also revert changes that are not attributed to the session.
 
         Returns:
-            The plan: the files that would be written, and why other files would be left as they are.
+            The plan: the files that would be written, and the reasons why other files would be left unchanged.
 
         Raises:
-            NotFound: The workspace is not found, or files are requested and the session has no checkpoints.
+            NotFound: The workspace cannot be found, or ``what`` is ``"files"`` and the session has no checkpoints.
             InvalidName: ``what`` is unknown.
         """
         node = self._session.resolve(at)
@@ -162,21 +161,21 @@ class SessionFiles:
             return planning.plan(self._objects, self._session, node, what, root=root, force=force)
 
     def rewind(self, plan: RewindPlan) -> RewindResult:
-        """Restore the files and the conversation of an entry as planned. ``Store.undo`` undoes it.
+        """Restore the files and the conversation of an entry according to a plan. ``Store.undo`` can undo the rewind.
 
         This handle moves to the branch on which the conversation continues.
 
         Args:
-            plan: A plan of ``plan_rewind``.
+            plan: A plan that ``plan_rewind`` returned.
 
         Returns:
             The outcome for each file, and the branch.
 
         Raises:
-            Refused: Another rewind in this workspace has not ended.
+            Refused: Another rewind in this workspace is unfinished.
             Unavailable: A file cannot be written. Call ``finish_rewind`` or ``abort_rewind``.
             ValueError: The plan is for another session.
-            TypeError: ``plan`` is not a plan.
+            TypeError: ``plan`` is not a ``RewindPlan``.
         """
         require(plan, RewindPlan, "a plan, as in session.files.rewind(session.files.plan_rewind(entry))")
         if plan.session != self._session.id:
@@ -188,10 +187,10 @@ class SessionFiles:
             return rewinding.perform(self._objects, self._session, plan, root, self._session.clock)
 
     def finish_rewind(self, workspace: str | Path | None = None) -> RewindResult:
-        """Complete a rewind or an undo that was killed.
+        """Complete an interrupted rewind or undo.
 
         Args:
-            workspace: The folder. By default the workspace of the session.
+            workspace: The path of the workspace. Defaults to the workspace of the session.
 
         Returns:
             The outcome for each file, and the branch.
@@ -203,17 +202,17 @@ class SessionFiles:
             return rewinding.go_on(self._objects, self._session, root)
 
     def abort_rewind(self, workspace: str | Path | None = None) -> RewindResult:
-        """Restore the files as they were before a rewind or an undo that was killed.
+        """Abort an interrupted rewind or undo, and restore the files as they were before it.
 
         Args:
-            workspace: The folder. By default the workspace of the session.
+            workspace: The path of the workspace. Defaults to the workspace of the session.
 
         Returns:
             The outcome for each file.
 
         Raises:
             NotFound: There is no killed rewind or undo in this workspace.
-            Refused: All of it was done already.
+            Refused: The rewind or undo was already completed.
         """
         with self._root(workspace, writes=True) as root:
             return rewinding.abort(self._objects, self._session, root, self._session.clock)

@@ -1,4 +1,4 @@
-"""Imports of many files in one command, which is undone as one. A file that fails does not stop the others."""
+"""Import of many files by one command, which is undone as a whole. A failed file does not stop the other imports."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from gitsession.index.catalogue import Stat
 
 @dataclass(frozen=True, slots=True)
 class ImportFailure:
-    """A file that could not be imported. ``path``: its path with invalid bytes replaced."""
+    """A file that could not be imported. ``path``: the path of the file, with invalid bytes replaced."""
 
     path: str
     what: str
@@ -30,19 +30,19 @@ class ImportFailure:
 
 
 class Imports:
-    """The imports of one command. Call ``finish`` at the end, even after an error."""
+    """A group of imports that one command makes. Call ``finish`` at the end, even after an error."""
 
     def __init__(
         self, agents: AgentSessions, *, final: bool = False, dry_run: bool = False, logged: bool = True,
         histories: bool = True,
     ) -> None:  # fmt: skip
-        """Prepare an empty set of imports.
+        """Create an empty group of imports.
 
         Args:
             agents: The importer of the store.
-            final: Whether the files are complete, so that text after the last line end is imported too.
-            dry_run: Whether to compute the results without writing anything.
-            logged: Whether to log the imports as one operation of the user, so that ``undo`` reverts them.
+            final: Whether the files are complete. If so, text after the last line end is imported too.
+            dry_run: Whether to return the result without writing anything.
+            logged: Whether to log the imports as one operation, so that ``undo`` can revert them.
             histories: See ``AgentSessions.import_session``.
         """
         self.agents = agents
@@ -61,20 +61,20 @@ class Imports:
         self.named: set[Path] = set()
         """Paths of the sessions that the user named."""
         self.behind: list[dict[str, str]] = []
-        """Files that continue a session which a dry run would import before them."""
-        agents.opened.catalogues.get()  # once: an update after every file would cost more than the files
+        """Files that continue a session of this dry run, which would be imported before them."""
+        agents.opened.catalogues.get()  # only once: an update after every file would take longer than the imports
 
     def take(self, path: Path, format: Format | None = None, *, named: bool = False) -> str | None:
-        """Import all sessions at ``path``: one in a file, several in a database.
+        """Import the session in a file, or all sessions in a database.
 
         Args:
-            path: The file or database.
-            format: The format of its agent. By default it is detected.
-            named: Whether the user named this file: then it is read even if it has not changed, and it must be a
-                session.
+            path: The path of the file or database.
+            format: The format of the agent that wrote it. By default, it is detected.
+            named: Whether the user named this file. Such a file is read even if it has not changed, and it is an error
+                if it contains no session.
 
         Returns:
-            The id of the last session, ``None`` if none was imported.
+            The id of the last imported session; ``None`` if none was imported.
         """
         found, sid, before, done = False, "", len(self.failed) + len(self._queue.waiting), len(self.done)
         with self._judged(path):
@@ -100,17 +100,17 @@ class Imports:
         return sid or None
 
     def follow(self, agent: str, source_id: str, file: str, home: Path, environment: Mapping[str, str]) -> str | None:
-        """Import a session as far as its agent has written it.
+        """Import the entries that an agent has written to a session so far.
 
         Args:
-            agent: The agent.
+            agent: The name of the agent.
             source_id: The agent's id of the session.
-            file: The session file. If empty, all files of the agent are imported.
+            file: The path of the session file. If it is empty, all files of the agent are imported.
             home: The home directory of the user.
-            environment: Environment variables, which can name agents' folders.
+            environment: The environment variables, which can contain the paths of agents' folders.
 
         Returns:
-            The id of the session, ``None`` if it is not in the store.
+            The id of the session; ``None`` if it is not in the store.
 
         Raises:
             GitSessionError: The import failed.
@@ -135,7 +135,7 @@ class Imports:
         return rows[0].sid if rows else sid
 
     def import_waiting(self) -> None:
-        """Import the files that waited for the files they continue. Files whose base is still missing are failures."""
+        """Import the postponed files, which continue other files. A file whose base is still missing is a failure."""
         self._queue.import_waiting(self.take)
         if self.dry_run:
             self._see_what_is_behind()
@@ -143,7 +143,7 @@ class Imports:
             self._fail(each.path, str(each.error), each.error)
 
     def _see_what_is_behind(self) -> None:
-        """Simulate the imports of waiting files in a dry run: those whose base would be imported no longer wait."""
+        """In a dry run, move the postponed files whose base would be imported to ``behind``."""
         coming = {self._ids[path] for path, _, done in self.done if done.moves}
         while found := [each for each in self._queue.waiting if each.error.source_id in coming]:
             for each in found:
@@ -153,14 +153,14 @@ class Imports:
                 self._queue.waiting.remove(each)
 
     def finish(self) -> None:
-        """Update the catalog, and record the state of the imported files in it."""
+        """Update the catalog, and record the status of the imported files in it."""
         self.agents.opened.catalogues.get().remember(self._files)
 
     def _one(self, found: FoundSession, *, named: bool, within: bool) -> str | None:
-        """Import one session and return its id; return ``None`` if it failed.
+        """Import one session and return its id, or ``None`` if the import failed.
 
-        ``within``: it is in a database, which has a stamp for each session. A session that ``resume`` wrote for the
-        agent and that was not continued there is imported only if the user named it.
+        ``within``: whether the session is in a database, which has a stamp for each session. A session that ``resume``
+        wrote for the agent, and that the agent has not continued, is imported only if the user named it.
         """
         with self._judged(found.place):
             seen = self._seen(found.place, found.stamp) if within and not self._final else None
@@ -192,7 +192,7 @@ class Imports:
 
     @contextmanager
     def _judged(self, path: Path) -> Iterator[None]:
-        """Record a failure, so that the other imports continue."""
+        """Record an error of the block as a failure, so that the other imports continue."""
         try:
             yield
         except NoBase:
@@ -213,9 +213,10 @@ class Imports:
 
 
 def _not_all_of(stamp: Stat) -> Stat:
-    """Return a stamp that no file has.
+    """Return a stamp that no file can have.
 
-    The session of the file is then known, and the file is read again for the records that wait.
+    With this stamp, the catalog records the session of the file, but the next import reads the file again for the
+    records that were not imported yet.
     """
     return Stamp(-1, stamp.st_mtime_ns, stamp.st_ino)
 

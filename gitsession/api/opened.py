@@ -1,4 +1,4 @@
-"""Objects that the parts of the API share: the open store with its catalogs, and the handle of a session."""
+"""Objects that the modules of the API share: the open store with its catalogs, and the handle of a session."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from gitsession.store.git_store import GitStore
 
 
 class OpenStore:
-    """The state of an open store that ``Store`` and its parts share: objects, clock, catalogs and context cache."""
+    """The state that ``Store`` shares with its attributes: object store, clock, catalogs and context cache."""
 
     def __init__(self, objects: GitStore, clock: Callable[[], int] = sessions.now_ms) -> None:
         self.objects = objects
@@ -43,7 +43,7 @@ class OpenStore:
 
 
 def here_of(cwd: str | None) -> CurrentFolder:
-    """Return the folder ``cwd``, by default that of this process, as a starting point to find sessions."""
+    """Return ``cwd``, or else the working directory of this process, as the folder to find sessions for."""
     place = os.path.abspath(cwd or ".")
     return CurrentFolder(place, shared_folders(str(Path.home()), os.environ), lambda: projects.identity_of(Path(place)))
 
@@ -53,7 +53,7 @@ def here_of(cwd: str | None) -> CurrentFolder:
 class Catalogues:
     """The open catalogs of a store in this process, one for each thread.
 
-    A transaction of SQLite belongs to its connection, so threads cannot share one.
+    Each catalog has its own SQLite connection, because threads that share a connection also share its transaction.
     """
 
     def __init__(self, objects: GitStore) -> None:
@@ -61,7 +61,10 @@ class Catalogues:
         self._open: dict[tuple[int, int], Catalogue] = {}
 
     def get(self, *, fresh: bool = True) -> Catalogue:
-        """Return the catalog of this thread. ``fresh``: update it first, which reads each changed session in full."""
+        """Return the catalog of this thread.
+
+        ``fresh``: whether to update the catalog first, which reads each changed session in full.
+        """
         me = (os.getpid(), threading.get_ident())
         found = self._open.get(me)
         if found is None:
@@ -72,14 +75,14 @@ class Catalogues:
         return found
 
     def close(self) -> None:
-        """Close the catalogs. Calling it again does nothing."""
+        """Close the catalogs. Calling it again has no effect."""
         for pid, thread in list(self._open):
-            if pid == os.getpid():  # a forked child does not close its parent's
+            if pid == os.getpid():  # a forked child does not close the catalogs of its parent
                 self._open.pop((pid, thread)).close()
 
 
 class Handle:
-    """A session on one of its branches, with its store. ``Session`` and its parts share it."""
+    """A session on one of its branches, with its store. ``Session`` shares it with its attributes."""
 
     def __init__(self, opened: OpenStore, session: sessions.StoredSession) -> None:
         self.opened = opened
@@ -87,13 +90,13 @@ class Handle:
 
     @functools.cached_property
     def profile(self) -> str:
-        """The context profile of the session's agent, which never changes."""
+        """The context profile of the session's agent."""
         catalogues = self.opened.catalogues
         row = catalogues.get(fresh=False).session(self.session.id) or catalogues.get().session(self.session.id)
         return profiles.of_agent(row.agent if row else "")
 
     def context_line(self, at: str | Node = "leaf") -> ContextHistory:
-        """Return the history of an entry for computing its context."""
+        """Return the history of an entry, from which its context is computed."""
         leaf = None if at == "leaf" and self.session.leaf is None else self.session.resolve(at).oid
         objects, catalogues = self.opened.objects, self.opened.catalogues
         known = CatalogueEntryIndex(catalogues.get(fresh=False), self.session.id, catalogues.get)

@@ -1,4 +1,4 @@
-"""The API for permanent removal: purges, and the redaction of stored secrets."""
+"""The API for the permanent removal of data: purges, and redaction of stored secrets."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ class Purges:
         self._objects = opened.objects
 
     def plan(self, sid: str | None = None, at: Node | None = None, *, text: str = "") -> PurgePlan:
-        """Plan a purge of a session, of an entry, or of all entries with a text. Nothing is changed.
+        """Plan a purge of a session, of an entry, or of all entries that contain a text. Nothing is changed.
 
         Args:
-            sid: The id of a session, also of one in the trash. With ``text``: search only this session.
-            at: An entry of the session: plan the purge of this entry only.
-            text: A text: plan the purge of all entries and captured files that contain it. Without ``sid`` all sessions
-                are searched, including the trash.
+            sid: The id of a session, which can be in the trash. With ``text``, only this session is searched.
+            at: An entry of the session. If it is set, only this entry is purged.
+            text: A text. If it is set, all entries and captured files that contain it are purged. Without ``sid``, all
+                sessions are searched, including those in the trash.
 
         Returns:
             The plan.
 
         Raises:
-            NotFound: There is no such session, or ``at`` is the entry that begins the session.
-            Refused: There are no arguments.
+            NotFound: There is no such session, or ``at`` is the first entry of the session.
+            Refused: No arguments were passed.
         """
         view: ObjectStore = archive_set.UnarchivedStore.of(self._objects)
         if sid is not None and not graph.branches(view, sid):
@@ -53,21 +53,21 @@ class Purges:
         return finding.with_agent_files(plan, self._opened.catalogues.get(fresh=False).files())
 
     def apply(self, plan: PurgePlan) -> PurgeResult:
-        """Purge what a plan selected. Nothing of it is left in this store, and ``undo`` does not restore it.
+        """Purge the data that a plan selected. It is deleted from this store, and ``undo`` cannot restore it.
 
         If this process is killed, the purge continues when the store is opened again.
 
         Args:
-            plan: A plan of ``plan``.
+            plan: A plan that ``Purges.plan`` returned.
 
         Returns:
             The refs and objects that the purge changed.
 
         Raises:
-            Refused: A copy would remain, or a rewind has not ended.
-            Unavailable: Other processes keep writing.
+            Refused: A copy of the data would remain, or a rewind is unfinished.
+            Unavailable: Other processes keep writing to the store.
         """
-        from gitsession.checkpoints import intents  # `settle` runs whenever a store is closed, and does not need it
+        from gitsession.checkpoints import intents  # imported here, because every `close` of a store runs `settle`
 
         require(plan, PurgePlan, "a plan, as store.purges.plan(...) returns")
         begun = list(intents.pending(self._objects))
@@ -76,36 +76,36 @@ class Purges:
             raise Refused(f"cannot purge: a rewind has not ended: {begun[0].words}", hint=hint)
         self._opened.catalogues.close()
         try:
-            redact_exports.forget_digests(self._objects, plan)  # first: nothing repeats this if the process is killed
+            redact_exports.forget_digests(self._objects, plan)  # first, because a continued purge does not repeat it
             return purging.add(self._objects, plan.more, self._opened.clock()) if plan.more else PurgeResult()
         finally:
             self._opened.forget()
 
     def redact_exports(self, plan: PurgePlan) -> list[RedactedExport]:
-        """Redact the content that ``plan`` removes in the files that this store wrote for agents.
+        """Redact purged content in the files that this store exported for agents.
 
-        If an agent could not read a file after its redaction, the file is left as it is.
+        A file that its agent could not read after the redaction is left unchanged.
 
         Args:
-            plan: A plan of ``plan``.
+            plan: A plan that ``Purges.plan`` returned.
 
         Returns:
-            The outcome for each file. Its ``problem`` states why a file was left.
+            The outcome for each file. ``problem`` is the reason why a file was left unchanged.
         """
         return redact_exports.redact(self._objects, plan)
 
     def settle(self, *, thorough: bool = False) -> PurgeResult:
-        """Purge again what a remote or a git command brought back. This is fast if there is nothing to do.
+        """Purge data again that a fetch or a git command restored. This is fast if there is no such data.
 
         Args:
-            thorough: Whether to search all objects, also those that no ref reaches.
+            thorough: Whether to search all objects, including those that no ref reaches.
 
         Returns:
             The refs and objects that the purge changed.
 
         Raises:
-            Refused: A copy would remain.
-            Unavailable: Other processes keep writing.
+            Refused: A copy of the data would remain.
+            Unavailable: Other processes keep writing to the store.
         """
         applied = purging.apply(self._objects, thorough=thorough)
         if applied.moved or applied.dropped:
@@ -148,8 +148,8 @@ class Redaction:
     """The result of a redaction.
 
     Attributes:
-        entries: Number of entries that now have placeholders.
-        moved: The refs that changed.
+        entries: The number of entries that were redacted.
+        moved: The names of the refs that changed.
     """
 
     entries: int
@@ -167,13 +167,13 @@ class StoredSecrets:
         """Search one session, or all sessions, for secrets.
 
         Args:
-            sid: The id of the session. By default all sessions are searched.
+            sid: The id of the session. By default, all sessions are searched.
 
         Returns:
-            An iterable of the findings, which searches as you iterate.
+            An iterable of the findings. The search runs while you iterate over it.
 
         Raises:
-            NotFound: There is no such session. It is raised when you iterate.
+            NotFound: There is no such session. The error is raised during the iteration.
         """
         sids = [sid] if sid is not None else [row.sid for row in self._opened.catalogues.get().sessions()]
         return SecretSearch(self._objects, self._guard(), sids, frozenset(secret_scan.allowances(self._objects)))
@@ -181,18 +181,18 @@ class StoredSecrets:
     def redact(self, found: Iterable[FoundSecret]) -> Redaction:
         """Replace secrets in entries with placeholders, and keep the originals in the vault.
 
-        The old entries are purged in this store, and in all stores that it is synced with. Files of checkpoints are not
-        changed.
+        The original entries are purged in this store, and in all stores that sync with it. Captured files in
+        checkpoints are not changed.
 
         Args:
-            found: Findings of ``find``.
+            found: Findings that ``find`` returned.
 
         Returns:
             The number of redacted entries, and the refs that changed.
 
         Raises:
-            Refused: A copy would remain.
-            Unavailable: Other processes keep writing.
+            Refused: A copy of a secret would remain.
+            Unavailable: Other processes keep writing to the store.
         """
         guard = self._guard()
         nodes = {each.node.oid: each.node for each in found if not each.path}

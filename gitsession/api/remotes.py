@@ -29,10 +29,11 @@ class PushPlan:
     Attributes:
         remote: The name of the remote.
         sessions: The sessions.
-        is_first: Whether the user has not agreed yet to what the remote receives: it was not added with ``all``, not
-            cloned from, and no push or sync of its whole scope has sent a session.
-        archived: The ids of archived sessions that are sent with the archive, although none of their branches is.
-        unlisted: The ids of sessions that no list has, but whose checkpoints are sent: their import was undone.
+        is_first: True if the user has not confirmed yet what is sent to this remote. A remote counts as confirmed if
+            it was added with ``all``, if the store was cloned from it, or after the first push or sync of its whole
+            scope that sent a session.
+        archived: The ids of sessions that are sent only as part of the archive.
+        unlisted: The ids of sessions whose import was undone. They are not listed, but their checkpoints are sent.
     """
 
     remote: str
@@ -50,8 +51,7 @@ class PushPlan:
 class Remotes:
     """The remotes of a store: ``store.remotes``.
 
-    Where a remote is an argument, pass its name or its URL; ``""`` is the home remote. ``talk`` states how git reports
-    progress and asks for passwords; by default it does neither.
+    To select a remote, pass its name or its URL. The empty string selects the home remote.
     """
 
     def __init__(self, opened: OpenStore) -> None:
@@ -74,23 +74,23 @@ class Remotes:
 
         Args:
             name: The name of the remote.
-            url: Its URL, or the path of a repository.
-            namespace: The namespace of the sessions, if the remote is a code repository: they are below
-                ``refs/<namespace>/``.
-            home: Whether it is the home remote. If two remotes differ, the branches of the home remote keep their
-                names.
-            projects: The scope: only sessions of these folders or project identities are sent to it.
-            agents: The scope: only sessions of these agents are sent to it.
-            labels: The scope: only sessions with one of these labels are sent to it.
-            all: Whether the user agrees to send all sessions, so that the first push does not ask.
+            url: The URL of the remote, or the path of a repository.
+            namespace: The namespace of the sessions, if the remote is a code repository. The refs of the sessions are
+                below ``refs/<namespace>/``.
+            home: Whether the remote becomes the home remote. If branches of two remotes have diverged, those of the
+                home remote keep their names.
+            projects: Folders or project identities. If there are any, only their sessions are sent.
+            agents: Names of agents. If there are any, only sessions of these agents are sent.
+            labels: Labels. If there are any, only sessions with one of these labels are sent.
+            all: Whether to send all sessions without a confirmation at the first push.
 
         Returns:
-            The remote.
+            The new remote.
 
         Raises:
             InvalidName: The name, URL or namespace is invalid.
-            Refused: There is a remote of that name.
-            NotFound: An agent does not exist.
+            Refused: There is already a remote with this name.
+            NotFound: One of ``agents`` is unknown.
         """
         agents = tuple(agents)
         known = {*FORMATS, *(row.agent for row in self._opened.catalogues.get().sessions())} if agents else frozenset()
@@ -101,20 +101,20 @@ class Remotes:
         return remotes.add(self._objects.git_dir, name, url, namespace=namespace, home=home, scope=scope)
 
     def remove(self, name: str) -> Remote:
-        """Remove a remote and return it; sessions that were fetched from it are kept. Raises ``NotFound``."""
+        """Remove a remote and return it. Sessions that were fetched from it are kept. Raises ``NotFound``."""
         return remotes.remove(self._objects.git_dir, name)
 
     def status(self, remote: Remote) -> RemoteStatus:
-        """Return the refs in the scope of a remote that were not sent to it, by its last known state.
+        """Compare the refs in the scope of a remote with its last known state, and return those that were not sent.
 
         The remote is not contacted.
         """
         return pushing.status_of(self._objects, remote, self._among(remote))
 
     def unmatched_scope(self, remote: Remote) -> list[tuple[str, str]]:
-        """Return the entries of a remote's scope that match no session.
+        """Return the criteria in a remote's scope that match no session.
 
-        Each is a pair: ``project``, ``agent`` or ``label``, and the value.
+        Each criterion is a pair of ``project``, ``agent`` or ``label``, and its value.
         """
         alone = [("project", value, Scope(projects=(value,))) for value in remote.scope.projects]
         alone += [("agent", value, Scope(agents=(value,))) for value in remote.scope.agents]
@@ -122,15 +122,15 @@ class Remotes:
         return [(kind, value) for kind, value, scope in alone if not self._among(replace(remote, scope=scope))]
 
     def plan_push(self, remote: str = "") -> PushPlan:
-        """Return the sessions that a push would send, by the last known state of the remote.
+        """Return the sessions that a push would send, based on the last known state of the remote.
 
         Nothing is sent, and the remote is not contacted.
 
         Args:
-            remote: The remote.
+            remote: The name or URL of the remote.
 
         Returns:
-            The sessions, and whether this would be the first push.
+            The plan.
 
         Raises:
             NotFound: There is no such remote.
@@ -147,15 +147,15 @@ class Remotes:
     def push(
         self, remote: str = "", *, sessions: Iterable[str] = (), talk: TransportOptions | None = None
     ) -> SyncReport:
-        """Send the sessions that a remote lacks. No ref is forced.
+        """Send the sessions and entries that a remote lacks. Refs of the remote are not overwritten.
 
         Args:
             remote: The remote.
-            sessions: Addresses of the sessions to send. By default all in its scope.
-            talk: How git reports progress and asks for passwords.
+            sessions: The addresses of the sessions to send. Defaults to all sessions in the scope of the remote.
+            talk: Options for git's progress output and password prompts. Both are off by default.
 
         Returns:
-            The report of what was sent and what the remote rejected.
+            A report of the sent and the rejected refs.
 
         Raises:
             NotFound: There is no such remote or session.
@@ -175,10 +175,10 @@ class Remotes:
 
         Args:
             remote: The remote.
-            talk: How git reports progress and asks for passwords.
+            talk: Options for git's progress output and password prompts. Both are off by default.
 
         Returns:
-            The report of what was received and merged.
+            A report of the fetched and merged refs.
 
         Raises:
             NotFound: There is no such remote.
@@ -188,19 +188,19 @@ class Remotes:
         return syncing.pull(self._objects, self._remote(remote), talk or TransportOptions())
 
     def sync(self, remote: str = "", *, talk: TransportOptions | None = None) -> SyncReport:
-        """Pull and push until both sides have the same sessions, as far as the remote's scope allows.
+        """Pull and push until the store and the remote have the same sessions in the scope of the remote.
 
         Args:
             remote: The remote.
-            talk: How git reports progress and asks for passwords.
+            talk: Options for git's progress output and password prompts. Both are off by default.
 
         Returns:
-            The report of what was received, merged and sent.
+            A report of the fetched, merged and sent refs.
 
         Raises:
             NotFound: There is no such remote.
             Refused: The remote is not a store.
-            Unavailable: The remote cannot be reached, or others push to it again and again.
+            Unavailable: The remote cannot be reached, or other pushes to it keep conflicting with this one.
         """
         found = self._remote(remote)
         report = syncing.sync(self._objects, found, talk or TransportOptions(), among=self._among(found))
@@ -211,15 +211,15 @@ class Remotes:
         """Write sessions to a new bundle file.
 
         Args:
-            path: The file to create.
-            sessions: Addresses of the sessions. By default all.
+            path: The path of the file to create.
+            sessions: The addresses of the sessions. Defaults to all sessions.
 
         Returns:
-            The ids of the sessions.
+            The ids of the sessions in the bundle.
 
         Raises:
-            Refused: The file exists.
-            NotFound: There is no such session.
+            Refused: The file already exists.
+            NotFound: An address matches no session, or there are no sessions to write.
             Unavailable: The file cannot be written.
         """
         sids = [self._opened.find(session).sid for session in sessions]
@@ -229,11 +229,11 @@ class Remotes:
         """Merge the sessions of a bundle file. If branches have diverged, the branch from the bundle is renamed.
 
         Args:
-            path: The bundle file.
-            talk: How git reports progress.
+            path: The path of the bundle file.
+            talk: Options for git's progress output, which is off by default.
 
         Returns:
-            The report of what was merged.
+            A report of the merged refs.
 
         Raises:
             NotFound: There is no such file.
@@ -243,7 +243,7 @@ class Remotes:
         return cloning.read_bundle(self._objects, Path(path), talk or TransportOptions())
 
     def _agree(self, remote: Remote, report: SyncReport) -> None:
-        """Record that the user agreed to the scope of a remote, if any session was sent."""
+        """If any session was sent, record that the user agreed to the scope of the remote."""
         if any(refs.session_of(ref) or ref == refs.ARCHIVE for ref in report.pushed):
             remotes.agree(self._objects.git_dir, remote)
 
@@ -273,5 +273,5 @@ class Remotes:
         return remotes.find(self._objects.git_dir, named)
 
     def list(self) -> list[Remote]:
-        """Return the remotes, sorted by name. They are kept in git's configuration of the store."""
+        """Return the remotes, sorted by name. They are stored in the git configuration of the store."""
         return remotes.listed(self._objects.git_dir)

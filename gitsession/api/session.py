@@ -1,4 +1,4 @@
-"""The session API: append entries, read them, branch, fork and label a session."""
+"""The session API: append and read entries, and branch, fork and label a session."""
 
 from __future__ import annotations
 
@@ -34,13 +34,14 @@ if TYPE_CHECKING:
 
 
 class Session:
-    """A session of a store, on one of its branches. ``Store.new_session`` and ``Store.session`` return one.
+    """A handle of a session in a store, on one of its branches.
 
-    Entries are returned as ``Node``; ``read`` returns the content of an entry. The parts ``files`` and ``compaction``
-    have the operations on the workspace and on the context.
+    ``Store.new_session`` and ``Store.session`` return a handle. Methods return entries as ``Node``. ``read`` returns
+    the content of an entry. The attribute ``files`` has the operations on the workspace, and ``compaction`` those on
+    the context.
 
-    Where an entry is an argument, pass a ``Node`` or an address such as ``"leaf"``, ``"root"``, ``"leaf~2"``, a branch,
-    a label, an id that the agent gave, or the beginning of a chain digest or object id.
+    To pass an entry as an argument, use a ``Node`` or an address. An address is ``"leaf"``, ``"root"``, ``"leaf~2"``,
+    the name of a branch, a label, the agent's id of the entry, or the beginning of a chain digest or object id.
     """
 
     def __init__(self, opened: OpenStore, session: sessions.StoredSession) -> None:
@@ -51,7 +52,7 @@ class Session:
 
     @functools.cached_property
     def files(self) -> SessionFiles:
-        """The workspace of the session: checkpoints and rewinds."""
+        """The files of the session: checkpoints and rewinds."""
         from gitsession.api.files import SessionFiles
 
         return SessionFiles(self._handle)
@@ -65,17 +66,17 @@ class Session:
 
     @property
     def id(self) -> str:
-        """The full session id, as in its ref names."""
+        """The full session id, as it is used in ref names."""
         return self._session.id
 
     @property
     def leaf(self) -> Node | None:
-        """The tip of the branch now, whoever appended it; ``None`` before the first user message."""
+        """The current tip of the branch, including entries of other writers; ``None`` before the first user message."""
         return self._session.leaf
 
     @property
     def branch_name(self) -> str:
-        """The branch of this handle."""
+        """The name of this handle's branch."""
         return self._session.branch_name
 
     def history(self) -> list[Node]:
@@ -83,7 +84,7 @@ class Session:
         return self._session.history()
 
     def history_with_gaps(self) -> list[Node | Gap]:
-        """Return the history like ``line``, with a ``Gap`` (``oid``, ``problem``) for each unreadable entry."""
+        """Return the history like ``history``, but with a ``Gap`` in place of each unreadable entry."""
         return self._session.history_with_gaps()
 
     def tree(self) -> Tree:
@@ -91,7 +92,7 @@ class Session:
         return self._session.tree()
 
     def branches(self) -> dict[str, Oid]:
-        """Return the object id of the tip of each branch."""
+        """Return the object id of each branch's tip, by branch name."""
         return self._session.branches()
 
     def names(self) -> Names:
@@ -112,7 +113,7 @@ class Session:
         return self._session.resolve(at)
 
     def follow(self, *, every: float = following.EVERY_SECONDS, idle: bool = False) -> Iterator[NewEntry | None]:
-        """Yield each entry that any process appends to this session from now on, on any branch.
+        """Yield each entry that any process appends to any branch of this session from now on.
 
         See ``Store.follow`` for the arguments and errors.
         """
@@ -126,12 +127,13 @@ class Session:
         policies: Sequence[Policy] = (),
         window: int | None = None,
     ) -> Context:
-        """Return what the model receives at an entry (docs/reference/context.md).
+        """Return the context at an entry: the content that the model receives (docs/reference/context.md).
 
         Args:
             at: The entry.
-            profile: The rules, one of ``PROFILES``. By default those of the session's agent.
-            policies: Rules that leave something out, applied in this order. The stored entries do not change.
+            profile: A context profile, one of ``PROFILES``. Defaults to the profile of the session's agent.
+            policies: Rules that leave content out of the context, in the order in which they are applied. The stored
+                entries do not change.
             window: The context window of the model, in tokens.
 
         Returns:
@@ -161,24 +163,26 @@ class Session:
         """Replace older entries in the context with a summary: append one ``compaction`` entry.
 
         Args:
-            plan: A plan of ``compaction.plan``, instead of ``strategy``, ``profile`` and ``keep_tokens``.
-            writing: Options of the summary, instead of ``focus`` and ``summarizer``.
-            strategy: The rule that selects what is summarized, one of ``STRATEGIES``. By default ``"pi"``.
-            profile: The rules of the context, one of ``PROFILES``. By default those of the session's agent.
-            keep_tokens: Number of tokens at the end of the context to keep as they are. By default as the agent does.
-            focus: What the summary should pay attention to.
-            summarizer: ``"extractive"`` (by rule, the default), ``"command"``, ``"http"`` or the name of a plugin, with
-                settings from the user's git configuration; or an object with ``summarise``.
-            undoable: Whether to log an operation, so that ``Store.undo`` removes the entry as long as it is the tip.
+            plan: A plan that ``compaction.plan`` returned. It replaces ``strategy``, ``profile`` and ``keep_tokens``.
+            writing: Options of the summary. They replace ``focus`` and ``summarizer``.
+            strategy: The compaction strategy, one of ``STRATEGIES``. Defaults to ``"pi"``.
+            profile: A context profile, one of ``PROFILES``. Defaults to the profile of the session's agent.
+            keep_tokens: The number of tokens at the end of the context that are kept unchanged. Defaults to the number
+                that the agent keeps.
+            focus: The topics that the summary should focus on.
+            summarizer: The name of a summarizer, or an object with a method ``summarise``. The names are
+                ``"extractive"`` (the default, which uses no model), ``"command"``, ``"http"`` and those of plugins.
+                Named summarizers are configured in the user's git configuration.
+            undoable: Whether to log an operation. ``Store.undo`` can then remove the entry as long as it is the tip.
 
         Returns:
-            The new entry; ``None`` if there is nothing to summarize.
+            The new entry, or ``None`` if there is nothing to summarize.
 
         Raises:
             SummaryFailed: The summarizer failed. Nothing was written.
-            Refused: Another process compacted or moved the branch meanwhile. Nothing was written.
+            Refused: Another process compacted or moved the branch in the meantime. Nothing was written.
             NotFound: The branch was removed. Nothing was written.
-            TypeError: A plan or options were passed together with the arguments that they replace.
+            TypeError: ``plan`` or ``writing`` was passed together with an argument that it replaces.
         """
         from gitsession.api import compaction
         from gitsession.compaction import strategies
@@ -205,40 +209,41 @@ class Session:
     # ---- writing
 
     def append(self, entry: Entry, *, expected: Node | None = None, on_moved: OnMoved = "refuse") -> Node:
-        """Append one entry to the branch. It is durable when this returns (see ``durability`` of ``Store.open``).
+        """Append one entry to the branch. It is durable when this method returns (see ``Store.open``, ``durability``).
 
-        Before the first user message, entries are kept in memory. They are written together with that message.
+        Entries that are appended before the first user message are kept in memory. They are written together with that
+        message.
 
         Args:
             entry: The entry.
-            expected: The entry that it must follow. By default it follows the tip, whoever appended that.
-            on_moved: If the tip is not ``expected``: ``"refuse"`` raises ``LeafMoved``; ``"fork"`` appends to a new
-                branch that starts at ``expected``, and this handle moves to that branch.
+            expected: The entry that must be the tip. By default, any tip is accepted.
+            on_moved: The action if the tip is not ``expected``. ``"refuse"`` raises ``LeafMoved``. ``"fork"`` appends
+                to a new branch that starts at ``expected``, and moves this handle to that branch.
 
         Returns:
             The appended entry.
 
         Raises:
-            LeafMoved: Another writer appended first.
+            LeafMoved: Another writer appended an entry first.
             NotFound: The branch was removed.
-            Malformed: The format cannot hold the entry.
+            Malformed: The format cannot represent the entry.
             Refused: The session was created by a later release.
         """
         return self._session.append(entry, expected=expected, on_moved=on_moved)
 
     def branch(self, name: str, at: str | Node = "leaf") -> Session:
-        """Create a branch at an entry and return a handle on it.
+        """Create a branch at an entry, and return a handle on the new branch.
 
         Args:
             name: The name of the branch.
             at: The entry.
 
         Returns:
-            The session on the new branch. This handle stays on its branch.
+            A handle of this session on the new branch. The current handle stays on its branch.
 
         Raises:
-            Refused: The name is a branch or a label of this session.
-            InvalidName: The name is not valid for a branch, or it contains a secret.
+            Refused: The session already has a branch or a label with this name.
+            InvalidName: The name is not a valid branch name, or it contains a secret.
             NotFound: No entry matches ``at``.
         """
         require(name, str, "a name for the branch")
@@ -261,7 +266,7 @@ class Session:
     def fork(self, at: str | Node = "leaf") -> Session:
         """Create a session that continues this one at an entry.
 
-        A fork costs one ref and one entry, however long the history is. It shares the history and the checkpoints.
+        A fork shares the history and the checkpoints of this session. It adds only one ref and one entry to the store.
 
         Args:
             at: The entry.
@@ -281,18 +286,18 @@ class Session:
         return Session(self._opened, forked)
 
     def label(self, at: str | Node, label: str) -> Node:
-        """Set the label of an entry, or remove it.
+        """Set or remove the label of an entry.
 
         Args:
             at: The entry.
             label: The new label. An empty string removes the label.
 
         Returns:
-            The labeled entry.
+            The entry ``at``.
 
         Raises:
-            Refused: The name is a branch of this session, or the label of another entry.
-            InvalidName: The label is too long, or it is an address such as ``leaf``.
+            Refused: The session has a branch with this name, or another entry has this label.
+            InvalidName: The label is too long, or it is a reserved address such as ``leaf``.
             NotFound: No entry matches ``at``.
         """
         node, label = self._session.resolve(at), sessions.name_of(label)
@@ -304,12 +309,12 @@ class Session:
         return self._session.label(node, label)
 
     def origin(self) -> Origin | None:
-        """Return the origin of an imported session.
+        """Return the session and the entry from which an imported session was started.
 
         Returns:
-            For a session that its agent started from another one: that session, and the call that started a sub-agent.
-            For a session that was resumed as a new one (``Store.agents.resume``): the session and the entry that it
-            continues. ``None`` if there is no origin, or if it is not in the store.
+            If the agent started this session from another one: that session, and for a sub-agent the entry with the
+            call. If this session was resumed as a new one (``Store.agents.resume``): the session and the entry that it
+            continues. ``None`` if there is no such session in the store.
         """
         catalogue = self._opened.catalogues.get()
         row = catalogue.session(self.id)
@@ -320,7 +325,7 @@ class Session:
         return origin(self._opened.objects, self.id, row.source_id if row else None, find)
 
     def started(self, at: str | Node = "leaf") -> list[str]:
-        """Return the ids of the sessions that the calls of an entry started as sub-agents; see ``origin``."""
+        """Return the ids of the sub-agents' sessions that the tool calls of an entry started. See also ``origin``."""
         catalogue = self._opened.catalogues.get()
         row = catalogue.session(self.id)
         if row is None or row.source_id is None:
@@ -331,15 +336,15 @@ class Session:
         return started(self._opened.objects, self._session.resolve(at), self.tree(), row.agent, begun)
 
     def rename(self, title: str) -> None:
-        """Set the title of the session; an empty title removes it. Raises ``InvalidName`` if it is too long."""
+        """Set the title of the session. An empty title removes it. Raises ``InvalidName`` if the title is too long."""
         self._session.rename(title)
 
     def sign(self, branch: str | None = None, *, key: str = "") -> Seal:
-        """Sign a branch as it is now, and store the signature.
+        """Sign the current history of a branch, and store the signature.
 
         Args:
-            branch: The branch. By default the branch of this handle.
-            key: The key. By default git's ``user.signingKey``.
+            branch: The name of the branch. Defaults to the branch of this handle.
+            key: The signing key. Defaults to git's ``user.signingKey``.
 
         Returns:
             The signature.
@@ -360,7 +365,7 @@ class Session:
         return made
 
     def signatures(self) -> list[SignatureCheck]:
-        """Return the signatures of this session and their state, the newest first."""
+        """Verify the signatures of this session, and return the results, the newest signature first."""
         from gitsession.git.signing import Signing
         from gitsession.verify import signatures
 

@@ -1,4 +1,4 @@
-"""The store API: open, create or clone a store, and use its sessions."""
+"""The store API: open, create or clone a store, and access its sessions."""
 
 from __future__ import annotations
 
@@ -59,7 +59,8 @@ if TYPE_CHECKING:
 def default_path(given: str | None = None) -> Path:
     """Return the path of the user's store.
 
-    The first that is set wins: ``given``, the environment, the user's git configuration, the default (``paths``).
+    The first of these that is set is used: ``given``, ``$GITSESSION_DIR``, ``gitsession.store`` in the user's git
+    configuration, and a folder in the user's data folder (see ``gitsession.paths``).
     """
     return paths.store_path(given, os.environ, Path.home(), process.user_setting)
 
@@ -67,28 +68,29 @@ def default_path(given: str | None = None) -> Path:
 class Store:
     """A store of sessions. Open one with ``open``, ``create`` or ``clone``.
 
-    A store is synchronous and safe to share between threads. Close it, or use it as a context manager.
-    Less common operations are in ``remotes``, ``trash``, ``archive``, ``purges``, ``secrets`` and ``agents``.
+    All methods are synchronous, and threads can share a store. Close the store, or use it as a context manager. Less
+    common operations are methods of its attributes ``remotes``, ``trash``, ``archive``, ``purges``, ``secrets`` and
+    ``agents``.
     """
 
     def __init__(self, objects: GitStore, clock: Callable[[], int] = sessions.now_ms, *, tends: bool = True) -> None:
-        """Wrap open objects. Programs call ``open``, ``create`` or ``clone`` instead.
+        """Wrap an open object store. Programs call ``open``, ``create`` or ``clone`` instead.
 
         Args:
-            objects: The storage of the store.
-            clock: Returns the current Unix time in ms.
-            tends: Whether ``close`` purges again what came back, and merges packs.
+            objects: The object store.
+            clock: A function that returns the current Unix time in ms.
+            tends: Whether ``close`` also does maintenance: it repeats purges of restored data, and merges packs.
         """
         self.objects = objects
         self._opened = OpenStore(objects, clock)
-        self.agents = AgentSessions(self._opened)  # created now: it remembers what this handle imported
+        self.agents = AgentSessions(self._opened)  # created now: it records the imports of this handle
         if create.is_partial(objects.git_dir):
             from gitsession.sync import transport
 
             transport.fetch_on_demand(objects)
         self._tends = tends
 
-    # ---- parts, each loaded when it is first used
+    # ---- attributes, whose modules are loaded on first use
 
     @functools.cached_property
     def remotes(self) -> Remotes:
@@ -140,19 +142,19 @@ class Store:
         """Open the store at ``path``.
 
         Args:
-            path: The store. By default the user's store, which is created if it does not exist.
-            durability: When an append survives a power cut: ``"entry"`` (when it returns), ``"turn"`` (after the next
-                ``flush``) or ``"none"`` (no guarantee).
+            path: The path of the store. By default, the user's store is opened, and is created if it does not exist.
+            durability: The time from which an appended entry survives a power failure: ``"entry"`` (when ``append``
+                returns), ``"turn"`` (after the next ``flush``) or ``"none"`` (no guarantee).
             flush_on_close: Whether ``close`` transfers the journal to git. Pass False in a process that appends once
-                and ends; the next process that flushes transfers its entries too.
-            clock: Returns the current Unix time in ms.
-            damaged: Open the store even if files that make it a store are lost, to ``repair`` it.
+                and exits. The next process that flushes the store also transfers these entries.
+            clock: A function that returns the current Unix time in ms.
+            damaged: Whether to open a store that lacks essential files, so that ``repair`` can restore them.
 
         Returns:
             The open store.
 
         Raises:
-            NotAStore: The path holds no store, or one of an unsupported kind.
+            NotAStore: There is no store at the path, or it is of an unsupported kind.
             Corrupt: The store is damaged.
             Unavailable: The store cannot be created, or its files cannot be opened.
             ValueError: The durability is unknown.
@@ -169,17 +171,17 @@ class Store:
 
     @classmethod
     def create(cls, path: str | Path, *, clock: Callable[[], int] = sessions.now_ms) -> Self:
-        """Create a store at ``path`` and open it. If there is a store at ``path`` already, open that one.
+        """Create a store at ``path`` and open it. If ``path`` is already a store, only open it.
 
         Args:
-            path: A new or empty folder, or a store.
-            clock: Returns the current Unix time in ms.
+            path: The path of the store: a path that does not exist yet, an empty folder, or a store.
+            clock: A function that returns the current Unix time in ms.
 
         Returns:
             The open store.
 
         Raises:
-            NotAStore: The path holds something other than a store.
+            NotAStore: The path exists, and is neither a store nor an empty folder.
             Unavailable: The store cannot be written.
         """
         create.create(path)
@@ -199,19 +201,20 @@ class Store:
         """Clone a remote into a new store and open it. The remote is named ``origin``.
 
         Args:
-            url: The remote.
-            path: A new or empty folder.
-            filter: A git filter of objects to fetch only when they are read (``blob:limit=64k``).
-            namespace: The namespace of the sessions, if the remote is a code repository: they are below
-                ``refs/<namespace>/``.
-            talk: How git reports progress and asks for passwords; by default it does neither.
-            clock: Returns the current Unix time in ms.
+            url: The URL of the remote, or the path of a repository.
+            path: The path of the new store: a path that does not exist yet, or an empty folder.
+            filter: A filter for a partial clone, such as ``blob:limit=64k``. Objects that it excludes are fetched when
+                they are read.
+            namespace: The namespace of the sessions, if the remote is a code repository. The refs of the sessions are
+                below ``refs/<namespace>/``.
+            talk: Options for git's progress output and password prompts. Both are off by default.
+            clock: A function that returns the current Unix time in ms.
 
         Returns:
-            The open store, and the report of what was fetched.
+            The open store, and a report of the fetched refs.
 
         Raises:
-            Refused: The path is not empty, or the branches of the remote are not those of a store.
+            Refused: The folder is not empty, or the remote has branches that are not part of a store.
             NotAStore: This release cannot open the cloned store.
             InvalidName: The URL or the namespace is invalid.
             Unavailable: The remote cannot be reached, or the store cannot be written.
@@ -225,11 +228,11 @@ class Store:
     # ---- sessions
 
     def new_session(self, *, agent: str, cwd: str | None = None) -> Session:
-        """Create a session. Nothing is stored before its first user message.
+        """Create a session. It is stored when its first user message is appended.
 
         Args:
             agent: The name of the agent that writes the session.
-            cwd: The working directory of the session. Its project is recorded too.
+            cwd: The working directory of the session. The project of this folder is recorded too.
 
         Returns:
             The new session.
@@ -243,11 +246,12 @@ class Store:
         """Return the session that an address names.
 
         Args:
-            address: A part of one session's id, ``<agent>:<source id>``, ``@`` or ``-``. ``@`` is the newest session
-                whose working directory is ``cwd`` or a folder above it in the same repository; if there is none, the
-                newest of the same project; if there is none, the newest of a folder above the repository. ``-`` is the
-                session before ``@`` in this order.
-            cwd: The folder that ``@`` and ``-`` start from. By default that of the process.
+            address: A unique part of a session id, ``<agent>:<source id>``, ``@`` or ``-``. ``@`` is the first session
+                in the following order, and ``-`` is the second: sessions whose working directory is ``cwd`` or a folder
+                above it in the same repository; then other sessions of the same project; then sessions of folders
+                above the repository. In each group, the newest session is first. Sessions of sub-agents are used only
+                if there is no other session.
+            cwd: The folder to which ``@`` and ``-`` refer. Defaults to the working directory of the process.
 
         Returns:
             A handle of the session, on its active branch.
@@ -267,21 +271,21 @@ class Store:
     def catalogue(self, *, fresh: bool = True) -> Catalogue:
         """Return the catalog (the derived index of the store) of the calling thread.
 
-        It belongs to this thread because a transaction of SQLite belongs to its connection.
+        Do not pass it to another thread: each thread has its own SQLite connection.
 
         Args:
-            fresh: Whether to update it first, which reads all of each session that has changed.
+            fresh: Whether to update the catalog first. An update reads each changed session in full.
         """
         return self._opened.catalogues.get(fresh=fresh)
 
     def expired(self, rules: Retention) -> list[ExpiredSession]:
-        """Select the sessions that retention rules move to the trash or to the archive. Nothing is moved.
+        """Select the sessions that retention rules would move to the trash or to the archive. Nothing is moved.
 
         Args:
             rules: The rules by age, number, size and label.
 
         Returns:
-            The selected sessions and the reasons, the newest session first.
+            The selected sessions with the reasons, the newest session first.
         """
         from gitsession.archive import trash
 
@@ -299,14 +303,14 @@ class Store:
         """Search the conversations of all sessions.
 
         Args:
-            query: Words that must all occur. Words in quotation marks must be adjacent; ``log*`` also matches longer
-                words.
-            agent: Only sessions of this agent.
-            project: Only sessions whose working directory is this folder or below it, or that belong to the same
-                project.
-            role: Only text of this role, one of ``gitsession.index.search_words.ROLES``.
-            since_ms: Only text since this time (Unix time in ms).
-            most: Maximum number of hits.
+            query: The words to search for. All of them must occur. Words in quotation marks must be adjacent.
+                ``log*`` matches all words that begin with ``log``.
+            agent: Search only sessions of this agent.
+            project: Search only sessions that belong to the project of this folder, or whose working directory is this
+                folder or a folder below it.
+            role: Search only text of this role, one of ``gitsession.index.search_words.ROLES``.
+            since_ms: Search only text that is not older than this Unix time in ms.
+            most: The maximum number of hits.
 
         Returns:
             The hits, the best first.
@@ -325,14 +329,15 @@ class Store:
     def follow(self, *, every: float = following.EVERY_SECONDS, idle: bool = False) -> Iterator[NewEntry | None]:
         """Yield each entry that any process appends from now on. The iterator never ends.
 
-        No thread runs for it: it polls the store. Entries of agents' hooks appear when they are ingested (``drain``).
+        The iterator polls the store and uses no thread. Entries of agents' hooks are yielded after ``drain`` has
+        ingested them.
 
         Args:
-            every: Interval between two polls, in seconds.
+            every: The interval between two polls, in seconds.
             idle: Whether to yield ``None`` after a poll that finds no entry.
 
         Yields:
-            The entry with its session and its branch, or ``None``.
+            The new entry with its session and branch, or ``None``.
 
         Raises:
             Corrupt: An entry cannot be read.
@@ -345,21 +350,22 @@ class Store:
     def import_file(
         self, path: str | Path, *, agent: str = "", final: bool = False, dry_run: bool = False
     ) -> list[ImportResult]:
-        """Import the session in a file, or all sessions in a database. Import it again when it has changed.
+        """Import the session in a file, or all sessions in a database.
 
-        If one session of a database fails, those before it remain imported.
+        A repeated import adds only the new entries. If the import of a session in a database fails, the sessions
+        before it remain imported.
 
         Args:
-            path: A session file or a database of an agent.
-            agent: The agent that wrote it. By default it is detected.
-            final: Whether the file is complete, so that text after its last line end is imported too.
-            dry_run: Whether to compute the results without writing anything.
+            path: The path of an agent's session file or database.
+            agent: The agent that wrote the file. By default, it is detected.
+            final: Whether the file is complete. If so, text after the last line end is imported too.
+            dry_run: Whether to return the result without writing anything.
 
         Returns:
             The result of each session.
 
         Raises:
-            NotFound: The agent is unknown, or the file is not a session of a known agent.
+            NotFound: The agent is unknown, or the file is not a session file of a known agent.
             Malformed: The file is not a regular file, or its content is invalid.
             NoBase: The file continues a session that is not in the store.
             Refused: The session was created by a later release.
@@ -390,24 +396,26 @@ class Store:
         as_it_came: bool = False,
         with_secrets: bool = False,
     ) -> ExportResult:
-        """Export a session as a file of an agent.
+        """Export a session in the format of an agent, or as JSON Lines or Markdown.
 
-        The lines of the agent are written unchanged, and entries made in gitsession follow in the agent's format.
+        In the format of the session's own agent, imported lines are exported unchanged. Entries that gitsession wrote
+        are converted to that format and follow them.
 
         Args:
             sid: The id of the session.
-            at: The entry at which the exported history ends. By default all branches are exported.
-            to: An agent, or ``jsonl`` or ``markdown``. By default the agent of the session.
-            as_it_came: Whether to write only what was imported.
-            with_secrets: Whether to write secrets whose originals are in the local vault, instead of placeholders.
+            at: The last entry of the exported history. By default, all branches are exported.
+            to: The name of an agent, ``jsonl`` or ``markdown``. Defaults to the agent of the session.
+            as_it_came: Whether to export only the imported lines.
+            with_secrets: Whether to export the secrets whose originals are in the local vault, instead of placeholders.
 
         Returns:
-            The file. Its ``beside`` has the other files that the agent has of the session and those that it continues;
-            its ``hidden`` is the number of placeholders.
+            The content of the file. ``beside`` has the content of the other files that the agent needs: its further
+            files of this session, and the files of sessions that this one continues. ``hidden`` is the number of
+            placeholders.
 
         Raises:
-            Refused: There is no such format.
-            Corrupt: An entry that the file needs cannot be read.
+            Refused: The format is unknown.
+            Corrupt: An entry to be exported cannot be read.
         """
         require(at, Node | None, "an entry, as session.resolve('leaf') returns")
         shown = RevealedStore(self.objects, reveals=with_secrets)
@@ -420,13 +428,13 @@ class Store:
         return replace(sent, beside=tuple(sorted(beside.items()))).from_store(shown)
 
     def drain(self, *, wait_seconds: float = 0.0) -> IngestResult:
-        """Ingest the spooled events of agents' hooks: import the sessions so far, and record checkpoints.
+        """Ingest the spooled events of agents' hooks: import new entries of the sessions, and record checkpoints.
 
         Args:
-            wait_seconds: How long to wait, in seconds, if another process is ingesting.
+            wait_seconds: The maximum time to wait for another process that is ingesting, in seconds.
 
         Returns:
-            The counts, and the failures.
+            The number of ingested events, and the failures.
 
         Raises:
             Unavailable: The store cannot be written.
@@ -451,7 +459,7 @@ class Store:
     # ---- the store as a whole
 
     def operations(self) -> list[Operation]:
-        """Return the operations of the log, the newest first."""
+        """Return the operations in the operation log, the newest first."""
         return list(operation_log.history(self.objects))
 
     def undo(
@@ -459,28 +467,29 @@ class Store:
     ) -> RewindResult:
         """Undo the last command that moved refs or wrote files.
 
-        Files that have changed since are merged; if that is not possible, they stay as they are. Refs that other stores
-        have stay too.
+        Files that have changed since the command are merged. Files that cannot be merged are left unchanged, and so are
+        refs that a remote may already have.
 
         Args:
-            workspace: The folder of the files. By default the one that the command wrote to.
-            session: Only commands that changed the session of this address.
-            project: Only commands that changed sessions of this folder, of folders above or below it, or of its
-                project.
+            workspace: The path of the workspace. Defaults to the folder that the command wrote to.
+            session: The address of a session. Only commands that changed this session are undone.
+            project: A folder. Only commands that changed sessions of this folder, of folders above or below it, or of
+                its project are undone.
 
         Returns:
             The undone operation and the outcome for each file.
 
         Raises:
             NotFound: There is nothing to undo.
-            Refused: Work would be lost, or the command also changed sessions outside ``session`` or ``project``.
+            Refused: Later changes would be lost, or the command also changed sessions outside ``session`` or
+                ``project``.
         """
         return self._take_next("undo", workspace, session, project)
 
     def redo(
         self, workspace: str | Path | None = None, *, session: str | None = None, project: str | Path | None = None
     ) -> RewindResult:
-        """Redo the operation that was undone last. See ``undo`` for the arguments and errors."""
+        """Redo the command that was undone last. See ``undo`` for the arguments and errors."""
         return self._take_next("redo", workspace, session, project)
 
     def _take_next(
@@ -510,18 +519,18 @@ class Store:
     def repository(self, transaction: Transaction | None = None) -> StoreRepository:
         """Return a ``pygit2.Repository`` of this store for the calling thread (docs/reference/git.md).
 
-        It has all entries, flushed or not, and moves no refs.
+        The repository includes entries that are not flushed yet. Refs cannot be moved with it.
 
         Args:
-            transaction: A transaction of ``objects.transaction()`` that writes the objects created in the repository.
-                By default the repository is read-only.
+            transaction: A transaction of ``objects.transaction()``, which stores the objects that are created in the
+                repository. By default, the repository is read-only.
         """
         from gitsession.git import engine
 
         return engine.repository(self.objects, transaction, head=f"ref: {create.MAIN}")
 
     def unfinished(self) -> list[str]:
-        """Return descriptions of the rewinds and undos that were killed and must be finished or aborted."""
+        """Return descriptions of the rewinds and undos that were interrupted and must be finished or aborted."""
         from gitsession.checkpoints import intents
 
         return [intent.words for intent in intents.pending(self.objects)]
@@ -535,27 +544,29 @@ class Store:
         quick: bool = False,
         notices: bool = False,
     ) -> Report:
-        """Check the journal, git's ``fsck --strict``, and every entry against docs/reference/format.md.
+        """Check the journal and every entry against docs/reference/format.md, and run ``git fsck --strict``.
 
         Args:
-            sid: Check only the entries of this session.
-            sample: Maximum number of entries to check. With ``sample`` or ``max_seconds``, a check of the whole store
-                continues where the last such check ended (``Report.covered``).
-            max_seconds: Maximum duration, in seconds.
-            quick: Check only what is new since the last complete check without findings; everything if that is unknown.
-            notices: Also report oddities that may be as the agent wrote them. This needs a complete check.
+            sid: The id of a session. If it is set, only the entries of this session are checked.
+            sample: The maximum number of entries to check. With ``sample`` or ``max_seconds``, a check of the whole
+                store continues where the last such check ended (``Report.covered``).
+            max_seconds: The maximum duration of the check, in seconds.
+            quick: Whether to check only data that was added since the last complete check without findings. If there
+                was no such check, all data is checked.
+            notices: Whether to also report irregularities that the agent itself may have written. They require a
+                complete check.
 
         Returns:
             The findings.
 
         Raises:
-            Unavailable: There is no git.
+            Unavailable: The program ``git`` cannot be found.
             ValueError: ``notices`` is combined with ``sample``, ``max_seconds`` or ``quick``.
         """
         if notices and (quick or sample is not None or max_seconds is not None):
             raise ValueError("notices cannot be combined with quick, sample or max_seconds")
         if create.is_purge_pending(self.objects.git_dir):
-            self._settle()  # the remains of a killed purge are no damage
+            self._settle()  # the remains of an interrupted purge are not damage
         from gitsession.verify import entry_walk, store_check
 
         if sid is not None:
@@ -580,12 +591,12 @@ class Store:
         """Restore damaged data from copies and quarantine damaged files. Nothing is deleted.
 
         Args:
-            sources: Repositories, session files or URLs with lost objects. They are tried first, then the alternates,
-                the imported files of agents, and the remotes.
-            dry_run: Whether to report what would be done without doing it.
+            sources: Repositories, session files or URLs to copy lost objects from. They are tried first, followed by
+                the alternates, the imported files of agents, and the remotes.
+            dry_run: Whether to report the repairs without making them.
 
         Returns:
-            What was repaired, and what was not.
+            The repaired data, and the damage that remains.
 
         Raises:
             Unavailable: The store cannot be written, or one of its files cannot be read.
@@ -604,7 +615,7 @@ class Store:
             return healing.repair(self.objects, asked, seen=known.items(), dry_run=dry_run)
 
     def maintain(self) -> MaintenanceResult:
-        """Merge packs, pack refs, remove files of killed processes, and purge again what git commands brought back."""
+        """Merge packs, pack refs, remove files of killed processes, and purge data again that git commands restored."""
         self.purges.settle(thorough=True)
         return maintain(self.objects)
 
@@ -613,7 +624,7 @@ class Store:
         self.objects.flush()
 
     def close(self) -> None:
-        """Flush and close the store; merge packs if there are many. Calling it again does nothing."""
+        """Flush and close the store, and merge packs if there are many. Calling it again has no effect."""
         if self._tends and not self.objects.is_closed:
             self._settle()
         self._opened.catalogues.close()
@@ -623,7 +634,7 @@ class Store:
         self.objects.close()
 
     def _settle(self) -> None:
-        """Purge again what came back. If that is impossible now, the next process that opens the store tries again."""
+        """Purge restored data again. If that fails, the next process that opens the store tries again."""
         with contextlib.suppress(GitSessionError, OSError):
             if not self.objects.read_only and self.objects.ref(refs.TOMBSTONES) is not None:
                 self.purges.settle()

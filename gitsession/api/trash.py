@@ -21,9 +21,9 @@ class RemovedSession:
 
     Attributes:
         sid: The id of the session.
-        name: Its title, or the beginning of its first prompt.
-        entries: Number of entries, without the root.
-        updated_ms: Time of its newest entry, Unix time in ms.
+        name: The title of the session, or the beginning of its first prompt.
+        entries: The number of entries, without the root.
+        updated_ms: The time of the newest entry, Unix time in ms.
     """
 
     sid: str
@@ -33,20 +33,20 @@ class RemovedSession:
 
 
 class Trash:
-    """The trash of a store: ``store.trash``. Sessions in it are complete, but are not listed elsewhere."""
+    """The trash of a store: ``store.trash``. Sessions in the trash are complete, but are not listed elsewhere."""
 
     def __init__(self, opened: OpenStore) -> None:
         self._opened = opened
 
     def put(self, *sessions: str) -> None:
-        """Move sessions to the trash, as one operation for ``undo``. Remotes keep their copies.
+        """Move sessions to the trash, as one operation for ``undo``. Copies in remotes are kept.
 
         Args:
             sessions: The ids of the sessions.
 
         Raises:
-            NotFound: There is no such session. The sessions before it have been moved.
-            Refused: Another session of the same id is in the trash. The sessions before it have been moved.
+            NotFound: One of the sessions does not exist. The sessions before it have been moved.
+            Refused: The trash already has another session with the same id. The sessions before it have been moved.
         """
         group = secrets.token_hex(8) if len(sessions) > 1 else None
         for sid in sessions:
@@ -56,10 +56,10 @@ class Trash:
         """Restore a session from the trash.
 
         Args:
-            part: A part of its id.
+            part: A part of the session id.
 
         Returns:
-            The id of the session.
+            The full id of the restored session.
 
         Raises:
             NotFound: No session in the trash matches.
@@ -76,7 +76,7 @@ class Trash:
 
 
 def described(view: ObjectStore, sids: Iterable[str]) -> list[RemovedSession]:
-    """Return the descriptions of sessions that are not in the catalog, the newest first."""
+    """Return descriptions of sessions that are not in the catalog, the newest first."""
     found = []
     for sid in sids:
         tree, meta = graph.tree(view, sid), meta_of(view, sid)
@@ -90,13 +90,13 @@ def described(view: ObjectStore, sids: Iterable[str]) -> list[RemovedSession]:
 
 
 class ArchivedSessions:
-    """The archive of a store: ``store.archive``. Sessions in it are complete and are kept behind one ref."""
+    """The archive of a store: ``store.archive``. Archived sessions are complete, and one ref keeps all of them."""
 
     def __init__(self, opened: OpenStore) -> None:
         self._opened = opened
 
     def put(self, *sessions: str) -> list[str]:
-        """Move sessions to the archive. If one cannot be archived, none is.
+        """Move sessions to the archive. If one of them cannot be archived, none is moved.
 
         Args:
             sessions: The ids of the sessions.
@@ -105,7 +105,7 @@ class ArchivedSessions:
             The ids of the sessions, without duplicates.
 
         Raises:
-            NotFound: There is no such session.
+            NotFound: One of the sessions does not exist.
             Refused: A ref of a session is not a branch that can be archived.
         """
         return archiving.archive(self._opened.objects, sessions, self._opened.clock())
@@ -114,10 +114,10 @@ class ArchivedSessions:
         """Restore a session from the archive.
 
         Args:
-            part: A part of its id.
+            part: A part of the session id.
 
         Returns:
-            The id of the session.
+            The full id of the restored session.
 
         Raises:
             NotFound: No session in the archive matches.
@@ -131,7 +131,8 @@ class ArchivedSessions:
         """Return the archived sessions, the newest first.
 
         Args:
-            number: Maximum number of sessions; those that began last are returned. By default all.
+            number: The maximum number of sessions. If there are more, those that began last are returned. By default,
+                all sessions are returned.
         """
         archive = archive_set.read(self._opened.objects)
         return described(ArchiveView(self._opened.objects, archive), sorted(archive, reverse=True)[:number])

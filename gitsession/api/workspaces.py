@@ -1,4 +1,4 @@
-"""Folders of sessions: find and open a workspace, and limit an undo to a folder."""
+"""Workspaces of sessions: find and open the workspace of a session, and limit an undo to a folder."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from gitsession.workspace import workspace_lock
 from gitsession.workspace.root import WorkspaceRoot
 
 Given = str | Path | None
-"""The folder that the caller names; ``None`` is the recorded working directory of the session."""
+"""The folder that the caller selects; ``None`` selects the folder that is recorded in the session."""
 
 
 def open_root(
     opened: OpenStore, sid: str, given: Given = None, *, recorded: str | None = None, writes: bool = False
 ) -> WorkspaceRoot:
-    """Open the workspace that ``find`` returns. Raises ``NotFound`` or ``Refused``."""
+    """Open the workspace of a session; see ``find`` for the arguments. Raises ``NotFound`` or ``Refused``."""
     folder = find(opened, sid, given, recorded=recorded, writes=writes)
     return WorkspaceRoot.open(folder, home=Path.home(), store=opened.objects.git_dir)
 
@@ -43,12 +43,16 @@ def find(
 ) -> Path:
     """Return the workspace of a session.
 
-    It is the first of: ``given``; the recorded folder, if the working directory of this process is in it; the top
-    folder of the repository of the working directory, if that belongs to the session's project; the recorded folder, if
-    it exists. Raises ``NotFound`` if there is none.
+    The workspace is the first of these folders:
 
-    If ``writes`` is true, the recorded folder is used only if this store has captured it before or if it is the
-    working directory: a session that comes from somewhere else can record any folder.
+    1. ``given``;
+    2. the recorded folder, if the working directory of this process is in it;
+    3. the top folder of the current repository, if the working directory belongs to the session's project;
+    4. the recorded folder, if it exists.
+
+    If ``writes`` is true, the recorded folder is used only if this store has captured it before, or if it is the
+    working directory. A session from another machine can contain the path of any folder. Raises ``NotFound`` if there
+    is no workspace.
     """
     if given is not None:
         return Path(given)
@@ -88,7 +92,7 @@ class _Held(NamedTuple):
 
 
 class _AsMoved(StoreProxy):
-    """A read-only view of a store in which the refs of a session have the values that operations moved them to."""
+    """A read-only view of a store in which a session's refs have the values that operations set."""
 
     def __init__(self, store: ObjectStore, values: Mapping[str, Oid]) -> None:
         super().__init__(store)
@@ -104,10 +108,10 @@ def of_session(sid: str) -> UndoScope:
 
 
 def of_folder(store: ObjectStore, rows: Sequence[Row], here: CurrentFolder) -> UndoScope:
-    """Return the scope of the sessions of a folder, of folders above or below it, and of its project.
+    """Return a scope with the sessions of a folder, of folders above or below it, and of its project.
 
-    A session without a known folder is in every scope. ``rows`` are the sessions of the catalog. It does not list
-    sessions that an operation removed; their folders are read from the entries that the operation moved refs from.
+    A session whose folder is unknown is in every scope. ``rows``: the sessions in the catalog. If an operation removed
+    a session, it is not in the catalog, and its folder is read from the entries to which its refs pointed.
     """
     known = {row.sid: _Held(row.sid, row.project, row.identity) for row in rows}
     identity = functools.cache(here.identity)
@@ -123,7 +127,7 @@ def of_folder(store: ObjectStore, rows: Sequence[Row], here: CurrentFolder) -> U
 
 
 def _held(store: ObjectStore, sid: str, unit: Sequence[Operation]) -> _Held:
-    """Return the folder and project of a session, read from the entries that operations moved its refs to or from."""
+    """Return the folder and the project of a session from the old and new values of its refs in operations."""
     values: dict[str, Oid] = {}
     for move in (move for operation in unit for move in operation.moves):
         value = move.new or move.old
@@ -139,5 +143,5 @@ def _held(store: ObjectStore, sid: str, unit: Sequence[Operation]) -> _Held:
                 if isinstance(entry, Fork) and entry.session == sid:
                     return _Held(sid, entry.cwd, None)
     except DAMAGE:
-        pass  # `verify` reports what cannot be read
+        pass  # `verify` reports unreadable entries
     return _Held(sid, None, None)

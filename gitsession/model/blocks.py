@@ -1,4 +1,4 @@
-"""The blocks of a message's content. ``formats/`` converts them from and to the notations of agents."""
+"""The blocks of a message's content. ``formats/`` converts them from and to the formats of agents."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Thinking:
-    """The model's reasoning. ``signature`` is opaque and must be returned to the provider unchanged."""
+    """The reasoning of the model. ``signature`` is opaque and must be sent to the provider unchanged."""
 
     type: ClassVar[str] = "thinking"
     text: str
@@ -39,7 +39,7 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """An image with its content."""
+    """An image, with its data."""
 
     type: ClassVar[str] = "image"
     data: bytes
@@ -48,7 +48,7 @@ class Image:
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """A file that is named or attached, with its content or its location."""
+    """A file that a message mentions or attaches, with its content or its location."""
 
     type: ClassVar[str] = "file"
     name: str
@@ -59,7 +59,7 @@ class File:
 
 @dataclass(frozen=True, slots=True)
 class OtherBlock:
-    """A block of an unknown type, kept as it is."""
+    """A block of an unknown type, preserved unchanged."""
 
     type: ClassVar[str] = "other"
     value: Any

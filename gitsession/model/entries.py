@@ -1,8 +1,9 @@
 """Entries of a session: one frozen dataclass for each kind (docs/reference/format.md, "Kinds").
 
-An entry has its content, but not its storage: no id, no parent, no ``save()``. Times are arguments (``at_ms``, Unix
-time in ms, UTC); this package reads no clock. A field that refers to another entry has the text that its writer used: a
-chain in gitsession's own entries, the agent's id in imported ones. ``sessions`` resolves it.
+These classes hold the content of entries. They have no id, no parent and no method that stores them. The package reads
+no clock: times are passed as ``at_ms``, in Unix time in ms. A field that refers to another entry has the writer's name
+of that entry: a chain digest in entries that gitsession wrote, the agent's id in imported entries. The package
+``sessions`` resolves these references.
 """
 
 from __future__ import annotations
@@ -15,19 +16,19 @@ from gitsession.model.blocks import Block, Text, ToolCall
 from gitsession.model.headline import FORK, TOMBSTONE
 
 FAILED = ("aborted", "error")
-"""Values of ``Message.stop`` for an answer that broke off, as pi names them."""
+"""Values of ``Message.stop`` for an incomplete answer, with pi's names."""
 
 ROLES = ("user", "assistant", "tool", "system", "developer", "shell", "custom")
-"""Roles of a message. Any other role that an agent uses becomes ``custom``."""
+"""Roles of a message. All other roles of agents are converted to ``custom``."""
 
 CLEARED = "[Old tool result cleared]"
-"""Text in the place of a tool result that is left out of the context.
+"""Text that replaces a tool result that is left out of the context.
 
-The call keeps a result, because providers require both or neither.
+The result itself cannot be removed, because providers require a result for each call.
 """
 
 SYSTEM = "system"
-"""Key in ``Compaction.preserve`` of the agent's instructions, which the context after it would not have otherwise."""
+"""Key of the agent's instructions in ``Compaction.preserve``. They are kept in the context after the compaction."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -35,8 +36,9 @@ class Entry:
     """One event of a session.
 
     Attributes:
-        at_ms: Unix time in ms; 0 if unknown. ``Session.append`` then sets it.
-        extra: Unknown fields of the body, for example of a later version. They are kept.
+        at_ms: The time of the entry, Unix time in ms. 0 if it is unknown; ``Session.append`` replaces 0 by the current
+            time.
+        extra: Unknown fields, for example of a later version of the format. They are preserved.
     """
 
     kind: ClassVar[str] = ""
@@ -46,15 +48,15 @@ class Entry:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SessionHeader(Entry):
-    """The root of a session. On ``meta``: the agent's header as last seen.
+    """The root of a session. On ``meta``, it is the newest imported header of the agent's file.
 
     Attributes:
         agent: The agent that writes the session.
         source_id: The agent's id of the session.
-        view: The view number of the session.
+        view: The view number of the session, which selects the rules for its commits.
         cwd: The working directory.
         title: The title in the agent's header.
-        parent: The agent's id, or the file, of the session that started this one.
+        parent: The session that started this one, as the agent's id or the path of a file.
     """
 
     kind: ClassVar[str] = "session"
@@ -72,18 +74,18 @@ class Message(Entry):
 
     Attributes:
         role: One of ``ROLES``.
-        content: The blocks.
+        content: The content, as blocks.
         provider: The provider of the model.
-        model: The model.
-        usage: Token counts as the provider states them.
+        model: The name of the model.
+        usage: The token counts that the provider reported.
         stop: The reason why the answer ended.
-        error: The error of a failed answer.
-        tool_call_id: The id of the call, for a tool result.
-        tool_name: The tool, for a tool result.
+        error: The error message of a failed answer.
+        tool_call_id: For a tool result, the id of the call.
+        tool_name: For a tool result, the name of the tool.
         is_error: Whether the tool failed.
-        command: The command, for the role ``shell``.
-        output: The output of the command.
-        exit_code: The exit code of the command.
+        command: For the role ``shell``, the command.
+        output: For the role ``shell``, the output of the command.
+        exit_code: For the role ``shell``, the exit code of the command.
         details: Data of the agent that the model does not receive.
     """
 
@@ -120,7 +122,7 @@ class Message(Entry):
 
     @property
     def failed(self) -> bool:
-        """True for an answer that broke off. It is incomplete, and its usage counts are not reliable."""
+        """True for an incomplete answer, whose token counts are not reliable."""
         return self.role == "assistant" and self.stop in FAILED
 
     @property
@@ -130,13 +132,13 @@ class Message(Entry):
 
     @property
     def text(self) -> str:
-        """The text blocks of the message, joined with line ends."""
+        """The text blocks of the message, joined with line feeds."""
         return "\n".join(block.text for block in self.content if isinstance(block, Text))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ModelChange(Entry):
-    """The model that answers from here on."""
+    """A change of the model that answers from this entry on."""
 
     kind: ClassVar[str] = "model_change"
     provider: str
@@ -146,7 +148,7 @@ class ModelChange(Entry):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ThinkingChange(Entry):
-    """The thinking level of the model from here on."""
+    """A change of the model's thinking level from this entry on."""
 
     kind: ClassVar[str] = "thinking_change"
     level: str
@@ -154,7 +156,7 @@ class ThinkingChange(Entry):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ModeChange(Entry):
-    """The agent's mode from here on, such as plan, accept edits or a service tier."""
+    """A change of the agent's mode from this entry on, such as "plan", "accept edits" or a service tier."""
 
     kind: ClassVar[str] = "mode_change"
     mode: str
@@ -163,7 +165,7 @@ class ModeChange(Entry):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ToolsChange(Entry):
-    """The tools that the model may call from here on."""
+    """A change of the tools that the model can call from this entry on."""
 
     kind: ClassVar[str] = "tools_change"
     tools: tuple[str, ...]
@@ -183,7 +185,7 @@ class Instructions(Entry):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Injection(Entry):
-    """Rules that are added to the context from here on."""
+    """Rules that are added to the context from this entry on."""
 
     kind: ClassVar[str] = "injection"
     rules: Any
@@ -191,17 +193,17 @@ class Injection(Entry):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Compaction(Entry):
-    """A summary in the place of older entries of the context.
+    """A summary that replaces older entries in the context.
 
     Attributes:
-        summary: The summary.
-        first_kept: The oldest entry that stays in the context; ``None`` if none does.
-        tokens_before: Size of the context before the compaction, in tokens.
-        tokens_after: Size of the context after it, in tokens.
+        summary: The text of the summary.
+        first_kept: The oldest entry that stays in the context; ``None`` if no entry stays.
+        tokens_before: The size of the context before the compaction, in tokens.
+        tokens_after: The size of the context after the compaction, in tokens.
         method: The strategy and the summarizer, as ``<strategy>/<summarizer>``.
-        read_files: Paths of files that the agent read and did not change.
-        modified_files: Paths of files that the agent changed.
-        instructions: What the user asked the summary to pay attention to.
+        read_files: The paths of files that the agent read and did not change.
+        modified_files: The paths of files that the agent changed.
+        instructions: The user's instructions for the summary.
         preserve: Data that a later compaction needs.
     """
 
@@ -219,7 +221,7 @@ class Compaction(Entry):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BranchSummary(Entry):
-    """A summary of a branch that was left for another one. ``left``: the tip of that branch."""
+    """A summary of a branch that the user left for another branch. ``left``: the tip of the summarized branch."""
 
     kind: ClassVar[str] = "branch_summary"
     summary: str
@@ -230,7 +232,7 @@ class BranchSummary(Entry):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ContextEdit(Entry):
-    """A change of the content that the model receives for ``target``. It is left out if ``replacement`` is ``None``."""
+    """A replacement of the entry ``target`` in the context. If ``replacement`` is ``None``, the entry is left out."""
 
     kind: ClassVar[str] = "context_edit"
     target: str
@@ -239,7 +241,7 @@ class ContextEdit(Entry):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Prune(Entry):
-    """Old tool results that are left out of the context from here on."""
+    """The removal of old tool results from the context. ``targets``: the entries with the results."""
 
     kind: ClassVar[str] = "prune"
     targets: tuple[str, ...]
@@ -247,14 +249,14 @@ class Prune(Entry):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Reset(Entry):
-    """The start of an empty context."""
+    """A reset of the context, which is empty after this entry."""
 
     kind: ClassVar[str] = "reset"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Label(Entry):
-    """A label of the entry ``target``; ``None`` removes it."""
+    """The new label of the entry ``target``; ``None`` removes the label."""
 
     kind: ClassVar[str] = "label"
     target: str
@@ -263,7 +265,7 @@ class Label(Entry):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Title(Entry):
-    """The title of the session from here on; ``None`` removes it."""
+    """The new title of the session; ``None`` removes the title."""
 
     kind: ClassVar[str] = "title"
     title: str | None = None
@@ -295,7 +297,7 @@ class CustomMessage(Entry):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Usage(Entry):
-    """Tokens that were spent outside a message."""
+    """The token usage of a request that is not part of a message."""
 
     kind: ClassVar[str] = "usage"
     purpose: str
@@ -315,19 +317,19 @@ class Permission(Entry):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Checkpoint(Entry):
-    """The files of a workspace at one time. They are under ``files/`` in the entry's tree. Only on ``files``.
+    """The recorded files of a workspace, which are in ``files/`` in the entry's tree. It is only on branch ``files``.
 
     Attributes:
-        mode: ``workspace`` if the whole workspace was captured, ``edited`` if only ``paths`` were.
-        phase: The attribution of changes since the checkpoint before: ``before`` (not the session's), ``after`` (the
-            session's) or ``rewind`` (gitsession's).
+        mode: ``workspace`` if the whole workspace was captured, ``edited`` if only ``paths`` were captured.
+        phase: The attribution of changes since the previous checkpoint: ``before`` (to others), ``after`` (to the
+            session) or ``rewind`` (to gitsession).
         target: The entry that the checkpoint belongs to.
         call: The id of the tool call.
         workspace: The path of the workspace on the machine.
-        paths: The captured paths in mode ``edited``, written as in the tree.
-        skipped: Pairs of a path that was left out and the reason.
-        appeared: Paths that are captured for the first time but existed before.
-        reason: A description.
+        paths: The captured paths in mode ``edited``, spelled as in the tree.
+        skipped: The paths that were left out, each with the reason.
+        appeared: The paths that are captured for the first time, although the files existed before.
+        reason: A description of the checkpoint.
     """
 
     kind: ClassVar[str] = "checkpoint"
@@ -344,10 +346,10 @@ class Checkpoint(Entry):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Fork(Entry):
-    """The start of a fork on the history of another session, with that session's title and labels at the time.
+    """The first entry of a fork. It follows an entry of another session.
 
-    ``source_id``: the agent's id of the fork, if the agent made it, so that its file continues the other session's
-    file.
+    ``title``, ``labels``: those of the other session at the time of the fork. ``source_id``: the agent's id of the
+    fork, if the agent created it. The agent's file of the fork then continues the file of the other session.
     """
 
     kind: ClassVar[str] = FORK
@@ -362,7 +364,7 @@ class Fork(Entry):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SourceFile(Entry):
-    """The state of the agent's file (docs/reference/format.md, "Rewritten files"). Only on ``meta``."""
+    """The state of the agent's file (docs/reference/format.md, "Rewritten files"). It is only on branch ``meta``."""
 
     kind: ClassVar[str] = "source_file"
     superseded: tuple[str, ...] = ()
@@ -374,7 +376,10 @@ class SourceFile(Entry):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Attachment(Entry):
-    """A file that the agent keeps beside its session file, by the name that entries use for it. Only on ``meta``."""
+    """A file that the agent keeps beside its session file. ``name``: the name that entries use for it.
+
+    It is only on branch ``meta``.
+    """
 
     kind: ClassVar[str] = "attachment"
     name: str
@@ -383,7 +388,7 @@ class Attachment(Entry):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Project(Entry):
-    """The project of the session, as determined on the machine that has the working directory. Only on ``meta``."""
+    """The project of the session, determined on the machine of the working directory. It is only on branch ``meta``."""
 
     kind: ClassVar[str] = "project"
     identity: str
@@ -391,9 +396,10 @@ class Project(Entry):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Continuation(Entry):
-    """The session that this one continues: the lines of its file up to ``line`` are a copy. Only on ``meta``.
+    """The session that this one continues. It is only on branch ``meta``.
 
-    ``session``: the id of the other session. ``entry``: the chain of the last entry that was copied from it.
+    ``session``: the id of the continued session. ``entry``: the chain digest of the last entry that was copied from it.
+    ``line``: the number of the last copied line in the file.
     """
 
     kind: ClassVar[str] = "continuation"
@@ -404,13 +410,13 @@ class Continuation(Entry):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Seal(Entry):
-    """A signature of a branch. Only on ``meta``.
+    """A signature of a branch. It is only on branch ``meta``.
 
     Attributes:
         session: The id of the session.
-        branch: The branch.
-        leaf: The chain of its tip at the time.
-        entries: Number of entries of its history, including the root.
+        branch: The name of the branch.
+        leaf: The chain digest of the tip when the branch was signed.
+        entries: The number of entries in the signed history, including the root.
         format: ``ssh`` or ``openpgp``.
         signature: The armored signature.
     """
@@ -426,12 +432,12 @@ class Seal(Entry):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Tombstone(Entry):
-    """The replacement of a purged entry. All chains stay valid.
+    """The replacement of a purged entry. It does not change the chain digests of later entries.
 
     Attributes:
         of: The digest of the purged entry, in hexadecimal.
-        was: Its kind.
-        role: Its author.
+        was: The kind of the purged entry.
+        role: The role of the purged entry.
     """
 
     kind: ClassVar[str] = TOMBSTONE
@@ -442,9 +448,9 @@ class Tombstone(Entry):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Opaque(Entry):
-    """A record of an agent's file that cannot be parsed, is blank or is not an object. Also an entry that is damaged.
+    """A damaged entry, or a record of an agent's file that is blank, cannot be parsed or is not an object.
 
-    ``problem``: the reason; "" for a blank record.
+    ``problem``: the reason why the content cannot be read; "" for a blank record.
     """
 
     kind: ClassVar[str] = "opaque"
@@ -454,12 +460,12 @@ class Opaque(Entry):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class UnknownEntry(Entry):
-    """An entry of a kind that is unknown, from a later version or of an agent. It is listed and kept, never an error.
+    """An entry of an unknown kind, for example of a later version. It is listed and preserved, and raises no error.
 
     Attributes:
-        name: The kind.
+        name: The name of the kind.
         body: The content.
-        version: The version of the format, if the payload states a later one.
+        version: The format version in the payload, if it is a later one.
     """
 
     kind: ClassVar[str] = "unknown"
@@ -477,11 +483,11 @@ KINDS: Mapping[str, type[Entry]] = {
         Fork, SourceFile, Attachment, Project, Continuation, Seal, Tombstone,
     )
 }
-"""The kinds of gitsession's own entries, by their names in payloads."""
+"""The kinds of entries that gitsession writes, by their names in payloads."""
 
 
 def kind_of(entry: Entry) -> str:
-    """Return the name of an entry's kind. For an ``UnknownEntry`` it is the name in the payload."""
+    """Return the name of an entry's kind. For an ``UnknownEntry``, return the name in the payload."""
     return entry.name if isinstance(entry, UnknownEntry) else entry.kind
 
 

@@ -1,8 +1,8 @@
 """The text of a commit message, taken from the payload. FROZEN under view 1.
 
-A message is part of a commit's id, so the rules for it are frozen under a view number (docs/reference/format.md).
-The modules that create views (``codec`` for gitsession's payloads, ``formats`` for agents') choose the text and return
-a ``Headline``; ``codec.message`` cleans, cuts and formats it.
+The message determines the id of the commit. Its rules are therefore frozen under a view number
+(docs/reference/format.md). The modules that decode payloads (``codec`` for those of gitsession, ``formats`` for those
+of agents) return a ``Headline``. ``codec.message`` cleans, shortens and formats its text.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ import re
 from dataclasses import dataclass
 
 TOMBSTONE = "tombstone"
-"""Kind and author of a tombstone. It is defined here so that readers of commits need not load the entries."""
+"""Kind and author of a tombstone. It is defined here so that code that reads commits need not import the entries."""
 FORK = "fork"
-"""Kind of the first entry of a forked session; defined here for the same reason."""
+"""Kind of the first entry of a forked session. It is defined here for the same reason."""
 
 VIEW = 1
-"""The view number of new sessions. A session keeps the number that its root states."""
+"""The view number of new sessions. A session always keeps the number in its root."""
 
-# No table of Unicode properties is used, because those change with the release of Python.
+# Tables of Unicode properties are not used, because they change between releases of Python.
 _SURROGATES = re.compile("[\ud800-\udfff]")
 _UNSAFE = re.compile(
     "[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
@@ -30,9 +30,9 @@ _UNSAFE = re.compile(
 class Headline:
     """The parts of a commit message.
 
-    ``kind``: the ``Entry`` trailer. ``role``: the author. ``label``: the subject before the colon. ``calls``: the
-    number of tool calls. ``at_ms``: the time that the payload states; if it is ``None``, the entry has the time of its
-    parent.
+    ``kind``: the value of the ``Entry`` trailer. ``role``: the author. ``label``: the part of the subject before the
+    colon. ``calls``: the number of tool calls. ``at_ms``: the time in the payload, Unix time in ms; if it is ``None``,
+    the entry has the time of its parent.
     """
 
     kind: str
@@ -53,9 +53,9 @@ class Headline:
 
 
 def clean(text: str) -> str:
-    """Return ``text`` without control, bidirectional and invisible characters, which could control a terminal.
+    """Return ``text`` without control, bidirectional and invisible characters, which could manipulate a terminal.
 
-    Line ends stay, a tab becomes a space.
+    Line ends are kept. A tab becomes a space.
     """
     if text.isascii() and text.isprintable():
         return text
@@ -63,7 +63,10 @@ def clean(text: str) -> str:
 
 
 def tokens(count: int) -> str:
-    """Return a number of tokens as text: ``61k`` for 61,234 (rounded half up), and numbers below 1,000 in full."""
+    """Return a number of tokens as text: in full below 1,000, else in thousands (``61k`` for 61,234), rounded half up.
+
+    This text is part of commit messages.
+    """
     return str(count) if count < 1000 else f"{(count + 500) // 1000}k"
 
 
@@ -76,6 +79,6 @@ def lines(text: str) -> str:
 def first_line(text: str) -> str:
     """Return the first line that is not blank.
 
-    The white space is listed because the set that ``str.strip`` uses grows with Unicode.
+    White space characters are listed explicitly, because the characters that ``str.strip`` removes change with Unicode.
     """
     return text.lstrip(" \t\r\n").partition("\n")[0].rstrip(" \t\r")

@@ -8,7 +8,7 @@ from typing import Any
 
 
 def plain(value: Any) -> Any:
-    """Return ``value`` as JSON can hold it: empty fields and ``at_ms`` are left out, bytes become base64."""
+    """Convert ``value`` to JSON types. Empty fields and ``at_ms`` are left out, and bytes are encoded as base64."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         named = {"type": value.type} if hasattr(value, "type") else {}
         fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}

@@ -1,7 +1,7 @@
-"""Messages that hold tool results beside the calls, as some agents store them, and their conversion to messages.
+"""Messages that contain both tool calls and their results, as some agents store them.
 
-Such a result is a block of its own type right after its call, so that one message stays one entry. ``unfold`` returns
-the messages as a model receives them.
+A message of an agent stays one entry. A result in it is represented by a block that follows the block of its call.
+``unfold`` splits such an entry into the messages that the model receives.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ def result(
 
     Args:
         call: The id of the call.
-        name: The tool.
-        text: The output.
+        name: The name of the tool.
+        text: The output of the tool.
         is_error: Whether the tool failed.
-        files: Attached files: maps of mime, name and url.
-        at_ms: Unix time in ms.
+        files: The attached files, as mappings with the keys ``mime``, ``name`` and ``url``.
+        at_ms: The time of the result, Unix time in ms.
         part: The agent's id of the result.
         details: Data of the agent that the model does not receive.
     """
@@ -49,9 +49,9 @@ def result(
 
 
 def result_in(block: Block) -> Message | None:
-    """Return the message of a ``result`` block, with its ``part`` in ``extra``; ``None`` for any other block.
+    """Return the tool message of a ``result`` block, with its ``part`` in ``extra``; ``None`` for any other block.
 
-    A block of that type with other fields is an agent's own, and is not a result.
+    A block of the same type with other fields was written by an agent, and is not a result.
     """
     value = block.value if isinstance(block, OtherBlock) else None
     if not isinstance(value, Mapping) or value.get("type") != TYPE:
@@ -81,10 +81,10 @@ _SHAPE: Mapping[str, type | tuple[type, ...]] = {
 
 
 def unfold(entry: Message) -> Sequence[Message]:
-    """Return the messages that ``entry`` consists of: text and calls, then the results.
+    """Split ``entry`` into messages: a message with text and calls, followed by one message for each result.
 
-    A block of the type ``step-start``, where the agent called the model again, begins another message. An entry without
-    results is returned as it is.
+    A block of the type ``step-start`` begins another message, because the agent called the model again at this point.
+    An entry without results is returned unchanged.
     """
     if entry.role != "assistant" or not any(result_in(block) for block in entry.content):
         return (entry,)
@@ -111,7 +111,7 @@ def _begins_step(block: Block) -> bool:
 
 
 def attached(name: Any, mime: Any, url: Any) -> Block:
-    """Return a block for a file by its URL: an ``Image`` if the URL contains one, otherwise a ``File``."""
+    """Return a block for an attached file: an ``Image`` if the URL contains the data of an image, else a ``File``."""
     name, mime = name if isinstance(name, str) else "", mime if isinstance(mime, str) else None
     url = url if isinstance(url, str) else ""
     head, _, encoded = url.partition(";base64,")

@@ -1,4 +1,4 @@
-"""Token counts of answers, as providers state them."""
+"""Token counts of answers, as reported by providers."""
 
 from __future__ import annotations
 
@@ -6,30 +6,33 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 TOKENS_MAX = 2**40
-"""Maximum number of tokens of an answer. It is higher than any real count, and prevents overflow of a sum."""
+"""Maximum number of tokens of an answer. It is higher than any real count, and prevents the overflow of sums."""
 
 _PARTS = (
     "input", "output", "cacheRead", "cacheWrite",
     "input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens",
 )  # fmt: skip
-"""Names of the counts: pi's, then Anthropic's."""
+"""Names of the counts: those of pi, then those of Anthropic."""
 
 
 class AnswerUsage(NamedTuple):
-    """The tokens of an answer. ``answer``: its id, if several entries can state the usage of one answer."""
+    """The number of tokens of an answer. ``answer``: its id, if several entries can contain the usage of one answer."""
 
     tokens: int
     answer: str = ""
 
 
 def answer_of(extra: Mapping[str, Any]) -> str:
-    """Return the id of the answer that a message is part of, for agents that split one; "" if ``extra`` states none."""
+    """Return the id of the answer that a message is part of, for agents that split an answer; "" if it has no id."""
     named = extra.get("id")
     return named if isinstance(named, str) else ""
 
 
 def total_tokens(usage: Mapping[str, Any] | None) -> int:
-    """Return the total tokens of one answer, whatever the provider calls the parts (semantics.md rule 15)."""
+    """Return the total number of tokens of one answer (semantics.md rule 15).
+
+    Providers have different names for the counts; all of them are supported.
+    """
     if not usage:
         return 0
     total = usage.get("totalTokens")

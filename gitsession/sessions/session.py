@@ -173,7 +173,7 @@ class StoredSession:
 
         Args:
             entry: The entry.
-            expected: The entry that it must follow. By default it follows the tip, whoever appended that.
+            expected: The entry that must be the tip. By default, any tip is accepted.
             on_moved: If the tip is not ``expected``: ``"refuse"`` raises ``LeafMoved``; ``"fork"`` appends to a new
                 branch that starts at ``expected``, and this handle moves to that branch.
             summarises: The tip of a branch that the entry summarizes. It becomes the second parent, for git's graph.
