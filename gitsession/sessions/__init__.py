@@ -1,1 +1,1 @@
-"""Sessions as commits: entries, histories, branches, labels, the operation log."""
+"""Sessions in commits: entries, histories, branches, labels and the operation log."""

@@ -16,7 +16,7 @@ from gitsession.store.interface import ObjectStore
 
 
 def chosen(store: ObjectStore, sid: str) -> str | None:
-    """Return the branch that was chosen by hand on this machine, if it exists."""
+    """Return the branch that the user selected on this machine; ``None`` if there is no such branch."""
     value = store.ref(refs.active(sid))
     target = refs.target(value) if value else None
     parsed = refs.parse(target) if target else None
@@ -36,10 +36,10 @@ def active(store: ObjectStore, sid: str) -> str:
 
 
 def derived(store: ObjectStore, sid: str, leaves: Mapping[str, Oid]) -> str:
-    """Return the active branch of a session if none was chosen by hand.
+    """Return the active branch of a session if the user selected none.
 
-    It is the one with the newest tip that gitsession wrote, else the one that the agent's file names, else the one with
-    the highest line number.
+    It is the branch whose tip is the newest entry that gitsession wrote. If gitsession wrote no tip, it is the branch
+    that the agent's file selects, or else the one with the highest line number.
     """
     nodes = {name: node for name, oid in leaves.items() if (node := _loaded(store, oid)) is not None}
     ours = {name: node for name, node in nodes.items() if node.source is None and node.parent is not None}
@@ -57,7 +57,7 @@ def derived(store: ObjectStore, sid: str, leaves: Mapping[str, Oid]) -> str:
 
 
 def _loaded(store: ObjectStore, oid: Oid) -> Node | None:
-    """Return a tip; ``None`` if it cannot be read or is not an entry, so that it is not the active one."""
+    """Return the node of a tip; ``None`` if it is not a readable entry, so that its branch cannot become active."""
     try:
         return load(store, oid)
     except DAMAGE:
@@ -69,7 +69,7 @@ def is_superseded(
 ) -> bool:
     """Return whether ``leaf`` is at or below an entry that is no longer in the agent's file.
 
-    ``known``: the answers for entries that earlier calls met. With it, many leaves cost one walk of the tree.
+    ``known``: a cache of results. If it is shared between calls for many leaves, each entry is read only once.
     """
     if not superseded:
         return False
@@ -89,7 +89,7 @@ def is_superseded(
 
 
 def _readable(store: ObjectStore, leaf: Oid) -> Iterator[Node]:
-    """Yield the entries of a history as far as they can be read."""
+    """Yield the entries of a history up to the first one that cannot be read."""
     try:
         yield from history(store, leaf)
     except DAMAGE:

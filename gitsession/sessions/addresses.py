@@ -17,10 +17,10 @@ STEPS = re.compile(r"(.+?)~(\d{1,9})")
 
 
 def resolve(store: ObjectStore, sid: str, address: str, *, branch: str | None = None) -> Node:
-    """Return the entry that ``address`` names. ``branch``: the branch of ``leaf``, by default the active one.
+    """Return the entry that ``address`` names. ``branch``: the branch of ``leaf``. Defaults to the active branch.
 
-    The first match counts: ``leaf`` and ``root``, a branch, a label, an agent's id, the beginning of a chain or an oid.
-    Raises ``NotFound``, also if ``branch`` is gone, or ``Ambiguous`` with the candidates.
+    These names are tried in order: ``leaf`` and ``root``, a branch, a label, an agent's id, the beginning of a chain
+    digest or an oid. Raises ``NotFound``, also if ``branch`` was removed, or ``Ambiguous`` with the candidates.
     """
     steps = STEPS.fullmatch(address)
     if steps:
@@ -42,7 +42,7 @@ def resolve(store: ObjectStore, sid: str, address: str, *, branch: str | None = 
 
 
 def _meaningful(store: ObjectStore, node: Node) -> Node:
-    """Return the nearest entry that can be parsed; agents continue after that one."""
+    """Return the nearest entry that can be parsed, because agents continue after this entry."""
     while node.kind == "opaque" and node.parent is not None:
         node = load(store, node.parent)
     return node
@@ -57,13 +57,13 @@ def _up(store: ObjectStore, node: Node, steps: int, address: str) -> Node:
 
 
 def _active(store: ObjectStore, sid: str) -> str:
-    from gitsession.sessions.active_branch import active  # it reads entries; callers that must be fast pass the branch
+    from gitsession.sessions.active_branch import active  # slow: it reads entries
 
     return active(store, sid)
 
 
 def _search(store: ObjectStore, sid: str, address: str) -> Node:
-    from gitsession.sessions import session_facts  # they read entries, which a leaf or a branch does not need
+    from gitsession.sessions import session_facts  # slow: it reads entries
     from gitsession.sessions.meta import meta_of
 
     tree = graph.tree(store, sid)

@@ -1,4 +1,4 @@
-"""The files that an agent keeps beside a session file, as stored on ``meta``."""
+"""Attachments: files that an agent keeps beside a session file, and that are stored on ``meta``."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from gitsession.store.interface import ObjectStore
 
 
 class SessionAttachments:
-    """The attachments of session ``sid`` and of the sessions that it was forked from. They are read on first use.
+    """The attachments of session ``sid`` and of the sessions from which it was forked. They are read on first use.
 
-    ``substitute``: the text in the place of an image that is not stored; "" leaves its name. ``missing``: requested
-    names that are not stored.
+    ``substitute``: the text that replaces the name of an image that is not stored; "" keeps the name. ``missing``: the
+    requested names that are not stored.
     """
 
     def __init__(self, store: ObjectStore, sid: str, substitute: str = "") -> None:
@@ -29,12 +29,12 @@ class SessionAttachments:
         self.missing: set[str] = set()
 
     def resolve(self, agent: str, payload: bytes) -> bytes:
-        """Return a payload of ``agent`` with the content of its attachments in the place of their names."""
+        """Return a payload of ``agent`` in which the names of attachments are replaced with their content."""
         format = with_capability(agent, Referring)
         return payload if format is None else format.resolve(payload, self.get, self._substitute)
 
     def get(self, name: str) -> bytes | None:
-        """Return the content of an attachment, or ``None`` if the session has none of that name."""
+        """Return the content of an attachment, or ``None`` if the session has no attachment with this name."""
         node = self._nodes.get(name)
         entry = entry_of(self._store, node) if node is not None else None
         if isinstance(entry, Attachment):
@@ -53,7 +53,7 @@ class SessionAttachments:
         return found
 
     def _sessions(self) -> Iterator[str]:
-        """Yield the session and, for a fork, the older sessions whose entries it shares."""
+        """Yield the session and, for a fork, the sessions whose entries it shares."""
         yield self._sid
         try:
             tree = graph.tree(self._store, self._sid)

@@ -1,6 +1,6 @@
 """Names of branches that the user did not name.
 
-They follow from the chain of the first entry (docs/reference/format.md).
+They are computed from the chain digest of the first entry (docs/reference/format.md).
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ _NUMBER = re.compile(r"(?<=[a-z2-7]{52})-[0-9]+\Z")
 
 
 class BranchNamer:
-    """A generator of unused names. ``is_taken``: returns whether a branch has a name. No name is returned twice.
+    """A generator of unused branch names. ``is_taken``: a function that returns whether a name is in use.
 
-    Equal entries below one parent have the same chain. The last number for a chain is remembered, so that many of them
-    do not take quadratic time.
+    No name is returned twice. Equal entries below one parent have the same chain digest and get numbered names. The
+    last number for each digest is cached, so that many equal entries do not take quadratic time.
     """
 
     def __init__(self, is_taken: Callable[[str], bool]) -> None:
@@ -28,7 +28,7 @@ class BranchNamer:
         self._next: dict[bytes, int] = {}
 
     def free(self, chain: bytes) -> str:
-        """Return the first unused name that follows from ``chain``."""
+        """Return the first unused name for the chain digest ``chain``."""
         stem = to_base32(chain, LENGTHS[-1])
         for number in count(self._next.get(chain, 0)):
             name = stem[: LENGTHS[number]] if number < len(LENGTHS) else f"{stem}-{number - len(LENGTHS) + 2}"
@@ -39,11 +39,11 @@ class BranchNamer:
 
 
 def stems(chain: bytes) -> set[str]:
-    """Return the names that follow from a chain, without numbers; see ``stem``."""
+    """Return the possible names for a chain digest, without numbers. See ``stem``."""
     stem = to_base32(chain, LENGTHS[-1])
     return {stem[:length] for length in LENGTHS}
 
 
 def stem(name: str) -> str:
-    """Return a derived name without the number that it has for equal entries below one parent."""
+    """Return a computed name without the number that distinguishes equal entries below one parent."""
     return _NUMBER.sub("", name)

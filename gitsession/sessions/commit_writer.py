@@ -1,7 +1,7 @@
-"""The conversion of entries into commits: their trees, chains, messages and oids.
+"""Conversion of entries to commits: trees, chain digests, messages and oids.
 
-The order of writing is in docs/reference/format.md: blobs, tree, commit; the caller moves the ref last, in the same
-transaction.
+Objects are written in the order of docs/reference/format.md: blobs, tree, commit. The caller moves the ref last, in the
+same transaction.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ class Entries(ObjectSink, Protocol):
 class Draft:
     """An entry to be written.
 
-    ``files``: the tree of a checkpoint. ``second_parent``: the tip of a branch that it summarizes. ``of``: the digest
-    of the entry that it replaces, from which its chain is computed. ``original``: the payload before redaction, if it
-    was redacted.
+    ``files``: the tree of captured files. ``second_parent``: the tip of a branch that the entry summarizes. ``of``: the
+    digest of the entry that this one replaces, from which its chain digest is computed. ``original``: the payload
+    before redaction, if it was redacted.
     """
 
     form: str
@@ -55,12 +55,15 @@ class Draft:
 
     @property
     def replaces(self) -> bytes:
-        """The digest in the ``Replaces`` trailer; empty for a tombstone, whose payload has it."""
+        """The digest in the ``Replaces`` trailer. It is empty for a tombstone, whose payload contains the digest."""
         return b"" if self.headline.role == Tombstone.kind else self.of
 
 
 def own(entry: Entry, nonce: bytes, guard: Guard | None) -> Draft:
-    """Return a redacted draft of one of gitsession's own entries. Raises ``Malformed`` if the format cannot hold it."""
+    """Return a redacted draft of an entry in gitsession's format.
+
+    ``nonce``: random bytes of the payload. Raises ``Malformed`` if the format cannot represent the entry.
+    """
     data = whole = payload.encode(entry, nonce)
     rows: tuple[Row, ...] = ()
     if guard is not None:
@@ -72,13 +75,13 @@ def own(entry: Entry, nonce: bytes, guard: Guard | None) -> Draft:
 
 
 def read_back(entry: Entry, guard: Guard | None) -> Entry:
-    """Return ``entry`` as it will be read after it was written."""
+    """Return the entry that a reader would decode after ``entry`` was written, including redactions."""
     data = payload.encode(entry, bytes(payload.NONCE_BYTES))
     return payload.decode(data if guard is None else guard.redact(layout.OWN, data).payload)[0]
 
 
 class RedactedRecord(NamedTuple):
-    """A record's payload after redaction, and as it is stored."""
+    """A record's payload after redaction, and the stored payload with its holes."""
 
     payload: bytes
     stored: StoredPayload
@@ -86,10 +89,7 @@ class RedactedRecord(NamedTuple):
 
 
 def safe(format: Format, data: bytes, guard: Guard | None) -> RedactedRecord:
-    """Return a record's payload as it is stored.
-
-    The form decides what is lifted (docs/reference/format.md, "Holes").
-    """
+    """Redact a record's payload, and cut its holes (docs/reference/format.md, "Holes")."""
     rows: tuple[Row, ...] = ()
     if guard is not None:
         data, rows = guard.redact(format.FORM, data)
@@ -97,14 +97,14 @@ def safe(format: Format, data: bytes, guard: Guard | None) -> RedactedRecord:
 
 
 def cut(form: str, data: bytes, rows: tuple[Row, ...] = ()) -> StoredPayload:
-    """Return the payload of an agent's record as it is stored. ``rows``: the placeholders in it."""
+    """Return the stored payload of an agent's record, with its holes. ``rows``: the placeholders in the payload."""
     return holes.cut(data, holes.spans_in_json(data) if form in ("json", "jsonl") else (), rows)
 
 
 def imported(format: Format, record: Record, guard: Guard | None, made: RedactedRecord | None = None) -> Draft:
     """Return a draft of a record of an agent's file, unchanged except for redactions.
 
-    ``made``: its redacted payload.
+    ``made``: the redacted payload, if it was computed already.
     """
     made = made or safe(format, record.payload, guard)
     id = record.source_id
@@ -116,9 +116,9 @@ def imported(format: Format, record: Record, guard: Guard | None, made: Redacted
 
 
 def digests(draft: Draft) -> list[str]:
-    """Return the digests that a tombstone set may have for an entry.
+    """Return the digests under which a tombstone set can contain an entry.
 
-    They are that of the stored payload and, for an agent's entry, that of the payload before redaction.
+    They are the digest of the stored payload and, for an agent's entry, the digest of the payload before redaction.
     """
     stored = [draft.stored]
     if draft.original is not None and draft.form != layout.OWN:
@@ -133,7 +133,7 @@ def check_goes_on(store: ObjectStore, sid: str, parent: Node) -> None:
 
 
 def put(objects: Entries, parent: Node | None, draft: Draft) -> Node:
-    """Write ``draft`` after ``parent`` (``None``: as a root) to ``objects``, a transaction."""
+    """Write ``draft`` to ``objects`` as a child of ``parent``; as a root if ``parent`` is ``None``."""
     tree = put_tree(objects, draft.form, draft.stored, draft.files)
     data, node = commit_of(draft, tree, parent)
     objects.put("commit", data)
@@ -143,9 +143,9 @@ def put(objects: Entries, parent: Node | None, draft: Draft) -> Node:
 
 
 def original_of(node: Node, stored: bytes, table: bytes, data: bytes) -> Original:
-    """Return the vault's record of an entry whose payload was ``data``.
+    """Return the vault's record of an entry whose original payload is ``data``.
 
-    ``stored``, ``table``: its payload and holes.
+    ``stored``, ``table``: the stored payload and the table of its holes.
     """
     source = node.source
     said = f"{source.agent} {source.id or '-'} {source.line}" if source is not None else ""
@@ -153,19 +153,19 @@ def original_of(node: Node, stored: bytes, table: bytes, data: bytes) -> Origina
 
 
 def tree_of(form: str, stored: StoredPayload) -> Oid:
-    """Return the oid that an entry's tree would have."""
+    """Return the oid of an entry's tree without writing the tree."""
     return put_tree(_Named(), form, stored)
 
 
 class _Named:
-    """A sink that computes oids and stores nothing."""
+    """A sink that computes oids and stores no objects."""
 
     def put(self, kind: Kind, data: bytes) -> Oid:
         return oid_of(kind, data)
 
 
 def put_tree(to: ObjectSink, form: str, stored: StoredPayload, files: Oid | None = None) -> Oid:
-    """Put an entry's tree and the blobs in it, and return its oid."""
+    """Write an entry's tree and its blobs, and return the oid of the tree."""
     add = to.put
     entries = {layout.PAYLOAD + form: (layout.FILE_MODE, add("blob", stored.payload))}
     if stored.holes:
@@ -182,7 +182,7 @@ def put_tree(to: ObjectSink, form: str, stored: StoredPayload, files: Oid | None
 
 
 class EntryCommit(NamedTuple):
-    """A commit, and the parts of it that the next entry needs."""
+    """A commit, and the values in it that the next entry needs."""
 
     data: bytes
     chain: bytes
@@ -207,7 +207,7 @@ def build_commit(
     second_parent: Oid | None = None,
     replaces: bytes = b"",
 ) -> EntryCommit:
-    """Return the commit of an entry whose chain is known. ``replaces``: see ``Draft``."""
+    """Return the commit of an entry with the chain digest ``chain``. ``replaces``: see ``Draft``."""
     if headline.at_ms is not None:
         author_seconds = min(max(headline.at_ms // 1000, 0), SECONDS_MAX)
     else:
@@ -229,7 +229,7 @@ def build_commit(
 
 
 def commit_of(draft: Draft, tree: Oid, parent: Node | None) -> tuple[bytes, Node]:
-    """Return the bytes of a draft's commit, and its node."""
+    """Return the bytes and the node of a draft's commit."""
     headline = draft.headline
     data, chain, text, author_seconds, committer_seconds = build_draft_commit(draft, tree, parent)
     return data, Node(

@@ -1,4 +1,4 @@
-"""The content of entries: read the payload of a node, and decode it."""
+"""The content of entries: read and decode the payload of a node."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class EntryTree:
 
 
 def kept(store: Reader, node: Node) -> EntryTree:
-    """Return the parts of a node's tree. Raises ``Malformed`` for a tree that is not an entry's."""
+    """Return the parts of a node's tree. Raises ``Malformed`` if the tree is not the tree of an entry."""
     return kept_in(store, node.tree)
 
 
@@ -53,7 +53,7 @@ def tree_of(store: Reader, oid: Oid) -> Rows:
 
 
 def kept_of(store: Reader, tree: Oid, rows: Rows) -> EntryTree:
-    """Return the parts of the tree ``tree``, which has ``rows``."""
+    """Return the parts of the tree ``tree`` with the rows ``rows``."""
     form, stored, table, files, blob = "", b"", b"", None, ""
     for _, name, oid in rows:
         found = layout.form_of(name)
@@ -69,7 +69,7 @@ def kept_of(store: Reader, tree: Oid, rows: Rows) -> EntryTree:
 
 
 def files_of(store: Reader, oid: Oid) -> Oid | None:
-    """Return the tree of the files that the entry ``oid`` has; ``None`` if it has none or cannot be read."""
+    """Return the tree of captured files in the entry ``oid``; ``None`` if there is none or it cannot be read."""
     try:
         return next((child for _, name, child in tree_of(store, load(store, oid).tree) if name == layout.FILES), None)
     except (Malformed, Corrupt, MissingObject):
@@ -82,7 +82,7 @@ def payload_of(store: Reader, node: Node) -> bytes:
 
 
 def whole(store: Reader, node: Node, parts: EntryTree) -> bytes:
-    """Return the payload with its holes filled; from a ``RevealedStore``, also with the originals of redactions."""
+    """Return the payload with its holes filled. If ``store`` is a ``RevealedStore``, return the original payload."""
     if not parts.holes:
         return parts.stored
     data = _filled(store, node, parts)
@@ -116,10 +116,10 @@ def entry_of(store: Reader, node: Node) -> Entry:
 
 
 class DecodedEntry(NamedTuple):
-    """The content of an entry, and what the catalog keeps of it.
+    """The content of an entry, and the values that the catalog stores.
 
-    ``digest``: of the payload. ``alone``: the blob with the whole payload; "" if more than one object must be read.
-    ``data``: the payload. ``digest`` and ``data`` are ``b""`` if the tree cannot be read.
+    ``digest``: the digest of the payload. ``alone``: the blob with the whole payload; "" if more than one object must
+    be read. ``data``: the payload. ``digest`` and ``data`` are ``b""`` if the tree cannot be read.
     """
 
     entry: Entry
@@ -129,7 +129,7 @@ class DecodedEntry(NamedTuple):
 
 
 def look(store: Reader, node: Node) -> DecodedEntry:
-    """Return the content of an entry, and what the catalog keeps of it. A damaged entry becomes ``Opaque``."""
+    """Return the content of an entry, and the values for the catalog. A damaged entry becomes ``Opaque``."""
     digest = b""
     try:
         parts = kept(store, node)
@@ -146,14 +146,15 @@ def look(store: Reader, node: Node) -> DecodedEntry:
 def read_alone(store: Reader, blob: Oid, agent: str | None) -> tuple[Entry, bytes]:
     """Return the content and the payload from a blob that ``look`` returned as ``alone``.
 
-    ``agent``: the agent that wrote it, ``None`` for gitsession. Raises ``Malformed``, ``MissingObject`` or ``Corrupt``.
+    ``agent``: the agent that wrote the payload; ``None`` for gitsession. Raises ``Malformed``, ``MissingObject`` or
+    ``Corrupt``.
     """
     data = _read(store, blob, "blob")
     return payload.decode(data)[0] if agent is None else FORMATS[agent].read(data), data
 
 
 def view(node: Node, form: str, data: bytes) -> Entry:
-    """Return the content of a whole payload. Raises ``Malformed`` if an own payload does not follow the format."""
+    """Decode a whole payload. Raises ``Malformed`` if a payload of gitsession does not follow the format."""
     if form == layout.OWN:
         return payload.decode(data)[0]
     agent = node.source.agent if node.source else ""
@@ -171,7 +172,7 @@ def _read(store: Reader, oid: Oid, expected: str) -> bytes:
 
 
 def begins_fork(store: Reader, node: Node, sid: str) -> bool:
-    """Return whether ``node`` is the entry at which session ``sid`` was forked from an older one."""
+    """Return whether ``node`` is the entry with which the fork ``sid`` begins."""
     if node.kind != Fork.kind or node.source is not None:
         return False
     entry = entry_of(store, node)

@@ -1,6 +1,6 @@
-"""The record of files that this store wrote for agents and people: their paths, and digests of their content.
+"""The record of the files that this store exported: their paths, and digests of their content.
 
-It is only on this machine: no ref reaches it, and it is never sent. It contains no text (docs/decisions/0039).
+It is stored only on this machine: no ref reaches it, and it is never sent. It contains no text (docs/decisions/0039).
 """
 
 from __future__ import annotations
@@ -19,14 +19,15 @@ FILE = f"{create.CONTROL}/exports.jsonl"
 
 @dataclass(frozen=True, slots=True)
 class ExportedFile:
-    """A file that was written.
+    """An exported file.
 
-    ``path``: absolute, decoded by ``os.fsdecode``. ``agent``: the format of the file. ``digest``: SHA-256 of the file,
-    in hexadecimal; "" if it contained purged content. ``id``: the agent's id of the session. ``conversation``: a digest
-    of the conversation. Both are "" for a file that is not where an agent looks; ``conversation`` also if the file
-    contained purged content. ``entry``: the chain of the last entry in a file for ``resume``. ``line``: the number of
-    its last line. ``size`` (bytes), ``mtime_ns``: identify a file that contained purged content and was otherwise
-    unchanged; 0 for others.
+    ``path``: the absolute path, decoded by ``os.fsdecode``. ``agent``: the format of the file. ``digest``: the SHA-256
+    of the file in hexadecimal; "" if the file contained purged content. ``size`` (in bytes) and ``mtime_ns`` identify a
+    file that contained purged content and was otherwise unchanged; they are 0 for other files.
+
+    The other fields are set for a session file that ``resume`` wrote. ``id``: the agent's id of the session.
+    ``conversation``: a digest of the conversation; "" if the file contained purged content. ``entry``: the chain digest
+    of the last entry. ``line``: the number of the last line.
     """
 
     path: str
@@ -41,27 +42,27 @@ class ExportedFile:
     line: int = 0
 
     def is_unchanged(self, size: int, mtime_ns: int) -> bool:
-        """Return whether a file of this size and time is the one that a purge left as it was written."""
+        """Return whether a file of this size and time is the recorded file with purged content."""
         return self.size > 0 and (self.size, self.mtime_ns) == (size, mtime_ns)
 
 
 @dataclass(frozen=True, slots=True)
 class ExportHit:
-    """An exported file with purged content. ``records``: the number of its records with that content."""
+    """An exported file with purged content. ``records``: the number of records in the file with this content."""
 
     export: ExportedFile
     records: int
 
 
 def add(git_dir: Path, export: ExportedFile) -> None:
-    """Append ``export`` to the list. Raises ``OSError``."""
+    """Append ``export`` to the record. Raises ``OSError``."""
     fd = os.open(git_dir / FILE, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     with os.fdopen(fd, "ab") as file:
         file.write(_line(export))
 
 
 def read(git_dir: Path) -> list[ExportedFile]:
-    """Return the exports, the last of each path. A damaged line is skipped."""
+    """Return the last export to each path. Damaged lines are skipped."""
     try:
         lines = (git_dir / FILE).read_bytes().split(b"\n")
     except FileNotFoundError:
@@ -77,20 +78,20 @@ def read(git_dir: Path) -> list[ExportedFile]:
 
 
 def rewrite(git_dir: Path, exports: Iterable[ExportedFile]) -> None:
-    """Replace the list with ``exports``. Raises ``OSError``."""
+    """Replace the whole record with ``exports``. Raises ``OSError``."""
     file = git_dir / FILE
     durable.replace(file, b"".join(map(_line, exports)), by=file.with_suffix(".tmp"))
 
 
 def resumed_as(git_dir: Path, agent: str, id: str) -> ExportedFile | None:
-    """Return the file that was written last for ``agent`` as its session ``id``."""
+    """Return the newest file that ``resume`` wrote for ``agent`` with the session id ``id``."""
     return next((each for each in reversed(read(git_dir)) if (each.agent, each.id) == (agent, id)), None)
 
 
 def unchanged(git_dir: Path, agent: str, place: Path, size: int, mtime_ns: int) -> str | None:
-    """Return the session that was written to ``place`` for ``agent``, if a purge left the file unchanged.
+    """Return the id of the session in a file with purged content, if the file has the recorded size and time.
 
-    The file must have the recorded size and time.
+    ``place``: the path to which the session was exported for ``agent``.
     """
     path = os.fspath(place.absolute())
     for export in read(git_dir):

@@ -1,4 +1,4 @@
-"""Gaps: values in the place of entries that cannot be read."""
+"""Gaps: values that replace entries that cannot be read."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ DAMAGE = (Malformed, Corrupt, MissingObject)
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """A place in a history where an entry cannot be read, or where a commit is not an entry.
+    """A position in a history where an entry cannot be read, or where a commit is not an entry.
 
     Attributes:
         oid: The oid of the entry or commit.
-        problem: The reason.
-        foreign: Whether it is a readable commit of another program. It hides no entry.
-        before: The entry or commit before it, ``None`` if that is unknown.
-        is_first: Whether nothing precedes it: it was the root.
+        problem: The reason why it cannot be read as an entry.
+        foreign: Whether it is a readable commit of another program, which hides no entry.
+        before: The entry or commit before it; ``None`` if it is unknown.
+        is_first: Whether the entry was the root.
     """
 
     oid: Oid
@@ -31,5 +31,5 @@ class Gap:
 
     @property
     def is_open(self) -> bool:
-        """True if it is unknown what precedes the gap."""
+        """True if the entry before the gap is unknown."""
         return self.before is None and not self.is_first

@@ -1,4 +1,4 @@
-"""A session's entries as a graph: histories of branches, and the tree of all entries."""
+"""The entries of a session as a graph: histories of branches, and the tree of all entries."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def history(store: ObjectStore, leaf: Oid) -> Iterator[Node]:
 
 
 def history_with_gaps(store: ObjectStore, sid: str, leaf: Oid) -> Iterator[Node | Gap]:
-    """Yield the entries like ``line``, with a ``Gap`` for each that cannot be read.
+    """Yield the history like ``history``, but with a ``Gap`` in place of each entry that cannot be read.
 
-    The entries before a gap follow if they are known.
+    Entries before a gap are included if they are known.
     """
     oid: Oid | None = leaf
     found: Tree | None = None
@@ -46,7 +46,7 @@ def history_with_gaps(store: ObjectStore, sid: str, leaf: Oid) -> Iterator[Node 
 
 
 def branches(store: ObjectStore, sid: str) -> dict[str, Oid]:
-    """Return the tips of a session by branch name: ``main`` first, then by name."""
+    """Return the tips of a session's branches by name: ``main`` first, then the others sorted by name."""
     found = {
         name: value
         for ref, value in store.refs(refs.session(sid)).items()
@@ -56,9 +56,10 @@ def branches(store: ObjectStore, sid: str) -> dict[str, Oid]:
 
 
 def tip(store: ObjectStore, sid: str, name: str) -> Oid | None:
-    """Return the tip of one branch without reading the others; ``None`` if there is no such branch, for any text.
+    """Return the tip of one branch without reading the others; ``None`` if there is no such branch.
 
-    A name that ``branches`` cannot return has no branch: git keeps its locks beside the refs.
+    ``name`` can be any text. Names that are not valid for branches are rejected, because git keeps lock files beside
+    the refs.
     """
     if not name.isprintable() or "/" in name or name.endswith(".lock") or len(name.encode()) > NAME_BYTES_MAX:
         return None
@@ -69,7 +70,7 @@ def tip(store: ObjectStore, sid: str, name: str) -> Oid | None:
 class Tree:
     """The entries of a session, except those on ``meta`` and ``files``.
 
-    ``children``: in file order, then by time and chain.
+    ``children``: the children of each entry, in file order, then by time and chain digest.
     """
 
     branches: Mapping[str, Oid]
@@ -82,7 +83,7 @@ class Tree:
         return next((gap for gap in self.gaps if gap.oid == oid), None)
 
     def parent(self, oid: Oid) -> Oid | None:
-        """Return the entry below which ``oid`` is in the tree: its parent, or the entry before the gap there."""
+        """Return the parent of ``oid`` in the tree: its parent entry, or the entry before a gap at this position."""
         return _parent(self.nodes[oid], self.nodes, {gap.oid: gap for gap in self.gaps})
 
     @property
@@ -91,7 +92,7 @@ class Tree:
         return tuple(gap for gap in self.gaps if not gap.foreign)
 
     def walk(self) -> Iterator[tuple[Node, int]]:
-        """Yield every entry with its depth: parents before children, one branch after the other."""
+        """Yield every entry with its depth, parents before children and one branch after the other."""
         stack = [(oid, 0) for oid in reversed(self.children.get(None, []))]
         while stack:
             oid, depth = stack.pop()
@@ -100,10 +101,10 @@ class Tree:
 
 
 def tree(store: ObjectStore, sid: str) -> Tree:
-    """Return the tree of a session. Raises ``NotFound``. An entry that cannot be read is a gap, not an error.
+    """Return the tree of a session. An entry that cannot be read is a gap, not an error. Raises ``NotFound``.
 
-    Entries before a gap are in the tree too (``sessions.unreachable``): below the entry that they are proven to follow,
-    or as a tree of their own.
+    Entries before a gap are included (``sessions.unreachable``). If their position cannot be proven, they are a
+    separate tree.
     """
     leaves = branches(store, sid)
     if not leaves:
@@ -122,7 +123,7 @@ def tree(store: ObjectStore, sid: str) -> Tree:
             else:
                 oid = node.parent
     if any(not gap.foreign for gap in gaps.values()):
-        from gitsession.sessions.unreachable import fill  # reads payloads, and is needed only after damage
+        from gitsession.sessions.unreachable import fill  # it reads payloads, and is needed only after damage
 
         nodes, gaps = fill(store, sid, nodes, gaps)
     children: dict[Oid | None, list[Oid]] = {}
@@ -134,7 +135,7 @@ def tree(store: ObjectStore, sid: str) -> Tree:
 
 
 def below(tree: Tree, start: Oid) -> Tree:
-    """Return the part of a tree that begins at the entry ``start``, as if that were the root."""
+    """Return the subtree whose root is the entry ``start``."""
     nodes = {start: tree.nodes[start]}
     stack = [start]
     while stack:
@@ -147,7 +148,7 @@ def below(tree: Tree, start: Oid) -> Tree:
 
 
 def _parent(node: Node, nodes: Mapping[Oid, Node], gaps: Mapping[Oid, Gap]) -> Oid | None:
-    """Return the entry below which ``node`` is in the tree: its parent, or the entry before the gap there."""
+    """Return the parent of ``node`` in the tree: its parent entry, or the entry before a gap at this position."""
     if node.parent in nodes:
         return node.parent
     gap = gaps.get(node.parent or "")
@@ -155,5 +156,5 @@ def _parent(node: Node, nodes: Mapping[Oid, Node], gaps: Mapping[Oid, Gap]) -> O
 
 
 def place(node: Node) -> tuple[int, int, bytes]:
-    """Return the sort key of siblings: imported entries by line, then own entries by time and chain."""
+    """Return the sort key of siblings: imported entries by line, then others by time and chain digest."""
     return (node.source.line, 0, b"") if node.source else (2**62, node.author_seconds, node.chain)

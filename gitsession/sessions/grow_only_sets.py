@@ -1,4 +1,4 @@
-"""Grow-only sets, stored as commits that each have the whole set. A union is the same in every store."""
+"""Grow-only sets. Each commit contains the whole set, and every store computes the same union."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ class Merged:
 
 
 class GrowOnlySet(Generic[Value]):
-    """The set behind ``ref``, in commits by ``author``.
+    """The set in the commits of ``ref``, with the author ``author``.
 
-    ``at``: returns the value of a commit. ``before``: returns the commits of the set that a commit continues.
-    ``tree_of``: returns the tree of a value, and its objects. ``words``: returns the message of a commit with a value
-    and the commits that it continues. All methods raise what ``at`` and ``before`` raise: ``Malformed``,
-    ``MissingObject`` or ``Corrupt``.
+    Four functions define the format of the set. ``at`` returns the value in a commit. ``before`` returns the parents of
+    a commit that are commits of the set. ``tree_of`` returns the tree of a value, and its objects. ``words`` returns
+    the message of a commit from its value and parents. All methods raise ``Malformed``, ``MissingObject`` or
+    ``Corrupt`` if ``at`` or ``before`` does.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class GrowOnlySet(Generic[Value]):
         self._newest = "", none
 
     def read(self, store: ObjectStore) -> Value:
-        """Return the value in a store. The value that was read last is cached by its oid."""
+        """Return the value of the set in a store. The value that was read last is cached by the oid of its commit."""
         oid = store.ref(self._ref)
         if oid is None:
             return self._none
@@ -64,9 +64,10 @@ class GrowOnlySet(Generic[Value]):
     def encode(
         self, said: Value, before: Sequence[Oid], seconds: int, tips: Sequence[Oid] = (), *, tree: Oid = ""
     ) -> bytes:
-        """Return the bytes of a commit with the value ``said`` that continues ``before``.
+        """Return the bytes of a commit with the value ``said`` and the parents ``before``.
 
-        ``tips``: further parents. ``tree``: the result of ``tree_of``, if it was called already.
+        ``seconds``: the time of the commit, Unix time in seconds. ``tips``: further parents. ``tree``: the tree of the
+        value, if ``tree_of`` was called already.
         """
         return encode_commit(
             tree=tree or self._tree_of(said)[0],
@@ -78,17 +79,17 @@ class GrowOnlySet(Generic[Value]):
         )
 
     def commit(self, said: Value, before: Sequence[Oid], seconds: int, tips: Sequence[Oid] = ()) -> Merged:
-        """Return a commit like ``encode``, with its objects, at the nearest time that git can represent."""
+        """Return a commit as ``encode`` does, with its objects. The time is limited to the range that git supports."""
         tree, objects = self._tree_of(said)
         data = self.encode(said, before, min(max(seconds, 0), SECONDS_MAX), tips, tree=tree)
         oid = oid_of("commit", data)
         return Merged(oid, {**objects, oid: ("commit", data)})
 
     def merge(self, reader: Reader, ours: Oid | None, theirs: Oid | None) -> Merged:
-        """Return one tip for two: the one that has the other in its history, or a commit of their union.
+        """Merge two tips: return the tip that is a descendant of the other, or else a commit with their union.
 
-        Its parents are sorted, and its time is a second after the later of them, so that every store makes the same
-        commit.
+        The parents of that commit are sorted, and its time is one second after the later parent, so that every store
+        writes the same commit.
         """
         if ours is None or theirs is None or ours == theirs:
             return Merged(theirs if ours is None else ours)

@@ -1,7 +1,7 @@
 """The state of a history: the model, its thinking level, the mode, tools, instructions and rules. Without I/O.
 
-The state at an entry follows from that of its parent and from the entry. So a catalog can keep it for each entry, and
-resuming a session of 100,000 entries reads one row of it.
+The state at an entry is computed from the entry and the state at its parent. A catalog can therefore store the state
+for each entry, so that only one row must be read to resume a session of 100,000 entries.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from gitsession.model.entries import (
 from gitsession.sessions.node import Node
 
 SERVICE_TIER = "service_tier"
-"""The name of omp's price class among the modes. It is not a mode."""
+"""The name under which omp's service tier is recorded among the modes, although it is not a mode."""
 
 ONCE = frozenset({ThinkingChange.kind, ToolsChange.kind, Instructions.kind, Compaction.kind, Reset.kind})
-"""The kinds of which only the newest counts."""
+"""The kinds of which only the newest entry is relevant."""
 
 EACH = frozenset({ModelChange.kind, ModeChange.kind, Injection.kind})
-"""The kinds of which older ones can count beside the newest."""
+"""The kinds of which older entries can also be relevant."""
 
 
 SHOWING = frozenset(
@@ -47,10 +47,11 @@ SHOWING = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class HistoryState:
-    """The state of a history at one entry. Short values are here, long ones are in the entry whose oid is given.
+    """The state of a history at one entry. For long values, it has the oid of the entry that contains the value.
 
-    ``model``: the model of the newest model change or answer. ``assistant``: that of the newest answer. ``models``: the
-    newest model changes by role. Each is ``provider/model``. ``rules``: names of injected rules, the oldest first.
+    ``model``: the model of the newest model change or answer. ``assistant``: the model of the newest answer.
+    ``models``: the newest model changes by role. Models are written as ``provider/model``. ``rules``: the names of
+    injected rules, the oldest first.
     """
 
     thinking: str | None = None
@@ -69,7 +70,7 @@ NOTHING_SAID = HistoryState()
 
 
 def step(anchors: HistoryState, oid: Oid, entry: Entry) -> HistoryState:
-    """Return the state at ``entry``. ``anchors``: the parent's state, which is returned if nothing changes."""
+    """Return the state at ``entry``. ``anchors``: the state at its parent, which is returned if nothing changes."""
     match entry:
         case Message(role="assistant"):
             model = name_of_model(entry.provider, entry.model)
@@ -103,8 +104,8 @@ def gather(
 ) -> HistoryState:
     """Return the state of a history. ``back``: its nodes, the tip first.
 
-    It reads back to the nearest entry whose state is ``known``, and only entries that can count: of a kind in ``ONCE``
-    the newest that has a value.
+    ``known``: a function that returns the state at an entry, or ``None``. The history is read back to the nearest entry
+    with a known state. Only entries that can be relevant are read: of each kind in ``ONCE``, the newest with a value.
     """
     counting: list[Node] = []
     found: set[str] = set()
@@ -126,7 +127,7 @@ def gather(
 
 
 def name_of_model(provider: str | None, model: str | None) -> str | None:
-    """Return ``provider/model``, or the part that is known."""
+    """Return ``provider/model``; if only one of them is known, return that one."""
     return "/".join(filter(None, (provider, model))) or None
 
 

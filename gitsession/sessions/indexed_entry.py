@@ -1,4 +1,4 @@
-"""Entries as a catalog keeps them: enough to display an entry and to continue from it, without its commit and tree."""
+"""Entries in a catalog, which contains enough data to display an entry without reading its commit and tree."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from gitsession.sessions.node import Node
 
 @dataclass(frozen=True, slots=True)
 class IndexedEntry:
-    """An entry in a catalog. ``oid``, ``kind``, ``chain`` and ``source``: those of its node.
+    """An entry in a catalog. ``oid``, ``kind``, ``chain``, ``source``: the same values as in its node.
 
-    ``payload``: the blob with its whole payload; "" if there is no single blob, or if that is unknown. ``above``: the
-    nearest entry before it that can add content to the context, "" if there is none, ``None`` if that is unknown.
+    ``payload``: the blob with the whole payload; "" if there is no single blob, or if it is unknown. ``above``: the
+    nearest earlier entry that can add content to the context; "" if there is none, ``None`` if it is unknown.
     """
 
     oid: Oid
@@ -27,4 +27,4 @@ class IndexedEntry:
 
 
 Spot: TypeAlias = Node | IndexedEntry
-"""An entry of a history, from its commit or from a catalog."""
+"""An entry of a history, read from its commit or from a catalog."""

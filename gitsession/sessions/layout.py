@@ -1,4 +1,4 @@
-"""The names inside an entry's tree (docs/reference/format.md, "An entry is a commit")."""
+"""The names in an entry's tree (docs/reference/format.md, "An entry is a commit")."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SUMMARY = "summary.md"
 FILES = "files"
 OPERATION = "op.cbor"
 PURGED_ENTRIES, PURGED_FILES, PURGED_SESSIONS = "entries", "files", "sessions"
-"""The folders of the tree of tombstones (docs/reference/format.md, "Tombstones")."""
+"""The folders in the tree of a tombstone set (docs/reference/format.md, "Tombstones")."""
 
 FILE_MODE = "100644"
 TREE_MODE = "40000"
@@ -21,13 +21,13 @@ OWN = "cbor"
 """The form of gitsession's own payloads."""
 
 PAYLOAD = "entry."
-"""The name of a payload without its form."""
+"""The name of a payload, without the form at its end."""
 
 _PAYLOAD = re.compile(re.escape(PAYLOAD) + r"([a-z0-9]{1,16})")
 
 
 def form_of(name: str) -> str | None:
-    """Return the form of the payload ``name``, which may be one of a later version; ``None`` if it is no payload."""
+    """Return the form of the payload ``name``; ``None`` if it is not a payload. The form may be of a later version."""
     found = _PAYLOAD.fullmatch(name)
     return found[1] if found else None
 

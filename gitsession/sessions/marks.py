@@ -1,7 +1,7 @@
 """The title of a session, and the labels of its entries (docs/reference/format.md, "What is derived").
 
-A *mark* is an entry that names something: a label, a title, a header. Callers that have the entries (a walk of the
-tree, the index) collect the marks; this module has the rules. It loads no entries.
+A *mark* is a label, a title or a header: an entry that contains a name. Callers that read the entries (a walk of the
+tree, the index) collect the marks. This module implements the rules, and reads no entries.
 """
 
 from __future__ import annotations
@@ -14,7 +14,11 @@ from gitsession.git.types import Oid
 
 @dataclass(frozen=True, slots=True)
 class SessionMark:
-    """A mark. ``what``: label, title, slot or header. ``line``: in the agent's file, ``None`` for an own entry."""
+    """A mark.
+
+    ``what``: ``label``, ``title``, ``slot`` or ``header``. ``line``: the line number in the agent's file; ``None`` for
+    an entry that gitsession wrote.
+    """
 
     what: str
     at_ms: int
@@ -25,15 +29,14 @@ class SessionMark:
 
     @property
     def order(self) -> tuple[int, int, int, bytes]:
-        """The sort key: imported marks in file order, then own marks by time and chain."""
+        """The sort key: imported marks in file order, then those of gitsession by time and chain digest."""
         return (0, self.line, 0, b"") if self.line is not None else (1, 0, self.at_ms, self.chain)
 
 
 def title(marks: Iterable[SessionMark]) -> str | None:
-    """Return the title: the own one if it is newer, else the agent's (slot, last title, header).
+    """Return the title: the one set in gitsession if it is newer, else the agent's (slot, last title, header).
 
-    It is ``None`` if it is blank. If the slot is blank, the agent's file has no title, whatever its header has: omp
-    reads it in this way.
+    Return ``None`` if the title is blank. If the slot is blank, the title in the header is ignored, as in omp.
     """
     ours: SessionMark | None = None
     slot = header = inline = None
@@ -52,9 +55,9 @@ def title(marks: Iterable[SessionMark]) -> str | None:
 
 
 def labels(marks: Iterable[SessionMark], resolve: Mapping[str, Oid]) -> dict[Oid, str]:
-    """Return the labels by entry. ``resolve``: entries by label target (a source id, a chain).
+    """Return the labels by entry. ``resolve``: the entries by label target (an agent's id or a chain digest).
 
-    Unknown targets are skipped.
+    Labels with unknown targets are skipped.
     """
     newest: dict[Oid, SessionMark] = {}
     for mark in sorted((mark for mark in marks if mark.what == "label"), key=lambda mark: mark.order):

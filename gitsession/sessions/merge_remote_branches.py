@@ -1,19 +1,20 @@
 """Merge of a store's session refs with those of a remote. No entry is lost, and no branch is overwritten.
 
-For each ref, with the local tip and the remote tip:
+The local tip and the remote tip of each ref determine the outcome:
 
     1. no local tip                      NEW        the remote tip becomes the local tip
     2. the tips are equal                SAME
-    3. the remote history has the local  FORWARDED  the local ref moves to the remote tip
-    4. the local history has the remote  AHEAD      the branch is to be pushed
-    5. diverged
+    3. the remote is ahead               FORWARDED  the local ref moves to the remote tip
+    4. the local store is ahead          AHEAD      the branch can be pushed
+    5. the branches have diverged, and
        only labels and titles are local  FORWARDED  the local entries are appended again after the remote tip
-       the remote is the home remote     FORKED     the local branch is renamed (``store.histories``) and stays active
-                                                    if it was; the remote branch gets the name
-       another remote                    REFUSED    only the home remote decides names: the remote branch is renamed
+       the remote is the home remote     FORKED     the local branch is renamed (``store.histories``), and stays active
+                                                    if it was active; the remote branch gets the name
+       the remote is another one         REFUSED    the remote branch is renamed, because only the branches of the home
+                                                    remote keep their names
 
-All moves are in one transaction. A new name follows from the content, so a repetition after a crash, or with newer
-remote tips, has the same result.
+All moves are in one transaction. The new name of a branch is computed from its content. So the result is the same if
+the merge is repeated after a crash or with newer remote tips.
 """
 
 from __future__ import annotations
@@ -40,15 +41,15 @@ from gitsession.store.interface import ObjectStore, Transaction
 Outcome: TypeAlias = Literal["new", "same", "forwarded", "ahead", "forked", "refused", "purged"]
 
 NON_CONVERSATION = frozenset({Label.kind, Title.kind, Usage.kind})
-"""Kinds that are not part of the conversation. They are appended again, and do not make branches diverge."""
+"""Kinds that are not part of the conversation. Such entries are appended again, and cause no divergence."""
 
 
 @dataclass(frozen=True, slots=True)
 class SyncedBranch:
     """The outcome for one ref.
 
-    ``beside``: the ref of the renamed branch. ``why``: the reason of a refusal. ``old``, ``new``: the local tips before
-    and after. ``secret``: it was not sent because it contains a secret.
+    ``beside``: the ref of the renamed branch. ``why``: the reason of a rejection. ``old``, ``new``: the local tips
+    before and after the merge. ``secret``: whether the ref was not sent because it contains a secret.
     """
 
     ref: str
@@ -61,9 +62,10 @@ class SyncedBranch:
 
 
 def reconcile(store: ObjectStore, tx: Transaction, theirs: Mapping[str, Oid], *, is_home: bool) -> list[SyncedBranch]:
-    """Merge the tips ``theirs``, by local ref names, into the store's refs. The caller holds the store's lock.
+    """Merge remote tips into the store's refs. The caller holds the lock of the store.
 
-    Raises ``MissingObject`` and ``Corrupt`` if a local history cannot be read; no ref is moved then.
+    ``theirs``: the remote tips by local ref name. Raises ``MissingObject`` or ``Corrupt`` if a local history cannot be
+    read. No ref is moved in this case.
     """
     found: list[SyncedBranch] = []
     held = _gone_on_with(store, theirs)
@@ -93,7 +95,7 @@ def _gone_on_with(store: ObjectStore, theirs: Mapping[str, Oid]) -> dict[str, st
 
 
 def _hold(store: ObjectStore, tx: Transaction, held: Mapping[str, str], found: list[SyncedBranch]) -> None:
-    """Keep the active branches, even if another branch has newer entries now."""
+    """Keep the active branches of sessions, even if other branches now have newer entries."""
     for branch in found:
         sid, name = refs.parse(branch.beside or branch.ref) or ("", "")
         is_theirs = branch.outcome in ("new", "forwarded") or (branch.outcome == "refused" and branch.beside)
@@ -145,7 +147,7 @@ def _bring_to(store: ObjectStore, tx: Transaction, ref: str, end: Oid) -> None:
 
 
 def _follows(store: ObjectStore, ref: str) -> str | None:
-    """Return the symbolic ref that must follow the renamed branch, if it refers to ``ref``."""
+    """Return the symbolic ref to update when ``ref`` is renamed; ``None`` if ``ref`` is not the selected branch."""
     sid, branch = refs.parse(ref) or ("", "")
     choice = refs.choice(ref)
     if choice is None:
@@ -160,7 +162,7 @@ def _follows(store: ObjectStore, ref: str) -> str | None:
 
 
 def _small_talk(store: ObjectStore, mine: Oid, there: Oid, base: Oid | None, *, any_kind: bool) -> list[Node] | None:
-    """Return the local entries, oldest first, if none of them is part of the conversation; otherwise ``None``."""
+    """Return the local entries, the oldest first; ``None`` if one of them is part of the conversation."""
     if base is None:
         return None
     ours = []
@@ -191,7 +193,7 @@ def _say_again(store: ObjectStore, tx: Transaction, said: list[Node], behind: Oi
 
 
 def _append_copy(store: ObjectStore, objects: ObjectSink, node: Node, parent: Node) -> Node:
-    """Write the content of ``node`` after ``parent``. Raises as ``_draft_of``."""
+    """Write the content of ``node`` as a child of ``parent``. Raises the same errors as ``_draft_of``."""
     data, made = commit_writer.commit_of(_draft_of(store, node), node.tree, parent)
     objects.put("commit", data)
     return made
@@ -200,7 +202,7 @@ def _append_copy(store: ObjectStore, objects: ObjectSink, node: Node, parent: No
 def _draft_of(store: ObjectStore, node: Node) -> Draft:
     """Return the content of ``node`` as a draft.
 
-    Raises ``Malformed`` if this release does not support it, ``MissingObject`` and ``Corrupt``.
+    Raises ``Malformed`` if this release does not support the content, ``MissingObject`` or ``Corrupt``.
     """
     parts = content.kept(store, node)
     data = content.whole(store, node, parts)

@@ -1,4 +1,4 @@
-"""The ``meta`` branch of a session, read as one value: header, state of the agent's file, and marks."""
+"""The ``meta`` branch of a session as one value: header, state of the agent's file, and marks."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ BELOW = "below:"
 
 @dataclass(frozen=True, slots=True)
 class Meta:
-    """The content of ``meta``: the header as last seen, the state of the agent's file, and marks.
+    """The content of ``meta``: the newest imported header, the state of the agent's file, and marks.
 
-    ``nodes`` and ``files`` have the newest first. ``gaps``: entries that cannot be read. ``segments``: the ids of the
+    ``nodes``, ``files``: the newest first. ``gaps``: the entries that cannot be read. ``segments``: the ids of the
     agent's later files of this session, the newest last. If there are any, ``source_file`` is the state of the newest
-    one, with what is superseded in any of them.
+    file, with the superseded entries of all files.
     """
 
     header: kinds.SessionHeader | None = None
@@ -40,7 +40,7 @@ class Meta:
     segments: tuple[str, ...] = ()
 
     def of_file(self, segment: str | None) -> Meta:
-        """Return the part for one of the agent's files: ``segment``, or the first file for ``None``."""
+        """Return the part that describes one of the agent's files: ``segment``, or the first file for ``None``."""
         if not self.segments and segment is None:
             return self
         files = tuple((node, state) for node, state in self.files if state.segment == segment)
@@ -52,7 +52,7 @@ class Meta:
         return replace(self, source_file=state, nodes=nodes, files=files)
 
     def newest_lines(self) -> dict[int, Node]:
-        """Return the lines of the agent's file that are on ``meta``, each as last seen, by line number."""
+        """Return the newest version of each line of the agent's file that is on ``meta``, by line number."""
         lines: dict[int, Node] = {}
         for node in self.nodes:
             if node.source is not None:
@@ -60,35 +60,35 @@ class Meta:
         return lines
 
     def lines_in_force(self) -> dict[int, Node]:
-        """Return the lines like ``newest_lines``, without those that are no longer in the file or were purged."""
+        """Return ``newest_lines`` without the lines that are no longer in the file or were purged."""
         gone = set(self.source_file.superseded)
         newest = self.newest_lines().items()
         return {number: node for number, node in newest if position(node) not in gone and not node.is_tombstone}
 
     def headers(self, line: Iterable[Node] | None = None) -> dict[int, Node]:
-        """Return the header lines by line number: those in force now, or when ``line`` was the file."""
+        """Return the header lines by line number: the current ones, or those when the file contained ``line``."""
         lines = self.lines_in_force() if line is None else self.lines_before(line)
         return {number: node for number, node in lines.items() if not is_of_ours(node) and not node.is_tombstone}
 
     def lines_of_ours(self) -> dict[int, tuple[Node, str]]:
-        """Return the lines that an export wrote and the agent kept, by line number, with the chain of each one's entry.
+        """Return the lines that an export wrote and the agent kept, with the chains of their entries, by line number.
 
-        For a line that only refers to an entry, the text is ``BELOW`` and the chain of the entry below which it is.
+        If a line only refers to an entry, its text is ``BELOW`` followed by the chain of the entry below which it is.
         """
         chains = {line_of(place): place.partition(":")[2] for place in self.source_file.ours}
         lines = self.lines_in_force().items()
         return {number: (node, chains.get(number, "")) for number, node in lines if is_of_ours(node)}
 
     def older_lines(self) -> list[Node]:
-        """Return the lines of the agent's file that a newer line on ``meta`` replaced."""
+        """Return the older versions of lines of the agent's file, which newer lines on ``meta`` replaced."""
         newest = {node.oid for node in self.newest_lines().values()}
         return [node for node in self.nodes if node.source is not None and node.oid not in newest]
 
     def lines_before(self, line: Iterable[Node]) -> dict[int, Node]:
-        """Return the lines on ``meta`` that were in force when ``line``, entries of an earlier file, was the file.
+        """Return the lines on ``meta`` that were current when the agent's file contained ``line``.
 
-        The first ``source_file`` that lists an entry of ``line`` ended it, and lists the headers that were replaced
-        with it.
+        ``line``: entries of an earlier version of the file. The first ``source_file`` entry that lists one of them as
+        superseded was written when that version was replaced. It also lists the headers that were replaced then.
         """
         places = {position(node) for node in line}
         ended = None
@@ -108,7 +108,7 @@ class Meta:
 
 
 def is_of_ours(node: Node) -> bool:
-    """Return whether a line on ``meta`` is one that an export wrote. A header has no id, because it names no entry."""
+    """Return whether an export wrote a line on ``meta``. Header lines have no id, because they refer to no entry."""
     return node.source is not None and node.source.id is not None and node.source.line != TAIL
 
 
@@ -119,7 +119,7 @@ def segment_of(node: Node) -> str | None:
 
 
 def meta_of(store: ObjectStore, sid: str) -> Meta:
-    """Return the ``meta`` branch of a session as one value: the newest counts, lines that left the file do not."""
+    """Return the ``meta`` branch of a session as one value. Superseded lines of the agent's file are left out."""
     header: kinds.SessionHeader | None = None
     project: str | None = None
     continuation: kinds.Continuation | None = None
@@ -148,7 +148,7 @@ def meta_of(store: ObjectStore, sid: str) -> Meta:
         if node.kind == kinds.Attachment.kind:
             continue  # large, and without information about the session
         if node.source is not None:
-            # Only the newest of a line counts. What supersedes it is newer, so it has been read already.
+            # Only the newest version of a line is used. An entry that supersedes it is newer, and was read already.
             place = node.source.line, segment_of(node)
             if place in seen_lines:
                 continue
@@ -156,7 +156,7 @@ def meta_of(store: ObjectStore, sid: str) -> Meta:
             if source_file is not None and position(node) in source_file.superseded:
                 continue
         if is_of_ours(node):
-            continue  # it repeats one of gitsession's own entries
+            continue  # it is a copy of an entry that gitsession wrote
         entry = entry_of(store, node)
         if isinstance(entry, kinds.SessionHeader) and header is None:
             header = entry
@@ -184,9 +184,9 @@ def meta_of(store: ObjectStore, sid: str) -> Meta:
 
 
 def _current(files: Iterable[tuple[Node, kinds.SourceFile]], segments: Sequence[str]) -> kinds.SourceFile:
-    """Return the newest state of the newest segment, with what is superseded in any of the agent's files.
+    """Return the newest state of the newest segment, with the superseded entries of all files of the agent.
 
-    The ids of segments begin with the time, so the greatest is the newest.
+    The ids of segments begin with the time, so the greatest id belongs to the newest segment.
     """
     newest: dict[str | None, kinds.SourceFile] = {}
     for _, state in files:
@@ -196,7 +196,7 @@ def _current(files: Iterable[tuple[Node, kinds.SourceFile]], segments: Sequence[
 
 
 def marks_of(node: Node, entry: Entry, *, on_meta: bool) -> list[SessionMark]:
-    """Return the marks that ``entry`` makes."""
+    """Return the marks in ``entry``."""
     line = node.source.line if node.source else None
 
     def mark(what: str, value: str | None, target: str = "") -> list[SessionMark]:

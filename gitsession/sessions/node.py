@@ -1,4 +1,4 @@
-"""Nodes: the metadata of entries, which a commit has without its payload."""
+"""Nodes: the metadata of entries, which is read from commits without their payloads."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ from gitsession.model.headline import FORK, TOMBSTONE
 class Node(NamedTuple):
     """The metadata of an entry.
 
-    ``chain``: 32 bytes. ``author_seconds``: the time of the entry. ``committer_seconds``: never earlier than the
-    parent's. ``replaces``: the digest of the entry that this one replaces after a redaction, ``b""`` for all others.
+    ``chain``: the chain digest, 32 bytes. ``author_seconds``: the time of the entry, Unix time in seconds.
+    ``committer_seconds``: the same, but never earlier than that of the parent. ``replaces``: after a redaction, the
+    digest of the entry that this one replaces; ``b""`` otherwise.
     """
 
     oid: Oid
@@ -36,12 +37,12 @@ class Node(NamedTuple):
 
     @property
     def is_tombstone(self) -> bool:
-        """True for a tombstone. Its author decides, because an agent may use the same name for a kind of its own."""
+        """True for a tombstone. It is detected by its author, because an agent may have a kind with the same name."""
         return self.role == TOMBSTONE
 
     @property
     def starts_session(self) -> bool:
-        """True if a session begins here: at a root that gitsession wrote, or at a fork."""
+        """True if a session begins at this entry: a root that gitsession wrote, or a fork."""
         return self.source is None and (self.parent is None or self.kind == FORK)
 
 
@@ -49,7 +50,7 @@ _NO_ENTRY = "run `gitsession tree SESSION`, and `gitsession branch SESSION NAME 
 
 
 def parse(oid: Oid, data: bytes) -> Node:
-    """Return the node of a commit's bytes. Raises ``Malformed`` if the commit is not an entry."""
+    """Parse the bytes of a commit. Raises ``Malformed`` if the commit is not an entry."""
     try:
         commit = parse_commit(data)
         trailers = message.trailers_of(commit.message)
@@ -81,15 +82,16 @@ def load(store: Reader, oid: Oid) -> Node:
 
 
 def short_id(chain: bytes) -> str:
-    """Return the id of an own entry in agents' files: the first eight hexadecimal digits of its chain. FROZEN.
+    """Return the id that gitsession's own entries have in agents' files. FROZEN.
 
-    Lines that the agent writes later refer to the entry by it, and those lines are stored unchanged.
+    It is the first eight hexadecimal digits of the chain digest. Lines that the agent writes later refer to the entry
+    by this id, and are stored unchanged.
     """
     return chain[:4].hex()
 
 
 def position(node: Node) -> str:
-    """Return the position of an imported entry as in ``SourceFile.superseded``: ``<line>:<chain>``."""
+    """Return the position of an imported entry as ``<line>:<chain>``, the format of ``SourceFile.superseded``."""
     return f"{node.source.line if node.source else ''}:{to_base64url(node.chain)}"
 
 
@@ -100,7 +102,7 @@ def line_of(place: str) -> int | None:
 
 
 def before(store: Reader, oid: Oid) -> Oid | None:
-    """Return the first parent of a commit, which may be one of another program instead of an entry."""
+    """Return the first parent of a commit. The commit need not be an entry: another program may have written it."""
     try:
         kind, data = store.read(oid)
         return next(iter(parse_commit(data).parents), None) if kind == "commit" else None

@@ -28,7 +28,7 @@ VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A move of one ref from ``old`` (``None``: it was created) to ``new`` (``None``: it was removed)."""
+    """A move of one ref from ``old`` (``None`` if the ref was created) to ``new`` (``None`` if it was removed)."""
 
     ref: str
     old: RefValue | None
@@ -39,9 +39,9 @@ class Move:
 
 
 class WorkspaceWrite(NamedTuple):
-    """A workspace that a command of a session wrote to.
+    """A write to a workspace by a command.
 
-    ``safety`` and ``result``: the checkpoints before and after.
+    ``safety``, ``result``: the checkpoints before and after the write.
     """
 
     session: str
@@ -54,9 +54,10 @@ class WorkspaceWrite(NamedTuple):
 class Operation:
     """An operation of the log.
 
-    ``group``: successive operations with the same group are one command (an import of several files) and are undone as
-    one. ``undoes``, ``redoes``: the operation that this one undid or redid. ``files``: the write to a workspace, which
-    undo and redo change too. ``stays``: after an undo or redo, the refs that it left because a remote may have them.
+    ``group``: the id of a group. Successive operations of the same group belong to one command, such as the import of
+    several files, and are undone together. ``undoes``, ``redoes``: the operation that this one undid or redid.
+    ``files``: the write to a workspace, which undo and redo also revert or repeat. ``stays``: the refs that an undo or
+    redo did not move, because a remote may have them.
     """
 
     id: Oid
@@ -72,20 +73,20 @@ class Operation:
 
     @property
     def named(self) -> list[Oid]:
-        """The commits that it refers to, besides operations: checkpoints, and the values of refs."""
+        """The checkpoints and the values of refs that this operation refers to."""
         values = [value for move in self.moves for value in (move.old, move.new)]
         return [*(self.files[2:] if self.files else ()), *(one for one in values if one and refs.target(one) is None)]
 
     @property
     def sessions(self) -> set[str]:
-        """The sessions that it changed."""
+        """The ids of the sessions that this operation changed."""
         names = (move.ref for move in self.moves)
         found = {refs.session_at(name) for name in names} | ({self.files.session} if self.files else set())
         return found - {""}
 
 
 class RecordingTransaction:
-    """A transaction that records the refs it moved. ``files``: the write to a workspace, if there is one."""
+    """A transaction that records its ref moves. ``files``: the write to a workspace, if there is one."""
 
     def __init__(self, tx: Transaction) -> None:
         self._tx = tx
@@ -106,7 +107,7 @@ class RecordingTransaction:
         self.moves.append(Move(name, expected, new))
 
     def advance(self, name: str, new: RefValue, *, expected: RefValue | None) -> None:
-        """Move a ref without recording it, so that undo does not revert it: a line of checkpoints continues."""
+        """Move a ref of checkpoints without recording the move, so that an undo does not revert it."""
         self._tx.move(name, new, expected=expected)
 
 
@@ -131,9 +132,10 @@ def record(
     redoes: Oid | None = None,
     files: WorkspaceWrite | None = None,
 ) -> None:
-    """Write one operation. Its parents are all commits that it refers to, so that nothing undone is ever pruned.
+    """Write one operation.
 
-    Several moves of a ref are combined; if the ref has its first value again, the move is left out.
+    All commits that it refers to become its parents, so that git never prunes undone data. Several moves of a ref are
+    combined. If a ref has its first value again, its moves are left out.
     """
     moves = _summed(moves)
     if not moves and files is None and undoes is None and redoes is None:
@@ -146,7 +148,7 @@ def record(
 
 
 def keep(to: ObjectSink, operation: Operation) -> Oid:
-    """Put the commit of an operation and return its id. ``operation.id`` is not used."""
+    """Write the commit of an operation, and return its id. ``operation.id`` is ignored."""
     moves, parent, files = operation.moves, operation.parent, operation.files
     body = cbor.encode(
         {
@@ -250,15 +252,15 @@ Unit: TypeAlias = list[Operation]
 Verb: TypeAlias = Literal["undo", "redo"]
 
 UndoScope: TypeAlias = Callable[[str, Sequence[Operation]], bool]
-"""A test whether an undo or redo may change a session, given the operations that changed it."""
+"""A function that returns whether an undo or redo may change a session, given the operations that changed it."""
 
 
 @dataclass(frozen=True, slots=True)
 class UndoStep:
     """The next step of ``undo`` or ``redo`` (``verb``): ref moves, and the files of ``operation``.
 
-    ``seen``: the newest operation when the step was planned; the step is valid only while that is the newest.
-    ``stays``: refs that the step leaves, because a remote may have them.
+    ``seen``: the newest operation when the step was planned. The step is valid until another operation is logged.
+    ``stays``: the refs that the step does not move, because a remote may have them.
     """
 
     verb: Verb
@@ -269,7 +271,7 @@ class UndoStep:
     stays: tuple[PublishedRef, ...] = ()
 
     def check(self, store: ObjectStore) -> None:
-        """Raise ``RefMoved`` if another command was logged since, and ``Refused`` if work would be lost."""
+        """Raise ``RefMoved`` if another command was logged since, and ``Refused`` if later changes would be lost."""
         if store.ref(refs.OPLOG) != self.seen:
             raise RefMoved(f"cannot {self.verb}: another command ran meanwhile")
         moved = [move for move in self.moves if store.ref(move.ref) != move.old]
@@ -281,8 +283,8 @@ class UndoStep:
     def _check_sessions(self, store: ObjectStore) -> None:
         """Refuse to remove ``main`` of a session that keeps other branches.
 
-        A branch of a fork can begin before its ``fork`` entry. Without ``main``, which has that entry, such a branch
-        could not be distinguished from a branch of the older session.
+        A branch of a fork can begin at an entry before the ``fork`` entry. Only ``main`` contains the ``fork`` entry.
+        Without it, such a branch cannot be distinguished from a branch of the original session.
         """
         gone = {move.ref for move in self.moves if move.new is None}
         for sid in (refs.session_of(name) for name in gone if name == refs.leaf(refs.session_of(name))):
@@ -295,7 +297,7 @@ class UndoStep:
                     )
 
     def take(self, store: ObjectStore, tx: Transaction, at_ms: int, files: WorkspaceWrite | None = None) -> Operation:
-        """Apply the step in ``tx`` and return its operation. Raises as ``check``."""
+        """Apply the step in ``tx``, and return its operation. Raises the same errors as ``check``."""
         self.check(store)
         for move in self.moves:
             tx.move(move.ref, move.new, expected=move.old)
@@ -315,15 +317,15 @@ def _hint(moved: Move) -> str:
 
 
 def anywhere(sid: str, unit: Sequence[Operation]) -> bool:
-    """Return True: a scope with every session."""
+    """Return True for every session: an unlimited scope."""
     return True
 
 
 def next_step(store: ObjectStore, verb: Verb, scope: UndoScope = anywhere) -> UndoStep:
-    """Return the next step of ``verb``, for the newest command that changed a session of ``scope``.
+    """Return the next step of ``verb``, for the newest command that changed a session in ``scope``.
 
-    Raises ``NotFound`` if there is none, ``Refused`` if the command changed sessions outside ``scope`` too, and
-    ``Malformed``.
+    Raises ``NotFound`` if there is no such command, ``Refused`` if the command also changed sessions outside ``scope``,
+    and ``Malformed``.
     """
     seen = store.ref(refs.OPLOG)
     unit, undone_by = _next_unit(store, verb, seen, scope)
@@ -348,7 +350,7 @@ def next_step(store: ObjectStore, verb: Verb, scope: UndoScope = anywhere) -> Un
 
 
 def undo(store: ObjectStore, at_ms: int, scope: UndoScope = anywhere) -> Operation:
-    """Undo the newest command that is not undone. Raises ``NotFound``, or ``Refused`` if work would be lost."""
+    """Undo the newest command that is not undone. Raises ``NotFound``, or ``Refused`` if changes would be lost."""
     return _take_next(store, "undo", at_ms, scope)
 
 
@@ -366,7 +368,7 @@ def _take_next(store: ObjectStore, verb: Verb, at_ms: int, scope: UndoScope) -> 
         except Refused:
             if store.ref(refs.OPLOG) == step.seen:
                 raise
-            # Another command was logged meanwhile, so this step was not meant for the newest one. Try again.
+            # Another command was logged in the meantime, so the step is outdated. Try again.
 
 
 def _sessions(unit: Unit) -> set[str]:
@@ -376,9 +378,9 @@ def _sessions(unit: Unit) -> set[str]:
 def _next_unit(
     store: ObjectStore, verb: Verb, newest: RefValue | None, scope: UndoScope = anywhere
 ) -> tuple[Unit, Operation | None]:
-    """Return the next unit for ``verb``, empty if there is none, and for a redo the operation that undid it.
+    """Return the next unit for ``verb`` (empty if there is none), and for a redo the operation that undid the unit.
 
-    Units that changed sessions, but none of ``scope``, are skipped. The log is read from ``newest`` back to the unit.
+    Units that changed only sessions outside ``scope`` are skipped. The log is read from ``newest`` back to the unit.
     Raises ``Malformed``, ``MissingObject`` or ``Corrupt``.
     """
     latest: dict[Oid, Operation] = {}  # the last undo or redo of each operation
@@ -409,7 +411,7 @@ def _next_unit(
 
 
 def _unit(store: ObjectStore, newest: Operation) -> Unit:
-    """Return the operations of one command that end with ``newest``."""
+    """Return the operations of the command whose last operation is ``newest``."""
     unit = [newest]
     for operation in back(store, newest.parent) if newest.group is not None else ():
         if operation.undoes or operation.redoes or operation.group != newest.group:

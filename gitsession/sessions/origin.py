@@ -1,4 +1,4 @@
-"""Origins of sessions: the session and the entry that started a sub-agent's session or were resumed."""
+"""Origins of sessions: the session and the entry from which a session was started, forked or resumed."""
 
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ class Origin:
     """The origin of a session.
 
     Attributes:
-        session: The id of the session that started it, that it was forked from, or that it continues.
-        entry: The entry with the call that started it, or the last entry that it shares with the session it continues.
+        session: The id of the session that started this one, from which it was forked, or that it continues.
+        entry: The entry with the call that started this session, or the last entry that was copied from the continued
+            session.
     """
 
     session: str
@@ -33,10 +34,10 @@ class Origin:
 def origin(
     store: ObjectStore, sid: str, source_id: str | None, find: Callable[[str, str], str | None]
 ) -> Origin | None:
-    """Return the origin of session ``sid``; ``None`` if it has none, or if that session is not in the store.
+    """Return the origin of session ``sid``; ``None`` if it has no origin, or if the origin is not in the store.
 
-    ``source_id``: the agent's id of ``sid``. ``find``: returns the session that an agent's id names. The origin is read
-    up to the call.
+    ``source_id``: the agent's id of ``sid``. ``find``: a function that returns the id of the session with an agent and
+    the agent's id. The entries of the original session are read only up to the call.
     """
     meta = meta_of(store, sid)
     header = meta.header
@@ -52,10 +53,10 @@ def origin(
 
 
 def started(store: ObjectStore, node: Node, tree: Tree, agent: str, begun: Mapping[str, str | None]) -> list[str]:
-    """Return the sessions that the calls of an entry started as sub-agents.
+    """Return the ids of the sub-agents' sessions that the calls of an entry started.
 
-    ``tree``: of the entry's session. ``begun``: the sessions that state this one as their origin, with the ids that
-    ``agent`` gave them. The records from the call to the last one that names a started session are read.
+    ``tree``: the tree of the entry's session. ``begun``: the sessions whose header names this session as their origin,
+    with the agent's ids. The records from the call to the last one that names a started session are read.
     """
     format = with_capability(agent, Delegating)
     if format is None or not begun or node.oid not in tree.nodes or not _makes_calls(store, node):
@@ -66,7 +67,10 @@ def started(store: ObjectStore, node: Node, tree: Tree, agent: str, begun: Mappi
 
 
 def _continued(store: ObjectStore, sid: str, meta: Meta) -> Origin | None:
-    """Return the session that ``sid`` continues, and the last entry copied from it, if they are in the store."""
+    """Return the session that ``sid`` continues, and the last entry that was copied from it.
+
+    Return ``None`` if they are not in the store.
+    """
     found = meta.continuation
     if found is None or found.session == sid or not graph.branches(store, found.session):
         return None
@@ -76,7 +80,7 @@ def _continued(store: ObjectStore, sid: str, meta: Meta) -> Origin | None:
 
 @dataclass(frozen=True, slots=True)
 class _Begun:
-    """A session that another one started: the agent's id of it, and the files beside its own, by name."""
+    """A session that another one started: the agent's id of the session, and its attachments by name."""
 
     id: str
     beside: Mapping[str, bytes]
@@ -90,7 +94,10 @@ def _beside(meta: Meta, store: ObjectStore) -> dict[str, bytes]:
 def _calls(
     store: ObjectStore, tree: Tree, format: Delegating, begun: Mapping[str, _Begun]
 ) -> Iterator[tuple[str, Node | None]]:
-    """Yield the call that started each session, according to ``tree``; ``None`` if the call itself is not in it."""
+    """Yield each session in ``begun`` that a call in ``tree`` started, with the entry of that call.
+
+    The entry is ``None`` if only the result of the call is in ``tree``.
+    """
     left = dict(begun)
     for node, _ in tree.walk():
         if not left:
@@ -117,7 +124,7 @@ def _makes_calls(store: ObjectStore, node: Node) -> bool:
 
 
 def _made_by(store: ObjectStore, tree: Tree, node: Node | None, call: str) -> Node | None:
-    """Return the entry that makes the call: ``node``, or the nearest before it."""
+    """Return the entry with the call: ``node``, or the nearest entry before it that contains the call."""
     while node is not None:
         said = content.entry_of(store, node)
         if isinstance(said, Message) and any(isinstance(each, ToolCall) and each.id == call for each in said.content):
@@ -132,7 +139,7 @@ _FILE = ".jsonl"
 def parent_of(header: SessionHeader | None) -> str | None:
     """Return the agent's id of the session that started this one.
 
-    pi and omp state the path of its file, which ends in the id.
+    The headers of pi and omp contain the path of that session's file, which ends with its id.
     """
     stated = header.parent if header is not None else None
     if not stated or not stated.endswith(_FILE):
@@ -141,6 +148,6 @@ def parent_of(header: SessionHeader | None) -> str | None:
 
 
 def is_delegated(agent: str, source_id: str | None, header: SessionHeader | None) -> bool:
-    """Return whether the session is a sub-agent's, as far as its agent states it."""
+    """Return whether the agent's data identifies the session as that of a sub-agent."""
     format = with_capability(agent, Delegating)
     return format is not None and header is not None and format.is_delegated(source_id or "", header)

@@ -1,11 +1,11 @@
 """Ids that purges removed or changed: agents' ids of purged entries, and old oids of commits.
 
-With the former, an import recognizes a copy of a purged entry. An agent that forks a session writes its entries again
-with other bytes, because the session id differs. The id of an entry and its time are the same.
-``<store>/gitsession/purged-ids`` has a digest of each such pair, one per line, and no text.
+An import uses the agents' ids to detect copies of purged entries. When an agent forks a session, it writes the entries
+again with another session id, so that their digests differ. Their ids and times are the same. The file
+``<store>/gitsession/purged-ids`` contains a digest of each id and time, one per line, and no text.
 
-``<store>/gitsession/renamed`` has the old and the new oid of each commit that a purge changed, one pair per line, so
-that old addresses still work. Both files are only on this machine: every store that carries out a purge makes its own.
+The file ``<store>/gitsession/renamed`` contains the old and the new oid of each commit that a purge changed, one pair
+per line, so that old addresses still work. Both files are never sent. Every store writes its own during a purge.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _PREFIX = re.compile(r"[0-9a-f]{4,40}")
 
 
 def key(node: Node) -> str:
-    """Return the digest of the agent, the agent's id and the time of an entry; "" for one without an agent's id."""
+    """Return a digest of the agent, the agent's id and the time of an entry; "" if the entry has no agent's id."""
     if node.source is None or not node.source.id:
         return ""
     pair = f"{node.source.agent}\0{node.source.id}\0{node.author_seconds}"
@@ -39,7 +39,7 @@ def key(node: Node) -> str:
 
 
 def read(git_dir: Path) -> frozenset[str]:
-    """Return the keys of the entries that were purged here. A damaged line is skipped. Raises ``OSError``."""
+    """Return the keys of the entries that were purged in this store. Damaged lines are skipped. Raises ``OSError``."""
     return frozenset(line.decode() for line in _LINE.findall(read_regular(git_dir / FILE) or b""))
 
 
@@ -59,7 +59,7 @@ def add_renamed(git_dir: Path, mapped: Mapping[Oid, Oid]) -> None:
 
 
 def find_renamed(git_dir: Path, prefix: str) -> list[tuple[Oid, Oid]]:
-    """Return the commits whose oid began with ``prefix`` (4 digits or more), with their oids now."""
+    """Return the old and new oids of commits whose old oid begins with ``prefix`` (at least 4 digits)."""
     if not _PREFIX.fullmatch(prefix):
         return []
     known = _renamed(git_dir)
@@ -80,7 +80,7 @@ def _renamed(git_dir: Path) -> dict[Oid, Oid]:
 
 
 def _append(path: Path, lines: bytes) -> None:
-    """Append ``lines``. They begin with a line end, which ends a line torn by a full disk or a power cut."""
+    """Append ``lines``. They begin with a line end, in case a full disk or a power failure truncated the last line."""
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     with os.fdopen(fd, "ab") as file:
         file.write(lines)

@@ -1,4 +1,4 @@
-"""A reader that loads the objects of several entries together, in the order of their places in the packs."""
+"""A reader that loads the objects of several entries together, in the order of their offsets in the packs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gitsession.store.interface import ObjectStore
 
 
 class ReadAheadReader:
-    """A ``Reader`` of ``store`` with a cache. Objects that were not loaded ahead are read from the store."""
+    """A ``Reader`` of ``store`` with a cache. Objects that are not in the cache are read from the store."""
 
     def __init__(self, store: ObjectStore) -> None:
         self._store = store
@@ -28,7 +28,7 @@ class ReadAheadReader:
         return oid in self._at_hand or self._store.contains(oid)
 
     def look(self, entries: Iterable[Node]) -> None:
-        """Load the trees and payloads of ``entries``. They replace those loaded before."""
+        """Load the trees and payloads of ``entries`` into the cache, and remove all other objects from it."""
         found = self._at_hand = self._read({node.tree for node in entries})
         inside: set[Oid] = set()
         for _, data in found.values():
@@ -41,9 +41,9 @@ class ReadAheadReader:
 
 
 def commits(store: ObjectStore) -> Mapping[Oid, Node]:
-    """Return the entries that a walk of all sessions will read, as far as they can be loaded together.
+    """Return the entries that a walk of all sessions reads, if they can be loaded together.
 
-    There may be others.
+    The result may be incomplete, and may contain other entries.
     """
     found = {}
     for oid, _, data in store.commits():

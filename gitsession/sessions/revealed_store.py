@@ -1,7 +1,7 @@
-"""A view of a store with the originals of redacted payloads, as far as the vault of this machine has them.
+"""A view of a store that returns the originals of redacted payloads, if they are in the vault of this machine.
 
-It is for data that stays on this machine: a context, a session that an agent continues. Everything else uses the store
-itself and reads placeholders.
+It is used for data that stays on this machine, such as a context or a session that an agent continues. All other code
+reads the store itself, which contains placeholders.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 class RevealedStore(StoreProxy):
     """A view of ``store`` with originals. ``reveals``: whether to return originals, or only count placeholders.
 
-    ``revealed``, ``hidden``: the number of placeholders that were replaced, and not replaced, by entry. ``problems``:
-    the reasons why the vault failed, by entry.
+    ``revealed``: the number of placeholders that were replaced with the original, by entry. ``hidden``: the number of
+    remaining placeholders, by entry. ``problems``: the reasons why the vault could not be read, by entry.
     """
 
     def __init__(self, store: ObjectStore, *, reveals: bool = True) -> None:
@@ -31,7 +31,10 @@ class RevealedStore(StoreProxy):
         self.problems: dict[Oid, str] = {}
 
     def payload(self, node: Node, digest: bytes, redacted: bytes, placeholders: int) -> bytes:
-        """Return the payload of ``node``. It is stored as ``redacted``, with this digest and number of placeholders."""
+        """Return the payload of ``node``, with secrets if they can be revealed.
+
+        ``redacted``, ``digest``, ``placeholders``: the stored payload, its digest and its number of placeholders.
+        """
         original = self._original(node, digest) if self._reveals else None
         (self.hidden if original is None else self.revealed)[node.oid] = placeholders
         return redacted if original is None else original

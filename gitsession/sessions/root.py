@@ -1,4 +1,4 @@
-"""The entry at which a session begins. ``meta`` and ``files`` begin below it."""
+"""The entry at which a session begins, which is also the parent of the first entries of ``meta`` and ``files``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gitsession.store.interface import ObjectStore
 
 
 def beginning(store: ObjectStore, sid: str) -> Node:
-    """Return the fork entry of the session, else its root. Raises ``NotFound`` if it has no entries yet."""
+    """Return the fork entry of the session, or else its root. Raises ``NotFound`` if the session has no entries yet."""
     leaves = graph.branches(store, sid)
     if not leaves:
         raise NotFound(f"session {sid} has no entries yet")

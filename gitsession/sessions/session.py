@@ -1,4 +1,4 @@
-"""Sessions as stored: append entries, read histories, create branches and labels.
+"""Sessions of a store: append entries, read histories, create branches and labels.
 
 A handle stays on its branch, even if another process switches the active branch.
 """
@@ -48,14 +48,14 @@ NAME_MAX = 200
 
 
 def now_ms() -> int:
-    """Return the current Unix time in ms. It is the ``Clock`` of most stores."""
+    """Return the current Unix time in ms. Most stores use this function as their ``Clock``."""
     return time.time_ns() // 1_000_000
 
 
 class StoredSession:
     """A session of a store, on one of its branches. Create one with ``new`` or ``open``.
 
-    ``clock`` returns the Unix time in ms.
+    ``clock``: a function that returns the current Unix time in ms.
     """
 
     def __init__(
@@ -81,9 +81,9 @@ class StoredSession:
     def new(
         cls, store: ObjectStore, agent: str, cwd: str | None, clock: Clock, project: str | None = None
     ) -> StoredSession:
-        """Return a new session. It is written with its first user message, so that no empty sessions are stored.
+        """Return a new session. It is stored with its first user message, so that there are no empty sessions.
 
-        ``project``: the project of the working directory ``cwd``, if known.
+        ``project``: the project of the working directory ``cwd``, if it is known.
         """
         at_ms = clock()
         root = kinds.SessionHeader(agent=agent, view=VIEW, at_ms=at_ms)
@@ -100,11 +100,11 @@ class StoredSession:
     def open(
         cls, store: ObjectStore, sid: str, clock: Clock, branch: str | None = None, *, view: int = VIEW
     ) -> StoredSession:
-        """Return a session that exists. ``view``: the view number in its root. Raises ``NotFound``."""
+        """Return an existing session. ``view``: the view number in its root. Raises ``NotFound``."""
         return cls(store, sid, branch or active(store, sid), clock, view=view)
 
     def on(self, branch: str) -> StoredSession:
-        """Return the session on another branch. Nothing is written. Raises ``NotFound``."""
+        """Return a handle of this session on another branch. Nothing is written. Raises ``NotFound``."""
         if not self.has_branch(branch):
             raise NotFound(f"session {self.id} has no branch {branch[:80]!r}", hint=_list(self.branches()))
         return StoredSession(self._store, self.id, branch, self._clock, view=self._view)
@@ -120,7 +120,7 @@ class StoredSession:
     def history(self) -> list[Node]:
         """Return the history of the branch, from the root to the tip.
 
-        Raises ``Corrupt`` if an entry of it is lost, and ``NotFound`` if the branch is gone.
+        Raises ``Corrupt`` if an entry in it is lost, and ``NotFound`` if the branch was removed.
         """
         oid = self._end()
         try:
@@ -132,7 +132,7 @@ class StoredSession:
             ) from error
 
     def history_with_gaps(self) -> list[Node | Gap]:
-        """Return the history like ``line``, with a ``Gap`` for each entry that cannot be read."""
+        """Return the history like ``history``, but with a ``Gap`` in place of each entry that cannot be read."""
         oid = self._end()
         return list(graph.history_with_gaps(self._store, self.id, oid))[::-1] if oid else []
 
@@ -143,7 +143,7 @@ class StoredSession:
         return graph.branches(self._store, self.id)
 
     def has_branch(self, name: str) -> bool:
-        """Return whether the session has a branch of that name."""
+        """Return whether the session has a branch with this name."""
         return graph.tip(self._store, self.id, name) is not None
 
     def read(self, node: Node) -> Entry:
@@ -169,21 +169,22 @@ class StoredSession:
         activate: bool = False,
         command: str = "",
     ) -> Node:
-        """Append one entry to the branch. It is durable when this returns.
+        """Append one entry to the branch. It is durable when this method returns.
 
         Args:
             entry: The entry.
             expected: The entry that must be the tip. By default, any tip is accepted.
-            on_moved: If the tip is not ``expected``: ``"refuse"`` raises ``LeafMoved``; ``"fork"`` appends to a new
-                branch that starts at ``expected``, and this handle moves to that branch.
-            summarises: The tip of a branch that the entry summarizes. It becomes the second parent, for git's graph.
-            activate: Whether the branch becomes the active one.
-            command: The name of the operation to log, so that ``undo`` can remove the entry.
+            on_moved: The action if the tip is not ``expected``. ``"refuse"`` raises ``LeafMoved``. ``"fork"`` appends
+                to a new branch that starts at ``expected``, and moves this handle to that branch.
+            summarises: The tip of a branch that the entry summarizes. It becomes the second parent of the commit, so
+                that git's graph shows it.
+            activate: Whether the branch becomes the active branch.
+            command: The name of an operation to log, so that ``undo`` can remove the entry.
 
         Raises:
-            LeafMoved: Another writer appended first.
+            LeafMoved: Another writer appended an entry first.
             NotFound: The branch was removed.
-            Malformed: The format cannot hold the entry.
+            Malformed: The format cannot represent the entry.
             Refused: The session was created by a later release.
         """
         self.check_view()
@@ -223,14 +224,14 @@ class StoredSession:
                 tx.move(refs.leaf(self.id, branch), node.oid, expected=None)
             if activate:
                 self._activate(tx, branch)
-        self.branch_name = branch  # only now, so that a rejected append can be tried again
+        self.branch_name = branch  # only now, so that the caller can retry a rejected append
         self._tip = node
         return node
 
     def branch(self, name: str, at: str | Node = "leaf") -> Node:
-        """Create branch ``name`` at an entry.
+        """Create a branch at an entry.
 
-        Raises ``InvalidName``, or ``Refused`` if there is a branch of that name.
+        Raises ``InvalidName``, or ``Refused`` if there is already a branch with this name.
         """
         refs.check_branch(name)
         guard = self._store.guard
@@ -261,7 +262,8 @@ class StoredSession:
     def go_on(self, tx: Transaction | operation_log.RecordingTransaction, node: Node, onto: str = "") -> str:
         """Continue the conversation after ``node`` in a transaction, and return the name of the branch.
 
-        The branch is ``onto`` if that ends at ``node``, otherwise a new one. It becomes the active branch.
+        If ``node`` is the tip of the branch ``onto``, that branch is used, otherwise a new one is created. The branch
+        becomes the active branch.
         """
         name = onto
         if not onto or self._store.ref(refs.leaf(self.id, onto)) != node.oid:
@@ -274,9 +276,10 @@ class StoredSession:
     def fork(
         self, at: str | Node, *, agent: str, cwd: str | None, title: str | None, labels: Mapping[str, str]
     ) -> StoredSession:
-        """Create a session that continues this one at an entry: one ref and one entry. It shares the checkpoints.
+        """Create a session that continues this one at an entry.
 
-        ``title`` and ``labels`` (chain -> label): the current ones, which the fork entry records.
+        The fork adds one ref and one entry to the store, and shares the checkpoints. ``title``, ``labels``: the current
+        title and labels (by chain digest), which the fork entry records.
         """
         self.check_view()
         at_ms = self._clock()
@@ -293,7 +296,7 @@ class StoredSession:
         return StoredSession(self._store, sid, refs.MAIN, self._clock)
 
     def label(self, at: str | Node, label: str) -> Node:
-        """Set the label of an entry; an empty label removes it."""
+        """Set the label of an entry. An empty label removes the label."""
         node = self.resolve(at)
         name = name_of(label)
         if name in (refs.LEAF, refs.ROOT) or STEPS.fullmatch(name):
@@ -303,7 +306,7 @@ class StoredSession:
         return node
 
     def rename(self, title: str) -> None:
-        """Set the title of the session; an empty title removes it."""
+        """Set the title of the session. An empty title removes it."""
         entry = kinds.Title(title=name_of(title) or None, at_ms=self._clock())
         self._append_meta(entry, f"name {self.id} {entry.title or '(none)'}")
 
@@ -337,7 +340,7 @@ class StoredSession:
             tx.move(ref, value, expected=seen)
 
     def _bear(self, birth: _PendingSession, entry: Entry, draft: commit_writer.Draft) -> Node:
-        """Add an entry to a session that is not stored yet. The first user message stores all its entries together."""
+        """Add an entry to a session that is not stored yet. The first user message stores all entries together."""
         before = birth.place()
         node = birth.add(draft)
         if isinstance(entry, kinds.Message) and entry.role == "user":
@@ -379,20 +382,20 @@ class StoredSession:
         return node
 
     def _files(self) -> Oid | None:
-        """Return the files as last captured.
+        """Return the tree of the files that were captured last.
 
-        Each own entry has them, so that `git diff` works between any two entries.
+        Each entry that gitsession writes contains this tree, so that `git diff` works between any two entries.
         """
         first = self._store.ref(refs.chosen_files(self.id, self._store.ref))
         if first != self._captured[0] or (first is not None and self._captured[1] is None):
             newest = checkpoint_refs.end(self._store, self.id) if first else None
             found = files_of(self._store, newest) if newest else None
-            # If the checkpoints continue at another ref, the first ref does not show when that moves.
+            # If the checkpoints continue at another ref, the first ref does not change when that one moves.
             self._captured = (first if newest == first else None, found)
         return self._captured[1]
 
     def _node(self, oid: Oid) -> Node:
-        """Return the node of ``oid``, from memory if this handle appended it last."""
+        """Return the node of ``oid``. It is cached if this handle appended it last."""
         return self._tip if self._tip is not None and self._tip.oid == oid else load(self._store, oid)
 
 
@@ -418,7 +421,7 @@ class _PendingSession:
         return len(self.objects), self._last
 
     def go_back(self, place: tuple[int, Node]) -> None:
-        """Discard what was added since ``place``."""
+        """Discard the objects and entries that were added since ``place``."""
         count, self._last = place
         del self.objects[count:]
 

@@ -1,4 +1,4 @@
-"""Facts from all entries of a session: its marks, the targets of labels, and what is in the agent's file now."""
+"""Facts from all entries of a session: its marks, the targets of labels, and the entries in the agent's file."""
 
 from __future__ import annotations
 
@@ -15,11 +15,14 @@ from gitsession.sessions.node import Node, position, short_id
 from gitsession.store.interface import ObjectStore
 
 MARKING = frozenset({"label", "title"})
-"""The kinds of entries that are marks, outside ``meta``."""
+"""The kinds of entries outside ``meta`` that are marks."""
 
 
 def imported_now(tree: Tree, superseded: Iterable[str]) -> list[Node]:
-    """Return the imported entries that are in the agent's file now: those not superseded, nor below one that is."""
+    """Return the entries that are in the agent's file now.
+
+    These are the imported entries that are not superseded and not below a superseded entry.
+    """
     gone = set(superseded)
     found: list[Node] = []
     stack = list(tree.children.get(None, []))
@@ -34,10 +37,10 @@ def imported_now(tree: Tree, superseded: Iterable[str]) -> list[Node]:
 
 
 def file_start(store: ObjectStore, tree: Tree, sid: str) -> tuple[Oid, SessionHeader | Fork | None]:
-    """Return the entry at which the agent's file of session ``sid`` begins, and its content.
+    """Return the entry at which the agent's file of session ``sid`` begins, and the content of this entry.
 
-    It is a root, or the fork of a file that continues another one; what precedes that fork belongs to the other file.
-    The content is ``None`` if it is neither a header nor a fork, for example after a purge.
+    The entry is a root, or the ``fork`` entry of a file that continues another file. Entries before it belong to the
+    other file. The content is ``None`` if it is neither a header nor a fork, for example after a purge.
     """
     at = next((oid for oid in tree.nodes if begins_fork(store, tree.nodes[oid], sid)), None)
     while at is not None:
@@ -56,7 +59,7 @@ def file_start(store: ObjectStore, tree: Tree, sid: str) -> tuple[Oid, SessionHe
 
 
 def segment_starts(tree: Tree, segments: Collection[str]) -> dict[Oid, str]:
-    """Return the entries that begin the ``segments`` of a session, its agent's later files: their header lines."""
+    """Return the segments (later files of the agent) of a session by their first entries, which are header lines."""
     found: dict[Oid, str] = {}
     for oid, node in tree.nodes.items() if segments else ():
         id = node.source.id if node.kind == SessionHeader.kind and node.source is not None else None
@@ -66,14 +69,14 @@ def segment_starts(tree: Tree, segments: Collection[str]) -> dict[Oid, str]:
 
 
 def segment_at(tree: Tree, starts: Mapping[Oid, str], oid: Oid | None) -> str | None:
-    """Return the segment of the entry ``oid``, ``None`` for the first file."""
+    """Return the segment that contains the entry ``oid``; ``None`` for the first file."""
     while oid is not None and oid in tree.nodes and oid not in starts:
         oid = tree.parent(oid)
     return starts.get(oid or "")
 
 
 def file_part(tree: Tree, starts: Mapping[Oid, str], start: Oid, segment: str | None) -> Tree:
-    """Return the part of a session's tree that is in one of its agent's files: ``segment``, or else the first."""
+    """Return the subtree with the entries of one of the agent's files: ``segment``, or the first file for ``None``."""
     if not starts and segment is None:
         return below(tree, start)
     tops = [start] if segment is None else [oid for oid, id in starts.items() if id == segment]
@@ -90,9 +93,10 @@ def file_part(tree: Tree, starts: Mapping[Oid, str], start: Oid, segment: str | 
 
 
 def marks(store: ObjectStore, sid: str, tree: Tree, seen: Meta) -> list[SessionMark]:
-    """Return all marks of a session. ``seen``: its ``meta``.
+    """Return all marks of a session. ``seen``: the content of its ``meta``.
 
-    Marks of an older session above a fork do not count, nor do lines that are no longer in the agent's file.
+    Marks before a fork belong to the original session and are left out. So are lines that are no longer in the agent's
+    file.
     """
     found = list(seen.marks)
     start = next((oid for oid in tree.nodes if begins_fork(store, tree.nodes[oid], sid)), None)
@@ -106,7 +110,7 @@ def marks(store: ObjectStore, sid: str, tree: Tree, seen: Meta) -> list[SessionM
 
 
 def above(tree: Tree, start: Oid | None) -> set[Oid]:
-    """Return the entries of older sessions: those above the fork entry ``start``."""
+    """Return the entries before the fork entry ``start``, which belong to other sessions."""
     found: set[Oid] = set()
     oid = tree.parent(start) if start is not None else None
     while oid is not None and oid not in found:
@@ -116,9 +120,10 @@ def above(tree: Tree, start: Oid | None) -> set[Oid]:
 
 
 def targets(tree: Tree, seen: Meta) -> dict[str, Oid]:
-    """Return the entries that a label or an address can name: by chain, by short id, and by the agent's id.
+    """Return the entries that a label or an address can name, by chain digest, short id and agent's id.
 
-    Of two entries with one id, an entry in the agent's file takes precedence, then the later line.
+    If several entries have the same id, an entry in the agent's file takes precedence, then the one with the highest
+    line number.
     """
     named = {short_id(node.chain): node.oid for node in tree.nodes.values() if node.source is None}
     named |= {to_base64url(node.chain): node.oid for node in tree.nodes.values()}

@@ -1,4 +1,4 @@
-"""Session ids: a date, and characters that are random or follow from the source (docs/reference/format.md)."""
+"""Session ids: a date, followed by characters that are random or a hash of the source (docs/reference/format.md)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _NAME = re.compile(r"[0-9]{8}-[a-z2-7]{13}(?:[a-z2-7]{13})?")
 
 
 def random(at_ms: int) -> str:
-    """Return the id of a new session that gitsession writes."""
+    """Return a random id for a new session that gitsession writes."""
     return f"{date(at_ms)}-{to_base32(os.urandom(16), LENGTH)}"
 
 
@@ -32,7 +32,7 @@ def derived(agent: str, source_id: str, started_ms: int, *, length: int = LENGTH
 
 
 def is_one(text: str) -> bool:
-    """Return whether ``text`` has the form of a session id."""
+    """Return whether ``text`` has the format of a session id."""
     return _NAME.fullmatch(text) is not None
 
 

@@ -1,4 +1,4 @@
-"""The search for secrets in stored entries: those written before a rule existed, or while redaction was disabled."""
+"""Search for secrets in entries that were stored before a rule existed, or while redaction was disabled."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from gitsession.store.interface import ObjectStore
 
 @dataclass(frozen=True, slots=True)
 class FoundSecret:
-    """An entry with ``count`` secrets that match ``rule``. ``path``: the file that has them, for a checkpoint."""
+    """An entry with ``count`` secrets that match ``rule``. ``path``: for a checkpoint, the file with the secrets."""
 
     session: str
     node: Node
@@ -32,9 +32,9 @@ class FoundSecret:
 
 
 class SecretSearch:
-    """A search that reads each entry, and each file of checkpoints, once. Iterate over it for the findings.
+    """A search that reads each entry and each captured file once. Iterate over it to get the findings.
 
-    ``unread``: entries that could not be read. ``known``: findings that the user declared not to be secrets, as
+    ``unread``: the entries that could not be read. ``known``: the findings that the user marked as false positives, as
     ``<digest>:<rule>`` and ``file:<oid>:<rule>``.
     """
 
@@ -108,9 +108,10 @@ class SecretSearch:
 
 @dataclass(frozen=True, slots=True)
 class RedactedEntry:
-    """The redacted replacement of the entry with ``digest``.
+    """The redacted replacement of the entry with the digest ``digest``.
 
-    ``new_digest``: of the replacement. ``original``: the payload before any redaction, as far as known.
+    ``new_digest``: the digest of the replacement. ``original``: the payload before all redactions, as far as it is
+    known.
     """
 
     digest: bytes
@@ -121,7 +122,7 @@ class RedactedEntry:
 
 
 def replacement(store: ObjectStore, node: Node, guard: Guard) -> RedactedEntry | None:
-    """Return the replacement of an entry; ``None`` if there is nothing to redact. Existing placeholders stay."""
+    """Return the replacement of an entry; ``None`` if there is nothing to redact. Existing placeholders are kept."""
     parts = kept(store, node)
     data = whole(store, node, parts)
     redacted = guard.redact(parts.form, data)
@@ -144,7 +145,7 @@ def _stored(form: str, redacted: Redacted, older: list[tuple[int, int, str]]) ->
 def _moved(older: list[holes.PlaceholderSpan], before: bytes, redacted: Redacted) -> list[tuple[int, int, str]]:
     """Return the existing placeholders with their offsets after the redaction.
 
-    Each is searched after the one before.
+    The search for each placeholder starts after the previous one.
     """
     moved = []
     at = 0

@@ -1,7 +1,7 @@
-"""Tombstones and replacements: the commits in the place of purged and redacted entries.
+"""Tombstones and replacements: the commits that replace purged and redacted entries.
 
-Their bytes follow from the entry's commit and the tombstone set, so every store makes the same commit. FROZEN, like
-everything that determines an oid.
+They are computed from the commit of the entry and the tombstone set, so that every store writes the same commit.
+FROZEN, because this code determines oids.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 @dataclass(frozen=True, slots=True)
 class SubstituteCommit:
-    """A commit that replaces another one, with its other objects."""
+    """A commit that replaces another one, with its tree and blobs."""
 
     commit: bytes
     objects: dict[Oid, tuple[Kind, bytes]]
@@ -46,14 +46,14 @@ class SubstituteCommit:
 
 
 def of_entry(node: Node, digest: str, parents: Sequence[Oid]) -> SubstituteCommit:
-    """Return the tombstone of ``node``, whose entry has ``digest``, below ``parents``."""
+    """Return the tombstone of ``node``, whose entry has the digest ``digest``, with the given parents."""
     return _stand(node, drafted(_entry(node, digest)), parents)
 
 
 def of_session(reader: Reader, node: Node, digest: str) -> SubstituteCommit:
-    """Return the tombstone of a purged session that began with ``node``, whose entry has ``digest``.
+    """Return the tombstone of a purged session whose first entry is ``node``, with the digest ``digest``.
 
-    It has no parents, so that it keeps nothing of another session: a fork begins on the history of another session.
+    It has no parents. A fork begins on the history of another session, and a parent would keep that history.
     """
     entry = of_node(reader, node) if node.is_tombstone else _entry(node, digest)
     chain = chain_of(None, bytes.fromhex(entry.of))
@@ -70,16 +70,17 @@ def _entry(node: Node, digest: str) -> Tombstone:
 
 
 def drafted(entry: Tombstone) -> commit_writer.Draft:
-    """Return the draft of a tombstone, without source and parents."""
+    """Return the draft of a tombstone, without a source and parents."""
     of = bytes.fromhex(entry.of)
     data = payload.encode(entry, of[:NONCE_BYTES])
     return commit_writer.Draft(layout.OWN, StoredPayload(data, b"", ()), payload.headline(entry), of=of)
 
 
 def replaced(node: Node, digest: str, by: Replacement, files: Oid | None, parents: Sequence[Oid]) -> SubstituteCommit:
-    """Return ``by`` in the place of ``node``. ``digest``: of the entry that was first in its place.
+    """Return the commit of ``by``, which replaces ``node``. ``digest``: the digest of the original entry.
 
-    Raises ``Refused`` if this release does not support the agent that wrote it, ``Malformed`` for an invalid payload.
+    Raises ``Refused`` if this release does not support the agent of the entry, and ``Malformed`` if the payload is
+    invalid.
     """
     headline = words_of(node, by)
     return _stand(
@@ -90,10 +91,10 @@ def replaced(node: Node, digest: str, by: Replacement, files: Oid | None, parent
 def put_unless_purged(
     to: commit_writer.Entries, parent: Node | None, draft: commit_writer.Draft, purged: Tombstones
 ) -> Node:
-    """Write ``draft`` after ``parent``; if it was purged, write its tombstone or replacement, as every store does.
+    """Write ``draft`` as a child of ``parent``. If it was purged, write its tombstone or replacement instead.
 
-    The digests of both the stored and the original payload are looked up, because a secret may have been purged that is
-    redacted now. Raises as ``replaced``.
+    The set is searched for the digests of both the stored and the original payload, because the entry may have been
+    purged before its secret was redacted. Raises the same errors as ``replaced``.
     """
     digest = next((one for one in commit_writer.digests(draft) if purged.has_entry(one)), None) if purged else None
     if digest is None:
@@ -112,7 +113,7 @@ def put_unless_purged(
 
 
 def words_of(node: Node, by: Replacement) -> Headline:
-    """Return the headline of ``by`` in the place of ``node``. Raises as ``replaced``."""
+    """Return the headline of ``by``, which replaces ``node``. Raises the same errors as ``replaced``."""
     data = by.whole()
     if node.source is None:
         return payload.headline(payload.decode(data)[0])
@@ -123,7 +124,7 @@ def words_of(node: Node, by: Replacement) -> Headline:
 
 
 def stands_for(node: Node, parts: EntryTree) -> bytes:
-    """Return the digest of the entry that ``node`` replaces; ``b""`` if it replaces none.
+    """Return the digest of the entry that ``node`` replaces; ``b""`` if ``node`` replaces no entry.
 
     Raises ``Malformed`` for an invalid tombstone.
     """
@@ -139,13 +140,13 @@ def read(node: Node, form: str, data: bytes) -> Tombstone:
 
 
 def of_node(store: Reader, node: Node) -> Tombstone:
-    """Return the content of a node that is a tombstone. Raises ``Malformed``."""
+    """Return the content of a tombstone from its node. Raises ``Malformed``."""
     parts = content.kept(store, node)
     return read(node, parts.form, parts.stored)
 
 
 def _stand(node: Node, draft: commit_writer.Draft, parents: Sequence[Oid]) -> SubstituteCommit:
-    """Return a commit of ``draft`` with the times, place, source and chain of ``node``."""
+    """Return a commit of ``draft`` with the times, the source and the chain digest of ``node``."""
     objects: dict[Oid, tuple[Kind, bytes]] = {}
 
     class Put:

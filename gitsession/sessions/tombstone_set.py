@@ -1,7 +1,7 @@
-"""The tombstone set: keys of purged data, the same in every store (docs/reference/format.md, "Tombstones").
+"""The tombstone set: the keys of purged data (docs/reference/format.md, "Tombstones").
 
-A key is the digest of an entry (64 hexadecimal digits), ``file:<oid>`` of a captured file, or ``session:<sid>``. The
-record of an entry may have a replacement for it. Each commit has the whole set.
+A key is the digest of an entry (64 hexadecimal digits), ``file:<oid>`` for a captured file, or ``session:<sid>``. The
+record of a redacted entry contains its replacement. Each commit contains the whole set.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ VERSION = 1
 FILE, SESSION = "file:", "session:"
 
 WITHHELD = b"[purged]\n"
-"""The content of a captured file whose bytes were purged. No file is restored from it."""
+"""The content that replaces the content of a purged captured file. A rewind restores no file from it."""
 
 RULE = "purged"
-"""The reason why a file that still has such bytes is left out of a checkpoint."""
+"""The reason why a file that still has purged content is left out of a checkpoint."""
 
 WITHHELD_OID = oid_of("blob", WITHHELD)
 
 TWICE = "redacted-twice"
-"""The rule of a placeholder for a text that two redactions replaced differently."""
+"""The rule in the placeholder of a text that two redactions replaced differently."""
 
 _HIDDEN = f"{OPENS}{TWICE}]"
 _PLACEHOLDER = re.compile(rb"\[redacted:([a-z0-9-]{1,40})\]")
@@ -52,7 +52,7 @@ _DIGEST, _OID = re.compile(r"[0-9a-f]{64}"), re.compile(r"[0-9a-f]{40}")
 
 @dataclass(frozen=True, slots=True)
 class Replacement:
-    """A redacted entry, which replaces the entry with the secret."""
+    """A redacted entry that replaces the original entry."""
 
     form: str
     stored: StoredPayload
@@ -62,7 +62,7 @@ class Replacement:
         return digest_of(self.stored.payload, self.stored.holes).hex()
 
     def __or__(self, other: Replacement) -> Replacement | None:
-        """Return a replacement that hides what either hides; ``None`` if only a removal does."""
+        """Return a replacement without the content that either one hides; ``None`` if the entry must be removed."""
         if self == other:
             return self
         try:
@@ -88,8 +88,9 @@ class Replacement:
 class Tombstones:
     """A tombstone set.
 
-    ``removed``: digests of entries, and keys of files. ``replaced``: replacements by digest. ``sessions``: by id, the
-    digests of the entries at which the session began; only those leave a tombstone.
+    ``removed``: the digests of removed entries, and the keys of files. ``replaced``: the replacements of entries, by
+    digest. ``sessions``: the digests of the first entries of purged sessions, by session id. A purged session leaves
+    a tombstone only at these entries.
     """
 
     removed: frozenset[str] = frozenset()
@@ -108,13 +109,13 @@ class Tombstones:
         return len(self.removed) + len(self.replaced) + len(self.sessions)
 
     def __le__(self, other: Tombstones) -> bool:
-        """Return whether ``other`` includes this set. A replacement in it may differ, or be a removal."""
+        """Return whether ``other`` includes this set. Its replacements may differ, or be removals."""
         return (self | other) == other
 
     def __or__(self, other: Tombstones) -> Tombstones:
         """Return the union. A removal takes precedence over a replacement.
 
-        For two different replacements see ``Replacement``.
+        Two different replacements are merged by ``Replacement.__or__``.
         """
         removed = set(self.removed | other.removed)
         replaced: dict[str, Replacement] = {}
@@ -129,7 +130,7 @@ class Tombstones:
         return Tombstones(frozenset(removed), replaced, begun)
 
     def began(self, sid: str) -> frozenset[str]:
-        """Return the digests of the entries at which a purged session began; none if it was not purged."""
+        """Return the digests of the first entries of a purged session; none if it was not purged."""
         return self.sessions.get(sid, frozenset())
 
     def has_entry(self, digest: str) -> bool:
@@ -137,13 +138,13 @@ class Tombstones:
         return digest in self.removed or digest in self.replaced
 
     def instead(self, digest: str) -> Replacement | None:
-        """Return the replacement of an entry that ``has_entry``; ``None`` if a tombstone replaces it."""
+        """Return the replacement of an entry in this set; ``None`` if a tombstone replaces the entry."""
         seen: set[str] = set()
         found: Replacement | None = None
         while digest not in self.removed:
             if digest not in self.replaced:
                 return found
-            if digest in seen:  # a circle of replacements does not arise normally, and none of them is right
+            if digest in seen:  # a cycle of replacements, which gitsession never writes and in which none is valid
                 return None
             seen.add(digest)
             found = self.replaced[digest]
@@ -155,9 +156,9 @@ class Tombstones:
         return (self.has_entry(of) and self.instead(of) is None) or any(of in began for began in self.sessions.values())
 
     def has_file(self, oid: Oid) -> bool:
-        """Return whether a captured file was purged.
+        """Return whether the captured file ``oid`` was purged.
 
-        The content that replaces one is never purged, whatever the set has.
+        The content that replaces a purged file never counts as purged, even if the set contains its oid.
         """
         return FILE + oid in self.removed and oid != WITHHELD_OID
 
@@ -170,7 +171,7 @@ NONE = Tombstones()
 
 
 def at(reader: Reader, oid: Oid) -> Tombstones:
-    """Return the set in a commit of tombstones. Raises ``Malformed``, ``MissingObject`` or ``Corrupt``."""
+    """Return the tombstone set in a commit. Raises ``Malformed``, ``MissingObject`` or ``Corrupt``."""
     kind, data = reader.read(oid)
     if kind != "commit":
         raise Malformed(f"a {kind}, expected a commit", where=oid)
@@ -201,7 +202,7 @@ def _parents(reader: Reader, oid: Oid) -> tuple[Oid, ...]:
 
 
 def is_key(key: str) -> bool:
-    """Return whether ``key`` has one of the three forms."""
+    """Return whether ``key`` is a valid key of the set."""
     for prefix, fits in ((FILE, _OID.fullmatch), (SESSION, session_ids.is_one)):
         if key.startswith(prefix):
             return bool(fits(key.removeprefix(prefix)))
@@ -209,7 +210,7 @@ def is_key(key: str) -> bool:
 
 
 def tree_of(tombstones: Tombstones) -> tuple[Oid, dict[Oid, tuple[Kind, bytes]]]:
-    """Return the tree of a set and its objects. They are the same bytes in every store."""
+    """Return the tree of a set, and its objects. Every store writes the same bytes for the same set."""
     objects: dict[Oid, tuple[Kind, bytes]] = {}
 
     def put(kind: Kind, data: bytes) -> Oid:
@@ -244,7 +245,7 @@ SET = GrowOnlySet(
 )
 
 read, is_behind, merge = SET.read, SET.is_behind, SET.merge
-"""Functions of ``SET``: read a store's set, test whether a commit is an ancestor of another, merge two tips."""
+"""Methods of ``SET``, which read the set of a store, test whether a commit is an ancestor, and merge two tips."""
 
 
 def _rows(reader: Reader, oid: Oid) -> list[tuple[str, str, Oid]]:
@@ -297,13 +298,12 @@ def _replacement(record: dict[str, cbor.Plain], where: Oid) -> Replacement:
     return Replacement(form, StoredPayload(payload, table, tuple(found)))
 
 
-def added(
-    reader: Reader, tip: Oid | None, more: Tombstones, at_ms: int, seen: Collection[Oid] | None = None
-) -> Merged:
-    """Return ``tip`` with ``more``; ``tip`` itself if it has all of it already. Raises ``Malformed``.
+def added(reader: Reader, tip: Oid | None, more: Tombstones, at_ms: int, seen: Collection[Oid] | None = None) -> Merged:
+    """Return a commit of the set at ``tip`` with ``more``, or ``tip`` itself if it includes ``more``.
 
-    ``seen``: the commits of the set that remotes have, if known. Commits and records that no remote has are left out of
-    the new history, because the record of a redaction has the text that remained, which the next redaction may hide.
+    ``seen``: the commits of the set that remotes have, if they are known. Commits and records that no remote has are
+    left out of the new history. The reason is that the record of a redaction contains the remaining text of the entry,
+    and a later redaction may hide a part of it. Raises ``Malformed``.
     """
     before = NONE if tip is None else at(reader, tip)
     after = before | more
@@ -318,9 +318,9 @@ def added(
 
 
 def _straight(tombstones: Tombstones, given: Tombstones) -> Tombstones:
-    """Return the set without intermediate replacements: each entry has the last of its replacements.
+    """Return the set without intermediate replacements, so that each entry has only its last replacement.
 
-    A replacement that is in ``given``, the published set, stays.
+    Replacements in ``given``, the published set, are kept.
     """
     ends = {
         key: by if given.replaced.get(key) == by else tombstones.instead(key)
@@ -331,7 +331,7 @@ def _straight(tombstones: Tombstones, given: Tombstones) -> Tombstones:
 
 
 def _published(reader: Reader, tip: Oid | None, seen: Collection[Oid] | None) -> list[Oid]:
-    """Return the newest ancestors of ``tip`` that remotes have; ``tip`` itself if that is uncertain."""
+    """Return the newest ancestors of ``tip`` that remotes have; ``tip`` itself if they are unknown."""
     if tip is None:
         return []
     known = {*(seen if seen is not None else [tip])}
@@ -341,16 +341,16 @@ def _published(reader: Reader, tip: Oid | None, seen: Collection[Oid] | None) ->
 
 
 def is_given(store: ObjectStore) -> bool:
-    """Return whether a remote has a tombstone set of this store, by its last known state."""
+    """Return whether the last known state of a remote includes a tombstone set of this store."""
     return any(name.endswith(refs.TOMBSTONES.removeprefix("refs/heads")) for name in store.refs(refs.TRACKING))
 
 
 def _joined_payload(form: str, one: bytes, other: bytes) -> StoredPayload | None:
-    """Return what hides all that two replacements of one entry hide.
+    """Return a payload without the content that either of two replacements of one entry hides.
 
-    The common original is not available, so the entry is removed (``None``). An entry at which a session begins cannot
-    be removed alone: parts that are equal in both are kept, and a text that differs is hidden completely. The result is
-    the same for any number of replacements in any order. FROZEN: every store must compute the same.
+    The original is not available, so the entry is removed (``None``). An entry at which a session begins cannot be
+    removed alone. Its equal parts are kept, and a text that differs is hidden completely. The result does not depend on
+    the number and the order of the replacements. FROZEN: every store must compute the same payload.
     """
     if form != layout.OWN:
         return None
@@ -366,7 +366,7 @@ def _joined_payload(form: str, one: bytes, other: bytes) -> StoredPayload | None
 
 
 def _joined_value(one: cbor.Plain, other: cbor.Plain) -> cbor.Plain:
-    """Return the joined value. Raises ``Malformed`` if the values differ in more than texts."""
+    """Return one value with the differing texts hidden. Raises ``Malformed`` if the values differ in other parts."""
     if isinstance(one, dict) and isinstance(other, dict) and one.keys() == other.keys():
         return {key: _joined_value(value, other[key]) for key, value in one.items()}
     if isinstance(one, list) and isinstance(other, list) and len(one) == len(other):

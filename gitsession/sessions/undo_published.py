@@ -1,10 +1,11 @@
 """Undo of published moves: a branch that a remote may have is neither moved back nor removed.
 
-Otherwise the next fetch would restore it. Such moves of an undo are replaced:
+Otherwise the next fetch would restore it. An undo handles such moves as follows:
 
-    a branch would be removed      it stays
-    a branch would be moved back   it stays; a new branch at the old value becomes the active one
-    a label or title               refused; set the old value again instead
+    removal of a branch      the branch is kept
+    moving a branch back     the branch is kept; a new branch at the old value becomes the active branch
+    change of a label        refused; the user can set the old label again
+    or title                 refused; the user can set the old title again
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ class PlannedMove(NamedTuple):
 
 
 class PublishedRef(NamedTuple):
-    """A ref that stays because ``remote`` may have it. ``instead``: the new branch at its old value, or ""."""
+    """A ref that is kept because ``remote`` may have it. ``instead``: the new branch at the old value, or ""."""
 
     ref: str
     remote: str
@@ -36,7 +37,7 @@ class PublishedRef(NamedTuple):
 
 
 def keep_published(store: ObjectStore, steps: Iterable[PlannedMove]) -> tuple[list[PlannedMove], list[PublishedRef]]:
-    """Return the moves to make, and the refs that stay. Raises ``Refused``."""
+    """Return the moves to apply, and the refs to keep. Raises ``Refused``."""
     made: list[PlannedMove] = []
     stays: list[PublishedRef] = []
     for step in steps:
@@ -59,7 +60,7 @@ def keep_published(store: ObjectStore, steps: Iterable[PlannedMove]) -> tuple[li
 
 
 def _active_instead(store: ObjectStore, made: list[PlannedMove], stays: list[PublishedRef]) -> list[PlannedMove]:
-    """Make the branch that replaces a ref that stays the active one."""
+    """Add moves that make the new branches active in place of the kept ones."""
     for stay in stays:
         sid = refs.session_of(stay.ref)
         choice = refs.active(sid)

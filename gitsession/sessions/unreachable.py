@@ -1,14 +1,14 @@
 """Search for entries that precede a lost commit. It runs only if a session is damaged.
 
-The id of the parent is lost with a commit, so no ref reaches the entries before it. They still exist, and their
-*chains* prove their place: an entry's chain is the hash of its parent's chain and of its payload's digest. The tree of
-the lost commit usually exists too, although no commit refers to it. So for an existing entry T, such a tree L and the
-entry C after the gap:
+A lost commit contained the id of its parent, so no ref reaches the entries before it. These entries still exist, and
+their chain digests prove their position, because the chain digest of an entry is the hash of its parent's chain digest
+and of its payload's digest. The tree of the lost commit usually exists too, although no commit refers to it. So for an
+existing entry T, such a tree L and the entry C after the gap:
 
     chain(chain(T, digest of L), digest of C) == C's chain    proves the order T, the lost entry, C
 
-Two successive lost entries are found in the same way. Without the tree there is no proof, and no order is claimed:
-histories that can only belong to the session are added to it without a connection.
+Two successive lost entries are found in the same way. Without the tree there is no proof. A history that can only
+belong to the session is then added to it, but not connected to the entries after the gap.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from gitsession.store import refs
 from gitsession.store.interface import ObjectStore
 
 _IN_A_ROW_MAX = 2
-"""Maximum number of successive lost entries in a proof. Each one multiplies the cost by the number of lost trees."""
+"""Maximum number of successive lost entries in a proof. Each entry multiplies the cost by the number of lost trees."""
 
 _TRIES_MAX = 1 << 18
 
 
 @dataclass
 class _Scan:
-    """A scan of a store: its entries, reachable or not, and the digests of payloads that no commit refers to."""
+    """A scan of a store for all entries, reachable or not, and for the digests of payloads without a commit."""
 
     entries: dict[Oid, Node]
     payloads: list[bytes]
@@ -66,9 +66,10 @@ class _Scan:
 def fill(
     store: ObjectStore, sid: str, nodes: Mapping[Oid, Node], gaps: Mapping[Oid, Gap]
 ) -> tuple[dict[Oid, Node], dict[Oid, Gap]]:
-    """Return the entries of a session, including those that ``gaps`` make unreachable, and the gaps with their parents.
+    """Return all entries of a session, including those that ``gaps`` make unreachable, and the gaps with their parents.
 
-    ``nodes``: the entries that its refs reach. Entries that are found may follow further gaps.
+    ``nodes``: the entries that the refs of the session reach. The returned gaps can include further gaps between the
+    entries that were found.
     """
     search = _Search(store, sid, dict(nodes), dict(gaps))
     search.prove()
@@ -86,9 +87,9 @@ class Unassigned:
 
 
 def unassigned(store: ObjectStore, listed: Callable[[str], Iterable[Oid]]) -> list[Unassigned]:
-    """Return the histories that ``fill`` adds to no session, because several damaged sessions could have lost them.
+    """Return the histories that ``fill`` adds to no session, because they may belong to several damaged sessions.
 
-    ``listed``: the entries that a session lists.
+    ``listed``: a function that returns the entries of a session.
     """
     search = _Search(store, "", {}, {})
     for sid in search.damaged:
@@ -104,7 +105,7 @@ class _Search:
         led_to, self.damaged = self._follow_refs()
         self._digests: dict[Oid, bytes] = {}
         self._starts = self._find_starts()
-        led_to -= self._starts  # if all entries after it are lost, only ``meta`` reaches it
+        led_to -= self._starts  # it stays a candidate, because only ``meta`` reaches it if all later entries are lost
         self._free = {
             oid: node
             for oid, node in self._all.entries.items()
@@ -112,7 +113,7 @@ class _Search:
         }
 
     def prove(self) -> None:
-        """Connect each gap to the entry before it, if a chain proves which one that is."""
+        """Connect each gap to the entry before it, if a chain digest proves their order."""
         while True:
             open_gaps = {oid for oid, gap in self.gaps.items() if gap.is_open}
             after = [node for node in self.nodes.values() if node.parent in open_gaps]
@@ -127,7 +128,7 @@ class _Search:
                     self._take(oid)
 
     def take_what_can_only_be_ours(self) -> None:
-        """Add unreachable histories that start at an entry of the session, or that only it can have lost."""
+        """Add unreachable histories that start at an entry of the session, or that can belong only to this session."""
         for tip in self._tips():
             line = self._line(tip)
             bottom = line[-1]
@@ -138,7 +139,7 @@ class _Search:
         lone = [gap for gap in self.gaps.values() if gap.oid in named and gap.is_open]
         ends = [oid for oid in self._unjoined() if oid not in named]
         if len(lone) == 1 and len(ends) == 1:
-            # The tip of one branch is lost, and exactly one history has no successor: it belongs to that branch.
+            # The tip of one branch is lost, and exactly one history has no successor. So it belongs to that branch.
             self.gaps[lone[0].oid] = replace(lone[0], before=ends[0])
 
     def leave_out(self, oids: Iterable[Oid]) -> None:
@@ -158,9 +159,9 @@ class _Search:
     # -- proofs
 
     def _place(self, after: Node) -> tuple[bool, Oid | None]:
-        """Return whether it is proven what precedes the lost parent of ``after``, and that entry.
+        """Return whether the entry before the lost parent of ``after`` is proven, and its oid.
 
-        The entry is ``None`` if nothing precedes the lost ones.
+        The oid is ``None`` if the lost entries are the first of the history.
         """
         digest = self._digest(after)
         if not digest:
@@ -189,7 +190,7 @@ class _Search:
     # -- histories
 
     def _take(self, tip: Oid) -> None:
-        """Add the history that ends in ``tip`` to the session. A missing entry before it is a gap."""
+        """Add the history with the newest entry ``tip`` to the session. A missing entry before it becomes a gap."""
         oid: Oid | None = tip
         while oid is not None and oid not in self.nodes:
             node = self._all.entries.get(oid)
@@ -219,7 +220,7 @@ class _Search:
         return list(self._store.refs(refs.session(self._sid)).values())
 
     def _find_starts(self) -> set[Oid]:
-        """Return the entry at which this session begins, as ``meta`` states it: its oid even if it is lost."""
+        """Return the oid of the entry at which this session begins. It is read from ``meta``, even if it is lost."""
         oid = self._store.ref(refs.meta(self._sid))
         while oid is not None and (node := self._all.entries.get(oid)) is not None:
             if node.parent is None or node.kind == Fork.kind:
@@ -228,15 +229,12 @@ class _Search:
         return {oid} if oid is not None else set()
 
     def _could_be(self, line: Iterable[Node]) -> set[str]:
-        """Return the damaged sessions that a history could belong to: those with entries of the same agents."""
+        """Return the damaged sessions with entries of the same agents. The history may belong to any of them."""
         agents = {_agent(node) for node in line}
         return {sid for sid, known in self.damaged.items() if not known or known & agents}
 
     def _follow_refs(self) -> tuple[set[Oid], dict[str, set[str]]]:
-        """Return the entries that refs reach, and the sessions with incomplete histories.
-
-        For each of these sessions, the agents of its entries are given.
-        """
+        """Return the entries that refs reach, and the sessions with incomplete histories with the agents of each."""
         reached: set[tuple[str, Oid]] = set()
         agents: dict[str, set[str]] = {}
         damaged: set[str] = set()
@@ -260,7 +258,7 @@ class _Search:
 
 
 def _agent(node: Node) -> str:
-    """Return the agent whose file an entry is from; "" for an entry that gitsession made."""
+    """Return the agent from whose file an entry was imported; "" for an entry that gitsession wrote."""
     return node.source.agent if node.source else ""
 
 
