@@ -1,7 +1,7 @@
-"""The catalogue: facts of a store that can be read without git. SQLite, derived, rebuilt if missing or stale.
+"""The catalog: an SQLite database with derived data of a store, which can be read without git.
 
-This module reads; ``index.update`` writes. It loads only the standard library, because ``gitsession ls`` must start
-fast. If the file is deleted, nothing is lost.
+It is built again if it is missing or stale, so it can be deleted without loss. This module reads the catalog, and
+``index.update`` writes it. The module imports only the standard library, because ``gitsession ls`` must start fast.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ _TABLES = ("state", "refs", "entries", "answers", "anchors", "marks", "branches"
 
 
 class Stat(Protocol):
-    """The properties of a file that show a change, as in ``os.stat_result``."""
+    """The fields of ``os.stat_result`` by which a change of a file is detected."""
 
     @property
     def st_size(self) -> int: ...
@@ -75,33 +75,33 @@ class Stat(Protocol):
 
 
 def _storable(stat: Stat) -> tuple[int, ...]:
-    """Return the values in the range of SQLite: file systems count to 2^64, and have files of the year 2500."""
+    """Return the values as signed 64-bit integers for SQLite. Inodes go up to 2^64, and times can be after 2262."""
     said = (stat.st_size, stat.st_mtime_ns, stat.st_ino)
     return tuple([(value + (1 << 63)) % (1 << 64) - (1 << 63) for value in said])
 
 
 class Row(NamedTuple):  # a dataclass would cost a third of the start of `gitsession ls`
-    """One session in the catalogue.
+    """One session in the catalog.
 
     Attributes:
         sid: the id of the session.
         agent: the name of the agent.
-        source_id: the agent's own id of the session.
-        title: its title.
-        first_words: the first words of its first prompt.
-        project: the folder in which it was begun.
-        created_ms: the time of its first entry, in ms since 1970.
-        updated_ms: the time of its newest entry, in ms since 1970.
-        entries: the number of its entries, without the one at which it begins: its root, or the entry of its fork.
-        branches: the tip of each branch, by name.
+        source_id: the agent's id of the session.
+        title: the title of the session.
+        first_words: the first words of the first prompt.
+        project: the working directory in which the session began.
+        created_ms: the time of the first entry, Unix time in ms.
+        updated_ms: the time of the newest entry, Unix time in ms.
+        entries: the number of entries, without the first one (the root or the fork entry).
+        branches: the oid of each branch's tip, by branch name.
         active: the name of the active branch.
-        tokens: all tokens that providers reported for these entries.
-        view: the version in which its entries are written. Sessions of a later version can be read, not written.
-        identity: the project on any machine, if it is known.
-        parent: the agent's id of the session that started it as a sub-agent, or that it was forked from.
-        delegated: 1 if it is the session of a sub-agent, else 0.
-        continues: the session of this store that it was resumed from. Tokens of the lines that were copied from it
-            are not counted again.
+        tokens: the number of tokens that providers reported for these entries.
+        view: the view number of the session. Sessions with a later view number can be read, but not written.
+        identity: the identity of the project, which is the same on all machines, if it is known.
+        parent: the agent's id of the session that started this one as a sub-agent, or from which it was forked.
+        delegated: 1 if this is the session of a sub-agent, else 0.
+        continues: the id of the session that this one continues after a resume. The tokens of the lines that were
+            copied from it are not counted again.
     """
 
     sid: str
@@ -124,19 +124,19 @@ class Row(NamedTuple):  # a dataclass would cost a third of the start of `gitses
 
     @property
     def name(self) -> str:
-        """Its name in a list: the title, or else how it began."""
+        """The name of the session in a list: its title, or else its first words."""
         return self.title or self.first_words or "(untitled)"
 
 
 class Catalogue:
-    """The catalogue of the store at ``git_dir``. If the store cannot be written, it is in memory."""
+    """The catalog of the store at ``git_dir``. It is in memory if the store cannot be written."""
 
     def __init__(self, git_dir: Path) -> None:
         self.git_dir = git_dir
         self.db = _open(git_dir / FILE)
 
     def is_fresh(self) -> bool:
-        """Return whether it agrees with the refs and the journal. A damaged one does not, and is replaced."""
+        """Return whether the catalog matches the refs and the journal. A damaged catalog is replaced, and not fresh."""
         try:
             found = self.db.execute("SELECT value FROM state WHERE key = 'fingerprint'").fetchone()
         except sqlite3.DatabaseError as error:
@@ -147,13 +147,13 @@ class Catalogue:
         return found is not None and found[0] == os.fsencode(change_stamp.fingerprint(self.git_dir))
 
     def begin_anew(self) -> None:
-        """Replace the database by an empty one."""
+        """Replace the database with an empty one."""
         self.db.close()
         remove(self.git_dir / FILE)
         self.db = _open(self.git_dir / FILE)
 
     def begin_in_memory(self) -> None:
-        """Continue in memory, and leave the file, which can be read but not written."""
+        """Continue with a database in memory, because the file can be read but not written."""
         self.db.close()
         self.db = _connect(":memory:")
 
@@ -167,9 +167,9 @@ class Catalogue:
     def find(self, address: str, here: CurrentFolder | None) -> Row:
         """Return the session that ``address`` names. Raises ``NotFound`` or ``Ambiguous``.
 
-        An address is a unique part of its id, ``<agent>:<source id>``, ``@`` for the newest one of the current folder,
-        or ``-`` for the one before that. ``index.current_folder`` defines which sessions belong to a folder. ``@`` and
-        ``-`` name the session of a sub-agent only if there is no other.
+        An address is a unique part of a session id, ``<agent>:<source id>``, ``@`` for the first session of the current
+        folder, or ``-`` for the second. ``index.current_folder`` defines the sessions of a folder and their order.
+        Sessions of sub-agents are used for ``@`` and ``-`` only if there is no other session.
         """
         if address in ("@", "-"):
             return self._newest(address, here or CurrentFolder(os.path.abspath(".")))
@@ -191,11 +191,11 @@ class Catalogue:
         raise NotFound(f"no session {address[:80]!r}", hint="run `gitsession ls` to list the sessions")
 
     def by_source(self, agent: str, source_id: str) -> list[Row]:
-        """Return the sessions with an agent's own id, the newest first."""
+        """Return the sessions with the agent's id ``source_id``, the newest first."""
         return self._rows("WHERE agent = ? AND source_id = ?", (agent, source_id))
 
     def by_segment(self, agent: str, segment: str) -> str | None:
-        """Return the session with a file, other than its first, that has the agent's id ``segment``."""
+        """Return the id of the session of which a later file has the agent's id ``segment``."""
         query = (
             "SELECT sid FROM sessions JOIN entries USING (sid) "
             "WHERE sessions.agent = ? AND entries.source_id = ? AND kind = 'session' ORDER BY created_ms, sid"
@@ -204,7 +204,7 @@ class Catalogue:
         return found[0] if found else None
 
     def children_of(self, agent: str, source_id: str) -> list[Row]:
-        """Return the sessions that were begun by the agent's session ``source_id``, the oldest first."""
+        """Return the sessions that the agent's session ``source_id`` started, the oldest first."""
         return self._rows("WHERE agent = ? AND parent = ?", (agent, source_id))[::-1]
 
     def _newest(self, address: str, here: CurrentFolder) -> Row:
@@ -235,7 +235,7 @@ class Catalogue:
             raise Unavailable("the index was damaged and is rebuilt", hint="try again; no session is lost") from None
 
     def _branches(self, sids: Iterable[str], *, whole: bool) -> dict[str, dict[str, str]]:
-        """Return the branches of sessions, ``main`` first. ``whole``: the ids are those of all sessions."""
+        """Return the branches of sessions, ``main`` first. ``whole``: whether ``sids`` contains all sessions."""
         found: dict[str, dict[str, str]] = {}
         asked = "SELECT sid, name, oid FROM branches"
         rows = self.db.execute(asked) if whole else _each(self.db, f"{asked} WHERE sid = ?", sids)
@@ -243,33 +243,33 @@ class Catalogue:
             found.setdefault(sid, {})[name] = oid
         return found
 
-    # ---- files that were imported
+    # ---- imported files
 
     def seen(self, path: Path, stat: Stat) -> str | None:
-        """Return the session that the file at ``path`` was imported as, if the file has not changed since."""
+        """Return the id of the session that was imported from ``path``, if the file has not changed since."""
         asked = "SELECT size, mtime_ns, inode, sid FROM files WHERE path = ?"
         found = self.db.execute(asked, (os.fsencode(path),)).fetchone()
         same = found is not None and found[:3] == _storable(stat)
         return found[3] if same and self.session(found[3]) is not None else None
 
     def remember(self, files: Iterable[tuple[Path, Stat, str]]) -> None:
-        """Record that each file, in its present state, was imported as a session."""
+        """Record imported files, each with its status and the id of its session."""
         rows = [(os.fsencode(path), *_storable(stat), sid) for path, stat, sid in files]
-        with contextlib.suppress(sqlite3.OperationalError), self.transaction() as db:  # else they are read again
+        with contextlib.suppress(sqlite3.OperationalError), self.transaction() as db:  # then they are read again
             db.executemany("INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?, ?)", rows)
 
     def files_of(self, sid: str) -> list[Path]:
-        """Return the files that a session was imported from, as far as they are recorded."""
+        """Return the recorded files from which a session was imported."""
         found = self.db.execute("SELECT path FROM files WHERE sid = ? ORDER BY path", (sid,)).fetchall()
         return [Path(os.fsdecode(path)) for (path,) in found]
 
     def files(self) -> list[tuple[Path, str]]:
-        """Return every recorded file, and the session that it was imported as."""
+        """Return every recorded file with the id of the session that was imported from it."""
         found = self.db.execute("SELECT path, sid FROM files ORDER BY path").fetchall()
         return [(Path(os.fsdecode(path)), sid) for path, sid in found]
 
     def last_seen_refs(self) -> dict[str, str]:
-        """Return the values of the sessions' refs at the last update; nothing if they cannot be read."""
+        """Return the values of the sessions' refs at the last update; an empty mapping if they cannot be read."""
         try:
             return dict(self.db.execute("SELECT name, value FROM refs").fetchall())
         except sqlite3.DatabaseError:
@@ -312,7 +312,7 @@ def _each(db: sqlite3.Connection, query: str, values: Iterable[str]) -> Iterator
 
 
 def _open(path: Path) -> sqlite3.Connection:
-    """Open the database. Replace it if it is damaged or older; use one in memory if the file cannot be written."""
+    """Open the database. Replace it if it is damaged or outdated. Use memory if the file cannot be written."""
     for _ in range(2):
         try:
             return _connect(str(path))
@@ -342,7 +342,7 @@ def _connect(path: str) -> sqlite3.Connection:
             db.execute("COMMIT")
         for table in _TABLES:
             db.execute(f"SELECT * FROM {table} LIMIT 0")
-    except UnicodeDecodeError as error:  # damage: the name of a column is not text
+    except UnicodeDecodeError as error:  # damaged: the name of a column is not valid text
         db.close()
         raise sqlite3.DatabaseError(str(error)) from None
     except BaseException:

@@ -1,6 +1,6 @@
-"""Selection of the sessions of a folder: from it, from a folder above it, or of the same project elsewhere.
+"""Selection of the sessions of a folder: those of the folder, of folders above it, and of the same project.
 
-This module loads only the standard library, because ``gitsession ls`` must start fast.
+This module imports only the standard library, because ``gitsession ls`` must start fast.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ H = TypeVar("H", bound=LocatedSession)
 class CurrentFolder(NamedTuple):
     """The folder ``cwd`` on this machine.
 
-    ``shared_folders``: folders that contain unrelated projects; a session from one of them belongs to that folder only.
-    ``identity``: returns the project of the folder, which runs git.
+    ``shared_folders``: folders that contain unrelated projects. A session of such a folder does not belong to folders
+    below it. ``identity``: a function that runs git and returns the project of the folder.
     """
 
     cwd: str
@@ -39,13 +39,13 @@ class CurrentFolder(NamedTuple):
 
 
 def shared_folders(home: str, environment: Mapping[str, str]) -> frozenset[str]:
-    """Return the root, the home directory, and folders for temporary files."""
+    """Return the root directory, the home directory, and the folders for temporary files."""
     named = (environment.get(name, "") for name in ("TMPDIR", "TMP", "TEMP"))
     return frozenset(path.rstrip("/") for path in ("/", home, *_TEMPORARY, *named))
 
 
 def is_here(row: LocatedSession, here: CurrentFolder) -> bool:
-    """Return whether the session was begun in the folder or in one above it."""
+    """Return whether the session began in the folder or in a folder above it."""
     if not row.project or not here.cwd:
         return False
     is_above = _is_in(here.cwd, row.project) and row.project.rstrip("/") not in here.shared_folders
@@ -53,15 +53,17 @@ def is_here(row: LocatedSession, here: CurrentFolder) -> bool:
 
 
 def of_folder(rows: Sequence[H], here: CurrentFolder) -> list[H]:
-    """Return the sessions that ``nearest`` finds for a folder, in the order of ``rows``."""
+    """Return the sessions of a folder (see ``nearest``) in the order of ``rows``."""
     found = {row.sid for row in nearest(rows, here)}
     return [row for row in rows if row.sid in found]
 
 
 def is_of(row: LocatedSession, project: str, identity: str | None = None) -> bool:
-    """Return whether a session belongs to ``project``, a folder (or one below it) or the name of a project; "" is any.
+    """Return whether a session belongs to ``project``.
 
-    ``identity``: the project of that folder, if it has one. Sessions of it belong to it, wherever they were begun.
+    ``project``: a folder, to which the sessions of folders below it also belong; the name of a project; or "", to which
+    all sessions belong. ``identity``: the project of that folder, if it has one. All sessions of this project belong to
+    it.
     """
     if not project or (row.identity is not None and row.identity in (identity, f"remote:{project}", project)):
         return True
@@ -69,10 +71,11 @@ def is_of(row: LocatedSession, project: str, identity: str | None = None) -> boo
 
 
 def nearest(rows: Sequence[H], here: CurrentFolder) -> Iterator[H]:
-    """Yield the sessions of a folder, the nearest first; equally near ones in the order of ``rows``.
+    """Yield the sessions of a folder, the nearest first, and equally near ones in the order of ``rows``.
 
-    In a repository, these are the sessions from the folder or above it in the repository; then those of the project
-    from elsewhere, such as another worktree, for which git is asked only then; then those from above the repository.
+    In a repository, the sessions of the folder and of folders above it in the repository come first. They are followed
+    by the other sessions of the same project, for example from another worktree, and by those of folders above the
+    repository. Git runs only when the first group is exhausted.
     """
     top = _top(here.cwd)
     on_the_way = [row for row in rows if is_here(row, here)]

@@ -1,4 +1,7 @@
-"""SQLite files with derived data: damaged ones are deleted and built again. Loads only the standard library."""
+"""SQLite files with derived data. Damaged files are deleted and built again.
+
+This module imports only the standard library.
+"""
 
 from __future__ import annotations
 
@@ -11,21 +14,21 @@ PATIENCE_SECONDS = 30
 
 
 def is_damage(error: sqlite3.DatabaseError) -> bool:
-    """Return whether the error means that the file is damaged, and not that it is locked or the disk fails."""
+    """Return whether an error indicates a damaged file, not a locked file or a disk failure."""
     if not isinstance(error, sqlite3.OperationalError):
         return True
     return error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
 def remove(path: Path) -> None:
-    """Remove the database and the files beside it: SQLite would apply a log that stayed to the next database."""
+    """Remove the database and the files beside it: SQLite would apply a remaining log to the next database."""
     for name in (path, Path(f"{path}-wal"), Path(f"{path}-shm")):
         with contextlib.suppress(OSError):
             name.unlink()
 
 
 def begin_log(db: sqlite3.Connection) -> None:
-    """Turn on the write-ahead log. SQLite does not wait for locks in this statement, so this function does."""
+    """Enable the write-ahead log, and wait for locks, because SQLite does not wait in this statement."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while True:
         try:

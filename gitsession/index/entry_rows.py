@@ -1,7 +1,7 @@
-"""Rows of entries that a context is built from, each with a checksum, because SQLite does not check its pages.
+"""Rows of entries from which a context is built. Each has a checksum, because SQLite does not check its pages.
 
-A row with a wrong checksum counts as missing. It is a CRC-32, against damage only: a process that can write the file
-can write any checksum.
+A row with a wrong checksum is treated as missing. The checksum is a CRC-32, which only detects damage: a process that
+can write the file can write a matching checksum.
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ from gitsession.sessions.node import Node
 class EntryRow(NamedTuple):
     """The verified content of a row in the table of entries.
 
-    ``anchors``: the row of the history's state at the entry. ``above``: the nearest entry before it that can show
-    something, "" if there is none. Both are ``None`` if unknown: damage hides them, or an older session has the entry.
-    ``payload``: the blob with its whole payload, if there is one and it can be shown.
+    ``anchors``: the row number of the history's state at the entry. ``above``: the nearest earlier entry that can add
+    content to the context; "" if there is none. Both are ``None`` if they are unknown, because of damage or because the
+    entry belongs to another session. ``payload``: the blob with the whole payload, if there is one and if the entry can
+    add content to the context.
     """
 
     sid: str
@@ -47,7 +48,7 @@ class EntryRow(NamedTuple):
         return cls(sid, node.oid, node.kind, node.chain, agent, source_id, line, anchors, above, blob)
 
     def proof(self) -> int | None:
-        """Return the checksum of the row; ``None`` if SQLite cannot store all of it unchanged."""
+        """Return the checksum of the row; ``None`` if SQLite cannot store all values unchanged."""
         sid, oid, kind, chain, agent, source_id, line, anchors, above, payload = self
         said = f"{sid}\n{oid}\n{kind}\n{agent}\n{source_id}\n{line}\n{anchors}\n{above}\n"
         if not said.isascii() and storable(said) != said:
@@ -69,12 +70,12 @@ _ANYWHERE = f"SELECT {_COLUMNS} FROM sessions CROSS JOIN entries ON entries.sid 
 
 
 def row_of(db: sqlite3.Connection, sid: str, oid: Oid) -> EntryRow | None:
-    """Return the row of an entry in one session."""
+    """Return the row of an entry in a session; ``None`` if there is none."""
     return next(iter(_proven(db, _ONE, (sid, oid))), None)
 
 
 def run_of(db: sqlite3.Connection, sid: str, oid: Oid, count: int) -> list[EntryRow]:
-    """Return the rows of an entry and of those above it that can show something, at most ``count``."""
+    """Return the rows of an entry and of earlier ones that can add content to the context, at most ``count``."""
     return _proven(db, _RUN, (sid, oid, count))
 
 
@@ -86,7 +87,7 @@ def _proven(db: sqlite3.Connection, asked: str, values: tuple[object, ...]) -> l
     found = []
     for *said, proof in db.execute(asked, values):
         row = EntryRow(*said)
-        with contextlib.suppress(TypeError):  # a column of another type is damage, too
+        with contextlib.suppress(TypeError):  # a column of another type is also damage
             if proof is not None and row.proof() == proof:
                 found.append(row)
     return found
@@ -105,8 +106,8 @@ def said_in(db: sqlite3.Connection, row: int | None) -> HistoryState | None:
 
 
 def keep_said(db: sqlite3.Connection, said: HistoryState) -> int:
-    """Return the row number of a state, which is stored once."""
-    # In ASCII, because SQLite does not accept lone surrogates.
+    """Store a state, unless it is already stored, and return its row number."""
+    # As ASCII, because SQLite does not accept lone surrogates.
     text = json.dumps({name: value for name, value in dataclasses.asdict(said).items() if value})
     found = db.execute("SELECT id FROM anchors WHERE said = ?", (text,)).fetchone()
     if found is not None:

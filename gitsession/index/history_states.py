@@ -1,4 +1,4 @@
-"""States of histories (``sessions.history_state``), stored for each entry: a lookup walks and reads no entries."""
+"""States of histories (``sessions.history_state``), stored for each entry, so that a lookup reads no other entries."""
 
 from __future__ import annotations
 
@@ -23,16 +23,18 @@ from gitsession.sessions.node import Node
 from gitsession.store.interface import ObjectStore
 
 MISSES_MAX = 256
-"""Maximum number of entries after the newest known one that are read before the catalogue is updated instead."""
+"""Number of entries missing in the catalog that are read before the catalog is updated."""
 
 FIRST, MOST = 16, 512
-"""Number of rows that are requested at once: few at first, since most walks end soon at a compaction."""
+"""Minimum and maximum number of rows that are read at once. It starts low, because most walks soon end at a compaction.
+"""
 
 
 class CatalogueEntryIndex:
-    """An index of the entries of one session from a catalogue, which may be behind the refs.
+    """An index of the entries of one session, from a catalog that may be older than the refs.
 
-    An entry never changes. ``refresh`` updates the catalogue. It examines the whole session, so it is called rarely.
+    Entries never change, so the rows in the catalog are valid. ``refresh``: a function that updates the catalog. It
+    examines the whole session, so it is called rarely.
     """
 
     def __init__(self, catalogue: Catalogue, sid: str, refresh: Callable[[], Catalogue] | None = None) -> None:
@@ -44,7 +46,7 @@ class CatalogueEntryIndex:
         self._count = FIRST
 
     def anchors(self, oid: Oid) -> HistoryState | None:
-        """Return the state of the history at an entry; ``None`` if it is not known."""
+        """Return the state of the history at an entry; ``None`` if it is unknown."""
         found = self._said_at(oid)
         if found is None:
             self._misses += 1
@@ -54,7 +56,10 @@ class CatalogueEntryIndex:
         return found
 
     def glimpse(self, oid: Oid, *, goes_on: bool = False) -> IndexedEntry | None:
-        """Return an entry without its commit, if it is known. ``goes_on``: those above it will be requested, too."""
+        """Return an entry from the catalog; ``None`` if it is not there.
+
+        ``goes_on``: whether the caller will also request the entries before it.
+        """
         if oid not in self._rows:
             self._rows |= {row.oid: row for row in self._run(oid, self._count if goes_on else 1)}
             self._count = min(self._count * 4, MOST) if goes_on else self._count
@@ -67,12 +72,13 @@ class CatalogueEntryIndex:
         except sqlite3.DatabaseError as error:
             if not is_damage(error):
                 raise
-            return []  # the next list of sessions replaces a damaged index; until then the history is walked
+            return []  # the next `ls` replaces a damaged catalog; until then the history is read from commits
 
     def is_there(self, name: str, asked_at: Oid) -> bool:
-        """Return whether an entry before ``asked_at`` may have ``name``. If in doubt, return True.
+        """Return whether an entry before ``asked_at`` may have the name ``name``; True if it is unknown.
 
-        If an entry is in the catalogue, so are all before it, except those that a fork shares with an older session.
+        If an entry is in the catalog, so are all entries before it, except those that a fork shares with another
+        session.
         """
         try:
             first = self._catalogue.db.execute(
@@ -100,7 +106,7 @@ class CatalogueEntryIndex:
 
 
 class StateRecorder:
-    """A recorder of histories' states while entries are indexed, parents first. Each new state is stored once."""
+    """A recorder of the state at each entry while entries are indexed, parents first. Equal states are stored once."""
 
     def __init__(self, db: sqlite3.Connection, store: ObjectStore, sid: str) -> None:
         self._db = db
@@ -111,7 +117,7 @@ class StateRecorder:
         self._showing: dict[Oid, Oid | None] = {}
 
     def record(self, node: Node, found: DecodedEntry) -> EntryRow:
-        """Return the row of ``node``, which is enough to show the entry without its commit."""
+        """Return the row of ``node``, with which the entry can be shown without reading its commit."""
         payload = found.alone if node.kind in anchors.SHOWING else ""
         return EntryRow.of(self._sid, node, self._said(node, found.entry), self._shown(node), payload)
 
@@ -126,7 +132,7 @@ class StateRecorder:
         return above
 
     def _shown_at(self, oid: Oid) -> Oid | None:
-        """Return the nearest entry that can show something, starting from one that was indexed earlier."""
+        """Return ``oid`` or the nearest earlier entry that can add content to the context. ``oid`` must be indexed."""
         found = entry_rows.row_of(self._db, self._sid, oid)
         if found is None:
             return None
@@ -146,7 +152,7 @@ class StateRecorder:
         return self._at[parent]
 
     def _elsewhere(self, oid: Oid) -> HistoryState | None:
-        """Return the state at an entry of the session that this one was forked from, which may be indexed later."""
+        """Return the state at an entry of the session from which this one was forked. It may not be indexed yet."""
         try:
             return anchors.gather(
                 graph.history(self._store, oid),

@@ -1,4 +1,4 @@
-"""Names of sessions and their entries from the catalogue, without a walk and without reading an entry."""
+"""Names of sessions and entries from the catalog. No entries are read."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ class Names:
     """The title of a session and the labels of its entries.
 
     Attributes:
-        title: the title, if there is one.
+        title: the title of the session; ``None`` if there is none.
         labels: the labels by the oid of the entry.
-        chains: the labels by the chain digest of the entry, as text.
+        chains: the labels by the encoded chain digest of the entry.
     """
 
     title: str | None
@@ -31,7 +31,7 @@ _SHORT = re.compile(r"[0-9a-f]{8}")
 
 
 def names(catalogue: Catalogue, sid: str) -> Names:
-    """Return the current title and labels, without a walk."""
+    """Return the current title and labels of a session."""
     marks = marks_of(catalogue.db, sid)
     targets = sorted({mark.target for mark in marks if mark.what == "label"})  # a fork writes them in this order
     places = {target: place for target in targets if (place := place_of(catalogue.db, sid, target)) is not None}
@@ -46,7 +46,7 @@ def marks_of(db: sqlite3.Connection, sid: str) -> list[SessionMark]:
 
 
 def title_marks(db: sqlite3.Connection, sid: str) -> list[SessionMark]:
-    """Return the marks that decide a session's title: the newest of each sort (``sessions.marks.title``)."""
+    """Return the marks that determine a session's title: the newest of each kind (``sessions.marks.title``)."""
     found = []
     for what, where in (("slot", ""), ("header", " AND value != ''"), ("title", "")):
         for side, order in (("IS NOT NULL", "line DESC, rowid DESC"), ("IS NULL", "at_ms DESC, chain DESC")):
@@ -59,7 +59,7 @@ def title_marks(db: sqlite3.Connection, sid: str) -> list[SessionMark]:
 
 
 def labelled(catalogue: Catalogue, sid: str, label: str) -> Oid | None:
-    """Return the entry of a session with this label."""
+    """Return the oid of the entry with a label; ``None`` if there is no such entry in the session."""
     db, value = catalogue.db, storable(label)
     asked = "SELECT DISTINCT target FROM marks INDEXED BY marks_value WHERE sid = ? AND what = 'label' AND value = ?"
     for (target,) in db.execute(asked, (sid, value)).fetchall():
@@ -70,7 +70,7 @@ def labelled(catalogue: Catalogue, sid: str, label: str) -> Oid | None:
 
 
 def _label_of(db: sqlite3.Connection, sid: str, oid: Oid, chain: str) -> str | None:
-    """Return the label of an entry, whichever of its names the label uses."""
+    """Return the label of an entry. A label can refer to the entry by any of its names."""
     row = db.execute("SELECT source_id FROM entries WHERE sid = ? AND oid = ?", (sid, oid)).fetchone()
     called = [chain, from_base64url(chain)[:4].hex(), *(row or ())]
     targets = [target for target in called if target is not None and (place_of(db, sid, target) or ("",))[0] == oid]
@@ -83,22 +83,25 @@ def _label_of(db: sqlite3.Connection, sid: str, oid: Oid, chain: str) -> str | N
 
 
 def by_source_id(catalogue: Catalogue, sid: str, source_id: str) -> Oid | None:
-    """Return the entry of a session with an agent's own id, without a walk."""
+    """Return the oid of the entry with an agent's id; ``None`` if there is no such entry in the session."""
     place = _place_of_id(catalogue.db, sid, source_id)
     return place[0] if place else None
 
 
 def by_digest(catalogue: Catalogue, digest: bytes) -> list[tuple[str, Oid]]:
-    """Return the session and the entry of every payload with this digest (32 bytes)."""
+    """Return the session id and the oid of every entry whose payload has the digest ``digest`` (32 bytes)."""
     found = catalogue.db.execute("SELECT sid, oid FROM entries WHERE digest = ? ORDER BY sid, oid", (digest,))
     return [(sid, oid) for sid, oid in found]
 
 
 def place_of(db: sqlite3.Connection, sid: str, target: str) -> tuple[Oid, str] | None:
-    """Return oid and chain digest of the entry that a label's target, a source id or a chain digest, names."""
+    """Return the oid and the chain digest of the entry that a label names.
+
+    ``target``: the target of the label: an agent's id or a chain digest.
+    """
     found = _place_of_id(db, sid, target)
     if found is None:
-        # A label that a fork took over names an entry of the session it was forked from.
+        # A label that a fork copied names an entry of the session from which it was forked.
         by_chain = "SELECT oid, chain FROM entries WHERE chain = ? ORDER BY sid = ? DESC LIMIT 1"
         row = db.execute(by_chain, (_chain(target), sid)).fetchone()
         row = row or _by_short_id(db, sid, target)
@@ -107,7 +110,7 @@ def place_of(db: sqlite3.Connection, sid: str, target: str) -> tuple[Oid, str] |
 
 
 def _by_short_id(db: sqlite3.Connection, sid: str, target: str) -> tuple[Oid, bytes] | None:
-    """Return the entry written by gitsession that an agent calls by its short id (``sessions.node.short_id``)."""
+    """Return the entry of gitsession that has a short id in agents' files (``sessions.node.short_id``)."""
     if not _SHORT.fullmatch(target):
         return None
     first = bytes.fromhex(target)
@@ -138,10 +141,10 @@ TIME_MIN, TIME_MAX = -(2**63), 2**63 - 1
 
 
 def clamped(at_ms: int) -> int:
-    """Return a time within SQLite's range: 64 bits, signed."""
+    """Return ``at_ms``, limited to SQLite's range of signed 64-bit integers."""
     return min(max(at_ms, TIME_MIN), TIME_MAX)
 
 
 def storable(text: str) -> str:
-    """Return ``text`` as SQLite accepts it: a lone surrogate becomes a question mark."""
+    """Return ``text`` with lone surrogates, which SQLite does not accept, replaced by question marks."""
     return text.encode("utf-8", "replace").decode() if not text.isascii() else text

@@ -1,7 +1,8 @@
-"""Full-text search in all sessions with SQLite's FTS5, in a derived file beside the catalogue, made on demand.
+"""Full-text search in all sessions with SQLite's FTS5.
 
-A search updates it, an append never does: without searches it costs nothing. It does not hold the texts a second time;
-the text of a hit is read from the entry. If the file is deleted, nothing is lost, and a damaged one is replaced.
+The index is a derived file beside the catalog. It is created by the first search and updated by each search, never by
+an append. It contains no copy of the texts: the text of a hit is read from the entry. The file can be deleted without
+loss, and a damaged file is replaced.
 """
 
 from __future__ import annotations
@@ -30,10 +31,10 @@ from gitsession.sessions.node import Node, load
 from gitsession.store.interface import ObjectStore
 
 BATCH = 5_000
-"""Number of entries in one transaction. After an interruption, the update continues from there."""
+"""Number of entries in one transaction. After an interruption, the update continues after the last transaction."""
 
 RUN = 512
-"""Number of entries that are requested from the catalogue at once."""
+"""Number of entries that are read from the catalog at once."""
 
 SNIPPET_CHARS = 160
 
@@ -49,9 +50,9 @@ class Hit:
 
     Attributes:
         session: the session.
-        oid: the entry.
-        role: one of ``search_words.ROLES``.
-        at_ms: the time of the entry in ms since 1970, 0 if unknown.
+        oid: the oid of the entry.
+        role: the role of the text, one of ``search_words.ROLES``.
+        at_ms: the time of the entry, Unix time in ms; 0 if it is unknown.
         snippet: the text around the hit.
     """
 
@@ -64,10 +65,10 @@ class Hit:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SearchQuery:
-    """A search.
+    """The parameters of a search.
 
-    ``sessions``: the sessions to search. ``since_ms``: the earliest time of an entry, in ms since 1970. ``role``: one
-    of ``ROLES``, "" for any. ``most``: the maximum number of hits.
+    ``sessions``: the sessions to search. ``since_ms``: the earliest time of an entry, Unix time in ms. ``role``: one of
+    ``ROLES``, or "" for any. ``most``: the maximum number of hits.
     """
 
     query: str
@@ -78,9 +79,9 @@ class SearchQuery:
 
 
 def search(catalogue: Catalogue, store: ObjectStore, wanted: SearchQuery) -> list[Hit]:
-    """Return the hits, the best first: titles, then prompts, summaries, answers, work.
+    """Return the hits, the best first. Titles rank highest, then prompts, summaries, answers, and all other text.
 
-    ``catalogue`` must be up to date. Raises ``Unavailable`` if this SQLite has no FTS5, or another process holds the
+    ``catalogue`` must be up to date. Raises ``Unavailable`` if SQLite has no FTS5, or if another process has locked the
     index.
     """
     path = catalogue.git_dir / FILE
@@ -116,7 +117,7 @@ def _found(db: sqlite3.Connection, catalogue: Catalogue, store: ObjectStore, wan
         if row is None or at_ms < wanted.since_ms or (wanted.role and role != wanted.role):
             continue
         if not _is_of(catalogue, sid, oid):
-            continue  # an undo removed it
+            continue  # an undo removed the entry
         said = _said(store, oid)
         if said is not None:
             shown = snippet(said.all, wanted.query, SNIPPET_CHARS)
@@ -125,7 +126,7 @@ def _found(db: sqlite3.Connection, catalogue: Catalogue, store: ObjectStore, wan
 
 
 def _titles(wanted: SearchQuery) -> Iterator[Hit]:
-    """Yield the sessions with a matching title, as hits at their tips. There are few enough to compare each."""
+    """Yield hits at the tips of sessions with a matching title. Each title is compared, because there are only few."""
     looked_for = [text.rstrip("*").casefold() for text, _ in parts(wanted.query)]
     for row in wanted.sessions.values():
         title = (row.title or "").casefold()
@@ -169,15 +170,15 @@ def _refresh(db: sqlite3.Connection, catalogue: Catalogue, store: ObjectStore) -
 
 
 _NOT_WHOLE = ""
-"""A value in place of a session's branches: damage hid a part of the session at the last update."""
+"""Value that is stored instead of a session's branches if a part of the session could not be read."""
 
 
 def _new(
     db: sqlite3.Connection, catalogue: Catalogue, store: ObjectStore, row: Row, *, was_whole: bool
 ) -> tuple[list[Spot], bool]:
-    """Return the entries with text that are not indexed yet, and whether all could be read.
+    """Return the entries with text that are not indexed yet, and whether all entries could be read.
 
-    Parents come first. So the parents of an indexed entry are indexed, even after an interruption.
+    Parents come first, so that the parents of an indexed entry are always indexed, even after an interruption.
     """
     new: dict[Oid, Spot] = {}
     try:
@@ -196,7 +197,7 @@ def _new(
 
 
 def _upwards(catalogue: Catalogue, store: ObjectStore, sid: str, leaf: Oid) -> Iterator[Spot]:
-    """Yield the entries that can have text, from a tip up, from the catalogue as far as it has them."""
+    """Yield the entries of a history that can have text, the tip first. They are read from the catalog if possible."""
     oid: Oid | None = leaf
     known: dict[Oid, RowOfEntry] = {}
     while oid:
@@ -215,7 +216,7 @@ def _upwards(catalogue: Catalogue, store: ObjectStore, sid: str, leaf: Oid) -> I
 
 
 def _readable(catalogue: Catalogue, store: ObjectStore, sid: str) -> tuple[list[Spot], bool]:
-    """Return every entry that can be read, if a lost one hides those before it, and whether that is all."""
+    """Return the readable entries of a session with a lost entry, and whether these are all entries."""
     nodes: list[Node] = []
     is_whole = True
     for (oid,) in catalogue.db.execute("SELECT oid FROM entries WHERE sid = ?", (sid,)).fetchall():
@@ -227,7 +228,7 @@ def _readable(catalogue: Catalogue, store: ObjectStore, sid: str) -> tuple[list[
 
 
 def _is_of(catalogue: Catalogue, sid: str, oid: Oid) -> bool:
-    """Return whether an entry belongs to this session itself."""
+    """Return whether an entry belongs to this session, and not to the session from which it was forked."""
     return catalogue.db.execute("SELECT 1 FROM entries WHERE sid = ? AND oid = ?", (sid, oid)).fetchone() is not None
 
 
@@ -248,7 +249,7 @@ def _take_in(db: sqlite3.Connection, store: ObjectStore, sid: str, spot: Spot) -
 
 
 def _entry(store: ObjectStore, spot: Spot) -> Entry:
-    """Return the content of an entry, with a single read if the catalogue has its blob."""
+    """Return the content of an entry. This needs only one read if the catalog has the oid of its blob."""
     if isinstance(spot, IndexedEntry) and spot.payload:
         with contextlib.suppress(*DAMAGE):
             return content.read_alone(store, spot.payload, spot.source.agent if spot.source else None)[0]
@@ -273,9 +274,9 @@ CREATE VIRTUAL TABLE words USING fts5 (
 
 
 def open_at(path: Path) -> sqlite3.Connection:
-    """Open the index. Replace it if it is damaged or older; use one in memory if the file cannot be written.
+    """Open the index. Replace it if it is damaged or outdated. Use memory if the file cannot be written.
 
-    Raises ``Unavailable`` if this SQLite has no FTS5, or another process has locked the file for half a minute.
+    Raises ``Unavailable`` if SQLite has no FTS5, or if another process keeps the file locked for 30 seconds.
     """
     for place in (str(path), str(path), ":memory:"):
         try:
@@ -302,7 +303,7 @@ def _connect(place: str) -> sqlite3.Connection:
         found = db.execute("PRAGMA user_version").fetchone()[0]
         if found not in (0, VERSION):
             raise sqlite3.DatabaseError(f"version {found}")
-        db.execute("PRAGMA synchronous = OFF")  # an index that a power cut damages is replaced
+        db.execute("PRAGMA synchronous = OFF")  # if a power failure damages the index, it is replaced
         if found == 0:
             begin_log(db)
             _make(db)

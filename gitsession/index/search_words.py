@@ -1,6 +1,6 @@
-"""Texts for the search: those of an entry by role, and those of a query in the syntax of SQLite's FTS5. Pure.
+"""Conversion of entries and queries to texts for SQLite's FTS5, without I/O.
 
-Prompts rank highest, results of tools lowest. A query is plain words, without syntax of FTS5.
+Prompts rank highest, and results of tools lowest. Queries consist of plain words, without the syntax of FTS5.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from gitsession.model.entries import Entry
 from gitsession.model.results import result_in
 
 _SHORT_CHARS = 2_000
-"""Maximum number of characters indexed of a tool's arguments, and of its result. The rest is mostly files."""
+"""Maximum number of characters of a tool's arguments or result that are indexed. Longer ones are mostly files."""
 
 KINDS = tuple(kind.kind for kind in (kinds.Message, kinds.CustomMessage, kinds.Compaction, kinds.BranchSummary))
 """The kinds of entries with text."""
@@ -32,7 +32,8 @@ _UNSPACED = re.compile(
 )
 """Characters of scripts without spaces between words, or with endings attached to words.
 
-They are Thai, Lao, Burmese, Khmer, Han, kana and Hangul. SQLite would treat a run of them as one word.
+The scripts are Thai, Lao, Burmese, Khmer, Han, kana and Hangul. SQLite would treat a sequence of these characters as
+one word.
 """
 
 _PART = re.compile(r'"([^"]*)"?|([^\s"]+)')
@@ -86,7 +87,7 @@ def _calls(content: tuple[Block, ...]) -> list[str]:
 
 
 def _results(content: tuple[Block, ...]) -> list[str]:
-    """Return the results of tools that are part of the answer that called them."""
+    """Return the results of tools that are in the same message as their calls."""
     return [_text(found.content)[:_SHORT_CHARS] for block in content if (found := result_in(block)) is not None]
 
 
@@ -96,9 +97,9 @@ def _arguments(call: ToolCall) -> str:
 
 
 def apart(text: str) -> str:
-    """Return ``text`` as it is indexed and searched: each character of a script without spaces becomes a word.
+    """Return ``text`` with each character of a script without spaces as a separate word, for the index and queries.
 
-    A run of them in a query matches only the same run, so there are no additional hits.
+    A sequence of such characters in a query matches only the same sequence, so this causes no additional hits.
     """
     return text if text.isascii() else _UNSPACED.sub(r" \1 ", text)
 
@@ -106,8 +107,8 @@ def apart(text: str) -> str:
 def parts(query: str) -> list[tuple[str, bool]]:
     """Split a query into its terms, all of which must match.
 
-    A term is a word, or adjacent words in quotation marks. Each comes with a flag: True if longer words match, too
-    (``log*``). Terms without a letter or digit are left out.
+    A term is a word, or adjacent words in quotation marks. The flag of a term is True if it also matches longer words
+    (``log*``). Terms without letters and digits are left out.
     """
     found = []
     for quoted, bare in _PART.findall(query[:_CHARS_MAX]):
@@ -118,12 +119,12 @@ def parts(query: str) -> list[tuple[str, bool]]:
 
 
 def expression(query: str) -> str:
-    """Return the query for FTS5, each term as a string, so that it has no operators; "" if there are no terms."""
+    """Return the query in the syntax of FTS5, with each term quoted, so that it has no operators; "" without terms."""
     return " AND ".join(f'"{_plain(apart(text))}"' + " *" * is_prefix for text, is_prefix in parts(query))
 
 
 def snippet(text: str, query: str, width: int) -> str:
-    """Return about ``width`` characters of ``text`` around the first match, or its beginning if none is visible."""
+    """Return about ``width`` characters of ``text`` around the first match, or its beginning if no match is found."""
     needles = sorted({word for part, _ in parts(query) for word in re.findall(r"\w+", part)}, key=len, reverse=True)
     spots = [found.start() for word in needles if (found := re.search(_place(word), text))]
     start = max(min(spots, default=0) - width // 4, 0)
@@ -135,7 +136,7 @@ def snippet(text: str, query: str, width: int) -> str:
 
 
 def _place(word: str) -> str:
-    """Return the pattern of places where ``word`` begins; in a script without spaces that is anywhere."""
+    """Return a pattern that matches where ``word`` can begin: anywhere in scripts without spaces."""
     edge = "" if _UNSPACED.match(word) else r"\b"
     return f"(?i){edge}{re.escape(word)}"
 

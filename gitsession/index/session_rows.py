@@ -1,4 +1,4 @@
-"""Rows of one session in the catalogue, beside those of its entries: branches, tokens of answers, and marks."""
+"""Rows of one session in the catalog, except those of its entries: branches, tokens of answers, and marks."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from gitsession.store import refs
 from gitsession.store.interface import ObjectStore
 
 _ALONE = frozenset({kinds.Label.kind, kinds.Title.kind, kinds.Seal.kind})
-"""The kinds of gitsession's own entries on ``meta`` whose meaning depends on no other entry there."""
+"""The kinds of gitsession's own entries on ``meta`` that can be read without the other entries there."""
 
 
-# ---- branches, with the columns that decide which is active (``sessions.active_branch``)
+# ---- branches, with the columns that determine the active one (``sessions.active_branch``)
 
 
 def put_branch(
     db: sqlite3.Connection, store: ObjectStore, sid: str, name: str, oid: Oid | None, superseded: Set[str]
 ) -> None:
-    """Store the tip of a branch; ``None`` removes it. The session's entries must be in the catalogue already."""
+    """Store the tip of a branch; ``None`` removes the branch. The session's entries must already be in the catalog."""
     if oid is None:
         db.execute("DELETE FROM branches WHERE sid = ? AND later = ? AND name = ?", (sid, name != refs.MAIN, name))
         return
@@ -47,7 +47,7 @@ def put_branch(
         line = node.source.line if node.source is not None else None
         if found is not None:
             at_ms, in_file = found
-        else:  # an entry of the session that this one was forked from
+        else:  # an entry of the session from which this one was forked
             at_ms = clamped(entry_of(store, node).at_ms)
             in_file = not is_superseded(store, node, superseded)
     row = (sid, name != refs.MAIN, name, oid, ours, at_ms, chain, line, in_file)
@@ -55,9 +55,9 @@ def put_branch(
 
 
 def active_branch(db: sqlite3.Connection, store: ObjectStore, sid: str, leaf: str | None) -> str | None:
-    """Return the active branch, as ``sessions.active_branch`` determines it; ``None`` if the session has no branch.
+    """Return the active branch by the rules of ``sessions.active_branch``; ``None`` if the session has no branch.
 
-    ``leaf``: the position of the entry that the agent's file names as its leaf.
+    ``leaf``: the position of the entry that is the leaf according to the agent's file.
     """
     by_hand = chosen(store, sid)
     if by_hand is not None:
@@ -83,18 +83,18 @@ def _chain(position: str) -> bytes:
         return b""
 
 
-# ---- tokens that providers counted: each answer once, however many entries report it
+# ---- tokens reported by providers: each answer is counted once, even if several entries report it
 
 
 class AddedTokens(NamedTuple):
-    """Tokens that an entry adds to its session: of answers with a name, and its own."""
+    """The tokens that an entry adds to its session: those of answers with an id, and all others."""
 
     named: int
     alone: int
 
 
 def add_answers(db: sqlite3.Connection, sid: str, node: Node, found: DecodedEntry) -> AddedTokens:
-    """Record the tokens that an entry reports of answers with a name. For each answer, the highest count applies."""
+    """Record the tokens that an entry reports for answers with an id. For each answer, the highest count is used."""
     named = alone = 0
     for count in _counts(node, found):
         if not count.answer:
@@ -109,7 +109,7 @@ def add_answers(db: sqlite3.Connection, sid: str, node: Node, found: DecodedEntr
 
 
 def waiting_tokens(db: sqlite3.Connection, store: ObjectStore, sid: str, meta: Meta) -> int:
-    """Return the tokens of answers that belong to no entry yet, because their lines wait for the next record."""
+    """Return the tokens of answers whose lines are not entries yet. They are imported with the next record."""
     tails = [meta.of_file(segment).headers().get(TAIL) for segment in (None, *meta.segments)]
     counts = [count for tail in tails if tail is not None for count in _counts(tail, look(store, tail))]
     named = {count.answer: count.tokens for count in counts if count.answer and not _is_known(db, sid, count.answer)}
@@ -129,14 +129,14 @@ def _is_known(db: sqlite3.Connection, sid: str, answer: str) -> bool:
     return found.fetchone() is not None
 
 
-# ---- marks (``sessions.marks``), kept up to date by what is new on ``meta``
+# ---- marks (``sessions.marks``), updated with the new entries on ``meta``
 
 
 def move_marks(db: sqlite3.Connection, store: ObjectStore, sid: str, old: Oid, new: Oid) -> bool:
     """Update the marks if one tip of ``meta`` is an ancestor of the other.
 
-    Returns ``False`` if ``meta`` must be folded again. Both histories are walked in step, so that the cost is the
-    distance between the tips, whichever is the older one.
+    Return ``False`` if all of ``meta`` must be read again. Both histories are walked at the same speed, so that the
+    cost depends only on the distance between the tips, in either direction.
     """
     if old == new:
         return True
@@ -155,7 +155,7 @@ def move_marks(db: sqlite3.Connection, store: ObjectStore, sid: str, old: Oid, n
 
 
 class _Walk:
-    """A walk from one tip back to another, over entries that do not depend on others."""
+    """A walk back from one tip to another, over entries that can be read without others."""
 
     def __init__(self, store: ObjectStore, start: Oid, end: Oid) -> None:
         self._store, self._end = store, end
@@ -164,7 +164,7 @@ class _Walk:
         self.has_arrived = False
 
     def step(self) -> bool:
-        """Take one step; return False if there was none to take."""
+        """Walk to the next entry. Return False if there is none."""
         node = next(self._nodes, None)
         if node is None:
             return False
@@ -173,7 +173,7 @@ class _Walk:
         return True
 
     def marks(self) -> list[SessionMark]:
-        """Return the marks made by the entries that the walk has passed."""
+        """Return the marks in the entries that the walk has passed."""
         return [mark for node in self._found for mark in marks_of(node, entry_of(self._store, node), on_meta=True)]
 
     def _back(self, oid: Oid | None) -> Iterator[Node]:

@@ -1,4 +1,4 @@
-"""Update of the catalogue from the refs: only sessions whose refs moved, and of those only new entries."""
+"""Update of the catalog from the refs. Only new entries of sessions whose refs moved are read."""
 
 from __future__ import annotations
 
@@ -32,9 +32,10 @@ _NOT_WRITTEN = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOE
 
 
 def refresh(catalogue: Catalogue, store: ObjectStore) -> None:
-    """Bring ``catalogue`` up to date. Data read while others write may be older than theirs, but is never torn.
+    """Update ``catalogue``. While other processes write, the result may be older than their data, but is consistent.
 
-    If the disk is full or cannot be written, the catalogue continues in memory: reading must not depend on free space.
+    If the disk is full or cannot be written, the catalog continues in memory, because readers must not depend on free
+    space.
     """
     try:
         _refresh(catalogue, store)
@@ -69,18 +70,17 @@ def _refresh(catalogue: Catalogue, store: ObjectStore) -> None:
 
 
 def _moves(db: sqlite3.Connection, now: Mapping[str, RefValue]) -> list[Move]:
-    """Compare every ref with its value when the catalogue was last updated."""
+    """Return the refs whose value has changed since the last update of the catalog."""
     before = dict(db.execute("SELECT name, value FROM refs").fetchall())
     names = before.keys() | now.keys()
     return [Move(name, before.get(name), now.get(name)) for name in names if before.get(name) != now.get(name)]
 
 
 def _moves_in_journal(catalogue: Catalogue, db: sqlite3.Connection, store: ObjectStore) -> list[Move] | None:
-    """Compare only the refs that the journal moves; return ``None`` if others may have moved.
+    """Return the same moves as ``_moves`` from the journal only; ``None`` if refs may have moved that it does not list.
 
-    No other ref can have moved if git holds the refs that it held at the last update, and since then the journal has
-    grown and lost no file. A flush moves git's refs before it removes a file of the journal, so the journal is read
-    first.
+    No other ref can have moved if git's refs are unchanged since the last update, and the journal has only grown and
+    lost no file. The journal is read first, because a flush moves git's refs before it removes a file of the journal.
     """
     found = db.execute("SELECT value FROM state WHERE key = 'fingerprint'").fetchone()
     pending = store.pending_refs()
@@ -104,9 +104,9 @@ def _sid(name: str) -> str:
 
 
 def _session(db: sqlite3.Connection, store: ObjectStore, sid: str, moves: Sequence[Move]) -> None:
-    """Bring one session up to date: add what is new, or insert all of it again if that is not possible."""
+    """Update one session: add its new entries, or insert all of its entries again if that is not possible."""
     if _is_purged(store, sid):
-        _forget(db, sid)  # its remains have no content
+        _forget(db, sid)  # the remaining refs have no content
         return
     if not _grow(db, store, sid, moves):
         _forget(db, sid)
@@ -123,10 +123,11 @@ def _is_purged(store: ObjectStore, sid: str) -> bool:
 
 
 class _Summary(NamedTuple):
-    """The counts and folded state in the row of a session, to which new entries are added.
+    """The row of a session, with counts that are updated when entries are added.
 
-    ``entries``: without the first entry. ``counted`` and ``waiting``: the tokens of its entries, and of lines that are
-    not entries yet. ``meta``: the tip up to which the rest was folded. ``leaf``: as in ``SourceFile``.
+    ``entries``: the number of entries, without the first. ``counted``: the tokens of the entries. ``waiting``: the
+    tokens of lines that are not entries yet. ``meta``: the tip of ``meta`` from which the other fields were computed.
+    ``leaf``: as in ``SourceFile``.
     """
 
     start: Oid
@@ -151,9 +152,10 @@ def _summary(db: sqlite3.Connection, sid: str) -> _Summary | None:
 
 
 def _grow(db: sqlite3.Connection, store: ObjectStore, sid: str, moves: Sequence[Move]) -> bool:
-    """Add the new entries of a known session; return ``False`` if the catalogue has entries that the session lacks.
+    """Add the new entries of a known session.
 
-    That is so if a ref went back or was removed (undo) and entries went with it, and if the file was rewritten.
+    Return ``False`` if the rows of the session must be built again. This is the case if the catalog has entries that
+    are no longer in the session (an undo moved a ref back or removed it), or if the agent's file was rewritten.
     """
     known = _summary(db, sid)
     if known is None:
@@ -178,7 +180,7 @@ def _grow(db: sqlite3.Connection, store: ObjectStore, sid: str, moves: Sequence[
 
 
 def _take_in(db: sqlite3.Connection, store: ObjectStore, sid: str, leaves: Mapping[str, Oid]) -> None:
-    """Add a session that is not in the catalogue."""
+    """Add a session that is not in the catalog."""
     meta = meta_of(store, sid)
     superseded = frozenset(meta.source_file.superseded)
     new, start = _new_nodes(db, store, sid, leaves.values())
@@ -200,7 +202,7 @@ def _forget(db: sqlite3.Connection, sid: str) -> None:
 def _new_nodes(
     db: sqlite3.Connection, store: ObjectStore, sid: str, leaves: Iterable[Oid]
 ) -> tuple[list[Node], Oid | None]:
-    """Return the entries of a session that are not in the catalogue, and its first entry if it is among them."""
+    """Return the entries of a session that are not in the catalog, and the oid of its first entry, if it is known."""
     new: dict[Oid, Node] = {}
     skipped: set[Oid] = set()
     fork = root = None
@@ -226,7 +228,7 @@ def _new_nodes(
         new |= reversed(line.items())
     fork = fork or _known_fork(db, sid)
     if fork and root:
-        # A branch starts above the fork entry: the entries above that belong to the older session.
+        # A branch begins before the fork entry. The entries before the fork entry belong to the original session.
         for node in graph.history(store, fork):
             if node.oid != fork:
                 new.pop(node.oid, None)
@@ -234,7 +236,7 @@ def _new_nodes(
 
 
 def _new_around_gaps(db: sqlite3.Connection, store: ObjectStore, sid: str) -> tuple[list[Node], Oid | None]:
-    """Return the same as ``_new_nodes`` if a lost commit hides the entries before it."""
+    """Return the same as ``_new_nodes``, for a session with a lost commit that hides the entries before it."""
     tree = graph.tree(store, sid)
     start = next((oid for oid, node in tree.nodes.items() if content.begins_fork(store, node, sid)), None)
     above = session_facts.above(tree, start)
@@ -255,7 +257,7 @@ def _is_known(db: sqlite3.Connection, sid: str, oid: Oid) -> bool:
 
 
 class _Added(NamedTuple):
-    """The entries that were inserted: their number, the time of the newest in ms, and the tokens that they count."""
+    """A summary of inserted entries: their number, the time of the newest (Unix time in ms), and their tokens."""
 
     entries: int
     newest_ms: int
@@ -265,9 +267,9 @@ class _Added(NamedTuple):
 def _insert_entries(
     db: sqlite3.Connection, store: ObjectStore, sid: str, new: Sequence[Node], superseded: Collection[str], copied: int
 ) -> _Added:
-    """Insert entries, parents first. An entry is in the agent's file unless it or one above it is superseded.
+    """Insert entries, parents first. An entry is in the agent's file unless it or an earlier entry is superseded.
 
-    ``copied``: up to this line of the file, the tokens count for another session.
+    ``copied``: the last line of the file whose tokens are counted in another session.
     """
     at: dict[Oid | None, tuple[bool, int]] = {}
     inner = {node.parent for node in new}
@@ -303,12 +305,12 @@ def _insert_entries(
 
 
 def _words(node: Node, entry: Entry) -> str | None:
-    """Return the first words of a prompt."""
+    """Return the first words of a prompt; ``None`` if ``entry`` is not a prompt."""
     return node.subject.partition(": ")[2] if isinstance(entry, kinds.Message) and node.role == "user" else None
 
 
 def _place(db: sqlite3.Connection, sid: str, oid: Oid | None) -> tuple[bool, int]:
-    """Return whether an entry is in the agent's file, and the depth of an entry below it."""
+    """Return whether an entry is in the agent's file, and the depth of its children."""
     found = db.execute("SELECT in_file, depth FROM entries WHERE sid = ? AND oid = ?", (sid, oid)).fetchone()
     return (bool(found[0]), found[1] + 1) if found else (True, 0)
 
@@ -326,9 +328,9 @@ def _is_branch_end(db: sqlite3.Connection, sid: str, oid: Oid) -> bool:
 def _summarise(
     db: sqlite3.Connection, store: ObjectStore, sid: str, known: _Summary, added: _Added, meta: Meta | None
 ) -> bool:
-    """Write the row of the session; return ``False`` if there is no session to describe.
+    """Write the row of the session. Return ``False`` if the session has no entries.
 
-    ``meta``: the new state of ``meta``, if it was folded again.
+    ``meta``: the content of ``meta``, if it was read again.
     """
     name = session_rows.active_branch(db, store, sid, known.leaf if meta is None else meta.source_file.leaf)
     if name is None or not _is_known(db, sid, known.start):
@@ -382,7 +384,7 @@ def _own(db: sqlite3.Connection, sid: str, node: Node, found: content.DecodedEnt
 
 
 def _continues(meta: Meta) -> tuple[str | None, int]:
-    """Return the session that this one continues, and the line of its file up to which it was copied."""
+    """Return the id of the session that this one continues, and the number of the last copied line in the file."""
     found = meta.continuation
     return (None, 0) if found is None else (storable(found.session), clamped(found.line))
 
@@ -397,6 +399,6 @@ def _put(db: sqlite3.Connection, table: str, row: Mapping[str, object]) -> None:
 
 
 def _fork_words(store: ObjectStore, first: Entry, start: Oid) -> str | None:
-    """Return a name for a fork without a prompt of its own."""
+    """Return a name for a fork that has no prompt yet; ``None`` if the session is not a fork."""
     parent = load(store, start).parent if isinstance(first, kinds.Fork) else None
     return f"fork at {load(store, parent).subject}" if parent else None
