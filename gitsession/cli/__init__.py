@@ -1,1 +1,4 @@
-"""The command line. Each command is loaded on its own. Code that another program could use belongs elsewhere."""
+"""The command line. The module of a command is imported when the command runs.
+
+Code that other programs can use belongs in other packages.
+"""

@@ -109,25 +109,25 @@ GROUPS = {
         "git": ("store", "Run git on the store"),
     },
 }
-"""The commands by group: the module of ``commands`` with each, and its summary. Only `help --all` lists plumbing."""
+"""The commands by group, with their module in ``commands`` and summary. Only ``help --all`` lists plumbing commands."""
 
 COMMANDS = {name: found for group in GROUPS.values() for name, found in group.items()}
 
 NAME = "gitsession"
 COMPLETING = "_GITSESSION_COMPLETE"
 HELP_ALL = "gitsession.help_all"
-"""Key in the context's ``meta``: True if the help lists plumbing commands too."""
+"""Key in the ``meta`` of click's context: whether the help lists plumbing commands too."""
 
 
 class Commands(click.Group):
-    """A group that loads the module of a command only when it is used, so that a start is fast."""
+    """A click group that imports the module of a command only when it is used, so that commands start fast."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
-            import difflib  # slow to load, and only needed after a mistake
+            import difflib  # slow to import, and needed only after a typing error
 
             close = ", ".join(difflib.get_close_matches(cmd_name, COMMANDS, n=2))
             raise click.UsageError(f"no command {cmd_name!r}" + (f"; did you mean {close}?" if close else ""), ctx)
@@ -210,12 +210,12 @@ def _show_status(app: App) -> None:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run the command line. Return the exit code, one of those in docs/reference/commands.md."""
+    """Run the command line, and return the exit code (docs/reference/commands.md)."""
     _prepare_streams()
     try:
         if COMPLETING in os.environ:
-            gitsession.main(list(arguments), prog_name=NAME)  # click answers the shell and exits
-        # Not ``main``: for click a closed pipe is an error, even with ``standalone_mode=False``.
+            gitsession.main(list(arguments), prog_name=NAME)  # click prints the completions and exits
+        # Not ``main``, because click treats a closed pipe as an error, even with ``standalone_mode=False``.
         with gitsession.make_context(NAME, _words(arguments)) as ctx:
             code = gitsession.invoke(ctx)
         sys.stdout.flush()
@@ -231,7 +231,7 @@ def run(arguments: Sequence[str]) -> int:
     except (click.Abort, KeyboardInterrupt):
         return exits.INTERRUPTED
     except BrokenPipeError:
-        # The reader has closed the pipe (`| head`). Output that Python still holds must cause no error at exit.
+        # The reader has closed the pipe (`| head`). Buffered output must not cause an error at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except GitSessionError as error:
@@ -241,14 +241,14 @@ def run(arguments: Sequence[str]) -> int:
         complain(f"{error.filename or ''}: {error.strerror}".lstrip(": "))
         return exits.NOT_FOUND if error.errno in _WRONG_PATH else exits.TRY_AGAIN
     except Exception as error:
-        if type(error).__module__ != "sqlite3":  # compared by name: most commands never load it
+        if type(error).__module__ != "sqlite3":  # compared by name, because most commands never import it
             raise
         complain(f"cannot use the index: {error}", hint="the stored sessions are not affected; try again")
         return exits.TRY_AGAIN
 
 
 def _prepare_streams() -> None:
-    """Prevent failures of output because of a terminal's encoding, or a stream that was closed at the start."""
+    """Prevent output errors caused by the encoding of a terminal, or by a stream that is closed at the start."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:
@@ -258,7 +258,10 @@ def _prepare_streams() -> None:
 
 
 def _words(arguments: Sequence[str]) -> list[str]:
-    """Return ``arguments`` with ``-@leaf`` as an address, not an option: the leaf of the session before the newest."""
+    """Return ``arguments`` changed so that click parses ``-@leaf`` as an address and not as an option.
+
+    ``-@leaf`` is the leaf of the second session in the order of ``-``.
+    """
     at = next((at for at, word in enumerate(arguments) if word.startswith("-@")), None)
     return list(arguments) if at is None or "--" in arguments[:at] else [*arguments[:at], "--", *arguments[at:]]
 

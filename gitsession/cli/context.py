@@ -1,4 +1,4 @@
-"""Resolution of arguments to a store, a session, an entry. Modules that a command does not use are not loaded."""
+"""Resolution of arguments to a store, a session or an entry. Modules that a command does not use are not imported."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from gitsession.store.git_store import GitStore
 
 DRAIN_WAIT_SECONDS = 10.0
-"""Maximum time to wait for another process that ingests the same events, which this one needs too, in seconds."""
+"""Maximum time to wait for another process that is ingesting pending events, in seconds."""
 
 
 class App:
@@ -49,10 +49,10 @@ class App:
         return store_path(self._given, os.environ, Path.home(), _git_setting)
 
     def store(self, *, make: bool = False, damaged: bool = False, drained: bool = True) -> Store:
-        """Return the store. Open it first if necessary.
+        """Return the store, and open it first if necessary.
 
-        If ``make`` is true, a missing store is created; else raises ``NotAStore``. ``damaged`` opens a store for
-        repair. If ``drained`` is true, pending events of agents' hooks are ingested first.
+        ``make``: whether to create a missing store; otherwise ``NotAStore`` is raised. ``damaged``: whether to open the
+        store for a repair. ``drained``: whether to ingest pending events of agents' hooks first.
         """
         from gitsession.api import Store
 
@@ -65,15 +65,15 @@ class App:
         return self._store
 
     def drain(self) -> None:
-        """Ingest pending events of agents' hooks, if there are any. A failure is a warning only."""
+        """Ingest pending events of agents' hooks, if there are any. A failure only causes a warning."""
         try:
             if self._store is not None and spool.is_due(os.fspath(self.path)):
                 self._store.drain(wait_seconds=DRAIN_WAIT_SECONDS)
-        except Exception as error:  # a bad event must not prevent access to the store
+        except Exception as error:  # an invalid event must not prevent access to the store
             warn(f"warning: cannot ingest the events of hooks yet: {error}")
 
     def dry_run_store(self) -> Store:
-        """Return a store for a run that must create none: the existing one, or a temporary one."""
+        """Return a store for a dry run: the existing store, or a temporary one."""
         import tempfile
 
         from gitsession.api import Store
@@ -112,9 +112,9 @@ class App:
         return self._catalogue
 
     def objects(self) -> GitStore:
-        """Return the object store without the API above it, for commands that must start fast.
+        """Return the object store without the store API, for commands that must start fast.
 
-        It reads commits, and parses no entries.
+        The object store reads commits, and parses no entries.
         """
         from gitsession.store.git_store import GitStore
 
@@ -125,7 +125,7 @@ class App:
         return self._objects
 
     def warn_of_damage(self) -> bool:
-        """Warn if the journal is damaged, as far as a cheap check can see. Return whether it warned."""
+        """Warn if a quick check detects damage of the journal. Return whether a warning was printed."""
         from gitsession.store.change_stamp import is_journal_doubtful
 
         lost = self.objects().unread_records() if is_journal_doubtful(self.path) or self._opened else 0
@@ -141,19 +141,19 @@ class App:
         return self._store is not None or self._objects is not None
 
     def row(self, address: str) -> tuple[Row, str]:
-        """Return the catalog row of the session in ``SESSION[@ENTRY]``, and the entry, or ""."""
+        """Return the catalog row of the session in ``SESSION[@ENTRY]``, and the text of the entry's address or ""."""
         name, entry = split(address)
         return self.catalogue().find(name, here() if name in ("@", "-") else None), entry
 
     def session(self, address: str) -> Session:
-        """Return the session of an address. Raises ``UsageError`` if the address names an entry."""
+        """Return the session that an address names. Raises ``UsageError`` if the address names an entry."""
         name, entry = split(address)
         if entry:
             raise click.UsageError(f"this command takes a session, not an entry: pass {name!r} without {'@' + entry!r}")
         return self.store().session(name)
 
     def entry(self, address: str) -> tuple[Session, Node]:
-        """Return the session and the entry of ``SESSION@ENTRY``; without an entry, the leaf."""
+        """Return the session and the entry that ``SESSION[@ENTRY]`` names. The entry defaults to the leaf."""
         name, entry = split(address)
         session = self.store().session(name)
         try:
@@ -165,7 +165,10 @@ class App:
             return session, session.resolve(new)
 
     def _renamed(self, entry: str) -> str | None:
-        """Return the new id of an entry that a purge renamed, with a warning. ``entry``: a prefix of its old id."""
+        """Return the new oid of an entry whose oid a purge changed, and print a warning.
+
+        ``entry``: a prefix of the old oid.
+        """
         from gitsession.sessions import purged_ids
 
         found = purged_ids.find_renamed(self.path, entry.lower())
@@ -194,11 +197,11 @@ class App:
 
 
 _DATED = re.compile(r"\w+:.*?@\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d")
-"""An agent's session id that contains ``@``: Aider has no ids, so a session is named by its folder and its time."""
+"""An address whose session id contains ``@``. Aider has no ids, so a session is named by its folder and time."""
 
 
 def split(address: str) -> tuple[str, str]:
-    """Split ``SESSION[@ENTRY]``. A leading ``@`` is the newest session of this folder."""
+    """Split ``SESSION[@ENTRY]`` into session and entry. A leading ``@`` is the address of a session."""
     if address == "@" or address.startswith("@@"):
         return "@", address[2:]
     dated = _DATED.match(address)
@@ -211,7 +214,7 @@ def split(address: str) -> tuple[str, str]:
 
 
 def no_such_agent(agent: str, rows: Sequence[Row]) -> str:
-    """Return a message that there are no sessions of ``agent``; "" if there are some."""
+    """Return a message that there are no sessions of ``agent``; "" if there are any."""
     there = sorted({row.agent for row in rows})
     if not agent or agent in there:
         return ""
@@ -223,7 +226,7 @@ with_app = click.pass_obj
 
 
 def here() -> CurrentFolder:
-    """Return the working directory of the user; an empty path if it was deleted."""
+    """Return the current folder for finding sessions. Its path is empty if the working directory was deleted."""
     return CurrentFolder(current_folder(), shared_folders(os.path.expanduser("~"), os.environ), _project_here)
 
 
@@ -243,7 +246,7 @@ _SECONDS = {"m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 
 
 class Since(click.ParamType[int]):
-    """A date or an age: 2026-11-21, 30m, 12h, 3d, 2w. Converts to Unix time in ms."""
+    """A date or an age, such as 2026-11-21, 30m, 12h, 3d or 2w. The value is a Unix time in ms."""
 
     name = "when"
 
@@ -264,7 +267,7 @@ def program(store: Path) -> list[str]:
 def runner() -> list[str]:
     """Return the command that runs this program from any folder.
 
-    It is the running script if that is named ``gitsession``, else Python with the module.
+    It is the path of the running script if that is named ``gitsession``, else ``python -m gitsession``.
     """
     here = os.path.abspath(sys.argv[0])
     if os.path.basename(here) in ("gitsession", "git-session") and os.access(here, os.X_OK):

@@ -1,4 +1,4 @@
-"""The forecast of sessions that agents will delete, shared by several commands."""
+"""Forecast of the sessions that agents will delete, for several commands."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from gitsession.index.catalogue import Catalogue
 
 
 def forecast_expiry(catalogue: Catalogue | None) -> ExpiryForecast:
-    """Return the forecast of what agents will delete. ``catalogue``: that of the store, or ``None`` without a store."""
+    """Return the forecast of the sessions that agents will delete.
+
+    ``catalogue``: the catalog of the store, or ``None`` if there is no store.
+    """
 
     def is_imported(path: Path, stat: os.stat_result) -> bool:
         return catalogue is not None and catalogue.seen(path, stat) is not None

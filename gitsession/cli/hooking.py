@@ -1,6 +1,6 @@
-"""``gitsession hook``, which agents run at every step. It prints nothing, exits with 0 and is fast.
+"""The command ``gitsession hook``, which agents run at every step. It prints nothing, exits with 0 and is fast.
 
-``__main__`` runs it before the command line is loaded. It loads only what an event needs.
+``__main__`` runs it without importing the command line. It imports only the modules that an event needs.
 """
 
 from __future__ import annotations
@@ -12,29 +12,29 @@ import time
 
 from gitsession.live import events, spool
 
-TYPE_CHECKING = False  # not from typing, which takes as long to load as this whole module
+TYPE_CHECKING = False  # not imported from typing, because that takes as long as the import of this whole module
 if TYPE_CHECKING:
     from typing import Any
 
 STDIN_BYTES_MAX = 32 << 20
 STDIN_SECONDS = 5.0
 LOOK_SECONDS = 10.0
-"""Maximum time for a snapshot, in seconds. After that, the process that ingests the event takes it."""
+"""Maximum time for a snapshot, in seconds. After that, the process that ingests the event takes the snapshot."""
 WAIT_SECONDS = 5.0
-"""Maximum time to wait for another process that captures the same workspace, in seconds."""
+"""Maximum time to wait for another process that is capturing the same workspace, in seconds."""
 
 REASON_MAX = 200
 PROMPT_MAX = 500
 
 
 def is_for_us(words: list[str]) -> bool:
-    """Return whether a command line is `[--store DIR] hook EVENT...`, without a request for help."""
+    """Return whether a command line is ``[--store DIR] hook EVENT...``, without an option for help."""
     at = 2 if words[:1] == ["--store"] else 1 if words[:1] and words[0].startswith("--store=") else 0
     return words[at : at + 1] == ["hook"] and not {"-h", "--help"} & set(words[at:])
 
 
 def run(words: list[str]) -> None:
-    """Run the hook. It never raises."""
+    """Run the hook. This function never raises."""
     store = event = ""
     try:
         store, event, agent = _said(words)
@@ -42,7 +42,7 @@ def run(words: list[str]) -> None:
     except BaseException as error:
         try:
             spool.fail(store or _store(""), f"{event or 'hook'}: {str(error) or type(error).__name__}")
-        except BaseException:  # the failure cannot be recorded
+        except BaseException:  # the error cannot be recorded
             pass
 
 
@@ -92,7 +92,7 @@ def _take(store: str, event: str, agent: str) -> None:
 
 
 def _stdin() -> tuple[bytes, bool]:
-    """Return standard input, and whether it is complete."""
+    """Return standard input, and whether it was read completely."""
     parts: list[bytes] = []
     size, until = 0, time.monotonic() + STDIN_SECONDS
     while size <= STDIN_BYTES_MAX:
@@ -108,7 +108,7 @@ def _stdin() -> tuple[bytes, bool]:
 
 
 def _look(store: str, event: str, agent: str, at_ms: int, raw: bytes) -> None:
-    """Capture the workspace. If that fails, the event is written without a snapshot."""
+    """Write the event with a snapshot of the workspace. If the capture fails, write the event without one."""
     import json
     import signal
 
@@ -132,7 +132,7 @@ def _look(store: str, event: str, agent: str, at_ms: int, raw: bytes) -> None:
         cwd = data.get("cwd")
         if not isinstance(cwd, str) or not os.path.isabs(cwd):
             raise ValueError("the agent says no folder that it is in")
-        # Create it first: a store inside the workspace is no part of it, even if it is new.
+        # Create the spool first, so that a new store inside the workspace is detected and not captured.
         spool.make_folder(spool.folder(store))
         signal.signal(signal.SIGALRM, too_long)
         signal.setitimer(signal.ITIMER_REAL, LOOK_SECONDS)
@@ -152,7 +152,10 @@ def _look(store: str, event: str, agent: str, at_ms: int, raw: bytes) -> None:
 
 
 def _kept(data: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields of an event that are needed later. The agent's own file has the input and output of tools."""
+    """Return the fields of an event that are needed later.
+
+    The input and output of tools are left out, because the agent's own file contains them.
+    """
     names = (
         "session_id", "transcript_path", "agent_transcript_path", "agent_id", "cwd", "tool_name", "tool_use_id",
     )  # fmt: skip
@@ -168,7 +171,7 @@ def _kept(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def _drain_apart(store: str) -> None:
-    """Start a separate process that ingests the spool, so that the agent does not wait for it."""
+    """Start a separate process that ingests the spool, so that the agent does not have to wait."""
     if os.fork():
         return
     try:

@@ -1,6 +1,6 @@
-"""Output of a command: lines for people, paged by git's rules, or one document with ``--json``.
+"""Output of a command: text lines, paged by git's rules, or one JSON document with ``--json``.
 
-Warnings and questions go to standard error, with ``--json`` too.
+Warnings and questions are always printed to standard error.
 """
 
 from __future__ import annotations
@@ -40,38 +40,38 @@ consent_option = click.option(
 
 
 def wants_json() -> bool:
-    """Return whether the running command has ``--json``."""
+    """Return whether the running command has the option ``--json``."""
     context = click.get_current_context(silent=True)
     return context is not None and context.meta.get(_JSON, False)
 
 
 def say(text: str = "", **style: Any) -> None:
-    """Print one line for people. Control characters and line ends from agents or files are removed."""
+    """Print one line of text. Control characters and line ends from agents or files are removed."""
     if not wants_json():
         click.echo(paint(on_a_line(text), **style), color=_color())
 
 
 def say_painted(lines: Iterable[str]) -> None:
-    """Print painted lines for people, each immediately."""
+    """Print lines that are already painted, and flush after each one."""
     for line in () if wants_json() else lines:
         click.echo(line, color=_color())
         sys.stdout.flush()
 
 
 def emit(schema: str, document: dict[str, Any]) -> None:
-    """Print the document of a command that has ``--json``."""
+    """Print the JSON document of a command."""
     if wants_json():
         emit_bare(titled(schema, document))
 
 
 def emit_line(schema: str, document: dict[str, Any]) -> None:
-    """Print one of several documents, on one line, immediately."""
+    """Print one of several JSON documents on one line, and flush."""
     click.echo(json.dumps(titled(schema, document)))
     sys.stdout.flush()
 
 
 def emit_bare(value: Any) -> None:
-    """Print JSON, escaped to ASCII, so that it can contain any text."""
+    """Print a value as JSON, escaped to ASCII, so that every terminal encoding can represent it."""
     click.echo(json.dumps(value, indent=2))
 
 
@@ -83,10 +83,10 @@ def titled(schema: str, document: dict[str, Any]) -> dict[str, Any]:
 def print_list(
     schema: str, key: str, objects: Iterable[Any], lines: Iterable[str], *, nothing: str, **more: Any
 ) -> int:
-    """Print a list, and return the exit code: a document with ``objects``, or painted ``lines``.
+    """Print a list and return the exit code. With ``--json``, print a document with ``objects``, else print ``lines``.
 
-    Only one of the two is iterated over. If the list is empty and ``--json`` is not given, ``nothing`` is printed on
-    standard error.
+    Only one of the two iterables is consumed. If the list is empty and ``--json`` is not set, ``nothing`` is printed to
+    standard error. ``lines`` must be painted.
     """
     found = list(objects if wants_json() else lines)
     emit(schema, {**more, key: found})
@@ -97,7 +97,7 @@ def print_list(
 
 
 def complain(text: str, *, hint: str = "", candidates: Iterable[str] = ()) -> None:
-    """Print an error and its hint on standard error."""
+    """Print an error, its hint and the candidates to standard error."""
     warn(f"error: {text}")
     for candidate in list(candidates)[:20]:
         warn(f"  {candidate}")
@@ -106,22 +106,25 @@ def complain(text: str, *, hint: str = "", candidates: Iterable[str] = ()) -> No
 
 
 def warn(text: str) -> None:
-    """Print one line on standard error, made safe as by ``say``."""
+    """Print one line to standard error. Control characters and line ends are removed."""
     click.echo(on_a_line(text), err=True)
 
 
 def confirm(question: str) -> bool:
-    """Ask on standard error; the default is no. Raises ``click.Abort`` if there is no answer."""
+    """Ask a yes-or-no question on standard error, and return the answer. The default is no.
+
+    Raises ``click.Abort`` if there is no answer.
+    """
     return click.confirm(on_a_line(question), default=False, err=True)
 
 
 def is_attended() -> bool:
-    """Return whether the user can be asked."""
+    """Return whether standard input is a terminal, so that the user can answer questions."""
     return sys.stdin is not None and sys.stdin.isatty()
 
 
 def confirm_purge(question: str, *, consent: bool) -> None:
-    """Ask before a purge.
+    """Ask for confirmation of a purge, unless ``consent`` is true.
 
     Raises ``UsageError`` if standard input is not a terminal, and ``Refused`` if the answer is no.
     """
@@ -134,7 +137,7 @@ def confirm_purge(question: str, *, consent: bool) -> None:
 
 
 def warn_of_hidden(hidden: int, problems: Iterable[str] = (), what_to_do: str = "") -> None:
-    """Warn of the number of secrets that are shown as placeholders, and why some could not be revealed."""
+    """Warn that secrets are shown as placeholders. ``problems``: the reasons why some could not be revealed."""
     if hidden:
         told = f"{count(hidden, 'secret')} {'is a placeholder' if hidden == 1 else 'are placeholders'}"
         warn(f"{told}; {what_to_do}" if what_to_do else told)
@@ -143,7 +146,7 @@ def warn_of_hidden(hidden: int, problems: Iterable[str] = (), what_to_do: str = 
 
 
 def paged(lines: Iterable[str]) -> None:
-    """Print painted lines for people, through a pager if standard output is a terminal that is too small for them."""
+    """Print painted lines. If standard output is a terminal and the lines do not fit, print them through a pager."""
     shown = [] if wants_json() else list(lines)
     text = "\n".join(shown)
     if not text:
@@ -170,14 +173,14 @@ def current_folder() -> str:
 
 
 _SILENT_SECONDS = 0.5
-"""Time before progress is first shown."""
+"""Time before progress is first shown, in seconds."""
 
 _PAUSE_SECONDS = 0.1
 
 
 @contextmanager
 def progress() -> Iterator[None]:
-    """Show progress within the block if standard error is a terminal."""
+    """Show the progress of operations in the block, if standard error is a terminal."""
     if wants_json() or sys.stderr is None or not sys.stderr.isatty():
         yield
         return
@@ -190,7 +193,7 @@ def progress() -> Iterator[None]:
 
 
 class _Line:
-    """A progress line that overwrites itself, as git's do, until the work is done."""
+    """A progress line that is overwritten until the operation is complete, as in git."""
 
     def __init__(self) -> None:
         self._next = time.monotonic() + _SILENT_SECONDS
@@ -211,7 +214,7 @@ class _Line:
         _write_error(f"{what}: {done * 100 // max(of, 1):3}%{end}")
 
     def leave(self) -> None:
-        """End the line, so that other output begins on a new one."""
+        """End the line, so that other output begins on a new line."""
         if self._shown:
             _write_error("\n")
         self._shown = ""

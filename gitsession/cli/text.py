@@ -1,4 +1,4 @@
-"""Text for a terminal: without control characters, in color, and fitted to the width and height."""
+"""Text for a terminal: removal of control characters, color, and adaptation to the size of the terminal."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from gitsession.model.headline import clean
 _FLAG_LETTERS = "".join(map(chr, range(0x1F1E6, 0x1F200)))
 
 _COLUMNS, _LINES = 100, 24
-"""Size if that of the terminal is unknown."""
+"""Number of columns and lines if the size of the terminal is unknown."""
 
 
 def paint(text: str, **style: Any) -> str:
-    """Return ``text`` without control characters, with style if color is wanted."""
+    """Return ``text`` without control characters, and with a style if color is enabled."""
     safe = clean(text)
     return click.style(safe, **style) if style and wants_color() else safe
 
 
 def wants_color() -> bool:
-    """Return whether standard output is a terminal, and color is not disabled by ``NO_COLOR``."""
+    """Return whether color is enabled: standard output is a terminal, and ``NO_COLOR`` is not set."""
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
 
 
 def clock(at_ms: int) -> str:
-    """Return a time for people: local, to the minute."""
+    """Return a Unix time in ms as text, in local time with minutes."""
     if at_ms <= 0:
         return "-"
     try:
@@ -41,12 +41,12 @@ def clock(at_ms: int) -> str:
 
 
 def on_a_line(text: str) -> str:
-    """Return ``text`` without control characters and line ends, so that a name cannot fake a line of output."""
+    """Return ``text`` without control characters and line ends, so that it cannot imitate other lines of output."""
     return clean(text).replace("\n", " ")
 
 
 def shell_words(words: Iterable[str]) -> str:
-    """Return a command line that a shell parses as ``words``, and that cannot drive a terminal.
+    """Return a command line that a shell parses as ``words``, and that cannot control a terminal.
 
     A word with characters that would not be printed is quoted as ``$'...'`` (bash, ksh, zsh).
     """
@@ -57,7 +57,7 @@ def _escaped(word: str) -> str:
     try:
         data = os.fsencode(word)
     except UnicodeEncodeError:
-        data = word.encode("utf-8", "replace")  # a lone surrogate, which no file name and no argument can have
+        data = word.encode("utf-8", "replace")  # it has a lone surrogate, so it is not a file name
     safe = (chr(byte) if 0x20 <= byte < 0x7F and byte not in b"'\\" else f"\\x{byte:02x}" for byte in data)
     return f"$'{''.join(safe)}'"
 
@@ -72,15 +72,15 @@ def shorten(text: str, width: int) -> str:
     from rich.cells import set_cell_size
 
     cut = set_cell_size(safe, max(width - 1, 0)).rstrip()
-    letters = len(cut) - len(cut.rstrip(_FLAG_LETTERS))  # two letters make a flag, and rich splits between them
+    letters = len(cut) - len(cut.rstrip(_FLAG_LETTERS))  # two letters form one flag, and rich splits between them
     return cut[: len(cut) - letters % 2] + "…"
 
 
 def columns(text: str) -> int:
-    """Return the width of ``text`` in columns: Chinese characters, flags and joined emoji take two."""
+    """Return the width of ``text`` in columns. Chinese characters, flags and joined emoji take two columns."""
     if text.isascii():
         return len(text)
-    from rich.cells import cell_len  # not loaded for ASCII, so that a list of plain titles is fast
+    from rich.cells import cell_len  # not imported for ASCII text, so that a list of such titles is fast
 
     return cell_len(text)
 
@@ -91,18 +91,18 @@ def pad(text: str, width: int) -> str:
 
 
 def width() -> int:
-    """Return the number of columns of the terminal, or of ``$COLUMNS``."""
+    """Return the number of columns of the terminal, or the value of ``$COLUMNS``."""
     return terminal_size()[0]
 
 
 def terminal_size() -> tuple[int, int]:
-    """Return the number of columns and lines."""
+    """Return the number of columns and lines of the terminal."""
     columns, lines = os.environ.get("COLUMNS", ""), os.environ.get("LINES", "")
     try:
         size = os.get_terminal_size(sys.__stdout__.fileno() if sys.__stdout__ else 1)
     except (OSError, ValueError):
         size = os.terminal_size((_COLUMNS, _LINES))
-    # A terminal whose size was never set reports 0, for example those that `script` creates.
+    # A terminal whose size was never set, for example one that `script` creates, reports 0.
     return (
         int(columns) if columns.isdigit() else size.columns or _COLUMNS,
         int(lines) if lines.isdigit() else size.lines or _LINES,
@@ -115,7 +115,10 @@ def count(number: int, one: str, many: str = "") -> str:
 
 
 def first(lines: Sequence[str], most: int, rest: str, *, indent: str = "") -> Iterator[str]:
-    """Yield the first of ``lines``, indented, then how many more there are; ``rest`` ends that sentence."""
+    """Yield the first ``most`` of ``lines``, indented, and a line with the number of further lines.
+
+    ``rest``: the end of the last line, after the number.
+    """
     yield from (indent + line for line in lines[:most])
     if len(lines) > most:
         yield f"{indent}... and {len(lines) - most:,} more{rest}"

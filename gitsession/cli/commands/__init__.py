@@ -1,1 +1,1 @@
-"""The commands, grouped by topic. ``cli.app.COMMANDS`` has the module of each."""
+"""The commands, in modules by topic. ``cli.app.COMMANDS`` maps each command to its module."""

@@ -161,7 +161,7 @@ _COLORS = {"+": "green", "-": "red", "@": "cyan"}
 
 
 def carry_out(app: App, verb: str, edit: Edit, then: str, *, yes: bool, dry_run: bool) -> int:
-    """Show the change of a settings file, ask, and write it. With ``dry_run``, show it in full and write nothing."""
+    """Show a change of a settings file, ask for confirmation, and write it. With ``dry_run``, only show it in full."""
     diff = _diff(edit)
     if wants_json() and not (yes or dry_run):
         raise click.UsageError("--json cannot ask: pass --yes or --dry-run")
@@ -189,7 +189,7 @@ def carry_out(app: App, verb: str, edit: Edit, then: str, *, yes: bool, dry_run:
 
 
 def _show_diff(file: Path, diff: Sequence[str], *, whole: bool) -> None:
-    """Print a change, or its size."""
+    """Print a diff in full, or only the number of changed lines."""
     if whole:
         for line in diff:
             say(line, fg=_COLORS.get(line[:1]))
@@ -199,7 +199,7 @@ def _show_diff(file: Path, diff: Sequence[str], *, whole: bool) -> None:
 
 
 def _is_wanted(question: str) -> bool:
-    """Ask, and return the answer; False if standard input is not a terminal."""
+    """Ask a question, and return the answer; False if standard input is not a terminal."""
     try:
         return confirm(question)
     except click.Abort:

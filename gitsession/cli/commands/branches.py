@@ -1,4 +1,4 @@
-"""Commands for the branches of a session, and for names: branch, switch, fork, label, name."""
+"""Commands for branches and names: branch, switch, fork, label, name."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def _subject(session: Session, branch: str) -> str:
 
 
 def _address_and(what: str, words: tuple[str, ...], address: str = "SESSION") -> tuple[str, str]:
-    """Return the address and the last argument of a command; the address may be left out. Raises ``UsageError``."""
-    if len(words) == 1 and not words[0].startswith(("@", "-")):  # else an address without its argument
+    """Return the address and the last argument of a command. The address can be omitted. Raises ``UsageError``."""
+    if len(words) == 1 and not words[0].startswith(("@", "-")):  # otherwise, it is an address
         return "@", words[0]
     if len(words) != 2:
         raise click.UsageError(f"expected [{address}] {what}")

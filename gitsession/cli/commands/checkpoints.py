@@ -49,7 +49,7 @@ def checkpoint_command(app: App, session: str, message: str | None, workspace: P
     try:
         before: Files | None = found.files.at()
     except DAMAGE:
-        before = None  # the last checkpoint cannot be read: the new one is kept in addition
+        before = None  # the last checkpoint cannot be read, so a new one is created
     node = found.files.take_checkpoint(workspace=workspace, reason=message)
     if before is not None and before.checkpoint is None:
         before = None
@@ -132,7 +132,7 @@ def _what(only_files: bool, only_talk: bool) -> What:
 
 
 def _address(app: App, entry: str) -> tuple[Session, Any]:
-    """Resolve an entry. Without a session, it is an entry of the newest session of this folder."""
+    """Resolve the address of an entry. Without a session, it is an entry of the newest session of this folder."""
     if "@" not in entry:
         entry = f"@@{entry}"
     if not split(entry)[1]:
@@ -198,7 +198,7 @@ def _tell_rewound(app: App, session: Session, plan: RewindPlan | None, done: Rew
 
 
 def _tell_of_no_files(session: Session, plan: RewindPlan | None) -> None:
-    """Report that the session has no checkpoints, so that a rewind of both is not mistaken for complete."""
+    """Report that the session has no checkpoints, and that a rewind therefore restores only the conversation."""
     if plan is not None and plan.what == "both" and session.files.at().checkpoint is None:
         say("the session has no checkpoints: no file is restored")
 
@@ -206,7 +206,7 @@ def _tell_of_no_files(session: Session, plan: RewindPlan | None) -> None:
 def _tell_how_to_go_on(app: App, session: Session) -> None:
     """Print how to resume the session in its agent.
 
-    The agent's own file does not record the rewind: an agent that is started directly continues at the old place.
+    The agent's own file does not contain the rewind. An agent that is started directly continues at the old entry.
     """
     row = app.store().catalogue().session(session.id)
     if row is None or not row.source_id or with_capability(row.agent, Resumable) is None:
@@ -268,7 +268,7 @@ def diff_command(app: App, words: tuple[str, ...]) -> int:
 
 
 def _same(old: Files, new: Files, paths: tuple[str, ...]) -> str:
-    """Return a message on what was compared without finding a difference."""
+    """Return a message that the compared files do not differ."""
     if old.checkpoint is None and new.checkpoint is None:
         return "nothing to compare: the session has no checkpoints"
     ends = [f"checkpoint {one.checkpoint.oid[:12]}" if one.checkpoint else "no files" for one in (old, new)]
@@ -287,7 +287,7 @@ def _is_below(path: str, paths: tuple[str, ...]) -> bool:
 
 
 def _show_diff(app: App, old: Files, new: Files, paths: tuple[str, ...]) -> None:
-    """Print git's diff: unchanged for programs; without control sequences if standard output is a terminal."""
+    """Print git's diff. If standard output is a terminal, control sequences are removed."""
     store = app.store()
     store.flush()  # git does not read the journal
     trees = (old.tree or _EMPTY, new.tree or _EMPTY)
@@ -309,7 +309,7 @@ _FILE_COLORS = {
 }  # fmt: skip
 _WIDE = 60
 _FILES_MAX = 200
-"""Maximum number of lines; ``--json`` lists all."""
+"""Maximum number of lines. ``--json`` lists all files."""
 
 
 def planned_lines(changes: Sequence[PathDecision]) -> list[str]:
@@ -329,7 +329,7 @@ def print_files(done: RewindResult) -> None:
 
 
 def summary(outcomes: Iterable[FileOutcome]) -> str:
-    """Return ``files: 2 written, 1 removed, 3 left``. Files that needed no change are not counted."""
+    """Return text such as ``files: 2 written, 1 removed, 3 left``. Files that needed no change are not counted."""
     done = [one.did for one in outcomes if one.why != AS_IT_WAS]
     parts = [(done.count("written"), "written"), (done.count("removed"), "removed"), (done.count("left"), "left")]
     said = [f"{number:,} {what}" for number, what in parts if number]
@@ -372,7 +372,7 @@ HALF_DONE = "run `gitsession rewind --continue` to complete it, or `gitsession r
 
 @contextmanager
 def report_interrupted_rewind(app: App) -> Iterator[None]:
-    """Yield; if Ctrl-C interrupts the writing of files, report the unfinished rewind."""
+    """Report an unfinished rewind if Ctrl-C interrupts the block while files are written."""
     try:
         yield
     except KeyboardInterrupt:

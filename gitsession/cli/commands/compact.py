@@ -122,7 +122,7 @@ def compact_command(
 
 
 def _why_nothing(session: Session, tokens: int, strategy: str) -> str:
-    """Return a hint for the case that there is nothing to summarize."""
+    """Return the hint for a session with nothing to summarize."""
     if tokens == 0:
         return "the session is empty"
     if strategy in BY_ENTRY or (session.leaf is not None and session.leaf.kind == Compaction.kind):
@@ -151,7 +151,7 @@ def _perform(session: Session, planned: CompactionOutcome, options: Options, foc
 
 
 def _options(flags: dict[str, str | None], command: str | None) -> Options:
-    """Merge flags over the user's configuration. A command or a URL alone also selects its summarizer."""
+    """Return the user's configuration with flags applied. A command or a URL also selects its summarizer."""
     said: dict[str, Any] = {name: value for name, value in flags.items() if value is not None}
     if command is not None:
         try:
@@ -165,15 +165,15 @@ def _options(flags: dict[str, str | None], command: str | None) -> Options:
 
 
 _FILES_MAX = 10
-"""Maximum number of paths per list; ``--json`` lists all."""
+"""Maximum number of paths in a list. ``--json`` lists all paths."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CompactionOutcome:
-    """The result of ``compact``: a plan, the context before it, and once applied, the entry and the context after it.
+    """The result of ``compact``: the plan, the context before it, and, if it was applied, the entry and new context.
 
-    ``tokens_after``: the number in the entry, else the tokens of ``after``. The context of agents whose rules trust a
-    provider's count for kept entries does not show the reduction at once.
+    ``tokens_after``: the number in the entry, or else the tokens of ``after``. Some profiles use the provider's token
+    counts of kept entries. With them, ``after`` does not show the reduction immediately.
     """
 
     session: str
@@ -187,7 +187,7 @@ class CompactionOutcome:
 
 
 def as_document(done: CompactionOutcome) -> dict[str, Any]:
-    """Return the output of ``compact`` for programs."""
+    """Return the JSON document of ``compact``."""
     plan, after = done.plan, done.after
     taken = (*plan.history, *plan.prefix)
     return {
@@ -219,7 +219,7 @@ def as_document(done: CompactionOutcome) -> dict[str, Any]:
 
 
 def as_text(done: CompactionOutcome) -> list[str]:
-    """Return the output of ``compact`` for people: what is summarized, what is kept, and the tokens saved."""
+    """Return the text lines of ``compact``: the summarized entries, the kept entries, and the saved tokens."""
     head = [] if done.node is None else [f"{paint(done.node.oid[:8], fg='yellow')}  {paint(done.node.subject)}", ""]
     now, then = done.before.tokens, done.after.tokens if done.after else None
     wins = f"{now.used:,} now" if done.tokens_after is None else f"{now.used:,} before, {done.tokens_after:,} now"
@@ -257,12 +257,12 @@ def _kept(done: CompactionOutcome) -> Iterable[str]:
 
 
 def _ends(plan: Plan, items: tuple[Any, ...]) -> list[str]:
-    """Return lines for the first and the last of ``items``."""
+    """Return lines that describe the first and the last of ``items``."""
     return as_lines(items[:1] + items[1:][-1:], profiles.profile(plan.profile).estimate, indent=" " * 14)
 
 
 def _table(before: Tokens, after: Tokens) -> Iterable[str]:
-    """Yield the tokens before and after, by role and by kind."""
+    """Yield lines with the number of tokens before and after, by role and by kind."""
     counts = {"by role": (before.by_role, after.by_role), "by kind": (before.by_kind, after.by_kind)}
     room = max((len(name) for was, is_now in counts.values() for name in (*was, *is_now)), default=0)
     for title, (was, is_now) in counts.items():

@@ -1,4 +1,4 @@
-"""``gitsession context``: show what the model receives."""
+"""The command ``gitsession context``, which shows what the model receives."""
 
 from __future__ import annotations
 
@@ -141,7 +141,10 @@ def _parts(counts: Mapping[str, int]) -> str:
 
 
 def as_lines(items: Sequence[Item], estimate: Callable[[Shown], int], *, indent: str = "") -> list[str]:
-    """Return lines such as ``1a2b3c4d  assistant  1,204  I'll read auth.py -> read``. ``estimate``: counts tokens."""
+    """Return lines such as ``1a2b3c4d  assistant  1,204  I'll read auth.py -> read``.
+
+    ``estimate``: a function that returns the estimated number of tokens.
+    """
     rows = [(item.oid[:8], role(item.entry), f"{estimate(item.entry):,}", words(item.entry)) for item in items]
     roles, sizes = (max((len(row[column]) for row in rows), default=0) for column in (1, 2))
     room = width() - len(indent) - 8 - roles - sizes - 6
@@ -156,7 +159,7 @@ def role(entry: Shown) -> str:
 
 
 def words(entry: Shown) -> str:
-    """Return the text of an entry on one line: calls by name, and the reason if the answer failed."""
+    """Return the text of an entry on one line, with the names of called tools, and the error of a failed answer."""
     if isinstance(entry, Compaction | BranchSummary):
         return entry.summary
     if isinstance(entry, Message) and entry.role == "shell":

@@ -70,7 +70,7 @@ def demo_command(folder: Path | None) -> None:
 
 
 def _show_a_rewind(path: Path, project: Path) -> str:
-    """Create a small project, edit it through a shell, rewind it, and undo that. Return the id of the session."""
+    """Create a small project, edit it with a shell, rewind it, and undo the rewind. Return the id of the session."""
     project.mkdir()
     (project / "auth.py").write_text("def login(request):\n    return redirect('/home')\n")
     (project / "notes.txt").write_text("mine\n")
@@ -119,7 +119,7 @@ def _run(path: Path, command: str) -> None:
 
 
 def _build(path: Path) -> str:
-    """Write a session as an agent would: a bug is found, fixed, fixed in another way, then compacted."""
+    """Write a sample session in which a bug is found and fixed, fixed in another way, and the context is compacted."""
     clock = iter(range(1_767_603_600_000, 1_767_700_000_000, 7_000))
     with Store.create(path, clock=lambda: next(clock)) as store:
         session = store.new_session(agent="demo", cwd=str(path.parent))

@@ -61,7 +61,7 @@ def doctor_command(app: App) -> int:
 
 
 def _as_far_as_possible(what: str, checks: Iterator[Check]) -> Iterator[Check]:
-    """Yield the checks of a part. If one raises, yield a check with its error in place of the rest."""
+    """Yield checks. If one of them raises, yield a check with the error in place of the remaining checks."""
     try:
         yield from checks
     except Exception as error:
@@ -136,7 +136,7 @@ def _store_checks(app: App) -> Iterator[Check]:
 
 
 def _live(app: App) -> Iterator[Check]:
-    """Check which agents have hooks, and what the hooks have left or failed to do."""
+    """Check the hooks of agents, their pending events and their failures."""
     for agent, told in hook_locations.AGENTS.items():
         file = hook_locations.file_of(told, Path.home(), os.environ)
         try:
@@ -162,7 +162,7 @@ def _sweep(app: App) -> Iterator[Check]:
     try:
         catalogue = app.store().catalogue()
     except GitSessionError:
-        catalogue = None  # there is no store yet, or the store checks report its problem
+        catalogue = None  # there is no store yet, or the checks of the store report the problem
     found = forecast_expiry(catalogue)
     if found.files:
         yield Check("sweep", expiry_words(found), is_note=found.not_imported > 0)
@@ -176,7 +176,8 @@ def _size(path: Path) -> int:
 class Check:
     """A finding of ``doctor``.
 
-    ``mend``: how to fix it; "" if nothing is wrong. ``is_note``: nothing is wrong, but the user should know.
+    ``mend``: the instructions to fix the problem; "" if there is no problem. ``is_note``: whether this is information
+    for the user and not a problem.
     """
 
     what: str
@@ -192,7 +193,7 @@ class Check:
 def beside(store: Store) -> Iterator[Check]:
     """Check remotes, trash, vault, redaction rules and git hooks.
 
-    No remote is contacted. Remotes, trash, vault and hooks that do not exist yield no check.
+    No remote is contacted. There are no findings for remotes, trash, vault and hooks that do not exist.
     """
     objects = store.objects
     yield from _remotes(store)
@@ -203,9 +204,9 @@ def beside(store: Store) -> Iterator[Check]:
 
 
 def purge(store: Store) -> Iterator[Check]:
-    """Continue a pending purge and report the result.
+    """Continue a pending purge, and report the result.
 
-    Opening a store continues a purge that was killed. If it is still pending, something prevents its end.
+    An interrupted purge continues when the store is opened. If it is still pending, an error prevents its completion.
     """
     if not create.is_purge_pending(store.objects.git_dir):
         return
@@ -218,9 +219,9 @@ def purge(store: Store) -> Iterator[Check]:
 
 
 def locks(git_dir: Path, pending: int) -> Iterator[Check]:
-    """Check for lock files that a killed process left.
+    """Check for lock files of killed processes.
 
-    The owner of a lock of git cannot be determined, so its age is reported.
+    The owner of one of git's lock files cannot be determined, so the age of the file is reported.
     """
     found = list(RefLocks(git_dir, git_dir / create.PROOFS).standing())
     stale = [lock for lock in found if lock.is_stale]
@@ -237,7 +238,7 @@ def locks(git_dir: Path, pending: int) -> Iterator[Check]:
 
 
 def reflog(git_dir: Path) -> Iterator[Check]:
-    """Check that flushes can write the reflog by which git keeps the entries of a branch that it deletes."""
+    """Check that flushes can write the reflog, which keeps the entries of deleted branches."""
     problem = flushing.reflog_problem(git_dir)
     if problem:
         mend = "move it away: the next flush creates a new reflog"
@@ -317,7 +318,7 @@ def _vault(store: GitStore) -> Iterator[Check]:
     try:
         found = file.lstat()
     except OSError:
-        return  # nothing was redacted yet
+        return  # there have been no redactions yet
     if not stat.S_ISREG(found.st_mode):
         yield Check("vault", f"{file} is not a file", "move it away: redacted secrets are stored in a new file")
         return

@@ -75,7 +75,7 @@ def export_command(
 
 
 def _files(sent: ExportResult, output: Path) -> list[tuple[Path, bytes]]:
-    """Return the files to write and their content: one file, or in a folder all files of the session."""
+    """Return the paths and contents of the files to write: one file, or all files of the session if it is a folder."""
     if not output.is_dir():
         return [(output, sent.data)]
     name = PurePosixPath(sent.place).name
@@ -97,12 +97,12 @@ def _write(output: Path, data: bytes) -> None:
 
 
 def _tell_what_waits(files: Iterable[Path], data: bytes) -> None:
-    """Warn if a file of the session has more bytes at its end than were imported: the export lacks them."""
+    """Warn if a file of the session has more data than was imported, because the export lacks this data."""
     for path in files:
         try:
             _, held = sources.read(path)
         except (OSError, Malformed):
-            continue  # deleted, or a session in a database
+            continue  # the file was deleted, or the session is in a database
         if len(held) > len(data) and held.startswith(data):
             how = "" if b"\n" in held[len(data) :] else "--final "
             warn(
@@ -159,7 +159,10 @@ def resume_command(app: App, session: str, agent: str | None, cwd: Path, run: bo
 
 
 def line_of(commands: Sequence[Sequence[str]], cwd: str) -> str:
-    """Return the commands as a line for the shell, after ``cd`` if their folder is not the working directory."""
+    """Return a shell command line that runs the commands in ``cwd``.
+
+    It begins with ``cd`` if ``cwd`` is not the working directory.
+    """
     here = os.path.realpath(current_folder() or "/")
     way = [] if here == cwd else [["cd", cwd]]
     return " && ".join(map(shell_words, [*way, *commands]))

@@ -146,7 +146,7 @@ def forget(app: App, what: str, rule: str) -> int:
 
 
 def _places(app: App, key: str) -> list[tuple[str, Node]]:
-    """Return the entries of an allowance, each with a session that has it; none if it is for a file."""
+    """Return the entries to which an allowance applies, each with its session; none if the allowance is for a file."""
     if not _DIGEST.fullmatch(key.partition(":")[0]):
         return []
     store = app.objects()

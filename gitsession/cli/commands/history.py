@@ -1,4 +1,4 @@
-"""``gitsession log`` and ``gitsession tree``: the entries of a session."""
+"""The commands ``gitsession log`` and ``gitsession tree``, which show the entries of a session."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from gitsession.sessions.graph import Tree
 
 FOLLOWED = 10
-"""Default number of entries that ``--follow`` shows first."""
+"""Default number of existing entries that ``--follow`` shows first."""
 
 
 @click.command()
@@ -64,7 +64,7 @@ def log_command(app: App, session: str, number: int | None, follow: bool) -> int
 
 
 def _leaf(store: ObjectStore, sid: str, active: str, tip: str) -> str:
-    """Return the entry at which an agent continues; the tip if it cannot be read."""
+    """Return the oid of the entry at which an agent continues; the tip if this entry cannot be determined."""
     try:
         return address.resolve(store, sid, "leaf", branch=active).oid
     except GitSessionError:
@@ -72,9 +72,9 @@ def _leaf(store: ObjectStore, sid: str, active: str, tip: str) -> str:
 
 
 def _follow(app: App, address: str, number: int | None) -> int:
-    """Print entries until the process is interrupted."""
+    """Print the newest entries, then new entries until the process is interrupted."""
     session, store = app.session(address), app.objects()
-    news = session.follow(idle=True)  # before listing, so that no entry is missed
+    news = session.follow(idle=True)  # before the existing entries are listed, so that no entry is missed
     shown = list(itertools.islice(graph.history(store, session.leaf.oid), number or FOLLOWED)) if session.leaf else []
     for node in reversed(shown):
         _print_entry(store, node, session.branch_name)
@@ -96,7 +96,7 @@ def _print_entry(store: ObjectStore, node: Node, branch: str) -> None:
 
 
 _LEVELS_MAX = 12
-"""Maximum number of branch levels that are drawn, of 3 columns each."""
+"""Maximum number of branch levels that are drawn. Each level takes 3 columns."""
 
 
 @click.command()
@@ -129,9 +129,10 @@ def tree_command(app: App, session: str) -> int:
 
 
 def _drawn(tree: Tree) -> Iterator[tuple[Node | Gap, str]]:
-    """Yield every entry and every gap with the drawing before it. Only branches are indented, not single children.
+    """Yield every entry and every gap with its indentation. Only branches are indented, not single children.
 
-    A gap stands before each entry that follows it, or after the entry that it follows, or at the end.
+    A gap is yielded before each entry that follows it. A gap without such an entry is yielded after the entry before
+    it, or at the end.
     """
     gaps = {gap.oid: gap for gap in tree.gaps}
     leaves = {gap.before: gap for gap in tree.gaps if gap.oid in tree.branches.values()}
@@ -161,8 +162,8 @@ def _drawn(tree: Tree) -> Iterator[tuple[Node | Gap, str]]:
 def _columns(after: str, level: int, here: str, below: str) -> tuple[str, str]:
     """Return the columns before an entry that branches off at ``level``, and those before the entries that follow it.
 
-    Deeper than ``_LEVELS_MAX``, a number replaces the levels that are not drawn: columns for all of them would take
-    memory with the square of the number of branches.
+    Levels deeper than ``_LEVELS_MAX`` are replaced by a number. Drawing all of them would take memory proportional to
+    the square of the number of branches.
     """
     if level < _LEVELS_MAX:
         return f"{after}{here}", f"{after}{below}"
@@ -197,12 +198,12 @@ def gap_line(gap: Gap, *, indent: str = "") -> str:
 
 
 def gap_object(gap: Gap) -> dict[str, Any]:
-    """Return the output of ``log`` and ``tree`` for a gap. ``before``: the id of the entry before it, if known."""
+    """Return the JSON object of a gap in ``log`` and ``tree``. Its ``before`` is the id of the entry before the gap."""
     return {"id": gap.oid, "what": gap.problem, "before": gap.before}
 
 
 def as_object(node: Node, at_ms: int, branch: str | None) -> dict[str, Any]:
-    """Return the output of ``log`` and ``tree`` for an entry. ``at_ms``: Unix time in ms."""
+    """Return the JSON object of an entry in ``log`` and ``tree``. ``at_ms``: the time, Unix time in ms."""
     found = {
         "id": node.oid,
         "chain": to_base64url(node.chain),
@@ -217,7 +218,7 @@ def as_object(node: Node, at_ms: int, branch: str | None) -> dict[str, Any]:
 
 
 def as_document(store: ObjectStore, row: Row, names: Names, nodes: Iterable[Node], leaf: str) -> dict[str, Any]:
-    """Return the output of ``log`` and ``tree`` for a session and some of its entries."""
+    """Return the JSON document of ``log`` and ``tree`` for a session and some of its entries."""
     from gitsession.sessions.content import entry_of  # not loaded for text, which shows the time of the commit
 
     branch_of = {oid: name for name, oid in reversed(list(row.branches.items()))}
@@ -232,9 +233,9 @@ def as_document(store: ObjectStore, row: Row, names: Names, nodes: Iterable[Node
 
 
 def names_of(leaves: Mapping[str, str], labels: Mapping[str, str], *, active: str) -> dict[str, list[str]]:
-    """Return the names shown after each entry: branches whose tip it is, and its label.
+    """Return the names that are shown after each entry: the branches of which it is the tip, and its label.
 
-    If there are several branches, a star marks the active one.
+    If there are several branches, the active one is marked with a star.
     """
     names: dict[str, list[str]] = {}
     for name, oid in leaves.items():

@@ -58,7 +58,7 @@ def import_command(
     files = list(_files(paths, everything, agent))
     store = app.dry_run_store() if dry_run else app.store(make=True)
     if config.redaction(app.path).rules:
-        _ = store.objects.guard  # report invalid rules once, not for each file
+        _ = store.objects.guard  # load the redaction rules now, so that invalid rules are reported only once
     is_first = not store.sessions()
     work = Imports(store.agents, final=final, dry_run=dry_run)
     try:
@@ -67,7 +67,7 @@ def import_command(
                 work.take(path, format, named=path in paths)
                 advance()
             work.import_waiting()
-        if everything:  # last, because imported sessions name further folders
+        if everything:  # last, because imported sessions can contain paths of further folders
             for path, format in discover.in_projects(_projects(store), unreadable=True):
                 if agent in (None, format.AGENT):
                     work.take(path, format, named=False)
@@ -97,7 +97,7 @@ def _files(paths: tuple[Path, ...], everything: bool, agent: str | None) -> Iter
 
 
 _CODES: dict[type[Exception], int] = {Corrupt: exits.INTEGRITY, Unavailable: exits.TRY_AGAIN}
-"""Exit code of an import in which a file failed with such an error. The highest one counts."""
+"""Exit codes of an import by the error of a failed file. The highest code is used."""
 
 
 def _worst(failed: list[ImportFailure]) -> int:
@@ -141,7 +141,7 @@ def _object(store: Store, path: Path, agent: str, done: ImportResult) -> dict[st
 
 def _tell(store: Store, work: Imports) -> None:
     for path, _, done in work.done:
-        if done.moves or path in work.named:  # others are counted below; their problems were shown when they changed
+        if done.moves or path in work.named:  # other files are only counted below
             for line in _told(store, work, path, done):
                 say(line)
     for each in work.behind:
@@ -155,7 +155,7 @@ def _tell(store: Store, work: Imports) -> None:
 
 
 def _told(store: Store, work: Imports, path: Path, done: ImportResult) -> Iterator[str]:
-    """Yield the result for one file, and its problems."""
+    """Yield lines with the result for one file, and its problems."""
     if done.is_purged:
         yield f"{done.session}  not imported: {path} is a purged session"
         return
@@ -166,7 +166,7 @@ def _told(store: Store, work: Imports, path: Path, done: ImportResult) -> Iterat
     if done.rewritten is not None:
         away = f" (active is {row.active})" if row and row.active != done.branch and not work.dry_run else ""
         yield f"  {path}:{done.rewritten}: rewritten from this line on; the new version is branch {done.branch}{away}"
-    # The problems of an unchanged file were shown when it changed: now only one is shown.
+    # The problems of an unchanged file were shown when it changed, so only one is shown now.
     shown = _shown(done.problems, PROBLEMS_SHOWN if done.moves and path in work.named else 1)
     for problem in shown:
         yield f"  {path}:{problem.line}: {problem.what}" if problem.line else f"  {path}: {problem.what}"
@@ -185,7 +185,7 @@ def _sum(work: Imports) -> str:
 
 
 def _shown(problems: Sequence[SourceProblem], most: int) -> list[SourceProblem]:
-    """Return the first problems, and all those because of which a part was not imported."""
+    """Return the first ``most`` problems, and all problems that prevented the import of a part."""
     waiting = [problem for problem in problems if problem.waits]
     return [*[problem for problem in problems if not problem.waits][:most], *waiting]
 

@@ -1,4 +1,4 @@
-"""Commands for damage: verify, repair, sign."""
+"""Commands that check, repair and sign stored data: verify, repair, sign."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def _address(app: App, found: Finding) -> str:
 
 
 def _coverage_words(covered: CheckCoverage) -> str:
-    """Return a sentence on the progress of the current pass over the store."""
+    """Return a sentence about the progress of the current pass over the store."""
     part = f"{covered.sessions:,} of {count(covered.of, 'session')}, {count(covered.entries, 'entry', 'entries')}"
     before = f"; the previous complete check ended {clock(covered.before_ms)}" if covered.before_ms else ""
     if covered.ended:
@@ -146,12 +146,12 @@ def _coverage_words(covered: CheckCoverage) -> str:
 
 
 def _of(app: App, sid: str) -> str:
-    """Return ``of 12 entries of 'Title'`` if the catalog has the session."""
+    """Return text such as ``of 12 entries of 'Title'``; ``of its entries`` if the session is not in the catalog."""
     try:
         row = next((row for row in app.store().sessions() if row.sid == sid), None)
     except GitSessionError:
         row = None
-    # One more for the root, which can be damaged, too.
+    # Add 1 for the root, which is also checked.
     return f"of {count(row.entries + 1, 'entry', 'entries')} of {row.name!r}" if row else "of its entries"
 
 
@@ -233,7 +233,7 @@ def _print_repaired(done: RepairResult, dry_run: bool) -> None:
 
 
 def _mended(done: RepairResult, dry_run: bool) -> Iterator[str]:
-    """Yield lines on what is damaged and how it is repaired."""
+    """Yield lines that describe the damage and its repair."""
     plan = done.plan
     would = "would be " if dry_run else ""
     yield from (f"{bad.path}: {bad.what}" for bad in plan.bad)
@@ -260,7 +260,7 @@ def _mended(done: RepairResult, dry_run: bool) -> Iterator[str]:
 
 
 def _missing(done: RepairResult) -> Iterator[str]:
-    """Yield lines on what no copy has."""
+    """Yield lines that describe the lost data without a copy."""
     plan = done.plan
     missing: dict[str, list[Lost]] = {}
     for lost in plan.lost:

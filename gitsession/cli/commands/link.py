@@ -16,7 +16,7 @@ from gitsession.sessions.node import load
 from gitsession.sync import commit_trailers
 
 SECONDS_MAX = 3.0
-"""Maximum time that the hook may delay a commit."""
+"""Maximum time that the hook may delay a commit, in seconds."""
 
 
 @click.group()

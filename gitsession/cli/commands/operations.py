@@ -22,7 +22,7 @@ from gitsession.store import refs
 
 
 def scope_arguments(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the arguments that select the sessions that an undo may change."""
+    """Add the arguments that select the sessions to which an undo or redo is limited."""
     every = click.option("--any", "everywhere", is_flag=True, help="Consider all sessions of the store.")
     return click.argument("session", metavar="[SESSION]", required=False)(every(command))
 
@@ -76,7 +76,7 @@ def log(app: App, number: int | None) -> int:
 
 
 def scope_of(session: str | None, everywhere: bool) -> dict[str, str]:
-    """Return the scope that the user chose, as arguments of ``Store.undo``."""
+    """Return the scope that the user selected, as arguments of ``Store.undo``."""
     if session is not None and everywhere:
         raise click.UsageError("SESSION and --any cannot be combined")
     if session is not None:
@@ -86,7 +86,7 @@ def scope_of(session: str | None, everywhere: bool) -> dict[str, str]:
 
 
 def refuse_unfinished(app: App, workspace: Path | None) -> None:
-    """Raise ``Refused`` if a rewind of this folder is unfinished: the last logged command is an earlier one."""
+    """Raise ``Refused`` if a rewind in this folder is unfinished, because the log does not contain it yet."""
     here = Path(os.path.realpath(workspace or current_folder() or "/"))
     for one in intents.pending(app.store().objects):
         if here.is_relative_to(one.workspace):
@@ -112,7 +112,7 @@ def as_line(operation: Operation) -> str:
 
 
 def print_done(schema: str, what: str, done: RewindResult) -> None:
-    """Print the result of undo or redo."""
+    """Print the result of an undo or redo."""
     operation = done.operation
     assert operation is not None
     stays = [stay._asdict() for stay in operation.stays]

@@ -1,4 +1,4 @@
-"""Commands that delete for good: purge, redact."""
+"""Commands that delete data permanently: purge, redact."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def purge_command(app: App, entry: str | None, text: str, dry_run: bool, redacts
 
 
 def _address(app: App, entry: str) -> tuple[str, Node | None]:
-    """Resolve a session, also one in the trash or the archive, or an entry of a session."""
+    """Resolve the address of a session or an entry. The session can be in the trash or the archive."""
     name, at = split(entry)
     try:
         session, found = app.entry(entry) if at else (app.session(entry), None)

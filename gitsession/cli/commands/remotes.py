@@ -1,4 +1,4 @@
-"""Commands for other repositories: remote, sync, pull, push, clone, bundle."""
+"""Commands that exchange sessions with other repositories: remote, sync, pull, push, clone, bundle."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def remove(app: App, name: str) -> None:
 
 
 def _warn_of(store: Store, remote: Remote) -> None:
-    """Warn of an address without a repository, and of a scope that matches no session."""
+    """Warn if there is no repository at the address of a remote, or if a part of its scope matches no session."""
     if path := missing(remote.url):
         warn(f"warning: there is no repository at {path} yet")
         warn(f"hint: run `git init --bare {shell_words([path])}`")
@@ -197,7 +197,7 @@ def push_command(app: App, remote: str, sessions: tuple[str, ...], consent: bool
     Without SESSION, all sessions in the scope of the remote are sent. Nothing is overwritten there.
     """
     try:
-        if not sessions:  # the named sessions are already an explicit choice
+        if not sessions:  # a list of sessions is already an explicit choice
             confirm_first_push(app, remote, consent=consent)
         with progress():
             report = app.store().remotes.push(remote, sessions=sessions, talk=talk())
@@ -290,30 +290,30 @@ _WORDS = {
     "purged": "purged",
 }
 _SHOWN = 40
-"""Maximum number of lines for refs that were only sent or received; a first sync can have thousands."""
+"""Maximum number of lines for refs that were sent or received. A first sync can have thousands of them."""
 _ALWAYS_SHOWN = ("forked", "refused")
 _TITLE = 60
 _COLORS = {"refused": "red", "forked": "yellow", "new": "green"}
 
 
 def talk() -> TransportOptions:
-    """Return options with git's progress if stderr is a terminal, and password prompts if stdin is one."""
+    """Return options for git: progress if standard error is a terminal, and prompts if standard input is a terminal."""
     watched = sys.stderr.isatty()
     return TransportOptions(Progress() if watched else None, interactive=sys.stdin.isatty())
 
 
 _NO_PROGRESS = re.compile(rb"From |To |Cloning into |fatal: |error: |remote: gitsession: | [ +\-*!=t] ")
-"""Lines of git about single refs and failures, which gitsession reports itself."""
+"""Lines of git's output about single refs and failures, which gitsession reports itself."""
 
 
 _LINE_BYTES_MAX = 1 << 16
 
 
 class Progress:
-    """A callable that passes git's progress output on to stderr as it arrives.
+    """A callable that writes git's progress output to standard error as it arrives.
 
-    Carriage returns are kept, since git uses them to redraw a line. Other control characters, which may come from the
-    remote, are removed, so that they cannot drive the terminal.
+    Carriage returns are kept, because git uses them to overwrite a line. Other control characters, which may come from
+    the remote, are removed, so that they cannot control the terminal.
     """
 
     def __init__(self) -> None:
@@ -343,9 +343,9 @@ def print_plan(app: App, remote: str) -> int:
 
 
 def confirm_first_push(app: App, name: str, *, consent: bool) -> None:
-    """Ask before the first push to a remote if the user has not agreed yet to what is sent.
+    """Ask for confirmation before the first push to a remote, unless the user has already agreed.
 
-    Raises ``Refused`` if there is no terminal to ask on, or if the answer is no.
+    Raises ``Refused`` if standard input is not a terminal, or if the answer is no.
     """
     if consent:
         return
@@ -368,7 +368,7 @@ def _counted(plan: PushPlan) -> str:
 
 
 def _lines_of(plan: PushPlan) -> Iterator[str]:
-    """Yield the lines of a plan: its sessions by project, then its archived sessions."""
+    """Yield the lines of a plan: the sessions by project, followed by the archived sessions."""
     yield from _by_project(plan.sessions)
     if plan.archived:
         yield f"the archive: {count(len(plan.archived), 'session')}"
@@ -379,7 +379,7 @@ def _lines_of(plan: PushPlan) -> Iterator[str]:
 
 
 def _by_project(rows: Sequence[Row]) -> Iterator[str]:
-    """Yield the sessions of each project, at most ``_SHOWN`` of them."""
+    """Yield lines with the sessions of each project, at most ``_SHOWN`` sessions."""
     projects: dict[str, list[Row]] = {}
     for row in rows:
         projects.setdefault(row.project or "(no project)", []).append(row)
@@ -390,7 +390,7 @@ def _by_project(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def print_report(app: App, schema: str, report: SyncReport) -> int:
-    """Report the outcome of every ref and a summary. Return the exit code."""
+    """Print the outcome for each ref and a summary, and return the exit code."""
     if wants_json():
         emit(schema, {"remote": report.remote, "branches": [_branch_object(branch) for branch in report.branches]})
     else:
@@ -445,7 +445,7 @@ def _style(outcome: str) -> dict[str, str]:
 
 
 def _more(app: App, branch: SyncedBranch) -> list[str]:
-    """Return the detail lines of a ref: the name of a diverged branch, or the reason of a rejection."""
+    """Return the detail lines of a ref: the name of a diverged branch, or the reason for a rejection."""
     parsed = refs.parse(branch.ref)
     if branch.outcome == "refused":
         beside = f"; here it is {branch.beside.rpartition('/')[2]}" if branch.beside else ""
@@ -462,6 +462,6 @@ def _more(app: App, branch: SyncedBranch) -> list[str]:
 
 
 def summary(report: SyncReport, what: str) -> str:
-    """Return ``what: 3 sessions``, with the number of new sessions."""
+    """Return a summary such as ``pulled: 3 sessions``, with the number of new sessions."""
     sids = {refs.session_of(branch.ref) for branch in report.of("new")} - {""}
     return f"{what}: {count(len(sids), 'session')}"

@@ -78,7 +78,7 @@ def _lines(hit: Hit, asked: str) -> list[str]:
 
 
 def _marked(text: str, asked: str) -> str:
-    """Return ``text`` with the searched words in bold."""
+    """Return ``text`` with the words of the query in bold."""
     words = "|".join(map(re.escape, sorted(re.findall(r"\w+", asked), key=len, reverse=True)))
     if not words:
         return paint(text)

@@ -1,4 +1,4 @@
-"""Commands of a server: server, receive."""
+"""Commands that run on a server: server, receive."""
 
 from __future__ import annotations
 

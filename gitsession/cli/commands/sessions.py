@@ -1,4 +1,4 @@
-"""``gitsession ls``, and the table of sessions."""
+"""The command ``gitsession ls``, and the table of sessions."""
 
 from __future__ import annotations
 
@@ -78,17 +78,17 @@ def _away(app: App, number: int | None, since: int | None, *, archive: bool) -> 
 
 _TITLE_MIN = 12
 _BEGUN = "↳ "
-"""Mark before the title of a session that another session started, or that continues another one."""
+"""Mark before the title of a session that was started by another session or continues one."""
 
 _WIDE = 130
 """Minimum number of columns for a table with folders."""
 
 _NARROW = 100
-"""Below this number of columns, the table has dates without times, and no number of entries."""
+"""Minimum number of columns for a table with times and numbers of entries. A narrower table has only dates."""
 
 
 def table(rows: Sequence[Row]) -> Iterator[str]:
-    """Yield the header and one line for each session, with columns as wide as needed; nothing without sessions."""
+    """Yield the header and one line for each session. Without sessions, yield no lines."""
     if not rows:
         return
     wide, narrow = width() >= _WIDE, width() < _NARROW
@@ -113,7 +113,7 @@ def table(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def short(tokens: int) -> str:
-    """Return ``812``, ``61k`` or ``1.2M``; ``-`` if there is no count."""
+    """Return a number of tokens as short text, such as ``812``, ``61k`` or ``1.2M``; ``-`` if it is 0."""
     for size, unit in ((10**6, "M"), (10**3, "k")):
         if tokens >= size:
             return f"{tokens / size:.1f}{unit}" if tokens < 10 * size else f"{tokens // size}{unit}"
@@ -121,7 +121,7 @@ def short(tokens: int) -> str:
 
 
 def as_object(row: Row) -> dict[str, Any]:
-    """Return the output of ``ls`` for a session. Times are Unix times in ms."""
+    """Return the JSON object of a session in the output of ``ls``. Times are Unix times in ms."""
     return {
         "session": row.sid,
         "title": row.title,

@@ -85,7 +85,7 @@ def _document(
 
 
 def _tokens(view: Entry) -> dict[str, int] | None:
-    """Return the estimated tokens of an entry, and the count that a provider reported for its whole answer."""
+    """Return the estimated tokens of an entry, and the tokens that a provider reported for the whole answer."""
     if not isinstance(view, Message | CustomMessage | Compaction | BranchSummary):
         return None
     usage = total_tokens(view.usage) if isinstance(view, Message) else 0

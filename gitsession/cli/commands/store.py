@@ -58,7 +58,7 @@ _ELSEWHERE = (
     "GIT_COMMON_DIR",
     "GIT_NAMESPACE",
 )
-"""Variables that direct git to another repository."""
+"""Environment variables with which git would use another repository."""
 
 
 @click.command(
@@ -83,7 +83,7 @@ def git_command(app: App, arguments: tuple[str, ...]) -> None:
             f"cannot run git in {path}: its configuration has settings that may run programs: {', '.join(named[:5])}",
             hint=f"move them to your own configuration, or run `git --git-dir={path}`",
         )
-    # The only hook is gitsession's scan of a push, however the push is written.
+    # The only hook is gitsession's scan before a push. It runs for every form of the push command.
     hooks = hook_files.shipped("pre-push")
     settings = ["-c", f"core.hooksPath={hooks}", "-c", f"gitsession.gate={shlex.join(program(app.path))}"]
     app.close()

@@ -1,4 +1,4 @@
-"""Commands that put sessions away: archive, rm, restore, prune."""
+"""Commands that archive, remove and restore sessions: archive, rm, restore, prune."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ _UNITS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 
 
 class Size(click.ParamType[int]):
-    """A size in bytes, or with the unit k, m, g or t."""
+    """A size in bytes, or a number with the unit k, m, g or t."""
 
     name = "size"
 
