@@ -75,7 +75,7 @@ class NotAStore(GitSessionError):
 
 
 class MissingObject(GitSessionError):
-    """An object that is missing from the repository, though a ref or another object refers to it."""
+    """An object that is missing from the repository, although a ref or another object refers to it."""
 
 
 class Corrupt(GitSessionError):
@@ -102,4 +102,4 @@ class Unavailable(GitSessionError):
 
 
 class SummaryFailed(GitSessionError):
-    """A failed summary: the summarizer failed, timed out, was cancelled or returned an unusable text."""
+    """A failed summary: the summarizer failed, timed out, was cancelled or returned no usable text."""

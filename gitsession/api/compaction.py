@@ -78,7 +78,7 @@ class SessionCompaction:
         return trigger.is_due(build.context(line, profile or self._handle.profile), line, window, reserve=reserve)
 
     def start(self, plan: Plan, writing: SummaryOptions = PLAINLY) -> BackgroundCompaction:
-        """Start a compaction in a background thread. Entries that are appended meanwhile stay in the context."""
+        """Start a compaction in a background thread. Entries that are appended in the meantime stay in the context."""
         objects, session = self._handle.opened.objects, self._handle.session
         return BackgroundCompaction(
             lambda cancelled: perform(objects, session, plan, dataclasses.replace(writing, cancelled=cancelled))

@@ -1,4 +1,4 @@
-"""The API for the files of a session: checkpoints and rewinds."""
+"""The API for the files in a session's workspace: checkpoints and rewinds."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ class SessionFiles:
             force: Whether to also revert changes that are not attributed to the session.
 
         Returns:
-            The plan: the files that would be written, and the reasons why other files would be left unchanged.
+            The plan, with the files that would be written, and the reasons why other files would be left unchanged.
 
         Raises:
             NotFound: The workspace cannot be found, or ``what`` is ``"files"`` and the session has no checkpoints.
@@ -196,7 +196,7 @@ class SessionFiles:
             The outcome for each file, and the branch.
 
         Raises:
-            NotFound: There is no killed rewind or undo in this workspace.
+            NotFound: There is no interrupted rewind or undo in this workspace.
         """
         with self._root(workspace, writes=True) as root:
             return rewinding.go_on(self._objects, self._session, root)
@@ -211,7 +211,7 @@ class SessionFiles:
             The outcome for each file.
 
         Raises:
-            NotFound: There is no killed rewind or undo in this workspace.
+            NotFound: There is no interrupted rewind or undo in this workspace.
             Refused: The rewind or undo was already completed.
         """
         with self._root(workspace, writes=True) as root:

@@ -215,5 +215,5 @@ class StoredSecrets:
         return Redaction(len(made), applied.moved)
 
     def _guard(self) -> Guard:
-        """Return a guard that finds secrets, even if redaction is disabled in the store."""
+        """Return the guard that detects secrets, even if redaction is disabled in the store."""
         return self._objects.guard or Guard.by(self._objects.vault, config.redaction(self._objects.git_dir).rules)

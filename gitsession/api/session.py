@@ -312,9 +312,9 @@ class Session:
         """Return the session and the entry from which an imported session was started.
 
         Returns:
-            If the agent started this session from another one: that session, and for a sub-agent the entry with the
-            call. If this session was resumed as a new one (``Store.agents.resume``): the session and the entry that it
-            continues. ``None`` if there is no such session in the store.
+            The session and the entry. If an agent started this session as a sub-agent, the entry has the tool call. If
+            this session was resumed as a new one (``Store.agents.resume``), the entry is the one that it continues.
+            ``None`` if the origin is not in the store.
         """
         catalogue = self._opened.catalogues.get()
         row = catalogue.session(self.id)

@@ -260,7 +260,7 @@ def _prepare_streams() -> None:
 def _words(arguments: Sequence[str]) -> list[str]:
     """Return ``arguments`` changed so that click parses ``-@leaf`` as an address and not as an option.
 
-    ``-@leaf`` is the leaf of the second session in the order of ``-``.
+    ``-@leaf`` is the leaf of the session that ``-`` names.
     """
     at = next((at for at, word in enumerate(arguments) if word.startswith("-@")), None)
     return list(arguments) if at is None or "--" in arguments[:at] else [*arguments[:at], "--", *arguments[at:]]

@@ -40,7 +40,7 @@ def put_branch(
     try:
         node = load(store, oid)
     except DAMAGE:
-        pass  # it is not the branch to continue on
+        pass  # a branch with a damaged tip does not become active
     else:
         found = db.execute("SELECT at_ms, in_file FROM entries WHERE sid = ? AND oid = ?", (sid, oid)).fetchone()
         ours, chain = node.source is None and node.parent is not None, node.chain

@@ -15,7 +15,7 @@ from gitsession.store.interface import ObjectStore
 
 
 def history(store: ObjectStore, leaf: Oid) -> Iterator[Node]:
-    """Yield the entries from ``leaf`` to the root, along first parents. Raises if one of them cannot be read."""
+    """Yield the entries from ``leaf`` to the root, along first parents. Raises an error if one cannot be read."""
     oid: Oid | None = leaf
     while oid is not None:
         node = load(store, oid)

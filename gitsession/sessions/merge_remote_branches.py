@@ -85,7 +85,7 @@ def reconcile(store: ObjectStore, tx: Transaction, theirs: Mapping[str, Oid], *,
 
 
 def _gone_on_with(store: ObjectStore, theirs: Mapping[str, Oid]) -> dict[str, str]:
-    """Return the active branches of the local sessions that ``theirs`` may change, if they were not chosen by hand."""
+    """Return the active branches of local sessions that ``theirs`` may change, unless the user selected them."""
     sids = {parsed[0] for ref, there in theirs.items() if (parsed := refs.parse(ref)) and refs.is_branch(parsed[1])}
     found = {}
     for sid in sids:
@@ -182,7 +182,7 @@ def _small_talk(store: ObjectStore, mine: Oid, there: Oid, base: Oid | None, *, 
             known.add(_digest_of(store, load(store, oid)))
         return [node for node in reversed(ours) if _digest_of(store, node) not in known]
     except (Malformed, MissingObject, Corrupt):
-        return None  # entries that cannot be appended again stay as they are
+        return None  # the entries cannot be appended again, so the branches have diverged
 
 
 def _say_again(store: ObjectStore, tx: Transaction, said: list[Node], behind: Oid) -> Oid:

@@ -146,7 +146,7 @@ def meta_of(store: ObjectStore, sid: str) -> Meta:
         nodes.append(node)
         oid = node.parent
         if node.kind == kinds.Attachment.kind:
-            continue  # large, and without information about the session
+            continue  # attachments are large, and contain no information about the session
         if node.source is not None:
             # Only the newest version of a line is used. An entry that supersedes it is newer, and was read already.
             place = node.source.line, segment_of(node)

@@ -247,7 +247,7 @@ def _text_or_none(body: dict[str, cbor.Plain], name: str, where: str) -> str | N
 
 
 Unit: TypeAlias = list[Operation]
-"""Operations that are undone as one, the oldest first."""
+"""Operations that are undone together, the oldest first."""
 
 Verb: TypeAlias = Literal["undo", "redo"]
 

@@ -362,7 +362,7 @@ class StoredSession:
     def check_view(self) -> None:
         """Raise ``Refused`` if a later release created the session.
 
-        A session keeps its view number, and this release cannot write entries of a later one.
+        A session keeps its view number, and this release cannot write entries with a later view number.
         """
         if self._view > VIEW:
             raise Refused(

@@ -238,7 +238,10 @@ def locks(git_dir: Path, pending: int) -> Iterator[Check]:
 
 
 def reflog(git_dir: Path) -> Iterator[Check]:
-    """Check that flushes can write the reflog, which keeps the entries of deleted branches."""
+    """Check that flushes can write the reflog.
+
+    Without it, ``git gc`` deletes the entries of branches that git deleted.
+    """
     problem = flushing.reflog_problem(git_dir)
     if problem:
         mend = "move it away: the next flush creates a new reflog"

@@ -1,4 +1,4 @@
-"""Commands that write sessions for agents: export, resume."""
+"""Commands that write sessions to files: export, resume."""
 
 from __future__ import annotations
 
