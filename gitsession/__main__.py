@@ -11,7 +11,7 @@ INTERRUPTED, TERMINATED = 130, 143
 
 
 def main() -> None:
-    if "hook" in sys.argv[1:4]:  # agents wait for the hook at every step, so that it must start fast
+    if "hook" in sys.argv[1:4]:  # agents wait for the hook at every step, so it must start fast
         from gitsession.cli import hooking
 
         if hooking.is_for_us(sys.argv[1:]):

@@ -58,7 +58,7 @@ class AgentSessions:
             name: The path without its extension. It identifies the session if the file contains no session id.
             final: Whether the file is complete. If so, text after the last line end is imported too.
             group: An id of a group of imports. Consecutive imports of the same group are undone together.
-            dry_run: Whether to return the result without writing anything.
+            dry_run: Whether to report the result without writing to the store.
 
         Returns:
             The result of the import.
@@ -92,7 +92,7 @@ class AgentSessions:
             taken: The session.
             path: The path of the session's file, or its location in a database.
             group: An id of a group of imports. Consecutive imports of the same group are undone together.
-            dry_run: Whether to return the result without writing anything.
+            dry_run: Whether to report the result without writing to the store.
             logged: Whether to log the import as an operation, so that it can be undone.
             histories: Whether to also import the file contents that the agent recorded, as checkpoints.
 
@@ -173,7 +173,7 @@ class AgentSessions:
         return done
 
     def find(self, agent: str, source_id: str) -> str | None:
-        """Return the id of the session that has an agent's id.
+        """Return the id of the session with the agent's id ``source_id``.
 
         Several sessions can have the same agent's id, because an earlier release imported the later files of a thread
         as separate sessions. In this case, the session that was imported by this handle is returned, otherwise the one

@@ -102,7 +102,7 @@ class SessionCompaction:
 
 
 def summarizer(wanted: str | Summarizer) -> Summarizer:
-    """Return the summarizer with a name, configured by the user's git configuration.
+    """Return a summarizer by name, with the settings in the user's git configuration.
 
     Args:
         wanted: The name of a summarizer. A summarizer object is returned unchanged.

@@ -41,7 +41,7 @@ class Imports:
         Args:
             agents: The importer of the store.
             final: Whether the files are complete. If so, text after the last line end is imported too.
-            dry_run: Whether to return the result without writing anything.
+            dry_run: Whether to report the result without writing to the store.
             logged: Whether to log the imports as one operation, so that ``undo`` can revert them.
             histories: See ``AgentSessions.import_session``.
         """
@@ -143,7 +143,7 @@ class Imports:
             self._fail(each.path, str(each.error), each.error)
 
     def _see_what_is_behind(self) -> None:
-        """In a dry run, move the postponed files whose base would be imported to ``behind``."""
+        """Move the postponed files whose base this dry run would import to ``behind``."""
         coming = {self._ids[path] for path, _, done in self.done if done.moves}
         while found := [each for each in self._queue.waiting if each.error.source_id in coming]:
             for each in found:

@@ -43,7 +43,7 @@ class OpenStore:
 
 
 def here_of(cwd: str | None) -> CurrentFolder:
-    """Return ``cwd``, or else the working directory of this process, as the folder to find sessions for."""
+    """Return the folder for which sessions are found: ``cwd``, or else the working directory of this process."""
     place = os.path.abspath(cwd or ".")
     return CurrentFolder(place, shared_folders(str(Path.home()), os.environ), lambda: projects.identity_of(Path(place)))
 

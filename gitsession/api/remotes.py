@@ -243,7 +243,7 @@ class Remotes:
         return cloning.read_bundle(self._objects, Path(path), talk or TransportOptions())
 
     def _agree(self, remote: Remote, report: SyncReport) -> None:
-        """If any session was sent, record that the user agreed to the scope of the remote."""
+        """Record that the user agreed to the scope of a remote, unless no session was sent."""
         if any(refs.session_of(ref) or ref == refs.ARCHIVE for ref in report.pushed):
             remotes.agree(self._objects.git_dir, remote)
 

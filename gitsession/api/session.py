@@ -84,7 +84,7 @@ class Session:
         return self._session.history()
 
     def history_with_gaps(self) -> list[Node | Gap]:
-        """Return the history like ``history``, but with a ``Gap`` in place of each unreadable entry."""
+        """Return the same entries as ``history``, but with a ``Gap`` in place of each unreadable entry."""
         return self._session.history_with_gaps()
 
     def tree(self) -> Tree:
@@ -209,7 +209,7 @@ class Session:
     # ---- writing
 
     def append(self, entry: Entry, *, expected: Node | None = None, on_moved: OnMoved = "refuse") -> Node:
-        """Append one entry to the branch. It is durable when this method returns (see ``Store.open``, ``durability``).
+        """Append one entry to the branch. It is durable when this method returns (see ``durability`` in ``Store.open``).
 
         Entries that are appended before the first user message are kept in memory. They are written together with that
         message.

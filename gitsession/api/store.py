@@ -359,7 +359,7 @@ class Store:
             path: The path of an agent's session file or database.
             agent: The agent that wrote the file. By default, it is detected.
             final: Whether the file is complete. If so, text after the last line end is imported too.
-            dry_run: Whether to return the result without writing anything.
+            dry_run: Whether to report the result without writing to the store.
 
         Returns:
             The result of each session.
@@ -615,7 +615,7 @@ class Store:
             return healing.repair(self.objects, asked, seen=known.items(), dry_run=dry_run)
 
     def maintain(self) -> MaintenanceResult:
-        """Merge packs, pack refs, remove files of killed processes, and purge data again that git commands restored."""
+        """Merge packs, pack refs, remove files of killed processes, and repeat purges of restored data."""
         self.purges.settle(thorough=True)
         return maintain(self.objects)
 
@@ -629,12 +629,12 @@ class Store:
             self._settle()
         self._opened.catalogues.close()
         if self._tends and is_due(self.objects):
-            with contextlib.suppress(GitSessionError):  # without git the packs can wait
+            with contextlib.suppress(GitSessionError):  # without git, the packs are merged later
                 maintain(self.objects)
         self.objects.close()
 
     def _settle(self) -> None:
-        """Purge restored data again. If that fails, the next process that opens the store tries again."""
+        """Repeat purges of restored data. If that fails, the next process that opens the store tries again."""
         with contextlib.suppress(GitSessionError, OSError):
             if not self.objects.read_only and self.objects.ref(refs.TOMBSTONES) is not None:
                 self.purges.settle()

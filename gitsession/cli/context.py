@@ -226,7 +226,7 @@ with_app = click.pass_obj
 
 
 def here() -> CurrentFolder:
-    """Return the current folder for finding sessions. Its path is empty if the working directory was deleted."""
+    """Return the working directory as a ``CurrentFolder``. Its path is empty if the working directory was deleted."""
     return CurrentFolder(current_folder(), shared_folders(os.path.expanduser("~"), os.environ), _project_here)
 
 

@@ -136,7 +136,7 @@ class Catalogue:
         self.db = _open(git_dir / FILE)
 
     def is_fresh(self) -> bool:
-        """Return whether the catalog matches the refs and the journal. A damaged catalog is replaced, and not fresh."""
+        """Return whether the catalog matches the refs and the journal. A damaged catalog is replaced, and is not fresh."""
         try:
             found = self.db.execute("SELECT value FROM state WHERE key = 'fingerprint'").fetchone()
         except sqlite3.DatabaseError as error:
@@ -195,7 +195,7 @@ class Catalogue:
         return self._rows("WHERE agent = ? AND source_id = ?", (agent, source_id))
 
     def by_segment(self, agent: str, segment: str) -> str | None:
-        """Return the id of the session of which a later file has the agent's id ``segment``."""
+        """Return the id of the session with a file, other than the first, that has the agent's id ``segment``."""
         query = (
             "SELECT sid FROM sessions JOIN entries USING (sid) "
             "WHERE sessions.agent = ? AND entries.source_id = ? AND kind = 'session' ORDER BY created_ms, sid"
@@ -312,7 +312,7 @@ def _each(db: sqlite3.Connection, query: str, values: Iterable[str]) -> Iterator
 
 
 def _open(path: Path) -> sqlite3.Connection:
-    """Open the database. Replace it if it is damaged or outdated. Use memory if the file cannot be written."""
+    """Open the database. A damaged or outdated file is replaced. If it cannot be written, the database is in memory."""
     for _ in range(2):
         try:
             return _connect(str(path))

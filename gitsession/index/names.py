@@ -110,7 +110,7 @@ def place_of(db: sqlite3.Connection, sid: str, target: str) -> tuple[Oid, str] |
 
 
 def _by_short_id(db: sqlite3.Connection, sid: str, target: str) -> tuple[Oid, bytes] | None:
-    """Return the entry of gitsession that has a short id in agents' files (``sessions.node.short_id``)."""
+    """Return the entry that gitsession wrote with the short id ``target`` (``sessions.node.short_id``)."""
     if not _SHORT.fullmatch(target):
         return None
     first = bytes.fromhex(target)

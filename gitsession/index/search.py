@@ -126,7 +126,7 @@ def _found(db: sqlite3.Connection, catalogue: Catalogue, store: ObjectStore, wan
 
 
 def _titles(wanted: SearchQuery) -> Iterator[Hit]:
-    """Yield hits at the tips of sessions with a matching title. Each title is compared, because there are only few."""
+    """Yield hits at the tips of sessions with a matching title. All titles are compared, because there are only a few."""
     looked_for = [text.rstrip("*").casefold() for text, _ in parts(wanted.query)]
     for row in wanted.sessions.values():
         title = (row.title or "").casefold()
@@ -274,7 +274,7 @@ CREATE VIRTUAL TABLE words USING fts5 (
 
 
 def open_at(path: Path) -> sqlite3.Connection:
-    """Open the index. Replace it if it is damaged or outdated. Use memory if the file cannot be written.
+    """Open the index. A damaged or outdated file is replaced. If it cannot be written, the index is in memory.
 
     Raises ``Unavailable`` if SQLite has no FTS5, or if another process keeps the file locked for 30 seconds.
     """

@@ -77,7 +77,7 @@ def _moves(db: sqlite3.Connection, now: Mapping[str, RefValue]) -> list[Move]:
 
 
 def _moves_in_journal(catalogue: Catalogue, db: sqlite3.Connection, store: ObjectStore) -> list[Move] | None:
-    """Return the same moves as ``_moves`` from the journal only; ``None`` if refs may have moved that it does not list.
+    """Return the same moves as ``_moves``, read only from the journal; ``None`` if other refs may have moved.
 
     No other ref can have moved if git's refs are unchanged since the last update, and the journal has only grown and
     lost no file. The journal is read first, because a flush moves git's refs before it removes a file of the journal.

@@ -138,7 +138,7 @@ class Message(Entry):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ModelChange(Entry):
-    """A change of the model that answers from this entry on."""
+    """A change of the model for the following answers."""
 
     kind: ClassVar[str] = "model_change"
     provider: str
@@ -148,7 +148,7 @@ class ModelChange(Entry):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ThinkingChange(Entry):
-    """A change of the model's thinking level from this entry on."""
+    """A change of the model's thinking level for the following answers."""
 
     kind: ClassVar[str] = "thinking_change"
     level: str
@@ -156,7 +156,7 @@ class ThinkingChange(Entry):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ModeChange(Entry):
-    """A change of the agent's mode from this entry on, such as "plan", "accept edits" or a service tier."""
+    """A change of the agent's mode, such as "plan" or "accept edits", or of its service tier."""
 
     kind: ClassVar[str] = "mode_change"
     mode: str
@@ -165,7 +165,7 @@ class ModeChange(Entry):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ToolsChange(Entry):
-    """A change of the tools that the model can call from this entry on."""
+    """A change of the tools that the model can call in the following answers."""
 
     kind: ClassVar[str] = "tools_change"
     tools: tuple[str, ...]
@@ -388,7 +388,7 @@ class Attachment(Entry):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Project(Entry):
-    """The project of the session, determined on the machine of the working directory. It is only on branch ``meta``."""
+    """The project of the session, determined on the machine with the working directory. It is only on ``meta``."""
 
     kind: ClassVar[str] = "project"
     identity: str

@@ -24,7 +24,7 @@ def history(store: ObjectStore, leaf: Oid) -> Iterator[Node]:
 
 
 def history_with_gaps(store: ObjectStore, sid: str, leaf: Oid) -> Iterator[Node | Gap]:
-    """Yield the history like ``history``, but with a ``Gap`` in place of each entry that cannot be read.
+    """Yield the same entries as ``history``, but with a ``Gap`` in place of each unreadable entry.
 
     Entries before a gap are included if they are known.
     """
@@ -58,8 +58,8 @@ def branches(store: ObjectStore, sid: str) -> dict[str, Oid]:
 def tip(store: ObjectStore, sid: str, name: str) -> Oid | None:
     """Return the tip of one branch without reading the others; ``None`` if there is no such branch.
 
-    ``name`` can be any text. Names that are not valid for branches are rejected, because git keeps lock files beside
-    the refs.
+    ``name`` can be any text. The result is also ``None`` for a name that is not valid for a branch, because git keeps
+    lock files beside the refs.
     """
     if not name.isprintable() or "/" in name or name.endswith(".lock") or len(name.encode()) > NAME_BYTES_MAX:
         return None

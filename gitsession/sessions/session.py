@@ -132,7 +132,7 @@ class StoredSession:
             ) from error
 
     def history_with_gaps(self) -> list[Node | Gap]:
-        """Return the history like ``history``, but with a ``Gap`` in place of each entry that cannot be read."""
+        """Return the same entries as ``history``, but with a ``Gap`` in place of each unreadable entry."""
         oid = self._end()
         return list(graph.history_with_gaps(self._store, self.id, oid))[::-1] if oid else []
 

@@ -220,7 +220,10 @@ class _Search:
         return list(self._store.refs(refs.session(self._sid)).values())
 
     def _find_starts(self) -> set[Oid]:
-        """Return the oid of the entry at which this session begins. It is read from ``meta``, even if it is lost."""
+        """Return the oid of the entry at which this session begins, even if that entry is lost.
+
+        The oid is read from ``meta``.
+        """
         oid = self._store.ref(refs.meta(self._sid))
         while oid is not None and (node := self._all.entries.get(oid)) is not None:
             if node.parent is None or node.kind == Fork.kind:
@@ -234,7 +237,7 @@ class _Search:
         return {sid for sid, known in self.damaged.items() if not known or known & agents}
 
     def _follow_refs(self) -> tuple[set[Oid], dict[str, set[str]]]:
-        """Return the entries that refs reach, and the sessions with incomplete histories with the agents of each."""
+        """Return the entries that refs reach, and the agents in each session with an incomplete history."""
         reached: set[tuple[str, Oid]] = set()
         agents: dict[str, set[str]] = {}
         damaged: set[str] = set()

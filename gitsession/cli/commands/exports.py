@@ -75,7 +75,7 @@ def export_command(
 
 
 def _files(sent: ExportResult, output: Path) -> list[tuple[Path, bytes]]:
-    """Return the paths and contents of the files to write: one file, or all files of the session if it is a folder."""
+    """Return the paths and contents of the files to write: one file, or all files of the session in a folder."""
     if not output.is_dir():
         return [(output, sent.data)]
     name = PurePosixPath(sent.place).name

@@ -97,7 +97,7 @@ def _files(paths: tuple[Path, ...], everything: bool, agent: str | None) -> Iter
 
 
 _CODES: dict[type[Exception], int] = {Corrupt: exits.INTEGRITY, Unavailable: exits.TRY_AGAIN}
-"""Exit codes of an import by the error of a failed file. The highest code is used."""
+"""Exit codes of an import in which a file failed, by the type of its error. The highest code is used."""
 
 
 def _worst(failed: list[ImportFailure]) -> int:

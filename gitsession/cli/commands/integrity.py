@@ -260,7 +260,7 @@ def _mended(done: RepairResult, dry_run: bool) -> Iterator[str]:
 
 
 def _missing(done: RepairResult) -> Iterator[str]:
-    """Yield lines that describe the lost data without a copy."""
+    """Yield lines that describe lost data of which there is no copy."""
     plan = done.plan
     missing: dict[str, list[Lost]] = {}
     for lost in plan.lost:
