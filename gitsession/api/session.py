@@ -209,7 +209,7 @@ class Session:
     # ---- writing
 
     def append(self, entry: Entry, *, expected: Node | None = None, on_moved: OnMoved = "refuse") -> Node:
-        """Append one entry to the branch. It is durable when this method returns (see ``durability`` in ``Store.open``).
+        """Append one entry to the branch. It is durable when this method returns; see ``durability`` of ``Store.open``.
 
         Entries that are appended before the first user message are kept in memory. They are written together with that
         message.

@@ -136,7 +136,10 @@ class Catalogue:
         self.db = _open(git_dir / FILE)
 
     def is_fresh(self) -> bool:
-        """Return whether the catalog matches the refs and the journal. A damaged catalog is replaced, and is not fresh."""
+        """Return whether the catalog matches the refs and the journal.
+
+        A damaged catalog is replaced with an empty one, and the result is False.
+        """
         try:
             found = self.db.execute("SELECT value FROM state WHERE key = 'fingerprint'").fetchone()
         except sqlite3.DatabaseError as error:

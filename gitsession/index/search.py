@@ -126,7 +126,7 @@ def _found(db: sqlite3.Connection, catalogue: Catalogue, store: ObjectStore, wan
 
 
 def _titles(wanted: SearchQuery) -> Iterator[Hit]:
-    """Yield hits at the tips of sessions with a matching title. All titles are compared, because there are only a few."""
+    """Yield hits at the tips of sessions with a matching title. All titles are compared, because they are few."""
     looked_for = [text.rstrip("*").casefold() for text, _ in parts(wanted.query)]
     for row in wanted.sessions.values():
         title = (row.title or "").casefold()
