@@ -1,7 +1,8 @@
 """The path of the user's store.
 
-It is the first of these that is set: the path that the caller passes, ``$GITSESSION_DIR``, ``gitsession.store`` in the
-user's git configuration, and a folder in the user's data folder. Parent directories are never searched.
+It is the first of these that is set: the path that the caller passes, ``$GITSESSION_DIR``, and ``gitsession.store`` in
+the user's git configuration. If none is set, it is a folder in the user's data folder. Parent directories are never
+searched.
 """
 
 from __future__ import annotations

@@ -243,7 +243,7 @@ class Remotes:
         return cloning.read_bundle(self._objects, Path(path), talk or TransportOptions())
 
     def _agree(self, remote: Remote, report: SyncReport) -> None:
-        """Record that the user agreed to the scope of a remote, unless no session was sent."""
+        """Record the user's agreement to the scope of a remote, if ``report`` shows that sessions were sent."""
         if any(refs.session_of(ref) or ref == refs.ARCHIVE for ref in report.pushed):
             remotes.agree(self._objects.git_dir, remote)
 

@@ -59,8 +59,8 @@ if TYPE_CHECKING:
 def default_path(given: str | None = None) -> Path:
     """Return the path of the user's store.
 
-    The first of these that is set is used: ``given``, ``$GITSESSION_DIR``, ``gitsession.store`` in the user's git
-    configuration, and a folder in the user's data folder (see ``gitsession.paths``).
+    It is the first of these that is set: ``given``, ``$GITSESSION_DIR``, and ``gitsession.store`` in the user's git
+    configuration. If none is set, it is a folder in the user's data folder (``gitsession.paths``).
     """
     return paths.store_path(given, os.environ, Path.home(), process.user_setting)
 
@@ -352,8 +352,8 @@ class Store:
     ) -> list[ImportResult]:
         """Import the session in a file, or all sessions in a database.
 
-        A repeated import adds only the new entries. If the import of a session in a database fails, the sessions
-        before it remain imported.
+        Import a file again when it has changed. Only its new entries are added. If the import of a session in a
+        database fails, the sessions before it remain imported.
 
         Args:
             path: The path of an agent's session file or database.

@@ -71,7 +71,7 @@ def emit_line(schema: str, document: dict[str, Any]) -> None:
 
 
 def emit_bare(value: Any) -> None:
-    """Print a value as JSON, escaped to ASCII, so that every terminal encoding can represent it."""
+    """Print a value as JSON, with all non-ASCII characters escaped, so that it can contain any text."""
     click.echo(json.dumps(value, indent=2))
 
 
