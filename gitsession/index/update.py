@@ -106,7 +106,7 @@ def _sid(name: str) -> str:
 def _session(db: sqlite3.Connection, store: ObjectStore, sid: str, moves: Sequence[Move]) -> None:
     """Update one session: add its new entries, or insert all of its entries again if that is not possible."""
     if _is_purged(store, sid):
-        _forget(db, sid)  # the remaining refs have no content
+        _forget(db, sid)  # only tombstones remain
         return
     if not _grow(db, store, sid, moves):
         _forget(db, sid)
