@@ -126,7 +126,7 @@ class AgentSessions:
         except PurgedCopies as copied:
             if not dry_run:
                 self._purge_copies(copied)
-            done = imported().with_problem(f"{copied}: not imported")
+            done = imported().with_problem(f"not imported: {copied}")
         self._brought_in[format.AGENT, source.segment or source.source_id] = done.session
         if path is not None:
             self._places.setdefault(done.session, []).append(path.absolute())
@@ -169,7 +169,7 @@ class AgentSessions:
         try:
             file_history.keep(self._objects, format, source, path, done.session)
         except (MissingObject, Corrupt, Malformed) as error:
-            return done.with_problem(f"cannot store the file history of the agent: {error}")
+            return done.with_problem(f"cannot store the agent's file history: {error}")
         return done
 
     def find(self, agent: str, source_id: str) -> str | None:

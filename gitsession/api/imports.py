@@ -202,7 +202,7 @@ class Imports:
         except OSError as error:
             self._fail(path, error.strerror or str(error), error)
         except MemoryError as error:
-            self._fail(path, "not enough memory to import it", error)
+            self._fail(path, "not enough memory", error)
 
     def _remember(self, path: Path, stamp: Stat, sid: str) -> None:
         if not self.dry_run:

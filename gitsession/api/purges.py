@@ -72,8 +72,8 @@ class Purges:
         require(plan, PurgePlan, "a plan, as store.purges.plan(...) returns")
         begun = list(intents.pending(self._objects))
         if begun:
-            hint = "run `gitsession rewind --continue` or `gitsession rewind --abort`"
-            raise Refused(f"cannot purge: a rewind has not ended: {begun[0].words}", hint=hint)
+            hint = "run `gitsession rewind --continue` to complete it, or `gitsession rewind --abort` to revert it"
+            raise Refused(f"cannot purge: {begun[0].words} was interrupted", hint=hint)
         self._opened.catalogues.close()
         try:
             redact_exports.forget_digests(self._objects, plan)  # first, because a continued purge does not repeat it

@@ -95,7 +95,7 @@ class Remotes:
         agents = tuple(agents)
         known = {*FORMATS, *(row.agent for row in self._opened.catalogues.get().sessions())} if agents else frozenset()
         if unknown := sorted({*agents} - known - {""}):
-            hint = f"known agents: {', '.join(sorted(known))}"
+            hint = f"choose one of {', '.join(sorted(known))}"
             raise NotFound(f"cannot add remote {name[:80]!r}: unknown agent {unknown[0][:80]!r}", hint=hint)
         scope = Scope(projects=tuple(projects), agents=agents, labels=tuple(labels), is_all=all)
         return remotes.add(self._objects.git_dir, name, url, namespace=namespace, home=home, scope=scope)

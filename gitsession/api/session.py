@@ -303,9 +303,12 @@ class Session:
         node, label = self._session.resolve(at), sessions.name_of(label)
         taken = names.labelled(self._opened.catalogues.get(), self.id, label) if label else None
         if taken not in (None, node.oid):
-            raise Refused(f"cannot set label {label!r}: entry {taken[:12]} has it", hint="remove that label first")
+            raise Refused(
+                f"cannot set label {label!r}: entry {taken[:12]} already has it",
+                hint="choose another label, or remove the label from that entry first",
+            )
         if self._session.has_branch(label):
-            raise Refused(f"cannot set label {label!r}: it is a branch of this session", hint="choose another name")
+            raise Refused(f"cannot set label {label!r}: it is a branch of this session", hint="choose another label")
         return self._session.label(node, label)
 
     def origin(self) -> Origin | None:

@@ -374,7 +374,7 @@ class Store:
             OSError: The file cannot be read.
         """
         if agent and agent not in FORMATS:
-            raise NotFound(f"unknown agent {agent!r}", hint=f"supported agents: {', '.join(sorted(FORMATS))}")
+            raise NotFound(f"unknown agent {agent!r}", hint=f"choose one of {', '.join(sorted(FORMATS))}")
         path = Path(path)
         if path.exists() and not path.is_file():
             raise Malformed("not a regular file", where=str(path), hint="pass the files of a folder one by one")

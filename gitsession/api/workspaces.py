@@ -74,7 +74,7 @@ def find(
             return Path(recorded)
         why = f"this store has no snapshot of the recorded folder {recorded!r}"
     else:
-        why = f"the recorded folder {recorded!r} does not exist" if recorded else "it records no folder"
+        why = f"the recorded folder {recorded!r} does not exist" if recorded else "the session has no recorded folder"
     raise NotFound(f"cannot find the workspace of session {sid}: {why}", hint="pass --workspace DIR")
 
 

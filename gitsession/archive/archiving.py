@@ -46,10 +46,10 @@ def archive(store: ObjectStore, sids: Iterable[str], at_ms: int) -> list[str]:
         for sid in dict.fromkeys(sids):
             held = store.refs(refs.session(sid))
             if not held:
-                raise NotFound(f"no session {sid!r}")
+                raise NotFound(f"no session {sid!r}", hint="run `gitsession ls` to list the sessions")
             odd = [name for name, value in held.items() if not _is_line(name, value)]
             if odd:
-                raise Refused(f"cannot archive session {sid!r}: {odd[0]!r} is not a valid branch")
+                raise Refused(f"cannot archive session {sid!r}: {odd[0]!r} is not a branch of a session")
             gone |= held
             # An archived session that has refs was continued elsewhere: it is restored and archived again.
             turns = 2 if sid in said else 1
@@ -68,7 +68,7 @@ def restore(store: ObjectStore, sid: str, at_ms: int) -> None:
     with store.transaction() as tx:
         said = archive_set.read(store)
         if sid not in said:
-            raise NotFound(f"session {sid!r} is not archived", hint="run `gitsession ls --archived`")
+            raise NotFound(f"session {sid!r} is not archived", hint="run `gitsession ls --archived` to list them")
         _say(store, tx, said.with_turn(sid), at_ms)
         _put_back(store, tx, [sid], said)
 
@@ -77,9 +77,11 @@ def find(store: ObjectStore, part: str) -> str:
     """Return the archived session whose id contains ``part``. Raises ``NotFound`` or ``Ambiguous``."""
     found = [sid for sid in archive_set.read(store) if part and part in sid]
     if len(found) > 1:
-        raise Ambiguous(f"{part!r} matches {len(found)} archived sessions", found, hint="pass more of the id")
+        raise Ambiguous(
+            f"{part!r} matches {len(found)} archived sessions", found, hint="pass more characters of the id"
+        )
     if not found:
-        raise NotFound(f"no archived session matches {part[:80]!r}", hint="run `gitsession ls --archived`")
+        raise NotFound(f"no archived session matches {part[:80]!r}", hint="run `gitsession ls --archived` to list them")
     return found[0]
 
 

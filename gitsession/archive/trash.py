@@ -30,9 +30,11 @@ def find(store: ObjectStore, part: str) -> str:
     """Return the session in the trash whose id contains ``part``. Raises ``NotFound`` or ``Ambiguous``."""
     found = [sid for sid in sessions(store) if part and part in sid]
     if len(found) > 1:
-        raise Ambiguous(f"{part!r} matches {len(found)} sessions in the trash", found, hint="pass more of the id")
+        raise Ambiguous(
+            f"{part!r} matches {len(found)} sessions in the trash", found, hint="pass more characters of the id"
+        )
     if not found:
-        raise NotFound(f"no session {part[:80]!r} in the trash", hint="run `gitsession ls --trash`")
+        raise NotFound(f"no session {part[:80]!r} in the trash", hint="run `gitsession ls --trash` to list the trash")
     return found[0]
 
 
@@ -41,7 +43,7 @@ def remove(store: ObjectStore, sid: str, at_ms: int, group: str | None = None) -
     with operation_log.recording(store, f"rm {sid}", at_ms, group) as tx:
         found = store.refs(refs.session(sid))
         if not found:
-            raise NotFound(f"no session {sid!r}")
+            raise NotFound(f"no session {sid!r}", hint="run `gitsession ls` to list the sessions")
         for name, value in found.items():
             _move(store, tx, name, refs.trashed(name), value)
         _move_choices(store, tx, sid, found, refs.trashed)
@@ -52,7 +54,7 @@ def restore(store: ObjectStore, sid: str, at_ms: int) -> None:
     with operation_log.recording(store, f"restore {sid}", at_ms) as tx:
         found = store.refs(refs.trashed(refs.session(sid)))
         if not found:
-            raise NotFound(f"no session {sid!r} in the trash", hint="run `gitsession ls --trash`")
+            raise NotFound(f"no session {sid!r} in the trash", hint="run `gitsession ls --trash` to list the trash")
         for name, value in found.items():
             _move(store, tx, name, refs.taken_out(name), value)
         _move_choices(store, tx, sid, found, refs.taken_out)
@@ -65,7 +67,8 @@ def _move(store: ObjectStore, tx: operation_log.RecordingTransaction, old: str, 
         tx.move(new, value, expected=there)
     elif not _leads_to(store, there, value):
         raise Refused(
-            f"cannot move {old!r}: {new!r} exists and has diverged from it", hint="purge or fork one of the sessions"
+            f"cannot move {old!r}: {new!r} exists and has diverged from it",
+            hint="fork one of the two sessions, or purge it",
         )
     tx.move(old, None, expected=value)
 

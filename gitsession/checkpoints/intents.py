@@ -60,7 +60,8 @@ class Intent:
     @property
     def words(self) -> str:
         """A one-line description of the operation."""
-        return f"{self.command} of {self.workspace}, {len(self.changes):,} files"
+        files = "1 file" if len(self.changes) == 1 else f"{len(self.changes):,} files"
+        return f"'{self.command}' in '{self.workspace}' ({files})"
 
 
 def write(store: GitStore, workspace: Path, intent: Intent) -> None:
@@ -101,7 +102,7 @@ def refuse(store: GitStore, workspace: Path) -> None:
     found = read(store, workspace)
     if found is not None:
         raise Refused(
-            f"an earlier operation has not ended: {found.words}",
+            f"cannot write files: {found.words} was interrupted",
             hint="run `gitsession rewind --continue` to complete it, or `gitsession rewind --abort` to revert it",
         )
 
@@ -132,7 +133,8 @@ def _read(file: Path) -> Intent | None:
         return Intent(**{**found, "changes": changes, "made": tuple(found["made"])})
     except (ValueError, KeyError, TypeError) as error:
         raise Corrupt(
-            f"cannot read '{file}': {error}", hint="the session's newest checkpoints have the previous files"
+            f"cannot read '{file}': {error}",
+            hint="upgrade gitsession, or move the file away and run `gitsession rewind ENTRY` to restore the files",
         ) from error
 
 

@@ -94,7 +94,7 @@ def plan(
         InvalidName: ``what`` is not a known part.
     """
     if what not in get_args(What):
-        raise InvalidName(f"unknown part {what!r} of a session: expected one of {', '.join(get_args(What))}")
+        raise InvalidName(f"unknown part of a session {what!r}: expected one of {', '.join(get_args(What))}")
     place, prompt = plan_moves(store, at)
     leaf = session.leaf
     ends = [name for name, oid in session.branches().items() if oid == place.oid]
@@ -176,7 +176,7 @@ def _with_links_judged(store: ObjectStore, root: WorkspaceRoot, change: PathDeci
         why = _link_refusal(change.path, lambda: store.read(to.oid)[1])
     if why is None and not force and now is not None and now.mode == LINK_MODE:
         why = _link_refusal(change.path, lambda: root.read(change.path))
-        why = f"{why}: undo could not restore it" if why else None
+        why = f"{why}, which undo could not restore" if why else None
     return change if why is None else change._replace(action="leave", to=now, why=why)
 
 

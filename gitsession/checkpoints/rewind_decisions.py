@@ -20,10 +20,10 @@ from gitsession.workspace.trees import State, TreeEntry
 
 Action: TypeAlias = Literal["write", "remove", "merge", "leave", "conflict"]
 
-AS_IT_WAS = "it already has that state"
+AS_IT_WAS = "it is already in that state"
 CHANGED_SINCE = "it was changed since, but not by the session"
 CHANGED_BETWEEN = "it was changed by others between the session's changes"
-SHARED = "another session that ran at the same time changed it too"
+SHARED = "another session changed it at the same time"
 SPECIAL = "a pipe, a socket or a device is in its place"
 SUBMODULE = "a submodule, whose commit is never changed"
 PURGED = "its earlier content was purged"

@@ -145,7 +145,7 @@ def take_step(
             done = run.carry_out(intent, step)
         except Refused as error:  # a command was logged meanwhile, or the conversation continued
             run.put_back(intent, at_ms)
-            raise Refused(f"{error}; the changes to files were reverted", hint=error.hint) from error
+            raise Refused(f"{error} (the changes to files were reverted)", hint=error.hint) from error
     return dataclasses.replace(done, outcomes=_all(changes, done, unsafe))
 
 
@@ -172,7 +172,9 @@ def abort(store: GitStore, session: StoredSession, root: WorkspaceRoot, clock: C
         if intents.is_done(store, intent):
             _sweep(root, intent)
             intents.remove(store, intent.workspace)
-            raise Refused(f"cannot abort '{intent.command}': it is complete", hint="run `gitsession undo` to revert it")
+            raise Refused(
+                f"cannot abort '{intent.command}': it has completed", hint="run `gitsession undo` to revert it"
+            )
         _sweep(root, intent)
         outcomes = RewindRun(store, session, root).put_back(intent, clock())
     return RewindResult(verb="abort", workspace=str(root.path), outcomes=outcomes, branch=active(store, session.id))
@@ -330,8 +332,8 @@ def _step(store: GitStore, intent: Intent) -> operation_log.UndoStep | None:
     step = operation_log.next_step(store, intent.verb, lambda sid, _: sid == intent.session)
     if step.operation.id != intent.operation:
         raise Refused(
-            f"cannot continue '{intent.command}': other commands were logged since",
-            hint="run `gitsession rewind --abort` to restore the files, then undo the commands one by one",
+            f"cannot continue '{intent.command}': other commands have run since then",
+            hint="run `gitsession rewind --abort` to restore the files, then `gitsession undo` for each command",
         )
     return step
 
@@ -344,7 +346,7 @@ def _begun(store: GitStore, session: StoredSession, root: WorkspaceRoot) -> Inte
     for intent in intents.pending(store):
         if intent.session == session.id and not Path(intent.workspace).exists():
             return intent
-    raise NotFound(f"no interrupted rewind in '{root.path}'", hint="run `gitsession rewind ENTRY` to start one")
+    raise NotFound(f"no interrupted rewind in '{root.path}'", hint="run `gitsession rewind ENTRY` to start a rewind")
 
 
 def _sweep(root: WorkspaceRoot, intent: Intent) -> None:

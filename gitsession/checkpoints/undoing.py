@@ -19,7 +19,7 @@ from gitsession.store.git_store import GitStore
 from gitsession.workspace import trees
 from gitsession.workspace.root import WorkspaceRoot
 
-WHY = {"undo": "as before the command", "redo": "as after the command"}
+WHY = {"undo": "its state before the command", "redo": "its state after the command"}
 
 
 def take_next(
@@ -56,7 +56,7 @@ def plan_step(
     """Return the decisions about the files of an operation, and the folders to remove if they are then empty."""
     entry = entry_of(store, load(store, files.result))
     if not isinstance(entry, Checkpoint):
-        raise Corrupt(f"cannot read the checkpoint {files.result}", hint="run `gitsession repair`")
+        raise Corrupt(f"cannot read checkpoint {files.result}", hint="run `gitsession repair`")
     paths = entry.paths
     ends = [files_of(store, files.safety), files_of(store, files.result)]
     if step.verb == "undo":

@@ -238,12 +238,12 @@ def run(arguments: Sequence[str]) -> int:
         complain(str(error), hint=error.hint, candidates=getattr(error, "candidates", ()))
         return exit_code(error)
     except OSError as error:
-        complain(f"{error.filename or ''}: {error.strerror}".lstrip(": "))
+        complain(f"cannot access '{error.filename}': {error.strerror}" if error.filename else str(error.strerror))
         return exits.NOT_FOUND if error.errno in _WRONG_PATH else exits.TRY_AGAIN
     except Exception as error:
         if type(error).__module__ != "sqlite3":  # compared by name, because most commands never import it
             raise
-        complain(f"cannot use the index: {error}", hint="the stored sessions are not affected; try again")
+        complain(f"cannot use the index: {error}", hint="try again (the stored sessions are not affected)")
         return exits.TRY_AGAIN
 
 

@@ -130,10 +130,8 @@ class App:
 
         lost = self.objects().unread_records() if is_journal_doubtful(self.path) or self._opened else 0
         if lost:
-            warn(
-                f"warning: the journal is damaged: {count(lost, 'record')} or more cannot be read; "
-                "run `gitsession repair`"
-            )
+            warn(f"warning: the journal is damaged: {count(lost, 'record')} or more cannot be read")
+            warn("hint: run `gitsession repair`")
         return bool(lost)
 
     @property
@@ -149,7 +147,9 @@ class App:
         """Return the session that an address names. Raises ``UsageError`` if the address names an entry."""
         name, entry = split(address)
         if entry:
-            raise click.UsageError(f"this command takes a session, not an entry: pass {name!r} without {'@' + entry!r}")
+            raise click.UsageError(
+                f"this command requires a session, not an entry: pass {name!r} without {'@' + entry!r}"
+            )
         return self.store().session(name)
 
     def entry(self, address: str) -> tuple[Session, Node]:
@@ -187,11 +187,12 @@ class App:
             self._store.close()
             objects = self._store.objects
             for theirs, ours in objects.renamed_branches:
-                warn(f"warning: another program moved {theirs}; the entries written here are on {ours}")
+                warn(f"warning: another program moved {theirs}, so the new entries are on {ours}")
             for name in objects.set_aside:
-                warn(f"warning: a damaged file of the journal was renamed to {name}; run `gitsession repair`")
+                warn(f"warning: a damaged file of the journal was renamed to {name}")
+                warn("hint: run `gitsession repair`")
             if objects.last_flush_error is not None:
-                warn(f"warning: stored in the journal, but not written to git yet: {objects.last_flush_error}")
+                warn(f"warning: the entries are in the journal but not in git yet: {objects.last_flush_error}")
         if self._aside is not None:
             self._aside.cleanup()
 
@@ -209,7 +210,10 @@ def split(address: str) -> tuple[str, str]:
     rest, at, entry = address[start:].partition("@")
     session = address[:start] + rest
     if at and not session:
-        raise NotFound(f"{address!r} names no session", hint=f"the newest session of this folder is @: pass @{address}")
+        raise NotFound(
+            f"no session in {address!r}",
+            hint=f"pass SESSION{address}, or @{address} for the newest session of this folder",
+        )
     return session, entry
 
 
@@ -218,7 +222,7 @@ def no_such_agent(agent: str, rows: Sequence[Row]) -> str:
     there = sorted({row.agent for row in rows})
     if not agent or agent in there:
         return ""
-    return f"no sessions of agent {agent!r}" + (f"; there are sessions of {', '.join(there)}" if there else "")
+    return f"no sessions of agent {agent!r}" + (f" (agents with sessions: {', '.join(there)})" if there else "")
 
 
 with_app = click.pass_obj
@@ -256,7 +260,7 @@ class Since(click.ParamType[int]):
         try:
             return int(time.mktime(time.strptime(value, "%Y-%m-%d")) * 1000)
         except (ValueError, OverflowError):
-            self.fail(f"{value!r} is neither a date (2026-11-21) nor a time ago (30m, 12h, 3d, 2w)", param, ctx)
+            self.fail(f"{value!r} is neither a date (2026-11-21) nor an age (30m, 12h, 3d, 2w)", param, ctx)
 
 
 def program(store: Path) -> list[str]:

@@ -131,7 +131,7 @@ def confirm_purge(question: str, *, consent: bool) -> None:
     if consent:
         return
     if not is_attended():
-        raise click.UsageError("cannot ask for confirmation: standard input is not a terminal; pass --yes")
+        raise click.UsageError("cannot ask for confirmation: standard input is not a terminal (pass --yes)")
     if not confirm(question):
         raise Refused("nothing was purged")
 

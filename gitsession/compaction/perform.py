@@ -98,8 +98,8 @@ def _leave(objects: ObjectStore, session: StoredSession, plan: Plan, onto: Node,
 def _must_shrink(plan: Plan, tokens: int) -> None:
     if tokens >= plan.replaced:
         raise SummaryFailed(
-            f"the summary is not smaller than the entries that it replaces: {tokens:,} tokens for {plan.replaced:,}",
-            hint="pass a lower --keep-tokens, so that more entries are summarized",
+            f"the summary is not smaller than the entries that it replaces: {tokens:,} and {plan.replaced:,} tokens",
+            hint="pass a lower --keep-tokens to summarize more entries",
         )
 
 
@@ -117,10 +117,11 @@ def _still_there(objects: ObjectStore, session: StoredSession, plan: Plan) -> No
             return leaf
         if node.kind in (Compaction.kind, Reset.kind):
             raise Refused(
-                f"a {node.kind} was appended while the summary was written",
+                f"cannot append the summary: a {node.kind} was appended in the meantime",
                 hint="run `gitsession context` to see the new context",
             )
-    raise Refused(f"branch {session.branch_name!r} no longer contains the entries that the summary replaces")
+    what = f"branch {session.branch_name!r} no longer contains the entries that it replaces"
+    raise Refused(f"cannot append the summary: {what}")
 
 
 class BackgroundCompaction:

@@ -107,7 +107,7 @@ def summarise(
         raise SummaryFailed("the summarizer returned an empty summary")
     given = len(request.conversation) + max(len(request.previous), request.previous_chars)
     if len(summary.text) >= given:
-        sizes = f"{len(summary.text)} characters for {given}"
+        sizes = f"{len(summary.text):,} and {given:,} characters"
         raise SummaryFailed(f"the summary is not shorter than its input: {sizes}")
     return summary
 
@@ -121,4 +121,4 @@ def _counts(usage: Any) -> dict[str, int]:
 def stop_if(cancelled: Event) -> None:
     """Raise ``SummaryFailed`` if ``cancelled`` is set."""
     if cancelled.is_set():
-        raise SummaryFailed("cancelled")
+        raise SummaryFailed("the summary was cancelled")

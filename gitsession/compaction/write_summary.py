@@ -97,7 +97,8 @@ def _ask(request: Request, how: SummaryOptions) -> Summary:
     answer = summarise(how.summarizer, request, progress=how.progress, cancelled=how.cancelled)
     if answer.truncated:
         raise SummaryFailed(
-            "the summary was cut off at the model's limit", hint="pass a higher --keep-tokens, or a higher max_tokens"
+            "the summary was cut off at the model's limit",
+            hint="pass a higher --keep-tokens (or, in Python, a higher max_tokens)",
         )
     return answer
 

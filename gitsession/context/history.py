@@ -160,7 +160,7 @@ class ContextHistory:
         if found is None:
             found, hides = self._read_afresh(spot)
             if isinstance(found[0], Opaque) and found[0].problem and spot.kind != Opaque.kind:
-                raise Malformed(f"cannot read an entry of the context: {found[0].problem}", where=spot.oid)
+                raise Malformed(f"this entry of the context cannot be read: {found[0].problem}", where=spot.oid)
             self._memory.keep(spot.oid, *found, hides=hides)
         if spot.oid in self._memory.hiding:
             self.hiding.add(spot.oid)

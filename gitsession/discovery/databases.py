@@ -120,7 +120,7 @@ def _named() -> Iterator[None]:
 def _ours(error: sqlite3.Error) -> GitSessionError:
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-        return Unavailable("the database is locked by its agent", hint="try again in a moment")
+        return Unavailable("the database is locked by its agent", hint="try again later")
     if code in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_NOMEM):
-        return Unavailable(f"cannot open the database: {error}", hint="start its agent once to repair the database")
+        return Unavailable(f"cannot open the database: {error}", hint="start the agent once to repair its database")
     return Malformed(f"the database is damaged or incomplete: {error}")

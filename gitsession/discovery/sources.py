@@ -133,7 +133,7 @@ def _in_database(path: Path, format: Format | None, final: bool) -> Iterator[Fou
         database = opened.format
         if database is None:
             if format is not None:
-                raise Malformed(f"not a database of {format.AGENT}: it does not have its tables")
+                raise Malformed(f"not a database of {format.AGENT}: its tables are missing")
             return
         for id, stamp in database.listed(opened.ask, opened.columns):
 
@@ -293,7 +293,7 @@ def _session_file(path: Path) -> Iterator[tuple[int, os.stat_result]]:
         if not stat.S_ISREG(found.st_mode):
             raise Malformed("not a regular file")
         if found.st_size > FILE_BYTES_MAX:
-            raise Malformed(f"{found.st_size:,} bytes, more than the {FILE_BYTES_MAX:,} that a session file may have")
+            raise Malformed(f"a session file of {found.st_size:,} bytes (limit: {FILE_BYTES_MAX:,})")
         yield fd, found
 
 
@@ -335,8 +335,8 @@ def unrecognized(path: Path) -> NotFound:
 
     other = split_file.agent_of(head(path))
     if other:
-        return NotFound(f"the session format of {other} is not supported ({known})", hint=known)
-    return NotFound(f"unrecognized session format ({known}); pass --from FORMAT to choose one", hint=known)
+        return NotFound(f"the session format of {other} is not supported ({known})")
+    return NotFound(f"unrecognized session format ({known})", hint="pass --from FORMAT to choose the format")
 
 
 def attachments(path: Path, data: Data, format: Format) -> tuple[dict[str, bytes], list[str]]:

@@ -34,7 +34,7 @@ from gitsession.sessions.revealed_store import RevealedStore
 from gitsession.store import refs
 from gitsession.store.interface import ObjectStore
 
-AT_HOME = "images that the file only names, because the agent keeps them in a folder of its own: `resume` restores them"
+AT_HOME = "images that the file only refers to: the agent stores them in a separate folder, and `resume` restores them"
 TO_READ: dict[str, Writer] = {writer.AGENT: writer for writer in (json_lines, markdown)}
 """Formats that do not belong to an agent. Sessions can be exported in these formats but not imported from them."""
 
@@ -277,7 +277,7 @@ def _without_file(sid: str, root: SessionHeader | Fork, at: Node | None) -> Refu
     if at is not None and root.source_id is not None:
         return Refused(
             f"cannot export session {sid} at this entry: no line of {root.agent}'s file is in its history",
-            hint="pass a later entry: run `gitsession log` to list them",
+            hint="pass a later entry (run `gitsession log` to list the entries)",
         )
     return Refused(
         f"cannot export the original file of session {sid}: it was created with gitsession, not by {root.agent}",
@@ -303,7 +303,7 @@ def _readable_tree(store: ObjectStore, sid: str, at: Node | None = None) -> grap
     if tree.damage and at is None:
         raise Corrupt(
             f"cannot export session {sid}: entry {tree.damage[0].oid} cannot be read, so the file would be incomplete",
-            hint="run `gitsession verify` to list the damage; pass SESSION@ENTRY to export an undamaged history",
+            hint="run `gitsession verify` to list the damage, or pass SESSION@ENTRY to export an undamaged history",
         )
     return tree
 
@@ -321,7 +321,10 @@ def _line(store: ObjectStore, at: Node, starts: Collection[Oid]) -> list[Node]:
         found.append(node)
         if node.oid in starts:
             return found
-    raise Refused("cannot export this entry: it is in the file of the session that this one was forked from")
+    raise Refused(
+        "cannot export this entry: it is in the file of the session that this one was forked from",
+        hint="export the entry from that session",
+    )
 
 
 def _home_of(store: ObjectStore, sid: str, root: SessionHeader | Fork) -> str:

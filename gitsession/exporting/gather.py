@@ -225,10 +225,10 @@ class _Gatherer:
         if not self.is_home or self.at is not None:
             return ()
         if self.leaf.oid not in self.keys and self.leaf.oid != self.root.oid:
-            return ("the active branch is no longer in the agent's file; the agent continues from its last line",)
+            return ("the agent continues from the last line of its file: the active branch is no longer in the file",)
         if is_news or self.leaf.oid == self.tree.branches[derived(self.store, self.sid, self.tree.branches)]:
             return ()
-        return ("the agent continues from the last line of its own file, which is not on the active branch",)
+        return ("the agent continues from the last line of its file, which is not on the active branch",)
 
     def _key_of_leaf(self, entries: Sequence[OutgoingEntry]) -> str | None:
         """Return the key of the leaf, or of the nearest exported entry above it.

@@ -42,8 +42,8 @@ from gitsession.sessions.node import Node, load
 from gitsession.sessions.revealed_store import RevealedStore
 from gitsession.store.interface import ObjectStore
 
-NOT_HELD = "files that the session names, which neither the agent nor this store has"
-NOT_MARKED = "tool results that are pruned here but not in the agent, whose import skips messages that it has"
+NOT_HELD = "files that the session refers to, but that neither the agent nor this store has"
+NOT_MARKED = "tool results that are pruned in this store but not in the agent: its import skips messages that it has"
 _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 
 
@@ -121,12 +121,12 @@ def plan(
     if format is None:
         raise Refused(
             f"cannot resume in '{agent}': it cannot continue a session from a file",
-            hint=f"pass --in with one of: {', '.join(all_with_capability(Resumable))}",
+            hint=f"pass --in with one of {', '.join(all_with_capability(Resumable))}",
         )
     if at is not None and not any(node.kind == Message.kind for node in graph.history(store, at.oid)):
         raise Refused(
             f"cannot resume session {sid} at this entry: its history has no message",
-            hint="pass a later entry: run `gitsession log` to list them",
+            hint="pass a later entry (run `gitsession log` to list the entries)",
         )
     shown = RevealedStore(store)  # the agent's own file contains the secrets, and the export must begin with that file
     sent = export(shown, sid, agent, _unless_whole(store, sid, at), where.cwd).from_store(shown)
@@ -141,7 +141,7 @@ def plan(
         there = find(agent, id) if find is not None else None
         if there in (None, sid):
             raise
-        what = f"the agent has continued '{error.path}', which is session {there} in this store"
+        what = f"cannot resume session {sid}: the agent has continued '{error.path}', which is session {there}"
         raise Refused(what, hint=f"run `gitsession resume {there}`") from None
     commands = [format.resume_command(id, str(file))]
     if isinstance(format, Importing):
@@ -319,13 +319,13 @@ def _name(scratch: Path, file: Path) -> None:
 
 
 def _has_grown(file: Path) -> AgentFileAhead:
-    return AgentFileAhead(file, f"the agent has continued '{file}': it has more than was imported")
+    return AgentFileAhead(file, f"cannot write '{file}': the agent has added entries that are not imported")
 
 
 def _is_other(file: Path) -> Refused:
     return Refused(
         f"cannot write '{file}': it already exists with other content",
-        hint=f"run `gitsession import {shlex.quote(str(file))}` to import its content, or move the file away",
+        hint=f"run `gitsession import {shlex.quote(str(file))}` to import it, or move the file away",
     )
 
 
@@ -383,7 +383,7 @@ def _session(format: Format, path: Path, id: str) -> Source | None:
 
 
 def _goes_on(path: Path) -> AgentFileAhead:
-    return AgentFileAhead(path, f"the agent has continued the session: '{path}' has more of it than was imported")
+    return AgentFileAhead(path, f"cannot resume: the session in '{path}' has entries that are not imported")
 
 
 def _has_other_session(path: Path) -> Refused:

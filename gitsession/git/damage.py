@@ -154,7 +154,7 @@ def _derived(git_dir: Path, packs: Sequence[BadFile]) -> Iterator[BadFile]:
             if not what and leaving and magic == b"MIDX":
                 what = "it lists a pack that is set aside"
             if what:
-                yield BadFile(file.relative_to(git_dir).as_posix(), f"{what}; git recreates it when needed")
+                yield BadFile(file.relative_to(git_dir).as_posix(), f"{what} (git recreates it when needed)")
 
 
 def _loose(git_dir: Path) -> Iterator[BadFile]:

@@ -72,8 +72,8 @@ def put(folder: Path, name: str) -> bool:
     if found == OTHER:
         if is_kept(folder, name) and not _same(folder / name, folder / (name + KEPT)):
             raise Refused(
-                f"cannot install '{folder / name}': another hook has this name, and '{name}{KEPT}' exists",
-                hint="move one of them to another folder",
+                f"cannot install '{folder / name}': another hook has this name, and '{name}{KEPT}' already exists",
+                hint="move one of the two files to another folder",
             )
         with suppress(FileExistsError):
             os.link(folder / name, folder / (name + KEPT), follow_symlinks=False)

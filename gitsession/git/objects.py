@@ -100,10 +100,10 @@ def encode_commit(
     the seconds do not fit in 32 bits, or the message has a NUL.
     """
     if not _NAME.fullmatch(author_name):
-        raise Malformed(f"git does not accept the author name {author_name[:80]!r}")
+        raise Malformed(f"invalid author name {author_name[:80]!r}")
     for seconds in (author_seconds, committer_seconds):
         if not 0 <= seconds <= SECONDS_MAX:
-            raise Malformed(f"git does not accept the time {seconds}")
+            raise Malformed(f"invalid time of a commit: {seconds} s")
     if b"\0" in message:
         raise Malformed("NUL byte in a commit message")
     head = [f"tree {tree}", *(f"parent {parent}" for parent in parents)]

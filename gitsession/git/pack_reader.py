@@ -221,7 +221,7 @@ class Packs:
         if number not in _KINDS and number != _TAG and base is None:
             raise Corrupt(f"{where}: unknown object type {number}")
         if size > self._bytes_max:
-            raise Unavailable(f"object {oid} is too large: {size:,} bytes; the limit is {self._bytes_max:,}")
+            raise Unavailable(f"object {oid} is too large: {size:,} bytes (limit: {self._bytes_max:,})")
         try:
             return number, _inflate(file, offset + at, size), base
         except zlib.error:

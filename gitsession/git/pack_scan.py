@@ -119,7 +119,7 @@ def apply_delta(base: bytes, delta: bytes, bytes_max: int) -> bytes:
         if expected != len(base):
             raise ValueError(f"expected a base of {expected:,} bytes, found {len(base):,}")
         if result > bytes_max:
-            raise ValueError(f"the result has {result:,} bytes; the limit is {bytes_max:,}")
+            raise ValueError(f"the result has {result:,} bytes (limit: {bytes_max:,})")
         parts = []
         made, end = 0, len(delta)
         while at < end:

@@ -127,7 +127,7 @@ def run(
             raise Unavailable(f"cannot run git in '{at}': the folder does not exist") from None
         raise Unavailable("git is not on the PATH", hint="install git 2.39 or later") from None
     except subprocess.TimeoutExpired:
-        raise Unavailable(f"`git {verb}` did not end within {timeout_seconds:g} s") from None
+        raise Unavailable(f"`git {verb}` did not finish within {timeout_seconds:g} s") from None
     answer = ProcessResult(child.returncode, out, err)
     if answer.code not in accept:
         raise Unavailable(f"`git {verb}` failed with exit code {answer.code}: {answer.err[-500:] or 'no message'}")
@@ -153,8 +153,8 @@ def _communicate(
     finally:
         late.cancel()
     if found:
-        told = f"cannot run git: {found[0]} is a pipe or a device, and git would wait for it"
-        raise BlockedRead(told, hint="replace it with a file, or remove it from the configuration of git")
+        told = f"cannot run git: '{found[0]}' is a pipe or a device, and git would block on it"
+        raise BlockedRead(told, hint="replace it with a file, or remove it from the git configuration")
     return answer
 
 
@@ -386,7 +386,7 @@ def begin_fsck(git_dir: Path) -> Callable[[], list[str]]:
         except subprocess.TimeoutExpired:
             git.kill()
             git.communicate()
-            raise Unavailable(f"`git fsck` did not end within {_FSCK_SECONDS:g} s") from None
+            raise Unavailable(f"`git fsck` did not finish within {_FSCK_SECONDS:g} s") from None
         code = git.returncode
         told = f"{err.decode('utf-8', 'replace').strip()}\n{out.decode('utf-8', 'replace')}"
         lines = [line for line in told.split("\n") if line.strip()] if code else []

@@ -59,10 +59,10 @@ def check_ref_name(name: str) -> None:
     except UnicodeEncodeError:
         raise InvalidName(f"invalid ref name {name[:80]!r}: not valid Unicode") from None
     if length > NAME_BYTES_MAX:
-        raise InvalidName(f"invalid ref name {name[:40]!r}...: {length} bytes; the limit is {NAME_BYTES_MAX}")
+        raise InvalidName(f"invalid ref name {name[:40]!r}...: {length} bytes (limit: {NAME_BYTES_MAX})")
     found = _FORBIDDEN.search(name)
     if found:
-        raise InvalidName(f"invalid ref name {name!r}: git does not allow {found.group()!r} at this position")
+        raise InvalidName(f"invalid ref name {name!r}: {found.group()!r} is not allowed at this position")
     if name.startswith(_SESSIONS):
         for part in name.removeprefix(_SESSIONS).split("/"):
             _check_portable(part, name)

@@ -110,7 +110,7 @@ class RefLocks:
                 if time.monotonic() > deadline or _is_stale(lock):
                     raise Unavailable(
                         f"cannot lock {name}: another program holds {name}.lock",
-                        hint=f"if no other program is running, remove {lock}",
+                        hint=f"if no other git command is running, remove '{lock}'",
                     ) from None
                 time.sleep(_PAUSE_SECONDS)
             except FileNotFoundError:
@@ -336,7 +336,7 @@ class RefWriter:
                     return
                 # Replacing the file releases the lock, so git may pack the remaining loose refs before the next check.
                 self._replace_packed(lock, ref_files.changed_packed(data, drop=names))
-        raise Unavailable(f"cannot delete {names[0]}: another program keeps packing it", hint="try again later")
+        raise Unavailable(f"cannot delete {names[0]}: another program keeps packing it", hint="try again")
 
     def _unlink_packed(self, held: Mapping[str, RefValue], names: list[str]) -> None:
         """Unlink locked loose refs whose packed values equal those in ``held``."""

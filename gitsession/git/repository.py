@@ -142,7 +142,7 @@ class VerifiedRepository:
 
     def _check_size(self, oid: Oid, size: int) -> None:
         if size > self._bytes_max:
-            raise Unavailable(f"object {oid} is too large: {size:,} bytes; the limit is {self._bytes_max:,}")
+            raise Unavailable(f"object {oid} is too large: {size:,} bytes (limit: {self._bytes_max:,})")
 
 
 def _check_oid(oid: Oid) -> None:

@@ -85,7 +85,10 @@ class Signing:
         if self.format == SSH:
             return Signature(SSH, self._sign_by_ssh(text, key))
         if self.format != OPENPGP:
-            raise Unavailable(f"cannot sign: gpg.format is {self.format[:40]!r}, expected 'ssh' or 'openpgp'")
+            raise Unavailable(
+                f"cannot sign: gpg.format is {self.format[:40]!r}, expected 'ssh' or 'openpgp'",
+                hint="run `git config --global gpg.format ssh`",
+            )
         words = [self.gpg_program, "--status-fd=2", "-bsa", *(("-u", key) if key else ())]
         code, out, err = _run(words, text, _SIGN_SECONDS)
         if code or b"-----BEGIN PGP SIGNATURE-----" not in out:
@@ -171,14 +174,14 @@ def _run(words: Sequence[str], stdin: bytes, seconds: float) -> tuple[int, bytes
     except OSError as error:
         raise Unavailable(f"cannot run '{words[0]}': {error.strerror}") from None
     except subprocess.TimeoutExpired:
-        raise Unavailable(f"'{words[0]}' did not end within {seconds:g} s") from None
+        raise Unavailable(f"'{words[0]}' did not finish within {seconds:g} s") from None
     return done.returncode, done.stdout, done.stderr
 
 
 def _refused(program: str, err: bytes) -> Unavailable:
     lines = [line.strip() for line in err.decode("utf-8", "replace").splitlines() if not line.startswith("[GNUPG:]")]
     told = next((line for line in reversed(lines) if line), "no reason given")
-    hint = "to sign with an ssh key, run `git config --global gpg.format ssh`" if program == "gpg" else ""
+    hint = "run `git config --global gpg.format ssh` to sign with an ssh key" if program == "gpg" else ""
     return Unavailable(f"cannot sign: {program} failed: {told[-300:]}", hint=hint)
 
 

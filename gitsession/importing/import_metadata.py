@@ -108,7 +108,7 @@ class MetadataImport:
         missing += [node for number, (node, _) in self._seen.lines_of_ours().items() if number not in self._taken]
         older = bool(missing) and all(node.source is not None and node.source.line > end for node in missing)
         if older:
-            what = f"an older copy of the file: {len(missing)} later lines stay in the store"
+            what = f"an older copy of the file: {len(missing):,} later lines stay in the store"
             self.problems.append(SourceProblem(end, what))
         return older
 

@@ -64,7 +64,7 @@ TRIES = 5
 SPILL_BYTES = 32 << 20
 """The size, in bytes, above which an import writes its objects to a file before the transaction."""
 
-UPGRADE = "upgrade gitsession to write to it; this release can only read it"
+UPGRADE = "upgrade gitsession to write to the session (this release can only read it)"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -92,7 +92,7 @@ class ImportResult:
     def with_missing(self, names: list[str]) -> ImportResult:
         """Return the result with a problem for each file that entries refer to and that does not exist."""
         missing = tuple(
-            SourceProblem(0, f"'{name}' is missing beside the session file: only its name is stored") for name in names
+            SourceProblem(0, f"the agent no longer has the file '{name}': only its name is stored") for name in names
         )
         return replace(self, problems=(*self.problems, *missing))
 
@@ -185,7 +185,9 @@ def import_source(
                 return draft.carry_out(command)
             except RefMoved:
                 continue
-    raise Unavailable("another process keeps writing to this session", hint="try again when it has finished")
+    raise Unavailable(
+        "cannot import into the session: another process keeps writing to it", hint="try again when it has finished"
+    )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -309,7 +311,7 @@ class _Draft:
         if any(store.ref(move.ref) != move.old for move in moves):
             raise RefMoved("another process changed the session meanwhile")
         if not all(store.contains(oid) for oid in self.entries.continued):
-            raise RefMoved("entries that the new ones continue were purged meanwhile")
+            raise RefMoved("the entries before the new ones were purged meanwhile")
         if spill is not None:
             spill.move_in(store.vault)
 
@@ -408,7 +410,7 @@ def _thread(request: _Request, base: Node | None) -> _Place:
     root = base or tree.nodes[session_facts.file_start(store, tree, sid)[0]]
     _refuse_later_view(request, sid, tree, root)
     if root.oid not in tree.nodes:
-        raise Malformed("it continues a file of another session", where=thread)
+        raise Malformed("the file continues a file of another session", where=thread)
     return _Place(sid, tree, root, base)
 
 
@@ -602,7 +604,7 @@ def _purged(store: ObjectStore, source: Source) -> ImportResult | None:
     sid = _purged_session(store, source)
     if not sid:
         return None
-    problems = (*source.problems, SourceProblem(0, "the session was purged: nothing was imported"))
+    problems = (*source.problems, SourceProblem(0, "nothing was imported, because the session was purged"))
     return ImportResult(
         session=sid, entries=len(source.records), new=0, rewritten=None, branch="", moves=(),
         problems=problems, is_purged=True,

@@ -42,9 +42,9 @@ Find: TypeAlias = Callable[[str], str | None]
 
 
 def no_base(source_id: str, why: str = "is not in this store") -> NoBase:
-    """Return the error for a file that continues a session whose entries are not in the store."""
-    hint = "import the file of that session, then this one again"
-    return NoBase(f"it continues session '{source_id}', which {why}", source_id, hint=hint)
+    """Return the error for a file that continues a session whose entries the store lacks."""
+    hint = "import the file of that session first, then import this file again"
+    return NoBase(f"the file continues session '{source_id}', which {why}", source_id, hint=hint)
 
 
 def damaged(sid: str) -> Corrupt:
@@ -87,7 +87,7 @@ def shared(store: ObjectStore, base: Base, find: Find | None) -> Node:
 def _check_reaches(store: ObjectStore, base: Base, last: list[Node]) -> None:
     numbers = [number for node in last if (number := base.number(payload_of(store, node))) is not None]
     if max(numbers, default=-1) < base.end - 1:
-        raise no_base(base.source_id, "is not completely in this store")
+        raise no_base(base.source_id, "is incomplete in this store")
 
 
 class EquivalentEntries:

@@ -184,13 +184,13 @@ class Catalogue:
         else:
             tries = [("sid = ?", (address.lower(),)), ("instr(sid, ?)", (address.lower(),))]
         if not address.strip(":"):
-            raise NotFound("the address is empty", hint="run `gitsession ls` to list the sessions")
+            raise NotFound("the name of the session is empty", hint="run `gitsession ls` to list the sessions")
         found = next((rows for where, values in tries if (rows := self._rows(f"WHERE {where}", values))), [])
         if len(found) == 1:
             return found[0]
         if found and address:
             lines = [f"{row.sid}  {row.name}" for row in found]
-            raise Ambiguous(f"{address!r} matches {len(found)} sessions", lines, hint="pass more of the id")
+            raise Ambiguous(f"{address!r} matches {len(found)} sessions", lines, hint="pass more characters of the id")
         raise NotFound(f"no session {address[:80]!r}", hint="run `gitsession ls` to list the sessions")
 
     def by_source(self, agent: str, source_id: str) -> list[Row]:
@@ -221,7 +221,7 @@ class Catalogue:
                 return row
         which = "session" if not wanted else "earlier session"
         other = next((row for row in rows if row not in found), None)
-        elsewhere = f"the newest session elsewhere is {other.sid} in {other.project or 'no folder'}" if other else ""
+        elsewhere = f"pass a session, for example {other.sid} (in {other.project or 'no folder'})" if other else ""
         where = here.cwd or "a deleted folder"
         raise NotFound(f"no {which} in {where}", hint=elsewhere or "run `gitsession import --all` to import sessions")
 
@@ -235,7 +235,9 @@ class Catalogue:
             if isinstance(error, sqlite3.DatabaseError) and not is_damage(error):
                 raise
             self.begin_anew()
-            raise Unavailable("the index was damaged and is rebuilt", hint="try again; no session is lost") from None
+            raise Unavailable(
+                "the index was damaged and is now rebuilt", hint="try again (no session is lost)"
+            ) from None
 
     def _branches(self, sids: Iterable[str], *, whole: bool) -> dict[str, dict[str, str]]:
         """Return the branches of sessions, ``main`` first. ``whole``: whether ``sids`` contains all sessions."""

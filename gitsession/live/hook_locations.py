@@ -119,7 +119,7 @@ export default function (pi) {
 }
 """
 
-_TRUST = "codex runs only hooks that you have reviewed: review them at its next start, or enter /hooks in codex"
+_TRUST = "codex runs a hook only after you have reviewed it: review it at the next start, or enter /hooks in codex"
 
 AGENTS: dict[str, HookSettings | Extension] = {
     "claude": HookSettings("claude", "CLAUDE_CONFIG_DIR", ".claude", "settings.json", _CLAUDE),
@@ -136,7 +136,7 @@ WATCHED = ("aider", "librecode")
 def find(agent: str) -> HookSettings | Extension:
     """Return the hooks of an agent. Raises ``NotFound`` with the supported agents in the hint."""
     if agent in WATCHED:
-        raise NotFound(f"{agent} has no hooks", hint="run `gitsession watch` to follow its sessions instead")
+        raise NotFound(f"agent {agent!r} has no hooks", hint="run `gitsession watch` to import its sessions instead")
     if agent not in AGENTS:
         raise NotFound(f"unknown agent {agent!r}", hint=f"choose one of {', '.join(AGENTS)}")
     return AGENTS[agent]

@@ -118,7 +118,7 @@ def perform(store: Path, edit: Edit, *, enable: bool) -> None:
 
 def _check_as_planned(edit: Edit) -> None:
     if read_regular(edit.file) != edit.old:
-        raise Refused(f"cannot write '{edit.file}': it was changed meanwhile", hint="run the command again")
+        raise Refused(f"cannot write '{edit.file}': another program has changed it", hint="run the command again")
 
 
 # ---- JSON settings
@@ -128,28 +128,28 @@ def _text(old: bytes | None, file: Path) -> str:
     try:
         text = (old or b"").decode()
     except UnicodeDecodeError as error:
-        raise _unfit(f"{file}: not UTF-8 at byte {error.start}") from None
+        raise _unfit(file, f"not UTF-8 at byte {error.start}") from None
     return text if text.strip() else "{}\n"
 
 
 def _hooks(text: str, file: Path) -> tuple[Part, Part | None]:
     """Return the whole document and the value of ``hooks``. Raises ``Refused`` if the structure is not supported."""
     try:
-        whole = parse(text, str(file))
+        whole = parse(text, "")
     except Malformed as error:
-        raise _unfit(str(error)) from None
+        raise _unfit(file, str(error)) from None
     hooks = whole.get(HOOKS) if whole.is_object else None
     if not whole.is_object:
-        raise _unfit(f"{file}: not a JSON object")
+        raise _unfit(file, "not a JSON object")
     if hooks is not None:
         wrong = [part.key for part in hooks.parts if text[part.start] != "["] if hooks.is_object else [HOOKS]
         if wrong:
-            raise _unfit(f"{file}: hooks: {wrong[0]!r} has an unexpected type")
+            raise _unfit(file, f"the value of {wrong[0]!r} has an unexpected type")
     return whole, hooks
 
 
-def _unfit(what: str) -> Refused:
-    return Refused(what, hint="nothing was changed; correct the file and run the command again")
+def _unfit(file: Path, what: str) -> Refused:
+    return Refused(f"cannot change '{file}': {what}", hint="correct the file and run the command again")
 
 
 def _seconds(told: HookSettings, event: str) -> int:
@@ -237,13 +237,15 @@ def _goes_by_force(store: Path, told: Extension, file: Path, old: bytes | None, 
         return False
     text = old.decode("utf-8", "replace")
     if not hook_locations.is_our_text(text):
-        raise Refused(f"cannot change '{file}': gitsession did not create it", hint="move it and run the command again")
+        raise Refused(
+            f"cannot change '{file}': gitsession did not create it", hint="move the file away and run the command again"
+        )
     if hook_locations.is_as_written(told, text):
         return False
     if not force:
         raise Refused(
             f"cannot change '{file}': it was edited after gitsession created it",
-            hint="move the edits to another file, or pass --force; a copy is kept in the store",
+            hint="move the edits to another file, or pass --force (a copy is kept in the store)",
         )
     return True
 

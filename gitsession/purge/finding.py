@@ -102,8 +102,8 @@ def entry(store: ObjectStore, sid: str, found: Node) -> PurgePlan:
     """
     if found.starts_session:
         raise NotFound(
-            f"cannot purge the entry {found.oid[:12]}: session {sid} begins with it",
-            hint="run `gitsession purge SESSION`, without an entry",
+            f"cannot purge entry {found.oid[:12]}: session {sid} begins with it",
+            hint="run `gitsession purge SESSION` to purge the whole session",
         )
     return _wanted(store, [EntryHit(sid, found, _digest(store, found))], [])
 
@@ -116,7 +116,7 @@ def session(store: ObjectStore, sid: str) -> PurgePlan:
     began = {digest for value in found.values() for digest in _beginnings(store, sid, value)}
     more = Tombstones(sessions={sid: frozenset(began)})
     shared = [
-        PurgeProblem(other, "is a fork of it and keeps the shared entries")
+        PurgeProblem(other, "a fork of this session, which keeps the shared entries")
         for other in sorted(_sharing(store, sid, found.values()))
     ]
     hits = [EntryHit(sid, node, "") for node in _own(store, sid)]
@@ -144,7 +144,7 @@ def saying(store: ObjectStore, text: str, sids: Iterable[str] | None = None) -> 
                 parts = content.kept(store, node)
                 data = content.whole(store, node, parts)
             except DAMAGE as error:
-                problems.append(PurgeProblem(node.oid, f"cannot be read, so it was not searched: {error}"))
+                problems.append(PurgeProblem(node.oid, f"not searched, because it cannot be read: {error}"))
                 continue
             if says(data, text, spelled):
                 if node.starts_session:
@@ -300,8 +300,8 @@ def _files(store: ObjectStore, tree: Oid | None) -> Iterator[tuple[str, Oid]]:
 
 
 def _staying(store: ObjectStore, entries: Sequence[EntryHit]) -> tuple[PurgeProblem, ...]:
-    """Return the copies of the entries at remotes, and their replacements in the history of the tombstone set."""
-    told = "was redacted before: the redacted text stays in the history of the tombstone set"
+    """Return where else the entries are: at remotes, and as replacements in the history of the tombstone set."""
+    told = "redacted before: the redacted text stays in the history of the tombstone set"
     redacted = [hit for hit in entries if hit.node.replaces] if tombstone_set.is_given(store) else []
     records = (PurgeProblem(f"{hit.session}@{hit.node.oid[:12]}", told) for hit in redacted)
     return (*_at_remotes(store, {hit.node.oid for hit in entries}), *records)
@@ -320,7 +320,7 @@ def _at_remotes(store: ObjectStore, oids: set[Oid]) -> tuple[PurgeProblem, ...]:
 def _in_commands(store: ObjectStore, text: str) -> Iterator[PurgeProblem]:
     for operation in operation_log.history(store):
         if text in operation.command and operation.command.split(" ")[0] not in ("label", "name"):
-            yield PurgeProblem(operation.id, f"the operation log has it: {operation.command[:80]}")
+            yield PurgeProblem(operation.id, f"the operation log contains the text: {operation.command[:80]}")
 
 
 def with_agent_files(plan: PurgePlan, imported: Iterable[tuple[Path, str]]) -> PurgePlan:

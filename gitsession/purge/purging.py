@@ -44,7 +44,8 @@ TRIES = 6
 _LOOK_AFRESH = 256
 """Number of new ref values after which a check records the state, so that the next check starts from there."""
 
-_CONTINUES = "the purge continues when the store is opened again"
+_CONTINUES = "run `gitsession doctor` to complete the purge when the problem is solved"
+_DELETE_TAG = "delete the tag with `gitsession git tag -d TAG`"
 
 _APART = (refs.OPLOG, refs.TOMBSTONES)
 _OURS = ("refs/heads/", "refs/remotes/", "refs/gitsession/")
@@ -112,7 +113,7 @@ def replace(store: GitStore, replacements: Mapping[str, tuple[str, StoredPayload
         words = tombstone.words_of(one, by) if by is not None else None
         if words is not None and (message.kind_of(words), words.role) != (one.kind, one.role):
             what = f"expected a {one.role} {one.kind}, found a {words.role} {words.kind}"
-            raise Refused(f"cannot replace the entry {one.oid[:12]}: {what}")
+            raise Refused(f"cannot replace entry {one.oid[:12]}: {what}")
     return add(store, Tombstones(replaced=kept), at_ms) if kept else PurgeResult()
 
 
@@ -141,7 +142,7 @@ def check(store: GitStore) -> None:
     check_alone(store.git_dir)
     if store.damage():
         raise Refused(
-            "cannot purge: a damaged file of the journal may have a copy", hint="run `gitsession repair` first"
+            "cannot purge: a damaged file of the journal may contain a copy", hint="run `gitsession repair` first"
         )
 
 
@@ -359,7 +360,7 @@ def _refuse_tags(store: GitStore, rewriter: Rewriter) -> None:
     for line in told.out.decode("utf-8", "replace").splitlines():
         name, kind, *to = line.split(" ")
         if kind == "tag" and to[1:] == ["commit"] and rewriter.commit(to[0]) != to[0]:
-            raise Refused(f"cannot purge: the tag {name} leads to purged content", hint="run `git tag -d`")
+            raise Refused(f"cannot purge: the tag '{name}' leads to purged content", hint=_DELETE_TAG)
 
 
 @dataclass(frozen=True, slots=True)

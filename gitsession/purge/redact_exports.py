@@ -81,7 +81,7 @@ def with_exports(objects: GitStore, view: ObjectStore, plan: PurgePlan, text: st
         more |= Tombstones(said.removed - plan.more.replaced.keys(), sessions=said.sessions)
         hits.append(ExportHit(export, count))
         if with_capability(export.agent, Importing) is not None:
-            problems.append(PurgeProblem(export.path, f"{export.agent} has a copy of it in its own database"))
+            problems.append(PurgeProblem(export.path, f"{export.agent} has a copy of this session in its own database"))
     return replace(
         plan, more=more, exports=tuple(hits), texts=wanted.texts, problems=(*plan.problems, *problems)
     )  # fmt: skip
@@ -202,7 +202,7 @@ def _redact_file(export: ExportedFile, wanted: _Wanted) -> ExportedFile:
     for _ in range(_TRIES):
         before = path.lstat()
         if stat.S_ISLNK(before.st_mode):
-            raise Malformed(f"it is a link to {os.readlink(path)}", hint="redact or delete that file yourself")
+            raise Malformed(f"it is a link to {os.readlink(path)}", hint="redact or delete the target of the link")
         data = durable.read_regular(path)
         if data is None:
             raise Malformed("it no longer exists")
@@ -230,7 +230,7 @@ def _check(export: ExportedFile, before: bytes, after: bytes, wanted: _Wanted) -
     """Raise ``Malformed`` if a redaction changes more than texts for the agent, or does not remove the text."""
     old, new = _source(export, before), _source(export, after)
     if old is not None and (new is None or _shape(old) != _shape(new)):
-        raise Malformed(f"{export.agent} could not read it without the text", hint="delete the file")
+        raise Malformed(f"{export.agent} could not read the file without the text", hint="delete the file")
     if wanted.is_in(after):
         raise Malformed("the text is the name of a field, or encoded in another way", hint="delete the file")
 

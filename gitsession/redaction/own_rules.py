@@ -64,14 +64,14 @@ def _texts(told: dict[str, Any], name: str, file: Path) -> frozenset[str]:
     return frozenset(found)
 
 
-_HINT = "correct the file, or the setting gitsession.rules of the store, which names it"
+_HINT = "correct the file, or set gitsession.rules in the configuration of the store to another file"
 
 
 def _rule(table: Any, where: str) -> Rule:
     _check_fields(table, where)
     name, pattern = table["name"], table["pattern"].encode()
     if not _NAME.fullmatch(name) or len(name) > _NAME_MAX or any(rule.name == name for rule in RULES):
-        what = f"the name {name[:_NAME_MAX]!r} is in use, or not at most {_NAME_MAX} characters of a-z, 0-9 and -"
+        what = f"the name {name[:_NAME_MAX]!r} is already in use, or not 1 to {_NAME_MAX} characters of a-z, 0-9 and -"
         raise _refusal(where, what)
     where = f"rule {name} in {where.partition(' in ')[2]}"
     _check_pattern(pattern, where)
@@ -101,21 +101,23 @@ def _check_pattern(pattern: bytes, where: str) -> None:
     except re.error as error:
         raise _refusal(where, f"cannot compile the pattern: {error}") from None
     if is_exponential(pattern):
-        raise _refusal(where, "a repetition in a repetition may run forever: make it possessive, (...)++")
+        raise _refusal(where, "a nested repetition may take exponential time: make it possessive, (...)++")
     if compiled.match(b"") is not None:
         raise _refusal(where, "the pattern matches the empty string")
 
 
 def _check_samples(rule: Rule, where: str) -> None:
     if not rule.samples:
-        raise _refusal(where, "samples must have at least one text that it matches")
+        raise _refusal(where, "samples must have at least one text that the pattern matches")
     scanner = Scanner(rules=(), extra=(rule,))
     for sample in rule.samples:
         if not scanner.scan_bytes(sample.encode()):
-            raise _refusal(where, f"it does not match its sample {sample[:4]!r}... of {len(sample)} characters")
+            raise _refusal(
+                where, f"the pattern does not match the sample {sample[:4]!r}... of {len(sample)} characters"
+            )
     for sample in rule.never:
         if scanner.scan_bytes(sample.encode()):
-            raise _refusal(where, f"it matches {sample[:40]!r}, which is listed in never")
+            raise _refusal(where, f"the pattern matches {sample[:40]!r}, which is listed in never")
 
 
 TURNS_MAX = 8

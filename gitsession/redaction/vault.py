@@ -72,7 +72,7 @@ class Vault:
                 if len(found) > 1:
                     sources = db.execute("SELECT source, bytes FROM originals WHERE digest = ?", (digest,)).fetchall()
                     raise Ambiguous(
-                        f"the vault has {len(found)} different originals of this entry",
+                        f"the vault contains {len(found)} different originals of this entry",
                         [f"{source or 'not imported'}, {size:,} bytes" for source, size in sources],
                     )
             except (sqlite3.DatabaseError, zlib.error) as error:
@@ -159,7 +159,7 @@ class Vault:
         return db
 
     def _corrupt(self, error: Exception) -> Corrupt:
-        hint = "the originals are in the agents' own files"
+        hint = "restore the vault from a copy of the store, or use the originals in the agents' own files"
         return Corrupt(f"the vault '{self._file}' is damaged: {error}", hint=hint)
 
 
@@ -176,7 +176,9 @@ def _is_private(name: str) -> bool:
     """
     found = os.lstat(name)
     if not stat.S_ISREG(found.st_mode):
-        raise Unavailable(f"cannot open the vault '{name}': it is not a regular file", hint="replace it with a file")
+        raise Unavailable(
+            f"cannot open the vault '{name}': it is not a regular file", hint="replace it with a regular file"
+        )
     if found.st_mode & 0o077:
         os.chmod(name, found.st_mode & 0o700)
     return found.st_size > 0  # a process that is killed before it creates the tables leaves an empty file

@@ -111,7 +111,7 @@ class RemoteDonor:
         if self._fetched is None:
             process.run(None, "init", "-q", "--bare", str(self._place))
             if self._url.startswith("-"):  # git would read it as an option, and some options name a program to run
-                raise Unavailable(f"invalid repository URL {self._url!r}")
+                raise Unavailable(f"invalid repository URL {self._url!r}: it begins with '-'")
             checked = ("-c", "transfer.fsckObjects=true", "fetch", "-q", "--no-tags", "--end-of-options")
             process.run(self._place, *checked, self._url, "+refs/heads/*:refs/heads/*", user_config=True)
             self._fetched = Repository(self._place, self.name)

@@ -45,7 +45,7 @@ from gitsession.store.journal_frames import ASIDE
 from gitsession.verify import lost_refs
 from gitsession.verify.lost_refs import LostRefFinding
 
-_NO_COPY = "; no copy has the entry that it was at"
+_NO_COPY = " (no copy has the entry that the ref was at)"
 _UNREADABLE = "has damaged records"
 
 
@@ -465,11 +465,11 @@ class _Planner:
         if value is None or not self._is_there(name, value):
             there = [one for one in values if self._is_there(name, one)]
             if len(there) < len(values) and (earlier := self._furthest(there)) is not None:
-                instead = f"{what}{_NO_COPY}; it is set to an earlier one, {earlier[:12]}"
+                instead = f"{what}{_NO_COPY}, so it is set to the earlier entry {earlier[:12]}"
                 self._plan.lost_refs.append(LostRef(name, instead))
                 return earlier
-            why = "its last value is not certain" if value is None else f"no copy has {value}"
-            self._plan.lost_refs.append(LostRef(name, f"{what}; {why}"))
+            why = "its last value is unknown" if value is None else f"no copy has {value}"
+            self._plan.lost_refs.append(LostRef(name, f"{what} ({why})"))
             return None
         return value
 

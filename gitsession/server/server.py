@@ -77,7 +77,7 @@ def install(repository: Path, program: Sequence[str], allow: Collection[str] = (
         named = ", ".join(others[:3]) or create.MAIN
         raise Refused(
             f"cannot install in '{git_dir}': pushes to its other refs would be rejected ({named})",
-            hint="pass --allow for refs that may still be pushed: --allow 'refs/heads/*' --allow 'refs/tags/*'",
+            hint="pass --allow PATTERN for other refs that may be pushed, such as --allow 'refs/heads/*'",
         )
     wanted = {**SETTINGS, PROGRAM: shlex.join(program)}
     _note(git_dir, [*wanted, ALLOWED])
@@ -155,19 +155,22 @@ def ours(git_dir: Path) -> dict[str, list[str]]:
 def _bare(repository: Path) -> Path:
     """Return the git directory. Raises ``NotAStore`` if it is not supported, ``Refused`` if its hooks are elsewhere."""
     if not repository.is_dir():
-        raise NotAStore(f"'{repository}' is not a folder", hint="run `git init --bare` to create a repository")
+        raise NotAStore(
+            f"cannot use '{repository}': it is not a folder", hint="run `git init --bare` to create a repository"
+        )
     words = ("--is-bare-repository", "--show-object-format", "--absolute-git-dir")
     told = process.run(repository, "rev-parse", *words, accept=range(256))
     lines = told.out.decode("utf-8", "surrogateescape").splitlines()
     if told.code or len(lines) != len(words) or lines[0] != "true":
         hint = "run `git init --bare` to create a repository without a working tree"
-        raise NotAStore(f"'{repository}' is not a bare git repository", hint=hint)
+        raise NotAStore(f"cannot use '{repository}': it is not a bare git repository", hint=hint)
     if lines[1] != "sha1" or values(repository, "extensions.refstorage"):
-        raise NotAStore(f"cannot use '{repository}': it must have SHA-1 object ids, and refs stored as files")
+        raise NotAStore(f"cannot use '{repository}': it does not have SHA-1 object ids and refs stored as files")
     elsewhere = values(repository, "core.hooksPath")
     if elsewhere:
         raise Refused(
-            f"the hooks of '{repository}' are in '{elsewhere[0]}'", hint="unset core.hooksPath in that repository"
+            f"cannot use '{repository}': core.hooksPath is '{elsewhere[0]}'",
+            hint="unset core.hooksPath in that repository",
         )
     return Path(lines[2])
 

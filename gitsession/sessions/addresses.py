@@ -32,7 +32,7 @@ def resolve(store: ObjectStore, sid: str, address: str, *, branch: str | None = 
             others = ", ".join(list(graph.branches(store, sid))[:20])
             if not others:
                 raise NotFound(f"no session {sid}")
-            raise NotFound(f"session {sid} has no branch {name!r}", hint=f"its branches: {others}")
+            raise NotFound(f"session {sid} has no branch {name!r}", hint=f"choose one of {others}")
         if address == LEAF:
             return _meaningful(store, load(store, leaf))
         *_, root = graph.history(store, leaf)
@@ -51,7 +51,9 @@ def _meaningful(store: ObjectStore, node: Node) -> Node:
 def _up(store: ObjectStore, node: Node, steps: int, address: str) -> Node:
     for _ in range(steps):
         if node.parent is None:
-            raise NotFound(f"{address!r} is past the root", hint="run `gitsession log` to list the history")
+            raise NotFound(
+                f"no entry {address!r}: it is past the root", hint="run `gitsession log` to list the history"
+            )
         node = load(store, node.parent)
     return node
 
@@ -79,10 +81,10 @@ def _search(store: ObjectStore, sid: str, address: str) -> Node:
             return tree.nodes[found[0]]
         if found:
             lines = [f"{oid[:12]}  {tree.nodes[oid].subject}" for oid in found]
-            raise Ambiguous(f"{address!r} matches {len(found)} entries", lines, hint="pass more of the id")
+            raise Ambiguous(f"{address!r} matches {len(found)} entries", lines, hint="pass more characters of the id")
     raise NotFound(
         f"no entry {address[:80]!r} in session {sid}",
-        hint=f"run `gitsession tree {sid}` to list entries, or pass a label, a branch, leaf, root or leaf~3",
+        hint=f"run `gitsession tree {sid}` to list the entries, or pass a label, a branch, leaf, root or leaf~3",
     )
 
 

@@ -129,7 +129,7 @@ def digests(draft: Draft) -> list[str]:
 def check_goes_on(store: ObjectStore, sid: str, parent: Node) -> None:
     """Raise ``Refused`` if ``parent`` is the tombstone of the purged session ``sid``."""
     if parent.is_tombstone and tombstone_set.SESSION + sid in tombstone_set.read(store):
-        raise Refused(f"session {sid} was purged", hint="create or fork another session")
+        raise Refused(f"cannot continue session {sid}: it was purged", hint="create or fork another session")
 
 
 def put(objects: Entries, parent: Node | None, draft: Draft) -> Node:

@@ -137,7 +137,7 @@ def _step_aside(store: ObjectStore, tx: Transaction, ref: str, mine: Oid, there:
 def _let_in_beside(store: ObjectStore, tx: Transaction, ref: str, mine: Oid, there: Oid) -> SyncedBranch:
     side = histories.aside(store.read, store.ref, ref, there, mine)
     _bring_to(store, tx, side, there)
-    return SyncedBranch(ref, "refused", mine, mine, beside=side, why="diverged, and this is not the home remote")
+    return SyncedBranch(ref, "refused", mine, mine, beside=side, why="it has diverged, and this is not the home remote")
 
 
 def _bring_to(store: ObjectStore, tx: Transaction, ref: str, end: Oid) -> None:

@@ -46,7 +46,7 @@ class Node(NamedTuple):
         return self.source is None and (self.parent is None or self.kind == FORK)
 
 
-_NO_ENTRY = "run `gitsession tree SESSION`, and `gitsession branch SESSION NAME --at ENTRY` to continue from an entry"
+_NO_ENTRY = "run `gitsession tree SESSION` to list the entries, then `gitsession branch SESSION NAME --at ENTRY`"
 
 
 def parse(oid: Oid, data: bytes) -> Node:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from gitsession.redaction.original import Original
 
 AUTHOR = "operation"
-_ANY = "pass --any to take the last command of the whole store"
+_ANY = "pass --any to select the last command of the whole store"
 _RM = "run `gitsession rm {}` to move the whole session to the trash"
 VERSION = 1
 
@@ -273,11 +273,12 @@ class UndoStep:
     def check(self, store: ObjectStore) -> None:
         """Raise ``RefMoved`` if another command was logged since, and ``Refused`` if later changes would be lost."""
         if store.ref(refs.OPLOG) != self.seen:
-            raise RefMoved(f"cannot {self.verb}: another command ran meanwhile")
+            raise RefMoved(f"cannot {self.verb}: another command ran meanwhile", hint="try again")
         moved = [move for move in self.moves if store.ref(move.ref) != move.old]
         if moved:
             names = ", ".join(move.ref for move in moved[:3])
-            raise Refused(f"cannot {self.verb} {self.command!r}: {names} moved since then", hint=_hint(moved[0]))
+            what = f"later changes of {names} would be lost"
+            raise Refused(f"cannot {self.verb} {self.command!r}: {what}", hint=_hint(moved[0]))
         self._check_sessions(store)
 
     def _check_sessions(self, store: ObjectStore) -> None:
@@ -292,7 +293,7 @@ class UndoStep:
                 branch = name.removeprefix(refs.session(sid))
                 if refs.is_branch(branch):
                     raise Refused(
-                        f"cannot {self.verb} {self.command!r}: session {sid} also has branch {branch!r}",
+                        f"cannot {self.verb} {self.command!r}: session {sid} would keep branch {branch!r} without main",
                         hint=_RM.format(sid),
                     )
 
@@ -307,13 +308,12 @@ class UndoStep:
 
 
 def _hint(moved: Move) -> str:
-    lost = "later changes would be lost"
     sid, branch = refs.session_of(moved.ref), moved.ref.rpartition("/")[2]
     if not sid or not refs.is_branch(branch):
-        return lost
+        return ""
     if moved.new is not None:
-        return f"{lost}; run `gitsession branch {sid} NAME --at {moved.new[:12]}` to continue from the earlier entry"
-    return f"{lost}; {_RM.format(sid)}" if branch == refs.MAIN else lost
+        return f"run `gitsession branch {sid} NAME --at {moved.new[:12]}` to continue from the earlier entry"
+    return _RM.format(sid) if branch == refs.MAIN else ""
 
 
 def anywhere(sid: str, unit: Sequence[Operation]) -> bool:
@@ -336,7 +336,7 @@ def next_step(store: ObjectStore, verb: Verb, scope: UndoScope = anywhere) -> Un
     outside = sorted(sid for sid in _sessions(unit) if not scope(sid, unit))
     if outside:
         others = f"{outside[0]}{f' and {len(outside) - 1} more' if len(outside) > 1 else ''}"
-        raise Refused(f"cannot {verb} {newest.command!r} here: it also changed {others}", hint=_ANY)
+        raise Refused(f"cannot {verb} {newest.command!r} here: it also changed session {others}", hint=_ANY)
     back = unit if undone_by is None else [undone_by]
     moves = _summed([move.inverse() for operation in reversed(back) for move in reversed(operation.moves)])
     made, stays = undo_published.keep_published(

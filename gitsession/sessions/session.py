@@ -128,7 +128,7 @@ class StoredSession:
         except DAMAGE as error:
             raise Corrupt(
                 f"the history of branch {self.branch_name!r} in session {self.id} has a gap: {error}",
-                hint="run `gitsession repair`; history_with_gaps() and tree() return the readable entries",
+                hint="run `gitsession repair`, or read the other entries with history_with_gaps() or tree()",
             ) from error
 
     def history_with_gaps(self) -> list[Node | Gap]:
@@ -215,7 +215,7 @@ class StoredSession:
                 tx.move(ref, node.oid, expected=seen)
             elif on_moved == "refuse":
                 raise LeafMoved(
-                    f"another writer appended to branch {branch!r} first",
+                    f"cannot append to branch {branch!r}: another writer appended to it first",
                     hint="read the new entries and append again, or append with on_moved='fork'",
                 )
             else:
@@ -237,13 +237,18 @@ class StoredSession:
         guard = self._store.guard
         rule = guard.in_file(name.encode()) if guard is not None else None
         if rule is not None:
-            raise InvalidName(f"cannot create the branch: its name contains a secret ({rule})")
+            raise InvalidName(
+                f"cannot create the branch: its name contains a secret ({rule})", hint="choose another name"
+            )
         node = self.resolve(at)
         commit_writer.check_goes_on(self._store, self.id, node)
         with operation_log.recording(self._store, f"branch {self.id} {name}", self._clock()) as tx:
             ref = refs.leaf(self.id, name)
             if self._store.ref(ref) is not None:
-                raise Refused(f"branch {name!r} exists in session {self.id}", hint="pass another name or switch to it")
+                raise Refused(
+                    f"cannot create branch {name!r}: session {self.id} already has it",
+                    hint="choose another name, or switch to that branch",
+                )
             tx.move(ref, node.oid, expected=None)
         return node
 
@@ -300,7 +305,9 @@ class StoredSession:
         node = self.resolve(at)
         name = name_of(label)
         if name in (refs.LEAF, refs.ROOT) or STEPS.fullmatch(name):
-            raise InvalidName(f"cannot set label {name!r}: it is an address", hint="choose another label")
+            raise InvalidName(
+                f"cannot set label {name!r}: leaf, root and leaf~N are reserved", hint="choose another label"
+            )
         entry = kinds.Label(target=to_base64url(node.chain), label=name or None, at_ms=self._clock())
         self._append_meta(entry, f"label {self.id} {to_base64url(node.chain)[:12]} {entry.label or '(none)'}")
         return node
@@ -329,8 +336,8 @@ class StoredSession:
         if not branches:
             return NotFound(f"session {self.id} is no longer in the store")
         return NotFound(
-            f"session {self.id} has no branch {self.branch_name!r}",
-            hint=f"an undo or another writer removed it; continue on another with on(BRANCH); {_list(branches)}",
+            f"session {self.id} has no branch {self.branch_name!r}: an undo or another writer removed it",
+            hint=f"call on(BRANCH) to continue on another branch: {_list(branches)}",
         )
 
     def _activate(self, tx: Transaction | operation_log.RecordingTransaction, name: str) -> None:
@@ -367,7 +374,7 @@ class StoredSession:
         if self._view > VIEW:
             raise Refused(
                 f"session {self.id} was created by a later release (view {self._view}, supported: {VIEW})",
-                hint="upgrade gitsession to write to it; this release can only read it",
+                hint="upgrade gitsession to write to the session (this release can only read it)",
             )
 
     def _append_meta(self, entry: Entry, command: str) -> Node:
@@ -442,9 +449,9 @@ def name_of(text: str) -> str:
     require(text, str, "a text: a label or a title")
     name = " ".join(clean(text).split())
     if len(name) > NAME_MAX:
-        raise InvalidName(f"{len(name)} characters; a label or title has at most {NAME_MAX}")
+        raise InvalidName(f"a label or title of {len(name)} characters (limit: {NAME_MAX})")
     return name
 
 
 def _list(branches: Mapping[str, Oid]) -> str:
-    return "its branches: " + ", ".join(list(branches)[:20])
+    return "choose one of " + ", ".join(list(branches)[:20])

@@ -48,7 +48,7 @@ def keep_published(store: ObjectStore, steps: Iterable[PlannedMove]) -> tuple[li
         elif not refs.is_branch(parsed[1]):
             raise Refused(
                 f"cannot undo a change that was pushed to {remote!r}",
-                hint="set it again with `gitsession label` or `gitsession name`",
+                hint="set the label or the title again with `gitsession label` or `gitsession name`",
             )
         elif step.new is None:
             stays.append(PublishedRef(step.ref, remote))

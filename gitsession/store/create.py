@@ -34,7 +34,7 @@ PURGE_PENDING = f"{CONTROL}/purge-pending"
 _KEPT = (config.HEAD, config.FILE, ref_files.PACKED_REFS, "objects", "refs", JOURNAL)
 
 MARKER = "gitsession.json"
-_DAMAGED = "run `gitsession repair`; if data is missing, pass --from with a clone"
+_DAMAGED = "run `gitsession repair`, with --from CLONE if data is missing"
 _REPAIR = "if it was a store, run `gitsession repair`"
 _INIT = "run `gitsession init` to create a store"
 _TRIES = 20
@@ -137,10 +137,10 @@ def check_readable(path: Path) -> None:
 
 def _check_layout(path: Path, settings: dict[str, str], head: str) -> None:
     if settings.get("extensions.objectformat", "sha1").lower() != "sha1":
-        raise NotAStore(f"cannot open '{path}': it uses SHA-256, a store uses SHA-1", hint=_INIT)
+        raise NotAStore(f"cannot open '{path}': it uses SHA-256, but a store uses SHA-1", hint=_INIT)
     if settings.get("extensions.refstorage", "files").lower() != "files" or "refs/heads/.invalid" in head:
-        hint = "run `git refs migrate --ref-format=files`"
-        raise NotAStore(f"cannot open '{path}': its refs are in a reftable, a store has them in files", hint=hint)
+        hint = "run `git refs migrate --ref-format=files` in the repository"
+        raise NotAStore(f"cannot open '{path}': its refs are in a reftable, not in files", hint=hint)
     version = settings.get("core.repositoryformatversion", "0")
     extensions = {key.removeprefix("extensions.") for key in settings if key.startswith("extensions.")}
     unknown = sorted(extensions - _KNOWN_EXTENSIONS) if version == "1" else []
@@ -166,7 +166,7 @@ def check_marker(path: Path) -> None:
         what = f"'{path}' is a git repository, but not a store: no valid {MARKER} on its branch main"
         raise NotAStore(what, hint=hint)
     if version > FORMAT:
-        what = f"cannot open the store '{path}': it has format {version}, the newest known format is {FORMAT}"
+        what = f"cannot open the store '{path}': it has format {version}, but the newest supported format is {FORMAT}"
         raise NotAStore(what, hint="upgrade gitsession")
 
 

@@ -92,7 +92,7 @@ class ObjectRemoval:
         made = process.run(self._store.git_dir, *_PACK, stdin=words, timeout_seconds=3600).out.decode().split()
         new = PackIndex(f"{self._directory}/pack-{made[0]}.idx") if len(made) == 1 else None
         if new is None or {raw.hex() for raw in new.names()} != staying:
-            raise Unavailable("cannot drop objects: git did not pack all the other objects; nothing was dropped")
+            raise Unavailable("cannot drop objects: git did not pack all the other objects (nothing was dropped)")
         if any((self._directory / name).with_suffix(".promisor").exists() for name in going):
             (self._directory / f"pack-{made[0]}.promisor").touch()
         sync_directory(self._directory)
@@ -113,11 +113,13 @@ def check_alone(git_dir: Path) -> None:
     if any((git_dir / "objects/info" / name).exists() for name in ("alternates", "http-alternates")):
         raise Refused(
             f"cannot purge in '{git_dir}': it borrows objects of another repository",
-            hint="run `git repack -a -d`, then delete objects/info/alternates",
+            hint="run `git repack -a -d` in the store, then delete its file objects/info/alternates",
         )
     settings = config.settings((git_dir / config.FILE).read_text("utf-8", "replace"))
     if settings.get("extensions.preciousobjects", "false").lower() in ("true", "yes", "on", "1"):
-        raise Refused(f"cannot purge in '{git_dir}': others borrow its objects (extensions.preciousObjects)")
+        raise Refused(
+            f"cannot purge in '{git_dir}': other repositories borrow its objects (extensions.preciousObjects)"
+        )
 
 
 def finish(git_dir: Path) -> bool:

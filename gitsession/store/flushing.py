@@ -202,7 +202,7 @@ def _meet(name: str, chains: Mapping[str, Chain], end: Oid, writer: RefWriter, r
     side = histories.aside(read, lambda at: _held(at, writer), name, end, theirs)
     held = _held(side, writer)
     if (held is None or not histories.holds(read, held, end)) and not writer.move(side, end, ours={held}):
-        raise Unavailable(f"cannot update {side}: another program changes it")
+        raise Unavailable(f"cannot update {side}: another program keeps changing it")
     _take_along(name, side, chains, writer)
     return side
 

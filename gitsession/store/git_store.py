@@ -235,7 +235,7 @@ class GitStore:
         if self.read_only:
             if self.pending:
                 what = f"cannot flush the store '{self._git_dir}': it was opened read-only"
-                raise Unavailable(what, hint="flush it with a process that can write to it")
+                raise Unavailable(what, hint="open the store for writing, and flush it")
             return
         with self.locked():
             self._opened.flush()

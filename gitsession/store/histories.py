@@ -125,7 +125,7 @@ def aside(read: Read, held: Callable[[str], Oid | None], name: str, ours: Oid, t
                 beside = there  # a third branch with the same beginning: use our first entry that it lacks
                 break
         else:
-            raise Unavailable(f"cannot rename the diverged branch {name}: other branches have all its new names")
+            raise Unavailable(f"cannot rename the diverged branch {name}: all its possible new names are in use")
 
 
 def _goes_further(read: Read, ours: Oid, there: Oid, beside: Oid | None) -> bool:

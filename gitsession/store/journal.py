@@ -287,7 +287,7 @@ class Journal:
                 settled = locked or not os.access(self._newest.next_path, os.F_OK)
             if settled:
                 return JournalUpdate(gone, [row for row in records if row[0] in self._files])
-        raise Unavailable("the journal changes faster than it can be read", hint="try again")
+        raise Unavailable("cannot read the journal: other processes keep changing it", hint="try again")
 
     def _open(self, number: int) -> _File:
         fd = os.open(self._path(number), self._flags)

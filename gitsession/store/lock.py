@@ -103,7 +103,7 @@ class StoreLock:
 
     def _held(self, holder: str, seconds: float) -> Unavailable:
         what = f"cannot lock '{self._path.parent.parent}': {holder} has held the lock for {seconds:g} s"
-        return Unavailable(what, hint="try again when it is done")
+        return Unavailable(what, hint="try again when it has finished")
 
     def _holder(self) -> str:
         """Return the holder from Linux's list of file locks: ``1: FLOCK  ADVISORY  WRITE 4711 08:01:1234 0 EOF``."""

@@ -223,7 +223,7 @@ def _remove(file: Path, new: PackIndex) -> None:
     """Remove a pack and then its index: git ignores an index without a pack, and a check for lost objects needs it."""
     index = file.with_suffix(".idx")
     if any(new.find(raw) is None for raw in PackIndex(str(index)).names()):
-        raise Unavailable(f"cannot replace {file.name}: the new pack lacks some of its objects; both packs stay")
+        raise Unavailable(f"cannot replace {file.name}: the new pack lacks some of its objects (both packs are kept)")
     os.unlink(file)
     os.unlink(index)
 

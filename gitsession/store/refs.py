@@ -159,7 +159,7 @@ def check_branch(name: str) -> str:
     if not is_branch(name):
         raise _reserved(name, "checkpoints")
     if name in (LEAF, ROOT):
-        raise _reserved(name, "addresses of entries")
+        raise _reserved(name, "the tip and the root of a history")
     return name
 
 

@@ -118,7 +118,7 @@ class Staging:
                 raise MissingObject(f"cannot set {name} to {new}: the object is missing")
         held = self.value(name)
         if held != expected:
-            raise RefMoved(f"cannot move {name}: it is at {held or 'nothing'}, expected {expected or 'nothing'}")
+            raise RefMoved(f"cannot move {name}: expected {expected or 'no ref'}, found {held or 'no ref'}")
         if held is None and new is not None:
             self._check_room(name)
         if held != new:
@@ -152,7 +152,7 @@ class Staging:
         below = name + "/"
         names = {*self._names_below(below), *self._made_below.get(name, ())}
         if any(self.value(other) is not None for other in names):
-            raise InvalidName(f"cannot create {name}: refs below it exist")
+            raise InvalidName(f"cannot create {name}: refs exist below it")
 
     def _check_open(self) -> None:
         if not self._open:

@@ -197,7 +197,7 @@ def write_bundle(store: GitStore, path: Path, sessions: Iterable[str] = ()) -> d
         if refs.is_session_ref(ref) and (not wanted or refs.session_of(ref) in wanted)
     }
     if not held:
-        raise NotFound(f"cannot write the bundle '{path}': there are no sessions to put into it")
+        raise NotFound(f"cannot write the bundle '{path}': there are no sessions to write")
     if os.path.lexists(path):
         raise Refused(f"cannot write the bundle '{path}': it already exists", hint="choose another name")
     # Without the tombstone set, a forged tombstone in the bundle could not be distinguished from a real one.

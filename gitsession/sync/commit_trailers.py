@@ -113,7 +113,7 @@ def _repository(folder: Path) -> Path:
     """Return the path of the git directory that contains the hooks."""
     found = user_repository.find(str(folder.resolve()))
     if not found.git_dir:
-        raise NotFound(f"'{folder}' is not in a git repository")
+        raise NotFound(f"'{folder}' is not in a git repository", hint="pass a folder in a git repository")
     git_dir = Path(found.common_dir)
     elsewhere = _setting(git_dir, "core.hooksPath") or process.user_setting("core.hooksPath")
     if elsewhere:

@@ -184,10 +184,10 @@ def find(git_dir: Path, name: str = "") -> Remote:
     names = ", ".join(remote.name for remote in there)
     if not name:
         raise NotFound(
-            "no remote was given, and no remote is the home remote",
+            "no remote was given, and no home remote is set",
             hint=f"choose one of {names}, or set the home remote: `gitsession git config {HOME} NAME`",
         )
-    raise NotFound(f"no such remote: {name[:80]!r}", hint=f"choose one of {names}")
+    raise NotFound(f"no remote {name[:80]!r} in this store", hint=f"choose one of {names}")
 
 
 def add(
@@ -199,16 +199,21 @@ def add(
     Raises ``InvalidName``, and ``Refused`` if a remote of that name exists.
     """
     if scope.is_all and scope.is_limited:
-        raise Refused(f"cannot add {name[:80]!r}: its scope cannot be both limited and all sessions")
+        raise Refused(
+            f"cannot add remote {name[:80]!r}: its scope cannot be both limited and all sessions",
+            hint="omit --all, or omit --project, --agent and --label",
+        )
     if "" in (*scope.projects, *scope.agents, *scope.labels):
         hint = "omit --project, --agent and --label for a remote without a scope"
-        raise InvalidName(f"cannot add {name[:80]!r}: a project, agent or label of its scope is empty", hint=hint)
+        raise InvalidName(
+            f"cannot add remote {name[:80]!r}: a project, agent or label of its scope is empty", hint=hint
+        )
     if not _NAME.fullmatch(name) or name.endswith((".lock", ".")) or ".." in name:
-        raise InvalidName(f"invalid name of a remote: {name[:80]!r}", hint="use letters, digits, ., - and _")
+        raise InvalidName(f"invalid remote name {name[:80]!r}", hint="use letters, digits, ., - and _ only")
     if namespace and (not _NAMESPACE.fullmatch(namespace) or namespace in ("heads", "tags", "remotes", "notes")):
-        raise InvalidName(f"invalid namespace: {namespace[:80]!r}", hint="use gitsession")
+        raise InvalidName(f"invalid namespace {namespace[:80]!r}", hint="choose another name, such as gitsession")
     if any(remote.name == name for remote in listed(git_dir)):
-        raise Refused(f"cannot add {name!r}: it already exists", hint="choose another name, or remove it first")
+        raise Refused(f"cannot add remote {name!r}: it already exists", hint="choose another name, or remove it first")
     where = address(url)
     made = Remote(name, where, _shared(namespace) if namespace else _OWN)
     for key in ("fetch", "push", _AGREED, *(f"{_SCOPED}{kind}" for kind in ("project", "agent", "label", "all"))):
@@ -247,31 +252,31 @@ def remove(git_dir: Path, name: str) -> Remote:
     """Remove a remote; data that was fetched from it is kept. Raises ``NotFound``."""
     found = find(git_dir, name)
     if not name:
-        raise NotFound("cannot remove a remote: no name was given", hint=f"name one, for example {found.name}")
+        raise NotFound(
+            "cannot remove a remote: no name was given", hint=f"pass the name of a remote, such as {found.name}"
+        )
     _config(git_dir, "--remove-section", f"remote.{name}")
     if _settings(git_dir).get(HOME, [""])[-1] == name:
         _config(git_dir, "--unset-all", HOME)
     return found
 
 
-_ADDRESSES = "use a folder, or a URL such as https://HOST/PATH or ssh://HOST/PATH"
+_ADDRESSES = "pass a folder, or a URL such as https://HOST/PATH or ssh://HOST/PATH"
 
 
 def address(url: str) -> str:
     """Convert a URL for git: a local path becomes absolute. Raises ``InvalidName``."""
     if not url or url.startswith("-") or "\n" in url or "\0" in url:
         what = "it is empty" if not url else "it begins with -" if url[0] == "-" else "it has a newline or a NUL"
-        raise InvalidName(f"cannot use {url[:80]!r} as the address of a repository: {what}", hint=_ADDRESSES)
+        raise InvalidName(f"cannot use {url[:80]!r} as a repository: {what}", hint=_ADDRESSES)
     scheme, mark, rest = url.partition("://")
     if mark and not (rest and _SCHEME.fullmatch(scheme)):
-        raise InvalidName(f"cannot use {url[:80]!r} as the address of a repository: it is not a URL", hint=_ADDRESSES)
+        raise InvalidName(f"cannot use {url[:80]!r} as a repository: it is not a URL", hint=_ADDRESSES)
     if url.startswith("ext::"):
-        raise InvalidName(
-            f"cannot use {url[:80]!r} as the address of a repository: it names a program to run", hint=_ADDRESSES
-        )
+        raise InvalidName(f"cannot use {url[:80]!r} as a repository: it names a program to run", hint=_ADDRESSES)
     if _HOST_ALONE.fullmatch(url) and not os.path.lexists(url):
-        hint = f"add the path of the repository: {url}:PATH; for a local folder, use ./{url}"
-        raise InvalidName(f"cannot use {url[:80]!r} as the address of a repository: it has no path", hint=hint)
+        hint = f"pass {url}:PATH, or ./{url} for a local folder"
+        raise InvalidName(f"cannot use {url[:80]!r} as a repository: it has no path", hint=hint)
     return url if mark or ":" in url.partition("/")[0] else os.path.abspath(os.path.expanduser(url))
 
 
@@ -284,10 +289,10 @@ def check_is_store(remote: Remote, there: Mapping[str, Oid], read: Reader | None
     others = [] if main else [ref for ref in there if ref.startswith(HEADS) and remote.there(ref) is None]
     if others or not (main is None or _begins_a_store(main, read)):
         what = others[0].removeprefix(HEADS)[:80] if others else ""
-        why = f"a store has no branch '{what}'" if what else "its branch main is not that of a store"
+        why = f"it has the branch '{what}'" if what else "its branch main is not that of a store"
         raise Refused(
             remote.problem(f"is not a store of sessions: {why}"),
-            hint="if it has code, pass --namespace gitsession to `gitsession remote add` or `gitsession clone`",
+            hint="if it contains code, pass --namespace gitsession to `gitsession remote add` or `gitsession clone`",
         )
 
 

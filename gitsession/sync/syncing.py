@@ -91,7 +91,7 @@ def push(
         beyond = next((sid for sid in sessions if not fits(refs.leaf(sid))), "")
         if beyond:
             raise Refused(
-                f"cannot push session {beyond}: it is outside the scope of {remote.name}",
+                f"cannot push session {beyond}: it is outside the scope of remote {remote.name!r}",
                 hint="run `gitsession remote` to list the scopes",
             )
         named = set(sessions)
@@ -130,7 +130,7 @@ def sync(
     if locked:
         raise Unavailable(
             f"cannot push to {remote.name}: {plain(locked)[:300]}",
-            hint="if no other push is running, a killed git left this lock: ask the owner of the remote to remove it",
+            hint="if no other push is running, ask the owner of the remote to remove this lock of a killed git",
         )
     raise Unavailable(
         f"cannot sync with {remote.name}: others keep pushing to it", hint="run `gitsession sync` again"

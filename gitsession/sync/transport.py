@@ -50,7 +50,7 @@ def sync_lock(store: GitStore) -> Iterator[None]:
         try:
             yield
         except OSError as error:
-            hint = "nothing was lost; try again when the disk can be written"
+            hint = "try again when the disk can be written (nothing was lost)"
             raise Unavailable(f"cannot write to the store '{store.git_dir}': {error.strerror}", hint=hint) from error
 
 
@@ -310,7 +310,7 @@ def push(
             if refused_alone == REFUSED_ENOUGH:
                 random.shuffle(waiting)  # try other sessions, and different ones in the next push
             elif refused_alone == 2 * REFUSED_ENOUGH:
-                why = f"not tried: the remote rejected all of {refused_alone} others ({found[min(spoilt)].why})"
+                why = f"not tried: the remote rejected {refused_alone} others ({found[min(spoilt)].why})"
                 done.refs |= {ref: Pushed(ok=False, moved=False, why=why) for group in waiting for ref in group}
                 break
         if len(spoilt) > 1 and not is_taken and len({found[ref].why for ref in spoilt}) == 1:
@@ -393,33 +393,35 @@ def failure(remote: Remote, answer: ProcessResult) -> GitSessionError:
     lines = [line for line in lines if not line.startswith("Cloning into ")]  # it names a folder that was removed
     fatal = [line for line in lines if line.startswith(("fatal: ", "error: ", "ssh: ", "remote: "))]
     said = " ".join(lines)
-    again = "no store was created; try again" if remote.is_new else "nothing was lost; try again"
+    note = "no store was created" if remote.is_new else "nothing was lost"
     bad = next((line for line in lines if _BAD_OBJECT.search(line)), "")
     if bad:
         return RejectedTransfer(remote.problem(f"has an object that git rejects: {_short(bad)}"))
     about = next((line for line in fatal if _OFFLINE.search(line) or _LOCKED_OUT.search(line)), "")
     words = _short(about or (fatal or lines or ["git was killed" if answer.code < 0 else "no message"])[0])
     if not remote.is_named and os.path.isfile(remote.url):
-        return RejectedTransfer(f"cannot read '{remote.url}': it is not a bundle, or incomplete: {words}")
+        return RejectedTransfer(f"cannot read '{remote.url}': it is not a complete bundle: {words}")
     if _LOCKED_OUT.search(said):
         command = f"gitsession git ls-remote {remote.name}"
         if remote.is_new:
             command = f"git ls-remote {shlex.quote(plain(remote.url))}"
-        hint = f"run `{command}` to enter a password or to see more"
+        hint = f"run `{command}` to enter a password or to see the full message"
         return Unavailable(remote.problem(f"denied access: {words}"), hint=hint)
     if _OFFLINE.search(said):
-        return Unavailable(remote.problem(f"cannot be reached: {words}"), hint=f"{again} when you are online")
+        return Unavailable(
+            remote.problem(f"cannot be reached: {words}"), hint=f"try again when you are online ({note})"
+        )
     if _OURS.search(said) or answer.code < 0:
         about = next((line for line in lines if _OURS.search(line)), words)
-        return Unavailable(remote.problem(f"cannot be used now: {_short(about)}"), hint=again)
+        return Unavailable(remote.problem(f"cannot be used now: {_short(about)}"), hint=f"try again ({note})")
     scheme = _NO_HELPER.search(said)
     if scheme:
         what = f"has a URL with a scheme that git does not support: {scheme[1] or scheme[2]}"
-        return Unavailable(remote.problem(what), hint="use https, ssh or file")
+        return Unavailable(remote.problem(what), hint="use a URL with https, ssh or file")
     if _NOT_THERE.search(said):
         path = missing(remote.url)
         why = words if not path else "the folder is not a git repository" if os.path.isdir(path) else "no such folder"
-        hint = _NAME_ONE if remote.is_new else "run `gitsession remote` to list the addresses"
+        hint = _NAME_ONE if remote.is_new else "run `gitsession remote` to list the URLs of the remotes"
         return Unavailable(remote.problem(f"was not found: {why}"), hint=hint)
     if _NO_REPOSITORY.search(said):
         return Unavailable(remote.problem("is a file, but neither a repository nor a bundle"), hint=_NAME_ONE)
@@ -477,6 +479,6 @@ def _fetch(store: GitStore, remote: Remote, oid: Oid) -> None:
             place.move_in(kept=False)
     except (GitSessionError, OSError) as error:
         raise MissingObject(
-            f"the object {oid} is missing, and cannot be fetched from {remote.name}: {error}",
-            hint="the clone left it out; try again when the remote can be reached",
+            f"object {oid} is missing, and cannot be fetched from {remote.name}: {error}",
+            hint="try again when the remote can be reached (this clone does not contain all objects)",
         ) from None

@@ -285,7 +285,7 @@ def _beginnings(read: GitReader, sid: str, begun: Sequence[ProposedBranch], root
             return
     for line in strangers:
         if root(line) != expected:
-            what = f"two roots: it begins with {root(line)[:10]}, and its session with {expected[:10]}"
+            what = f"two roots: it begins with {root(line)[:10]}, but its session begins with {expected[:10]}"
             yield Refusal(line.ref, root(line), what, "root")
 
 

@@ -138,7 +138,7 @@ class GitReader:
         if head.kind == "tag":
             raise Corrupt(f"object {oid} is not a commit, a tree or a blob")
         if head.size > _OBJECT_BYTES_MAX:
-            raise Unavailable(f"object {oid} has {head.size:,} bytes, and the limit is {_OBJECT_BYTES_MAX:,}")
+            raise Unavailable(f"object {oid} is too large: {head.size:,} bytes (limit: {_OBJECT_BYTES_MAX:,})")
         return self._contents([oid])[oid]
 
     def contains(self, oid: Oid) -> bool:

@@ -143,7 +143,7 @@ def _check_size(read: GitReader, oid: Oid, kind: str, most: int) -> int:
     if head is None or head.kind != kind:
         raise Malformed(NOT_SENT if head is None else f"a {head.kind}, expected a {kind}", where=oid)
     if head.size > most:
-        raise Malformed(f"{head.size:,} bytes; the limit is {most:,}", where=oid)
+        raise Malformed(f"{head.size:,} bytes (limit: {most:,})", where=oid)
     return head.size
 
 

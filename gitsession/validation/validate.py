@@ -326,7 +326,9 @@ def _main_fault(read: GitReader, move: Proposed) -> Fault | None:
     if type(version) is not int:
         return Fault("main", f"no {create.MARKER} with a format: the repository would no longer be a store")
     if version > create.FORMAT:
-        return Fault("main", f"the format {version} is newer than {create.FORMAT}: upgrade gitsession here first")
+        return Fault(
+            "main", f"format {version} is newer than the supported format {create.FORMAT}: upgrade gitsession first"
+        )
     return None
 
 

@@ -121,9 +121,9 @@ class LostRefFinding:
         else:
             what = f"was at {self.was[:12]} {self.when}, and is now at {self.now[:12]}, which does not descend from it"
         if self.unreached is None:
-            return f"{what}; some of its entries are missing"
+            return f"{what} (some of its entries are missing)"
         entries = "1 entry is" if self.unreached == 1 else f"{self.unreached:,} entries are"
-        return f"{what}; {entries} on no branch" if self.unreached else what
+        return f"{what} ({entries} on no branch)" if self.unreached else what
 
 
 def find(

@@ -73,7 +73,7 @@ def collisions(changes: Sequence[PlannedChange], folds: NameFolding) -> dict[str
             spelled[folds.key(at)].add(at)
     lost = {key for key in files if len(spelled[key]) > 1}
     return {
-        path: "the file system treats the name of another path as equal"
+        path: "this file system does not distinguish it from another path"
         for path in there
         if any(folds.key(at) in lost for at in (path, *folders_of(path)))
     }
@@ -95,7 +95,7 @@ def target_refusal(path: str, target: bytes) -> str | None:
     if up > path.count("/") or b".." in steps[up:]:
         return "a link that leads out of the workspace"
     if any(names.refusal(step) for step in steps[up:]):
-        return "a link to a git directory, or to a name that is refused"
+        return "a link to a git directory, or to a name that is not allowed"
     return None
 
 

@@ -132,7 +132,7 @@ class PrivateRepository:
                 os.close(fd)
                 raise
         except OSError as error:
-            raise Unavailable(f"cannot take a snapshot with '{folder}': {error.strerror}") from error
+            raise Unavailable(f"cannot take a snapshot in '{folder}': {error.strerror}") from error
         return shadow
 
     def close(self) -> None:

@@ -306,5 +306,5 @@ def _kept(change: PlannedChange, now: Now) -> str | None:
 
 def _misnamed(fd: int, name: bytes, seen: Status | None) -> str | None:
     if seen is not None and place_file.spelled_otherwise(fd, name, seen):
-        return "the file has another name, which the file system treats as equal"
+        return "this file system does not distinguish it from a file with another spelling"
     return None

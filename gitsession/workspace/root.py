@@ -156,7 +156,7 @@ class WorkspaceRoot:
                     return "it is in the store"
         # A worktree can be in a bare repository, beside its refs.
         if ".git" in self.path.parts or _is_repository(self._fd):
-            return "it is the git directory of a repository, or in one"
+            return "it is a git directory, or in one"
         return None
 
     def _place(self, path: str) -> tuple[int | None, bytes]:

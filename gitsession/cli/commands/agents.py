@@ -16,7 +16,17 @@ from gitsession.api import Store
 from gitsession.api.imports import Imports
 from gitsession.cli import exits, hooking
 from gitsession.cli.context import DRAIN_WAIT_SECONDS, App, program, with_app
-from gitsession.cli.output import confirm, current_folder, emit, json_option, say, say_painted, wants_json, warn
+from gitsession.cli.output import (
+    complain,
+    confirm,
+    current_folder,
+    emit,
+    json_option,
+    say,
+    say_painted,
+    wants_json,
+    warn,
+)
 from gitsession.cli.text import count, on_a_line
 from gitsession.discovery import discover
 from gitsession.live import hook_locations, settings_edits, spool
@@ -128,7 +138,7 @@ def watch_command(app: App, paths: tuple[Path, ...], once: bool, every: float | 
             for failure in imports.failed:
                 if (failure.path, failure.what) not in failed:
                     failed.add((failure.path, failure.what))
-                    warn(f"error: cannot import {failure.path}: {failure.what}")
+                    complain(f"cannot import '{failure.path}': {failure.what}", hint=getattr(failure.error, "hint", ""))
         if once:
             return exits.NOT_FOUND if failed else exits.OK
         time.sleep(every or EVERY_SECONDS)
@@ -164,11 +174,11 @@ def carry_out(app: App, verb: str, edit: Edit, then: str, *, yes: bool, dry_run:
     """Show a change of a settings file, ask for confirmation, and write it. With ``dry_run``, only show it in full."""
     diff = _diff(edit)
     if wants_json() and not (yes or dry_run):
-        raise click.UsageError("--json cannot ask: pass --yes or --dry-run")
+        raise click.UsageError("--json requires --yes or --dry-run")
     _show_diff(edit.file, diff, whole=dry_run)
     goes = not edit.is_empty and not dry_run
     if goes and not yes and not _is_wanted(f"{verb} {edit.agent}: write {edit.file}?"):
-        warn("nothing is written")
+        warn("nothing was written")
         return exits.NOTHING
     copy = settings_edits.copy_of(app.path, edit) if goes and edit.keeps else None
     if goes:
@@ -179,7 +189,7 @@ def carry_out(app: App, verb: str, edit: Edit, then: str, *, yes: bool, dry_run:
     emit(verb, told | ({} if copy is None else {"copy": os.fspath(copy)}))
     if edit.is_empty:
         is_so = "hooks are already installed" if verb == "enable" else "hooks are not installed"
-        say(f"{edit.agent}: {is_so} in {edit.file}; nothing to do")
+        say(f"{edit.agent}: {is_so} in {edit.file}")
     elif goes:
         done = "removed" if edit.new is None else "written"
         say(f"{edit.agent}: {edit.file} is {done}{'; ' + then if then else ''}")
@@ -206,7 +216,7 @@ def _is_wanted(question: str) -> bool:
         if sys.stdin.isatty():
             raise
         warn("")
-        warn("--yes does not ask")
+        complain("cannot ask for confirmation: standard input is not a terminal", hint="pass --yes")
         return False
 
 

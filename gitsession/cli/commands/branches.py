@@ -48,7 +48,7 @@ def _address_and(what: str, words: tuple[str, ...], address: str = "SESSION") ->
     if len(words) == 1 and not words[0].startswith(("@", "-")):  # otherwise, it is an address
         return "@", words[0]
     if len(words) != 2:
-        raise click.UsageError(f"expected [{address}] {what}")
+        raise click.UsageError(f"expected the arguments [{address}] {what}")
     return words[0], words[1]
 
 

@@ -109,7 +109,7 @@ def rewind_command(
     """
     if finish or abort:
         if (finish and abort) or dry_run or force or only_files or only_talk:
-            raise click.UsageError("--continue and --abort take only a session and --workspace")
+            raise click.UsageError("--continue and --abort can be combined only with a session and --workspace")
         session = app.session(split(entry)[0] if entry else "@")
         with report_interrupted_rewind(app):
             done = session.files.finish_rewind(workspace) if finish else session.files.abort_rewind(workspace)
@@ -136,7 +136,7 @@ def _address(app: App, entry: str) -> tuple[Session, Any]:
     if "@" not in entry:
         entry = f"@@{entry}"
     if not split(entry)[1]:
-        raise click.UsageError(f"{entry} names a session: pass [SESSION@]ENTRY")
+        raise click.UsageError(f"no entry in {entry!r}: pass [SESSION@]ENTRY")
     return app.entry(entry)
 
 
@@ -179,12 +179,12 @@ def _tell_rewound(app: App, session: Session, plan: RewindPlan | None, done: Rew
         say(
             "nothing changed"
             if left
-            else "nothing changed: the files and the conversation are already as they were there"
+            else "nothing changed: the files and the conversation are already in the state of this entry"
         )
     elif not done.outcomes and not done.moved:
-        say(f"{verb}: nothing was left to do")
+        say(f"{verb}: nothing to do")
     elif verb == "aborted":
-        say("aborted: the files and the conversation are as they were before the rewind")
+        say("aborted: the files and the conversation are in their state before the rewind")
     else:
         say("  `gitsession undo` reverts it")
         if done.moved:
@@ -363,7 +363,7 @@ def _lines(rows: Sequence[tuple[str, str, str]]) -> list[str]:
         head = paint(what.ljust(first), fg=_FILE_COLORS.get(what))
         lines.append(f"  {head}  {paint(pad(path, middle))}  {shorten(why, _WIDE)}".rstrip())
     if len(rows) > _FILES_MAX:
-        lines.append(f"  and {count(len(rows) - _FILES_MAX, 'more file')}; --json names them all")
+        lines.append(f"  and {count(len(rows) - _FILES_MAX, 'more file')}; --json lists all")
     return lines
 
 

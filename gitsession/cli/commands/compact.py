@@ -92,8 +92,8 @@ def compact_command(
     Nothing is removed: the context of every earlier entry stays as it was.
     """
     if (at is None) == (strategy in BY_ENTRY):
-        told = "is only for" if at is not None else "is missing for"
-        raise click.UsageError(f"--at ENTRY {told} --strategy {' and '.join(BY_ENTRY)}")
+        told = "--at ENTRY requires" if at is not None else "--at ENTRY is missing for"
+        raise click.UsageError(f"{told} --strategy {' or '.join(BY_ENTRY)}")
     found = app.session(session)
     entry = found.resolve(at) if at is not None else None
     ask = CompactionRequest(keep_tokens=keep_tokens, at=entry, window=window)
@@ -110,11 +110,11 @@ def compact_command(
         try:
             done = _perform(found, done, options, focus)
         except SummaryFailed as error:
-            complain(str(error), hint="; ".join(filter(None, [error.hint, "nothing was written"])))
+            complain(f"{error} (nothing was written)", hint=error.hint)
             return exits.TRY_AGAIN
         except KeyboardInterrupt:
             if found.leaf is not None and found.leaf.oid == plan.leaf:
-                warn("error: interrupted; nothing was written")
+                warn("error: interrupted (nothing was written)")
             return exits.INTERRUPTED
     emit("compact", as_document(done))
     say_painted(as_text(done))
@@ -124,10 +124,10 @@ def compact_command(
 def _why_nothing(session: Session, tokens: int, strategy: str) -> str:
     """Return the hint for a session with nothing to summarize."""
     if tokens == 0:
-        return "the session is empty"
+        return "pass a session that is not empty"
     if strategy in BY_ENTRY or (session.leaf is not None and session.leaf.kind == Compaction.kind):
         return ""
-    return f"the context has {tokens:,} tokens; --keep-tokens sets how many are kept at the end"
+    return f"pass a --keep-tokens below the {tokens:,} tokens of the context"
 
 
 def _perform(session: Session, planned: CompactionOutcome, options: Options, focus: str) -> CompactionOutcome:
@@ -157,7 +157,7 @@ def _options(flags: dict[str, str | None], command: str | None) -> Options:
         try:
             said["command"] = tuple(shlex.split(command))
         except ValueError as error:
-            raise click.UsageError(f"--summarizer-command: {error}") from None
+            raise click.UsageError(f"invalid value of --summarizer-command: {error}") from None
         said.setdefault("name", "command")
     elif "url" in said:
         said.setdefault("name", "http")

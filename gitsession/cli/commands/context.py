@@ -71,7 +71,7 @@ def context_command(
 ) -> None:
     """Show the context that the model receives at an entry, and its size in tokens."""
     if raw and form is None:
-        raise click.UsageError("--raw needs --as")
+        raise click.UsageError("--raw requires --as")
     session, node = app.entry(entry)
     chosen: list[Policy] = [POLICIES[name]() for name in policies]
     context = session.context(node, profile=profile, policies=chosen, window=window)

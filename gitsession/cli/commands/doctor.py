@@ -214,7 +214,7 @@ def purge(store: Store) -> Iterator[Check]:
         store.purges.settle()
         yield Check("purge", "an interrupted purge was completed", is_note=True)
     except GitSessionError as error:
-        mend = error.hint or "fix that: the next command that opens the store continues the purge"
+        mend = error.hint or "fix the problem: the next command that opens the store continues the purge"
         yield Check("purge", f"a purge was interrupted: {error}", mend)
 
 
@@ -351,7 +351,7 @@ def _rules(git_dir: Path) -> Iterator[Check]:
         less += f", except {count(len(own.allow), 'text')} that you allow" if own.allow else ""
         yield Check("secrets", f"{kept}, with {count(len(own.rules), 'rule')} of your own{less}: {said.rules}")
     except GitSessionError as error:
-        yield Check("secrets", f"{error}; nothing is written until this is fixed", error.hint)
+        yield Check("secrets", f"{error} (nothing is written until this is fixed)", error.hint)
 
 
 def _hooks(git_dir: Path) -> Iterator[Check]:

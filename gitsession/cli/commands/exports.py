@@ -44,20 +44,18 @@ def export_command(
     history of that entry is exported.
     """
     if agent is not None and agent not in {**FORMATS, **TO_READ}:
-        raise click.UsageError(
-            f"unknown format {agent!r}; known are {', '.join(FORMATS)}, and for reading {', '.join(TO_READ)}"
-        )
+        raise click.UsageError(f"unknown format {agent!r}: choose one of {', '.join([*FORMATS, *TO_READ])}")
     found, entry = app.entry(session)
     at = entry if split(session)[1] else None
     sent = app.store().export(found.id, at, to=agent, as_it_came=as_it_came, with_secrets=with_secrets)
     if agent not in (None, sent.agent):
-        hint = f"to write it for {agent}, omit --as-it-came"
-        raise Refused(f"cannot export the original file of another agent: the session is from {sent.agent}", hint=hint)
+        hint = f"omit --as-it-came to write the session for {agent}"
+        raise Refused(f"cannot export the original file for {agent}: the session is from {sent.agent}", hint=hint)
     warn_of_hidden(sent.hidden, sent.problems, "" if with_secrets else "pass --with-secrets to restore them")
     if sent.left_out:
         why = "which its file cannot hold" if as_it_came else "which follow lines that it has rewritten"
         warn(
-            f"left out: {count(sent.left_out, 'entry', 'entries')} made here, {why}; pass SESSION@ENTRY for one branch"
+            f"left out: {count(sent.left_out, 'entry', 'entries')} made here, {why} (pass SESSION@ENTRY for one branch)"
         )
     _warn_of_notes(sent.notes)
     if at is None and not sent.added:
@@ -80,7 +78,7 @@ def _files(sent: ExportResult, output: Path) -> list[tuple[Path, bytes]]:
         return [(output, sent.data)]
     name = PurePosixPath(sent.place).name
     if not name:
-        raise click.UsageError(f"cannot write to '{output}': it is a folder")
+        raise click.UsageError(f"cannot write to '{output}': it is a folder (pass the name of a file)")
     return [(output / other, data) for other, data in ((name, sent.data), *sent.beside)]
 
 
@@ -90,7 +88,7 @@ def _write(output: Path, data: bytes) -> None:
     except FileExistsError:
         raise Refused(
             f"cannot write to '{output}': it already exists",
-            hint="choose another name; existing files are not overwritten",
+            hint="choose another name (existing files are not overwritten)",
         ) from None
     with os.fdopen(fd, "wb") as file:
         file.write(data)
@@ -126,9 +124,7 @@ def resume_command(app: App, session: str, agent: str | None, cwd: Path, run: bo
     With ENTRY, the session continues there. No file is overwritten.
     """
     if agent is not None and with_capability(agent, Resumable) is None:
-        raise click.UsageError(
-            f"cannot resume in {agent!r}; known agents are {', '.join(all_with_capability(Resumable))}"
-        )
+        raise click.UsageError(f"cannot resume in {agent!r}: choose one of {', '.join(all_with_capability(Resumable))}")
     if run and (dry_run or wants_json()):
         raise click.UsageError("--run cannot be combined with --dry-run or --json")
     found, entry = app.entry(session)
@@ -153,7 +149,8 @@ def resume_command(app: App, session: str, agent: str | None, cwd: Path, run: bo
         code = subprocess.run(words).returncode
         if code:
             raise Unavailable(
-                f"`{shell_words(words)}` failed with exit code {code}", hint=f"the session is in {done.file}"
+                f"`{shell_words(words)}` failed with exit code {code}",
+                hint=f"run it again (the session is in {done.file})",
             )
     os.execvp(last[0], last)
 

@@ -79,7 +79,9 @@ def check(app: App, remote: str) -> int:
         warn(f"error: and {len(found) - _SHOWN:,} more")
     if found:
         warn("error: nothing was pushed")
-        warn("hint: run `gitsession redact` to redact them, or `gitsession gate allow SESSION@ENTRY` to allow one")
+        warn(
+            "hint: run `gitsession redact` to redact the secrets, or `gitsession gate allow SESSION@ENTRY` to allow one"
+        )
     return exits.SECRETS if found else exits.OK
 
 

@@ -58,7 +58,8 @@ def log_command(app: App, session: str, number: int | None, follow: bool) -> int
         behind = names_of(row.branches, called.labels, active=row.active)
         paged(gap_line(it) if isinstance(it, Gap) else as_line(it, behind.get(it.oid, [])) for it in found)
     if gaps and found[-1] is gaps[-1] and gaps[-1].is_open:
-        warn("warning: the entries before the gap cannot be determined; `gitsession tree` lists all readable entries")
+        warn("warning: the entries before the gap cannot be determined")
+        warn("hint: run `gitsession tree` to list all readable entries")
     damaged = app.warn_of_damage()
     return exits.INTEGRITY if gaps or damaged else exits.OK
 

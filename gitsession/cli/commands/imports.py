@@ -17,12 +17,12 @@ from gitsession.api.imports import ImportFailure, Imports, known, spelled
 from gitsession.cli import exits
 from gitsession.cli.context import App, with_app
 from gitsession.cli.expiry import expiry_words, forecast_expiry
-from gitsession.cli.output import current_folder, emit, json_option, say, wants_json, warn
+from gitsession.cli.output import complain, current_folder, emit, json_option, say, wants_json
 from gitsession.cli.text import count, shorten, width
 from gitsession.discovery import discover
 from gitsession.discovery.expiry import ExpiryForecast
 from gitsession.errors import Corrupt, Unavailable
-from gitsession.formats import FORMATS, Format, SourceProblem
+from gitsession.formats import FORMATS, ROOTS, Format, SourceProblem
 from gitsession.git import config
 from gitsession.importing.import_session import ImportResult
 from gitsession.sessions import addresses
@@ -77,7 +77,7 @@ def import_command(
     if wants_json():
         emit("import", _document(store, work, sweep))
     else:
-        _tell(store, work)
+        _tell(store, work, lambda: _searched(paths, everything, agent))
         if sweep is not None and sweep.soon and is_first:
             say(expiry_words(sweep))
     if work.failed:
@@ -87,7 +87,7 @@ def import_command(
 
 def _files(paths: tuple[Path, ...], everything: bool, agent: str | None) -> Iterator[tuple[Path, Format | None]]:
     if agent is not None and agent not in FORMATS:
-        raise click.UsageError(f"unknown format {agent!r}; known are {', '.join(FORMATS)}")
+        raise click.UsageError(f"unknown format {agent!r}: choose one of {', '.join(FORMATS)}")
     if everything:
         for path, format in discover.everywhere(Path.home(), os.environ, unreadable=True):
             if agent in (None, format.AGENT):
@@ -139,34 +139,47 @@ def _object(store: Store, path: Path, agent: str, done: ImportResult) -> dict[st
     }
 
 
-def _tell(store: Store, work: Imports) -> None:
+def _searched(paths: tuple[Path, ...], everything: bool, agent: str | None) -> str:
+    """Return the files and folders that were searched, for a message."""
+    found = [*paths]
+    if everything:
+        agents = [agent] if agent else [*ROOTS]
+        found += [discover.base_of(root, Path.home(), os.environ) for name in agents for root in ROOTS[name]]
+    named = [f"'{path}'" for path in dict.fromkeys(found)]
+    return ", ".join([*named, "the projects of known sessions"] if everything else named)
+
+
+def _tell(store: Store, work: Imports, searched: Callable[[], str]) -> None:
     for path, _, done in work.done:
         if done.moves or path in work.named:  # other files are only counted below
             for line in _told(store, work, path, done):
                 say(line)
     for each in work.behind:
-        say(f"{each['path']}  {each['what']}; would be imported after it")
+        say(f"{each['path']}  {each['what']} and would be imported after it")
+    hints: set[str] = set()
     for failure in work.failed:
-        warn(f"error: cannot import {failure.path}: {failure.what}")
+        hint = getattr(failure.error, "hint", "")
+        complain(f"cannot import '{failure.path}': {failure.what}", hint="" if hint in hints else hint)
+        hints.add(hint)
     if len(work.done) + len(work.behind) > 1 or work.unchanged or work.skipped:
         say(_sum(work))
     elif not work.done and not work.failed:
-        warn(f"no session files found; {known()}")
+        complain(f"no session files found in {searched()}", hint=f"pass a session file or its folder ({known()})")
 
 
 def _told(store: Store, work: Imports, path: Path, done: ImportResult) -> Iterator[str]:
     """Yield lines with the result for one file, and its problems."""
     if done.is_purged:
-        yield f"{done.session}  not imported: {path} is a purged session"
+        yield f"{done.session}  not imported: the session in '{path}' was purged"
         return
     row = store.catalogue().session(done.session)
     news = "unchanged, " if not done.moves else f"{done.new:,} new of " if done.new != done.entries else ""
     first = f"{done.session}  {news}{count(done.entries, 'entry', 'entries')}  "
     yield f"{first}{shorten(row.name if row else path.name, width() - len(first))}"
     if done.rewritten is not None:
-        away = f" (active is {row.active})" if row and row.active != done.branch and not work.dry_run else ""
-        yield f"  {path}:{done.rewritten}: rewritten from this line on; the new version is branch {done.branch}{away}"
-    # The problems of an unchanged file were shown when it changed, so only one is shown now.
+        away = f", the active branch is {row.active}" if row and row.active != done.branch and not work.dry_run else ""
+        yield f"  {path}:{done.rewritten}: rewritten from this line on (the new version is branch {done.branch}{away})"
+    # The problems of an unchanged file were shown when it changed: now only one is shown.
     shown = _shown(done.problems, PROBLEMS_SHOWN if done.moves and path in work.named else 1)
     for problem in shown:
         yield f"  {path}:{problem.line}: {problem.what}" if problem.line else f"  {path}: {problem.what}"

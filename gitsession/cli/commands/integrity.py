@@ -313,7 +313,7 @@ _SEAL_WORDS = {
     "bad": "bad: the signature does not match its statement",
     "unchecked": "not checked: no trusted keys are configured, or the program is missing",
     "gone": "wrong: the signed entries no longer exist; signed by {by}",
-    "misplaced": "wrong: it belongs to another session, or counts other entries; signed by {by}",
+    "misplaced": "wrong: it belongs to another session, or has another number of entries; signed by {by}",
     "altered": "wrong: signed entries were replaced, and not by a purge; signed by {by}",
 }
 

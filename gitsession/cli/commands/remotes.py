@@ -205,7 +205,7 @@ def push_command(app: App, remote: str, sessions: tuple[str, ...], consent: bool
         if not remote or sessions:
             raise
         raise NotFound(
-            str(error), hint=f"{error.hint}; to send some sessions only, run `gitsession push REMOTE SESSION`"
+            str(error), hint=f"{error.hint}, or run `gitsession push REMOTE SESSION` to send only some sessions"
         ) from None
     return print_report(app, "push", report)
 
@@ -356,10 +356,10 @@ def confirm_first_push(app: App, name: str, *, consent: bool) -> None:
     for line in _lines_of(plan):
         warn(line)
     if not is_attended():
-        hint = "pass --yes; nothing was changed"
+        hint = "pass --yes (nothing was changed)"
         raise Refused("cannot ask for confirmation: standard input is not a terminal", hint=hint)
     if not confirm("Send them?"):
-        hint = "`gitsession remote add` with --project, --agent or --label limits what is sent"
+        hint = "run `gitsession remote add` with --project, --agent or --label to limit what is sent"
         raise Refused("nothing was sent", hint=hint)
 
 
@@ -448,13 +448,13 @@ def _more(app: App, branch: SyncedBranch) -> list[str]:
     """Return the detail lines of a ref: the name of a diverged branch, or the reason for a rejection."""
     parsed = refs.parse(branch.ref)
     if branch.outcome == "refused":
-        beside = f"; here it is {branch.beside.rpartition('/')[2]}" if branch.beside else ""
+        beside = f" (in this store, it is {branch.beside.rpartition('/')[2]})" if branch.beside else ""
         return [f"{branch.why}{beside}"]
     if branch.outcome != "forked" or parsed is None:
         return [branch.why] if branch.why else []
     name = branch.beside.rpartition("/")[2]
     if branch.new == branch.old:
-        return [f"diverged: the remote's branch is {name} here"]
+        return [f"diverged: the remote's branch is {name} in this store"]
     goes_on = (
         " and stays the active branch" if refs.is_branch(name) and active(app.objects(), parsed[0]) == name else ""
     )

@@ -80,8 +80,8 @@ def git_command(app: App, arguments: tuple[str, ...]) -> None:
     named = program_settings.named(store.objects.git_dir)
     if named:
         raise Refused(
-            f"cannot run git in {path}: its configuration has settings that may run programs: {', '.join(named[:5])}",
-            hint=f"move them to your own configuration, or run `git --git-dir={path}`",
+            f"cannot run git in '{path}': its configuration has settings that may run programs: {', '.join(named[:5])}",
+            hint=f"move the settings to your own git configuration, or run `git --git-dir={path}`",
         )
     # The only hook is gitsession's scan before a push. It runs for every form of the push command.
     hooks = hook_files.shipped("pre-push")

@@ -56,7 +56,7 @@ def archive_command(
     """
     rules = before is not None or keep is not None
     if bool(sessions) == rules:
-        raise click.UsageError("pass sessions, --older-than or --keep")
+        raise click.UsageError("pass either sessions, or --older-than or --keep")
     store = app.store()
     if sessions:
         rows = [app.row(session)[0] for session in sessions]
@@ -85,7 +85,7 @@ def rm_command(app: App, session: str) -> None:
     sid = app.session(session).id
     app.store().trash.put(sid)
     emit("rm", {"session": sid})
-    say(f"{sid} was moved to the trash; `gitsession restore {sid}` restores it; remotes keep their copy")
+    say(f"{sid} was moved to the trash (remotes keep their copy); `gitsession restore {sid}` restores it")
 
 
 @click.command()

@@ -66,7 +66,7 @@ class CommandSummarizer:
             _end(child)
         running.close_in_child()
         if cancelled.is_set():
-            raise SummaryFailed("cancelled")
+            raise SummaryFailed("the summary was cancelled")
         if running.output.overflowed:
             raise SummaryFailed(f"'{program}' printed more than its input")
         if not ended:

@@ -57,7 +57,7 @@ def make(options: Options) -> Http:
         raise SummaryFailed("the URL of the summarizer is not an http or https URL")
     if address.username or address.password or address.query or address.fragment:
         raise SummaryFailed(
-            "the URL of the summarizer has a user, a query or a fragment",
+            "the URL of the summarizer contains a user, a query or a fragment",
             hint="put the key into an environment variable, and set gitsession.summarizerKey to its name",
         )
     if options.key_name and address.scheme == "http" and address.hostname not in LOCAL:
@@ -100,7 +100,7 @@ class Http:
             if time.monotonic() + wait_s >= deadline or wait_s > RETRY_AFTER_S_MAX:
                 raise SummaryFailed(f"{host} returned status {status} and requested a wait of {wait_s:g} s")
             if cancelled.wait(wait_s):
-                raise SummaryFailed("cancelled")
+                raise SummaryFailed("the summary was cancelled")
             status, answer, _ = self._ask(outgoing, deadline, cancelled)
         if status != 200:
             raise SummaryFailed(f"{host} returned status {status}{_without(key, complaint(answer))}")
@@ -122,10 +122,13 @@ class Http:
         key = self.environ.get(self.key_name, "").strip()
         if not key:
             raise SummaryFailed(
-                f"the environment variable '{self.key_name}' has no key", hint="set it, or gitsession.summarizerKey"
+                f"the environment variable '{self.key_name}' is empty or not set",
+                hint="set it to the key, or set gitsession.summarizerKey to the name of another variable",
             )
         if not (key.isascii() and key.isprintable()):
-            raise SummaryFailed(f"the key in '{self.key_name}' has characters that are not allowed in an HTTP header")
+            raise SummaryFailed(
+                f"the key in '{self.key_name}' contains characters that are not allowed in an HTTP header"
+            )
         return key
 
     def _ask(self, outgoing: Outgoing, deadline: float, cancelled: Event) -> Answer:
@@ -146,7 +149,7 @@ class Http:
                     answer = answers.get(timeout=_LOOK_S)
                     break
                 if cancelled.is_set():
-                    raise SummaryFailed("cancelled")
+                    raise SummaryFailed("the summary was cancelled")
                 if time.monotonic() >= deadline:
                     raise SummaryFailed(f"{host} did not answer within {self.time_limit_s:g} s")
         finally:

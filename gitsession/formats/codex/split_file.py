@@ -298,7 +298,7 @@ def _thread(lines: Sequence[bytes], at: int | None, name: str) -> tuple[_Thread,
         paginated = payload.get("history_mode") == "paginated"
         segment = _segment(stated, name)
         thread = _Thread(storable(payload["id"]), started_ms or 0, paginated, _base(payload, segment), segment)
-        what = "JSON printed over several lines, which codex cannot read: each line is stored as it is"
+        what = "JSON printed over several lines, which codex cannot read: each line is stored unchanged"
         return thread, [] if at is not None else [SourceProblem(1, what)]
     name = name.rpartition("/")[2]
     if not name:
@@ -355,7 +355,7 @@ def ordinal(payload: bytes) -> int | None:
 def _spread(lines: Sequence[bytes]) -> Object | LineFailure:
     """Return the first object of a pretty-printed file. The object ends at the first line that consists of a brace."""
     end = next((at for at, line in enumerate(lines) if line.rstrip() == b"}" and not line.startswith(b" ")), None)
-    return LineFailure("no object") if end is None else jsonl.parse(LF.join(lines[: end + 1]))
+    return LineFailure("not an object") if end is None else jsonl.parse(LF.join(lines[: end + 1]))
 
 
 def is_thread_id(text: str) -> bool:

@@ -358,8 +358,8 @@ def _leaf(
         return None, [SourceProblem(HEADER, f"the reverted message {named(target)} is not in the session")]
     if isinstance(revert.get("partID"), str):
         return rows.get(target), [
-            SourceProblem(rows.get(target, HEADER), "reverted from one of its parts on; the whole message is shown")
+            SourceProblem(rows.get(target, HEADER), "reverted from one of its parts on: the whole message is shown")
         ]
     if not before:
-        return None, [SourceProblem(HEADER, "reverted from its first message on; shown as before the revert")]
+        return None, [SourceProblem(HEADER, "reverted from its first message on: shown as before the revert")]
     return (before if before != records[-1].line else None), []

@@ -180,7 +180,7 @@ def _unread(failure: LineFailure) -> str:
     """Return the reason why a line is not an entry, with a note if the agents read the line differently."""
     if not failure.reason.startswith("not JSON: Extra data"):
         return failure.reason
-    return f"{failure.reason}: the line is stored but not shown; pi skips it, omp reads its first value"
+    return f"{failure.reason}: the line is stored but not shown (pi skips it, omp reads its first value)"
 
 
 def _unplaced(node: LineLink, entry: Object, version: int) -> str:
@@ -188,10 +188,10 @@ def _unplaced(node: LineLink, entry: Object, version: int) -> str:
     if version < 2 or entry.get("id"):  # pi accepts a number as an id
         return ""
     if node.parent is not Field.ABSENT:
-        return "an entry without id: no other can name it as its parent; pi shows it only while it is the last one"
+        return "an entry without id: no other can name it as its parent, and pi shows it only while it is the last one"
     if entry.get("type") != "message":
         return ""
-    return "a message without id and parentId: shown below the line before it; pi and omp start a new branch with it"
+    return "a message without id and parentId: shown below the line before it (pi and omp start a new branch with it)"
 
 
 def _is_header(line: Object) -> bool:
