@@ -141,7 +141,7 @@ def plan(
         there = find(agent, id) if find is not None else None
         if there in (None, sid):
             raise
-        what = f"cannot resume session {sid}: the agent has continued '{error.path}', which is session {there}"
+        what = f"cannot resume session {sid}: the agent has continued '{error.path}', which is session {there} in this store"
         raise Refused(what, hint=f"run `gitsession resume {there}`") from None
     commands = [format.resume_command(id, str(file))]
     if isinstance(format, Importing):
@@ -319,7 +319,7 @@ def _name(scratch: Path, file: Path) -> None:
 
 
 def _has_grown(file: Path) -> AgentFileAhead:
-    return AgentFileAhead(file, f"cannot write '{file}': the agent has added entries that are not imported")
+    return AgentFileAhead(file, f"cannot write '{file}': the agent has continued the session in it")
 
 
 def _is_other(file: Path) -> Refused:
@@ -383,7 +383,7 @@ def _session(format: Format, path: Path, id: str) -> Source | None:
 
 
 def _goes_on(path: Path) -> AgentFileAhead:
-    return AgentFileAhead(path, f"cannot resume: the session in '{path}' has entries that are not imported")
+    return AgentFileAhead(path, f"cannot resume: the agent has continued the session in '{path}'")
 
 
 def _has_other_session(path: Path) -> Refused:

@@ -309,11 +309,13 @@ class UndoStep:
 
 def _hint(moved: Move) -> str:
     sid, branch = refs.session_of(moved.ref), moved.ref.rpartition("/")[2]
+    if sid and refs.is_meta(branch):
+        return "set the label or the title again with `gitsession label` or `gitsession name`"
     if not sid or not refs.is_branch(branch):
         return ""
     if moved.new is not None:
         return f"run `gitsession branch {sid} NAME --at {moved.new[:12]}` to continue from the earlier entry"
-    return _RM.format(sid) if branch == refs.MAIN else ""
+    return _RM.format(sid) if branch == refs.MAIN else f"run `gitsession switch {sid} BRANCH` to use another branch"
 
 
 def anywhere(sid: str, unit: Sequence[Operation]) -> bool:

@@ -306,7 +306,7 @@ class StoredSession:
         name = name_of(label)
         if name in (refs.LEAF, refs.ROOT) or STEPS.fullmatch(name):
             raise InvalidName(
-                f"cannot set label {name!r}: leaf, root and leaf~N are reserved", hint="choose another label"
+                f"cannot set label {name!r}: leaf, root and NAME~N are reserved", hint="choose another label"
             )
         entry = kinds.Label(target=to_base64url(node.chain), label=name or None, at_ms=self._clock())
         self._append_meta(entry, f"label {self.id} {to_base64url(node.chain)[:12]} {entry.label or '(none)'}")

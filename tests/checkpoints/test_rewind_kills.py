@@ -106,7 +106,7 @@ def judge(scene: Scene, place: Path, way: str) -> None:
                 session.files.abort_rewind(folder)
                 assert snapshot(folder) == scene.old
             except Refused as error:
-                assert "it is complete" in str(error)
+                assert "it has completed" in str(error)
                 assert snapshot(folder) == scene.new
         with pytest.raises(NotFound):
             session.files.finish_rewind(folder)

@@ -260,7 +260,7 @@ def test_ctrl_c_leaves_nothing_behind(run: Run, here: Path) -> None:
         os.kill(process.pid, signal.SIGINT)
         _, told = process.communicate(timeout=120)
         assert process.returncode == 130
-        assert "interrupted; nothing was written" in told
+        assert "interrupted (nothing was written)" in told
     finally:
         process.kill()
         process.wait()

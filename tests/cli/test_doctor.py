@@ -138,7 +138,7 @@ def test_a_vault_that_others_can_read_is_wrong(run: Run, path: Path) -> None:
 def test_rules_that_cannot_be_used_are_wrong(run: Run, path: Path, tmp_path: Path) -> None:
     rules = tmp_path / "rules.toml"
     git(path, "config", "gitsession.rules", str(rules))
-    assert "the setting gitsession.rules" in run("doctor", code=5)
+    assert "set gitsession.rules" in run("doctor", code=5)
     rules.write_text("[[rule]]\nname = 'acme'\npattern = 'acme-(?P<secret>[0-9]+)'\nsamples = ['acme-12']\n")
     assert line(run("doctor"), "secrets") == f"ok secrets redacted in stored entries, with 1 rule of your own: {rules}"
     git(path, "config", "gitsession.redact", "false")

@@ -112,9 +112,9 @@ def test_a_rehearsal_changes_nothing(run, here, sid):
 def test_undo_and_redo_tell_what_became_of_files(run, here, sid):
     before = snapshot(here)
     run("rewind", "root")
-    assert "written  new.txt  as before the command" in run("undo")
+    assert "written  new.txt  its state before the command" in run("undo")
     assert snapshot(here) == before
-    assert "removed  new.txt  as after the command" in run("redo")
+    assert "removed  new.txt  its state after the command" in run("redo")
     assert "files)" in run("op", "log")
 
 
@@ -217,10 +217,10 @@ def test_what_was_killed_is_shown_by_doctor_and_ended(run, here, sid, monkeypatc
     with monkeypatch.context() as broken:
         broken.setattr(rewinding, "restore", _unavailable)
         assert "no room" in run("rewind", "root", code=exits.TRY_AGAIN)
-    assert "not completed: rewind" in run("doctor", code=exits.INTEGRITY)
+    assert "not completed: 'rewind" in run("doctor", code=exits.INTEGRITY)
     assert "rewind --continue" in run("rewind", "root", code=exits.REFUSED)
     told = run("rewind", "--abort")
-    assert "are as they were before the rewind" in told
+    assert "are in their state before the rewind" in told
     assert "undo" not in told
     assert snapshot(here) == before
     assert "no interrupted rewind" in run("rewind", "--continue", code=exits.NOT_FOUND)

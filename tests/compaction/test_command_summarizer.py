@@ -115,7 +115,7 @@ def test_a_program_that_hangs_is_ended_with_all_it_started(tmp_path, monkeypatch
         passed = SimpleNamespace(monotonic=lambda: time.monotonic() + 120.0 * where.exists())
         monkeypatch.setattr(command, "time", passed)
     message = failing(summarizer, cancelled=event)
-    assert message == "cancelled" if how == "cancelled" else "within 120 s" in message
+    assert message == "the summary was cancelled" if how == "cancelled" else "within 120 s" in message
     assert all(gone(pid) for pid in pids_in(where))
 
 

@@ -288,7 +288,7 @@ def test_where_another_one_arrives_meanwhile_that_one_counts(session: Session, e
         session.append(entry)
         return Summary("ours")
 
-    with pytest.raises(Refused, match="was appended while"):
+    with pytest.raises(Refused, match="was appended in the meantime"):
         compact(session, Scripted(slowly))
     assert session.history()[-1].kind == entry.kind
 

@@ -136,7 +136,7 @@ def ours() -> list[threading.Thread]:
 def test_whoever_never_ends_is_hung_up_on_and_holds_no_thread(behave: Behaviour, how: str) -> None:
     with serving(behave) as endpoint:
         if how == "cancelled":
-            assert failing(model_at(endpoint), cancelled=cancelled_after(0.3)) == "cancelled"
+            assert failing(model_at(endpoint), cancelled=cancelled_after(0.3)) == "the summary was cancelled"
         else:
             assert "within 0.3 s" in failing(model_at(endpoint, time_limit_s=0.3))
         for each in ours():

@@ -47,7 +47,7 @@ def test_an_answer_that_was_cut_off_says_so():
 def test_one_who_is_cancelled_is_not_even_asked():
     event = threading.Event()
     event.set()
-    assert failing(Says(RuntimeError("asked")), cancelled=event) == "cancelled"
+    assert failing(Says(RuntimeError("asked")), cancelled=event) == "the summary was cancelled"
 
 
 def test_ctrl_c_goes_through():

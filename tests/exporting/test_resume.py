@@ -472,7 +472,7 @@ def test_run_takes_it_in_first_and_goes_on_only_then(
 
 
 WRONG = {
-    "an agent that is none": (["--in", "emacs"], "known agents are aider, claude, codex"),
+    "an agent that is none": (["--in", "emacs"], "cannot resume in 'emacs': choose one of aider, claude, codex"),
     "a folder that is not there": (["--cwd", "/nowhere/at/all"], "does not exist"),
     "run and say": (["--run", "--json"], "--run cannot be combined"),
     "run and rehearse": (["--run", "--dry-run"], "--run cannot be combined"),
@@ -486,7 +486,7 @@ def test_wrong_use_is_named(run: Run, imported: str, words: list[str], complaint
 
 # ---- what is told of a file that is the agent's own
 
-GOES_ON_ELSEWHERE = "the agent continues from the last line of its own file, which is not on the active branch"
+GOES_ON_ELSEWHERE = "the agent continues from the last line of its file, which is not on the active branch"
 
 
 def test_it_is_told_that_a_file_goes_on_elsewhere(store: ObjectStore) -> None:

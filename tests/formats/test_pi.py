@@ -131,7 +131,7 @@ def test_a_bad_line_is_reported_and_kept(bad):
 def test_text_after_an_entry_on_its_line_is_reported_with_what_the_agents_do(second):
     source = pi.split(file(entry("a", None) + second))
     [problem] = source.problems
-    assert problem.what.endswith("the line is stored but not shown; pi skips it, omp reads its first value")
+    assert problem.what.endswith("the line is stored but not shown (pi skips it, omp reads its first value)")
     assert source.records[0].payload == entry("a", None) + second
 
 
@@ -140,7 +140,8 @@ def test_a_message_without_id_and_parent_is_reported_since_version_2():
     assert [record.parent for record in source.records] == [None, 2, 3]
     [problem] = source.problems
     assert (problem.line, problem.what) == (
-        3, "a message without id and parentId: shown below the line before it; pi and omp start a new branch with it",
+        3,
+        "a message without id and parentId: shown below the line before it (pi and omp start a new branch with it)",
     )
 
 
@@ -151,7 +152,7 @@ def test_an_entry_without_id_below_another_is_reported_since_version_2(type_, ow
     source = pi.split(file(entry("a", None), bad, entry("b", "a")))
     assert [record.parent for record in source.records] == [None, 2, 2]
     assert [(problem.line, problem.what) for problem in source.problems] == [
-        (3, "an entry without id: no other can name it as its parent; pi shows it only while it is the last one"),
+        (3, "an entry without id: no other can name it as its parent, and pi shows it only while it is the last one"),
     ]
     assert source.records[1].problem == source.problems[0].what
 

@@ -106,7 +106,7 @@ def test_a_fork_whose_base_is_not_here_waits_and_nothing_is_written(store: Objec
 def test_a_fork_waits_for_a_base_that_is_not_here_as_far_as_that(store: ObjectStore) -> None:
     lines = PARENT_FILE.splitlines(keepends=True)
     take_in(store, b"".join(lines[: AFTER_T1 - 1]))
-    with pytest.raises(NoBase, match="not completely in this store"):
+    with pytest.raises(NoBase, match="is incomplete in this store"):
         take_in(store, CHILD_FILE)
     take_in(store, b"".join(lines[:AFTER_T1]))
     early = take_in(store, CHILD_FILE)
@@ -260,7 +260,7 @@ def test_a_dry_run_says_what_the_import_will_do(
         run(capfd, "--store", str(path), "init")
     code, told = run(capfd, "--store", str(path), "import", str(folder), "--dry-run")
     assert (code, "3 sessions would be imported" in told) == (0, True), told
-    assert f"continues session {THREAD}; would be imported after it" in told
+    assert f"continues session {THREAD} and would be imported after it" in told
     code, told = run(capfd, "--store", str(path), "import", str(folder), "--dry-run", "--json")
     assert [len(json.loads(told)[name]) for name in ("sessions", "behind", "failed")] == [1, 2, 0]
     if is_made:
@@ -299,7 +299,7 @@ def test_a_base_that_is_missing_costs_only_its_forks_and_they_are_taken_next_tim
     folder = on_disk(tmp_path / "files", b=CHILD_FILE, other=rollout(user("x"), thread=GRANDCHILD))
     arguments = ["--store", str(tmp_path / "store.git"), "import", str(folder)]
     code, told = run(capfd, *arguments)
-    assert f"it continues session '{THREAD}', which is not in this store" in told
+    assert f"the file continues session '{THREAD}', which is not in this store" in told
     assert code != 0
     (folder / f"{NAME}.jsonl").write_bytes(PARENT_FILE)
     code, told = run(capfd, *arguments)

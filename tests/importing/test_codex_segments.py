@@ -145,7 +145,7 @@ def test_a_segment_waits_for_the_file_that_it_goes_on_from_and_nothing_is_writte
     with pytest.raises(NoBase, match=THREAD):
         take(name(THREAD, SEGMENTS[0]))
     take(name(THREAD), FILES[name(THREAD)][:1500])
-    with pytest.raises(NoBase, match="not completely in this store"):
+    with pytest.raises(NoBase, match="is incomplete in this store"):
         take(name(THREAD, SEGMENTS[0]))
     take(name(THREAD))
     with pytest.raises(NoBase, match=SEGMENTS[0]):

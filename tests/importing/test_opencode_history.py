@@ -324,9 +324,7 @@ def test_a_tree_that_holds_itself_often_is_given_up_and_named(agent, store, monk
         tree = agent.object("tree", encode_tree(dict.fromkeys(("a", "b", "c"), ("40000", tree))))
     ran(agent, tree)
     [done] = store.import_file(agent.save())
-    assert [problem.what.partition(":")[0] for problem in done.problems] == [
-        "cannot store the file history of the agent"
-    ]
+    assert [problem.what.partition(":")[0] for problem in done.problems] == ["cannot store the agent's file history"]
     assert done.new == 2
 
 
@@ -362,7 +360,7 @@ def test_without_git_the_session_comes_in_and_it_is_said(agent, store, work, mon
     [done] = store.import_file(path)
     assert done.new == 2
     assert [problem.what for problem in done.problems] == [
-        "cannot store the file history of the agent: git is not on the PATH"
+        "cannot store the agent's file history: git is not on the PATH"
     ]
 
 

@@ -209,7 +209,7 @@ def test_file_that_its_agent_could_not_read_stays_as_it_is(run: Run, session: st
     before = file.read_bytes()
     told = json.loads(run("purge", "--match", "assistant", "--exports", "--yes", "--json", code=exits.REFUSED))
     assert [each["redacted"] for each in told["exports"]] == [False]
-    assert "could not read it" in told["exports"][0]["problem"]
+    assert "could not read the file" in told["exports"][0]["problem"]
     assert file.read_bytes() == before
 
 

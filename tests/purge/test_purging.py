@@ -563,7 +563,7 @@ def test_a_store_that_shares_objects_is_refused(store, tmp_path) -> None:
         purge(store, find(store))
     (info / "alternates").unlink()
     git(store, "config", "extensions.preciousObjects", "true")
-    with pytest.raises(Refused, match="others borrow"):
+    with pytest.raises(Refused, match="other repositories borrow"):
         purge(store, find(store))
     assert all_refs(store) == before
 

@@ -361,16 +361,16 @@ BAD_RULES = {
     "a rule to be off that is none of ours": ("off = ['jwt', 'acme']\n", "off names 'acme'"),
     "what is allowed is no list of texts": ("allow = [1]\n", "allow must be a list of strings"),
     "no name": ("[[rule]]\npattern = 'x'\nsamples = ['x']\n", "name must be a string"),
-    "a name of ours": ("[[rule]]\nname = 'jwt'\npattern = 'x'\nsamples = ['x']\n", "is in use"),
+    "a name of ours": ("[[rule]]\nname = 'jwt'\npattern = 'x'\nsamples = ['x']\n", "already in use"),
     "a name that no placeholder can hold": ("[[rule]]\nname = 'A b'\npattern = 'x'\nsamples = ['x']\n", "'A b'"),
     "no pattern": ("[[rule]]\nname = 'acme'\nsamples = ['x']\n", "pattern must be a string"),
     "a pattern that is none": ("[[rule]]\nname = 'acme'\npattern = '('\nsamples = ['x']\n", "cannot compile"),
     "a pattern of nothing": ("[[rule]]\nname = 'acme'\npattern = 'x*'\nsamples = ['x']\n", "the empty string"),
-    "a pattern that may take for ever": ("[[rule]]\nname = 'acme'\npattern = '(x+)+y'\nsamples = ['xy']\n", "forever"),
+    "a pattern that may take for ever": ("[[rule]]\nname = 'acme'\npattern = '(x+)+y'\nsamples = ['xy']\n", "exponential time"),
     "no samples": ("[[rule]]\nname = 'acme'\npattern = 'x'\n", "at least one"),
-    "a sample that it does not find": ("[[rule]]\nname = 'acme'\npattern = 'x'\nsamples = ['y']\n", "match its sample"),
+    "a sample that it does not find": ("[[rule]]\nname = 'acme'\npattern = 'x'\nsamples = ['y']\n", "match the sample"),
     "a word that its sample has not": (
-        "[[rule]]\nname = 'acme'\npattern = 'x'\nwords = ['z']\nsamples = ['x']\n", "match its sample"
+        "[[rule]]\nname = 'acme'\npattern = 'x'\nwords = ['z']\nsamples = ['x']\n", "match the sample"
     ),
     "what it must not find": ("[[rule]]\nname = 'acme'\npattern = 'x'\nsamples = ['x']\nnever = ['axe']\n", "in never"),
     "a field that there is not": ("[[rule]]\nname = 'acme'\npattern = 'x'\nsample = 'x'\n", "expected a table"),
@@ -461,7 +461,7 @@ def test_rules_that_are_unfit_are_told_once_and_by_doctor(
     assert command_line.run(["--store", "other.git", "import", "a.jsonl", "b.jsonl"]) == exits.NOT_FOUND
     told = capsys.readouterr().err
     assert told.count("/gone/rules.toml") == 1
-    assert "the setting gitsession.rules" in told
+    assert "set gitsession.rules" in told
     assert command_line.run(["--store", "other.git", "doctor"]) == exits.INTEGRITY
     assert "!!  secrets       cannot read the rules in '/gone/rules.toml'" in capsys.readouterr().out
 

@@ -93,7 +93,7 @@ def test_a_fork_whose_base_is_gone_is_named_with_the_reason(
     unread = {Path(each["file"]).stem: each["what"] for each in json.loads(capfd.readouterr().out)["unread"]}
     assert unread == {
         name(THREAD, SEGMENTS[2]): "No such file or directory",
-        name(FORK): f"it continues session '{SEGMENTS[2]}', which is not in this store",
+        name(FORK): f"the file continues session '{SEGMENTS[2]}', which is not in this store",
     }
     assert run(["repair"]) == exits.INTEGRITY
     shown = capfd.readouterr().out
@@ -107,7 +107,7 @@ def test_a_base_that_is_cut_short_rebuilds_no_fork(tmp_path: Path) -> None:
     base.write_bytes(b"".join(base.read_bytes().splitlines(keepends=True)[:3]))
     with Store.open(case.path, damaged=True) as store:
         done = store.repair()
-        assert [(Path(each.path).stem, "not completely in this store" in each.what) for each in done.plan.unread] == [
+        assert [(Path(each.path).stem, "is incomplete in this store" in each.what) for each in done.plan.unread] == [
             (name(FORK), True)
         ]
         assert not done.is_whole

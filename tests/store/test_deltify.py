@@ -184,7 +184,7 @@ def test_a_pack_stays_where_git_left_an_object_of_it_out(store, monkeypatch):
         return real(git_dir, *arguments, **options)
 
     monkeypatch.setattr(process, "run", leaves_out)
-    with pytest.raises(Unavailable, match="both packs stay"):
+    with pytest.raises(Unavailable, match="both packs are kept"):
         maintenance.deltify(store)
     whole(store, oids)
 

@@ -219,7 +219,7 @@ def test_a_deleted_branch_whose_last_entries_are_gone_gets_the_last_that_is_know
         done = store.repair([copy])
         assert not done.is_whole
         assert done.plan.ref_values[case.main] == case.line[2]
-        assert "an earlier one" in done.plan.lost_refs[0].what
+        assert "the earlier entry" in done.plan.lost_refs[0].what
 
 
 @pytest.mark.promise("P13")

@@ -326,7 +326,7 @@ def test_verify_names_a_pipe_that_git_waits_for(tmp_path, capsys, monkeypatch, n
     (place / name).unlink(missing_ok=True)
     os.mkfifo(place / name)
     assert command_line.run(["--store", str(place), "verify"]) == exits.INTEGRITY
-    assert f"{name} is a pipe" in capsys.readouterr().out
+    assert f"{name}' is a pipe" in capsys.readouterr().out
 
 
 @pytest.mark.timeout(60)

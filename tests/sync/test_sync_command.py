@@ -177,9 +177,11 @@ def test_half_a_bundle_is_called_that(run: Run, here: Path) -> None:
     whole = (here / "all.bundle").read_bytes()
     (here / "half.bundle").write_bytes(whole[: len(whole) // 2])
     complaint = run("--store", "other.git", "bundle", "take", "half.bundle", code=4)
-    assert "half.bundle': it is not a bundle, or incomplete" in complaint
+    assert "half.bundle': it is not a complete bundle" in complaint
     (here / "no.bundle").write_bytes(b"hello\n")
-    assert "it is not a bundle" in run("--store", "other.git", "bundle", "take", "no.bundle", code=75, err=True)
+    assert "it is not a complete bundle" in run(
+        "--store", "other.git", "bundle", "take", "no.bundle", code=75, err=True
+    )
 
 
 # ---- words
@@ -219,7 +221,7 @@ def test_the_first_sync_lists_sessions_by_project_and_sends_nothing_unasked(run:
     assert f"{here}: 1 session" in told
     assert sid in told
     assert "cannot ask for confirmation: standard input is not a terminal" in told
-    assert "pass --yes; nothing was changed" in told
+    assert "pass --yes (nothing was changed)" in told
     assert run("push", code=4) == ""
     assert seen_at(here) == set()
     run("sync", "--yes")
@@ -302,7 +304,7 @@ def test_an_address_that_is_no_url_is_refused(run: Run, address: str) -> None:
 )
 def test_what_cannot_be_a_repository_is_refused(run: Run, here: Path, address: str, why: str) -> None:
     told = run("remote", "add", "bad", address, code=2, err=True)
-    assert f"cannot use {address!r} as the address of a repository: {why}" in told
+    assert f"cannot use {address!r} as a repository: {why}" in told
     assert "bad" not in run("remote", code=1)
     (here / "user@host").mkdir()
     run("remote", "add", "folder", "user@host", "--all")
@@ -371,24 +373,24 @@ NO_CLONE = {
         "a.txt", 75, "cannot clone '{here}/a.txt': it is a file, but neither a repository nor a bundle", NAME_ONE,
     ),
     "code": (
-        "code", 4, "cannot clone '{here}/code': it is not a store of sessions: a store has no branch 'trunk'",
-        "if it has code, pass --namespace gitsession to `gitsession remote add` or `gitsession clone`",
+        "code", 4, "cannot clone '{here}/code': it is not a store of sessions: it has the branch 'trunk'",
+        "if it contains code, pass --namespace gitsession to `gitsession remote add` or `gitsession clone`",
     ),
     "nothing": (
-        "", 2, "cannot use '' as the address of a repository: it is empty",
-        "use a folder, or a URL such as https://HOST/PATH or ssh://HOST/PATH",
+        "", 2, "cannot use '' as a repository: it is empty",
+        "pass a folder, or a URL such as https://HOST/PATH or ssh://HOST/PATH",
     ),
     "no URL": (
-        "ht!tp://x", 2, "cannot use 'ht!tp://x' as the address of a repository: it is not a URL",
-        "use a folder, or a URL such as https://HOST/PATH or ssh://HOST/PATH",
+        "ht!tp://x", 2, "cannot use 'ht!tp://x' as a repository: it is not a URL",
+        "pass a folder, or a URL such as https://HOST/PATH or ssh://HOST/PATH",
     ),
     "an unknown scheme": (
         "foo://x/y", 75, "cannot clone 'foo://x/y': it has a URL with a scheme that git does not support: foo",
-        "use https, ssh or file",
+        "use a URL with https, ssh or file",
     ),
     "an address that nobody listens at": (
         "http://user:secret@127.0.0.1:{port}/x", 75, "cannot clone 'http://127.0.0.1:{port}/x': it cannot be reached: ",
-        "no store was created; try again when you are online",
+        "try again when you are online (no store was created)",
     ),
 }  # fmt: skip
 
@@ -431,5 +433,5 @@ def test_a_git_that_is_killed_while_it_clones_is_told_without_the_folder_it_wrot
     told = run("clone", "hub.git", "out.git", code=75, err=True)
     assert told == (
         f"error: cannot clone '{here}/hub.git': it cannot be used now: git was killed\n"
-        "hint: no store was created; try again\n"
+        "hint: try again (no store was created)\n"
     )

@@ -57,7 +57,7 @@ def test_before_the_first_look_it_is_the_folder_that_the_session_was_held_in(tmp
         assert session.files.at("leaf").read("a") == b"1"
         nowhere = store.new_session(agent="agent")
         nowhere.append(Message.user("hi"))
-        with pytest.raises(NotFound, match="it records no folder"):
+        with pytest.raises(NotFound, match="the session has no recorded folder"):
             nowhere.files.take_checkpoint("before")
 
 

@@ -155,7 +155,7 @@ def test_a_pipe_that_git_would_wait_for_is_named(work, plain, monkeypatch, name)
     monkeypatch.setattr(process, "_LONG_SECONDS", 0.2)
     fill(work, a="one", below__b="two")
     os.mkfifo(work / name)
-    with pytest.raises(Unavailable, match=f"{name} is a pipe"):
+    with pytest.raises(Unavailable, match=f"{name}' is a pipe"):
         paths(work, plain)
     (work / name).unlink()
     assert paths(work, plain) == ["a", "below/b"]
@@ -191,7 +191,7 @@ def test_a_pipe_that_stands_for_a_configuration_is_named(work, plain, tmp_path, 
     path = work / pipe if pipe.startswith(".git") else tmp_path / pipe
     path.unlink(missing_ok=True)
     os.mkfifo(path)
-    with pytest.raises(process.BlockedRead, match=f"{path} is a pipe"):
+    with pytest.raises(process.BlockedRead, match=f"{path}' is a pipe"):
         paths(work, plain)
 
 
