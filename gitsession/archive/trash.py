@@ -68,7 +68,7 @@ def _move(store: ObjectStore, tx: operation_log.RecordingTransaction, old: str, 
     elif not _leads_to(store, there, value):
         raise Refused(
             f"cannot move {old!r}: {new!r} exists and has diverged from it",
-            hint="fork one of the two sessions, or purge it",
+            hint="fork or purge one of the two sessions",
         )
     tx.move(old, None, expected=value)
 

@@ -66,7 +66,7 @@ def cut(payload: bytes, spans: Iterable[PayloadSpan], hidden: Iterable[tuple[int
     ``hidden``: the placeholders in the payload. Raises ``Malformed`` if the payload is too long.
     """
     if len(payload) > WHOLE_BYTES_MAX:
-        raise Malformed(f"a payload of {len(payload):,} bytes (limit: {WHOLE_BYTES_MAX:,})")
+        raise Malformed(f"the payload is too large: {len(payload):,} bytes (limit: {WHOLE_BYTES_MAX:,})")
     kept: list[bytes] = []
     table: list[cbor.Plain] = []
     lifted: list[tuple[bytes, Encoding, bytes]] = []
@@ -108,7 +108,7 @@ def fill(payload: bytes, holes: bytes, fetch: Callable[[bytes, Encoding], bytes]
         piece = base64.b64encode(content) if encoding == "base64" else content
         room -= len(piece)
         if room < 0:
-            raise Malformed(f"a payload of more than {WHOLE_BYTES_MAX:,} bytes", where=where)
+            raise Malformed(f"the payload is too large: more than {WHOLE_BYTES_MAX:,} bytes", where=where)
         parts += [payload[at:offset], piece]
         at = offset + length
     parts.append(payload[at:])

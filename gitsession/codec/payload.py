@@ -45,7 +45,9 @@ def encode(entry: Entry, nonce: bytes) -> bytes:
         raise Malformed(f"deeper than {cbor.DEPTH_MAX} levels", where=entry.kind) from None
     payload = cbor.encode({"v": version, "kind": kind, "at": entry.at_ms, "body": body, "nonce": nonce})
     if len(payload) > PAYLOAD_BYTES_MAX:
-        raise Malformed(f"a payload of {len(payload):,} bytes (limit: {PAYLOAD_BYTES_MAX:,})", where=entry.kind)
+        raise Malformed(
+            f"the payload is too large: {len(payload):,} bytes (limit: {PAYLOAD_BYTES_MAX:,})", where=entry.kind
+        )
     return payload
 
 
@@ -55,7 +57,7 @@ def decode(payload: bytes) -> tuple[Entry, bytes]:
     An entry of a later version or of an unknown kind is returned as an ``UnknownEntry``.
     """
     if len(payload) > PAYLOAD_BYTES_MAX:
-        raise Malformed(f"a payload of {len(payload):,} bytes (limit: {PAYLOAD_BYTES_MAX:,})")
+        raise Malformed(f"the payload is too large: {len(payload):,} bytes (limit: {PAYLOAD_BYTES_MAX:,})")
     value = cbor.decode(payload)
     if type(value) is not dict or list(value) != ["v", "kind", "at", "body", "nonce"]:
         raise Malformed("expected a map of v, kind, at, body and nonce, in this order")

@@ -293,7 +293,7 @@ def _session_file(path: Path) -> Iterator[tuple[int, os.stat_result]]:
         if not stat.S_ISREG(found.st_mode):
             raise Malformed("not a regular file")
         if found.st_size > FILE_BYTES_MAX:
-            raise Malformed(f"a session file of {found.st_size:,} bytes (limit: {FILE_BYTES_MAX:,})")
+            raise Malformed(f"the session file is too large: {found.st_size:,} bytes (limit: {FILE_BYTES_MAX:,})")
         yield fd, found
 
 

@@ -141,7 +141,7 @@ def plan(
         there = find(agent, id) if find is not None else None
         if there in (None, sid):
             raise
-        what = f"cannot resume session {sid}: the agent has continued '{error.path}', which is session {there} in this store"
+        what = f"cannot resume: the agent has continued '{error.path}', which is session {there} in this store"
         raise Refused(what, hint=f"run `gitsession resume {there}`") from None
     commands = [format.resume_command(id, str(file))]
     if isinstance(format, Importing):

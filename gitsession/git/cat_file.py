@@ -122,7 +122,7 @@ class _TimedReader(io.RawIOBase):
     def readinto(self, buffer: WriteableBuffer) -> int | None:
         wait = self._seconds_left()
         if wait <= 0 or not select.select([self._pipe], [], [], wait)[0]:
-            raise Unavailable("`git cat-file` did not answer in time")
+            raise Unavailable("`git cat-file` timed out")
         return self._pipe.readinto(buffer)
 
     def close(self) -> None:

@@ -285,14 +285,14 @@ def open_at(path: Path) -> sqlite3.Connection:
             if "fts5" in str(error):
                 raise Unavailable("cannot search: this SQLite has no full-text search (FTS5)") from None
             if "locked" in str(error):
-                raise Unavailable("another process is building the index", hint="try again") from None
+                raise Unavailable("cannot search: another process is building the index", hint="try again") from None
             if is_damage(error):
                 remove(path)
         except sqlite3.DatabaseError:
             remove(path)
         except OSError:
             continue
-    raise Unavailable("cannot create the search index")
+    raise Unavailable("cannot create the search index", hint="try again")
 
 
 def _connect(place: str) -> sqlite3.Connection:

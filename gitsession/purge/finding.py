@@ -112,7 +112,7 @@ def session(store: ObjectStore, sid: str) -> PurgePlan:
     """Plan the purge of a session. Entries that a fork shares remain in the fork. Raises ``NotFound``."""
     found = store.refs(refs.session(sid))
     if not found:
-        raise NotFound(f"no session {sid}")
+        raise NotFound(f"no session {sid}", hint="run `gitsession ls` to list the sessions")
     began = {digest for value in found.values() for digest in _beginnings(store, sid, value)}
     more = Tombstones(sessions={sid: frozenset(began)})
     shared = [

@@ -165,7 +165,7 @@ def _bare(repository: Path) -> Path:
         hint = "run `git init --bare` to create a repository without a working tree"
         raise NotAStore(f"cannot use '{repository}': it is not a bare git repository", hint=hint)
     if lines[1] != "sha1" or values(repository, "extensions.refstorage"):
-        raise NotAStore(f"cannot use '{repository}': it does not have SHA-1 object ids and refs stored as files")
+        raise NotAStore(f"cannot use '{repository}': a server requires SHA-1 object ids and refs stored as files")
     elsewhere = values(repository, "core.hooksPath")
     if elsewhere:
         raise Refused(

@@ -31,7 +31,7 @@ def active(store: ObjectStore, sid: str) -> str:
         return by_hand
     leaves = branches(store, sid)
     if not leaves:
-        raise NotFound(f"no session {sid}")
+        raise NotFound(f"no session {sid}", hint="run `gitsession ls` to list the sessions")
     return next(iter(leaves)) if len(leaves) == 1 else derived(store, sid, leaves)
 
 

@@ -31,7 +31,7 @@ def resolve(store: ObjectStore, sid: str, address: str, *, branch: str | None = 
         if leaf is None:
             others = ", ".join(list(graph.branches(store, sid))[:20])
             if not others:
-                raise NotFound(f"no session {sid}")
+                raise NotFound(f"no session {sid}", hint="run `gitsession ls` to list the sessions")
             raise NotFound(f"session {sid} has no branch {name!r}", hint=f"choose one of {others}")
         if address == LEAF:
             return _meaningful(store, load(store, leaf))

@@ -108,7 +108,7 @@ def tree(store: ObjectStore, sid: str) -> Tree:
     """
     leaves = branches(store, sid)
     if not leaves:
-        raise NotFound(f"no session {sid}")
+        raise NotFound(f"no session {sid}", hint="run `gitsession ls` to list the sessions")
     nodes: dict[Oid, Node] = {}
     gaps: dict[Oid, Gap] = {}
     for leaf in leaves.values():

@@ -449,7 +449,7 @@ def name_of(text: str) -> str:
     require(text, str, "a text: a label or a title")
     name = " ".join(clean(text).split())
     if len(name) > NAME_MAX:
-        raise InvalidName(f"a label or title of {len(name)} characters (limit: {NAME_MAX})")
+        raise InvalidName(f"the label or title is too long: {len(name):,} characters (limit: {NAME_MAX})")
     return name
 
 

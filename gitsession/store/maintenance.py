@@ -27,7 +27,7 @@ from gitsession.store.lock import packing
 
 PACKS_MAX = 50
 
-_MEND = "run `gitsession repair` to set it aside and salvage its good objects"
+_MEND = "run `gitsession repair` to set the file aside and salvage its good objects"
 
 _FOREIGN_TEMPORARIES = ("tmp_pack_", "tmp_idx_", "tmp_rev_", "tmp_obj_", "tmp_mtimes_", ".tmp-")
 _DAY_SECONDS = 86400.0

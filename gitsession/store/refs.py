@@ -151,7 +151,7 @@ def check_branch(name: str) -> str:
     if not _BRANCH.fullmatch(name):
         raise InvalidName(
             f"invalid branch name {name[:80]!r}",
-            hint="use at most 64 lower-case letters, digits, - and _; begin with a letter or a digit",
+            hint="use at most 64 lower-case letters, digits, - and _, beginning with a letter or a digit",
         )
     check_ref_name(leaf("session", name))
     if name == META:

@@ -130,7 +130,7 @@ def sync(
     if locked:
         raise Unavailable(
             f"cannot push to {remote.name}: {plain(locked)[:300]}",
-            hint="if no other push is running, ask the owner of the remote to remove this lock of a killed git",
+            hint="if no other push is running, ask the owner of the remote to remove the lock that a killed git left",
         )
     raise Unavailable(
         f"cannot sync with {remote.name}: others keep pushing to it", hint="run `gitsession sync` again"

@@ -58,7 +58,7 @@ def flush(store: GitStore) -> None:
     """Flush the journal to git. Raises ``Unavailable`` if a part of it cannot be flushed."""
     store.flush()
     if store.last_flush_error is not None:
-        raise Unavailable(f"cannot flush the journal: {store.last_flush_error}")
+        raise Unavailable(f"cannot flush the journal: {store.last_flush_error}", hint="try again")
 
 
 _CONFIG = """\

@@ -339,7 +339,7 @@ def _marker(read: GitReader, oid: Oid) -> object:
         raise Malformed("its tree is missing or too large")
     rows = parse_tree(read.read(tree)[1])
     if len(rows) > _TREE_NAMES_MAX:
-        raise Malformed(f"its tree has {len(rows):,} entries, and the limit is {_TREE_NAMES_MAX:,}")
+        raise Malformed(f"its tree has {len(rows):,} entries (limit: {_TREE_NAMES_MAX:,})")
     for _, name, blob in rows:
         if name == create.MARKER:
             found = read.head(blob)

@@ -437,7 +437,7 @@ def test_while_one_has_not_ended_another_is_refused_and_names_it(store, folder, 
         with pytest.raises(ZeroDivisionError):
             session.files.rewind(plan)
     assert [word for word in store.unfinished() if "rewind" in word and str(folder) in word]
-    with pytest.raises(Refused, match="cannot write files: .* was interrupted"):
+    with pytest.raises(Refused, match=r"cannot write files: .* was interrupted"):
         session.files.rewind(session.files.plan_rewind(place))
     assert snapshot(folder) == before
     assert {one.did for one in session.files.abort_rewind().outcomes} == {"written"}

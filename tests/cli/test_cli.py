@@ -971,7 +971,7 @@ def test_who_asks_for_an_agent_that_is_not_there_hears_which_are(run: Run, file:
 def test_a_question_without_a_word_is_told_apart_from_one_that_finds_nothing(run: Run, file: Path) -> None:
     run("import", str(file))
     for query in ("", "*", '""', "()"):
-        assert "no letter and no digit" in run("search", query, code=2, err=True)
+        assert "no letters or digits" in run("search", query, code=2, err=True)
     assert "no entries found" in run("search", "zebra", code=1, err=True)
 
 

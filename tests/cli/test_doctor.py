@@ -184,7 +184,7 @@ def test_a_stale_lock_of_another_program_is_named_with_what_removes_it(path: Pat
     told = run("doctor", code=5)
     assert f"{lock}: " in line(told, "locks")
     assert "of another program, and 1 write may wait for it" in told
-    assert f"if no git command is running in this store: rm {lock}" in told
+    assert f"if no git command is running in this store, run `rm {lock}`" in told
     lock.unlink()
     run("ls")
     assert line(run("doctor"), "locks").endswith("0 locks")
@@ -198,7 +198,7 @@ def test_a_lock_of_a_process_of_ours_is_left_to_maintain(path: Path, run: Run) -
     os.utime(proof, (1_700_000_000, 1_700_000_000))
     os.link(proof, path / f"{refs.leaf(sid)}.lock")
     told = run("doctor", code=5)
-    assert "lock of a gitsession process that died" in line(told, "locks")
+    assert "left by a gitsession process that died" in line(told, "locks")
     run("maintain")
     assert line(run("doctor"), "locks").endswith("0 locks")
 

@@ -350,7 +350,7 @@ def test_a_rewind_that_has_not_ended_is_ended_first(store: Store, monkeypatch: p
     session.append(Message.user(SECRET))
     session.append(Message.user("more"))
     monkeypatch.setattr(intents, "pending", lambda objects: [SimpleNamespace(words="rewind of /work, 3 files")])
-    with pytest.raises(Refused, match="cannot purge: .* was interrupted"):
+    with pytest.raises(Refused, match=r"cannot purge: .* was interrupted"):
         store.purges.apply(store.purges.plan(text=SECRET))
 
 

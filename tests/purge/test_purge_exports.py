@@ -145,7 +145,7 @@ def test_unchanged_export_of_a_purged_session_is_not_imported(run: Run, session:
 def test_option_is_named_only_where_it_was_not_given(run: Run, session: str) -> None:
     file = resumed(run, session, "claude")
     told = run("purge", "--match", SECRET, "--dry-run")
-    assert f"still in: {file}: written for claude; pass --exports to redact it" in told
+    assert f"still in: {file}: written for claude (pass --exports to redact it)" in told
     told = run("purge", "--match", SECRET, "--exports", "--yes")
     assert f"still in: {file}: written for claude\n" in told
     assert f"redacted: {file}" in told

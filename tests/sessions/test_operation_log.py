@@ -227,7 +227,7 @@ def test_undo_leaves_alone_what_another_writer_appended_to(store: ObjectStore) -
     held.branch("side")
     session(store, held.id, "side").append(Message.user("theirs"))
     before = all_refs(store)
-    with pytest.raises(Refused, match="later changes of .* would be lost") as caught:
+    with pytest.raises(Refused, match=r"later changes of .* would be lost") as caught:
         undo(store)
     assert caught.value.hint
     assert all_refs(store) == before

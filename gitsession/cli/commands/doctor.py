@@ -120,7 +120,7 @@ def _store_checks(app: App) -> Iterator[Check]:
         if not objects.contains(value):
             yield Check("refs", f"{name} points at {value[:12]}, which does not exist", _REPAIR)
     for name in checkpoint_refs.aside(objects):
-        yield Check("checkpoints", f"{name} is not a branch of checkpoints; rewind ignores it", is_note=True)
+        yield Check("checkpoints", f"{name} is not a branch of checkpoints (rewind ignores it)", is_note=True)
     for begun in store.unfinished():
         yield Check(
             "rewind", f"not completed: {begun}", "run `gitsession rewind --continue` or `gitsession rewind --abort`"
@@ -227,11 +227,11 @@ def locks(git_dir: Path, pending: int) -> Iterator[Check]:
     stale = [lock for lock in found if lock.is_stale]
     for lock in stale:
         if lock.is_ours:
-            yield Check("locks", f"{lock.path}: lock of a gitsession process that died", "run `gitsession maintain`")
+            yield Check("locks", f"{lock.path}: left by a gitsession process that died", "run `gitsession maintain`")
             continue
         held = f", and {count(pending, 'write')} may wait for it" if pending else ""
         old = f"{lock.age_s / 60:,.0f} minutes" if lock.age_s >= 120 else f"{lock.age_s:,.0f} seconds"
-        mend = f"if no git command is running in this store: rm {shlex.quote(lock.path)}"
+        mend = f"if no git command is running in this store, run `rm {shlex.quote(lock.path)}`"
         yield Check("locks", f"{lock.path}: {old} old, of another program{held}", mend)
     if not stale:
         yield Check("locks", count(len(found), "lock"))

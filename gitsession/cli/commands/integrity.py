@@ -124,7 +124,9 @@ def _print_verified(app: App, report: Report, *, most: int) -> None:
     if report.covered is not None:
         say(_coverage_words(report.covered))
     if report.problems:
-        say("Other entries can still be read. `gitsession repair` restores what a copy, clone or agent's file has.")
+        say(
+            "Other entries can still be read. `gitsession repair` restores damaged ones from copies, clones and agents' files."
+        )
 
 
 def _address(app: App, found: Finding) -> str:
@@ -307,14 +309,14 @@ def _session(ref: str) -> str | None:
 _SEAL_WORDS = {
     "good": "good, by {by}",
     "untrusted": "good, by {by}, but the key is not certified",
-    "unknown": "not trusted: the key is not known: {by}",
+    "unknown": "not trusted: the key of {by} is unknown",
     "expired": "not trusted: the key or the signature of {by} has expired",
     "revoked": "not trusted: the key of {by} was revoked",
     "bad": "bad: the signature does not match its statement",
     "unchecked": "not checked: no trusted keys are configured, or the program is missing",
-    "gone": "wrong: the signed entries no longer exist; signed by {by}",
-    "misplaced": "wrong: it belongs to another session, or has another number of entries; signed by {by}",
-    "altered": "wrong: signed entries were replaced, and not by a purge; signed by {by}",
+    "gone": "wrong: the signed entries no longer exist (signed by {by})",
+    "misplaced": "wrong: it belongs to another session, or has another number of entries (signed by {by})",
+    "altered": "wrong: signed entries were replaced, and not by a purge (signed by {by})",
 }
 
 
@@ -353,7 +355,7 @@ def _seal_words(sealed: SignatureCheck) -> str:
     entry = sealed.entry
     after = "" if not sealed.after else f", {count(sealed.after, 'entry', 'entries')} not signed"
     gone = "" if not sealed.purged else f", {sealed.purged:,} of them purged or redacted"
-    worth = _SEAL_WORDS[sealed.state].format(by=sealed.by or "somebody")
+    worth = _SEAL_WORDS[sealed.state].format(by=sealed.by or "an unknown signer")
     return f"{clock(entry.at_ms)}  {entry.branch}  {count(entry.entries, 'entry', 'entries')}{gone}{after}  {worth}"
 
 

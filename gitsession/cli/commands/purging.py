@@ -110,9 +110,9 @@ def _print_plan(what: PurgePlan, *, redacts: bool) -> None:
     for file in what.files[:_SHOWN]:
         say(f"{file.session}  {file.oid[:12]}  {file.path}")
     for found in what.exports:
-        hint = "" if redacts else "; pass --exports to redact it"
+        hint = "" if redacts else " (pass --exports to redact it)"
         say(f"still in: {found.export.path}: written for {found.export.agent}{hint}")
-    lines = [f"still in: {spelled(file.path)}: the agent's own file; edit or delete it" for file in what.agent_files]
+    lines = [f"still in: {spelled(file.path)}: the agent's own file (edit or delete it)" for file in what.agent_files]
     for line in first(lines, _SHOWN, " files: --json lists them"):
         say(line)
     for problem in what.problems:

@@ -43,7 +43,7 @@ def search_command(
     """
     asked = " ".join(query)
     if not any(char.isalnum() for char in asked):
-        raise click.UsageError("the query has no letter and no digit")
+        raise click.UsageError("the query has no letters or digits")
     app.require()
     hits = app.store().search(asked, agent=agent, project=project, role=role or "", since_ms=since or 0, most=most)
     nothing = ""

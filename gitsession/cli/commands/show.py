@@ -46,7 +46,7 @@ def show_command(app: App, entry: str) -> int:
     words = [f"    cannot be read: {clean(problem)}"] if problem else _words(view, document)
     paged([*_head(node, document), "", *words])
     if problem:
-        complain(f"cannot read entry {node.oid}", hint="run `gitsession repair`")
+        complain(f"cannot read entry {node.oid}: {clean(problem)}", hint="run `gitsession repair`")
     return exits.INTEGRITY if problem else exits.OK
 
 
