@@ -206,7 +206,7 @@ _NOT_THERE = re.compile(
 )
 _NO_REPOSITORY = re.compile(r"invalid gitfile format")
 _NO_HELPER = re.compile(r"'remote-([^'\s]+)' is not a git command|remote helper for '([^'\s]+)'")
-_NAME_ONE = "name a store, or a repository that sessions were pushed to"
+_NAME_ONE = "pass the path or URL of a store, or of a repository that sessions were pushed to"
 _NOISE = ("fatal: ", "error: ", "remote: ", "ssh: ", "warning: ")
 _STATUS = re.compile(r"([ +\-*!=])\t([^\t:]*):([^\t]*)\t(.*)")
 _REASON = re.compile(r"\((.*)\)\s*$")

@@ -360,7 +360,7 @@ def closed_port() -> int:
         return port
 
 
-NAME_ONE = "name a store, or a repository that sessions were pushed to"
+NAME_ONE = "pass the path or URL of a store, or of a repository that sessions were pushed to"
 NO_CLONE = {
     "a missing path": ("missing", 75, "cannot clone '{here}/missing': it was not found: no such folder", NAME_ONE),
     "a missing path as a URL": (

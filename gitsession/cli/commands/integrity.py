@@ -124,9 +124,7 @@ def _print_verified(app: App, report: Report, *, most: int) -> None:
     if report.covered is not None:
         say(_coverage_words(report.covered))
     if report.problems:
-        say(
-            "Other entries can still be read. `gitsession repair` restores damaged ones from copies, clones and agents' files."
-        )
+        say("Run `gitsession repair` to restore damaged entries. All other entries can still be read.")
 
 
 def _address(app: App, found: Finding) -> str:
