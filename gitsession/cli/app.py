@@ -130,7 +130,7 @@ class Commands(click.Group):
             import difflib  # slow to import, and needed only after a typing error
 
             close = ", ".join(difflib.get_close_matches(cmd_name, COMMANDS, n=2))
-            raise click.UsageError(f"no command {cmd_name!r}" + (f"; did you mean {close}?" if close else ""), ctx)
+            raise click.UsageError(f"no command {cmd_name!r}" + (f" (did you mean {close}?)" if close else ""), ctx)
         module = import_module(f"gitsession.cli.commands.{COMMANDS[cmd_name][0]}")
         found: click.Command = getattr(module, f"{cmd_name}_command")
         return found
@@ -184,7 +184,7 @@ def _show_status(app: App) -> None:
     if not os.path.lexists(app.path):
         say("There is no store yet.")
         say("  gitsession import --all    import the sessions of your agents")
-        say("  gitsession demo            create a small example in a folder of its own")
+        say("  gitsession demo            create a small example in a new folder")
         say("  gitsession --help          list the commands")
         from gitsession.cli.expiry import expiry_words, forecast_expiry
 

@@ -140,7 +140,7 @@ def warn_of_hidden(hidden: int, problems: Iterable[str] = (), what_to_do: str = 
     """Warn that secrets are shown as placeholders. ``problems``: the reasons why some could not be revealed."""
     if hidden:
         told = f"{count(hidden, 'secret')} {'is a placeholder' if hidden == 1 else 'are placeholders'}"
-        warn(f"{told}; {what_to_do}" if what_to_do else told)
+        warn(f"{told} ({what_to_do})" if what_to_do else told)
     for problem in problems:
         warn(problem)
 

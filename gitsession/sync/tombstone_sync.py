@@ -175,7 +175,7 @@ def set_aside(store: GitStore, tombstones: Tombstones, named: Mapping[str, Oid])
     where = ", ".join(sorted({refs.session_of(name) or name for name in lost}))
     number = len(set().union(*lost.values()))
     words = "an entry" if number == 1 else f"{number:,} entries"
-    return f"the purge removed {words} of {where} that only this store had; a copy is in '{path}'"
+    return f"the purge removed {words} of {where} that only this store had (a copy is in '{path}')"
 
 
 def _lost(store: GitStore, tombstones: Tombstones, named: Mapping[str, Oid]) -> dict[str, set[Oid]]:

@@ -159,7 +159,7 @@ def test_what_waits_is_said_at_the_export_until_it_is_taken(run: Run, here: Path
     path = here / f"{codex_files.NAME}.jsonl"
     path.write_bytes(codex_files.rollout(codex_files.turn("t1")) + b'{"type":"resp')
     [found] = document(run("import", str(path), "--json"))["sessions"]
-    assert f"{path} has 13 bytes more at its end, which are not imported: run `gitsession import" in run(
+    assert f"not imported: the last 13 bytes of '{path}' (run `gitsession import" in run(
         "export", found["session"], err=True
     )
     run("import", str(here), "--final")

@@ -47,7 +47,7 @@ def test_what_was_said_here_in_a_session_that_is_purged_elsewhere_is_kept_in_a_f
     report = syncing.sync(b, remote(b))
     [file] = set_aside(b)
     assert file.stat().st_mode & 0o777 == 0o600
-    assert f"the purge removed 2 entries of {sid} that only this store had; a copy is in '{file}'" == why(report)
+    assert f"the purge removed 2 entries of {sid} that only this store had (a copy is in '{file}')" == why(report)
     assert traces(b, "only here") == traces(b) == []
     sync(a)
     assert shared(a) == shared(b)

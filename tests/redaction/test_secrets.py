@@ -667,7 +667,7 @@ def test_commands_list_hide_and_give_back(store: Store, tmp_path: Path) -> None:
     assert gitsession(store, "redact").stdout == "no secrets found\n"
     told = gitsession(store, "export", sid)
     assert not TOKEN.is_in(told.stdout)
-    assert "6 secrets are placeholders; pass --with-secrets to restore them" in told.stderr
+    assert "6 secrets are placeholders (pass --with-secrets to restore them)" in told.stderr
     assert gitsession(store, "export", sid, "--with-secrets").stdout.encode() == a_file()
     shown = json.loads(gitsession(store, "show", f"{sid}@a2", "--json").stdout)
     assert [each["rule"] for each in shown["hidden"]] == ["github-token"]

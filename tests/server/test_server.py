@@ -307,7 +307,7 @@ def test_a_purge_that_is_pushed_is_carried_out_on_the_server(shared) -> None:
     purge(one, find(one))
     done = push(one.git_dir, place, GONE)
     assert done.returncode == 0, done.stderr
-    assert "purged here too" in done.stderr
+    assert "purged on this server, too" in done.stderr
     with GitStore.open(place) as there:
         assert there.refs(refs.SESSIONS) == one.refs(refs.SESSIONS)
         assert traces(there) == []

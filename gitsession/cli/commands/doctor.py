@@ -109,7 +109,7 @@ def _store_checks(app: App) -> Iterator[Check]:
     pending = objects.pending
     yield Check("journal", f"{count(pending, 'write')} not packed yet")
     for what in objects.damage():
-        yield Check("journal", what, "run `gitsession repair`; `gitsession verify` lists the affected entries")
+        yield Check("journal", what, "run `gitsession repair` (`gitsession verify` lists the affected entries)")
     lacks = ", ".join(config.lacking(path))
     yield Check("config", f"lacks {lacks}" if lacks else "complete", _REPAIR if lacks else "")
     for bad in damage.glance(path):

@@ -104,8 +104,8 @@ def _tell_what_waits(files: Iterable[Path], data: bytes) -> None:
         if len(held) > len(data) and held.startswith(data):
             how = "" if b"\n" in held[len(data) :] else "--final "
             warn(
-                f"{path} has {count(len(held) - len(data), 'byte')} more at its end, which are not imported: "
-                f"run `gitsession import {how}{shlex.quote(str(path))}`"
+                f"not imported: the last {count(len(held) - len(data), 'byte')} of '{path}' "
+                f"(run `gitsession import {how}{shlex.quote(str(path))}`)"
             )
 
 
@@ -191,7 +191,9 @@ def _print_resumption(done: ResumePlan, *, dry_run: bool) -> None:
         warn(f"{'would be restored' if dry_run else 'restored'}: {count(len(done.beside), 'file')} of the session")
     warn_of_hidden(done.sent.hidden, done.sent.problems, "this machine does not have them")
     if done.sent.left_out:
-        warn(f"left out: {count(done.sent.left_out, 'entry', 'entries')} made here; run `gitsession export` to see why")
+        warn(
+            f"left out: {count(done.sent.left_out, 'entry', 'entries')} made here (run `gitsession export` to see why)"
+        )
     _warn_of_notes(done.sent.notes)
 
 

@@ -120,7 +120,7 @@ def print_done(schema: str, what: str, done: RewindResult) -> None:
     emit(schema, {**document, "files": checkpoints.outcome_objects(done)})
     say(f"{what}: {operation.command} ({clock(operation.at_ms)}, {count(len(operation.moves), 'ref')})")
     for stay in operation.stays:
-        instead = f"; {stay.instead} is at the previous place, and is the active branch" if stay.instead else ""
+        instead = f" ({stay.instead} is at the previous entry and is the active branch)" if stay.instead else ""
         say(f"  {stay.ref.removeprefix(refs.SESSIONS)} is kept, because {stay.remote} may have it{instead}")
     if done.outcomes:
         checkpoints.print_files(done)

@@ -49,7 +49,7 @@ def list_(app: App) -> int:
 
 def _list(app: App) -> int:
     found = app.store().remotes.list()
-    nothing = "no remotes; run `gitsession remote add origin URL`"
+    nothing = "no remotes (run `gitsession remote add origin URL`)"
     return print_list("remote", "remotes", map(_remote_object, found), _remote_lines(found), nothing=nothing)
 
 

@@ -111,7 +111,7 @@ def restore_command(app: App, session: str) -> None:
         say(f"{sid} was restored")
     else:
         unknown = (
-            "" if chosen else f"; no active branch is recorded, run `gitsession switch {sid} BRANCH` to select one"
+            "" if chosen else f" (no active branch is recorded: run `gitsession switch {sid} BRANCH` to select one)"
         )
         say(f"{sid} was restored, on branch {chosen or active_branch.active(store.objects, sid)}{unknown}")
 

@@ -258,7 +258,7 @@ class SourceProblem:
 def waits(line: int, rest: bytes) -> SourceProblem:
     """Return the problem of an incomplete line ``rest`` at the end of a file."""
     size = "1 byte" if len(rest) == 1 else f"{len(rest):,} bytes"
-    what = f"not imported: {size} after the last line end, an incomplete line; pass --final to import it"
+    what = f"not imported: {size} after the last line end, an incomplete line (pass --final to import it)"
     return SourceProblem(line, what, waits=True)
 
 
