@@ -224,7 +224,7 @@ def test_the_commands_say_it(case: Case, monkeypatch: pytest.MonkeyPatch, capfd:
     assert "is missing" in told
     assert run(["repair"]) == exits.OK
     told = capfd.readouterr().out
-    assert f"{case.main} was set back and is not moved: its previous value is kept as {case.main}." in told
+    assert f"{case.main} was set back and stays there: its previous value is kept as {case.main}." in told
     assert f"{case.side} set to" in told
     assert "set aside" not in told
     assert run(["verify"]) == exits.OK

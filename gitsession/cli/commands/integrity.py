@@ -244,7 +244,7 @@ def _mended(done: RepairResult, dry_run: bool) -> Iterator[str]:
         yield f"{count(len(plan.rescued), 'good object')} {would}salvaged from damaged packs"
     for name, value in plan.ref_values.items():
         if name in plan.beside:
-            yield f"{plan.beside[name]} was set back and is not moved: its previous value {would or 'is '}kept as {name}"
+            yield f"{plan.beside[name]} was set back and stays there: its previous value {would or 'is '}kept as {name}"
         elif name in plan.copied:
             yield f"{name} {would}restored from {plan.copied[name]}"
         else:
