@@ -179,7 +179,7 @@ def test_a_dry_run_writes_nothing(run: Run, file: Path) -> None:
 def test_a_file_of_no_agent_is_named_and_the_rest_is_taken_in(run: Run, file: Path, here: Path) -> None:
     (here / "notes.txt").write_text("hello\n")
     complaint = run("import", "notes.txt", str(file), code=3, err=True)
-    assert "notes.txt: unrecognized session format" in complaint
+    assert "'notes.txt': unrecognized session format" in complaint
     assert "Login" in run("ls")
 
 
@@ -903,7 +903,7 @@ def test_a_locked_database_is_named_and_the_rest_is_taken_in(
     database.db.execute("PRAGMA journal_mode = DELETE")
     database.db.execute("BEGIN EXCLUSIVE")
     complaint = run("import", "opencode.db", str(file), code=exits.TRY_AGAIN, err=True)
-    assert "opencode.db: the database is locked by its agent" in complaint
+    assert "'opencode.db': the database is locked by its agent" in complaint
     assert "Login" in run("ls")
 
 

@@ -132,7 +132,7 @@ def test_a_vault_that_others_can_read_is_wrong(run: Run, path: Path) -> None:
     assert "damaged" in line(run("doctor", code=5), "vault")
     file.unlink()
     file.symlink_to("elsewhere")
-    assert "is not a file" in line(run("doctor", code=5), "vault")
+    assert "is not a regular file" in line(run("doctor", code=5), "vault")
 
 
 def test_rules_that_cannot_be_used_are_wrong(run: Run, path: Path, tmp_path: Path) -> None:

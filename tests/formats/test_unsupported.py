@@ -107,7 +107,7 @@ def test_an_import_of_all_names_what_is_called_like_a_session_and_is_no_file(
     path.parent.mkdir(parents=True)
     monkeypatch.chdir(path.parent)
     make(path)
-    assert f"{path}: " in run("import", "--all", code=3, err=True)
+    assert f"'{path}': " in run("import", "--all", code=3, err=True)
 
 
 CONTENTS = {
@@ -139,4 +139,4 @@ def test_an_import_of_all_names_a_folder_that_may_not_be_listed_once(
     closed.mkdir(parents=True)
     may = os.access
     monkeypatch.setattr(os, "access", lambda path, *mode, **how: path != closed and may(path, *mode, **how))
-    assert run("import", "--all", code=3, err=True).count(f"{closed}: ") == 1
+    assert run("import", "--all", code=3, err=True).count(f"'{closed}': ") == 1

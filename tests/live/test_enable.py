@@ -153,7 +153,7 @@ def test_what_cannot_be_read_is_refused_with_the_line_and_what_to_do() -> None:
     for verb in ("enable", "disable"):
         done = cli(verb, "claude", "--yes")
         assert done.returncode == 4
-        assert f"{settings}: invalid JSON" in done.stderr
+        assert f"cannot change '{settings}': invalid JSON" in done.stderr
         assert "line 3" in done.stderr
         assert "correct the file and run the command again" in done.stderr
     assert settings.read_text() == '{\n  "model": "opus",\n}\n'

@@ -149,7 +149,7 @@ def _live(app: App) -> Iterator[Check]:
     if waiting:
         yield Check("spool", f"{count(len(waiting), 'event')} waiting for sessions that are not imported yet")
     if aside:
-        mend = f"look at {spool.folder(store)}, then run `gitsession drain --forget-failures`"
+        mend = f"inspect {spool.folder(store)}, then run `gitsession drain --forget-failures`"
         yield Check("spool", f"{count(len(aside), 'event')} cannot be ingested", mend)
     if failed:
         at_ms, words = failed[-1]
@@ -323,7 +323,9 @@ def _vault(store: GitStore) -> Iterator[Check]:
     except OSError:
         return  # there have been no redactions yet
     if not stat.S_ISREG(found.st_mode):
-        yield Check("vault", f"{file} is not a file", "move it away: redacted secrets are stored in a new file")
+        yield Check(
+            "vault", f"'{file}' is not a regular file", "move it away: redacted secrets are stored in a new file"
+        )
         return
     mode = stat.S_IMODE(found.st_mode)
     try:
