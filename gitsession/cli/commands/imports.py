@@ -145,8 +145,10 @@ def _searched(paths: tuple[Path, ...], everything: bool, agent: str | None) -> s
     if everything:
         agents = [agent] if agent else [*ROOTS]
         found += [discover.base_of(root, Path.home(), os.environ) for name in agents for root in ROOTS[name]]
-    named = [f"'{path}'" for path in dict.fromkeys(found)]
-    return ", ".join([*named, "the projects of known sessions"] if everything else named)
+    named = ", ".join(f"'{path}'" for path in dict.fromkeys(found))
+    if not everything:
+        return named
+    return f"{named} and the projects of known sessions" if named else "the projects of known sessions"
 
 
 def _tell(store: Store, work: Imports, searched: Callable[[], str]) -> None:
