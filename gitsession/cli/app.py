@@ -45,24 +45,24 @@ PLUMBING = "Plumbing"
 GROUPS = {
     "Start": {
         "init": ("store", "Create an empty store"),
-        "import": ("imports", "Import sessions of agents"),
-        "enable": ("agents", "Install the capture hooks of an agent"),
+        "import": ("imports", "Import agents' sessions into the store"),
+        "enable": ("agents", "Install capture hooks for an agent"),
         "disable": ("agents", "Remove the capture hooks of an agent"),
         "watch": ("agents", "Import sessions as agents write them"),
-        "resume": ("exports", "Continue a session in its agent or another"),
-        "export": ("exports", "Write a session as a file of an agent"),
-        "demo": ("demo", "Create a small example and show it"),
-        "completion": ("store", "Print a script for tab completion"),
+        "resume": ("exports", "Continue a session in its own agent or another"),
+        "export": ("exports", "Write a session to a file in an agent's format"),
+        "demo": ("demo", "Create and show a small example store"),
+        "completion": ("store", "Print a shell completion script"),
         "help": ("store", "Show the help of a command"),
     },
     "Read": {
         "ls": ("sessions", "List sessions"),
-        "search": ("search", "Find text in all sessions"),
+        "search": ("search", "Search all sessions for text"),
         "log": ("history", "Show the history of a branch"),
-        "tree": ("history", "Show all entries of a session"),
+        "tree": ("history", "Show all entries of a session as a tree"),
         "show": ("show", "Show one entry"),
         "context": ("context", "Show the context that the model receives"),
-        "diff": ("checkpoints", "Show how files changed between two entries"),
+        "diff": ("checkpoints", "Show file changes between two entries"),
     },
     "Work": {
         "branch": ("branches", "List or create branches"),
@@ -71,42 +71,42 @@ GROUPS = {
         "label": ("branches", "Set or remove the label of an entry"),
         "name": ("branches", "Set or remove the title of a session"),
         "checkpoint": ("checkpoints", "Record the files of a workspace"),
-        "rewind": ("checkpoints", "Restore files and conversation of an entry"),
+        "rewind": ("checkpoints", "Restore the files and conversation of an entry"),
         "compact": ("compact", "Replace older entries with a summary"),
-        "undo": ("operations", "Revert the last command"),
-        "redo": ("operations", "Revert the last undo"),
+        "undo": ("operations", "Undo the last command"),
+        "redo": ("operations", "Redo the last undone command"),
         "op": ("operations", "Show the operation log"),
     },
     "Share": {
-        "remote": ("remotes", "List, add or remove remotes"),
-        "sync": ("remotes", "Pull from a remote and push to it"),
-        "pull": ("remotes", "Fetch from a remote and merge"),
+        "remote": ("remotes", "List, add, or remove remotes"),
+        "sync": ("remotes", "Pull from a remote, then push to it"),
+        "pull": ("remotes", "Fetch from a remote and merge its branches"),
         "push": ("remotes", "Send sessions to a remote"),
-        "clone": ("remotes", "Create a store from a remote"),
-        "bundle": ("remotes", "Write sessions to a file, or read them"),
+        "clone": ("remotes", "Clone a remote into a new store"),
+        "bundle": ("remotes", "Write sessions to a bundle file, or import one"),
         "sign": ("integrity", "Sign a branch, or check its signatures"),
-        "link": ("link", "Add the session to commit messages of a project"),
-        "server": ("server", "Make a repository validate what is pushed"),
+        "link": ("link", "Add the session to a project's commit messages"),
+        "server": ("server", "Set up validation of pushes to a repository"),
     },
     "Care": {
-        "verify": ("integrity", "Check the stored data"),
+        "verify": ("integrity", "Check the integrity of the stored data"),
         "repair": ("integrity", "Restore lost and damaged data from copies"),
-        "redact": ("purging", "Find secrets in stored entries and redact them"),
-        "archive": ("trash", "Move old sessions out of the list"),
+        "redact": ("purging", "Redact secrets in stored entries"),
+        "archive": ("trash", "Move old sessions to the archive"),
         "rm": ("trash", "Move a session to the trash"),
-        "restore": ("trash", "Bring a session back from the trash or archive"),
-        "prune": ("trash", "Move old sessions to the trash by age or size"),
-        "purge": ("purging", "Delete entries for good"),
-        "maintain": ("store", "Optimize the repository of the store"),
+        "restore": ("trash", "Restore a session from the trash or archive"),
+        "prune": ("trash", "Move old sessions to the trash by age, number, or size"),
+        "purge": ("purging", "Delete entries permanently"),
+        "maintain": ("store", "Optimize the store's repository"),
         "doctor": ("doctor", "Diagnose problems and suggest fixes"),
     },
     PLUMBING: {
-        "hook": ("agents", "Record an event of an agent"),
-        "drain": ("agents", "Ingest the events that hooks have recorded"),
+        "hook": ("agents", "Record an event sent by an agent"),
+        "drain": ("agents", "Ingest the events recorded by hooks"),
         "gate": ("gate", "Scan outgoing commits for secrets"),
         "receive": ("server", "Validate a push on a server"),
         "textconv": ("store", "Print an entry as JSON"),
-        "git": ("store", "Run git on the store"),
+        "git": ("store", "Run git in the store"),
     },
 }
 """The commands by group, with their module in ``commands`` and summary. Only ``help --all`` lists plumbing commands."""
@@ -157,19 +157,22 @@ class Commands(click.Group):
     cls=Commands,
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="SESSION is a unique part of a session's id, @ (the newest of this folder), - (the one before it) or "
-    "AGENT:ID. SESSION@ENTRY names an entry: an id or its beginning, a label, a branch, leaf, root, leaf~3. "
-    "`gitsession help COMMAND` shows the help of a command; `gitsession help --all` lists all commands.",
+    epilog="SESSION is a unique part of a session id, @ for the newest session of this folder, - for the session "
+    "before it, or AGENT:ID. SESSION@ENTRY names one entry of a session. ENTRY is an entry id or the beginning of "
+    "one, a label, a branch, leaf, or root. It can be followed by ~N, as in leaf~3. Run `gitsession help COMMAND` for "
+    "help with a command, or `gitsession help --all` to list plumbing commands too.",
 )
 @click.option(
-    "--store", metavar="DIR", help="Use this store. Default: $GITSESSION_DIR, else git config gitsession.store."
+    "--store",
+    metavar="DIR",
+    help="Use the store in this folder. Default: $GITSESSION_DIR, or git config gitsession.store.",
 )
 @click.version_option(package_name="gitsession", prog_name="gitsession", message="%(prog)s %(version)s")
 @click.pass_context
 def gitsession(ctx: click.Context, store: str | None) -> None:
     """Store the sessions of AI coding agents in git.
 
-    Without a command: show where the store is, and the newest sessions of this folder.
+    Without a command, show the path of the store and the newest sessions of this folder.
     """
     ctx.obj = app = App(store)
     ctx.call_on_close(app.close)

@@ -35,7 +35,7 @@ json_option = click.option(
     help="Print one JSON document on standard output.",
 )
 consent_option = click.option(
-    "--yes", "consent", is_flag=True, help="Do not ask. Needed if standard input is not a terminal."
+    "--yes", "consent", is_flag=True, help="Do not ask for confirmation. Required if standard input is not a terminal."
 )
 
 

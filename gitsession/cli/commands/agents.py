@@ -33,13 +33,13 @@ from gitsession.live import hook_locations, settings_edits, spool
 from gitsession.live.settings_edits import Edit
 from gitsession.live.watch import EVERY_SECONDS, Found, Watch
 
-yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
 force_option = click.option(
     "--force",
     is_flag=True,
-    help="Replace or remove the file that gitsession installed even if it was edited; keep a copy.",
+    help="Replace or remove the installed file even if it was edited. A copy is kept.",
 )
-dry_run_option = click.option("--dry-run", is_flag=True, help="Show the change as a diff; write nothing.")
+dry_run_option = click.option("--dry-run", is_flag=True, help="Only show the change, as a diff.")
 
 
 @click.command()
@@ -52,8 +52,8 @@ dry_run_option = click.option("--dry-run", is_flag=True, help="Show the change a
 def enable_command(app: App, agent: str, yes: bool, force: bool, dry_run: bool) -> int:
     """Install hooks that record an agent's sessions and files while it works.
 
-    AGENT is claude, codex, omp, opencode or pi. The changes to its settings are shown first. `gitsession disable
-    AGENT` removes them.
+    AGENT is claude, codex, omp, opencode, or pi. The size of the change to its settings is shown before you
+    confirm. Run `gitsession disable AGENT` to remove the hooks.
     """
     told = hook_locations.find(agent)
     file = hook_locations.file_of(told, Path.home(), os.environ)
@@ -69,10 +69,10 @@ def enable_command(app: App, agent: str, yes: bool, force: bool, dry_run: bool) 
 @json_option
 @with_app
 def disable_command(app: App, agent: str, yes: bool, force: bool, dry_run: bool) -> int:
-    """Remove the hooks of an agent.
+    """Remove the capture hooks of an agent.
 
-    If nobody else has changed the settings since `enable`, they are restored byte for byte. Otherwise only the
-    hooks of gitsession are removed.
+    If the settings have not been edited since `enable`, they are restored byte for byte. Otherwise, only the hooks
+    of gitsession are removed.
     """
     told = hook_locations.find(agent)
     file = hook_locations.file_of(told, Path.home(), os.environ)
@@ -82,13 +82,13 @@ def disable_command(app: App, agent: str, yes: bool, force: bool, dry_run: bool)
 
 @click.command()
 @click.option("--quiet", is_flag=True, help="Print nothing.")
-@click.option("--forget-failures", is_flag=True, help="Forget the recorded failures.")
+@click.option("--forget-failures", is_flag=True, help="Remove the failures that `doctor` lists.")
 @json_option
 @with_app
 def drain_command(app: App, quiet: bool, forget_failures: bool) -> int:
-    """Ingest the events that hooks have recorded.
+    """Ingest the events recorded by hooks.
 
-    Every other command that opens the store does this first.
+    Other commands that open the store ingest pending events first, so you rarely need this command.
     """
     store = app.store(make=True, drained=False)
     if forget_failures:
@@ -115,7 +115,7 @@ def drain_command(app: App, quiet: bool, forget_failures: bool) -> int:
 def watch_command(app: App, paths: tuple[Path, ...], once: bool, every: float | None) -> int:
     """Import sessions as agents write them, until you press Ctrl-C.
 
-    Use this command for agents without hooks. With PATH, only these files and folders are watched.
+    Use this command for agents without hooks. With PATH, watch only these files and folders.
     """
     store = app.store(make=True)
     watch = Watch(lambda: _files(store, paths))
@@ -158,10 +158,10 @@ def _files(store: Store, paths: tuple[Path, ...]) -> Iterator[Found]:
 @click.option("--from", "agent", metavar="AGENT", help="The agent that sends the event.")
 @with_app
 def hook_command(app: App, event: str, agent: str | None) -> int:
-    """Record an event of an agent. The hooks installed by `enable` run this command.
+    """Record an event sent by an agent. The hooks installed by `enable` run this command.
 
-    The agent passes the event as JSON on standard input. The command prints nothing and always exits with 0;
-    `doctor` shows what went wrong.
+    The agent passes the event as JSON on standard input. The command prints nothing, and its exit code is always 0.
+    Run `gitsession doctor` to list failures.
     """
     hooking.run(["--store", os.fspath(app.path), "hook", event, *(["--from", agent] if agent else [])])
     return 0

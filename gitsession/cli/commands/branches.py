@@ -19,7 +19,7 @@ from gitsession.errors import Corrupt, Malformed, MissingObject
 def branch_command(app: App, session: str, name: str | None, at: str) -> None:
     """Create a branch at an entry, or list the branches of a session.
 
-    Without NAME, the branches are listed. To create a branch in the newest session of this folder, pass @ NAME.
+    Without NAME, list the branches. To create a branch in the newest session of this folder, pass @ NAME.
     """
     found = app.session(session)
     if name is None:

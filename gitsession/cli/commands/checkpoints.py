@@ -35,15 +35,15 @@ workspace_option = click.option(
 
 @click.command()
 @click.argument("session", metavar="[SESSION]", default="@")
-@click.option("-m", "--message", metavar="WORDS", help="Describe the checkpoint.")
+@click.option("-m", "--message", metavar="WORDS", help="Message that describes the checkpoint.")
 @workspace_option
 @json_option
 @with_app
 def checkpoint_command(app: App, session: str, message: str | None, workspace: Path | None) -> None:
     """Record the files of a session's workspace at the tip of its active branch.
 
-    Ignored files are not recorded. Files that are too large, and repositories inside the workspace, are left out
-    and listed.
+    Files that git ignores are not recorded. Files that are too large, and repositories inside the workspace, are
+    skipped and listed.
     """
     found = app.session(session)
     try:
@@ -90,8 +90,8 @@ def _warn_of_skipped(skipped: Sequence[tuple[str, str]]) -> None:
 @click.argument("entry", metavar="[SESSION@]ENTRY", required=False)
 @click.option("--files", "only_files", is_flag=True, help="Restore only the files.")
 @click.option("--conversation", "only_talk", is_flag=True, help="Restore only the conversation.")
-@click.option("--dry-run", is_flag=True, help="Show what would change; write nothing.")
-@click.option("--force", is_flag=True, help="Also restore files that others have changed.")
+@click.option("--dry-run", is_flag=True, help="Only show what would change.")
+@click.option("--force", is_flag=True, help="Also restore files that others have changed, and discard their changes.")
 @click.option("--continue", "finish", is_flag=True, help="Complete an interrupted rewind.")
 @click.option("--abort", is_flag=True, help="Restore the files as they were before an interrupted rewind.")
 @workspace_option
@@ -103,9 +103,9 @@ def rewind_command(
 ) -> int:  # fmt: skip
     """Restore the files and the conversation of an earlier entry.
 
-    Changes that you or others made to the same files are kept. If both changed the same lines, the file stays as it
-    is and is listed. If the entry is a prompt of yours, the conversation continues before it, and the prompt is
-    printed. `undo` reverts the whole rewind.
+    Your own changes to the same files are kept. If you and the session changed the same lines, the file is not
+    restored, and it is listed. If the entry is a prompt, the conversation continues before the prompt, and the prompt
+    is printed. `undo` reverts the whole rewind.
     """
     if finish or abort:
         if (finish and abort) or dry_run or force or only_files or only_talk:
@@ -240,10 +240,10 @@ _COLORS = {"+": "green", "-": "red", "@": "cyan"}
 @json_option
 @with_app
 def diff_command(app: App, words: tuple[str, ...]) -> int:
-    """Show how files changed between two entries.
+    """Show file changes between two entries.
 
-    A is SESSION[@ENTRY]. B is an address, or an entry of the same session; without B, the files are compared with
-    the newest checkpoint. Options go before A. PATHS are relative to the top of the workspace.
+    A is SESSION[@ENTRY]. B is another address, or an entry of the same session. Without B, compare with the newest
+    checkpoint. Options go before A. PATHS are relative to the top of the workspace.
     """
     at = words.index("--") if "--" in words else len(words)
     ends, paths = words[:at], words[at + 1 :]

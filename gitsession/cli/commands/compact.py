@@ -38,37 +38,41 @@ Examples:
   gitsession compact @                     summarize by rule, without a model
   gitsession compact @ --summarizer-command "claude -p" --focus "the migration"
   gitsession compact @ --strategy from --at leaf~10
-  gitsession undo                          revert it
+  gitsession undo                          undo the compaction
 
 \b
-Permanent settings: git config --global gitsession.summarizer, and more;
-docs/reference/compaction.md lists them."""
+To change the defaults, set git config --global gitsession.summarizer and the
+other settings in docs/reference/compaction.md."""
 )
 @click.argument("session", metavar="[SESSION]", default="@")
 @click.option(
     "--strategy",
     type=click.Choice(list(STRATEGIES)),
     default=DEFAULT,
-    help="How to select the entries to summarize.",
+    help="Strategy that selects the entries to summarize.",
     show_default=True,
 )
-@click.option("--at", metavar="ENTRY", help="The entry for --strategy from or up-to.")
-@click.option("--keep-tokens", type=click.IntRange(0), help="Keep about this many tokens at the end.  [pi: 20,000]")
-@click.option("--window", type=click.IntRange(1), help="The size of the context window, in tokens.")
+@click.option("--at", metavar="ENTRY", help="Entry for --strategy from or up-to.")
+@click.option(
+    "--keep-tokens", type=click.IntRange(0), help="Keep about this many tokens at the end. Default of pi: 20,000."
+)
+@click.option("--window", type=click.IntRange(1), help="Size of the context window, in tokens.")
 @click.option(
     "--profile",
     type=click.Choice(list(profiles.PROFILES)),
     help="Apply the rules of this agent. Default: the session's own agent.",
 )
-@click.option("--summarizer", metavar="NAME", help="Use extractive (default), command, http, or a plugin.")
-@click.option("--summarizer-command", metavar="WORDS", help="Run this program with these arguments. No shell runs.")
-@click.option("--summarizer-api", type=click.Choice(APIS), help="The API of the server.")
-@click.option("--summarizer-url", metavar="URL", help="The base URL of the server.")
-@click.option("--model", metavar="NAME", help="The model that summarizes.")
-@click.option("--focus", metavar="TEXT", default="", help="The topic that the summary must cover.")
+@click.option("--summarizer", metavar="NAME", help="Summarizer: extractive (default), command, http, or a plugin.")
 @click.option(
-    "--dry-run", is_flag=True, help="Show what would be summarized and kept, with token counts; write nothing."
+    "--summarizer-command",
+    metavar="WORDS",
+    help="Program that writes the summary, with its arguments. It runs without a shell.",
 )
+@click.option("--summarizer-api", type=click.Choice(APIS), help="API of the model's server.")
+@click.option("--summarizer-url", metavar="URL", help="Base URL of the model's server.")
+@click.option("--model", metavar="NAME", help="Model that writes the summary.")
+@click.option("--focus", metavar="TEXT", default="", help="Topic that the summary must cover.")
+@click.option("--dry-run", is_flag=True, help="Only show what would be summarized and kept, with token counts.")
 @json_option
 @with_app
 def compact_command(
@@ -89,7 +93,7 @@ def compact_command(
 ) -> int:
     """Replace older entries in the context with a summary.
 
-    Nothing is removed: the context of every earlier entry stays as it was.
+    No entry is removed. The contexts of earlier entries do not change.
     """
     if (at is None) == (strategy in BY_ENTRY):
         told = "--at ENTRY requires" if at is not None else "--at ENTRY is missing for"

@@ -32,9 +32,9 @@ POLICIES: dict[str, Callable[[], Policy]] = {
 @click.command(
     epilog="""\b
 Examples:
-  gitsession context @                     the newest session of this folder
-  gitsession context @@leaf~1 --json       at the entry before the newest
-  gitsession context @ --window 200000     how much is left of the window
+  gitsession context @                     show the newest session of this folder
+  gitsession context @@leaf~1 --json       show the context one entry earlier
+  gitsession context @ --window 200000     show how much of the window is left
   gitsession context @ --as anthropic --raw > request.json"""
 )
 @click.argument("entry", metavar="[SESSION[@ENTRY]]", default="@")
@@ -47,17 +47,17 @@ Examples:
     "--as",
     "form",
     type=click.Choice(list(PROVIDERS)),
-    help="Print the request in the form of this provider or agent, as JSON.",
+    help="Add the request to this provider or agent, as JSON.",
 )
-@click.option("--raw", is_flag=True, help="With --as: print the request alone.")
+@click.option("--raw", is_flag=True, help="With --as: print only the request.")
 @click.option(
     "--policy",
     "policies",
     type=click.Choice(list(POLICIES)),
     multiple=True,
-    help="Omit part of the context by this policy. Can be repeated.",
+    help="Apply a policy that omits part of the context. Can be repeated.",
 )
-@click.option("--window", type=click.IntRange(1), help="The size of the context window, in tokens.")
+@click.option("--window", type=click.IntRange(1), help="Size of the context window, in tokens.")
 @json_option
 @with_app
 def context_command(

@@ -31,7 +31,7 @@ PROVIDER, MODEL = "anthropic", "claude-sonnet-4-5"
 def demo_command(folder: Path | None) -> None:
     """Create a store with a small session in a new folder, and show it with plain git.
 
-    Then a rewind of a small project is shown. Your own store is not touched.
+    The demo then rewinds a small project and undoes the rewind. Your own store is not changed.
     """
     process.version()
     place = folder or Path(tempfile.mkdtemp(prefix="gitsession-demo-"))

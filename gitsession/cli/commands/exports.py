@@ -28,20 +28,20 @@ from gitsession.formats import FORMATS, Resumable, all_with_capability, with_cap
     "--to",
     "agent",
     metavar="FORMAT",
-    help="Write for this agent, or as markdown or jsonl. Default: the session's own agent.",
+    help="Write the format of this agent, or markdown or jsonl. Default: the session's own agent.",
 )
-@click.option("--as-it-came", is_flag=True, help="Write only what the agent wrote.")
-@click.option("--with-secrets", is_flag=True, help="Restore redacted secrets, as far as this machine has them.")
+@click.option("--as-it-came", is_flag=True, help="Write only the records that the agent wrote.")
+@click.option("--with-secrets", is_flag=True, help="Restore the redacted secrets that are in the local vault.")
 @click.option("-o", "--output", type=click.Path(path_type=Path),
               help="Write to a new file, or into an existing folder.")  # fmt: skip
 @with_app
 def export_command(
     app: App, session: str, agent: str | None, as_it_came: bool, with_secrets: bool, output: Path | None
 ) -> None:
-    """Write a session as a file that an agent can continue.
+    """Write a session to a file that an agent can continue.
 
-    The lines that the agent wrote are unchanged; entries made with gitsession follow them. With ENTRY, only the
-    history of that entry is exported.
+    The records that the agent wrote are unchanged. Entries that were made with gitsession follow them. With ENTRY,
+    only the history of that entry is exported.
     """
     if agent is not None and agent not in {**FORMATS, **TO_READ}:
         raise click.UsageError(f"unknown format {agent!r}: choose one of {', '.join([*FORMATS, *TO_READ])}")
@@ -115,13 +115,13 @@ def _tell_what_waits(files: Iterable[Path], data: bytes) -> None:
 @click.option("--cwd", type=click.Path(path_type=Path, file_okay=False, exists=True), default=".",
               help="Continue in this folder. Default: the current folder.")  # fmt: skip
 @click.option("--run", is_flag=True, help="Start the agent instead of printing the command.")
-@click.option("--dry-run", is_flag=True, help="Show what would be written; write nothing.")
+@click.option("--dry-run", is_flag=True, help="Only show what would be written.")
 @json_option
 @with_app
 def resume_command(app: App, session: str, agent: str | None, cwd: Path, run: bool, dry_run: bool) -> None:
-    """Put a session where its agent, or another agent, looks for it, and print the command that continues it.
+    """Write a session to an agent's folder, and print the command that continues it.
 
-    With ENTRY, the session continues there. No file is overwritten.
+    With ENTRY, the session continues at that entry. No file is overwritten.
     """
     if agent is not None and with_capability(agent, Resumable) is None:
         raise click.UsageError(f"cannot resume in {agent!r}: choose one of {', '.join(all_with_capability(Resumable))}")

@@ -28,9 +28,9 @@ _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 @click.group()
 def gate_command() -> None:
-    """Scan outgoing commits for secrets. `push`, `sync` and `gitsession git push` always do this.
+    """Scan outgoing commits for secrets. `push`, `sync`, and `gitsession git push` always do this.
 
-    A push that contains a secret is stopped with exit code 6.
+    A push that contains a secret fails with exit code 6.
     """
 
 
@@ -38,7 +38,7 @@ def gate_command() -> None:
 @json_option
 @with_app
 def gate_install(app: App) -> int:
-    """Install a pre-push hook, so that plain `git push` from the store is scanned too.
+    """Install a pre-push hook that scans pushes by plain `git push` too.
 
     An existing hook is kept and runs first.
     """
@@ -52,7 +52,7 @@ def gate_install(app: App) -> int:
 @json_option
 @with_app
 def gate_uninstall(app: App) -> int:
-    """Remove the hook."""
+    """Remove the pre-push hook."""
     git_dir = app.store().objects.git_dir
     process.run(git_dir, "config", "--local", "--unset-all", "gitsession.gate", accept=(0, 5))
     _print_gate("uninstall", hook_files.take_out(git_dir / "hooks", "pre-push"))
@@ -63,7 +63,7 @@ def gate_uninstall(app: App) -> int:
 @click.argument("remote", default="")
 @with_app
 def check(app: App, remote: str) -> int:
-    """Check a push to REMOTE, as git passes it to `pre-push` (run by the hook)."""
+    """Scan a push to REMOTE for secrets. The pre-push hook runs this command."""
     moves = []
     for line in sys.stdin:
         words = line.split()
@@ -85,15 +85,15 @@ def check(app: App, remote: str) -> int:
     return exits.SECRETS if found else exits.OK
 
 
-@gate_command.command(short_help="Allow what a rule finds in an entry.")
+@gate_command.command(short_help="Allow a finding to be pushed.")
 @click.argument("address", metavar="SESSION@ENTRY")
 @click.argument("rule", required=False, default="")
 @json_option
 @with_app
 def allow(app: App, address: str, rule: str) -> int:
-    """Allow what a rule finds in an entry to be pushed.
+    """Allow the findings of a rule in an entry to be pushed.
 
-    Without RULE, everything that is found in the entry is allowed.
+    Without RULE, allow all findings in the entry.
     """
     session, node = app.entry(address)
     objects = app.store().objects
@@ -104,13 +104,14 @@ def allow(app: App, address: str, rule: str) -> int:
     return exits.OK if found else exits.NOTHING
 
 
-@gate_command.command("list", short_help="List what is allowed.")
+@gate_command.command("list", short_help="List the allowed findings.")
 @json_option
 @with_app
 def list_(app: App) -> int:
-    """List what is allowed, as SESSION@ENTRY and rule.
+    """List the allowed findings as SESSION@ENTRY and rule.
 
-    A file is listed as its blob id; an entry that is no longer in the store, by its digest.
+    A finding in a file is listed with the blob id of the file. A finding in an entry that is no longer in the store
+    is listed with the digest of the entry.
     """
     rows = [(key, _places(app, key)) for key in secret_scan.allowances(app.store().objects)]
     allowed = []
@@ -127,15 +128,16 @@ def list_(app: App) -> int:
     return exits.OK if rows else exits.NOTHING
 
 
-@gate_command.command(short_help="Revoke a permission.")
+@gate_command.command(short_help="Revoke a permission to push findings.")
 @click.argument("what", metavar="SESSION@ENTRY")
 @click.argument("rule", required=False, default="")
 @json_option
 @with_app
 def forget(app: App, what: str, rule: str) -> int:
-    """Revoke a permission.
+    """Revoke the permission to push findings.
 
-    Without RULE, all permissions of the entry are revoked. The command also accepts what `gate list` shows.
+    Without RULE, revoke all permissions for the entry. Instead of SESSION@ENTRY, you can also pass a digest or a file
+    that `gate list` prints.
     """
     objects = app.store().objects
     keys = [key for key in secret_scan.allowances(objects) if key.rpartition(":")[0] == what]

@@ -39,7 +39,7 @@ FOLLOWED = 10
 def log_command(app: App, session: str, number: int | None, follow: bool) -> int:
     """Show the history of a branch, newest entry first.
 
-    Without ENTRY, the history of the active branch is shown.
+    Without ENTRY, show the history of the active branch.
     """
     if follow:
         return _follow(app, session, number)

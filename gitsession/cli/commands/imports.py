@@ -36,21 +36,21 @@ PROBLEMS_SHOWN = 3
     "--all",
     "everything",
     is_flag=True,
-    help="Import every session in the agents' own folders, and in the folders of known sessions.",
+    help="Import all sessions in the agents' own folders, and the Aider histories in known projects.",
 )
 @click.option(
-    "--from", "agent", metavar="FORMAT", help="Read the files as files of this agent, without detecting the format."
+    "--from", "agent", metavar="FORMAT", help="Read the files in the format of this agent instead of detecting it."
 )
-@click.option("--final", is_flag=True, help="Also import an incomplete last line, because the file will not grow.")
-@click.option("--dry-run", is_flag=True, help="Show what would be imported; write nothing.")
+@click.option("--final", is_flag=True, help="Also import an incomplete last line, for files that will not grow.")
+@click.option("--dry-run", is_flag=True, help="Only show what would be imported.")
 @json_option
 @with_app
 def import_command(
     app: App, paths: tuple[Path, ...], everything: bool, agent: str | None, final: bool, dry_run: bool
 ) -> int:
-    """Import sessions of agents into the store.
+    """Import agents' sessions into the store.
 
-    PATH is a session file, or a folder to search for session files. You can import a file again at any time: only
+    PATH is a session file, or a folder to search for session files. You can import a file again at any time. Only
     new entries are stored, and nothing is overwritten.
     """
     if not paths and not everything:

@@ -31,7 +31,7 @@ _SHOWN = 20
 @click.option(
     "--max-seconds", type=click.FloatRange(0, min_open=True), metavar="S", help="Check only for this many seconds."
 )
-@click.option("--quick", is_flag=True, help="Check only what was added since the last complete check without problems.")
+@click.option("--quick", is_flag=True, help="Check only data added since the last complete check without problems.")
 @click.option(
     "--notices", is_flag=True, help="Also report notices: unusual data that the agent itself may have written."
 )
@@ -52,9 +52,9 @@ def verify_command(
     notices: bool,
     everything: bool,
 ) -> int:
-    """Check the stored data.
+    """Check the integrity of the stored data.
 
-    Every entry is checked against docs/reference/format.md, and the repository with git fsck.
+    Check every entry against docs/reference/format.md, and check the repository with git fsck.
     """
     if notices and (quick or sample is not None or max_seconds is not None):
         raise click.UsageError("--notices cannot be combined with --quick, --sample or --max-seconds")
@@ -161,17 +161,17 @@ def _of(app: App, sid: str) -> str:
     "sources",
     metavar="WHERE",
     multiple=True,
-    help="Look first in this clone, store, session file or URL. Can be repeated.",
+    help="Search this clone, store, session file, or URL first. Can be repeated.",
 )
-@click.option("--dry-run", is_flag=True, help="Show what would be done; change nothing.")
+@click.option("--dry-run", is_flag=True, help="Only show what would be repaired.")
 @json_option
 @with_app
 def repair_command(app: App, sources: tuple[str, ...], dry_run: bool) -> int:
     """Restore lost and damaged data from copies.
 
-    Objects are restored from the sources of --from, from git's alternates, from the agents' files that were
-    imported, and from the remotes. Damaged files are moved to quarantine; nothing is deleted. Exit code 5:
-    something is still missing. Exit code 75: a file cannot be read, and nothing was changed.
+    Objects are restored from the sources of --from, from git's alternates, from imported session files, and from
+    the remotes. Damaged files are moved to quarantine, not deleted. The exit code is 5 if data is still missing, and
+    75 if a file cannot be read. In the latter case, nothing is changed.
     """
     done = app.store(damaged=True).repair(sources, dry_run=dry_run)
     emit("repair", _document(done))
@@ -332,7 +332,7 @@ _SEAL_WORDS = {
 def sign_command(app: App, session: str, branch: str | None, key: str, check: bool) -> int:
     """Sign a branch of a session, or check its signatures.
 
-    The signature is made with the key that git signs commits with, and covers all entries up to the tip.
+    The default key is the one that git uses to sign commits. The signature covers all entries up to the tip.
     """
     found = app.session(session)
     if not check:

@@ -21,22 +21,22 @@ SECONDS_MAX = 3.0
 
 @click.group()
 def link_command() -> None:
-    """Add the session that made a commit to its commit message.
+    """Add the session to a project's commit messages.
 
-    A commit names the session that changed most of the staged files. If no session changed any of them, it names
-    none.
+    The hook adds the session that changed most of the staged files. If no session changed a staged file, it adds
+    nothing.
     """
 
 
 _folder = click.argument("folder", default=".", type=click.Path(exists=True, file_okay=False, path_type=Path))
 
 
-@link_command.command(short_help="Install the hook in the repository of FOLDER.")
+@link_command.command(short_help="Install the hook in a repository.")
 @_folder
 @click.option(
     "--hours",
     type=click.FloatRange(0, min_open=True),
-    help="Consider sessions whose newest entry is at most this many hours old. Default: 4.",
+    help="Maximum age of a session's newest entry, in hours. Default: 4.",
 )
 @json_option
 @with_app
@@ -62,7 +62,7 @@ def disable(folder: Path) -> int:
 @click.argument("file", type=click.Path(path_type=Path))
 @with_app
 def message(app: App, file: Path) -> int:
-    """Add the session that made a commit to the commit message in FILE, or say that there is none (run by the hook)."""
+    """Add the session that made a commit to the commit message in FILE. The hook runs this command."""
     signal.signal(signal.SIGALRM, lambda *_: os._exit(exits.TRY_AGAIN))
     signal.setitimer(signal.ITIMER_REAL, SECONDS_MAX)
     here = Path.cwd()

@@ -22,8 +22,8 @@ from gitsession.store import refs
 
 
 def scope_arguments(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the arguments that select the sessions to which an undo or redo is limited."""
-    every = click.option("--any", "everywhere", is_flag=True, help="Consider all sessions of the store.")
+    """Add the arguments that select the sessions that an undo may change."""
+    every = click.option("--any", "everywhere", is_flag=True, help="Select the last command of the whole store.")
     return click.argument("session", metavar="[SESSION]", required=False)(every(command))
 
 
@@ -33,10 +33,10 @@ def scope_arguments(command: Callable[..., Any]) -> Callable[..., Any]:
 @json_option
 @with_app
 def undo_command(app: App, session: str | None, everywhere: bool, workspace: Path | None) -> None:
-    """Revert the last command that moved branches or wrote files.
+    """Undo the last command that moved branches or wrote files.
 
-    Without SESSION, the last command on a session of the current folder or its project is undone. Files that were
-    edited since are merged or left, and listed. `redo` reverts the undo.
+    Without SESSION, undo the last command on a session of the current folder or its project. If a file was edited
+    since, the edits are merged. A file that cannot be merged is not changed, and it is listed.
     """
     refuse_unfinished(app, workspace)
     with report_interrupted_rewind(app):
@@ -50,7 +50,7 @@ def undo_command(app: App, session: str | None, everywhere: bool, workspace: Pat
 @json_option
 @with_app
 def redo_command(app: App, session: str | None, everywhere: bool, workspace: Path | None) -> None:
-    """Revert the last `undo`. SESSION and --any work as in `undo`."""
+    """Redo the last undone command. SESSION and --any work as in `undo`."""
     refuse_unfinished(app, workspace)
     with report_interrupted_rewind(app):
         done = app.store().redo(workspace, **scope_of(session, everywhere))
@@ -60,7 +60,7 @@ def redo_command(app: App, session: str | None, everywhere: bool, workspace: Pat
 @click.group(invoke_without_command=True)
 @click.pass_context
 def op_command(ctx: click.Context) -> int | None:
-    """Show the operation log. `gitsession op` alone runs `gitsession op log`."""
+    """Show the operation log. Without a subcommand, run `gitsession op log`."""
     return ctx.invoke(log) if ctx.invoked_subcommand is None else None
 
 

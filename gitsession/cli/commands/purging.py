@@ -40,7 +40,7 @@ _ALWAYS = (
     metavar="TEXT",
     help="Delete every entry and captured file that contains TEXT, in SESSION or in all sessions.",
 )
-@click.option("--dry-run", is_flag=True, help="List what would be deleted; write nothing.")
+@click.option("--dry-run", is_flag=True, help="Only list what would be deleted.")
 @click.option("--exports", "redacts", is_flag=True, help="Also redact the files that this store wrote for agents.")
 @consent_option
 @json_option
@@ -48,7 +48,7 @@ _ALWAYS = (
 def purge_command(app: App, entry: str | None, text: str, dry_run: bool, redacts: bool, consent: bool) -> int:
     """Delete an entry, a session, or every entry that contains a text. This cannot be undone.
 
-    A tombstone stays in the place of each entry, so that all others still verify. The next `sync` carries the purge
+    A tombstone replaces each deleted entry, so that the other entries still verify. The next `sync` sends the purge
     to other stores.
     """
     if not entry and not text:
@@ -164,13 +164,13 @@ def _document(
 
 @click.command()
 @click.argument("session", metavar="[SESSION]", required=False)
-@click.option("--dry-run", is_flag=True, help="List the secrets; write nothing.")
+@click.option("--dry-run", is_flag=True, help="Only list the secrets.")
 @json_option
 @with_app
 def redact_command(app: App, session: str | None, dry_run: bool) -> int:
-    """Find secrets in stored entries, and redact them.
+    """Redact secrets in stored entries.
 
-    Use it for entries that were stored before there was a rule for the secret.
+    Use this command for entries that were stored before there was a rule for the secret.
     """
     sid = app.session(session).id if session else None
     store = app.store()

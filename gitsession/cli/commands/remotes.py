@@ -27,7 +27,9 @@ from gitsession.sync.remotes import Remote, missing, plain
 from gitsession.sync.syncing import SyncReport
 from gitsession.sync.transport import TransportOptions
 
-yes_option = click.option("--yes", "consent", is_flag=True, help="Do not ask before the first push to a remote.")
+yes_option = click.option(
+    "--yes", "consent", is_flag=True, help="Do not ask for confirmation before the first push to a remote."
+)
 
 
 @click.group(invoke_without_command=True)
@@ -35,7 +37,7 @@ yes_option = click.option("--yes", "consent", is_flag=True, help="Do not ask bef
 @with_app
 @click.pass_context
 def remote_command(ctx: click.Context, app: App) -> int | None:
-    """List, add or remove remotes. `gitsession remote` alone lists them."""
+    """List, add, or remove remotes. Without a subcommand, list them."""
     return _list(app) if ctx.invoked_subcommand is None else None
 
 
@@ -75,7 +77,7 @@ def _remote_lines(remotes: Sequence[Remote]) -> Iterator[str]:
     help="Keep the sessions below refs/NAME/ in a repository that also holds code.",
 )
 @click.option(
-    "--home", is_flag=True, help="Make this the home remote: its branches keep their names if two remotes differ."
+    "--home", is_flag=True, help="Make this the home remote, whose branches keep their names if remotes differ."
 )
 @click.option(
     "--project", "projects", metavar="P", multiple=True, help="Send only sessions of this project. Can be repeated."
@@ -90,7 +92,7 @@ def _remote_lines(remotes: Sequence[Remote]) -> Iterator[str]:
     multiple=True,
     help="Send only sessions with an entry that has this label. Can be repeated.",
 )
-@click.option("--all", "is_all", is_flag=True, help="Send all sessions, and do not ask before the first push.")
+@click.option("--all", "is_all", is_flag=True, help="Send all sessions, without confirmation before the first push.")
 @json_option
 @with_app
 def add(
@@ -104,7 +106,7 @@ def add(
     labels: tuple[str, ...],
     is_all: bool,
 ) -> None:
-    """Add a remote. Nothing is sent yet."""
+    """Add a remote. Nothing is sent until you push or sync."""
     store = app.store(make=True)
     remote = store.remotes.add(
         name, url, namespace=namespace, home=home, projects=projects, agents=agents, labels=labels, all=is_all
@@ -120,7 +122,7 @@ def add(
 @json_option
 @with_app
 def remove(app: App, name: str) -> None:
-    """Remove a remote. The sessions fetched from it are kept."""
+    """Remove a remote. Sessions that were fetched from it are kept."""
     remote = app.store().remotes.remove(name)
     emit("remote-remove", {"remotes": [_remote_object(remote)]})
     say(f"{remote.name} was removed; sessions that came from it stay")
@@ -154,14 +156,14 @@ def _remote_object(remote: Remote) -> dict[str, Any]:
 
 @click.command()
 @click.argument("remote", default="")
-@click.option("--dry-run", is_flag=True, help="List the sessions that would be sent; send nothing.")
+@click.option("--dry-run", is_flag=True, help="Only list the sessions that would be sent.")
 @yes_option
 @json_option
 @with_app
 def sync_command(app: App, remote: str, dry_run: bool, consent: bool) -> int:
     """Pull from a remote and push to it, until both have the same sessions.
 
-    REMOTE defaults to the home remote. Branches that diverged are both kept.
+    REMOTE defaults to the home remote. If a branch diverged, both versions are kept.
     """
     if dry_run:
         return print_plan(app, remote)
@@ -178,7 +180,7 @@ def sync_command(app: App, remote: str, dry_run: bool, consent: bool) -> int:
 def pull_command(app: App, remote: str) -> int:
     """Fetch from a remote and merge its branches.
 
-    REMOTE defaults to the home remote. Branches that diverged are both kept.
+    REMOTE defaults to the home remote. If a branch diverged, both versions are kept.
     """
     with progress():
         report = app.store().remotes.pull(remote, talk=talk())
@@ -194,7 +196,7 @@ def pull_command(app: App, remote: str) -> int:
 def push_command(app: App, remote: str, sessions: tuple[str, ...], consent: bool) -> int:
     """Send sessions to a remote.
 
-    Without SESSION, all sessions in the scope of the remote are sent. Nothing is overwritten there.
+    Without SESSION, send all sessions in the scope of the remote. The push overwrites nothing.
     """
     try:
         if not sessions:  # a list of sessions is already an explicit choice
@@ -214,7 +216,10 @@ def push_command(app: App, remote: str, sessions: tuple[str, ...], consent: bool
 @click.argument("url")
 @click.argument("folder", metavar="[DIR]", required=False, type=click.Path(path_type=Path))
 @click.option(
-    "--filter", metavar="SPEC", default="", help="Fetch objects only when they are read, for example blob:limit=64k."
+    "--filter",
+    metavar="SPEC",
+    default="",
+    help="Fetch the objects that this filter excludes only when they are read. Example: blob:limit=64k.",
 )
 @click.option(
     "--namespace",
@@ -225,10 +230,10 @@ def push_command(app: App, remote: str, sessions: tuple[str, ...], consent: bool
 @json_option
 @with_app
 def clone_command(app: App, url: str, folder: Path | None, filter: str, namespace: str) -> int:
-    """Create a store with the sessions of a remote.
+    """Clone a remote into a new store.
 
-    The store is created in DIR, or at the path of your store. URL becomes its remote `origin`. An empty repository
-    is accepted.
+    DIR defaults to the configured path of the store. URL becomes its remote `origin`. The remote can be an empty
+    repository.
     """
     path = folder or app.path
     with progress():
@@ -248,7 +253,7 @@ def clone_command(app: App, url: str, folder: Path | None, filter: str, namespac
 
 @click.group()
 def bundle_command() -> None:
-    """Write sessions to one file, or read them from it. The file is a git bundle."""
+    """Write sessions to a git bundle, or import them from one."""
 
 
 @bundle_command.command("create")
@@ -257,9 +262,9 @@ def bundle_command() -> None:
 @json_option
 @with_app
 def create_bundle(app: App, file: Path, sessions: tuple[str, ...]) -> None:
-    """Write sessions to a new file.
+    """Write sessions to a new bundle file.
 
-    Without SESSION, all sessions are written.
+    Without SESSION, write all sessions.
     """
     made = app.store().remotes.bundle(file, sessions)
     emit("bundle", {"file": str(file), "sessions": made})
@@ -273,7 +278,7 @@ def create_bundle(app: App, file: Path, sessions: tuple[str, ...]) -> None:
 def take_bundle(app: App, file: Path) -> int:
     """Import the sessions of a bundle.
 
-    If a branch diverged, the branch of the bundle is added beside yours.
+    If a branch diverged, the branch of the bundle is added under another name.
     """
     with progress():
         report = app.store(make=True).remotes.unbundle(file, talk=talk())

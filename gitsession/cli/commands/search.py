@@ -23,8 +23,13 @@ OID_CHARS = 12
 )
 @click.option("--agent", default="", help="Search only sessions of this agent.")
 @click.option("--project", metavar="DIR", default="", help="Search only sessions of this project.")
-@click.option("--role", type=click.Choice(ROLES), help="Search only one role.")
-@click.option("--since", type=Since(), default=None, help="Search only entries since a date, or an age (12h, 3d, 2w).")
+@click.option("--role", type=click.Choice(ROLES), help="Search only entries of this role.")
+@click.option(
+    "--since",
+    type=Since(),
+    default=None,
+    help="Search only entries since WHEN: a date (2026-11-21) or an age (12h, 3d, 2w).",
+)
 @json_option
 @with_app
 def search_command(

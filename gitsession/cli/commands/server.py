@@ -17,25 +17,25 @@ from gitsession.server import receive, server
 
 @click.group()
 def server_command() -> None:
-    """Set up a bare repository that validates the sessions that are pushed to it.
+    """Set up validation of pushes to a bare repository.
 
     See docs/reference/server.md.
     """
 
 
-@server_command.command("install", short_help="Install the hooks in REPOSITORY.")
+@server_command.command("install", short_help="Install the hooks and settings in a repository.")
 @click.argument("repository", type=click.Path(path_type=Path))
 @click.option(
     "--allow",
     multiple=True,
     metavar="PATTERN",
-    help="Accept pushes to other refs that match, for example 'refs/heads/*'. Can be repeated.",
+    help="Accept pushes to other refs that match, without validation. Example: 'refs/heads/*'. Can be repeated.",
 )
 @json_option
 def server_install(repository: Path, allow: tuple[str, ...]) -> int:
     """Install the hooks and settings in a repository.
 
-    Existing hooks are kept and run too.
+    Existing hooks are kept and still run.
     """
     _print_server("server-install", repository, server.install(repository, runner(), allow))
     return exits.OK
@@ -54,7 +54,7 @@ def server_uninstall(repository: Path) -> int:
 @click.argument("repository", type=click.Path(path_type=Path))
 @json_option
 def server_status(repository: Path) -> int:
-    """Show whether a repository validates what is pushed to it.
+    """Show whether a repository validates pushes.
 
     The exit code is 1 if it does not.
     """
@@ -100,9 +100,9 @@ _SHOWN = 50
 @click.command()
 @click.argument("when", type=click.Choice(["pre", "post"]))
 def receive_command(when: str) -> int:
-    """Validate a push, or apply purges, on a server. The hooks that `server install` installs run this command.
+    """Validate a push, or apply purges, on a server. The hooks of `server install` run this command.
 
-    Both forms read what git passes to its hooks pre-receive and post-receive. See docs/reference/server.md.
+    The input is that of git's pre-receive and post-receive hooks. See docs/reference/server.md.
     """
     git_dir = Path(os.path.abspath(os.environ.get("GIT_DIR", ".")))
     with open(sys.stdin.fileno(), encoding="utf-8", errors="surrogateescape", closefd=False) as told:

@@ -23,9 +23,13 @@ from gitsession.index.current_folder import is_of, of_folder
     "--here",
     "held_here",
     is_flag=True,
-    help="Show only sessions of the current folder, of the folders above it, and of its project.",
+    help="Show only sessions of the current folder, its parent folders, and its project.",
 )
-@click.option("--since", type=Since(), help="Show only sessions with entries since a date, or an age (12h, 3d, 2w).")
+@click.option(
+    "--since",
+    type=Since(),
+    help="Show only sessions with entries since WHEN: a date (2026-11-21) or an age (12h, 3d, 2w).",
+)
 @click.option("--trash", "in_trash", is_flag=True, help="List the trash.")
 @click.option("--archived", "in_archive", is_flag=True, help="List the archive.")
 @json_option

@@ -21,7 +21,7 @@ from gitsession.errors import Malformed, Refused, Unavailable
 def init_command(app: App) -> None:
     """Create an empty store.
 
-    An existing store stays as it is.
+    If the store already exists, it is not changed.
     """
     was_there = os.path.lexists(app.path) and not (app.path.is_dir() and not any(app.path.iterdir()))
     app.store(make=True)
@@ -32,9 +32,9 @@ def init_command(app: App) -> None:
 @json_option
 @with_app
 def maintain_command(app: App) -> None:
-    """Optimize the repository of the store.
+    """Optimize the store's repository.
 
-    Packs are merged, refs are packed, and files that killed processes left are removed. It is safe at any time.
+    Merge packs, pack refs, and remove files left by killed processes. You can run this command at any time.
     """
     done = app.store().maintain()
     document = {
@@ -67,7 +67,7 @@ _ELSEWHERE = (
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 @with_app
 def git_command(app: App, arguments: tuple[str, ...]) -> None:
-    """Run git on the store.
+    """Run git in the store.
 
     All entries are written to git first. If the configuration of the store has a setting that can run a program,
     the command is refused.
@@ -114,7 +114,7 @@ def textconv_command(file: Path) -> None:
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def completion_command(ctx: click.Context, shell: str) -> None:
-    """Print a script for tab completion in bash, zsh or fish.
+    """Print a shell completion script for bash, zsh, or fish.
 
     Add `eval "$(gitsession completion bash)"` to the start file of your shell.
     """
@@ -129,7 +129,7 @@ def completion_command(ctx: click.Context, shell: str) -> None:
 
 @click.command()
 @click.argument("words", metavar="[COMMAND]...", nargs=-1)
-@click.option("--all", "everything", is_flag=True, help="List plumbing commands too.")
+@click.option("--all", "everything", is_flag=True, help="List the plumbing commands too.")
 @click.pass_context
 def help_command(ctx: click.Context, words: tuple[str, ...], everything: bool) -> None:
     """Show the help of a command, or list the commands."""

@@ -22,19 +22,19 @@ Command = TypeVar("Command", bound=Callable[..., object])
 def retention_options(command: Command) -> Command:
     """Add the options that select sessions by age and number."""
     for option in (
-        click.option("--dry-run", is_flag=True, help="List the sessions; change nothing."),
+        click.option("--dry-run", is_flag=True, help="Only list the selected sessions."),
         click.option("--label", default="", help="Protect sessions with an entry that has this label."),
         click.option(
             "--keep",
             type=click.IntRange(0),
             metavar="N",
-            help="Protect the newest N sessions. Without another criterion: select all others.",
+            help="Protect the newest N sessions. Without other criteria, select all other sessions.",
         ),
         click.option(
             "--older-than",
             "before",
             type=Since(),
-            help="Select sessions without entries since a date, or an age (90d, 12w).",
+            help="Select sessions without entries since WHEN: a date (2026-11-21) or an age (90d, 12w).",
         ),
     ):
         command = option(command)
@@ -49,10 +49,10 @@ def retention_options(command: Command) -> Command:
 def archive_command(
     app: App, sessions: tuple[str, ...], before: int | None, keep: int | None, label: str, dry_run: bool
 ) -> int:
-    """Move old sessions out of the list of sessions, and keep them whole.
+    """Move old sessions to the archive.
 
-    Archived sessions are kept behind one ref; `ls`, `search` and a push no longer list them. `restore` brings one
-    back.
+    Archived sessions stay complete and share one ref. `ls` and `search` do not list them. Use `restore` to bring
+    one back.
     """
     rules = before is not None or keep is not None
     if bool(sessions) == rules:
@@ -80,7 +80,7 @@ def archive_command(
 def rm_command(app: App, session: str) -> None:
     """Move a session to the trash.
 
-    `restore` or `undo` brings it back. Remotes keep what was pushed.
+    Use `restore` or `undo` to bring it back. Sessions on remotes are not changed.
     """
     sid = app.session(session).id
     app.store().trash.put(sid)
@@ -93,9 +93,9 @@ def rm_command(app: App, session: str) -> None:
 @json_option
 @with_app
 def restore_command(app: App, session: str) -> None:
-    """Bring a session back from the trash or the archive.
+    """Restore a session from the trash or the archive.
 
-    SESSION is a unique part of the id, as `ls --trash` or `ls --archived` lists it.
+    SESSION is a unique part of an id that `ls --trash` or `ls --archived` lists.
     """
     store = app.store()
     try:
@@ -138,7 +138,7 @@ class Size(click.ParamType[int]):
     "--max-bytes",
     type=Size(),
     metavar="SIZE",
-    help="Keep the newest sessions that fit into this size on disk; select the others.",
+    help="Select the oldest sessions, so that the others fit into this size on disk.",
 )
 @click.option("--purge", "for_good", is_flag=True, help="Purge the sessions instead of moving them to the trash.")
 @consent_option
@@ -150,7 +150,7 @@ def prune_command(
 ) -> int:  # fmt: skip
     """Move old sessions to the trash by age, number, or size.
 
-    Nothing is removed unless you run this command.
+    Use `restore` or `undo` to bring sessions back from the trash.
     """
     if before is None and keep is None and max_bytes is None:
         raise click.UsageError("pass --older-than, --keep or --max-bytes")
