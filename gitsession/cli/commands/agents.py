@@ -155,7 +155,7 @@ def _files(store: Store, paths: tuple[Path, ...]) -> Iterator[Found]:
 
 @click.command()
 @click.argument("event")
-@click.option("--from", "agent", metavar="AGENT", help="The agent that sends the event.")
+@click.option("--from", "agent", metavar="AGENT", help="Agent that sends the event.")
 @with_app
 def hook_command(app: App, event: str, agent: str | None) -> int:
     """Record an event sent by an agent. The hooks installed by `enable` run this command.

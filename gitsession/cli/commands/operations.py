@@ -23,7 +23,7 @@ from gitsession.store import refs
 
 def scope_arguments(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the arguments that select the sessions that an undo may change."""
-    every = click.option("--any", "everywhere", is_flag=True, help="Select the last command of the whole store.")
+    every = click.option("--any", "everywhere", is_flag=True, help="Extend the scope to all sessions of the store.")
     return click.argument("session", metavar="[SESSION]", required=False)(every(command))
 
 
