@@ -47,7 +47,7 @@ Examples:
     "--as",
     "form",
     type=click.Choice(list(PROVIDERS)),
-    help="Add the request to this provider or agent, as JSON.",
+    help="Also print the context as a request to this provider or agent, in JSON.",
 )
 @click.option("--raw", is_flag=True, help="With --as: print only the request.")
 @click.option(

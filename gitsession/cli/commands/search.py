@@ -43,8 +43,8 @@ def search_command(
 ) -> int:
     """Find text in all sessions.
 
-    An entry matches if it contains all words. "Words in quotation marks" match side by side; log* also matches
-    longer words.
+    An entry matches if it contains all words. "Words in quotation marks" match only as a phrase. log* matches all
+    words that start with log.
     """
     asked = " ".join(query)
     if not any(char.isalnum() for char in asked):
