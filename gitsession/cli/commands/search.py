@@ -41,7 +41,7 @@ def search_command(
     role: str | None,
     since: int | None,
 ) -> int:
-    """Find text in all sessions.
+    """Search all sessions for text.
 
     An entry matches if it contains all words. "Words in quotation marks" match only as a phrase. log* matches all
     words that start with log.
