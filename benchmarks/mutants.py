@@ -683,8 +683,7 @@ BREAKS = [
         "        intents.write(store, root.path, intent)\n"
         "        done = run.carry_out(intent)\n"
         "    return dataclasses.replace(done, outcomes=_all(plan.changes",
-        "        done = run.carry_out(intent)\n"
-        "    return dataclasses.replace(done, outcomes=_all(plan.changes",
+        "        done = run.carry_out(intent)\n    return dataclasses.replace(done, outcomes=_all(plan.changes",
         "tests/checkpoints/test_rewind.py::test_while_one_has_not_ended_another_is_refused_and_names_it",
     ),
     one(

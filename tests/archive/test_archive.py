@@ -311,7 +311,6 @@ def test_who_went_on_meets_what_a_remote_that_deletes_nothing_still_lists(tmp_pa
         assert shared(a) == shared(b)
 
 
-
 def test_who_went_on_with_an_archived_fork_takes_it_out_for_all(stores: list[GitStore]) -> None:
     a, b = stores
     held = begun(a, "one")

@@ -331,4 +331,3 @@ def test_where_the_merged_content_is_lost_the_checkpoint_does_not_name_it(store,
     session.files.abort_rewind(folder)
     assert snapshot(folder) == edited
     assert store.verify().problems == []
-

@@ -89,9 +89,7 @@ COMMANDS = {
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_a_command_tells_a_person_and_neither_a_program_nor_a_pipe(
-    store, name, at_once, tmp_path, monkeypatch
-) -> None:
+def test_a_command_tells_a_person_and_neither_a_program_nor_a_pipe(store, name, at_once, tmp_path, monkeypatch) -> None:
     words, says = COMMANDS[name]
     monkeypatch.chdir(tmp_path)
     hub = bare(tmp_path / "hub.git")

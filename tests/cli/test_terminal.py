@@ -154,7 +154,12 @@ def watched(*words: str) -> str:
     """What a command writes to a terminal."""
     ours, theirs = pty.openpty()
     environment = {
-        **os.environ, "TERM": "xterm-256color", "PAGER": "cat", "LINES": "500", "COLUMNS": "400", "PYTHONUTF8": "1"
+        **os.environ,
+        "TERM": "xterm-256color",
+        "PAGER": "cat",
+        "LINES": "500",
+        "COLUMNS": "400",
+        "PYTHONUTF8": "1",
     }
     command = [sys.executable, "-m", "gitsession", *words]
     with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment) as child:

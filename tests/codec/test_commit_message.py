@@ -87,7 +87,8 @@ SUBJECTS = {
     "a label of 40": (headline("hi", label="l" * 40), "l" * 40 + ": hi"),
     "a label of 41": (headline("hi", label="l" * 41), "l" * 39 + "…: hi"),
     "a long label, long words and tools": (
-        headline("w" * 90, label="l" * 90, calls=10**7), "l" * 39 + "…: " + "w" * 11 + "… (+10000000 tools)"
+        headline("w" * 90, label="l" * 90, calls=10**7),
+        "l" * 39 + "…: " + "w" * 11 + "… (+10000000 tools)",
     ),
     "no label": (headline("hi", label="\u200b \n"), "entry: hi"),
     "a label that git takes for the end": (headline("hi", label="--- a"), "entry --- a: hi"),
@@ -142,7 +143,10 @@ def test_every_message_keeps_its_measures(said, source):
     blank = len(lines) - 2 - lines[-2::-1].index("")
     trailers, body = lines[blank + 1 : -1], lines[2:blank]
     assert [line.partition(": ")[0] for line in trailers] == [
-        "Entry", "Chain", *["Source"] * (source is not None), *["Model"] * bool(said.model)
+        "Entry",
+        "Chain",
+        *["Source"] * (source is not None),
+        *["Model"] * bool(said.model),
     ]
     assert max(map(len, trailers)) <= 200
     assert all(not line or line.startswith("    ") for line in body)

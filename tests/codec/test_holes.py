@@ -112,13 +112,15 @@ LIFTED = {
     "a data URL of another image": (line("data:image/gif;base64," + b64(SMALLEST)), [("base64", SMALLEST)]),
     "a data URL with a parameter": (line("data:image/png;name=a.png;base64," + b64(SMALLEST)), [("base64", SMALLEST)]),
     "a data URL whose mark ends at byte 100": (
-        line("data:image/" + "x" * 81 + ";base64," + b64(SMALLEST)), [("base64", SMALLEST)]
+        line("data:image/" + "x" * 81 + ";base64," + b64(SMALLEST)),
+        [("base64", SMALLEST)],
     ),
     "a data URL whose mark ends at byte 101": (line("data:image/" + "x" * 82 + ";base64," + b64(SMALLEST)), []),
     "a data URL that is no image's": (line("data:text/plain;base64," + b64(SMALLEST)), []),
     "a data URL of text": (line("data:image/png;base64," + b64(b"text" * 300)), []),
     "a data URL with escaped slashes": (
-        line("data:image/png;base64," + b64(SMALLEST)).replace(b"image/", rb"image\/"), []
+        line("data:image/png;base64," + b64(SMALLEST)).replace(b"image/", rb"image\/"),
+        [],
     ),
     "base64 with escaped slashes": (line(b64(image(768, MAGIC["JPEG"]))).replace(b"/", rb"\/"), []),
     "base64 in lines": (line(base64.encodebytes(SMALLEST).decode()), []),
@@ -130,24 +132,28 @@ LIFTED = {
     "base64 of what is no image": (line(b64(b"text" * 300)), []),
     "base64 of what is no image, long": (line(b64(b"text" * 20_000)), [("raw", b64(b"text" * 20_000).encode())]),
     "an image with an error at its end, long": (
-        line(b64(image(90_000)) + "!"), [("raw", b64(image(90_000)).encode() + b"!")]
+        line(b64(image(90_000)) + "!"),
+        [("raw", b64(image(90_000)).encode() + b"!")],
     ),
     "a long image": (line(b64(image(90_000))), [("base64", image(90_000))]),
     "a long data URL that is no image's": (
-        line("data:image/png;base64," + "!" * 70_000), [("raw", b"data:image/png;base64," + b"!" * 70_000)]
+        line("data:image/png;base64," + "!" * 70_000),
+        [("raw", b"data:image/png;base64," + b"!" * 70_000)],
     ),
     "text of 65,535 bytes": (line("a" * 65_535), []),
     "text of 65,536 bytes": (line("a" * 65_536), [("raw", b"a" * 65_536)]),
     "text of 65,536 bytes with its escapes": (line('"' * 32_768), [("raw", b'\\"' * 32_768)]),
     "text of 65,536 bytes, in fewer characters": (
-        json.dumps("é" * 32_768, ensure_ascii=False).encode(), [("raw", "é".encode() * 32_768)]
+        json.dumps("é" * 32_768, ensure_ascii=False).encode(),
+        [("raw", "é".encode() * 32_768)],
     ),
     "a key of 65,536 bytes": (json.dumps({"k" * 65_536: 1}).encode(), [("raw", b"k" * 65_536)]),
     "a literal that ends in backslashes": (line("a" * 65_536 + "\\\\"), [("raw", b"a" * 65_536 + b"\\" * 4)]),
     "an image behind an escaped quotation mark": (line('say "hi"\\', b64(SMALLEST)), [("base64", SMALLEST)]),
     "an image behind backslashes": (line("\\" * 7, b64(SMALLEST), '\\"'), [("base64", SMALLEST)]),
     "two images, in order": (
-        line(b64(SMALLEST), "and", b64(image(900))), [("base64", SMALLEST), ("base64", image(900))]
+        line(b64(SMALLEST), "and", b64(image(900))),
+        [("base64", SMALLEST), ("base64", image(900))],
     ),
     "one image twice": (line(b64(SMALLEST), b64(SMALLEST)), [("base64", SMALLEST)] * 2),
     "an image in a line that does not parse": (b'{"a":"' + b64(SMALLEST).encode() + b'",', [("base64", SMALLEST)]),

@@ -154,7 +154,10 @@ def test_a_default_that_is_text_or_a_map_is_left_out_too():
 def test_what_only_looks_like_a_default_is_written():
     assert body_of(Custom(custom_type="c", data=0)) == {"custom_type": "c", "data": 0}
     assert body_of(Message(role="user", details=False, error="", usage={})) == {
-        "role": "user", "usage": {}, "error": "", "details": False,
+        "role": "user",
+        "usage": {},
+        "error": "",
+        "details": False,
     }
 
 
@@ -386,7 +389,8 @@ LIFTED = {
     "a JPEG": (Message.user([File("a", data=image(1_024, b"\xff\xd8\xff"))]), [("raw", image(1_024, b"\xff\xd8\xff"))]),
     "an image by its mime only": (Message.user([Image(bytes(1_024), "image/png")]), []),
     "an image deep in the details": (
-        Message(role="tool", details={"a": [{"b": image(2_000)}]}), [("raw", image(2_000))]
+        Message(role="tool", details={"a": [{"b": image(2_000)}]}),
+        [("raw", image(2_000))],
     ),
     "text that begins like an image": (Message.user("BM\0\0\0\0\0\0\0\0" + "a" * 2_000), []),
     "text of 65,535 bytes": (Message.user("a" * 65_535), []),
@@ -396,7 +400,8 @@ LIFTED = {
     "bytes of 65,536 bytes": (Attachment(name="n", data=bytes(65_536)), [("raw", bytes(65_536))]),
     "a key of 65,536 bytes": (Custom(custom_type="c", data={"k" * 65_536: 1}), []),
     "a key and a value that are the same": (
-        Custom(custom_type="c", data={"k" * 65_536: "k" * 65_536}), [("raw", b"k" * 65_536)]
+        Custom(custom_type="c", data={"k" * 65_536: "k" * 65_536}),
+        [("raw", b"k" * 65_536)],
     ),
     "a kind of 65,536 bytes": (UnknownEntry(name="k" * 65_536), []),
     "two images, in order": (

@@ -103,10 +103,13 @@ def test_a_session_of_pi_is_a_run_of_its_own():
     store = MemoryStore()
     sid = bring(store, pi_file(*talk("u", "a"))).session
     out = export(store, sid, "aider").data
-    assert out == (
-        f"\n# aider chat started at 2026-02-01 00:00:00\n\n> Session {sid}, written by gitsession  \n"
-        "\n#### words of u  \n\nwords of a\n\n> Answered by ?  \n"
-    ).encode()
+    assert (
+        out
+        == (
+            f"\n# aider chat started at 2026-02-01 00:00:00\n\n> Session {sid}, written by gitsession  \n"
+            "\n#### words of u  \n\nwords of a\n\n> Answered by ?  \n"
+        ).encode()
+    )
     assert reread(out) == [("user", "words of u  \n"), ("assistant", "\nwords of a\n\n")]
     assert aider.claims(out)
 

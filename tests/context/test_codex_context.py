@@ -90,7 +90,13 @@ REST = ["d: " + PERMISSIONS, "u: " + ENVIRONMENT]
 
 def test_the_model_sees_every_item_in_order() -> None:
     assert shown(TALK, call("c1"), output("c1")) == [
-        *REST, "u: U t1", "a: A t1", "u: U t2", "a: A t2", "function_call c1", "function_call_output c1",
+        *REST,
+        "u: U t1",
+        "a: A t1",
+        "u: U t2",
+        "a: A t2",
+        "function_call c1",
+        "function_call_output c1",
     ]
 
 
@@ -139,7 +145,10 @@ LIST = [message("user", "K1"), message("user", "SUM")]
 def test_c8_the_newest_compaction_with_a_list_is_the_base_and_only_later_lines_are_replayed() -> None:
     older = [message("user", "OLD")]
     assert shown(turn("t1"), compacted("a", older), turn("t2"), compacted("b", LIST), turn("t3")) == [
-        "u: K1", "u: SUM", "u: U t3", "a: A t3",
+        "u: K1",
+        "u: SUM",
+        "u: U t3",
+        "a: A t3",
     ]
 
 
@@ -161,13 +170,18 @@ def test_c5_an_old_compaction_without_a_list_is_rebuilt_from_the_users_words() -
 def test_c5_an_earlier_summary_is_no_word_of_the_users() -> None:
     first, second = (f"{SUMMARY_PREFIX}\n{text}" for text in ("S1", "S2"))
     assert shown(turn("t1"), compacted(first), turn("t2"), compacted(second)) == [
-        "u: U t1", "u: U t2", f"u: {second}",
+        "u: U t1",
+        "u: U t2",
+        f"u: {second}",
     ]
 
 
 def test_c5_words_without_the_prefix_are_the_users_also_where_they_were_a_summary() -> None:
     assert shown(turn("t1"), compacted("S1"), turn("t2"), compacted("S2")) == [
-        "u: U t1", "u: S1", "u: U t2", "u: S2",
+        "u: U t1",
+        "u: S1",
+        "u: U t2",
+        "u: S2",
     ]
 
 
@@ -212,7 +226,11 @@ def test_c6_what_a_compaction_puts_in_again_stands_where_its_list_has_it() -> No
 def test_c6_what_is_told_anew_behind_a_compaction_follows_it() -> None:
     told = said("developer", PERMISSIONS) + said("user", ENVIRONMENT)
     assert shown(turn("t1"), compacted("s", LIST), turn("t2", told)) == [
-        "u: K1", "u: SUM", *REST, "u: U t2", "a: A t2",
+        "u: K1",
+        "u: SUM",
+        *REST,
+        "u: U t2",
+        "a: A t2",
     ]
 
 
@@ -309,7 +327,9 @@ def test_a_prune_of_ours_clears_a_result_of_codex() -> None:
     mine.session.append(Prune(targets=(to_base64url(mine.session.leaf.chain),)))
     found = as_codex.request(context(mine))["input"][-1]
     assert found == {
-        "type": "function_call_output", "call_id": "c1", "output": "[Old tool result cleared]",
+        "type": "function_call_output",
+        "call_id": "c1",
+        "output": "[Old tool result cleared]",
     }
 
 
@@ -339,7 +359,11 @@ def test_other_providers_take_a_line_of_codex() -> None:
     found = context(opened(TALK, call("c1"), call("c2"), output("c2"), output("c1"), assistant("done")))
     sent = openai_responses.request(found)["input"]
     assert [item["type"] for item in sent[-5:]] == [
-        "function_call", "function_call_output", "function_call", "function_call_output", "message",
+        "function_call",
+        "function_call_output",
+        "function_call",
+        "function_call_output",
+        "message",
     ]
     assert anthropic.request(found)["messages"][0]["role"] == "user"
 

@@ -115,7 +115,8 @@ def test_what_is_no_part_of_the_conversation_rides_with_the_line_behind_it() -> 
 def test_what_rides_behind_the_last_line_that_speaks_is_the_tail() -> None:
     source = codex.split(rollout(user("hi"), event("task_complete")))
     assert [json.loads(line)["payload"]["type"] for line in (source.tail or b"").split(b"\n")] == [
-        "user_message", "task_complete",
+        "user_message",
+        "task_complete",
     ]
     assert codex.split(rollout(said("user", "hi"))).tail == b""
 
@@ -142,7 +143,11 @@ def test_what_moves_the_context_speaks(line: Any) -> None:
 def test_every_record_hangs_below_the_one_before_it() -> None:
     source = codex.split(rollout(user("hi"), settings("m"), call("c1"), output("c1"), assistant("done")))
     assert speaking(source) == [
-        (2, None, "hi"), (4, 2, "m"), (5, 4, "exec_command"), (6, 5, "1 line"), (7, 6, "done"),
+        (2, None, "hi"),
+        (4, 2, "m"),
+        (5, 4, "exec_command"),
+        (6, 5, "1 line"),
+        (7, 6, "done"),
     ]
 
 
@@ -423,12 +428,19 @@ def test_no_value_of_any_field_is_too_strange(value: Any) -> None:
     fields = ("role", "content", "summary", "name", "arguments", "input", "action", "call_id", "output", "tools",
               "ghost_commit", "id")  # fmt: skip
     lines = [line for name in names for field in fields for line in item(name, **{field: value})]
-    lines += [line for kind in ("turn_context", "compacted", "inter_agent_communication", "x", "session_meta")
-              for field in ("model", "message", "replacement_history", "content", "source", "id", "effort")
-              for line in at(kind, **{field: value})]
+    lines += [
+        line
+        for kind in ("turn_context", "compacted", "inter_agent_communication", "x", "session_meta")
+        for field in ("model", "message", "replacement_history", "content", "source", "id", "effort")
+        for line in at(kind, **{field: value})
+    ]
     lines += event("thread_rolled_back", num_turns=value) + event("thread_name_updated", thread_name=value)
-    lines += [{"type": value}, {"type": "response_item", "payload": value}, {"type": "event_msg", "payload": value},
-              {"type": "compacted", "payload": value, "timestamp": value}]
+    lines += [
+        {"type": value},
+        {"type": "response_item", "payload": value},
+        {"type": "event_msg", "payload": value},
+        {"type": "compacted", "payload": value, "timestamp": value},
+    ]
     for record in codex.split(rollout(lines)).records:
         codex.headline(record.payload)
         codex.read(record.payload)

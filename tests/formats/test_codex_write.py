@@ -83,7 +83,8 @@ def test_an_entry_in_codex_s_words(entry: Entry, items: list[dict[str, Any]]) ->
 def test_what_was_said_is_shown_on_the_screen_too() -> None:
     written = codex.write(line_of(Message.user("hi"), Message.assistant("yo")))
     assert payloads(written, "event_msg") == [
-        {"type": "user_message", "message": "hi", "images": []}, {"type": "agent_message", "message": "yo"},
+        {"type": "user_message", "message": "hi", "images": []},
+        {"type": "agent_message", "message": "yo"},
     ]
 
 
@@ -98,8 +99,12 @@ def test_a_long_id_of_a_call_is_one_that_the_api_takes_and_its_result_has_the_sa
 def test_the_header_has_what_codex_asks_for_and_no_provider() -> None:
     (header,) = payloads(codex.write(line_of(Message.user("hi"))), "session_meta")
     assert header == {
-        "id": codex.resume_command(HEADER.source_id or "")[2], "timestamp": "2026-11-21T20:34:22.452Z", "cwd": "/work",
-        "originator": "gitsession", "cli_version": "0.0.0", "source": "cli",
+        "id": codex.resume_command(HEADER.source_id or "")[2],
+        "timestamp": "2026-11-21T20:34:22.452Z",
+        "cwd": "/work",
+        "originator": "gitsession",
+        "cli_version": "0.0.0",
+        "source": "cli",
     }
     place = codex.place(HEADER, Workspace("/work"))
     assert place == f"sessions/2026/11/21/rollout-2026-11-21T20-34-22-{header['id']}.jsonl"
@@ -173,8 +178,16 @@ def test_beside_the_end_of_the_file_only_the_way_is_written_and_no_roll_back() -
     end_of_t2 = next(str(r.line) for r in codex.split(data).records if codex.headline(r.payload).words == "A t2")
     said = payloads(codex.write(own(data, Message.user("on"), leaf_at=end_of_t2)), "response_item")
     assert [item["content"][0]["text"] for item in said] == ["U t1", "A t1", "U t2", "A t2", "on"]
-    back = codex.split(codex.write(own(data, leaf_at=next(
-        str(r.line) for r in codex.split(data).records if codex.headline(r.payload).words == "A t3"))).data)
+    back = codex.split(
+        codex.write(
+            own(
+                data,
+                leaf_at=next(
+                    str(r.line) for r in codex.split(data).records if codex.headline(r.payload).words == "A t3"
+                ),
+            )
+        ).data
+    )
     assert len(back.records) == len(codex.split(data).records)
 
 
@@ -190,7 +203,9 @@ def test_what_we_wrote_is_seen_by_codex_s_model_as_we_said_it() -> None:
     assert exported(store, opened.id) == data
     context = build.context(ContextHistory(store, opened.leaf.oid if opened.leaf else None), "codex")
     assert as_codex.request(context)["input"] == [
-        message("user", f"{SUMMARY_PREFIX}\nS"), *WORDS["a picture"][1], message("assistant", "done"),
+        message("user", f"{SUMMARY_PREFIX}\nS"),
+        *WORDS["a picture"][1],
+        message("assistant", "done"),
     ]
 
 

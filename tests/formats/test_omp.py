@@ -19,6 +19,7 @@ def timeless(headline: Headline) -> Headline:
     """Its words alone: when they were said has tests of its own."""
     return replace(headline, at_ms=None)
 
+
 HEADER = {"type": "session", "version": 3, "id": "s1", "timestamp": "2026-02-01T00:00:00.000Z", "cwd": "/w"}
 AT = "2026-02-01T00:00:01.500Z"
 AT_MS = 1_769_904_001_500
@@ -146,11 +147,25 @@ ENTRIES = {
         Headline(kind="thinking_change", label="thinking"),
     ),
     "a compaction": (
-        {"type": "compaction", "summary": "s", "firstKeptEntryId": "k", "tokensBefore": 61_000, "tokensAfter": 8_000,
-         "method": "shake", "preserveData": {"x": 1}, "fromExtension": False},
+        {
+            "type": "compaction",
+            "summary": "s",
+            "firstKeptEntryId": "k",
+            "tokensBefore": 61_000,
+            "tokensAfter": 8_000,
+            "method": "shake",
+            "preserveData": {"x": 1},
+            "fromExtension": False,
+        },
         entries.Compaction(
-            at_ms=AT_MS, summary="s", first_kept="k", tokens_before=61_000, tokens_after=8_000, method="shake",
-            preserve={"x": 1}, extra={"fromExtension": False},
+            at_ms=AT_MS,
+            summary="s",
+            first_kept="k",
+            tokens_before=61_000,
+            tokens_after=8_000,
+            method="shake",
+            preserve={"x": 1},
+            extra={"fromExtension": False},
         ),
         Headline(kind="compaction", label="compaction", words="61k -> 8k tokens", body="s"),
     ),
@@ -182,7 +197,9 @@ ENTRIES = {
         Headline(kind="instructions", label="instructions"),
     ),
     "a reset": (
-        {"type": "reset_boundary"}, entries.Reset(at_ms=AT_MS), Headline(kind="reset", label="reset"),
+        {"type": "reset_boundary"},
+        entries.Reset(at_ms=AT_MS),
+        Headline(kind="reset", label="reset"),
     ),
     "a title": (
         {"type": "title_change", "title": "T", "previousTitle": "S", "source": "auto"},
@@ -191,9 +208,7 @@ ENTRIES = {
     ),
     "usage": (
         {"type": "model_usage", "purpose": "title", "provider": "p", "model": "m", "usage": {"input": 1}, "api": "x"},
-        entries.Usage(
-            at_ms=AT_MS, purpose="title", provider="p", model="m", usage={"input": 1}, extra={"api": "x"}
-        ),
+        entries.Usage(at_ms=AT_MS, purpose="title", provider="p", model="m", usage={"input": 1}, extra={"api": "x"}),
         Headline(kind="usage", label="usage", words="p/m"),
     ),
 }
@@ -220,27 +235,36 @@ MESSAGES = {
     "python": (
         {"role": "pythonExecution", "code": "1+1", "output": "2", "exitCode": 0},
         Message(
-            at_ms=AT_MS, role="shell", command="1+1", output="2", exit_code=0, extra={"role": "pythonExecution"},
+            at_ms=AT_MS,
+            role="shell",
+            command="1+1",
+            output="2",
+            exit_code=0,
+            extra={"role": "pythonExecution"},
         ),
     ),
     "files": (
         {"role": "fileMention", "files": [{"path": "a.py", "content": "x\ud83d"}, {"path": "b"}, {"no": "path"}]},
         Message(
-            at_ms=AT_MS, role="custom", extra={"role": "fileMention"},
+            at_ms=AT_MS,
+            role="custom",
+            extra={"role": "fileMention"},
             content=(File("a.py", data=b"x\xed\xa0\xbd"), File("b"), OtherBlock({"no": "path"})),
         ),
     ),
     "redacted thinking": (
         {"role": "assistant", "content": [{"type": "redactedThinking", "data": "d"}, {"type": "anthropicServerTool"}]},
         Message(
-            at_ms=AT_MS, role="assistant",
+            at_ms=AT_MS,
+            role="assistant",
             content=(Thinking("", "d", True), OtherBlock({"type": "anthropicServerTool"})),
         ),
     ),
     "a picture kept elsewhere": (
         {"role": "user", "content": [{"type": "image", "data": "blob:sha256:" + "0" * 64, "mimeType": "image/png"}]},
         Message(
-            at_ms=AT_MS, role="user",
+            at_ms=AT_MS,
+            role="user",
             content=(OtherBlock({"type": "image", "data": "blob:sha256:" + "0" * 64, "mimeType": "image/png"}),),
         ),
     ),

@@ -95,7 +95,7 @@ def entry_refs(store: ObjectStore) -> dict[str, str]:
 
 
 ODD = [
-    user("msg_u1", "Grüße \U0001f600 \u2028 \\ \" \u0001", at=1, empty={}, none=[], deep={"a": [[], {}, [{"b": []}]]}),
+    user("msg_u1", 'Grüße \U0001f600 \u2028 \\ " \u0001', at=1, empty={}, none=[], deep={"a": [[], {}, [{"b": []}]]}),
     answer("msg_a1", "Done.", at=2, cost=0.1),
 ]
 
@@ -185,8 +185,13 @@ def test_an_export_is_known_by_its_beginning() -> None:
     assert claimed(b'{"type": "session", "id": "x"}\n') is not FORMATS["opencode"]
 
 
-@given(st.recursive(st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)
-                    | st.text(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=30))
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+        lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+        max_leaves=30,
+    )
+)
 def test_json_is_laid_out_as_the_agent_does_it(value: Any) -> None:
     text = json.dumps(value, ensure_ascii=False, indent=2)
     assert laid_out(compact(text)) == text

@@ -23,6 +23,7 @@ def timeless(headline: Headline) -> Headline:
     """Its words alone: when they were said has tests of its own."""
     return replace(headline, at_ms=None)
 
+
 HEADER = {"type": "session", "version": 3, "id": "s1", "timestamp": "2026-02-01T00:00:00.000Z", "cwd": "/w"}
 AT = "2026-02-01T00:00:01.500Z"
 AT_MS = 1_769_904_001_500
@@ -116,7 +117,9 @@ def test_garbage_before_the_header_is_kept_and_numbered_as_it_stands():
 def test_a_bad_line_takes_the_children_of_the_line_before_it():
     source = pi.split(file(entry("a", None), b'{"type":', entry("b", "a")))
     assert [(record.line, record.parent, record.source_id) for record in source.records] == [
-        (2, None, "a"), (3, 2, None), (4, 3, "b"),
+        (2, None, "a"),
+        (3, 2, None),
+        (4, 3, "b"),
     ]
 
 
@@ -177,7 +180,8 @@ def test_a_second_header_is_a_record_and_nothing_hangs_on_its_id():
     source = pi.split(file(entry("a", None), line(type="session", id="s2"), entry("b", "a"), entry("c", "s2")))
     assert [(record.line, record.parent) for record in source.records] == [(2, None), (3, 2), (4, 3), (5, None)]
     assert [(problem.line, problem.what) for problem in source.problems] == [
-        (3, "a second header"), (5, "the parent 's2' is not in the file"),
+        (3, "a second header"),
+        (5, "the parent 's2' is not in the file"),
     ]
     assert source.source_id == "s1"
 
@@ -353,13 +357,26 @@ MESSAGES = {
     ),
     "an assistant": (
         {
-            "role": "assistant", "api": "x", "provider": "p", "model": "m", "usage": USAGE, "stopReason": "toolUse",
+            "role": "assistant",
+            "api": "x",
+            "provider": "p",
+            "model": "m",
+            "usage": USAGE,
+            "stopReason": "toolUse",
             "content": [
-                {"type": "thinking", "thinking": "hm", "thinkingSignature": "t"}, {"type": "text", "text": "ok"}, CALL,
+                {"type": "thinking", "thinking": "hm", "thinkingSignature": "t"},
+                {"type": "text", "text": "ok"},
+                CALL,
             ],
         },
         Message(
-            at_ms=AT_MS, role="assistant", provider="p", model="m", usage=USAGE, stop="toolUse", extra={"api": "x"},
+            at_ms=AT_MS,
+            role="assistant",
+            provider="p",
+            model="m",
+            usage=USAGE,
+            stop="toolUse",
+            extra={"api": "x"},
             content=(Thinking("hm", "t"), Text("ok"), ToolCall("c1", "bash", {"b": 1, "a": [2]}, "s")),
         ),
     ),
@@ -368,18 +385,39 @@ MESSAGES = {
         Message(at_ms=AT_MS, role="assistant", stop="error", error="overloaded"),
     ),
     "a tool's result": (
-        {"role": "toolResult", "toolCallId": "c1", "toolName": "bash", "content": [{"type": "text", "text": "x"}],
-         "isError": True, "details": {"d": 1}},
+        {
+            "role": "toolResult",
+            "toolCallId": "c1",
+            "toolName": "bash",
+            "content": [{"type": "text", "text": "x"}],
+            "isError": True,
+            "details": {"d": 1},
+        },
         Message(
-            at_ms=AT_MS, role="tool", tool_call_id="c1", tool_name="bash", content=(Text("x"),), is_error=True,
+            at_ms=AT_MS,
+            role="tool",
+            tool_call_id="c1",
+            tool_name="bash",
+            content=(Text("x"),),
+            is_error=True,
             details={"d": 1},
         ),
     ),
     "a shell command": (
-        {"role": "bashExecution", "command": "ls", "output": "a\n", "exitCode": 0, "cancelled": False,
-         "excludeFromContext": True},
+        {
+            "role": "bashExecution",
+            "command": "ls",
+            "output": "a\n",
+            "exitCode": 0,
+            "cancelled": False,
+            "excludeFromContext": True,
+        },
         Message(
-            at_ms=AT_MS, role="shell", command="ls", output="a\n", exit_code=0,
+            at_ms=AT_MS,
+            role="shell",
+            command="ls",
+            output="a\n",
+            exit_code=0,
             extra={"cancelled": False, "excludeFromContext": True},
         ),
     ),
@@ -403,11 +441,13 @@ MESSAGES = {
     ),
     "no role": ({"content": "x"}, Message(at_ms=AT_MS, role="custom", content=(Text("x"),))),
     "a role that is a number": (
-        {"role": 7, "content": "x"}, Message(at_ms=AT_MS, role="custom", content=(Text("x"),), extra={"role": 7}),
+        {"role": 7, "content": "x"},
+        Message(at_ms=AT_MS, role="custom", content=(Text("x"),), extra={"role": 7}),
     ),
     "content that is null": ({"role": "user", "content": None}, Message(at_ms=AT_MS, role="user")),
     "content that is a number": (
-        {"role": "user", "content": 7}, Message(at_ms=AT_MS, role="user", extra={"content": 7}),
+        {"role": "user", "content": 7},
+        Message(at_ms=AT_MS, role="user", extra={"content": 7}),
     ),
     "a model that is a number": (
         {"role": "assistant", "content": [], "model": 4, "provider": "p"},
@@ -431,7 +471,8 @@ BLOCKS = {
     "a picture of non-ASCII": ({"type": "image", "data": "é", "mimeType": "image/png"}, None),
     "a picture without a type": ({"type": "image", "data": "aGk="}, None),
     "redacted thinking": (
-        {"type": "thinking", "thinking": "", "thinkingSignature": "s", "redacted": True}, Thinking("", "s", True),
+        {"type": "thinking", "thinking": "", "thinkingSignature": "s", "redacted": True},
+        Thinking("", "s", True),
     ),
     "a call without arguments": ({"type": "toolCall", "id": "c", "name": "n"}, ToolCall("c", "n")),
     "a call whose arguments are text": ({"type": "toolCall", "id": "c", "name": "n", "arguments": "x"}, None),
@@ -455,13 +496,25 @@ ENTRIES = {
         entries.ModelChange(at_ms=AT_MS, provider="p", model="m/1"),
     ),
     "a level of thinking": (
-        {"type": "thinking_level_change", "thinkingLevel": "high"}, entries.ThinkingChange(at_ms=AT_MS, level="high"),
+        {"type": "thinking_level_change", "thinkingLevel": "high"},
+        entries.ThinkingChange(at_ms=AT_MS, level="high"),
     ),
     "a compaction": (
-        {"type": "compaction", "summary": "s", "firstKeptEntryId": "k", "tokensBefore": 61234, "fromHook": True,
-         "details": {"readFiles": ["a"], "modifiedFiles": ["b"]}},
+        {
+            "type": "compaction",
+            "summary": "s",
+            "firstKeptEntryId": "k",
+            "tokensBefore": 61234,
+            "fromHook": True,
+            "details": {"readFiles": ["a"], "modifiedFiles": ["b"]},
+        },
         entries.Compaction(
-            at_ms=AT_MS, summary="s", first_kept="k", tokens_before=61234, read_files=("a",), modified_files=("b",),
+            at_ms=AT_MS,
+            summary="s",
+            first_kept="k",
+            tokens_before=61234,
+            read_files=("a",),
+            modified_files=("b",),
             extra={"fromHook": True},
         ),
     ),
@@ -472,7 +525,8 @@ ENTRIES = {
     "a compaction with odd details": (
         {"type": "compaction", "summary": 5, "details": {"readFiles": [1], "more": 2}, "tokensBefore": "many"},
         entries.Compaction(
-            at_ms=AT_MS, summary="",
+            at_ms=AT_MS,
+            summary="",
             extra={"summary": 5, "details": {"readFiles": [1], "more": 2}, "tokensBefore": "many"},
         ),
     ),
@@ -489,7 +543,8 @@ ENTRIES = {
         entries.CustomMessage(at_ms=AT_MS, custom_type="t", content=(Text("x"),), display=False, details=1),
     ),
     "a label": (
-        {"type": "label", "targetId": "x", "label": "L"}, entries.Label(at_ms=AT_MS, target="x", label="L"),
+        {"type": "label", "targetId": "x", "label": "L"},
+        entries.Label(at_ms=AT_MS, target="x", label="L"),
     ),
     "a label taken away": ({"type": "label", "targetId": "x", "label": None}, entries.Label(at_ms=AT_MS, target="x")),
     "a name": ({"type": "session_info", "name": "N"}, entries.Title(at_ms=AT_MS, title="N")),
@@ -498,7 +553,8 @@ ENTRIES = {
         entries.Usage(at_ms=AT_MS, purpose="warming", provider="p", model="m", usage=USAGE, extra={"note": "n"}),
     ),
     "an edit that omits": (
-        {"type": "context_edit", "targetId": "x", "replacement": None}, entries.ContextEdit(at_ms=AT_MS, target="x"),
+        {"type": "context_edit", "targetId": "x", "replacement": None},
+        entries.ContextEdit(at_ms=AT_MS, target="x"),
     ),
     "an edit": (
         {"type": "context_edit", "targetId": "x", "replacement": {"content": "y"}},
@@ -546,7 +602,12 @@ def test_an_object_without_a_type_is_unknown(raw):
 def test_a_header_is_the_session():
     raw = {**HEADER, "parentSession": "/old.jsonl", "title": "T"}
     assert pi.read(line(**raw)) == entries.SessionHeader(
-        at_ms=1_769_904_000_000, agent="pi", source_id="s1", cwd="/w", title="T", parent="/old.jsonl",
+        at_ms=1_769_904_000_000,
+        agent="pi",
+        source_id="s1",
+        cwd="/w",
+        title="T",
+        parent="/old.jsonl",
         extra={"version": 3},
     )
 
@@ -592,7 +653,13 @@ HEADLINES = {
     "assistant": (
         message(role="assistant", provider="p", model="m", content=[{"type": "text", "text": "ok"}, CALL, CALL]),
         Headline(
-            kind="message", role="assistant", label="assistant", words="ok", calls=2, body="ok", model="p/m",
+            kind="message",
+            role="assistant",
+            label="assistant",
+            words="ok",
+            calls=2,
+            body="ok",
+            model="p/m",
         ),
     ),
     "assistant, calls alone": (
@@ -608,7 +675,8 @@ HEADLINES = {
         Headline(kind="message", role="tool", label="tool bash", words="error, 1 line"),
     ),
     "tool, nothing": (
-        message(role="toolResult", content=[]), Headline(kind="message", role="tool", label="tool", words="no output"),
+        message(role="toolResult", content=[]),
+        Headline(kind="message", role="tool", label="tool", words="no output"),
     ),
     "shell": (
         message(role="bashExecution", command="ls\npwd", output="x"),
@@ -631,7 +699,8 @@ HEADLINES = {
         Headline(kind="message", role="custom", label="custom", words="a", body="a"),
     ),
     "any other role": (
-        message(role="telepath", content="a\nb"), Headline(kind="message", role="other", label="message", words="a"),
+        message(role="telepath", content="a\nb"),
+        Headline(kind="message", role="other", label="message", words="a"),
     ),
     "no message": (line(type="message"), Headline(kind="message", role="other", label="message")),
     "model": (

@@ -154,9 +154,7 @@ READS: dict[str, Callable[[StoreRepository, str, str], object]] = {
     "blame": lambda repository, tip, _: repository.blame("entry.cbor", newest_commit=pygit2.Oid(hex=tip)),
     "revparse": lambda repository, tip, _: repository.revparse_single(f"{tip}~1^{{tree}}"),
     "merge base": lambda repository, tip, bad: repository.merge_base(tip, bad),
-    "ahead and behind": lambda repository, tip, bad: repository.ahead_behind(
-        pygit2.Oid(hex=tip), pygit2.Oid(hex=bad)
-    ),
+    "ahead and behind": lambda repository, tip, bad: repository.ahead_behind(pygit2.Oid(hex=tip), pygit2.Oid(hex=bad)),
 }
 
 

@@ -70,8 +70,15 @@ def said(of: StoredSession) -> list[str]:
 def test_a_fork_goes_on_from_the_entry_that_it_shares(store: ObjectStore) -> None:
     parent, child = take_in(store, PARENT_FILE).session, take_in(store, CHILD_FILE).session
     assert said(session(store, child)) == [
-        "session: codex", "user: U t1", "model: mock-model", "assistant: A t1", f"fork: {child}",
-        "user: other", "assistant: exec_command (+1 tool)", "tool: 1 line", "assistant: way",
+        "session: codex",
+        "user: U t1",
+        "model: mock-model",
+        "assistant: A t1",
+        f"fork: {child}",
+        "user: other",
+        "assistant: exec_command (+1 tool)",
+        "tool: 1 line",
+        "assistant: way",
     ]
     shared = graph.tree(store, parent).nodes.keys() & graph.tree(store, child).nodes.keys()
     assert len(shared) == 4
@@ -90,7 +97,11 @@ def test_the_context_of_a_fork_is_what_it_shares_and_its_own(store: ObjectStore)
     assert opened.leaf is not None
     found = build.context(ContextHistory(store, opened.leaf.oid), "codex")
     assert [item.entry.text for item in found.items if isinstance(item.entry, Message) and item.entry.text] == [
-        "U t1", "A t1", "other", "a.txt\n", "way",
+        "U t1",
+        "A t1",
+        "other",
+        "a.txt\n",
+        "way",
     ]
 
 
@@ -188,9 +199,7 @@ def test_a_fork_of_ours_off_a_fork_of_codex_s_has_that_file(store: ObjectStore) 
 
 
 @pytest.mark.parametrize("back", range(7))
-def test_a_fork_of_ours_off_a_fork_of_codex_s_is_written_with_all_that_it_shares(
-    store: ObjectStore, back: int
-) -> None:
+def test_a_fork_of_ours_off_a_fork_of_codex_s_is_written_with_all_that_it_shares(store: ObjectStore, back: int) -> None:
     take_in(store, PARENT_FILE)
     deep = child_of(CHILD, AFTER_T1 + 3, user("deep"), thread=GRANDCHILD)
     take_in(store, CHILD_FILE)
@@ -318,6 +327,8 @@ def test_a_real_fork_shares_with_its_real_base() -> None:
     parent, sid = take_in(store, base).session, take_in(store, child).session
     assert (exported(store, parent), exported(store, sid)) == (base, child)
     assert said(session(store, sid))[-7:-4] == [
-        "assistant: Renamed fib to fibonacci everywhere (via sed in the shell).", f"fork: {sid}", "model: mock-model",
+        "assistant: Renamed fib to fibonacci everywhere (via sed in the shell).",
+        f"fork: {sid}",
+        "model: mock-model",
     ]
     assert_clean(store)

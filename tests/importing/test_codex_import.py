@@ -92,7 +92,10 @@ def test_what_was_rolled_back_stays_beside_what_went_on(store: ObjectStore) -> N
     sid = take_in(store, rollout(turn("t1"), turn("t2"), rolled_back(1), turn("t3"))).session
     opened = session(store, sid)
     assert [node.subject for node in opened.history()][-4:] == [
-        "rolled back: 1 turn", "user: U t3", "model: mock-model", "assistant: A t3",
+        "rolled back: 1 turn",
+        "user: U t3",
+        "model: mock-model",
+        "assistant: A t3",
     ]
     assert "user: U t2" not in [node.subject for node in opened.history()]
     assert next(graph.history(store, graph.branches(store, sid)["main"])).subject == "assistant: A t2"

@@ -99,9 +99,7 @@ CASES = {
 
 @pytest.mark.parametrize("final", [False, True])
 @pytest.mark.parametrize("case", CASES)
-def test_a_stored_file_is_taken_apart_as_one_in_memory(
-    case: str, final: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_stored_file_is_taken_apart_as_one_in_memory(case: str, final: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stored_lines, "_CHUNK", 7)
     agent, data = CASES[case]
     name = "0199a213-81c0-7800-8aa1-bbab2a035a53"

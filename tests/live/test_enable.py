@@ -50,7 +50,7 @@ TEXTS = {
     "other settings": '{\n  "model": "opus",\n  "env": {"A": "1"}\n}\n',
     "tabs": '{\n\t"model": "opus",\n\t"hooks": {\n\t\t"Stop": [\n\t\t\t' + OTHERS + "\n\t\t]\n\t}\n}\n",
     "one line": '{"model":"opus","hooks":{"Stop":[' + OTHERS + "]}}",
-    "hooks of others": '{\n    "hooks": {\n        "PreToolUse": [' + OTHERS + "],\n        \"Stop\": []\n    }\n}",
+    "hooks of others": '{\n    "hooks": {\n        "PreToolUse": [' + OTHERS + '],\n        "Stop": []\n    }\n}',
     "empty hooks": '{ "hooks": { } , "z": 1}',
     "windows line ends": '{\r\n  "model": "opus"\r\n}\r\n',
     "odd words": '{"a": "\\u00e9 }]{[ \\"", "b": [1, 2.5e3, null, true, [], {}]}',

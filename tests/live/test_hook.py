@@ -122,9 +122,7 @@ def test_where_in_doubt_a_tool_is_none_that_only_reads(said: dict, separators: t
     assert events.read_only(json.dumps({**said, "tool_name": "Read", "tool_input": {}}, separators=separators).encode())
 
 
-def test_more_than_it_will_take_is_a_failure_and_held_nowhere(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_more_than_it_will_take_is_a_failure_and_held_nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = tmp_path / "store.git"
     done = run(store, "PostToolUse", b'{"session_id": "' + b"x" * (hooking.STDIN_BYTES_MAX + 1) + b'"}')
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
@@ -145,9 +143,7 @@ def test_closed_streams_are_no_harm(tmp_path: Path) -> None:
     assert subprocess.run(["sh", "-c", command], check=False).returncode == 0
 
 
-def test_a_look_that_takes_too_long_is_given_up_and_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_look_that_takes_too_long_is_given_up_and_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import time
 
     from gitsession.live import spool_snapshot

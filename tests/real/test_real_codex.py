@@ -207,6 +207,7 @@ REFUSES = {
     "01a1ffd1-374d": "a fork without its base",
 }
 
+
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
 def test_the_real_codex_sees_what_we_say_of_real_files(tmp_path: Path, path: Path) -> None:
     why = next((why for part, why in REFUSES.items() if part in path.name), None)

@@ -186,7 +186,7 @@ def test_a_branch_that_is_gone_without_a_trace_comes_back(tmp_path: Path, packed
         if packed:
             git(store.objects, "pack-refs", "--all")
         assert store.verify().problems == []
-    for name in (["packed-refs"] if packed else [refs.leaf(case.sid), refs.meta(case.sid)]):
+    for name in ["packed-refs"] if packed else [refs.leaf(case.sid), refs.meta(case.sid)]:
         file = case.path / name
         lines = file.read_bytes().splitlines(keepends=True)
         replace_file(file, b"".join(line for line in lines if b"sessions/" not in line)) if packed else file.unlink()

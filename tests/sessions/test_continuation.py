@@ -119,5 +119,3 @@ def test_the_lines_of_the_agent_are_given_back(run: Run, original: str) -> None:
     [other] = sessions(run).keys() - {original}
     assert run("export", other).encode() == file.read_bytes()
     assert json.loads(run("verify", "--json"))["problems"] == []
-
-

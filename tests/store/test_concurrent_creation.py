@@ -20,6 +20,7 @@ from gitsession.store.git_store import GitStore
 
 InStep = Callable[[int, Callable[[int], Any]], Callable[[], list[Any]]]
 
+
 @pytest.fixture
 def in_step() -> InStep:
     """Two processes do round after round, each at once with the other; what each round came to."""

@@ -149,9 +149,7 @@ def test_who_saw_an_older_leaf_goes_beside_or_is_refused_and_nothing_else(path, 
                     leaf = session.on("main").leaf
                     all_saw_it.wait(120)
                     try:
-                        session.on("main").append(
-                            Message.user(f"{name}.{number}"), expected=leaf, on_moved=on_moved
-                        )
+                        session.on("main").append(Message.user(f"{name}.{number}"), expected=leaf, on_moved=on_moved)
                     except LeafMoved:
                         continue
                     acknowledged.append(f"{name}.{number}")

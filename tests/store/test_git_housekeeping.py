@@ -169,9 +169,7 @@ def test_a_leaf_leads_to_whole_objects_and_never_goes_back_for_who_starts(path, 
         append(store, "a.0")
         append(store, "a.1")
     with beside(write, looping(path, GC, REPACK, PACK_REFS)) as done:
-        reads = together(
-            read_enough(read_as_store(path), wanted * 2 // 3), read_enough(read_as_git(path), wanted // 3)
-        )
+        reads = together(read_enough(read_as_store(path), wanted * 2 // 3), read_enough(read_as_git(path), wanted // 3))
     assert sum(reads) >= wanted
     sound(path)
     written, commands = done

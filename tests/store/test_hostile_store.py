@@ -142,7 +142,7 @@ def test_a_store_full_of_planted_commands_runs_none_of_them(store, run, tmp_path
         '[remote "origin"]\n\turl = ext::{canary}\n',
         '[credential "https://host"]\n\thelper = !{canary}\n',
         '[diff "gitsession"]\n\ttextconv = {canary}\n',
-        '[alias]\n\tlg = !{canary}\n',
+        "[alias]\n\tlg = !{canary}\n",
         "[include]\n\tpath = {folder}/included\n",
         "[include]\n\tpath = ~/included\n",
         '[includeIf "onbranch:other"]\n\tpath = included\n',

@@ -25,7 +25,6 @@ from gitsession.store.journal import Journal
 SIDE = "refs/heads/sessions/s1/side"
 
 
-
 @pytest.fixture
 def git_dir(tmp_path: Path) -> Path:
     create(tmp_path / "store.git")

@@ -12,9 +12,7 @@ from gitsession.model.entries import BranchSummary, Compaction, CustomMessage, M
 from gitsession.sessions.session import StoredSession
 from gitsession.store.interface import ObjectStore
 
-DOT = b64decode(
-    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
-)
+DOT = b64decode("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==")
 FIRST, SECOND = ToolCall("call_1|fc_9", "read file", {"path": "/x"}), ToolCall("call_2", "bash", {"command": "ls"})
 
 

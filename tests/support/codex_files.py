@@ -17,9 +17,8 @@ START = "2026-11-21T20:34:22.452Z"
 NAME = f"rollout-2026-11-21T20-34-22-{THREAD}"
 ENVIRONMENT = "<environment_context>\n  <cwd>/work</cwd>\n</environment_context>"
 PERMISSIONS = "<permissions instructions>\nnone\n</permissions instructions>"
-PIXEL = (
-    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
-)  # the smallest PNG
+PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+"""The smallest PNG."""
 
 Lines = list[dict[str, Any]]
 

@@ -268,9 +268,7 @@ class _Codex:
 
     @property
     def lines(self) -> list[Fields]:
-        return [
-            {"type": "compacted" if "message" in item else "response_item", "payload": item} for item in self.items
-        ]
+        return [{"type": "compacted" if "message" in item else "response_item", "payload": item} for item in self.items]
 
     def put(self, **item: Any) -> list[Fields]:
         self.items.append(item)

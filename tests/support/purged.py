@@ -29,9 +29,7 @@ def key_of(store: ObjectStore, node: Node) -> str:
 
 def entries(store: ObjectStore) -> dict[str, Node]:
     """Every entry that a session's ref leads to, by oid."""
-    return {
-        node.oid: node for value in store.refs(refs.SESSIONS).values() for node in graph.history(store, value)
-    }
+    return {node.oid: node for value in store.refs(refs.SESSIONS).values() for node in graph.history(store, value)}
 
 
 def find(store: ObjectStore, text: str = SECRET) -> Node:

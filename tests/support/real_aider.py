@@ -65,8 +65,11 @@ def talk(work: Path, typed: Sequence[str], says: Sequence[str], *options: str) -
         ["unshare", "-n", "bash", "-c", command],
         cwd=work,
         env={
-            "PATH": os.environ["PATH"], "HOME": str(work.parent), "OPENAI_API_KEY": "x",
-            "LITELLM_LOCAL_MODEL_COST_MAP": "True", "AIDER_ANALYTICS": "false",
+            "PATH": os.environ["PATH"],
+            "HOME": str(work.parent),
+            "OPENAI_API_KEY": "x",
+            "LITELLM_LOCAL_MODEL_COST_MAP": "True",
+            "AIDER_ANALYTICS": "false",
         },
         capture_output=True,
         text=True,

@@ -520,9 +520,7 @@ def _put(prepared: Path, folder: Path, url: str) -> None:
         file.write_text(file.read_text().replace(str(prepared / "hub.git"), url))
 
 
-def simulate(
-    seed: int, folder: Path, steps: int, kind: type[Simulation] = Simulation, **options: object
-) -> Outcome:
+def simulate(seed: int, folder: Path, steps: int, kind: type[Simulation] = Simulation, **options: object) -> Outcome:
     """One run from beginning to end, in ``seed-N``, which is left to be looked at where something is wrong."""
     place = folder / f"seed-{seed}"
     place.mkdir(parents=True)

@@ -118,9 +118,7 @@ def test_no_meta_comes_without_its_session(client: Client, remote: Path, ours: S
     assert_clean(ours.objects)
 
 
-def test_a_session_under_a_second_name_does_not_come(
-    tmp_path: Path, client: Client, remote: Path, ours: Store
-) -> None:
+def test_a_session_under_a_second_name_does_not_come(tmp_path: Path, client: Client, remote: Path, ours: Store) -> None:
     """A store that has the session refuses the other name; a clone takes one of them."""
     push(client.path, remote, *EVERYTHING)
     ours.remotes.pull("origin")

@@ -219,9 +219,7 @@ def test_an_entry_that_was_redacted_can_only_be_hidden_more(tmp_path: Path) -> N
         [by] = tombstone_set.read(forger).replaced.values()
         draft = own(Message.user("I never said that", at_ms=1000), bytes(16), None)
         words = Replacement(draft.form, draft.stored)
-        made = tombstone_set.added(
-            forger, forger.ref(refs.TOMBSTONES), Tombstones(replaced={by.digest: words}), 2000
-        )
+        made = tombstone_set.added(forger, forger.ref(refs.TOMBSTONES), Tombstones(replaced={by.digest: words}), 2000)
         with forger.transaction() as tx:
             tx.put_all(made.objects)
             tx.move("refs/heads/gitsession/forged", made.oid, expected=None)

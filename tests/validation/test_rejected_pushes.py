@@ -632,9 +632,7 @@ ARCHIVE = {
         "lacks elements of its parents",
     ),
     "less, having been joined": (
-        lambda c, end: filed(
-            c, listing(c), before=(filed(c, listing(c)), filed(c, listing(c, ("main", end)), end))
-        ),
+        lambda c, end: filed(c, listing(c), before=(filed(c, listing(c)), filed(c, listing(c, ("main", end)), end))),
         "lacks elements of its parents",
     ),
 }

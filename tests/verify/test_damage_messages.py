@@ -61,9 +61,7 @@ def test_doctor_sees_it_without_reading_everything(
     assert "b'" not in told
 
 
-def test_maintain_on_a_damaged_pack_says_which_and_what_mends_it(
-    path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_maintain_on_a_damaged_pack_says_which_and_what_mends_it(path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     with Store.open(path, clock=Clock()) as store:  # a second pack like the first, so that git wants to merge them
         bring(store.objects, pi_file(*talk(*(f"other {n}" for n in range(ENTRIES - 1))), id="other"))
     file = largest(path, "objects/pack/*.pack")

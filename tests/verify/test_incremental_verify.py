@@ -154,6 +154,7 @@ def test_a_store_that_cannot_be_written_is_checked_from_the_beginning_each_time(
 
 # ---- damage
 
+
 @pytest.mark.promise("P23")
 @pytest.mark.parametrize("pattern", KEPT.values(), ids=KEPT)
 def test_a_bit_flipped_anywhere_is_found_within_a_round(

@@ -184,7 +184,7 @@ def checkpoint(store: ObjectStore, held: StoredSession, files: Oid | None, **fie
 
 
 def with_files(
-    rows: Callable[[ObjectStore], dict[str, tuple[str, Oid]]]
+    rows: Callable[[ObjectStore], dict[str, tuple[str, Oid]]],
 ) -> Callable[[ObjectStore, StoredSession], None]:
     return lambda store, held: checkpoint(store, held, tree(store, rows(store))) and None
 
@@ -330,9 +330,7 @@ NOTICES = {
 
 
 @pytest.mark.parametrize(("lines", "words"), NOTICES.values(), ids=NOTICES)
-def test_what_an_agent_wrote_so_is_a_notice_and_no_problem(
-    store: ObjectStore, lines: list[bytes], words: str
-) -> None:
+def test_what_an_agent_wrote_so_is_a_notice_and_no_problem(store: ObjectStore, lines: list[bytes], words: str) -> None:
     sid = bring(store, pi_file(said("a", None), *lines)).session
     assert words in "\n".join(odd(store, sid))
 
