@@ -41,7 +41,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _merged(known: results.Results, found: Mapping[str, Found], where: str) -> results.Results:
-    """Return ``known`` with the new results ``found``. Only a run of all rows replaces the description of the run."""
+    """Return ``known``, updated with the new results ``found``.
+
+    The description of the run is replaced only if all rows were run.
+    """
     if found.keys() >= known.found.keys():
         return results.Results(where, machine.versions(), data.provenance(), dict(found))
     measured = {name: dataclasses.replace(row, machine=where) for name, row in found.items()}

@@ -1,7 +1,7 @@
-"""A session file of each agent: the largest real one that is available, else a generated one.
+"""A session file of each agent: the largest real one that is available, or a generated one.
 
-Each file can grow by a record and be read by the plainest parser. Generated files have the structure that the agent
-writes, with random words, which compress worse than real text.
+Each file can be extended by a record and read with a minimal parser. Generated files have the structure that the agent
+writes, with random words. Random words compress worse than real text.
 """
 
 from __future__ import annotations
@@ -31,7 +31,10 @@ Lines = Iterator[dict[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class AgentFile:
-    """A session file. ``name``: its name on the page. Call ``grow`` only on a copy."""
+    """A session file. Call ``grow`` only on a copy.
+
+    ``name`` is its name on the page.
+    """
 
     agent: str
     name: str
@@ -42,31 +45,31 @@ class AgentFile:
         return replace(self, path=Path(shutil.copyfile(self.path, place / self.path.name)))
 
     def parse(self) -> Sequence[bytes]:
-        """Read the file with the plainest parser of the agent's format, and return the records as they are."""
+        """Read the file with a minimal parser of the agent's format and return the unmodified records."""
         return _PARSERS.get(self.path.suffix, _parse_lines)(self.path)
 
     def keep(self) -> None:
-        """Do the least work of a program that keeps the content."""
+        """Parse and compress every record, which any program must do that keeps the content."""
         for record in self.parse():
             zlib.compress(record)
 
     def grow(self) -> None:
-        """Append one record, as the agent would."""
+        """Append one record, as the agent does."""
         _GROWN[self.agent](self.path)
 
     def said(self) -> int:
-        """Return the bytes of messages and parts in a database of opencode, without what it stores twice."""
+        """Return the size of the messages and parts in a database of opencode, in bytes. Duplicates are not counted."""
         with sqlite3.connect(self.path) as db:
             return sum(db.execute(f"SELECT sum(length(data)) FROM {table}").fetchone()[0] for table in _SAID)
 
 
 def all_of(place: Path, turns: int, *, real: bool) -> Iterator[AgentFile]:
-    """Yield a file of each agent, generated ones below ``place``.
+    """Yield a file of each agent. Generated files are written below ``place``.
 
     Args:
-        place: A folder.
-        turns: Length of a generated session.
-        real: Whether to look for real files.
+        place: An empty folder.
+        turns: Number of turns of a generated session.
+        real: Whether to use real files if they are available.
     """
     for agent, pattern in _REAL.items():
         found = (folder() / "sessions" / agent).rglob(pattern) if real else ()
@@ -81,7 +84,7 @@ def all_of(place: Path, turns: int, *, real: bool) -> Iterator[AgentFile]:
 
 
 def compacted(place: Path, turns: int, compactions: int) -> AgentFile:
-    """Generate a session of codex that wrote its whole history again for each of ``compactions``."""
+    """Generate a session of codex that writes its whole history again at each compaction."""
     path = place / "compacted" / _made_name("codex")
     path.parent.mkdir()
     _codex(path, turns, compactions)
@@ -148,7 +151,7 @@ def _codex_line(kind: str, **payload: object) -> dict[str, Any]:
 
 
 def _long(number: int) -> str:
-    """Return a text of about 11 KB, a different one for each number."""
+    """Return a text of about 11 KB that differs for each number."""
     return f"{number} " + " ".join(_paragraph((number * 7 + each * 31) % 1000) for each in range(16))
 
 
@@ -180,7 +183,7 @@ _SAID = ("message", "part")
 
 
 def _opencode(path: Path, turns: int) -> None:
-    """Write a database with its event table, which has each part a second time."""
+    """Write a database with an event table that duplicates each part."""
     with sqlite3.connect(path) as db:
         times = "time_created INTEGER, time_updated INTEGER"
         db.execute(f"CREATE TABLE session (id TEXT PRIMARY KEY, directory TEXT, title TEXT, version TEXT, {times})")
@@ -307,7 +310,7 @@ def _parse_lines(path: Path) -> Sequence[bytes]:
 
 
 def _parse_markdown(path: Path) -> Sequence[bytes]:
-    """Split at the user's messages: a record is a message of the user, or the text between two of them."""
+    """Split at the prompts: a record is a prompt, or the text between two prompts."""
     records: list[list[str]] = [[]]
     was_user = False
     for line in path.read_text().splitlines(keepends=True):
@@ -320,7 +323,7 @@ def _parse_markdown(path: Path) -> Sequence[bytes]:
 
 
 def _parse_database(path: Path) -> Sequence[bytes]:
-    """Read the rows of the sessions and the JSON in them, without what else an agent stores there."""
+    """Read the rows of the sessions and parse their JSON, without other data of the agent."""
     with sqlite3.connect(path) as db:
         if db.execute("SELECT 1 FROM sqlite_master WHERE name = 'session_entries'").fetchone():
             rows = db.execute("SELECT data_json, content, * FROM session_entries").fetchall()

@@ -1,4 +1,4 @@
-"""Whole commands, run as by a shell."""
+"""Steps that run whole commands, as a shell does."""
 
 from __future__ import annotations
 
@@ -19,7 +19,13 @@ def ours(store: Path, *words: str) -> Step:
 
 
 def hook(store: Path, event: str, said: bytes) -> Step:
-    """Return a step that runs ``gitsession hook`` as an agent does after `gitsession enable`. ``said``: the event."""
+    """Return a step that runs ``gitsession hook`` as an agent does after `gitsession enable`.
+
+    Args:
+        store: Path of the store.
+        event: Name of the event.
+        said: Input of the hook.
+    """
     return command_of(*_program(), "--store", str(store), "hook", event, "--from", "claude", stdin=said)
 
 

@@ -1,4 +1,4 @@
-"""Input data: real session files if they are available, else generated ones of the same structure."""
+"""Input data: real session files if they are available, otherwise generated ones of the same structure."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _WORDS = ("file", "test", "error", "returns", "value", "session", "branch", "lin
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """A message as gitsession takes it, and as plain JSON for the peers."""
+    """A message for gitsession, and the same message as plain JSON for the peers."""
 
     message: Message
     plain: dict[str, Any]
@@ -31,7 +31,7 @@ class Said:
 
 @functools.cache
 def folder() -> Path:
-    """Return the folder of real session files: ``$GITSESSION_SHARED``, else ``shared`` beside the checkout."""
+    """Return the folder of real session files: ``$GITSESSION_SHARED``, or ``shared`` beside the checkout."""
     return Path(os.environ.get("GITSESSION_SHARED") or Path(__file__).resolve().parents[2] / "shared")
 
 
@@ -56,7 +56,7 @@ def messages() -> Sequence[Said]:
 
 
 def provenance() -> str:
-    """Return one sentence about the origin of the data."""
+    """Return a phrase about the origin of the data."""
     if real_files():
         lines = sum(data.count(b"\n") for data in real_files().values())
         size = sum(map(len, real_files().values())) / 1e6
@@ -65,12 +65,12 @@ def provenance() -> str:
 
 
 def words(number: int) -> str:
-    """Return random words, about 0.7 KB."""
+    """Return about 0.7 KB of random words."""
     return " ".join(random.Random(number).choices(_WORDS, k=110))
 
 
 def made_line(number: int, *, parent: int | None = None) -> bytes:
-    """Return a line of a pi file with random words, about 1 KB."""
+    """Return a line of a pi file with random words, about 1 KB long."""
     chance = random.Random(number)
     message = {
         "role": "assistant" if number % 2 else "user",
@@ -97,7 +97,7 @@ def made_file(seed: int, lines: int) -> bytes:
 
 
 def grown(data: bytes, lines: int) -> bytes:
-    """Return a session of pi with ``lines`` more messages."""
+    """Return a session of pi, extended by ``lines`` messages."""
     last = json.loads(data.rstrip(b"\n").rpartition(b"\n")[2])
     above, added = last["id"], []
     for number in range(lines):

@@ -1,4 +1,4 @@
-"""Results of a benchmark, as plain values: the input for the page, the plots and the results file."""
+"""Benchmark results as plain values: the input for the page, the plots and the results file."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """One figure over several runs."""
+    """The median, the minimum and the maximum of a figure over several runs."""
 
     median: float
     least: float
@@ -26,7 +26,7 @@ class Line:
     """One comparison.
 
     Attributes:
-        bar: Highest ratio that is accepted; ``None`` if there is no promise.
+        bar: Highest accepted ratio; ``None`` if there is no promise.
         ratio: ``ours`` divided by ``theirs``; ``None`` if the peer could not be measured.
         unit: Unit of ``ours`` and ``theirs``: ``s``, ``bytes``, ``fsyncs`` or ``/s``.
         why: Reason for a missing ratio.
@@ -66,7 +66,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """One curve of a plot: ``points`` are ``(x, y)`` pairs, ascending in x."""
+    """One curve of a plot. ``points`` are ``(x, y)`` pairs with increasing ``x``."""
 
     name: str
     points: Sequence[tuple[float, float]]
@@ -74,7 +74,7 @@ class Curve:
 
 @dataclass(frozen=True, slots=True)
 class Plot:
-    """Curves on two logarithmic axes. ``name``: name of the file, without its extension."""
+    """Curves on two logarithmic axes. ``name`` is the file name without its extension."""
 
     name: str
     title: str

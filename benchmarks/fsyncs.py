@@ -1,7 +1,7 @@
-"""Counts of fsyncs, including those of C libraries, in a separate run that is not timed.
+"""Fsync counts, including the fsyncs of C libraries, from a separate run that is not timed.
 
-A process with the shim of the tests (tests/faults/fi.c) logs every call that changes something below a folder. The
-process counts ``fsync`` and ``fdatasync`` in its own log.
+A process with the preloaded library of the tests (tests/faults/fi.c) logs every call that changes a file below a
+folder. The process counts ``fsync`` and ``fdatasync`` in its own log.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _ONLY_LOG = (0, 0, 0, 0, 0, 0, 1, 0)
 
 
 def of_append(peer: str) -> tuple[float, float] | None:
-    """Return the fsyncs per entry over 128 entries, and over 512 entries with all flushes that are due.
+    """Return the fsyncs per entry over 128 entries, and over 512 entries including the flushes that are due.
 
-    Return ``None`` if they cannot be counted.
+    Returns ``None`` if they cannot be counted.
     """
     return _counted("append", peer)
 

@@ -1,4 +1,4 @@
-"""Description of the machine: enough to judge a figure, without the machine's name."""
+"""Description of the machine, without its name: the context in which figures are compared."""
 
 from __future__ import annotations
 
@@ -14,7 +14,11 @@ from benchmarks.peers import PEERS
 
 
 def told(place: Path) -> str:
-    """Describe the machine. ``place``: the folder of the stores."""
+    """Return the description of the machine.
+
+    Args:
+        place: Folder of the stores.
+    """
     load = f"load {os.getloadavg()[0]:.1f} at the start"
     return f"{os.cpu_count()} cores ({load}), {_memory()}, {platform.system()}, {_file_system(place)}"
 
@@ -39,7 +43,7 @@ def _memory() -> str:
 
 
 def _file_system(place: Path) -> str:
-    """Return the type of the file system of ``place``, if it can be read."""
+    """Return the type of the file system of ``place``, or "file system unknown"."""
     try:
         mounts = [line.split()[1:3] for line in Path("/proc/self/mounts").read_text().splitlines()]
     except OSError:

@@ -1,4 +1,4 @@
-"""Time measurement of two steps in turn, over several runs."""
+"""Alternating time measurement of two steps, over several runs."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ def seconds(step: Step, number: int = 0) -> float:
 
 
 def in_turn(ours: Step, theirs: Step, rounds: int, *, warm_up: int = 0) -> tuple[list[float], list[float]]:
-    """Call both steps in turn and return their times in seconds, so that a slow moment of the machine affects both.
+    """Call both steps alternately and return their times in seconds, so that a slow moment of the machine affects both.
 
-    The first one changes from round to round, because an fsync may have to write what the step before it left in the
+    The order changes from round to round, because an fsync can also write data that the previous step left in the
     cache.
     """
     mine: list[float] = []
@@ -51,7 +51,11 @@ class Duel:
     def line(
         self, what: str, peer: str, bar: float | None = None, *, fold: Fold = statistics.median, unit: str = "s"
     ) -> Line:
-        """Return the comparison. ``fold``: reduces the times of a run to one; by default the median."""
+        """Return the comparison.
+
+        Args:
+            fold: Function that reduces the times of a run to one. The default is the median.
+        """
         folded = [(fold(mine), fold(theirs)) for mine, theirs in self.runs]
         return Line(
             what,
@@ -65,7 +69,7 @@ class Duel:
 
 
 def duel(ours: Step, theirs: Step, *, runs: int, rounds: int, warm_up: int = 1) -> Duel:
-    """Measure ``runs`` runs of ``rounds`` calls of each step, in turn."""
+    """Measure ``runs`` runs with ``rounds`` alternating calls of each step."""
     found = Duel()
     for _ in range(runs):
         found.add(*in_turn(ours, theirs, rounds, warm_up=warm_up))
@@ -73,6 +77,6 @@ def duel(ours: Step, theirs: Step, *, runs: int, rounds: int, warm_up: int = 1) 
 
 
 def percentile(times: Sequence[float], part: float) -> float:
-    """Return the time that a fraction ``part`` (0 to 1) of all times does not exceed."""
+    """Return the time that is not exceeded by the fraction ``part`` (0 to 1) of all times."""
     found = sorted(times)
     return found[min(int(len(found) * part), len(found) - 1)]

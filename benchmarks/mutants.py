@@ -19,12 +19,12 @@ from pathlib import Path
 CHECKOUT = Path(__file__).resolve().parents[1]
 SECONDS_MAX = 240
 ROUNDS = 3
-"""Number of passes after which a break is not caught. A test may miss a race once."""
+"""Number of passes after which a break is reported as NOT CAUGHT. A test can miss a race once."""
 
 
 @dataclass(frozen=True)
 class Break:
-    """Replacements of old texts by new ones in ``file`` below gitsession/. ``tests``: arguments for pytest."""
+    """Replacements of texts in ``file`` below gitsession/. ``tests`` are arguments for pytest."""
 
     name: str
     file: str
@@ -36,9 +36,9 @@ def one(name: str, file: str, old: str, new: str, *tests: str) -> Break:
     return Break(name, file, ((old, new),), tests)
 
 
-FSYNCS = "tests/store/test_store_processes.py::test_how_often_the_disk_is_asked_to_be_sure"
-LEAF = "tests/store/test_git_housekeeping.py::test_a_leaf_leads_to_whole_objects_and_never_goes_back_for_who_starts"
-STRANGER = "tests/git/test_ref_writer.py::test_a_strangers_lock_holds_up_only_its_own_ref"
+FSYNCS = "tests/store/test_store_processes.py::test_number_of_fsyncs"
+LEAF = "tests/store/test_git_housekeeping.py::test_tip_reaches_whole_objects_and_never_moves_back"
+STRANGER = "tests/git/test_ref_writer.py::test_foreign_lock_only_delays_its_own_ref"
 KILLS = "tests/store/test_kills.py"
 POWER = "tests/store/test_power_cuts.py"
 FAILING = "tests/store/test_failing_disk.py"
@@ -46,7 +46,7 @@ RESTORE = "tests/workspace/test_restore.py"
 HOSTILE = "tests/workspace/test_hostile_checkpoints.py"
 
 SERVER = "tests/server/test_server.py"
-GATE = "tests/sync/test_outgoing_secrets.py::test_our_push_holds_back_what_would_take_a_secret_along_and_sends_the_rest"
+GATE = "tests/sync/test_outgoing_secrets.py::test_own_push_holds_back_sessions_with_a_secret_and_sends_the_rest"
 
 NO_HOOKS = "tests/sync/test_sync_without_hooks.py"
 
@@ -57,28 +57,28 @@ BREAKS = [
         "server/receive.py",
         "return _listed(git_dir, refs.SESSIONS, *others)",
         "return _listed(git_dir)",
-        f"{SERVER}::test_what_came_in_unchecked_is_checked_when_a_session_leads_to_it",
+        f"{SERVER}::test_unvalidated_data_is_validated_when_a_session_reaches_it",
     ),
     one(
         "a push into a store is judged without what its programs hold back",
         "server/receive.py",
         "    flush(git_dir)\n    variables",
         "    variables",
-        f"{SERVER}::test_a_push_into_a_store_is_judged_against_what_its_programs_hold_back",
+        f"{SERVER}::test_push_into_a_store_is_validated_against_its_pending_entries",
     ),
     one(
         "a new ref may lead into history that is not rewritten yet",
         "validation/validate.py",
         "if line.old is not None or below is None or below in seen:",
         "if below is None or below not in seen:",
-        f"{SERVER}::test_a_new_ref_into_history_that_is_not_rewritten_yet_is_refused",
+        f"{SERVER}::test_new_ref_to_an_unrewritten_history_is_rejected",
     ),
     one(
         "the set of what was purged may shrink",
         "validation/set_rules.py",
         "if move.old is not None and not tombstone_set.at(read, move.old) <= after:",
         "if move.old is None and not after:",
-        f"{SERVER}::test_the_set_of_what_was_purged_only_grows",
+        f"{SERVER}::test_tombstone_set_only_grows",
     ),
     one(
         "of two refs with one secret the second goes",
@@ -93,21 +93,21 @@ BREAKS = [
         "sync/syncing.py",
         "rewritten = tombstone_sync.rewritten(place, read, news.said, fetched.lines, {} if news.is_new else known)",
         "rewritten = dict[str, Oid]()",
-        f"{NO_HOOKS}::test_a_purge_reaches_a_forge_and_everybody_and_takes_nothing_else",
+        f"{NO_HOOKS}::test_purge_reaches_a_forge_and_every_store_and_removes_nothing_else",
     ),
     one(
         "a forced push takes the place of whatever is there",
         "sync/transport.py",
         'words += [f"--force-with-lease={there}:{leases[ref]}" for ref, (_, there) in chunk.items() if ref in leases]',
         'words += ["--force"] if leases else []',
-        f"{NO_HOOKS}::test_who_publishes_while_it_is_taken_out_is_not_overwritten",
+        f"{NO_HOOKS}::test_entry_published_during_a_purge_is_not_overwritten",
     ),
     one(
         "what was only here goes without a word",
         "sync/tombstone_sync.py",
         "    if not lost:",
         "    if lost or True:",
-        "tests/purge/test_unpublished_backup.py::test_what_was_imported_here_too_is_set_aside_and_both_have_the_same",
+        "tests/purge/test_unpublished_backup.py::test_session_imported_by_both_stores_is_set_aside_and_both_end_equal",
     ),
     one(
         "lines are brought together before a purge",
@@ -128,7 +128,7 @@ BREAKS = [
         "sync/transport.py",
         "groups.setdefault(refs.session_of(ref) or ref, []).append(ref)",
         "groups.setdefault(ref, []).append(ref)",
-        "tests/sync/test_sync.py::test_the_refs_of_a_session_go_together_however_small_the_chunks",
+        "tests/sync/test_sync.py::test_refs_of_a_session_are_pushed_in_one_chunk",
     ),
     # -- acknowledgement
     one(
@@ -294,7 +294,7 @@ BREAKS = [
         "            return staging.value(name)\n        self.tail()\n        return self.value(name)",
         "            return staging.value(name)\n        seen = self.git.refs.read(name)\n        self.tail()\n"
         "        chain = self.overlay.chains.get(name)\n        return chain[-1] if chain else seen",
-        "tests/store/test_store_processes.py::test_a_flush_between_the_two_looks_of_a_reader_hides_nothing",
+        "tests/store/test_store_processes.py::test_flush_between_two_reads_of_a_reader_hides_nothing",
     ),
     one(
         "an object that is missing is not looked for twice",
@@ -323,14 +323,14 @@ BREAKS = [
         "store/lock.py",
         "wait_seconds) from None\n                time.sleep",
         "wait_seconds) from None\n                return\n                time.sleep",
-        "tests/store/test_concurrent_creation.py::test_one_of_two_takes_a_name",
+        "tests/store/test_concurrent_creation.py::test_one_of_two_concurrent_processes_gets_a_name",
     ),
     one(
         "a forked child goes on with its parent's files",
         "store/git_store.py",
         "if os.getpid() != self._opened.pid and not self._closed:",
         "if False:",
-        "tests/store/test_store_processes.py::test_a_forked_child_and_its_parent_go_on_as_two_processes",
+        "tests/store/test_store_processes.py::test_forked_child_and_its_parent_continue_as_two_processes",
     ),
     one(
         "a forked child may end its parent's transaction",
@@ -351,14 +351,14 @@ BREAKS = [
         "index/derived.py",
         'if "locked" not in str(error) or time.monotonic() > deadline:',
         "if True:",
-        "tests/index/test_catalogue.py::test_who_opens_it_while_another_begins_it_waits",
+        "tests/index/test_catalogue.py::test_opening_waits_while_another_process_creates_the_index",
     ),
     one(
         "who asked to be refused follows",
         "sessions/session.py",
         "if expected is None or expected.oid == seen:",
         "if True:",
-        "tests/store/test_concurrent_writers.py::test_who_saw_an_older_leaf_goes_beside_or_is_refused_and_nothing_else",
+        "tests/store/test_concurrent_writers.py::test_writer_with_an_outdated_tip_forks_or_fails",
     ),
     # -- untrusted bytes and text
     one(
@@ -387,7 +387,7 @@ BREAKS = [
         "git/pack_writer.py",
         'TEMPORARY = "gitsession-tmp-"',
         'TEMPORARY = "tmp_gitsession_"',
-        "tests/store/test_git_housekeeping.py::test_what_the_user_has_git_do_beside_writers_loses_nothing",
+        "tests/store/test_git_housekeeping.py::test_git_commands_of_the_user_beside_writers_lose_nothing",
     ),
     one(
         "a journal names a ref outside of the store",
@@ -478,14 +478,14 @@ BREAKS = [
         "index/entry_rows.py",
         "row.proof() == proof",
         "row.proof() is not None",
-        "tests/context/test_context.py::test_a_context_shows_nothing_that_a_damaged_index_says",
+        "tests/context/test_context.py::test_context_does_not_depend_on_a_damaged_index",
     ),
     one(
         "what a damaged index says was said is believed",
         "index/entry_rows.py",
         "found is None or found[1] != _proof_of_said(row, found[0])",
         "found is None",
-        "tests/context/test_context.py::test_what_was_said_is_not_taken_from_a_damaged_index",
+        "tests/context/test_context.py::test_state_is_not_read_from_a_damaged_index",
     ),
     # -- restored files
     one(
@@ -500,7 +500,7 @@ BREAKS = [
         "workspace/root.py",
         "fd = os.open(name, _FOLDER, dir_fd=parent)",
         "fd = os.open(os.path.join(os.fsencode(self.path), session_ids.unescape_path(at)), _FOLDER)",
-        f"{HOSTILE}::test_nothing_outside_changes_while_others_swap_folders_for_links",
+        f"{HOSTILE}::test_no_file_outside_changes_while_folders_are_swapped_for_links",
     ),
     one(
         "what somebody wrote at the last moment is replaced",
@@ -626,21 +626,21 @@ BREAKS = [
         "checkpoints/rewind_decisions.py",
         "    is_shared = any(touch.now in claimed for touch in touches if touch.ours)\n",
         "    is_shared = False\n",
-        "tests/checkpoints/test_rewind.py::test_what_two_sessions_say_they_changed_at_one_time_is_neithers_to_take_back",
+        "tests/checkpoints/test_rewind.py::test_changes_that_two_sessions_claim_at_once_are_kept",
     ),
     one(
         "what another session made of it, and we went on with, is taken back",
         "checkpoints/rewind_decisions.py",
         "any(touch.now in claimed for touch in touches if touch.ours)",
         "now in claimed",
-        "tests/checkpoints/test_two_agents.py::test_what_one_went_on_with_after_both_had_seen_it_is_not_taken_back_beyond_the_other",
+        "tests/checkpoints/test_two_agents.py::test_shared_change_is_not_undone_beyond_the_other_agent",
     ),
     one(
         "what another session made of it within our call, and we wrote over, is taken back",
         "checkpoints/planning.py",
         "        if touch.ours and within and within[-1] != touch.was:\n",
         "        if False:\n",
-        "tests/checkpoints/test_two_agents.py::test_what_the_other_wrote_within_a_call_that_then_wrote_over_it_is_not_taken_back",
+        "tests/checkpoints/test_two_agents.py::test_others_change_within_an_overwriting_call_is_not_undone",
     ),
     one(
         "what a call did counts as there when it was made",
@@ -684,7 +684,7 @@ BREAKS = [
         "        done = run.carry_out(intent)\n"
         "    return dataclasses.replace(done, outcomes=_all(plan.changes",
         "        done = run.carry_out(intent)\n    return dataclasses.replace(done, outcomes=_all(plan.changes",
-        "tests/checkpoints/test_rewind.py::test_while_one_has_not_ended_another_is_refused_and_names_it",
+        "tests/checkpoints/test_rewind.py::test_second_rewind_is_rejected_with_the_name_of_the_unfinished_one",
     ),
     one(
         "undo takes the line of checkpoints back",
@@ -740,7 +740,7 @@ def _verdict(copy: Path, broken: Break, whole: dict[str, int]) -> tuple[str, str
 
 
 def run(copy: Path, tests: tuple[str, ...]) -> int:
-    """Return the exit code of pytest: 0 if the tests passed, 1 if one failed. A test that hangs has failed."""
+    """Return the exit code of pytest: 0 if the tests passed, 1 if one failed. A test that hangs counts as failed."""
     environment = {**os.environ, "PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1"}
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-o", "timeout=60", *tests]
     with subprocess.Popen(

@@ -1,4 +1,4 @@
-"""docs/benchmarks.md and its plots, generated from the results. Text between the markers is kept."""
+"""Generator of docs/benchmarks.md and its plots from the results. The text between the markers is kept."""
 
 from __future__ import annotations
 
@@ -33,7 +33,12 @@ fsyncs are counted too.
 
 
 def render(results: Results, by_hand: str) -> str:
-    """Return the whole page. ``by_hand``: the text between the markers."""
+    """Return the whole page.
+
+    Args:
+        results: Results of the benchmarks.
+        by_hand: Text between the markers.
+    """
     parts = [HEAD, *_where(results), *_at_a_glance(results)]
     parts.append(f"## Missed bars\n\n{BEGIN}\n{by_hand}{END}\n")
     for name, row in ROWS.items():
@@ -50,7 +55,7 @@ def plots(results: Results) -> dict[str, str]:
 
 
 def write(docs: Path, results: Results) -> None:
-    """Write the page and its plots below ``docs``, and delete plots that no result has."""
+    """Write the page and its plots below ``docs``, and delete plots without results."""
     page, folder = docs / "benchmarks.md", docs / "benchmarks"
     page.write_text(render(results, by_hand(page)))
     drawn = plots(results)

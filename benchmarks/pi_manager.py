@@ -1,4 +1,4 @@
-"""pi itself, if the released package is in ``$LAB``: its own code opens a session file and builds the context."""
+"""pi itself, if its released package is in ``$LAB``. It opens a session file and builds the context itself."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ def version() -> str | None:
 def running(place: Path) -> Iterator[Count]:
     """Start pi, and yield a function that returns the number of messages in the context of a session file.
 
-    ``place``: a folder that pi may use as its own.
+    Args:
+        place: Folder for pi's own files.
     """
     command = [str(NODE), str(DRIVER), str(PACKAGE)]
     environment = {**os.environ, "PI_CODING_AGENT_DIR": str(place)}
@@ -50,6 +51,6 @@ def running(place: Path) -> Iterator[Count]:
 
 
 def whole(path: Path) -> Step:
-    """Return a step that asks the same of a process that starts, answers and ends."""
+    """Return a step that starts pi as a new process, which prints the same number and exits."""
     command = (str(NODE), str(DRIVER), str(PACKAGE), str(path))
     return commands.command_of(*command, PI_CODING_AGENT_DIR=str(path.parent / "agent"))

@@ -1,4 +1,4 @@
-"""Plots as SVG, with real text, without scripts or fonts, and with a light or dark background as the reader's page."""
+"""Plots as SVG, with text elements, without scripts or fonts, and with the reader's light or dark background."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ STYLE = """
 """
 
 COLOURS = ("#0969da", "#bc4c00", "#1a9a48", "#8250df", "#d4a72c", "#cf4592", "#1b9ab0", "#8c6d5a", "#7d8590", "#57ab5a")
-"""Colours that are visible on both backgrounds. The first is that of gitsession."""
+"""Colors that are visible on both backgrounds. The first one is the color of gitsession."""
 
 
 def curves(plot: Plot) -> str:
-    """Return a plot with two logarithmic axes. The legend is below, in the order of the last points."""
+    """Return a plot with two logarithmic axes. The legend is below the plot, in the order of the last points."""
     points = [point for curve in plot.curves for point in curve.points]
     x = _Axis(LEFT, WIDTH - RIGHT, [x for x, _ in points], whole_decades=False)
     y = _Axis(TOP + PLOT_HEIGHT, TOP, [y for _, y in points], whole_decades=True)
@@ -52,7 +52,7 @@ def curves(plot: Plot) -> str:
 
 
 def bars(title: str, rows: Sequence[tuple[str, float]]) -> str:
-    """Return a chart of each ratio divided by its bar, on a logarithmic axis. Bars left of the line at 1 hold."""
+    """Return a chart of each ratio divided by its bar, on a logarithmic axis. Ratios left of the line at 1 hold."""
     left, step = 400, 20
     axis = _Axis(left + 40, WIDTH - 60, [value for _, value in rows] + [0.1, 2.0], whole_decades=False)
     bottom = TOP + step * len(rows)
@@ -70,7 +70,7 @@ def bars(title: str, rows: Sequence[tuple[str, float]]) -> str:
 
 
 class _Axis:
-    """A logarithmic scale from one pixel to another."""
+    """A logarithmic scale between two pixel positions."""
 
     def __init__(self, start: float, end: float, values: Sequence[float], *, whole_decades: bool) -> None:
         logs = [math.log10(value) for value in values if value > 0] or [0.0]

@@ -1,4 +1,4 @@
-"""The last results by row, docs/benchmarks/results.json: the only input for the page and the plots."""
+"""The last results by row in docs/benchmarks/results.json, which is the only input for the page and the plots."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ from benchmarks.figures import Curve, Found, Line, Plot, Spread, Table
 
 @dataclass(slots=True)
 class Results:
-    """All results. ``machine``, ``versions``, ``data``: of the last run of all rows; ``found``: by name of the row."""
+    """The results of all rows.
+
+    ``machine``, ``versions`` and ``data`` describe the last run of all rows. ``found`` has the results by row.
+    """
 
     machine: str = ""
     versions: Sequence[str] = ()
@@ -37,7 +40,7 @@ def save(path: Path, results: Results) -> None:
 
 
 def _rounded(value: Any) -> Any:
-    """Round to four significant digits, so that differences between two versions of the file are readable."""
+    """Round to four significant digits, so that diffs of the file are readable."""
     if isinstance(value, float):
         return float(f"{value:.4g}")
     if isinstance(value, Mapping):

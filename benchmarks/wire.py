@@ -1,4 +1,4 @@
-"""Bytes on the wire: git uses a replacement of ssh that counts the bytes."""
+"""Byte counts of network transfers: git runs a replacement of ssh that counts the bytes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ os._exit(child.wait())
 
 
 class Bytes(NamedTuple):
-    """Numbers of bytes. ``up``: to the server; ``down``: from the server."""
+    """Bytes sent to the server (``up``) and received from it (``down``)."""
 
     up: int
     down: int
@@ -42,7 +42,7 @@ class Bytes(NamedTuple):
 
 @contextmanager
 def counted(folder: Path) -> Iterator[Callable[[], Bytes]]:
-    """Replace git's ssh in the ``with`` block. The function returns the bytes since its last call."""
+    """Replace git's ssh in the ``with`` block. Yield a function that returns the bytes since its last call."""
     relay, log = folder / "relay.py", folder / "wire.log"
     relay.write_text(_RELAY)
     log.touch()

@@ -1,4 +1,4 @@
-"""Figures as text for people."""
+"""Formatting of figures for people."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from benchmarks.figures import Line, Spread
 
 
 def ratio(spread: Spread) -> str:
-    """Return a ratio with the least and the most of the runs: ``1.62x (1.55–1.71)``."""
+    """Return a ratio with the minimum and the maximum of the runs: ``1.62x (1.55–1.71)``."""
     if spread.least == spread.most:
         return times(spread.median)
     return f"{times(spread.median)} ({_short(spread.least)}–{_short(spread.most)})"
@@ -17,7 +17,7 @@ def times(value: float) -> str:
 
 
 def bar(value: float | None) -> str:
-    """Return a bar as text; one below 0.5 as a fraction."""
+    """Return a bar as text. A bar below 0.5 is a fraction."""
     if value is None:
         return ""
     return f"≤ {times(value)}" if value >= 0.5 else f"≤ 1/{1 / value:.0f}"
@@ -34,7 +34,7 @@ def quantity(value: float, unit: str) -> str:
 
 
 def columns(line: Line) -> list[str]:
-    """Return a comparison as the columns of ``HEAD``."""
+    """Return a comparison as a row with the columns of ``HEAD``."""
     if line.ratio is None:
         return [line.what, line.peer, "", bar(line.bar), "", "", line.verdict]
     ours, theirs = (quantity(value, line.unit) for value in (line.ours, line.theirs))

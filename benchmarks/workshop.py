@@ -1,4 +1,4 @@
-"""Size, number of runs and folder of a run, and the stores that several rows read."""
+"""The size, the number of runs and the folder of a benchmark run, and stores that several rows share."""
 
 from __future__ import annotations
 
@@ -16,12 +16,15 @@ from gitsession.discovery.sources import format_of
 T = TypeVar("T")
 
 SIZES = ("tiny", "quick", "full")
-"""Sizes of a run. ``tiny`` only shows that a row runs; its figures mean nothing."""
+"""Sizes of a run. ``tiny`` only checks that a row runs; its figures have no meaning."""
 
 
 @dataclass(slots=True)
 class Workshop:
-    """The input of every row. ``place``: an empty folder on the measured disk. ``runs``: runs of each comparison."""
+    """The input of every row.
+
+    ``place`` is an empty folder on the measured disk. ``runs`` is the number of runs of each comparison.
+    """
 
     place: Path
     size: str
@@ -46,20 +49,20 @@ class Workshop:
         return made
 
     def copy(self, store: Path) -> Path:
-        """Copy a store, so that a row may change it."""
+        """Copy a store for a row that changes it."""
         copied = self.folder() / "store.git"
         shutil.copytree(store, copied)
         return copied
 
     def tidy(self) -> None:
-        """Delete everything but the stores that other rows may read."""
+        """Delete everything except the stores that other rows can use."""
         kept = {path.parent for path in self._stores.values()}
         for folder in self.place.iterdir():
             if folder not in kept:
                 shutil.rmtree(folder)
 
     def many_sessions(self, count: int) -> Path:
-        """Return a store of sessions with two entries each and loose refs. Do not change it."""
+        """Return a store of ``count`` sessions with two entries each and loose refs. Do not change it."""
 
         def fill(store: Store) -> None:
             for number in range(count):
@@ -98,7 +101,7 @@ class Workshop:
                 fill(store)
                 store.flush()
                 store.catalogue()
-            # One pack, so that maintenance, which would also pack the refs, is not due in any command.
+            # One pack, so that no command runs maintenance, which would also pack the refs.
             subprocess.run(["git", f"--git-dir={path}", "repack", "-a", "-d", "-q"], check=True)
             self._stores[name] = path
         return self._stores[name]

@@ -1,4 +1,4 @@
-"""A git repository as a workspace, with files of the sizes of source files."""
+"""A git repository as a workspace, with files as large as typical source files."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Work:
         git(self.path, "status", "--porcelain")
 
     def read(self) -> None:
-        """Read all files, so that both sides find them in memory."""
+        """Read all files, so that both sides find them in the page cache."""
         for file in self._files:
             file.read_bytes()
 

@@ -1,4 +1,4 @@
-"""The page about the architecture names modules that exist, and flows that are true."""
+"""Tests of the architecture page: the modules that it names exist, and the flows that it describes are correct."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ def section(title: str) -> str:
 
 
 def modules(text: str) -> list[str]:
-    """The modules that a text names, as paths below the package."""
+    """Return the modules that a text names, as paths below the package."""
     return re.findall(r"`([\w/]+/\w+\.py)`", text)
 
 
 def entered(call: Callable[[], object]) -> set[str]:
-    """The modules whose functions run during ``call``."""
+    """Return the modules whose functions run during ``call``."""
     found: set[str] = set()
 
     def seen(frame, event, arg) -> None:

@@ -1,4 +1,4 @@
-"""The benchmarks run, and the page says what they last found. Nothing here is about how fast anything is."""
+"""Tests of the benchmarks: they run, and the page shows the last results. No test asserts a time."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ def holding(*lines: Line) -> Results:
     return Results("a machine", ["python 3"], "some files", {"disk": Found("tiny", "2026-01-01", lines)})
 
 
-# ---- what is measured
+# ---- measurements
 
 
-def test_a_row_runs_and_its_figures_go_into_the_table_the_page_and_the_plots(tmp_path: Path) -> None:
+def test_row_runs_and_its_results_are_in_the_table_the_page_and_the_plots(tmp_path: Path) -> None:
     table = run("--only", "disk", "--only", "fork", "--write", "--docs", str(tmp_path))
     written = (tmp_path / "benchmarks.md").read_text()
     for words in ("after maintain", "copy of the file", "the source files"):
@@ -48,7 +48,7 @@ def test_a_row_runs_and_its_figures_go_into_the_table_the_page_and_the_plots(tmp
     assert {path.name for path in (tmp_path / "benchmarks").iterdir()} == {"results.json", "bars.svg", "fork.svg"}
 
 
-def test_a_row_that_is_measured_alone_leaves_what_others_found_and_what_people_wrote(tmp_path: Path) -> None:
+def test_single_row_keeps_other_results_and_written_text(tmp_path: Path) -> None:
     shutil.copytree(DOCS, tmp_path / "docs")
     docs = tmp_path / "docs"
     known = results.load(docs / "benchmarks/results.json")
@@ -65,7 +65,7 @@ def test_a_row_that_is_measured_alone_leaves_what_others_found_and_what_people_w
 
 
 @pytest.mark.parametrize("name", ROWS)
-def test_every_row_says_what_it_measures(name: str) -> None:
+def test_every_row_has_a_title_and_a_description(name: str) -> None:
     assert ROWS[name].TITLE
     assert ROWS[name].__doc__
 
@@ -82,11 +82,11 @@ def test_the_fsyncs_of_a_flush_are_counted() -> None:
     assert (few, many - few) == (7 + 2, 2 * 2)
 
 
-def test_a_peer_that_is_not_installed_has_no_version() -> None:
+def test_missing_peer_has_no_version() -> None:
     assert Peer("nobody", PEERS["JSONL and fdatasync"].open, needs="no-such-distribution").version is None
 
 
-# ---- what a figure means
+# ---- figures
 
 
 VERDICTS = {
@@ -99,17 +99,17 @@ VERDICTS = {
 
 
 @pytest.mark.parametrize(("found", "verdict"), VERDICTS.values(), ids=VERDICTS)
-def test_a_bar_holds_where_every_run_does(found: Line, verdict: str) -> None:
+def test_bar_holds_if_every_run_does(found: Line, verdict: str) -> None:
     assert found.verdict == verdict
 
 
-def test_a_peer_that_is_not_installed_is_listed_and_no_bar_holds_by_it() -> None:
+def test_missing_peer_is_listed_without_a_bar() -> None:
     written = page.render(holding(Line("append", "somebody", 1.0, why="not installed")), "")
     assert "**Not measured**:\n\n- append, against somebody: not installed" in written
     assert "**Holds**" not in written
 
 
-def test_results_come_back_as_they_were_kept(tmp_path: Path) -> None:
+def test_results_are_loaded_as_saved(tmp_path: Path) -> None:
     plot = Plot("p", "A plot", "x", "y", [Curve("a", [[1, 2.0], [10, 3.0]])])
     found = Found("tiny", "2026-01-01", [line(1.0, 1.5, 2.0), Line("b", "c")], [Table("t", ["h"], [["c"]])], [plot])
     kept = Results("a machine", ["python 3"], "some files", {"disk": found})
@@ -117,7 +117,7 @@ def test_results_come_back_as_they_were_kept(tmp_path: Path) -> None:
     assert results.load(tmp_path / "benchmarks/results.json") == kept
 
 
-# ---- what is in the repository
+# ---- files in the repository
 
 
 def test_the_page_has_every_row_and_no_other() -> None:
@@ -125,12 +125,12 @@ def test_the_page_has_every_row_and_no_other() -> None:
     assert set(results.load(DOCS / "benchmarks/results.json").found) == set(ROWS)
 
 
-def test_the_page_is_what_its_results_make() -> None:
+def test_page_is_generated_from_its_results() -> None:
     written = DOCS / "benchmarks.md"
     assert written.read_text() == page.render(results.load(DOCS / "benchmarks/results.json"), page.by_hand(written))
 
 
-def test_the_plots_are_what_the_results_make_and_all_there_are() -> None:
+def test_plots_are_generated_from_the_results() -> None:
     drawn = {path.name: path.read_text() for path in (DOCS / "benchmarks").glob("*.svg")}
     assert drawn == page.plots(results.load(DOCS / "benchmarks/results.json"))
 
@@ -143,6 +143,6 @@ def test_a_plot_is_small_well_formed_and_runs_nothing(path: Path) -> None:
     assert path.stat().st_size < 20_000
 
 
-def test_words_in_a_plot_are_words_whatever_is_in_them() -> None:
+def test_text_in_a_plot_is_escaped() -> None:
     drawn = page.plots(holding(Line('a < b & "c"', "<script>", 2.0, ONE, 1.0, 1.0)))["bars.svg"]
     assert 'a < b & "c" : <script>' in {element.text for element in ElementTree.fromstring(drawn).iter()}

@@ -1,4 +1,4 @@
-"""Documentation that fails when it is wrong: every command block runs, every command and decision is there."""
+"""Tests of the documentation: every command block runs, and every command and decision is described."""
 
 from __future__ import annotations
 
@@ -30,7 +30,10 @@ def blocks(page: Path, language: str) -> list[str]:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder as the pages assume it: a session file, the examples, ``gitsession`` and ``python`` on the PATH."""
+    """Create the folder that the pages assume.
+
+    It has a session file and the examples; ``gitsession`` and ``python`` are on the PATH.
+    """
     place = tmp_path / "work"
     place.mkdir()
     lines = [
@@ -53,7 +56,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def prepared(folder: Path) -> Path:
-    """The project of the sample session, which is imported: what the how-to guides assume."""
+    """Import the sample session, as the how-to guides assume, and return its project."""
     examples = folder / "docs/examples"
     [session] = examples.glob("claude/projects/*/*.jsonl")
     session.write_text(session.read_text().replace("/home/ada/shop", str(examples / "shop")))
@@ -62,7 +65,7 @@ def prepared(folder: Path) -> Path:
 
 
 @pytest.mark.parametrize("page", WITH_COMMANDS, ids=lambda page: page.name)
-def test_every_command_of_a_page_runs_as_it_stands(page: Path, folder: Path) -> None:
+def test_every_command_of_a_page_runs_unchanged(page: Path, folder: Path) -> None:
     lines = [line for block in blocks(page, "console") for line in block.splitlines()]
     assert all(line.startswith("$ ") for line in lines), "a console block holds commands only"
     script = "\n".join(line.removeprefix("$ ") for line in lines)
@@ -75,14 +78,14 @@ def test_every_command_of_a_page_runs_as_it_stands(page: Path, folder: Path) -> 
     assert done.returncode == 0, f"{done.stdout[-2000:]}\n{done.stderr[-2000:]}"
 
 
-def test_the_program_of_the_readme_runs_as_it_stands(folder: Path) -> None:
+def test_program_of_the_readme_runs_unchanged(folder: Path) -> None:
     [program] = blocks(ROOT / "README.md", "python")
     done = subprocess.run([sys.executable, "-c", program], cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "user: Fix the login redirect" in done.stdout
 
 
-def test_the_program_of_the_guide_to_the_library_runs_as_it_stands(folder: Path) -> None:
+def test_program_of_the_library_guide_runs_unchanged(folder: Path) -> None:
     program = "\n".join(blocks(ROOT / "docs/how-to/write-an-agent.md", "python"))
     done = subprocess.run([sys.executable, "-c", program], cwd=folder, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
@@ -90,7 +93,7 @@ def test_the_program_of_the_guide_to_the_library_runs_as_it_stands(folder: Path)
     assert (folder / "project/hello.txt").read_text() == "hello\n"
 
 
-def test_the_programs_of_the_page_on_compaction_run_as_they_stand(folder: Path) -> None:
+def test_programs_of_the_compaction_page_run_unchanged(folder: Path) -> None:
     first, second = blocks(ROOT / "docs/reference/compaction.md", "python")
     for program, begins in ((first, "2953 tokens now, 6640 before"), (second, "Fix the login redirect")):
         done = subprocess.run([sys.executable, "-c", program], cwd=folder, capture_output=True, text=True, check=False)
@@ -98,14 +101,14 @@ def test_the_programs_of_the_page_on_compaction_run_as_they_stand(folder: Path) 
         assert done.stdout.startswith(begins)
 
 
-def test_the_program_of_the_page_on_contexts_runs_as_it_stands(folder: Path) -> None:
+def test_program_of_the_contexts_page_runs_unchanged(folder: Path) -> None:
     [program] = blocks(ROOT / "docs/reference/context.md", "python")
     done = subprocess.run([sys.executable, "-c", program], cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "Fix the login redirect" in done.stdout
 
 
-def test_the_programs_of_the_page_on_live_run_as_they_stand(folder: Path) -> None:
+def test_programs_of_the_live_page_run_unchanged(folder: Path) -> None:
     programs = blocks(ROOT / "docs/explanation/live.md", "python")
     assert len(programs) == 2
     for program in programs:
@@ -113,7 +116,7 @@ def test_the_programs_of_the_page_on_live_run_as_they_stand(folder: Path) -> Non
         assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
-def test_the_program_of_the_page_on_sync_runs_as_it_stands(folder: Path) -> None:
+def test_program_of_the_sync_page_runs_unchanged(folder: Path) -> None:
     subprocess.run(["git", "init", "-q", "--bare", "-b", "main", "hub.git"], cwd=folder, check=True)
     [program] = blocks(ROOT / "docs/explanation/sync.md", "python")
     done = subprocess.run([sys.executable, "-c", program], cwd=folder, capture_output=True, text=True, check=False)
@@ -121,18 +124,18 @@ def test_the_program_of_the_page_on_sync_runs_as_it_stands(folder: Path) -> None
     assert done.stdout == "[('refs/heads/main', 'ahead')]\n"
 
 
-def test_the_program_of_the_page_on_git_runs_as_it_stands(folder: Path) -> None:
+def test_program_of_the_git_page_runs_unchanged(folder: Path) -> None:
     [program] = blocks(ROOT / "docs/reference/git.md", "python")
     done = subprocess.run([sys.executable, "-c", program], cwd=folder, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     walked, changed, *blamed, counted = done.stdout.splitlines()
     assert (walked, changed, counted) == ("['assistant', 'user', 'session']", "['entry.cbor']", "(1, 0)")
-    # Random bytes of an entry may hold line ends: then there is more than one line to blame.
+    # Random bytes of an entry can contain line ends. Then there is more than one line of blame.
     assert all(re.fullmatch("[1-9] (assistant|user|session)", line) for line in blamed), blamed
     assert any(line.endswith(" assistant") for line in blamed)
 
 
-def test_the_program_of_the_page_on_the_archive_runs_as_it_stands(folder: Path) -> None:
+def test_program_of_the_archive_page_runs_unchanged(folder: Path) -> None:
     [program] = blocks(ROOT / "docs/explanation/archive.md", "python")
     done = subprocess.run([sys.executable, "-c", program], cwd=folder, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
@@ -161,7 +164,7 @@ def test_a_contributor_sets_up_as_ci_does() -> None:
 
 
 def command_tree(command: click.Command, path: str = "gitsession") -> Iterator[tuple[str, click.Command]]:
-    """Every command that the help lists, with the words that run it."""
+    """Yield every command of the help with its full name."""
     yield path, command
     if isinstance(command, click.Group):
         with click.Context(command) as ctx:
@@ -176,7 +179,7 @@ COMMAND_TREE = dict(command_tree(gitsession))
 
 
 def sections(page: Path) -> dict[str, str]:
-    """The text below each heading of a page, up to the next heading."""
+    """Return the text below each heading of a page, up to the next heading."""
     parts = re.split(r"^#{1,6} (.*)\n", page.read_text(), flags=re.MULTILINE)
     return dict(zip(parts[1::2], parts[2::2], strict=True))
 
@@ -191,17 +194,17 @@ def test_a_command_has_a_section_with_all_its_options_in_the_manual(path: str) -
     assert sorted(told) == sorted(known | ({"-h", "--help"} if path == "gitsession" else set()))
 
 
-def test_the_manual_has_no_section_for_a_command_that_is_not_there() -> None:
+def test_manual_has_no_section_for_a_missing_command() -> None:
     headings = sections(ROOT / "docs/reference/commands.md")
     assert {heading for heading in headings if heading.startswith("gitsession")} == set(COMMAND_TREE)
 
 
 def anchors(page: Path) -> set[str]:
-    """The names of the headings of a page in links."""
+    """Return the link anchors of a page's headings."""
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in sections(page)}
 
 
-def test_every_link_between_pages_leads_somewhere() -> None:
+def test_every_link_between_pages_is_valid() -> None:
     for page in PAGES:
         for name, anchor in re.findall(r"\]\(([^)#:]*)(?:#([^)]*))?\)", page.read_text()):
             target = page.parent / name if name else page
@@ -214,7 +217,7 @@ Fields = dict[str, str]
 
 
 def fields_of_schemas() -> dict[str, Fields]:
-    """The type of each field, by its path, of each schema on the page."""
+    """Return, for each schema on the page, the type of each field by its path."""
     found = {}
     for heading, text in sections(JSON_PAGE).items():
         fields = dict(re.findall(r"^\| `([^`]+)` \| ([^|]+) \|", text, re.MULTILINE))
@@ -224,7 +227,7 @@ def fields_of_schemas() -> dict[str, Fields]:
 
 
 def undescribed(value: Any, fields: Fields, path: str = "") -> Iterator[str]:
-    """The paths in a document that a table does not have."""
+    """Yield the paths in a document that a table does not describe."""
     kind = fields.get(path, fields.get(f"{path}{{}}", ""))
     inner_fields = [name for name in fields if name.startswith(f"{path}.")]
     if f"{path}{{}}" in fields or (kind.startswith(("object", "array", "any")) and not inner_fields):
@@ -309,12 +312,12 @@ def test_every_document_has_the_fields_of_its_table(run: Run, here: Path) -> Non
 
 
 NOT_SETTINGS = {"gitsession.checkpointfile", "gitsession.json"}
-"""The beginning of two names, and a file."""
+"""Two prefixes of names, and a file."""
 
 
 def test_every_setting_and_variable_that_the_program_reads_is_on_the_page() -> None:
     page = (ROOT / "docs/reference/configuration.md").read_text()
-    top = ROOT / "gitsession/__init__.py"  # its names are those of modules
+    top = ROOT / "gitsession/__init__.py"  # its names are module names
     sources = [file.read_text() for file in (ROOT / "gitsession").rglob("*.py") if file != top]
     read = {name.lower() for text in sources for name in re.findall(r'"(gitsession\.[a-zA-Z]+)"', text)}
     told = {name.lower() for name in re.findall(r"`(gitsession\.[a-zA-Z]+)`", page)}

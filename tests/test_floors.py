@@ -1,4 +1,4 @@
-"""The house has floors and imports only go down; each outside library has one door."""
+"""Tests of the package layers: imports go only to lower layers, and one module wraps each external library."""
 
 import ast
 from pathlib import Path
@@ -27,12 +27,12 @@ FLOORS = [
     ["api"],
     ["cli"],
 ]
-"""Floors from the lowest up. Packages on one floor do not import each other."""
+"""Layers from the lowest up. Packages of one layer do not import each other."""
 
 HEIGHT = {name: height for height, floor in enumerate(FLOORS) for name in floor}
 
 LENT = {"store": {"cbor", "digest", "message"}, "formats": set()}
-"""Modules of codec/ that each package may import, although codec/ is not directly below it (docs/decisions/0001)."""
+"""Modules of codec/ that a package may import although codec/ is not directly below it (docs/decisions/0001)."""
 
 DOORS = {
     "blake3": ["codec/digest.py"],
@@ -58,12 +58,12 @@ MODULES = {place(path): ast.parse(path.read_text("utf-8")) for path in sorted(HO
 
 
 def name_of(module):
-    """``gitsession.git.repository`` for ``git/repository.py``."""
+    """Return the module name of a path: ``gitsession.git.repository`` for ``git/repository.py``."""
     return ".".join(["gitsession", *module.removesuffix(".py").removesuffix("/__init__").split("/")])
 
 
 def imports_of(module, tree):
-    """The line and the full name of every import, wherever it stands; ``from a import b`` may mean ``a.b``."""
+    """Return the line and the full name of every import, at any depth. ``from a import b`` may mean ``a.b``."""
     package = name_of(module).split(".")
     if not module.endswith("__init__.py"):
         package = package[:-1]
@@ -87,7 +87,7 @@ def test_every_module_has_a_floor():
 
 
 @pytest.mark.parametrize("module", MODULES)
-def test_imports_only_go_down(module):
+def test_imports_only_go_to_lower_layers(module):
     here = floor_of(name_of(module)) if module not in ("__init__.py", "__main__.py") else None
     if here is None:
         return
@@ -149,7 +149,7 @@ def test_a_library_has_one_door(library):
     assert importers_of(library) == DOORS[library]
 
 
-def test_sqlite_stays_in_the_index_in_the_vault_and_where_agents_databases_are_read():
+def test_sqlite_is_only_used_by_the_index_the_vault_and_agents_databases():
     outside = [module for module in importers_of("sqlite3") if not module.startswith("index/")]
     assert outside == ["discovery/databases.py", "redaction/vault.py"]
 
@@ -160,19 +160,19 @@ def test_click_and_rich_stay_in_the_command_line():
 
 
 def is_outside(module):
-    """Whether a module may talk to the terminal and the environment."""
+    """Return whether a module may use the terminal and the environment."""
     return module.startswith("cli/") or module == "__main__.py"
 
 
 def dotted(node):
-    """``sys.stdout.write`` for the expression that says so."""
+    """Return an attribute expression as text, such as ``sys.stdout.write``."""
     if isinstance(node, ast.Attribute):
         return f"{dotted(node.value)}.{node.attr}"
     return node.id if isinstance(node, ast.Name) else ""
 
 
 def uses(module, names):
-    """Where a module says one of ``names``, as a name, an attribute or an import."""
+    """Return where a module uses one of ``names``, as a name, an attribute or an import."""
     nodes = [node for node in ast.walk(MODULES[module]) if isinstance(node, ast.Name | ast.Attribute)]
     said = [*((node.lineno, dotted(node)) for node in nodes), *imports_of(module, MODULES[module])]
     return [f"{module}:{line}: {name}" for line, name in said if name in names]
@@ -194,7 +194,7 @@ MAY_READ = {"api/agents.py", "api/compaction.py", "api/opened.py", "api/store.py
 
 
 @pytest.mark.parametrize("module", [module for module in MODULES if not is_outside(module) and module not in MAY_READ])
-def test_only_the_front_reads_the_environment(module):
+def test_only_the_outer_modules_read_the_environment(module):
     assert uses(module, READS) == []
 
 
@@ -203,19 +203,19 @@ PURE = [module for module in MODULES if module.startswith(("model/", "codec/", "
 
 
 @pytest.mark.parametrize("module", PURE)
-def test_values_and_bytes_ask_no_clock_no_chance_and_no_disk(module):
+def test_values_and_bytes_use_no_clock_randomness_or_disk(module):
     names = {name.split(".")[0] for _, name in imports_of(module, MODULES[module])}
     assert not names & MACHINE
     assert uses(module, {"open", "datetime.now", "datetime.utcnow", "datetime.datetime.now", "date.today"}) == []
 
 
 @pytest.mark.parametrize("library", FENCED)
-def test_what_damage_could_crash_is_not_loaded(library):
+def test_unsafe_libraries_are_not_imported(library):
     assert importers_of(library) == [], FENCED[library]
 
 
 @pytest.mark.parametrize("module", MODULES)
-def test_nobody_asks_git_to_drop_objects_that_a_writer_may_be_about_to_name(module):
+def test_git_is_never_told_to_delete_recent_objects(module):
     said = [str(node.value) for node in ast.walk(MODULES[module]) if isinstance(node, ast.Constant)]
     assert not [words for words in said if "--prune=now" in words or "--expire=now" in words]
 
@@ -231,7 +231,10 @@ def test_loading_the_package_loads_nothing_heavy():
 
 @pytest.mark.parametrize("folder", ["tests", "benchmarks"])
 def test_no_test_is_imported(folder):
-    """A helper that two files need is in tests/support/: a test can move and change without the others."""
+    """Fail if a test imports another one.
+
+    Shared helpers belong in tests/support/, so that each test can be moved alone.
+    """
     importers = [
         f"{path.relative_to(TESTS.parent)}:{line} -> {name}"
         for path in sorted((TESTS.parent / folder).rglob("*.py"))
@@ -242,7 +245,7 @@ def test_no_test_is_imported(folder):
 
 
 def public_classes():
-    """The modules that define each public class, by its name."""
+    """Return the modules that define each public class, by the name of the class."""
     found = {}
     for module, tree in MODULES.items():
         for node in tree.body:

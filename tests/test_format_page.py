@@ -1,4 +1,4 @@
-"""docs/reference/format.md is what the bytes obey: its example, kinds and limits are those of the code, and of git."""
+"""Tests of docs/reference/format.md: its example, kinds and limits match the code and git."""
 
 import ast
 import re
@@ -32,7 +32,7 @@ def section(title):
 
 
 def blocks_of(title):
-    """The literal blocks of a section."""
+    """Return the literal blocks of a section."""
     return re.findall(r"^```\n(.*?)^```$", section(title), re.DOTALL | re.MULTILINE)
 
 
@@ -44,7 +44,7 @@ def worked_example(name):
 
 
 def rows_of(title):
-    """The first table of a section, without its head."""
+    """Return the rows of the first table of a section, without the header."""
     rows = [line for line in section(title).splitlines() if line.startswith("|")]
     return [[cell.strip() for cell in row.strip("|").split("|")] for row in rows[2:]]
 
@@ -76,32 +76,32 @@ def git(tmp_path):
 # The worked example
 
 
-def test_the_bytes_of_the_worked_example_are_ours():
+def test_bytes_of_the_worked_example_match_the_code():
     assert payload.encode(ENTRY, NONCE).hex() == worked_example("bytes")
     assert payload.decode(bytes.fromhex(worked_example("bytes"))) == (ENTRY, NONCE)
 
 
-def test_the_notation_of_the_worked_example_says_what_the_bytes_say():
+def test_notation_of_the_worked_example_matches_its_bytes():
     _, notation, _ = blocks_of("Worked example")
     value = ast.literal_eval(re.sub(r"h'([0-9a-f]*)'", lambda found: repr(bytes.fromhex(found[1])), notation.strip()))
     assert cbor.encode(value).hex() == worked_example("bytes")
 
 
-def test_the_digest_and_the_chain_of_the_worked_example_are_ours(kept):
+def test_digest_and_chain_digest_of_the_worked_example_match_the_code(kept):
     draft, _, _, entry = kept
     assert digest.digest(draft.stored.payload).hex() == worked_example("digest")
     assert digest.to_base64url(entry.chain) == worked_example("chain")
     assert digest.chain(None, bytes.fromhex(worked_example("digest"))) == entry.chain
 
 
-def test_the_commit_of_the_worked_example_is_ours_byte_for_byte(kept):
+def test_commit_of_the_worked_example_matches_the_code(kept):
     _, parts, commit, entry = kept
     assert commit.decode() == blocks_of("Worked example")[2]
     assert objects.oid_of("blob", parts["blob"]) == worked_example("blob")
     assert (entry.tree, entry.oid) == (worked_example("tree"), worked_example("commit"))
 
 
-def test_git_gives_the_worked_example_the_same_names(git):
+def test_git_has_the_same_object_ids_for_the_worked_example(git):
     data = bytes.fromhex(worked_example("bytes"))
     blob = git("hash-object", "-t", "blob", "-w", "--stdin", stdin=data).decode().strip()
     assert blob == worked_example("blob")
@@ -117,14 +117,14 @@ def test_git_gives_the_worked_example_the_same_names(git):
     )
 
 
-def test_the_commit_of_the_worked_example_reads_as_the_entry_it_was(kept):
+def test_commit_of_the_worked_example_is_read_as_its_entry(kept):
     assert node.parse(worked_example("commit"), blocks_of("Worked example")[2].encode()) == kept[3]
 
 
-# The names of files
+# File names
 
 
-def test_the_examples_of_names_of_files_are_ours():
+def test_examples_of_file_names_match_the_code():
     rows = [[cell.strip("`") for cell in row] for row in rows_of("Names under `files/`")]
     made = {escaped: ast.literal_eval(text.removesuffix(".encode()")) for text, escaped in rows}
     raw = {escaped: name if isinstance(name, bytes) else name.encode() for escaped, name in made.items()}
@@ -133,7 +133,7 @@ def test_the_examples_of_names_of_files_are_ours():
     assert {escaped: file_names.unescape(escaped) for escaped in raw} == raw
 
 
-def test_a_character_is_escaped_where_the_page_says_so():
+def test_characters_are_escaped_as_documented():
     told = re.search(r"- has an unsafe character: (.*?);", section("Names under `files/`"), re.DOTALL)[1]
     spans = [(int(first, 16), int(last or first, 16)) for first, last in
              re.findall(r"U\+([0-9A-F]+)(?: to U\+([0-9A-F]+))?", told)]  # fmt: skip
@@ -146,16 +146,16 @@ def test_a_character_is_escaped_where_the_page_says_so():
 # The kinds
 
 
-def test_every_kind_stands_in_the_table_with_its_fields_in_order():
+def test_table_of_kinds_has_every_kind_with_its_fields_in_order():
     table = {}
     for kind, fields in rows_of("Kinds"):
-        fields = fields.split(". ")[0]  # what follows is said, not listed
+        fields = fields.split(". ")[0]  # the rest is described in prose
         names = re.sub(r"\([^)]*\)|: [^,]*", "", fields)
         table[kind.strip("`")] = [name.strip() for name in names.split(",") if name.strip()]
     assert table == {name: fields_of(kind) for name, kind in KINDS.items()}
 
 
-def test_every_block_stands_on_the_page_with_its_fields_in_order():
+def test_page_has_every_block_with_its_fields_in_order():
     said = re.search(r"maps with a `type`: (.*?); any other type", section("Kinds"), re.DOTALL)[1]
     found = {}
     for name, fields in re.findall(r"`(\w+)`\s+\{(.*?)\}", said, re.DOTALL):
@@ -171,9 +171,9 @@ def test_the_roles_are_those_of_the_page():
     assert tuple(authors.split()) == (*ROLES, "other")
 
 
-def test_a_field_is_left_out_where_the_page_says_null():
+def test_field_with_null_on_the_page_is_optional():
     for kind, fields in rows_of("Kinds"):
-        for name in re.findall(r"(\w+) \(null\)", fields):  # the last before it, of several that share it
+        for name in re.findall(r"(\w+) \(null\)", fields):  # the last of the names that share a mark
             assert entries.KINDS[kind.strip("`")].__dataclass_fields__[name].default is None, f"{kind}.{name}"
 
 
@@ -235,5 +235,5 @@ def test_the_page_names_every_place_in_the_tree_and_every_ref():
     assert f"`{refs._BRANCH.pattern}`" in section("The repository")
 
 
-def test_seconds_end_where_the_page_says():
+def test_limit_of_seconds_matches_the_page():
     assert objects.SECONDS_MAX == 2**32 - 1

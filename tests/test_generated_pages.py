@@ -1,4 +1,4 @@
-"""Pages that scripts write: each is what the source has now, and each error message is one that a user can act on."""
+"""Tests of generated pages: each page is up to date, and each error message gives the user a next step."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def script(name: str) -> ModuleType:
 
 
 @pytest.mark.parametrize("name", ["errors", "library"])
-def test_a_page_is_what_the_source_has(name: str) -> None:
+def test_generated_page_is_up_to_date(name: str) -> None:
     written = (ROOT / f"docs/reference/{name}.md").read_text(encoding="utf-8")
     assert written == script(f"make_{name}").page(), f"run python docs/reference/make_{name}.py"
 
@@ -33,7 +33,7 @@ def test_the_library_page_has_every_public_name_once() -> None:
     assert sorted([*names, "__version__"]) == sorted(gitsession.__all__)
 
 
-def test_a_message_and_its_hint_are_one_line_each_without_a_period() -> None:
+def test_message_and_hint_are_one_line_each_without_a_period() -> None:
     words = [text for one in script("make_errors").messages() for text in (one.text, one.hint)]
     assert [text for text in words if "\n" in text or (text.endswith(".") and not text.endswith("..."))] == []
 

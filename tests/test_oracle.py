@@ -1,12 +1,13 @@
-"""Every ref and every object id of about 300 generated sessions, some commands and the sample files, against a record.
+"""Comparison of every ref and object id of about 300 generated sessions, some commands and sample files with a record.
 
-A change that only moves code must pass it. ``tests/oracle.json`` has, for each group, how many refs, objects and
-exports there are, and the SHA-256 of each sorted list. With the environment variable ``GITSESSION_ORACLE``
+A change that only moves code must pass it. ``tests/oracle.json`` has, for each group, the numbers of refs, objects and
+exports, and the SHA-256 of each sorted list. The environment variable ``GITSESSION_ORACLE`` has these values:
 
-- ``record``: write the record anew (with one worker: groups are written one after the other);
-- ``dump``: also write the lists themselves to ``oracle.dump/<group>.txt``, so that two versions can be compared.
+- ``record``: write a new record (with one worker, because groups are written one after another);
 
-Sample files appear in the record by hashes alone. Groups of samples that are not here are skipped.
+- ``dump``: also write the lists to ``oracle.dump/<group>.txt``, so that two versions can be compared.
+
+The record has only hashes of sample files. Groups whose sample files are missing are skipped.
 """
 
 from __future__ import annotations
@@ -42,11 +43,11 @@ import gitsession
 from gitsession import Entry, GitSessionError, Message, Store
 
 RECORD = TESTS / "oracle.json"
-MODE = os.environ.get("GITSESSION_ORACLE", "")  # read here: each test runs without the variables of the user
+MODE = os.environ.get("GITSESSION_ORACLE", "")  # read here, because each test runs without the user's variables
 DUMP = Path.cwd() / "oracle.dump"
 START_NS = 1_769_904_000 * 10**9
 WORKSPACE = Path("/tmp/gitsession-oracle")
-"""A checkpoint states the path of its workspace: the same for every TMPDIR, and held with a lock."""
+"""Fixed for every TMPDIR, because a checkpoint contains the path of its workspace. A lock protects it."""
 
 TARGETS = ("aider", "claude", "codex", "omp", "opencode", "pi", "librecode")
 LARGE_BYTES = 1 << 20
@@ -56,11 +57,11 @@ LARGE_BYTES = 1 << 20
 
 
 class Pinned:
-    """A clock that stands between two steps, and random bytes that follow from the step and their number.
+    """A clock that is constant within a step, and random bytes that depend on the step and the number of the draw.
 
-    Replaced are functions of the standard library, not names of the package, so code may move. What is drawn counts
-    for each size apart, for temporary names are drawn too, and how many is not part of the format. The clock is in the
-    past, so no cache trusts the time stamp of a file.
+    Functions of the standard library are replaced, not names of the package, so code may move. Draws are counted for
+    each size separately: temporary names are drawn too, and their number is not part of the format. The clock is in the
+    past, so that no cache trusts the time stamp of a file.
     """
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,19 +80,19 @@ class Pinned:
         return sha256(f"{size} {number}".encode()).digest()[:size]
 
     def token_hex(self, size: int = 32) -> str:
-        """The same all through a step: the group of a command does not depend on how many names it drew before."""
+        """Return the same token within a step, so that the group of a command does not depend on earlier draws."""
         return sha256(f"step {self.steps}".encode()).hexdigest()[: 2 * size]
 
 
-# What is recorded
+# The record
 
 
 Lines = tuple[list[str], list[str], list[str]]
-"""Refs, objects and exports, each a sorted list of lines."""
+"""Refs, objects and exports, each as a sorted list of lines."""
 
 
 def contents(store: Path) -> tuple[list[str], list[str]]:
-    """Every ref and every object of a repository, as git lists them."""
+    """Return every ref and every object of a repository, as git lists them."""
 
     def git(*words: str) -> list[str]:
         done = subprocess.run(["git", f"--git-dir={store}", *words], capture_output=True, text=True, check=True)
@@ -120,7 +121,7 @@ EXPECTED = recorded()
 
 
 class Oracle:
-    """A folder with stores in it, and what is compared in the end."""
+    """A folder with stores, and the comparison of their contents with the record."""
 
     def __init__(self, folder: Path, template: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.folder = folder
@@ -129,7 +130,7 @@ class Oracle:
         self.exports: list[str] = []
         if template.exists():
             shutil.copytree(template, folder / "store.git")
-        monkeypatch.chdir(folder)  # the path of a file is part of the operation log: it is given as relative
+        monkeypatch.chdir(folder)  # the operation log contains paths as given: use relative ones
 
     def step(self) -> None:
         self.pinned.step()
@@ -148,7 +149,7 @@ class Oracle:
         self.exports.append(f"{len(self.exports):04} {to or 'home'} {said}")
 
     def lines(self, *stores: str) -> Lines:
-        """What an empty store has is left out: it is a group of its own."""
+        """Return the lines of the stores, without those of an empty store, which is a separate group."""
         known = contents(self.template) if self.template.exists() else ([], [])
         refs, objects = [], []
         for name in stores:
@@ -182,7 +183,7 @@ class Oracle:
 
 @pytest.fixture(scope="module")
 def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An empty store, copied for each group."""
+    """Create an empty store that is copied for each group."""
     path = tmp_path_factory.mktemp("oracle") / "store.git"
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
@@ -206,11 +207,11 @@ def test_an_empty_store(here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 8
-"""An image: the beginning of it is one, too, and is lifted out of a payload from a size on."""
+"""An image. A prefix of it is also an image. Images above a size limit are cut out of a payload as holes."""
 
 
 def begun(data: bytes, chance: random.Random) -> bytes:
-    """The beginning of an agent's file, as it was some time before."""
+    """Return the beginning of an agent's file, as in an earlier state of the session."""
     if data.startswith(b"{\n"):  # an export of opencode
         document = json.loads(data)
         messages = document["messages"]
@@ -220,14 +221,14 @@ def begun(data: bytes, chance: random.Random) -> bytes:
 
 
 def rewritten(data: bytes, chance: random.Random) -> bytes:
-    """The file without one of its last lines."""
+    """Return the file without one of the lines in its second half."""
     lines = data.splitlines(keepends=True)
     del lines[chance.randrange(len(lines) // 2, len(lines))]
     return b"".join(lines)
 
 
 def pi_tree(seed: int) -> bytes:
-    """A tree with branches, labels, names, and lines that are none."""
+    """Return a session of pi with branches, labels, titles and invalid lines."""
     chance = random.Random(seed)
     lines = talk("aaaa0001", "aaaa0002", "aaaa0003")
     ids = ["aaaa0001", "aaaa0002", "aaaa0003"]
@@ -282,7 +283,10 @@ CONVERSATIONS = [(name, seed) for name, (_, count, _) in GENERATED.items() for s
 
 
 def take(store: Store, agent: str, data: bytes) -> str:
-    """Import ``data``; the id of its session. Of Aider, whose sessions go by the path of their file, beside it."""
+    """Import ``data`` and return the id of its session.
+
+    For Aider, the file is imported by its name only, because the session id depends on its path.
+    """
     if agent == "aider":
         return bring(store.objects, data, agent=agent, name=conversations.NAMES["aider"]).session
     file = Path(FILE_NAMES.get(agent, "session.jsonl"))
@@ -309,7 +313,7 @@ def test_a_conversation_that_grows(kind: str, seed: int, oracle: Oracle) -> None
     oracle.compare(f"{kind} {seed:02}")
 
 
-# Entries of our own
+# Entries of gitsession
 
 
 ROLES = ("user", "assistant", "tool", "system", "developer", "shell", "custom")
@@ -317,7 +321,10 @@ WORDS = ("", "hi", "größe\n\nand more", "👍 e\u0301", "tab\tand \x1b[2J", "\
 
 
 class Draw:
-    """Entries of every public kind. By the names of fields and kinds in a payload, not those of classes."""
+    """A writer of entries of every public kind.
+
+    It uses the names of fields and kinds in payloads, not those of classes.
+    """
 
     def __init__(self, seed: int) -> None:
         self.chance = random.Random(seed)
@@ -384,7 +391,7 @@ class Draw:
 
 
 def own_kinds() -> list[type[Entry]]:
-    """Every kind of entry that has a public name, in the order of the names in a payload."""
+    """Return every kind of entry that has a public name, sorted by kind."""
     named = (getattr(gitsession, name) for name in gitsession.__all__)
     kinds = {one for one in named if inspect.isclass(one) and issubclass(one, Entry) and one is not Entry}
     return sorted(kinds, key=lambda kind: kind.kind)
@@ -419,7 +426,7 @@ def test_entries_of_our_own(seed: int, oracle: Oracle) -> None:
 
 
 class Shell:
-    """Commands on a store of the folder, each a step of the clock."""
+    """A runner of commands on stores in the folder. Each command is a step of the clock."""
 
     def __init__(self, oracle: Oracle, run: Callable[..., str]) -> None:
         self.oracle, self._run = oracle, run
@@ -429,13 +436,13 @@ class Shell:
         return self._run("--store", store, *words, code=code)
 
     def taken(self, name: str, data: bytes, *words: str) -> str:
-        """Import a file; its session."""
+        """Import a file and return the id of its session."""
         Path(name).write_bytes(data)
         told = json.loads(self("import", name, *words, "--json"))
         return str(told["sessions"][0]["session"])
 
     def ids(self, session: str) -> list[str]:
-        """The entries of the active branch, leaf first."""
+        """Return the ids of the entries of the active branch, tip first."""
         return [str(each["id"]) for each in json.loads(self("log", session, "--json"))["entries"]]
 
 
@@ -482,7 +489,7 @@ def test_branches_labels_names_and_undo(oracle: Oracle, sh: Shell) -> None:
         oracle.exported(store, session, "markdown")
     sh("fork", f"{other}@leaf")
     sh("undo", "--any")
-    sh("label", f"{session}@aaaa0005", "there")  # behind the forks: of two labels, which one a fork lists first differs
+    sh("label", f"{session}@aaaa0005", "there")  # after the forks: the order in which a fork lists two labels varies
     sh("undo", "--any")
     sh("redo", "--any")
     oracle.compare("branches")
@@ -534,7 +541,7 @@ def test_compactions(name: str, oracle: Oracle, sh: Shell) -> None:
 
 
 class Short:
-    """A summarizer that always says the same."""
+    """A summarizer that always returns the same summary."""
 
     NAME = "short"
 
@@ -571,7 +578,7 @@ def test_a_compaction_and_a_prune_of_each_agent(agent: str, oracle: Oracle) -> N
 
 @pytest.fixture
 def workspace() -> Iterator[Path]:
-    """A folder that has the same path wherever the tests run, for one test at a time."""
+    """Yield a folder with a fixed path. Only one test can use it at a time."""
     if Path("/tmp").resolve() != Path("/tmp") or Path("/tmp/.git").exists():
         pytest.skip("/tmp is no folder of its own here")
     with open(f"{WORKSPACE}.lock", "a") as lock:
@@ -629,7 +636,7 @@ def test_checkpoints_and_rewinds(oracle: Oracle, sh: Shell, workspace: Path) -> 
     oracle.compare("checkpoints")
 
 
-# Secrets, and what goes
+# Secrets and purges
 
 
 def secret_talk() -> bytes:
@@ -734,7 +741,7 @@ def test_remotes_and_clones(oracle: Oracle, sh: Shell) -> None:
         sh("sync", "--yes", store=name)
     sh("sync", "--yes")
     sh("pull", store="clone.git")
-    for name, data, code in (("store.git", 6, 0), ("clone.git", 7, 4)):  # the first published first
+    for name, data, code in (("store.git", 6, 0), ("clone.git", 7, 4)):  # the first one is published first
         Path("more.jsonl").write_bytes(of_claude(data))
         sh("import", "more.jsonl", "--from", "claude", store=name)
         sh("push", "--yes", store=name, code=code)
@@ -752,7 +759,7 @@ def test_remotes_and_clones(oracle: Oracle, sh: Shell) -> None:
     oracle.compare("remotes", "store.git", "clone.git", "hub.git", "fourth.git")
 
 
-# Sample files, where they are
+# Sample files, if available
 
 
 def samples(*agents: str) -> list[Path]:
@@ -762,7 +769,7 @@ def samples(*agents: str) -> list[Path]:
 
 
 def sample_name(path: Path) -> str:
-    """A group of the record: the hash of a file and of its place."""
+    """Return the name of a group: the hash of a file and its path."""
     place = path.relative_to(SHARED).as_posix().encode()
     return f"sample {sha256(place + bytes(1) + path.read_bytes()).hexdigest()[:20]}"
 
@@ -795,7 +802,7 @@ def test_a_sample_that_grows(path: Path, oracle: Oracle) -> None:
 
 
 def half_of(data: bytes) -> bytes:
-    """The first half of a file's lines; of a document, which has no halves, all of it."""
+    """Return the first half of a file's lines. A document has no halves and is returned whole."""
     return data if data.startswith(b"{\n") else b"".join(data.splitlines(keepends=True)[: data.count(b"\n") // 2])
 
 
@@ -804,7 +811,7 @@ FOLDERS = [path for agent in ("claude", "codex") if (path := SHARED / "sessions"
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.parent.name)
 def test_a_folder_of_samples(folder: Path, oracle: Oracle, sh: Shell) -> None:
-    """Sub-agents, forks, and what an agent recorded of files."""
+    """Import a folder with sub-agents, forks, and the agent's records of files."""
     shutil.copytree(folder, "agent", copy_function=shutil.copyfile)
     sh("import", "agent")
     files = sorted(path for path in folder.rglob("*") if path.is_file())

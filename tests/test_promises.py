@@ -1,4 +1,4 @@
-"""No promise without a test that tries to break it; and no word of these tests that has become untrue."""
+"""Tests of the promises: each has a test that tries to break it, and the names in the tables exist."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from benchmarks.mutants import BREAKS, Break
 
 
 def marks_in(source: str) -> Iterator[str]:
-    """What is said in every ``pytest.mark.promise(...)``, wherever it stands."""
+    """Yield the arguments of every ``pytest.mark.promise(...)``."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Call) and ast.unparse(node.func) == "pytest.mark.promise":
             yield from (word.value for word in node.args if isinstance(word, ast.Constant))
@@ -35,11 +35,11 @@ def rows_of(page: str) -> Iterator[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("promise", PROMISES)
-def test_somebody_tries_to_break_it(promise):
+def test_every_promise_has_a_test(promise):
     assert promise in MARKED
 
 
-def test_no_mark_is_of_a_promise_that_nobody_made():
+def test_every_mark_names_an_existing_promise():
     assert set(PROMISES) >= MARKED
 
 
@@ -51,13 +51,13 @@ def test_the_page_names_for_each_promise_files_that_try_to_break_it():
     assert {name for promise, name in rows if promise in MARKED_IN[name]} == {name for _, name in rows}
 
 
-def test_every_deep_module_says_which_promises_it_tries_to_break():
+def test_every_deep_module_names_its_promises():
     for module in found():
         assert set(PROMISES) >= set(module.PROMISES), module
 
 
 @pytest.mark.parametrize("each", BREAKS, ids=lambda each: each.name)
-def test_what_is_broken_on_purpose_is_still_there_and_so_are_the_tests_that_must_see_it(each: Break):
+def test_mutated_code_and_its_tests_exist(each: Break):
     text = (ROOT / "gitsession" / each.file).read_text("utf-8")
     for old, new in each.edits:
         assert text.count(old) == 1, old

@@ -1,4 +1,4 @@
-"""Words that the project does not use: docstrings, comments, messages and pages in plain technical English."""
+"""Tests of the prose: banned phrases and openings in docstrings, comments, messages and pages."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ OPENINGS = re.compile(
     r"(What|Which|Who|Whose|Where|Whether|When|How|As|That|If|So|Of|In|With|Not|No|Only|All|From|To|By|For|On|At|Nothing"
     r"|Nobody)\b"
 )
-"""A docstring begins with a verb or a noun."""
+"""Words with which a docstring must not begin. It begins with a verb or a noun."""
 
 BANNED = {
     "take in": "import",
@@ -54,7 +54,7 @@ MODULES = [path for path in (ROOT / "gitsession").rglob("*.py") if str(path.rela
 
 
 def texts(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield the lines of a page; of a module the comments and the strings with a space."""
+    """Yield the lines of a page, or the comments and the strings with a space of a module."""
     source = path.read_text(encoding="utf-8")
     if path.suffix == ".md":
         yield from enumerate(source.splitlines(), 1)
@@ -68,7 +68,7 @@ def texts(path: Path) -> Iterator[tuple[int, str]]:
 
 
 @pytest.mark.parametrize("phrase", BANNED)
-def test_no_text_has_a_phrase_that_is_not_plain(phrase: str) -> None:
+def test_no_text_has_a_banned_phrase(phrase: str) -> None:
     pattern = re.compile(rf"\b{phrase}\b", re.IGNORECASE)
     found = [
         f"{path.relative_to(ROOT)}:{line}: write {BANNED[phrase]!r}"
@@ -93,7 +93,7 @@ def docstrings(tree: ast.AST) -> Iterator[str]:
 def test_no_docstring_begins_with_a_relative_clause_or_a_preposition() -> None:
     found = [
         f"{path.relative_to(ROOT)}: {text.splitlines()[0]}"
-        for folder in ("gitsession",)
+        for folder in ("gitsession", "tests", "benchmarks")
         for path in (ROOT / folder).rglob("*.py")
         for text in docstrings(ast.parse(path.read_text(encoding="utf-8")))
         if OPENINGS.match(text)

@@ -48,7 +48,7 @@ class Row(NamedTuple):
 
 
 def write(rows: list[Row]) -> None:
-    """The results between the marks of the page, in place of those that stand there."""
+    """Write the results between the markers of the page."""
     lines = ["| promises | how | injected | survived | seconds | |", "|---|---|---|---|---|---|"]
     for row in rows:
         counts = f"{row.injected:,} | {row.survived:,} | {row.seconds:.0f}"
@@ -60,13 +60,13 @@ def write(rows: list[Row]) -> None:
 
 
 def found() -> list[ModuleType]:
-    """The modules beside this one, by name."""
+    """Return the other modules of this folder, sorted by name."""
     names = sorted(module.name for module in pkgutil.iter_modules([str(Path(__file__).parent)]))
     return [importlib.import_module(f"benchmarks.deep.{name}") for name in names if not name.startswith("_")]
 
 
 def run(module: ModuleType, seed: int, *, seconds: float) -> Row:
-    """Inject until the time is over or there is nothing left to inject."""
+    """Inject faults until the time is over or all faults were injected."""
     start = time.monotonic()
     injected = survived = 0
     told: list[str] = []

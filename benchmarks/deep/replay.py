@@ -18,7 +18,10 @@ SAMPLES = 100
 
 
 def faults(seed: int) -> Iterator[Fault]:
-    """In rounds over all workloads and models, each with other subsets. Within a round no disk comes twice."""
+    """Yield faults in rounds over all workloads and models. Each round draws other subsets.
+
+    Within a round, no disk state occurs twice.
+    """
     with closing(Bench()) as bench:
         for turn in count(seed * 1000):
             for work in REPLAYED:

@@ -27,7 +27,7 @@ _ROW = re.compile(r"^P\d+ +\d+ +(\d+) +(\d+) ", re.MULTILINE)
 
 
 def faults(seed: int) -> Iterator[Fault]:
-    """One of these for each file, again and again: what is random in them is so anew each time."""
+    """Repeat each file of tests without end, each time with another seed."""
     while True:
         for name in FILES:
             yield partial(_run, name, seed)

@@ -1,4 +1,7 @@
-"""The floor: a line of JSON at the end of a file, and ``fdatasync``. No ids, no branches, no check when it is read."""
+"""The lower bound: a line of JSON at the end of a file, and ``fdatasync``.
+
+There are no ids, no branches and no checks on reading.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""LangGraph's ``SqliteSaver.put``: a checkpoint for each message, as its own ``setup`` opens the database.
+"""LangGraph's ``SqliteSaver.put``: a checkpoint for each message, in a database opened with its own ``setup``.
 
-A checkpoint holds the whole state. Twice, therefore: with a state that holds the newest message only, which is the
-least that ``put`` can be asked to do, and with all messages so far, as a graph over ``MessagesState`` has it.
+A checkpoint holds the whole state. Two states are therefore measured. The first has only the newest message, which is
+the minimum for ``put``. The second has all messages so far, as in a graph over ``MessagesState``.
 """
 
 from __future__ import annotations

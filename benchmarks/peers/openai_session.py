@@ -1,4 +1,4 @@
-"""OpenAI Agents' ``SQLiteSession.add_items``, one message a call, from one event loop that stays."""
+"""OpenAI Agents' ``SQLiteSession.add_items``, with one message per call, in one event loop."""
 
 from __future__ import annotations
 

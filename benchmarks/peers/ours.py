@@ -1,4 +1,4 @@
-"""Ourselves, by the same protocol as the peers."""
+"""gitsession, with the same interface as the peers."""
 
 from __future__ import annotations
 

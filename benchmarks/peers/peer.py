@@ -1,4 +1,4 @@
-"""What a peer offers."""
+"""The interface of a peer."""
 
 from __future__ import annotations
 
@@ -16,7 +16,11 @@ Append: TypeAlias = Callable[[Said], object]
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """``needs``: the distribution that it is in, ``""`` for Python's own. ``entries_max``: how far it is measured."""
+    """A peer.
+
+    ``needs`` is the distribution that must be installed, ``""`` for the standard library. ``entries_max`` is the
+    largest measured session, in entries.
+    """
 
     name: str
     open: Callable[[Path], AbstractContextManager[Append]]
@@ -25,7 +29,7 @@ class Peer:
 
     @property
     def version(self) -> str | None:
-        """``None``: not installed."""
+        """Return the version of the distribution, or ``None`` if it is not installed."""
         try:
             return importlib.metadata.version(self.needs) if self.needs else ""
         except importlib.metadata.PackageNotFoundError:

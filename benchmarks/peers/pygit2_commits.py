@@ -1,7 +1,7 @@
-"""pygit2 alone: blob, tree, commit and ref move for each message, as one would write it first.
+"""pygit2 alone: a blob, a tree, a commit and a ref update for each message, as in a straightforward implementation.
 
-Plain, as libgit2 is by default: nothing is fsynced. And with libgit2's own fsyncs, which is what a commit must cost
-that survives a power cut. Loose objects, three a message: neither is measured past 10,000.
+It is measured with the default of libgit2, which syncs nothing, and with libgit2's own fsyncs, without which a commit
+is lost in a power cut. Each message takes three loose objects, so neither is measured beyond 10,000 messages.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""SQLite, write-ahead log, synchronous=FULL: one row of JSON for each message, one fsync for each row."""
+"""SQLite with a write-ahead log and synchronous=FULL: one row of JSON and one fsync for each message."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from benchmarks.peers.peer import Append, Peer
 
 
 def connect(path: Path) -> sqlite3.Connection:
-    """A database with an empty table of entries, or the one that is there."""
+    """Open a database with a table of entries. Create it if it does not exist."""
     database = sqlite3.connect(path, isolation_level=None, timeout=60)
     database.execute("PRAGMA journal_mode = WAL")
     database.execute("PRAGMA synchronous = FULL")

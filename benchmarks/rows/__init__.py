@@ -1,4 +1,4 @@
-"""The table of benchmarks: one module per family, whose docstring is the text of its section."""
+"""The table of benchmarks: one module for each family. The docstring of a module is the text of its section."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from benchmarks.workshop import Workshop
 
 
 class Row(Protocol):
-    """The interface of a module in this folder. Its name in the table is its name on the command line, too."""
+    """The interface of a module in this folder. The name of the module is also its name on the command line."""
 
     TITLE: str
 

@@ -69,7 +69,7 @@ def measure(shop: Workshop) -> Iterator[Line | Table | Plot]:
 def _grow(shop: Workshop, peer: Peer, lengths: Sequence[int]) -> dict[int, Duel]:
     """Return the times of the second half of each length.
 
-    Every run goes to the last length but one; the longest session is built once.
+    Every run goes to the second-longest length. The longest session is built only once.
     """
     found = {length: Duel() for length in lengths}
     for run in range(shop.runs):

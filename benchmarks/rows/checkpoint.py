@@ -58,7 +58,7 @@ def measure(shop: Workshop) -> Iterator[Line]:
 
 
 class _Ours:
-    """A store with one session, in which the checkpoints are recorded."""
+    """The store with one session in which the checkpoints are recorded."""
 
     def __init__(self, place: Path, work: Work) -> None:
         self._path, self._work = place / "store.git", work
@@ -84,7 +84,7 @@ class _Ours:
 
 
 class _Opencode:
-    """Snapshots as opencode takes them."""
+    """Snapshots in the way of opencode."""
 
     def __init__(self, place: Path, work: Work) -> None:
         self._path, self._work = place / "snapshots", work

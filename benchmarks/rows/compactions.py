@@ -86,7 +86,7 @@ def _store(place: Path, data: bytes, count: int, said: int = 0) -> _Taken:
             if count and number % BETWEEN == 0:
                 plan = session.compaction.plan(ask=CompactionRequest(keep_tokens=500))
                 done = session.compact(plan, SummaryOptions(max_tokens=500))
-                made += [done] if done else []  # nothing to do yet if all entries would be kept
+                made += [done] if done else []  # too few entries to compact
             session.append(messages()[number % len(messages())].message)
             number += 1
         line = session.history()

@@ -82,7 +82,7 @@ def _turns(shop: Workshop, place: Path) -> Duel:
 
 
 def _fill(place: Path, entries: int) -> int:
-    """Build the same session as a store and as rows. Return the number of entries that the model receives."""
+    """Build the same session as a store and as rows. Return the number of entries in the context."""
     lines = list(_lines(entries))
     head = {"type": "session", "version": 3, "id": "made", "timestamp": "2026-02-01T00:00:00.000Z", "cwd": "/w"}
     data = b"\n".join([json.dumps(head).encode(), *lines, b""])

@@ -40,7 +40,7 @@ def _line(what: str, ours: float, theirs: float, bar: float | None = None) -> Li
 
 
 def _sizes(shop: Workshop, taken: Mapping[Path, bytes]) -> tuple[int, int]:
-    """Return the bytes before and after ``maintain``."""
+    """Return the sizes before and after ``maintain``, in bytes."""
     path = shop.folder() / "store.git"
     with Store.create(path) as store:
         bring_all(store, taken)

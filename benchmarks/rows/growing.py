@@ -45,7 +45,7 @@ def measure(shop: Workshop) -> Iterator[Line]:
 
 
 def _filled(shop: Workshop, number: int) -> Path:
-    """Build a session with ``number`` branches, labelled entries and operations."""
+    """Build a session with ``number`` branches, labeled entries and operations."""
     path = shop.folder() / "store.git"
     with Store.create(path) as store:
         session = store.new_session(agent="bench")

@@ -63,7 +63,11 @@ def measure(shop: Workshop) -> Iterator[Line | Table]:
 
 
 def _pushes(shop: Workshop, store: Path, refspec: str, begun: Path) -> Duel:
-    """Time pushes of ``refspec``. ``begun``: the folder with both repositories as they are before each push."""
+    """Time pushes of ``refspec``.
+
+    Args:
+        begun: Folder with both repositories in the state before each push.
+    """
     if not (begun / "plain.git").exists():
         _repositories(begun)
     duel = Duel()
@@ -81,7 +85,7 @@ def _push(store: Path, to: Path, refspec: str) -> Step:
 
 
 def _repositories(folder: Path) -> tuple[Path, Path]:
-    """Create two empty repositories: one with our hooks, one without."""
+    """Create two empty repositories: one with the hooks of gitsession, one without."""
     made = []
     for name in ("server.git", "plain.git"):
         subprocess.run(["git", "init", "-q", "--bare", str(folder / name)], check=True)

@@ -82,7 +82,7 @@ def _inside(store: Store, session: Session, at: Node, work: Work) -> tuple[Step,
 
 
 class _Git:
-    """The user's own repository: ``HEAD`` has the changes, ``HEAD~`` does not."""
+    """The user's own repository. ``HEAD`` has the changes, ``HEAD~`` does not."""
 
     def __init__(self, work: Work, changed: list[Path]) -> None:
         self._work, self._changed = work, changed
@@ -104,7 +104,7 @@ class _Git:
 
 
 def _round(number: int, ours: tuple[Step, Step], peer: _Git) -> tuple[float, float, float, float, float]:
-    """Return the seconds of a rewind, its undo, a checkout, its reversal, and the syncs after the checkout."""
+    """Return the times in seconds of a rewind, its undo, a checkout, its reversal, and the syncs after the checkout."""
 
     def mine() -> tuple[float, float]:
         return seconds(ours[0]), seconds(ours[1])

@@ -92,7 +92,7 @@ def _bytes(what: str, ours: int, theirs: int) -> Line:
 
 
 class _Alone:
-    """A table of texts."""
+    """An FTS5 database of texts, without a store."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -57,7 +57,7 @@ def _hub(path: Path) -> Path:
 
 
 def _synced(shop: Workshop, sessions: int) -> tuple[Path, Path]:
-    """Build a store of many sessions and a server that has them all."""
+    """Build a store of many sessions and a server that has all of them."""
     path = shop.copy(shop.many_sessions(sessions))
     hub = _hub(shop.folder() / "hub.git")
     with Store.open(path) as store:
@@ -75,7 +75,7 @@ def _say(store: Store, number: int) -> None:
 
 
 def _runs(shop: Workshop, sessions: int) -> range:
-    """Return the runs of a comparison: one only, if it takes tens of seconds."""
+    """Return the runs of a comparison. A comparison that takes tens of seconds runs only once."""
     return range(shop.runs if sessions <= 1000 else 1)
 
 
@@ -92,7 +92,7 @@ def _archived(path: Path, hub: Path, number: int) -> str:
 
 
 def _entries(shop: Workshop, path: Path, hub: Path, what: str) -> Line:
-    """Push one new entry, with gitsession and with git in turn."""
+    """Push one new entry, with gitsession and with git alternately."""
     found = Duel()
     rounds = shop.pick(1, 5, 7)
     with Store.open(path) as store:

@@ -42,7 +42,7 @@ def newest(session: Session) -> Compaction:
     return entry
 
 
-def test_so_many_tokens_are_kept_and_the_rest_is_summarised_by_rule(session: Session) -> None:
+def test_given_number_of_tokens_is_kept_and_the_rest_summarized_by_rule(session: Session) -> None:
     planned = session.compaction.plan(ask=CompactionRequest(keep_tokens=300))
     node = session.compact(keep_tokens=300, focus="the tests")
     assert session.leaf == node
@@ -70,7 +70,7 @@ def test_a_summarizer_is_an_object_or_a_name(session: Session) -> None:
     assert newest(session).method == "pi/extractive"
 
 
-def test_a_command_is_the_one_of_the_users_configuration(session: Session) -> None:
+def test_summarizer_command_is_read_from_the_users_configuration(session: Session) -> None:
     with pytest.raises(SummaryFailed, match="no command is set"):
         session.compact(keep_tokens=300, summarizer="command")
     words = f"{sys.executable} -c 'import sys; sys.stdin.read(); print(42)'"
@@ -79,7 +79,7 @@ def test_a_command_is_the_one_of_the_users_configuration(session: Session) -> No
     assert (newest(session).method, newest(session).summary) == ("pi/command", "42")
 
 
-def test_a_ready_plan_takes_the_words_on_who_writes(session: Session) -> None:
+def test_plan_accepts_summary_options(session: Session) -> None:
     session.compact(session.compaction.plan(ask=CompactionRequest(keep_tokens=300)), summarizer=Short(), focus="y")
     assert newest(session).summary == "all in short; y"
 
@@ -102,19 +102,19 @@ HOW: dict[str, dict[str, Any]] = {"a focus": {"focus": "x"}, "a summarizer": {"s
 
 
 @pytest.mark.parametrize("words", WORDS.values(), ids=WORDS)
-def test_beside_a_plan_no_word_is_taken_that_would_not_count(session: Session, words: dict[str, Any]) -> None:
+def test_ineffective_options_beside_a_plan_are_rejected(session: Session, words: dict[str, Any]) -> None:
     with pytest.raises(TypeError, match="either plan, or"):
         session.compact(session.compaction.plan(), **words)
 
 
 @pytest.mark.parametrize("words", HOW.values(), ids=HOW)
-def test_nor_beside_a_writing(session: Session, words: dict[str, Any]) -> None:
+def test_ineffective_options_beside_summary_options_are_rejected(session: Session, words: dict[str, Any]) -> None:
     with pytest.raises(TypeError, match="either writing, or"):
         session.compact(session.compaction.plan(), SummaryOptions(), **words)
 
 
 @pytest.mark.parametrize("name", ["strategy", "summarizer", "profile"])
-def test_an_unknown_name_is_told_and_nothing_written(session: Session, name: str) -> None:
+def test_unknown_option_is_rejected_and_nothing_is_written(session: Session, name: str) -> None:
     before = session.history()
     with pytest.raises(NotFound, match="telepathic"):
         session.compact(keep_tokens=300, **{name: "telepathic"})  # type: ignore[arg-type]
@@ -122,11 +122,11 @@ def test_an_unknown_name_is_told_and_nothing_written(session: Session, name: str
 
 
 @pytest.mark.parametrize("name", PROVIDERS)
-def test_a_context_is_asked_for_a_request(session: Session, name: str) -> None:
+def test_context_has_a_request_for_each_provider(session: Session, name: str) -> None:
     context = session.context()
     assert context.request(name, system="be brief") == provider(name).request(context, system="be brief")
 
 
-def test_a_provider_that_nobody_knows_is_told(session: Session) -> None:
+def test_unknown_provider_is_rejected(session: Session) -> None:
     with pytest.raises(NotFound, match="telepathic"):
         session.context().request("telepathic")

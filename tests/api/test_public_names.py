@@ -1,4 +1,4 @@
-"""What is public: everything that the front door takes and gives has a name there, and the lists of names agree."""
+"""Tests of the public names: every type that the API accepts or returns has one, and the lists of names agree."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from gitsession.verify.findings import Report, SignatureCheck
 from gitsession.workspace.patches import FilePatch
 
 INNER = {Catalogue, Stat}
-"""Types that only commands use. They are derived, and may change with every release."""
+"""Types that only commands use. They are derived data and may change with every release."""
 
 PARTS = (AgentSessions, ArchivedSessions, Purges, Remotes, SessionCompaction, SessionFiles, StoredSecrets, Trash)
 
@@ -80,7 +80,7 @@ LATER |= {"Phase": Phase, "Stat": Stat, "What": What}
 
 
 def classes_in(hint: object) -> Iterator[type]:
-    """Our own classes in a type, however deep."""
+    """Yield the classes of gitsession in a type, at any depth."""
     if isinstance(hint, type) and hint.__module__.startswith("gitsession."):
         yield hint
     for inner in hint if isinstance(hint, list | tuple) else typing.get_args(hint):
@@ -88,14 +88,14 @@ def classes_in(hint: object) -> Iterator[type]:
 
 
 @pytest.mark.parametrize("name", OFFERED)
-def test_what_a_method_takes_and_gives_is_public(name: str) -> None:
+def test_parameter_and_return_types_are_public(name: str) -> None:
     hints = typing.get_type_hints(getattr(OFFERED[name], "__func__", OFFERED[name]), localns=LATER)
     named = {found for hint in hints.values() for found in classes_in(hint)} - INNER
     assert {found for found in named if getattr(gitsession, found.__name__, None) is not found} == set()
 
 
 @pytest.mark.parametrize("name", OFFERED)
-def test_a_method_says_what_it_does(name: str) -> None:
+def test_every_public_method_has_a_docstring(name: str) -> None:
     assert OFFERED[name].__doc__
 
 
@@ -110,7 +110,7 @@ def test_another_name_is_not_there() -> None:
         gitsession.telepathy  # noqa: B018
 
 
-def test_what_type_checkers_read_is_what_there_is() -> None:
+def test_type_checkers_read_the_same_names_as_the_runtime() -> None:
     [lazy] = [node for node in ast.parse(Path(gitsession.__file__).read_text("utf-8")).body if isinstance(node, ast.If)]
     read = {alias.name: node.module for node in lazy.body if isinstance(node, ast.ImportFrom) for alias in node.names}
     assert read == gitsession._HOMES
@@ -133,7 +133,7 @@ TAKES: dict[str, tuple[Callable[[Session, Store, typing.Any], object], str]] = {
 
 @pytest.mark.parametrize("wrong", [None, 5, ["leaf"]], ids=str)
 @pytest.mark.parametrize(("call", "accepted"), TAKES.values(), ids=TAKES)
-def test_what_is_of_another_type_is_refused_with_what_is_accepted(
+def test_argument_of_another_type_is_rejected_with_the_accepted_types(
     call: Callable[[Session, Store, object], object], accepted: str, wrong: object, tmp_path: Path
 ) -> None:
     with Store.create(tmp_path / "store.git") as store:
@@ -144,7 +144,7 @@ def test_what_is_of_another_type_is_refused_with_what_is_accepted(
 
 
 @pytest.mark.parametrize("form", ["export", "resume"])
-def test_an_address_in_place_of_an_entry_is_refused(form: str, tmp_path: Path) -> None:
+def test_address_in_place_of_an_entry_is_rejected(form: str, tmp_path: Path) -> None:
     with Store.create(tmp_path / "store.git") as store:
         session = store.new_session(agent="pi")
         session.append(Message.user("hi"))

@@ -1,4 +1,4 @@
-"""Undo and redo of the sessions of one folder or project: what was done elsewhere stays."""
+"""Tests of undo and redo within one folder or project: operations elsewhere are kept."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_a_second_undo_in_one_project_leaves_the_label_of_another(store: Store, 
     assert labels(other) == []
 
 
-def test_what_was_done_elsewhere_since_does_not_stand_in_the_way_of_undo_and_redo(store: Store, tmp_path: Path):
+def test_later_operations_elsewhere_do_not_block_undo_and_redo(store: Store, tmp_path: Path):
     one, other = (held_in(store, tmp_path / name) for name in ("one", "other"))
     one.label("leaf", "ours")
     other.label("leaf", "theirs")
@@ -86,7 +86,7 @@ def test_a_session_that_the_catalogue_no_longer_lists_is_still_of_its_project(
     assert len(store.sessions()) == before + (command == "remove")
 
 
-def test_a_command_that_changed_sessions_elsewhere_too_is_refused_here(store: Store, tmp_path: Path):
+def test_undo_of_a_command_that_changed_other_projects_too_is_rejected(store: Store, tmp_path: Path):
     for number, name in enumerate(("one", "other")):
         (tmp_path / name).mkdir()
         store.agents.import_data(pi, pi_file(*talk("a"), id=f"s{number}", cwd=str(tmp_path / name)), group="together")
@@ -98,7 +98,7 @@ def test_a_command_that_changed_sessions_elsewhere_too_is_refused_here(store: St
     assert store.sessions() == []
 
 
-def test_on_the_command_line_the_scope_is_where_one_stands(
+def test_command_line_scope_is_the_working_directory(
     run: Run, here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setenv("GITSESSION_DIR", str(tmp_path / "store.git"))
@@ -115,7 +115,7 @@ def test_on_the_command_line_the_scope_is_where_one_stands(
     run("undo", "@", "--any", code=exits.USAGE)
 
 
-def test_undo_in_the_root_takes_back_nothing_of_the_folders_below(store: Store, tmp_path: Path):
+def test_undo_in_the_root_does_not_affect_folders_below(store: Store, tmp_path: Path):
     session = held_in(store, tmp_path / "one")
     session.label("leaf", "theirs")
     with pytest.raises(NotFound, match="nothing to undo"):

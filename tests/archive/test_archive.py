@@ -1,4 +1,4 @@
-"""The archive: a set of sessions that one ref keeps, the same in every store (docs/explanation/archive.md)."""
+"""Tests of the archive: a set of sessions behind one ref, the same in every store (docs/explanation/archive.md)."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def live(store: GitStore) -> set[str]:
 # ---- the set
 
 
-def test_a_set_joined_with_another_says_all_of_both_in_any_order():
+def test_merged_sets_have_all_rows_of_both_in_any_order():
     one = Archive({A: 1, B: 2}, {A: frozenset({("main", ONE)}), B: frozenset({("main", ONE)})})
     other = Archive({A: 2}, {A: frozenset({("main", TWO)})})
     both = one | other
@@ -71,7 +71,7 @@ def test_a_set_joined_with_another_says_all_of_both_in_any_order():
     assert (list(one), list(other), list(both)) == ([A], [], [])
 
 
-def test_what_a_tree_says_is_read_back(tmp_path):
+def test_archive_tree_is_read_as_written(tmp_path):
     said = Archive({A: 1, B: 2}, {A: frozenset({("main", ONE), ("meta", TWO)}), B: frozenset()})
     tree, objects = archive_set.tree_of(said)
 
@@ -103,7 +103,7 @@ def test_thousands_of_ends_are_several_commits_each_of_which_leads_to_its_own(tm
 # ---- one store
 
 
-def test_an_archived_session_is_kept_whole_and_listed_nowhere_until_it_is_taken_out(tmp_path):
+def test_archived_session_is_kept_and_not_listed_until_it_is_restored(tmp_path):
     with store_with(tmp_path / "s.git") as store:
         first, second = begun(store, "one", "two"), begun(store, "three")
         first.branch("side", first.leaf)
@@ -131,10 +131,10 @@ def test_a_session_that_does_not_exist_archives_none(tmp_path):
         assert store.ref(refs.ARCHIVE) is None
 
 
-# ---- several
+# ---- several stores
 
 
-def test_what_one_archives_is_archived_everywhere_and_what_one_takes_out_is_back(stores, place):
+def test_archive_and_restore_reach_every_store(stores, place):
     a, b = stores
     kept, old = begun(a, "kept").id, begun(a, "old", "words").id
     everywhere(a, b)
@@ -156,7 +156,7 @@ def test_what_one_archives_is_archived_everywhere_and_what_one_takes_out_is_back
     assert_git_agrees(a)
 
 
-def test_who_went_on_with_it_takes_it_out_for_all(stores, place):
+def test_continuing_an_archived_session_restores_it_everywhere(stores, place):
     a, b = stores
     sid = begun(a, "first").id
     session(a, sid).branch("side", session(a, sid).leaf)
@@ -173,7 +173,7 @@ def test_who_went_on_with_it_takes_it_out_for_all(stores, place):
         assert_clean(store)
 
 
-def test_lines_that_parted_before_both_were_archived_are_both_there_when_it_is_taken_out(tmp_path):
+def test_branches_that_diverged_before_the_archive_are_both_restored(tmp_path):
     place = hub(tmp_path / "hub.git")
     stores = a, b = tuple(store_with(tmp_path / f"{name}.git", place) for name in "ab")
     sid = begun(a, "first").id
@@ -196,8 +196,8 @@ def find_words(store: GitStore, oid: str, words: str) -> bool:
     return words.encode() in store.read(oid)[1]
 
 
-def test_an_archive_that_is_pulled_by_a_third_is_the_same_commit_as_that_of_the_others(tmp_path):
-    """Two archive at once; whoever joins them makes the same commit."""
+def test_archive_merged_by_a_third_store_is_the_same_commit(tmp_path):
+    """Two stores archive independently. Any store that merges the two archives makes the same commit."""
     place = hub(tmp_path / "hub.git")
     made = [store_with(tmp_path / f"{name}.git", place) for name in "abc"]
     a, b, c = made
@@ -236,7 +236,7 @@ def test_a_clone_has_the_archive_and_lists_none_of_it(tmp_path):
         assert_clean(store)
 
 
-def test_a_stale_clone_brings_nothing_back_to_a_server_and_its_new_words_are_taken(tmp_path):
+def test_outdated_clone_restores_nothing_on_a_server_and_its_new_entries_are_accepted(tmp_path):
     place = hub(tmp_path / "hub.git")
     server.install(place, [sys.executable, "-m", "gitsession"])
     with store_with(tmp_path / "a.git", place) as a, store_with(tmp_path / "b.git", place) as b:
@@ -270,7 +270,7 @@ def plain_push(store: GitStore, spec: str) -> str:
     return subprocess.run(words, capture_output=True, text=True, check=False).stderr
 
 
-def test_what_is_archived_and_was_never_sent_is_looked_through_for_secrets(tmp_path):
+def test_unpublished_archived_session_is_scanned_for_secrets(tmp_path):
     place = hub(tmp_path / "hub.git")
     with store_with(tmp_path / "a.git", place) as a:
         git(a.git_dir, "config", "gitsession.redact", "false")
@@ -281,7 +281,7 @@ def test_what_is_archived_and_was_never_sent_is_looked_through_for_secrets(tmp_p
         assert refs.ARCHIVE not in there(place)
 
 
-def test_a_remote_that_deletes_nothing_goes_on_listing_it_and_that_is_all(tmp_path):
+def test_remote_without_deletions_only_keeps_listing_the_session(tmp_path):
     place = hub(tmp_path / "hub.git")
     with store_with(tmp_path / "a.git", place) as a, store_with(tmp_path / "b.git", place) as b:
         kept, old = begun(a, "kept").id, begun(a, "old").id
@@ -296,7 +296,7 @@ def test_a_remote_that_deletes_nothing_goes_on_listing_it_and_that_is_all(tmp_pa
             assert live(store) == {kept}
 
 
-def test_who_went_on_meets_what_a_remote_that_deletes_nothing_still_lists(tmp_path: Path) -> None:
+def test_continued_session_merges_with_refs_that_a_remote_keeps(tmp_path: Path) -> None:
     place = hub(tmp_path / "hub.git")
     git(place, "config", "receive.denyDeletes", "true")
     with store_with(tmp_path / "a.git", place) as a, store_with(tmp_path / "b.git", place) as b:
@@ -311,7 +311,7 @@ def test_who_went_on_meets_what_a_remote_that_deletes_nothing_still_lists(tmp_pa
         assert shared(a) == shared(b)
 
 
-def test_who_went_on_with_an_archived_fork_takes_it_out_for_all(stores: list[GitStore]) -> None:
+def test_continuing_an_archived_fork_restores_it_everywhere(stores: list[GitStore]) -> None:
     a, b = stores
     held = begun(a, "one")
     made = fork(session(a, held.id), session(a, held.id).history()[-1])
@@ -340,8 +340,8 @@ def test_a_branch_of_a_fork_that_both_archive_is_archived_everywhere(stores: lis
     assert archive_set.read(a) == archive_set.read(b)
 
 
-def test_lines_that_come_out_of_two_archives_have_one_name_each(stores: list[GitStore]) -> None:
-    """Which of two lines has the name follows from their ids: several, so that both orders are among them."""
+def test_branches_restored_from_two_archives_have_one_name_each(stores: list[GitStore]) -> None:
+    """The ids decide which of two branches keeps the name. Several sessions cover both orders."""
     a, b = stores
     sids = [begun(a, f"session {number}").id for number in range(6)]
     everywhere(a, b)
@@ -392,8 +392,11 @@ def test_a_sync_that_ends_midway_is_finished_by_the_next(tmp_path, monkeypatch, 
 # ---- purge
 
 
-def test_a_purge_goes_through_the_archive_and_leaves_no_trace(tmp_path):
-    """Of an entry, and of a whole session: in the store, and the same commit of the archive wherever it is made."""
+def test_purge_in_the_archive_leaves_no_trace(tmp_path):
+    """Purge an entry and a whole session from the archive.
+
+    The new commit of the archive is the same in every store.
+    """
     place = hub(tmp_path / "hub.git")
     server.install(place, [sys.executable, "-m", "gitsession"])
     a, b = (store_with(tmp_path / f"{name}.git", place) for name in "ab")
@@ -425,7 +428,7 @@ def test_a_purge_goes_through_the_archive_and_leaves_no_trace(tmp_path):
 
 
 @pytest.mark.parametrize("leave", ["archive", "rm", "settle"])
-def test_a_chosen_branch_leaves_no_symbolic_ref_that_leads_nowhere(stores, place, leave):
+def test_active_branch_leaves_no_dangling_symbolic_ref(stores, place, leave):
     store, other = stores
     made = begun(store, "first", "second")
     made.branch("side", made.history()[1])
@@ -454,7 +457,7 @@ def test_a_chosen_branch_leaves_no_symbolic_ref_that_leads_nowhere(stores, place
     assert verify(store).problems == []
 
 
-def test_a_choice_that_is_not_in_the_log_does_not_come_back(stores):
+def test_active_branch_that_is_not_in_the_log_is_not_restored(stores):
     store, _ = stores
     made = begun(store, "first", "second")
     made.branch("side", made.history()[1])

@@ -1,4 +1,4 @@
-"""Whose change was whose: what is in doubt is not the session's."""
+"""Tests of attribution: a doubtful change is not attributed to the session."""
 
 import pytest
 
@@ -17,7 +17,7 @@ def ours(*steps):
     return [set(paths) for paths in attributed(steps)]
 
 
-def test_what_differs_after_a_call_is_the_sessions_and_what_differs_before_one_is_not():
+def test_changes_after_a_call_are_attributed_and_changes_before_it_are_not():
     steps = look("before", {"a": (None, ONE)}), look("after", {"a": (ONE, TWO)}), look("before", {"a": (TWO, THREE)})
     assert ours(*steps) == [set(), {"a"}, set()]
 
@@ -26,7 +26,7 @@ def test_the_first_checkpoint_attributes_nothing():
     assert ours(look("after", {"a": (None, ONE)})) == [set()]
 
 
-def test_what_a_rewind_wrote_counts_as_the_sessions():
+def test_files_written_by_a_rewind_are_attributed_to_the_session():
     assert ours(look("before"), look("rewind", {"a": (None, ONE)})) == [set(), {"a"}]
 
 
@@ -59,7 +59,7 @@ NOT_OURS = {
 
 
 @pytest.mark.parametrize("steps", NOT_OURS.values(), ids=NOT_OURS)
-def test_what_is_in_doubt_is_not_the_sessions(steps):
+def test_doubtful_changes_are_not_attributed(steps):
     assert ours(*steps)[-1] == set()
 
 
@@ -86,7 +86,7 @@ OURS = {
 
 
 @pytest.mark.parametrize("steps", OURS.values(), ids=OURS)
-def test_what_the_session_is_known_to_have_changed_is_its_own(steps):
+def test_known_changes_are_attributed_to_the_session(steps):
     assert ours(*steps)[-1] == {"a"}
 
 

@@ -1,4 +1,4 @@
-"""The line of checkpoints: in order of time, whatever branch the talk is on."""
+"""Tests of the branch of checkpoints: it is in order of time, on whichever branch the conversation is."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def store(request, tmp_path):
         yield made
 
 
-def test_checkpoints_stand_one_behind_the_other_and_belong_to_entries(store):
+def test_checkpoints_follow_each_other_and_belong_to_entries(store):
     talk = begun(store, "hi", "more")
     first, second = talk.history()[1:]
     one = held(store, talk.id, {"a": "1"}, first)
@@ -37,7 +37,7 @@ def test_checkpoints_stand_one_behind_the_other_and_belong_to_entries(store):
     assert_clean(store)
 
 
-def test_what_says_nothing_new_is_not_kept(store):
+def test_checkpoint_without_new_information_is_not_written(store):
     talk = begun(store)
     one = held(store, talk.id, {"a": "1"}, talk.leaf)
     talk.append(Message.user("on"))
@@ -57,7 +57,7 @@ def test_the_same_files_are_news_with(store, fields):
     assert held(store, talk.id, {"a": "1"}, talk.leaf, **fields).oid != one.oid
 
 
-def test_the_same_files_are_news_where_the_talk_went_on_elsewhere(store):
+def test_same_files_are_recorded_again_on_another_branch(store):
     talk = begun(store, "hi", "on")
     here, there = talk.leaf, talk.history()[1]
     one = held(store, talk.id, {"a": "1"}, here)
@@ -67,20 +67,20 @@ def test_the_same_files_are_news_where_the_talk_went_on_elsewhere(store):
     assert held(store, talk.id, {"a": "1"}, side.leaf).oid != one.oid
 
 
-def test_to_have_looked_and_found_nothing_is_news(store):
+def test_checkpoint_without_changes_of_named_paths_is_recorded(store):
     talk = begun(store)
     held(store, talk.id, {"a": "1"}, talk.leaf, mode="edited", paths=("a",))
     known = held(store, talk.id, {"a": "1"}, talk.leaf, mode="edited", paths=("a",))
     assert held(store, talk.id, {"a": "1"}, talk.leaf, mode="edited", paths=("b",)).oid != known.oid
 
 
-def test_a_session_that_nobody_spoke_in_has_no_place_for_checkpoints(store):
+def test_session_without_messages_has_no_checkpoints(store):
     quiet = StoredSession.new(store, "agent", "/work", Clock())
     with pytest.raises(NotFound):
         held(store, quiet.id, {}, None)
 
 
-def test_the_line_is_no_branch(store):
+def test_files_branch_is_not_listed_as_a_branch(store):
     talk = begun(store)
     held(store, talk.id, {"a": "1"}, talk.leaf)
     assert list(leaves(store, talk.id)) == ["main"]
@@ -106,7 +106,7 @@ def test_entries_of_our_own_carry_the_files_as_last_captured(store):
     assert_clean(store)
 
 
-def test_a_fork_goes_on_from_the_checkpoints_of_the_session_it_was_forked_from(store):
+def test_fork_continues_the_checkpoints_of_its_origin(store):
     talk = begun(store)
     one = held(store, talk.id, {"a": "1"}, talk.leaf)
     forked = builders.fork(talk)
@@ -115,7 +115,7 @@ def test_a_fork_goes_on_from_the_checkpoints_of_the_session_it_was_forked_from(s
     assert_clean(store)
 
 
-def test_a_fork_of_a_session_without_checkpoints_begins_a_line_below_the_fork(store):
+def test_fork_of_a_session_without_checkpoints_starts_its_own(store):
     talk = begun(store)
     forked = builders.fork(talk)
     one = held(store, forked.id, {"a": "2"}, forked.leaf)
@@ -124,7 +124,7 @@ def test_a_fork_of_a_session_without_checkpoints_begins_a_line_below_the_fork(st
     assert_clean(store)
 
 
-def test_what_an_entry_had_is_what_was_seen_last_by_then(store):
+def test_files_of_an_entry_are_those_of_the_last_checkpoint_before_it(store):
     talk = begun(store)
     root, hi = talk.history()
     held(store, talk.id, {"a": "1"}, hi)
@@ -138,7 +138,7 @@ def test_what_an_entry_had_is_what_was_seen_last_by_then(store):
     assert contents(store, files_at(store, talk.id, further)) == {"a": "3"}
 
 
-def test_what_came_later_does_not_count_whatever_branch_the_talk_was_on(store):
+def test_later_checkpoints_do_not_count_on_any_branch(store):
     talk = begun(store)
     _, hi = talk.history()
     held(store, talk.id, {"a": "1"}, hi)
@@ -149,7 +149,7 @@ def test_what_came_later_does_not_count_whatever_branch_the_talk_was_on(store):
     assert contents(store, files_at(store, talk.id, hi)) == {"a": "1"}
 
 
-def test_of_two_calls_of_one_answer_both_came_after_it(store):
+def test_both_calls_of_an_answer_come_after_it(store):
     talk = begun(store)
     held(store, talk.id, {"a": "1"}, talk.leaf)
     answer = talk.append(Message.user("answer"))
@@ -159,7 +159,7 @@ def test_of_two_calls_of_one_answer_both_came_after_it(store):
     assert contents(store, files_at(store, talk.id, answer)) == {"a": "1"}
 
 
-def test_times_that_the_writer_chose_do_not_matter_where_files_are_carried(store):
+def test_order_of_checkpoints_does_not_depend_on_times(store):
     talk = begun(store)
     held(store, talk.id, {"a": "1"}, talk.leaf)
     old = talk.append(Message.user("long ago", at_ms=1))
@@ -167,7 +167,7 @@ def test_times_that_the_writer_chose_do_not_matter_where_files_are_carried(store
     assert contents(store, files_at(store, talk.id, old)) == {"a": "1"}
 
 
-def test_of_an_imported_session_checkpoints_count_by_the_entries_they_belong_to(store):
+def test_checkpoints_of_an_imported_session_belong_to_its_entries(store):
     sid = builders.bring(store, builders.pi_file(*builders.talk("a1", "a2", "a3"))).session
     a1, a2, a3 = builders.session(store, sid).history()[1:]
     held(store, sid, {"a": "1"}, a1)
@@ -177,7 +177,7 @@ def test_of_an_imported_session_checkpoints_count_by_the_entries_they_belong_to(
     assert contents(store, files_at(store, sid, a3)) == {"a": "2"}
 
 
-def test_a_message_on_the_line_is_found_by_verify(tmp_path):
+def test_message_on_the_files_branch_is_a_problem(tmp_path):
     store = STORES["git"](tmp_path / "store.git")
     with store:
         talk = begun(store)
@@ -190,7 +190,7 @@ def test_a_message_on_the_line_is_found_by_verify(tmp_path):
 
 @pytest.mark.promise("P22")
 @pytest.mark.parametrize("lost", ["the commit", "what it says"])
-def test_where_the_newest_is_lost_the_line_goes_on_beside_it_and_is_whole_again_when_that_is_mended(lost, faults):
+def test_lost_newest_checkpoint_moves_the_branch_aside_until_it_is_repaired(lost, faults):
     with faults.one():
         store = STORES["memory"](None)
         talk = begun(store)
@@ -203,7 +203,7 @@ def test_where_the_newest_is_lost_the_line_goes_on_beside_it_and_is_whole_again_
         three = held(store, talk.id, {"a": "3"}, talk.leaf)
         four = held(store, talk.id, {"a": "4"}, talk.leaf, "after")
         assert [point.oid for point in line.walk(store, talk.id)] == [four.oid, three.oid]
-        assert store.ref(refs.files(talk.id)) == two.oid  # a ref moves forward only
+        assert store.ref(refs.files(talk.id)) == two.oid  # a ref only moves forward
         assert content.files_of(store, talk.append(Message.user("on")).oid) == four.files
         store._objects[gone] = kept
         assert [point.oid for point in line.walk(store, talk.id)] == [four.oid, three.oid, two.oid, one.oid]
@@ -211,7 +211,7 @@ def test_where_the_newest_is_lost_the_line_goes_on_beside_it_and_is_whole_again_
         assert_clean(store)
 
 
-def test_a_line_that_stepped_aside_is_named(store):
+def test_renamed_checkpoint_branch_is_listed(store):
     talk = begun(store)
     one = held(store, talk.id, {"a": "1"}, talk.leaf)
     name = refs.leaf(talk.id, "files-abcdefgh")
@@ -220,7 +220,7 @@ def test_a_line_that_stepped_aside_is_named(store):
     assert checkpoint_refs.aside(store) == [name]
 
 
-def test_git_shows_what_was_done_to_the_files(tmp_path):
+def test_git_log_shows_the_file_changes(tmp_path):
     with STORES["git"](tmp_path / "store.git") as store:
         talk = begun(store)
         one = held(store, talk.id, {"src/a": "1\n"}, talk.leaf)
@@ -236,7 +236,7 @@ def test_git_shows_what_was_done_to_the_files(tmp_path):
         assert_git_agrees(store)
 
 
-def test_where_entries_are_lost_checkpoints_are_not_taken_for_what_was_said():
+def test_missing_entries_do_not_make_checkpoints_part_of_the_conversation():
     with STORES["memory"](None) as store:
         talk = begun(store, "hi", "on", "further")
         points = []

@@ -1,4 +1,4 @@
-"""kill -9 at any system call of a look at a workspace: the next look tells all of it, and the folder is as it was."""
+"""Tests of kill -9 at any system call of a checkpoint: the next one is complete, and the folder is unchanged."""
 
 from __future__ import annotations
 
@@ -25,7 +25,10 @@ SHARE = float(os.environ.get("GITSESSION_CHECKPOINT_KILLS", "0.05"))
 
 
 class Scene:
-    """One prepared place, put back before each run: a look goes by where a workspace is."""
+    """A prepared folder that is restored before each run.
+
+    Its path is constant, because a workspace is identified by it.
+    """
 
     def __init__(self, work: str) -> None:
         self.work = work
@@ -44,7 +47,7 @@ class Scene:
         return self.shim.run(self.work, self.place, fault)
 
     def told(self) -> list[tuple[str, dict[str, str]]]:
-        """Phase and files of each checkpoint, once somebody has looked."""
+        """Take a checkpoint, and return the phase and the files of each checkpoint."""
         with self.store() as store:
             checkpointing.look(store, self.work, self.place / "work")
             points = history.history(store.objects, store.sessions()[0].sid)
@@ -70,7 +73,7 @@ def scene(request: pytest.FixtureRequest) -> Iterator[Scene]:
     made.close()
 
 
-def test_a_look_that_nobody_kills_tells_what_is_there(scene: Scene) -> None:
+def test_uninterrupted_checkpoint_has_all_files(scene: Scene) -> None:
     assert len(scene.whole) == (1 if scene.work == checkpointing.FIRST else 2)
     assert scene.whole[-1][1].keys() == {os.fsdecode(path) for path in snapshot(scene.place / "work")} - {"ignored"}
 
@@ -81,7 +84,7 @@ def test_a_look_killed_at_any_call_is_made_good_by_the_next_one(scene: Scene, mo
     for at in scene.points():
         with faults.one():
             ran = scene.run(Fault(mode, at))
-            assert ran.code in (0, -9) or "Unavailable: `git" in ran.stderr, ran.stderr  # git was the one to be killed
+            assert ran.code in (0, -9) or "Unavailable: `git" in ran.stderr, ran.stderr  # git was killed
             assert picture(scene.place / "work", times=False) == scene.files, at
             assert scene.told() == scene.whole, at
             if scene.work != checkpointing.FIRST:
@@ -89,7 +92,7 @@ def test_a_look_killed_at_any_call_is_made_good_by_the_next_one(scene: Scene, mo
 
 
 def taken_back(scene: Scene) -> dict[str, str]:
-    """The files after a rewind: it takes for the session's what differs, and nothing else."""
+    """Rewind and return the files. The rewind undoes only the recorded differences."""
     folder = scene.place / "work"
     with scene.store() as store:
         session = store.session(store.sessions()[0].sid)

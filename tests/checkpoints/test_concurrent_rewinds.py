@@ -1,4 +1,4 @@
-"""Rewinds while something else goes on in the same folder: other rewinds, and calls that have not ended."""
+"""Tests of rewinds beside other activity in the same folder: other rewinds, and unfinished calls."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def folder(tmp_path):
 
 
 def call(session: Session, folder: Path, **files: str | None) -> Node:
-    """A call that writes ``files`` (``None``: takes them away); the entry that it can be taken back to."""
+    """Run a call that writes ``files`` (``None`` deletes a file). Return the entry before it."""
     place = session.append(Message.user("do it"))
     with session.files.checkpoint(folder, call="call"):
         for name, content in files.items():
@@ -45,9 +45,7 @@ def became(done) -> dict[str, str]:
     return {one.path: one.did for one in done.outcomes}
 
 
-def test_a_rewind_of_another_session_waits_until_the_first_is_done_and_each_takes_back_its_own(
-    tmp_path, store, folder, monkeypatch
-):
+def test_concurrent_rewinds_wait_and_each_undoes_its_own_changes(tmp_path, store, folder, monkeypatch):
     first, second = talk(store, folder), talk(store, folder)
     begun = snapshot(folder)
     places = call(first, folder, a="first's\n"), call(second, folder, b="second's\n")
@@ -80,7 +78,7 @@ def test_a_rewind_of_another_session_waits_until_the_first_is_done_and_each_take
     assert store.verify().problems == []
 
 
-def test_of_a_file_that_two_sessions_wrote_one_after_the_other_the_later_goes_back_first(store, folder):
+def test_later_of_two_sessions_must_be_rewound_first(store, folder):
     first, second = talk(store, folder), talk(store, folder)
     places = call(first, folder, a="two\n"), call(second, folder, a="three\n")
     plans = first.files.plan_rewind(places[0], workspace=folder), second.files.plan_rewind(places[1], workspace=folder)
@@ -92,7 +90,7 @@ def test_of_a_file_that_two_sessions_wrote_one_after_the_other_the_later_goes_ba
     assert (folder / "a.txt").read_text() == "one\n"
 
 
-def test_what_a_call_that_still_runs_has_written_stays(store, folder):
+def test_files_written_by_a_running_call_are_kept(store, folder):
     session = talk(store, folder)
     place = call(session, folder, a="two\n", b="bee two\n")
     with session.files.checkpoint(folder, call="runs"):
@@ -109,7 +107,7 @@ def test_what_a_call_that_still_runs_has_written_stays(store, folder):
     assert {name for name, kept in snapshot(folder).items() if kept[1] == b"the call's\n"} == written
 
 
-def test_what_another_sessions_rewind_did_while_a_call_ran_is_not_taken_for_the_calls(store, folder):
+def test_rewind_of_another_session_is_not_attributed_to_a_running_call(store, folder):
     first, second = talk(store, folder), talk(store, folder)
     place = call(first, folder, a="two\n")
     asked = second.append(Message.user("do it"))
@@ -124,9 +122,7 @@ def test_what_another_sessions_rewind_did_while_a_call_ran_is_not_taken_for_the_
 
 
 @pytest.mark.parametrize("meanwhile", ["a label", "an answer"])
-def test_an_undo_while_which_something_else_happens_is_refused_and_all_is_as_it_was(
-    store, folder, monkeypatch, meanwhile
-):
+def test_undo_with_concurrent_changes_is_rejected_without_effect(store, folder, monkeypatch, meanwhile):
     session = talk(store, folder)
     place = call(session, folder, a="two\n", b=None)
     changed = snapshot(folder)

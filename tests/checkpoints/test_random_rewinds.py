@@ -1,5 +1,7 @@
-"""Whatever tools, shells and users do to a folder: after a rewind to any entry what the session wrote is as it was
-there, what it did not write is untouched, and undo and redo bring back the very states before and after.
+"""Random changes of a folder by tools, shells and users, followed by rewinds, undo and redo.
+
+After a rewind to any entry, the session's files are as they were then, and other files are unchanged. Undo and redo
+restore the exact states before and after.
 """
 
 from __future__ import annotations
@@ -33,11 +35,11 @@ TARGETS = st.sampled_from([b"a", b"dir/b", b"x.txt", b"nowhere"])
 
 
 MEMORY = "/dev/shm"
-"""Folder in memory, if there is one: thousands of files are synced here, and none of them must survive."""
+"""Folder in memory, if available: thousands of files are synced here, and none of them must survive."""
 
 
 class Edits:
-    """What can be done to a folder, by whomever."""
+    """Random changes of a folder by anyone."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -67,7 +69,7 @@ class Edits:
             put(self.folder, name, target if kind == "link" else content, kind=kind)
 
     def _blocks(self, name: bytes) -> bool:
-        """Whether a file or a link stands where a folder would have to be."""
+        """Return whether a file or a link is in the place of a parent folder."""
         parts = name.split(b"/")[:-1]
         above = [self._at(b"/".join(parts[: end + 1])) for end in range(len(parts))]
         return any(os.path.lexists(path) and (os.path.islink(path) or not os.path.isdir(path)) for path in above)
@@ -86,7 +88,7 @@ EDITS = st.tuples(
 
 
 class Rewinding(RuleBasedStateMachine):
-    """``at``: what the folder was when an entry was the leaf, and nothing had been done after it."""
+    """Random rewinds. ``at`` has the state of the folder when an entry was the tip, before any later change."""
 
     @initialize(files=st.lists(EDITS, max_size=6), in_repository=st.booleans())
     def begin(self, files: list, in_repository: bool) -> None:

@@ -1,4 +1,4 @@
-"""Files and conversation back to where they were, what the session did undone and nothing else."""
+"""Tests of rewind: files and conversation are restored, and only the session's changes are undone."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def folder(tmp_path):
 
 
 def turn(session: Session, folder: Path, *edits: tuple[str, str | None], said: str = "do it") -> Node:
-    """A turn of the talk, with a call that edits files (``None``: takes them away); the entry of its result."""
+    """Add a turn with a call that edits files (``None`` deletes a file). Return the entry of its result."""
     session.append(Message.user(said))
     call = ToolCall(f"call-{len(session.history())}", "bash", {})
     session.append(Message.assistant([text("I will."), call]))
@@ -59,7 +59,7 @@ def what_became(done) -> dict[str, str]:
     return {one.path: one.did for one in done.outcomes}
 
 
-def test_files_and_conversation_go_back_together(store, folder):
+def test_files_and_conversation_are_rewound_together(store, folder):
     session = talk(store, folder)
     before = snapshot(folder)
     place = session.leaf
@@ -73,13 +73,13 @@ def test_files_and_conversation_go_back_together(store, folder):
     assert session.leaf.oid == session.history()[0].oid, "of what the user said, the talk goes on before it"
 
 
-def test_an_address_in_place_of_a_plan_is_refused(store, folder):
+def test_address_in_place_of_a_plan_is_rejected(store, folder):
     session = talk(store, folder)
     with pytest.raises(TypeError, match=r"plan_rewind\(entry\)"):
         session.files.rewind("leaf")
 
 
-def test_the_words_of_a_user_message_come_back_for_editing(store, folder):
+def test_prompt_is_returned_for_editing(store, folder):
     session = talk(store, folder)
     turn(session, folder, ("a.txt", "two\n"))
     asked = session.append(Message.user("now the other thing, please\nand quickly"))
@@ -90,7 +90,7 @@ def test_the_words_of_a_user_message_come_back_for_editing(store, folder):
     assert (folder / "a.txt").read_text() == "two\n", "what was done before it was said stays"
 
 
-def test_an_answer_stays_and_what_its_calls_did_goes(store, folder):
+def test_answer_is_kept_and_its_calls_are_undone(store, folder):
     session = talk(store, folder)
     turn(session, folder, ("a.txt", "two\n"))
     answer = session.resolve("leaf~1")
@@ -100,7 +100,7 @@ def test_an_answer_stays_and_what_its_calls_did_goes(store, folder):
     assert session.leaf == answer
 
 
-def test_the_old_branch_stays_and_can_be_gone_back_to(store, folder):
+def test_old_branch_is_kept_and_can_be_restored(store, folder):
     session = talk(store, folder)
     turn(session, folder, ("a.txt", "two\n"))
     last = turn(session, folder, ("a.txt", "three\n"), ("d.txt", "dee\n"))
@@ -113,7 +113,7 @@ def test_the_old_branch_stays_and_can_be_gone_back_to(store, folder):
     assert snapshot(folder) == after
 
 
-def test_what_the_user_changed_since_stays_and_is_told(store, folder):
+def test_later_changes_of_the_user_are_kept_and_reported(store, folder):
     session = talk(store, folder)
     place = session.leaf
     turn(session, folder, ("a.txt", "two\n"), ("src/b.txt", "b2\n"), ("c.txt", "see\n"))
@@ -132,7 +132,7 @@ def test_what_the_user_changed_since_stays_and_is_told(store, folder):
     assert (folder / "src/b.txt").read_text() == "bee\n"
 
 
-def test_forced_it_takes_back_what_the_user_changed_in_those_files_and_undo_brings_it_back(store, folder):
+def test_forced_rewind_overwrites_changes_of_the_user_and_undo_restores_them(store, folder):
     session = talk(store, folder)
     place = session.leaf
     turn(session, folder, ("a.txt", "two\n"), ("c.txt", "see\n"))
@@ -148,7 +148,7 @@ def test_forced_it_takes_back_what_the_user_changed_in_those_files_and_undo_brin
     assert snapshot(folder) == before
 
 
-def test_what_the_user_changed_before_the_session_did_is_kept(store, folder):
+def test_earlier_changes_of_the_user_are_kept(store, folder):
     session = talk(store, folder)
     turn(session, folder, ("src/b.txt", "b2\n"))
     place = session.append(Message.user("wait"))
@@ -175,7 +175,7 @@ def test_undo_brings_back_the_very_state_before_and_redo_the_one_after(store, fo
     assert snapshot(folder) == before
 
 
-def test_a_misspelled_part_is_not_taken_for_both(store, folder):
+def test_misspelled_part_is_rejected(store, folder):
     session = talk(store, folder)
     with pytest.raises(InvalidName, match="files"):
         session.files.plan_rewind("root", "fils")
@@ -198,7 +198,7 @@ def test_a_link_that_no_undo_could_bring_back_stays_unless_forced(store, folder)
     assert not os.path.lexists(folder / "out")
 
 
-def test_a_link_that_is_never_made_is_told_by_the_plan(store, folder):
+def test_link_that_is_never_created_is_in_the_plan(store, folder):
     os.symlink("/etc/hostname", folder / "out")
     session = talk(store, folder)
     place = session.leaf
@@ -207,7 +207,7 @@ def test_a_link_that_is_never_made_is_told_by_the_plan(store, folder):
     assert planned(session.files.plan_rewind(place)) == {"out": "leave: a link to an absolute path"}
 
 
-def test_undo_leaves_what_was_changed_since_the_rewind(store, folder):
+def test_undo_keeps_changes_after_the_rewind(store, folder):
     session = talk(store, folder)
     place = session.leaf
     turn(session, folder, ("a.txt", "two\n"), ("c.txt", "see\n"))
@@ -218,7 +218,7 @@ def test_undo_leaves_what_was_changed_since_the_rewind(store, folder):
     assert (folder / "a.txt").read_text() == "the user's\n"
 
 
-def test_undo_is_refused_where_the_talk_went_on_and_no_file_is_touched(store, folder):
+def test_undo_after_new_messages_is_rejected_without_changing_files(store, folder):
     session = talk(store, folder)
     place = session.leaf
     turn(session, folder, ("a.txt", "two\n"))
@@ -230,7 +230,7 @@ def test_undo_is_refused_where_the_talk_went_on_and_no_file_is_touched(store, fo
     assert snapshot(folder) == before
 
 
-def test_only_the_files(store, folder):
+def test_rewind_of_only_the_files(store, folder):
     session = talk(store, folder)
     place = session.leaf
     turn(session, folder, ("a.txt", "two\n"))
@@ -242,7 +242,7 @@ def test_only_the_files(store, folder):
     assert (folder / "a.txt").read_text() == "two\n"
 
 
-def test_only_the_conversation(store, folder):
+def test_rewind_of_only_the_conversation(store, folder):
     session = talk(store, folder)
     place = session.leaf
     turn(session, folder, ("a.txt", "two\n"))
@@ -253,7 +253,7 @@ def test_only_the_conversation(store, folder):
     assert len(words(store.session(session.id))) == 5
 
 
-def test_after_an_undo_the_handle_of_the_rewind_raises_and_another_branch_is_at_hand(store, folder):
+def test_handle_of_an_undone_rewind_raises_and_another_branch_is_available(store, folder):
     session = talk(store, folder)
     place = session.leaf
     turn(session, folder, ("a.txt", "two\n"))
@@ -265,7 +265,7 @@ def test_after_an_undo_the_handle_of_the_rewind_raises_and_another_branch_is_at_
     assert len(words(session.on("main"))) == 5
 
 
-def test_what_was_there_when_a_talk_without_its_files_went_on_is_what_comes_back(store, folder):
+def test_rewind_restores_the_files_from_when_the_conversation_continued_without_them(store, folder):
     session = talk(store, folder)
     place = session.leaf
     turn(session, folder, ("a.txt", "two\n"))
@@ -279,7 +279,7 @@ def test_what_was_there_when_a_talk_without_its_files_went_on_is_what_comes_back
     del asked
 
 
-def test_a_session_without_checkpoints_goes_back_in_its_conversation(store, folder):
+def test_session_without_checkpoints_rewinds_its_conversation(store, folder):
     session = talk(store, folder, "hi", "more")
     done = session.files.rewind(session.files.plan_rewind("leaf"))
     assert (done.prompt, done.outcomes) == ("more", ())
@@ -287,7 +287,7 @@ def test_a_session_without_checkpoints_goes_back_in_its_conversation(store, fold
         session.files.plan_rewind("leaf", "files", workspace=folder)
 
 
-def test_where_the_talk_is_already_there_is_nothing_to_do(store, folder):
+def test_rewind_to_the_current_tip_does_nothing(store, folder):
     session = talk(store, folder)
     last = turn(session, folder, ("a.txt", "two\n"))
     plan = session.files.plan_rewind(last)
@@ -306,7 +306,7 @@ def test_a_plan_writes_nothing(store, folder):
     assert dict(store.objects.refs("refs/")) == held
 
 
-def test_links_modes_and_binary_files_come_back_as_they_were(store, folder):
+def test_links_modes_and_binary_files_are_restored(store, folder):
     put(folder, "run.sh", "#!/bin/sh\n", kind="executable")
     put(folder, "link", "a.txt", kind="link")
     put(folder, "image.bin", bytes(range(256)) * 10)
@@ -329,7 +329,7 @@ def test_links_modes_and_binary_files_come_back_as_they_were(store, folder):
     assert snapshot(folder) == after
 
 
-def test_of_permissions_only_what_git_keeps_of_them_comes_back(store, folder):
+def test_only_permissions_that_git_records_are_restored(store, folder):
     session = talk(store, folder)
     place = session.leaf
     (folder / "a.txt").chmod(0o600)
@@ -351,7 +351,7 @@ def test_of_permissions_only_what_git_keeps_of_them_comes_back(store, folder):
     }
 
 
-def test_of_an_empty_folder_nobody_knows_whose_it_was(store, folder):
+def test_empty_folder_is_attributed_to_nobody(store, folder):
     session = talk(store, folder)
     place = session.leaf
     (folder / "empty").mkdir()
@@ -362,7 +362,7 @@ def test_of_an_empty_folder_nobody_knows_whose_it_was(store, folder):
     assert (folder / "empty/first.txt").read_text() == "session's\n"
 
 
-def test_what_another_session_did_in_the_folder_stays(store, folder):
+def test_changes_of_another_session_are_kept(store, folder):
     ours, theirs = talk(store, folder, "ours"), talk(store, folder, "theirs")
     place = theirs.leaf
     turn(ours, folder, ("a.txt", "ours\n"))
@@ -375,7 +375,7 @@ def test_what_another_session_did_in_the_folder_stays(store, folder):
     assert not (folder / "d.txt").exists()
 
 
-def test_what_two_sessions_say_they_changed_at_one_time_is_neithers_to_take_back(store, folder):
+def test_changes_that_two_sessions_claim_at_once_are_kept(store, folder):
     ours, theirs = talk(store, folder, "ours"), talk(store, folder, "theirs")
     place = ours.leaf
     with ours.files.checkpoint(folder):
@@ -388,7 +388,7 @@ def test_what_two_sessions_say_they_changed_at_one_time_is_neithers_to_take_back
     assert (folder / "c.txt").read_text() == "theirs\n"
 
 
-def test_a_fork_takes_back_what_it_did_itself_and_not_what_its_elder_did_since(store, folder):
+def test_fork_undoes_its_own_changes_and_not_later_ones_of_its_origin(store, folder):
     elder = talk(store, folder)
     turn(elder, folder, ("a.txt", "two\n"))
     fork = elder.fork()
@@ -416,7 +416,7 @@ def test_two_rewinds_at_one_time_are_as_one(store, folder):
     assert store.verify().problems == []
 
 
-def test_a_rewind_whose_paths_changed_since_it_was_planned_leaves_them(store, folder):
+def test_paths_changed_after_the_plan_are_left(store, folder):
     session = talk(store, folder)
     place = session.leaf
     turn(session, folder, ("a.txt", "two\n"), ("c.txt", "see\n"))
@@ -426,7 +426,7 @@ def test_a_rewind_whose_paths_changed_since_it_was_planned_leaves_them(store, fo
     assert (folder / "a.txt").read_text() == "meanwhile\n"
 
 
-def test_while_one_has_not_ended_another_is_refused_and_names_it(store, folder, monkeypatch):
+def test_second_rewind_is_rejected_with_the_name_of_the_unfinished_one(store, folder, monkeypatch):
     session = talk(store, folder)
     place = session.leaf
     turn(session, folder, ("a.txt", "two\n"), ("c.txt", "see\n"))
@@ -446,7 +446,7 @@ def test_while_one_has_not_ended_another_is_refused_and_names_it(store, folder, 
         session.files.finish_rewind()
 
 
-def test_what_was_begun_is_finished_in_a_folder_that_was_moved_since(store, folder, monkeypatch):
+def test_interrupted_rewind_is_finished_in_a_moved_folder(store, folder, monkeypatch):
     session = talk(store, folder)
     place = session.leaf
     turn(session, folder, ("a.txt", "two\n"))
@@ -488,7 +488,7 @@ def test_with_named_paths_only_those_are_looked_at(store, folder):
     assert (folder / "src/b.txt").read_text() == "somebody else's\n"
 
 
-def test_a_call_that_fails_is_captured_all_the_same(store, folder):
+def test_failed_call_is_captured_too(store, folder):
     session = talk(store, folder)
     with pytest.raises(ZeroDivisionError), session.files.checkpoint(folder):
         put(folder, "a.txt", "half\n")
@@ -529,7 +529,7 @@ def test_on_a_clone_of_the_store_and_in_a_folder_that_was_moved(tmp_path, folder
         assert store.verify().problems == []
 
 
-def test_the_users_own_repository_is_as_it_was(store, tmp_path):
+def test_users_own_repository_is_unchanged(store, tmp_path):
     folder = repository(tmp_path / "repo")
     put(folder, "ignored/build.log", "log\n")
     before = told(folder)
@@ -573,7 +573,7 @@ def test_a_plan_of_another_session_is_not_carried_out(store, folder):
         ours.files.rewind(theirs.files.plan_rewind("leaf"))
 
 
-def test_where_the_checkpoint_of_a_rewind_is_lost_undo_moves_nothing(store, folder, monkeypatch):
+def test_undo_does_nothing_if_the_checkpoint_of_the_rewind_is_lost(store, folder, monkeypatch):
     session = talk(store, folder)
     place = session.leaf
     turn(session, folder, ("a.txt", "two\n"))
@@ -586,7 +586,7 @@ def test_where_the_checkpoint_of_a_rewind_is_lost_undo_moves_nothing(store, fold
     assert (folder / "a.txt").read_text() == "one\n"
 
 
-def test_where_the_line_is_damaged_the_talk_goes_on_and_a_rewind_says_what_is_lost(tmp_path, folder):
+def test_damaged_checkpoints_do_not_stop_the_conversation_and_rewind_names_the_loss(tmp_path, folder):
     with Store.create(tmp_path / "store.git", clock=Clock()) as store:
         session = talk(store, folder)
         turn(session, folder, ("a.txt", "two\n"))
@@ -614,7 +614,7 @@ def test_a_later_release_s_session_gets_no_checkpoints(store, folder):
         session.files.take_checkpoint("before", folder)
 
 
-def test_names_and_words_that_are_no_text_are_kept_as_well_as_can_be(store, tmp_path):
+def test_names_and_contents_that_are_not_text_are_kept(store, tmp_path):
     folder = fill(tmp_path / os.fsdecode(b"odd \xff"), {"a.txt": "one\n"})
     session = store.new_session(agent="agent")
     session.append(Message.user("hi"))
@@ -628,7 +628,7 @@ def test_names_and_words_that_are_no_text_are_kept_as_well_as_can_be(store, tmp_
     assert store.verify().problems == []
 
 
-def test_a_store_on_a_full_disk_is_told_as_such_and_no_file_is_touched(store, folder, monkeypatch):
+def test_full_disk_is_reported_and_no_file_is_changed(store, folder, monkeypatch):
     session = talk(store, folder)
     place = session.leaf
     turn(session, folder, ("a.txt", "two\n"))

@@ -1,4 +1,4 @@
-"""What a rewind takes back is what the session wrote, and nothing else."""
+"""Tests of the decisions of a rewind: it only undoes changes of the session."""
 
 import pytest
 
@@ -42,7 +42,7 @@ CASES = {
 
 
 @pytest.mark.parametrize(("touches", "now", "expected"), CASES.values(), ids=CASES)
-def test_of_what_the_session_changed(touches, now, expected):
+def test_decisions_about_files_of_the_session(touches, now, expected):
     [change] = decide({"a": touches}, {"a": now}, {"a": ONE})
     assert (change.action, change.to) == expected
     assert change.why
@@ -57,7 +57,7 @@ SHARED = {
 
 
 @pytest.mark.parametrize(("touches", "now", "claimed", "expected"), SHARED.values(), ids=SHARED)
-def test_it_leaves_where_another_session_says_that_it_was_at_work(touches, now, claimed, expected):
+def test_file_is_left_if_another_session_claims_to_have_been_at_work(touches, now, claimed, expected):
     [change] = decide({"a": touches}, {"a": now}, {"a": ONE}, claimed={"a": claimed})
     assert (change.action, change.to) == expected
 
@@ -72,7 +72,7 @@ FORCED = {
 
 
 @pytest.mark.parametrize(("touches", "now", "expected"), FORCED.values(), ids=FORCED)
-def test_forced_it_takes_back_also(touches, now, expected):
+def test_decisions_of_a_forced_rewind(touches, now, expected):
     [change] = decide({"a": touches}, {"a": now}, {"a": ONE}, force=True)
     assert (change.action, change.to) == expected
 
@@ -86,7 +86,7 @@ REVERTED = {
 
 
 @pytest.mark.parametrize(("now", "expected"), REVERTED.values(), ids=REVERTED)
-def test_undo_writes_back_what(now, expected):
+def test_decisions_of_an_undo(now, expected):
     [change] = revert({"a": (TWO, ONE)}, {"a": now}, why=rewind_decisions.SESSION_CHANGED)
     assert (change.action, change.to) == expected
 
@@ -96,7 +96,7 @@ RUNS, LINK, GONE = TreeEntry("100755", TWO.oid), TreeEntry("120000", THREE.oid),
 
 
 def merging(path, base, ours, theirs):
-    """Merge of any contents but those of ``FIVE``, which overlap."""
+    """Merge any contents except those of ``FIVE``, which overlap."""
     if FIVE.oid in (base, ours, theirs):
         raise NotMerged(overlap=True)
     assert len({base, ours, theirs}) == 3, "nothing to merge"
@@ -135,13 +135,13 @@ MERGES = {
 
 
 @pytest.mark.parametrize(("touches", "now", "expected"), MERGES.values(), ids=MERGES)
-def test_it_merges(touches, now, expected):
+def test_decisions_about_merges(touches, now, expected):
     [change] = decide({"a": touches}, {"a": now}, {"a": ONE}, merge=merging)
     assert (change.action, change.to, change.why) == expected
     assert rewind_decisions.writes([change]) == ([] if change.action in ("leave", "conflict") else [change])
 
 
-def test_what_another_session_says_it_changed_is_not_merged():
+def test_change_claimed_by_another_session_is_not_merged():
     [change] = decide({"a": [by_session(ONE, TWO)]}, {"a": THREE}, {}, claimed={"a": {TWO}}, merge=merging)
     assert (change.action, change.why) == ("leave", rewind_decisions.SHARED)
 

@@ -1,5 +1,6 @@
-"""kill -9 at any system call of a rewind of twenty files, or of its undo: each file is the old one or the new one, and
-what was begun can be finished or taken back.
+"""Tests of kill -9 at any system call of a rewind of twenty files, or of its undo.
+
+Each file is the old one or the new one, and the interrupted operation can be finished or undone.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ SHARE = float(os.environ.get("GITSESSION_REWIND_KILLS", "0.03"))
 
 
 class Scene:
-    """Copies of one prepared place, each hurt once."""
+    """Copies of one prepared folder, each used for one run."""
 
     def __init__(self, work: str) -> None:
         self.work = work
@@ -77,7 +78,7 @@ def scene(request: pytest.FixtureRequest) -> Iterator[Scene]:
 @pytest.mark.promise("P11")
 @pytest.mark.parametrize("mode", ["kill-before", "torn"])
 @pytest.mark.parametrize("way", ["continue", "abort"])
-def test_what_was_killed_at_any_call_is_finished_or_taken_back(scene: Scene, way: str, mode: str, faults) -> None:
+def test_killed_rewind_can_be_finished_or_undone(scene: Scene, way: str, mode: str, faults) -> None:
     for at in scene.points():
         with faults.one(), scene.copy(f"{way}-{at}") as place:
             ran = scene.run(place, Fault(mode, at))
@@ -120,7 +121,7 @@ def judge(scene: Scene, place: Path, way: str) -> None:
 
 
 def is_safe(store: Store, sid: str, scene: Scene) -> bool:
-    """Whether some checkpoint holds every file that is not what it was."""
+    """Return whether a checkpoint has every changed file."""
     differing = {path for path in scene.old.keys() | scene.new.keys() if scene.old.get(path) != scene.new.get(path)}
     for point in history.walk(store.objects, sid):
         states = trees.look_up(store.objects, point.files, [os.fsdecode(path) for path in differing])

@@ -1,4 +1,4 @@
-"""A file that the user edited after the session did: the session's changes are taken out of it, the user's stay."""
+"""Tests of files that the user edited after the session: the session's changes are undone, the user's are kept."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def folder(tmp_path):
 
 
 def lines(**changed: str) -> bytes:
-    """Twelve lines; ``l3="x"`` is another third line."""
+    """Return twelve lines. ``l3="x"`` replaces the third one."""
     return b"".join(f"{changed.get(f'l{n}', f'line {n}')}\n".encode() for n in range(1, 13))
 
 
@@ -76,7 +76,7 @@ def crlf(content: bytes) -> bytes:
 THE_SESSIONS, THE_USERS, BOTH = lines(l2="session"), lines(l9="user"), lines(l2="session", l9="user")
 
 CASES: dict[str, tuple[Content, Content, Content, str, Content]] = {
-    # before, what the session made it, what the user made of that; the action, and what is there then
+    # before, after the session, after the user; the action, and the final content
     "edits in two places": (lines(), THE_SESSIONS, BOTH, "merge", THE_USERS),
     "edits between each other": (lines(), lines(l2="s", l6="s", l11="s"),
                                  lines(l2="s", l4="u", l6="s", l8="u", l11="s"), "merge", lines(l4="u", l8="u")),
@@ -113,7 +113,7 @@ CASES: dict[str, tuple[Content, Content, Content, str, Content]] = {
 
 
 @pytest.mark.parametrize("seen", [False, True], ids=["unseen", "seen before a later call"])
-def test_of_files_that_the_user_edited_after_the_session(store, folder, seen):
+def test_files_edited_by_the_user_after_the_session(store, folder, seen):
     for name, (before, *_) in CASES.items():
         write(folder, name, before)
     session = talk(store, folder)
@@ -146,7 +146,7 @@ def test_of_files_that_the_user_edited_after_the_session(store, folder, seen):
     assert store.verify().problems == []
 
 
-def test_a_file_that_the_session_renamed_and_the_user_edited_stays_and_the_old_one_comes_back(store, folder):
+def test_edited_new_name_of_a_renamed_file_is_kept_and_the_old_one_restored(store, folder):
     write(folder, "old", lines())
     session = talk(store, folder)
     call(session, folder, {"old": None, "new": THE_SESSIONS})
@@ -155,7 +155,7 @@ def test_a_file_that_the_session_renamed_and_the_user_edited_stays_and_the_old_o
     assert (held(folder, "old"), held(folder, "new")) == (lines(), BOTH)
 
 
-def test_several_changes_of_the_session_and_the_user_are_taken_apart(store, folder):
+def test_several_changes_of_the_session_and_the_user_are_separated(store, folder):
     write(folder, "a", lines())
     session = talk(store, folder)
     call(session, folder, {"a": lines(l2="s")})
@@ -168,7 +168,7 @@ def test_several_changes_of_the_session_and_the_user_are_taken_apart(store, fold
     assert rewind(session, folder)["a"] == ("left", TAKEN_BACK)
 
 
-def test_the_merged_file_is_in_the_checkpoint_of_the_rewind_and_what_it_took_out_is_the_sessions(store, folder):
+def test_checkpoint_of_a_rewind_has_the_merged_file_and_the_undone_change(store, folder):
     write(folder, "a", lines())
     session = talk(store, folder)
     call(session, folder, {"a": THE_SESSIONS})
@@ -179,7 +179,7 @@ def test_the_merged_file_is_in_the_checkpoint_of_the_rewind_and_what_it_took_out
     assert changes(session, folder)["a"].why == TAKEN_BACK
 
 
-def test_undo_keeps_what_was_edited_after_the_rewind(store, folder):
+def test_undo_keeps_edits_after_the_rewind(store, folder):
     for name in ("merged", "restored", "overlapping"):
         write(folder, name, lines())
     session = talk(store, folder)
@@ -219,7 +219,7 @@ def test_a_content_that_a_rule_withholds_is_not_made(store, folder, monkeypatch)
     assert changes(session, folder)["a"].why == CHANGED_SINCE
 
 
-def test_a_plan_holds_so_many_bytes_of_merged_files(store, folder, monkeypatch):
+def test_plan_is_limited_by_the_bytes_of_merged_files(store, folder, monkeypatch):
     for name in ("a", "b"):
         write(folder, name, lines(l1=name))
     session = talk(store, folder)
@@ -230,7 +230,7 @@ def test_a_plan_holds_so_many_bytes_of_merged_files(store, folder, monkeypatch):
     assert {change.action for change in changes(session, folder).values()} == {"merge", "leave"}
 
 
-def test_the_library_that_merges_is_loaded_only_where_there_is_something_to_merge(store, folder):
+def test_merge_library_is_loaded_only_for_merges(store, folder):
     write(folder, "a", lines())
     session = talk(store, folder)
     call(session, folder, {"a": THE_SESSIONS})
@@ -279,7 +279,7 @@ def test_rewinds_merge_as_git_does(store, folder, tmp_path):
     assert 5 < clean < 30
 
 
-# ---- what a crash leaves
+# ---- crashes
 
 
 def merged_scene(store: Store, folder: Path) -> Session:
@@ -314,8 +314,8 @@ def test_a_rewind_that_stopped_before_a_merged_file_was_written_is_ended(store, 
     assert (store.unfinished(), store.verify().problems) == ([], [])
 
 
-def test_where_the_merged_content_is_lost_the_checkpoint_does_not_name_it(store, folder, monkeypatch):
-    """A `git repack -a -d` of the user's between a crash and `--continue` drops what no ref leads to."""
+def test_checkpoint_does_not_name_lost_merged_content(store, folder, monkeypatch):
+    """A user's `git repack -a -d` between a crash and `--continue` deletes unreachable objects."""
     session = merged_scene(store, folder)
     edited = snapshot(folder)
     with monkeypatch.context() as broken:

@@ -1,4 +1,4 @@
-"""Two agents at work in one workspace, each with hooks: who has made which change, and what a rewind of one leaves."""
+"""Tests of two agents with hooks in one workspace: attribution of changes, and a rewind of one of them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ FILES = ("a", "b", "c", "d")
 
 @dataclass
 class Desk:
-    """``said``: what each of the three made of a file, one after the other; None: took it away."""
+    """Two agents and a user at one workspace.
+
+    ``said`` has the contents that each of the three wrote to a file, in order; None is a deletion.
+    """
 
     one: Agent
     two: Agent
@@ -48,7 +51,7 @@ class Desk:
         return store.session(row.sid)
 
     def rewind(self, who: str) -> dict[str, str]:
-        """To what this agent was first asked; the files then. Undone, everything is as it was."""
+        """Rewind this agent to its first prompt, return the files, and check that undo restores everything."""
         before = self.files()
         with Store.open(self.one.store) as store:
             session = self.session(store, who)
@@ -76,7 +79,7 @@ def made(folder: Path) -> Desk:
     return found
 
 
-def test_calls_one_after_the_other_are_each_taken_back_alone(desk: Desk) -> None:
+def test_successive_calls_are_rewound_separately(desk: Desk) -> None:
     for who, name in (("one", "a"), ("two", "b")):
         desk.agent(who).calls("t1")
         desk.write(who, name, who)
@@ -88,7 +91,7 @@ def test_calls_one_after_the_other_are_each_taken_back_alone(desk: Desk) -> None
 
 @pytest.mark.parametrize("who", ["one", "two"])
 @pytest.mark.parametrize("first", ["one", "two"])
-def test_what_both_saw_in_calls_at_one_time_stays_whoever_is_rewound(desk: Desk, who: str, first: str) -> None:
+def test_change_seen_by_two_concurrent_calls_is_kept(desk: Desk, who: str, first: str) -> None:
     desk.one.calls("t1")
     desk.two.calls("t1")
     desk.write("one", "a", "one")
@@ -99,7 +102,7 @@ def test_what_both_saw_in_calls_at_one_time_stays_whoever_is_rewound(desk: Desk,
     assert desk.rewind(who) == {"a": "one", "b": "two", "c": "at first", "d": "at first"}
 
 
-def test_what_the_other_wrote_within_a_call_stays_and_what_it_did_not_see_goes_back(desk: Desk) -> None:
+def test_others_change_within_a_call_is_kept_and_unseen_changes_are_undone(desk: Desk) -> None:
     desk.one.calls("t1")
     desk.two.calls("t1")
     desk.write("two", "b", "two")
@@ -110,7 +113,7 @@ def test_what_the_other_wrote_within_a_call_stays_and_what_it_did_not_see_goes_b
     assert desk.rewind("one") == {"a": "at first", "b": "two", "c": "at first", "d": "at first"}
 
 
-def test_what_one_went_on_with_after_both_had_seen_it_is_not_taken_back_beyond_the_other(desk: Desk) -> None:
+def test_shared_change_is_not_undone_beyond_the_other_agent(desk: Desk) -> None:
     desk.one.calls("t1")
     desk.two.calls("t1")
     desk.write("two", "b", "two")
@@ -123,7 +126,7 @@ def test_what_one_went_on_with_after_both_had_seen_it_is_not_taken_back_beyond_t
     assert desk.rewind("one")["b"] == "two, and one"
 
 
-def test_what_the_other_wrote_within_a_call_that_then_wrote_over_it_is_not_taken_back(desk: Desk) -> None:
+def test_others_change_within_an_overwriting_call_is_not_undone(desk: Desk) -> None:
     desk.one.calls("t1")
     desk.two.calls("t1")
     desk.write("two", "b", "two")
@@ -135,7 +138,7 @@ def test_what_the_other_wrote_within_a_call_that_then_wrote_over_it_is_not_taken
     assert desk.rewind("two")["b"] == "two, and one"
 
 
-def test_what_the_other_wrote_and_took_back_before_is_in_nobodys_way(desk: Desk) -> None:
+def test_earlier_change_that_the_other_agent_reverted_does_not_block_a_rewind(desk: Desk) -> None:
     desk.two.calls("t1")
     desk.write("two", "b", "two")
     desk.two.called("t1")
@@ -150,10 +153,8 @@ def test_what_the_other_wrote_and_took_back_before_is_in_nobodys_way(desk: Desk)
 
 @pytest.mark.promise("P41")
 @pytest.mark.parametrize("seed", range(figure(12, 400)))
-def test_whatever_two_agents_and_the_user_do_a_rewind_of_one_loses_nobody_elses_work(
-    tmp_path: Path, faults: Faults, seed: int
-) -> None:
-    """The user writes where no call runs: what is written while one does cannot be told from what it wrote."""
+def test_rewind_of_one_agent_keeps_the_work_of_the_others(tmp_path: Path, faults: Faults, seed: int) -> None:
+    """The user only writes while no call runs, because such changes look like those of the call."""
     chance = random.Random(seed)
     desk, running, alone = made(tmp_path), {"one": "", "two": ""}, set(FILES)
     for number in range(24):
@@ -169,7 +170,7 @@ def test_whatever_two_agents_and_the_user_do_a_rewind_of_one_loses_nobody_elses_
             name = chance.choice(FILES)
             desk.write(who, name, None if chance.random() < 0.2 else f"{who} {number}")
             if all(running.values()):
-                alone.discard(name)  # the other sees it too
+                alone.discard(name)  # the other agent captures it too
     for who, call in running.items():
         if call:
             desk.agent(who).called(call)
@@ -183,7 +184,7 @@ def test_whatever_two_agents_and_the_user_do_a_rewind_of_one_loses_nobody_elses_
         theirs = [said[name] for said in others.values() if name in said]
         if theirs and name in before:
             assert after.get(name) in (before[name], *(made[-1] for made in theirs)), name
-        elif theirs:  # what somebody took away while the other looked may come back: nothing is lost by that
+        elif theirs:  # a file that was deleted while the other captured it may return, which loses no data
             assert after.get(name) in (None, *(each for made in theirs for each in made)), name
         elif name in alone:
             assert after.get(name) == "at first", name

@@ -1,4 +1,4 @@
-"""The command line as a user meets it: what it prints, what it exits with, what it refuses."""
+"""Tests of the command line: output, exit codes and errors."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from gitsession.store.create import create
 
 @pytest.fixture
 def file(here: Path) -> Path:
-    """A session of pi, held here: two branches, a label, a name."""
+    """Write a file of pi with two branches, a label and a title, for this folder."""
     lines = [
         header("0199-abcd", cwd=str(here)),
         said("aaaa1111", None, "Fix the login redirect", at=1),
@@ -46,7 +46,7 @@ def file(here: Path) -> Path:
 
 @pytest.fixture
 def imported(run: Run, file: Path) -> str:
-    """Its session id."""
+    """Import the file and return its session id."""
     found = document(run("import", str(file), "--json"))["sessions"]
     return str(found[0]["session"])
 
@@ -54,7 +54,7 @@ def imported(run: Run, file: Path) -> str:
 # ---- import and export
 
 
-def test_import_says_what_it_took_in(run: Run, file: Path) -> None:
+def test_import_prints_the_imported_sessions(run: Run, file: Path) -> None:
     [session] = document(run("import", str(file), "--json"))["sessions"]
     assert session["agent"] == "pi"
     assert session["source_id"] == "0199-abcd"
@@ -76,7 +76,7 @@ def test_importing_again_finds_nothing_new(run: Run, file: Path, imported: str) 
     assert "unchanged, 6 entries" in run("import", str(file))
 
 
-def test_export_gives_the_same_bytes(run: Run, file: Path, imported: str, here: Path) -> None:
+def test_export_is_byte_identical(run: Run, file: Path, imported: str, here: Path) -> None:
     assert run("export", "@").encode() == file.read_bytes()
     run("export", imported, "--to", "pi", "-o", "copy.jsonl")
     assert (here / "copy.jsonl").read_bytes() == file.read_bytes()
@@ -89,7 +89,7 @@ def test_export_overwrites_no_file(run: Run, imported: str, here: Path) -> None:
     assert (here / "precious").read_text() == "mine"
 
 
-def test_after_a_rewrite_the_earlier_file_is_still_there(run: Run, file: Path, imported: str) -> None:
+def test_earlier_version_of_a_rewritten_file_can_be_exported(run: Run, file: Path, imported: str) -> None:
     before = file.read_bytes()
     branch = document(run("branch", "@", "--json"))["branch"]
     file.write_bytes(before.replace(b"I'll read auth.py", b"I have read auth.py"))
@@ -100,14 +100,14 @@ def test_after_a_rewrite_the_earlier_file_is_still_there(run: Run, file: Path, i
     assert earlier == b"".join(line for line in before.splitlines(keepends=True) if b"cccc3333" not in line)
 
 
-def test_an_older_copy_takes_nothing_away(run: Run, file: Path, imported: str, here: Path) -> None:
+def test_older_copy_changes_nothing(run: Run, file: Path, imported: str, here: Path) -> None:
     older = here / "older.jsonl"
     older.write_bytes(b"".join(file.read_bytes().splitlines(keepends=True)[:3]))
     assert "an older copy of the file: 4 later lines stay" in run("import", str(older))
     assert run("export", "@").encode() == file.read_bytes()
 
 
-def test_a_fork_of_an_agents_session_is_a_session_of_its_own(run: Run, file: Path, imported: str) -> None:
+def test_fork_of_an_agents_session_is_a_separate_session(run: Run, file: Path, imported: str) -> None:
     forked = document(run("fork", "@@bbbb2222", "--json"))["session"]
     begun = b"".join(file.read_bytes().splitlines(keepends=True)[:3])
     assert run("export", forked, "--as-it-came").encode() == begun
@@ -116,7 +116,7 @@ def test_a_fork_of_an_agents_session_is_a_session_of_its_own(run: Run, file: Pat
     assert b"".join(lines[:2]) == b"".join(begun.splitlines(keepends=True)[1:])
 
 
-def test_what_was_made_here_goes_along_and_comes_back(run: Run, file: Path, imported: str, here: Path) -> None:
+def test_added_entries_are_exported_and_imported_again(run: Run, file: Path, imported: str, here: Path) -> None:
     run("label", "@@bbbb2222", "a good place")
     run("name", "@", "Called here")
     run("export", "@", "-o", "again.jsonl")
@@ -131,13 +131,13 @@ def test_what_was_made_here_goes_along_and_comes_back(run: Run, file: Path, impo
     assert run("export", "@", "--to", "omp").splitlines()[0].startswith('{"type":"title"')
 
 
-def test_export_of_one_line_leaves_out_the_other(run: Run, imported: str) -> None:
+def test_export_of_one_branch_leaves_out_the_other(run: Run, imported: str) -> None:
     text = run("export", "@@cccc3333")
     assert "Another way" in text
     assert "This way" not in text
 
 
-def test_a_file_cut_short_is_taken_in_up_to_the_cut_and_says_so(run: Run, file: Path) -> None:
+def test_truncated_file_is_imported_up_to_the_cut_and_reported(run: Run, file: Path) -> None:
     file.write_bytes(file.read_bytes()[:-20])
     told = run("import", str(file))
     assert "5 entries" in told
@@ -146,7 +146,7 @@ def test_a_file_cut_short_is_taken_in_up_to_the_cut_and_says_so(run: Run, file: 
     assert "Login" not in run("ls")
 
 
-def test_that_something_waits_is_said_however_many_problems_there_are(run: Run, file: Path) -> None:
+def test_pending_lines_are_reported_despite_many_problems(run: Run, file: Path) -> None:
     file.write_bytes(file.read_bytes() + b"oops\n" * 5 + b"{")
     told = run("import", str(file))
     assert ":13: not imported: 1 byte after the last line end" in told
@@ -155,7 +155,7 @@ def test_that_something_waits_is_said_however_many_problems_there_are(run: Run, 
     assert "4 more problems" in again and again.count(f"{file}:") == 2
 
 
-def test_what_waits_is_said_at_the_export_until_it_is_taken(run: Run, here: Path) -> None:
+def test_export_reports_pending_lines_until_they_are_imported(run: Run, here: Path) -> None:
     path = here / f"{codex_files.NAME}.jsonl"
     path.write_bytes(codex_files.rollout(codex_files.turn("t1")) + b'{"type":"resp')
     [found] = document(run("import", str(path), "--json"))["sessions"]
@@ -176,14 +176,14 @@ def test_a_dry_run_writes_nothing(run: Run, file: Path) -> None:
     assert sorted(path for path in store_of(run).rglob("*") if "index" not in path.name) == before
 
 
-def test_a_file_of_no_agent_is_named_and_the_rest_is_taken_in(run: Run, file: Path, here: Path) -> None:
+def test_file_of_no_agent_is_reported_and_the_rest_is_imported(run: Run, file: Path, here: Path) -> None:
     (here / "notes.txt").write_text("hello\n")
     complaint = run("import", "notes.txt", str(file), code=3, err=True)
     assert "'notes.txt': unrecognized session format" in complaint
     assert "Login" in run("ls")
 
 
-def test_import_of_a_folder_passes_over_what_is_no_session(run: Run, file: Path, here: Path) -> None:
+def test_import_of_a_folder_skips_other_files(run: Run, file: Path, here: Path) -> None:
     (here / "other.jsonl").write_text('{"a": 1}\n')
     assert "1 other file skipped" in run("import", ".")
 
@@ -196,9 +196,7 @@ def test_import_all_looks_into_the_agents_own_folders(run: Run, file: Path) -> N
     assert "1 file unchanged" in run("import", "--all")
 
 
-def test_import_all_finds_aiders_history_at_the_top_of_the_projects_that_it_knows(
-    run: Run, here: Path, tmp_path: Path
-) -> None:
+def test_import_all_finds_aiders_history_in_known_projects(run: Run, here: Path, tmp_path: Path) -> None:
     said = history(run_of_aider(), user("Add a fib function"), answer("Here."))
     for folder in (here, tmp_path / "held"):
         (folder / ".git").mkdir(parents=True)
@@ -221,7 +219,7 @@ def test_a_missing_file_is_named(run: Run) -> None:
     assert "'nowhere.jsonl': No such file" in run("import", "nowhere.jsonl", code=3, err=True)
 
 
-# ---- looking
+# ---- reading commands
 
 
 def test_the_index_finds_an_entry_by_its_source_id_and_by_its_digest(run: Run, file: Path, imported: str) -> None:
@@ -247,7 +245,7 @@ def test_ls_lists_and_filters(run: Run, imported: str, here: Path) -> None:
     assert "neither a date" in run("ls", "--since", "yesterday", code=2, err=True)
 
 
-def test_log_shows_one_line_leaf_first(run: Run, imported: str) -> None:
+def test_log_lists_one_branch_tip_first(run: Run, imported: str) -> None:
     found = document(run("log", "@", "--json"))
     ids = [node["source_id"] for node in found["entries"]]
     assert ids == ["ffff6666", "eeee5555", "dddd4444", "bbbb2222", "aaaa1111", None]
@@ -292,7 +290,7 @@ def test_show_tells_one_entry(run: Run, imported: str) -> None:
     assert "I'll read auth.py" in run("show", "@@start")
 
 
-def test_context_shows_what_the_model_sees(run: Run, imported: str) -> None:
+def test_context_prints_the_context_of_the_model(run: Run, imported: str) -> None:
     shown = document(run("context", "@", "--window", "1000", "--json"))
     assert [(said["kind"], said["role"]) for said in shown["messages"]] == [
         ("message", "user"),
@@ -312,7 +310,7 @@ def test_context_shows_what_the_model_sees(run: Run, imported: str) -> None:
     assert "Another way" in run("context", "@@cccc3333")
 
 
-def test_context_as_pi_is_what_pi_builds(run: Run, imported: str) -> None:
+def test_context_as_pi_equals_the_context_of_pi(run: Run, imported: str) -> None:
     shown = document(run("context", "@@aaaa1111", "--as", "pi"))
     assert shown["messages"] == [{"role": "user", "content": [{"type": "text", "text": "Fix the login redirect"}]}]
     assert (shown["model"], shown["thinking"], shown["thinkingLevel"]) == (None, "off", "off")
@@ -324,14 +322,14 @@ def test_context_can_be_sent_to_a_provider_as_it_is_printed(run: Run, imported: 
     assert "--as" in run("context", "@", "--raw", code=2, err=True)
 
 
-def test_context_says_of_which_entry_it_is(run: Run, imported: str) -> None:
+def test_context_names_its_entry(run: Run, imported: str) -> None:
     shown = document(run("context", "@@aaaa1111", "--json"))
     assert (shown["session"], shown["id"]) == (imported, document(run("show", "@@aaaa1111", "--json"))["id"])
     assert f"{shown['id'][:8]}  user: Fix the login redirect" in run("context", "@@aaaa1111")
     assert "the session is empty" in run("context", "@@root")
 
 
-def test_context_says_why_an_answer_has_no_words(run: Run, here: Path) -> None:
+def test_context_explains_an_answer_without_text(run: Run, here: Path) -> None:
     failed = {"role": "assistant", "content": [], "stopReason": "error", "errorMessage": "overloaded"}
     picture = {"role": "user", "content": [{"type": "image", "data": "aGk=", "mimeType": "image/png"}]}
     lines = [header("t"), entry("message", "a", None, message=picture), entry("message", "b", "a", message=failed)]
@@ -351,7 +349,7 @@ def test_context_marks_a_command_that_the_user_kept_from_the_model(run: Run, her
     assert "$ cat .env" not in run("context", "pi:t", "--profile", "claude")
 
 
-def test_context_takes_profiles_and_policies_by_name(run: Run, imported: str) -> None:
+def test_context_accepts_profiles_and_policies_by_name(run: Run, imported: str) -> None:
     for name in ("pi", "pi-0.73", "omp"):
         assert document(run("context", "@", "--profile", name, "--json"))["profile"] == name
     for name in ("clear-tool-uses", "clear-thinking", "drop-images", "model-facing"):
@@ -382,7 +380,7 @@ def test_entries_are_found_by_every_kind_of_address(run: Run, imported: str) -> 
     assert document(run("show", "@@root", "--json"))["parents"] == []
 
 
-def test_an_address_that_fits_nothing_or_several_is_refused(run: Run, imported: str, file: Path) -> None:
+def test_unknown_or_ambiguous_address_is_rejected(run: Run, imported: str, file: Path) -> None:
     assert "run `gitsession ls` to list the sessions" in run("log", "zzzz", code=3, err=True)
     assert "no session in '@leaf'" in run("log", "@leaf", code=3, err=True)
     assert "is past the root" in run("show", "@@leaf~99", code=3, err=True)
@@ -399,13 +397,13 @@ def test_the_status_is_shown_without_a_command(run: Run, file: Path) -> None:
     assert "Login" in run()
 
 
-def test_reading_without_a_store_says_what_makes_one(run: Run) -> None:
+def test_commands_without_a_store_suggest_how_to_create_one(run: Run) -> None:
     complaint = run("ls", code=3, err=True)
     assert "it does not exist" in complaint
     assert "gitsession init" in complaint
 
 
-# ---- acting
+# ---- writing commands
 
 
 def test_branch_switch_label_name_fork_undo_redo(run: Run, imported: str) -> None:
@@ -432,7 +430,7 @@ def test_branch_switch_label_name_fork_undo_redo(run: Run, imported: str) -> Non
     assert log[0]["redoes"]
 
 
-def test_a_branch_that_is_there_is_not_moved(run: Run, imported: str) -> None:
+def test_existing_branch_is_not_moved(run: Run, imported: str) -> None:
     before = run("branch", "@")
     assert "cannot create branch 'main'" in run("branch", "@", "main", "--at", "root", code=4, err=True)
     assert run("branch", "@") == before
@@ -446,7 +444,7 @@ def test_a_label_leads_to_one_entry(run: Run, imported: str) -> None:
     assert "is a branch" in run("label", "@@dddd4444", "main", code=4, err=True)
 
 
-def test_what_could_not_be_handed_over_to_git_is_told_and_is_kept(run: Run, imported: str) -> None:
+def test_failed_flush_is_reported_and_data_is_kept(run: Run, imported: str) -> None:
     lock = store_of(run) / f"refs/heads/sessions/{imported}/meta.lock"
     lock.touch()
     assert "in the journal but not in git" in run("name", "@", "Waiting", err=True)
@@ -469,7 +467,7 @@ def test_a_session_is_not_an_entry(run: Run, imported: str) -> None:
     assert "requires a session, not an entry" in run("tree", "@@leaf", code=2, err=True)
 
 
-def test_names_that_no_ref_can_carry_are_refused(run: Run, imported: str) -> None:
+def test_invalid_branch_names_are_rejected(run: Run, imported: str) -> None:
     for name in ("../x", "a/b", "A", "meta", "leaf", "root", "con", "-x", "a.lock", "", "x" * 65, "a\x1bb"):
         assert run("branch", "@", "--at", "root", "--", name, code=2, err=True)
 
@@ -482,7 +480,7 @@ def test_verify_maintain_and_doctor_find_nothing_wrong(run: Run, imported: str) 
     assert "ok  store" in run("doctor")
 
 
-def test_verify_names_what_is_damaged(run: Run, imported: str) -> None:
+def test_verify_names_damaged_files(run: Run, imported: str) -> None:
     pack = max((store_of(run) / "objects/pack").glob("*.pack"), key=lambda path: path.stat().st_size)
     data = bytearray(pack.read_bytes())
     data[len(data) // 2] ^= 1
@@ -525,7 +523,7 @@ def test_a_session_of_a_later_release_is_read_and_not_written_to(
 
 
 def commit_on(store: Path, ref: str) -> str:
-    """A plain commit of somebody's on top of a session's branch."""
+    """Add a plain commit to a session's branch and return its oid."""
     who = ["-c", "user.name=u", "-c", "user.email=u@example.org"]
     git = ["git", f"--git-dir={store}", *who]
     made = subprocess.run(
@@ -535,7 +533,7 @@ def commit_on(store: Path, ref: str) -> str:
     return made.strip()
 
 
-def test_a_plain_commit_on_a_session_stops_nobody(run: Run, imported: str, file: Path) -> None:
+def test_plain_commit_on_a_session_is_harmless(run: Run, imported: str, file: Path) -> None:
     other = file.with_name("other.jsonl")
     other.write_bytes(file.read_bytes().replace(b"0199-abcd", b"0199-ffff"))
     run("import", str(other))
@@ -560,7 +558,7 @@ def test_a_plain_commit_on_a_session_stops_nobody(run: Run, imported: str, file:
 
 
 @pytest.mark.parametrize("kind", ["blob", "tree", "nothing"])
-def test_a_branch_that_names_no_commit_stops_nobody(run: Run, imported: str, kind: str) -> None:
+def test_branch_without_a_commit_is_harmless(run: Run, imported: str, kind: str) -> None:
     store = store_of(run)
     leaf = store / f"refs/heads/sessions/{imported}/main"
     named = subprocess.run(
@@ -586,7 +584,7 @@ def test_a_damaged_operation_log_is_named_and_only_undo_suffers(run: Run, import
     assert "Before" in run("ls")
 
 
-def test_what_is_in_a_folder_and_cannot_be_read_stops_nothing_else(run: Run, file: Path, here: Path) -> None:
+def test_unreadable_file_in_a_folder_does_not_stop_the_import(run: Run, file: Path, here: Path) -> None:
     os.mkfifo(here / "pipe.jsonl")
     (here / "dir.jsonl").mkdir()
     (here / "loop.jsonl").symlink_to("loop.jsonl")
@@ -600,9 +598,7 @@ def test_what_is_in_a_folder_and_cannot_be_read_stops_nothing_else(run: Run, fil
     assert "not a regular file" in run("import", "/dev/zero", code=3, err=True)
 
 
-def test_reading_goes_on_where_the_index_cannot_be_written(
-    run: Run, imported: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_reading_works_if_the_index_cannot_be_written(run: Run, imported: str, monkeypatch: pytest.MonkeyPatch) -> None:
     import sqlite3
 
     from gitsession.index import update
@@ -624,7 +620,9 @@ def test_reading_goes_on_where_the_index_cannot_be_written(
     assert told
 
 
-def test_a_folder_that_is_gone_matters_only_to_here(run: Run, imported: str, here: Path, tmp_path: Path) -> None:
+def test_missing_working_directory_only_affects_the_here_scope(
+    run: Run, imported: str, here: Path, tmp_path: Path
+) -> None:
     gone = tmp_path / "gone"
     gone.mkdir()
     os.chdir(gone)
@@ -653,10 +651,10 @@ def test_git_runs_on_the_store(run: Run, imported: str, here: Path) -> None:
     assert done.stdout == "user: Another way, please\n"
 
 
-# ---- where the store is
+# ---- location of the store
 
 
-def test_the_store_is_said_then_in_the_environment_then_in_gits_configuration(
+def test_store_is_selected_by_option_then_environment_then_git_configuration(
     run: Run, here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     configuration = tmp_path / "gitconfig"
@@ -680,7 +678,7 @@ def test_git_dir_in_the_environment_changes_nothing(
     assert not (tmp_path / "elsewhere").exists()
 
 
-def test_a_path_that_is_no_store_is_refused(run: Run, tmp_path: Path) -> None:
+def test_path_without_a_store_is_rejected(run: Run, tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder/file").write_text("mine")
     assert "is not a git repository" in run("--store", str(tmp_path / "folder"), "init", code=3, err=True)
@@ -689,7 +687,9 @@ def test_a_path_that_is_no_store_is_refused(run: Run, tmp_path: Path) -> None:
     assert "but not a store" in run("--store", str(plain), "ls", code=3, err=True)
 
 
-def test_without_git_what_needs_it_says_so(run: Run, imported: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commands_that_require_git_report_a_missing_git(
+    run: Run, imported: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PATH", "/nonexistent")
     assert "Login" in run("ls")
     assert "Fix the login" in run("log", "@@cccc3333")
@@ -698,7 +698,7 @@ def test_without_git_what_needs_it_says_so(run: Run, imported: str, monkeypatch:
 
 
 @pytest.mark.parametrize("error", [Unavailable("the disk is read-only"), OSError(30, "Read-only file system")])
-def test_doctor_goes_on_where_one_check_cannot_be_made(
+def test_doctor_continues_if_a_check_fails(
     run: Run, imported: str, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     def fail(_: object) -> None:
@@ -727,7 +727,7 @@ def test_a_store_that_cannot_be_written_can_be_read(run: Run, file: Path, tmp_pa
 # ---- the terminal
 
 
-def test_what_an_agent_wrote_cannot_drive_the_terminal(run: Run, here: Path) -> None:
+def test_agents_text_cannot_control_the_terminal(run: Run, here: Path) -> None:
     hostile = "\x1b]0;owned\x07\x1b[2J\u202egnp.exe\x9b31m"
     lines = [
         header("evil\x1b[31m", cwd=str(here)),
@@ -746,7 +746,7 @@ def test_what_an_agent_wrote_cannot_drive_the_terminal(run: Run, here: Path) -> 
         assert json.loads(run(*command.split(), "--json"))
 
 
-def test_colours_are_whole_and_only_where_they_are_wanted(run: Run, imported: str) -> None:
+def test_colors_are_complete_and_only_used_on_request(run: Run, imported: str) -> None:
     words = ["script", "-qec", f"{sys.executable} -m gitsession ls", os.devnull]
     if shutil.which("script") is None:
         pytest.skip("no program `script` to make a terminal with")
@@ -758,7 +758,7 @@ def test_colours_are_whole_and_only_where_they_are_wanted(run: Run, imported: st
     assert "\x1b[" not in plain.stdout
 
 
-def test_a_reader_that_goes_away_is_not_an_error(run: Run, imported: str) -> None:
+def test_closed_pipe_is_not_an_error(run: Run, imported: str) -> None:
     for command in ("tree @ --json | head -c 10 > /dev/null", "doctor | true", "tree @ | true"):
         words = f"{sys.executable} -m gitsession {command}; exit ${{PIPESTATUS[0]}}"
         done = subprocess.run(["bash", "-c", words], capture_output=True, text=True, check=False)
@@ -773,7 +773,7 @@ def test_the_session_before_the_newest_has_entries_too(run: Run, file: Path, imp
     assert "2026-01-01" in run("show", "-@aaaa1111")
 
 
-def test_the_leaf_passes_over_what_does_not_parse(run: Run, file: Path) -> None:
+def test_leaf_skips_records_that_cannot_be_parsed(run: Run, file: Path) -> None:
     file.write_bytes(file.read_bytes() + b"oops\n\n")
     [session] = document(run("import", str(file), "--json"))["sessions"]
     found = document(run("log", "@", "--json"))
@@ -793,7 +793,7 @@ def test_a_label_is_compared_as_it_is_kept(run: Run, imported: str) -> None:
     assert "has the label 'a b'" in run("label", "@@cccc3333", " a\nb ")
 
 
-def test_a_store_whose_packs_are_gone_is_damaged_not_absent(run: Run, imported: str) -> None:
+def test_store_without_its_packs_is_damaged_not_missing(run: Run, imported: str) -> None:
     store = store_of(run)
     for pack in (store / "objects/pack").iterdir():
         pack.unlink()
@@ -832,7 +832,7 @@ def test_completion_is_offered_for_three_shells(run: Run) -> None:
         assert "_GITSESSION_COMPLETE" in run("completion", shell)
 
 
-def test_textconv_shows_an_entry_of_ours(run: Run, imported: str, tmp_path: Path, here: Path) -> None:
+def test_textconv_prints_an_own_entry(run: Run, imported: str, tmp_path: Path, here: Path) -> None:
     run("name", "@", "Shown as JSON")
     ref = f"refs/heads/sessions/{imported}/meta:entry.cbor"
     payload = subprocess.run(
@@ -855,10 +855,10 @@ def test_the_demo_tells_a_story_with_plain_git(run: Run, tmp_path: Path) -> None
     assert "already exists" in run("demo", "--in", str(tmp_path / "demo"), code=75, err=True)
 
 
-# ---- finding words
+# ---- search
 
 
-def test_search_finds_words_and_says_where(run: Run, imported: str) -> None:
+def test_search_prints_matches_and_their_location(run: Run, imported: str) -> None:
     document_ = document(run("search", "redirect", "--json"))
     assert document_["schema"] == "gitsession/search/1"
     hit = document_["hits"][0]
@@ -870,7 +870,7 @@ def test_search_finds_words_and_says_where(run: Run, imported: str) -> None:
     assert run("search", '"', "AND (", "--role", "user", code=1) == ""
 
 
-# ---- a database of sessions
+# ---- databases of sessions
 
 
 @pytest.fixture
@@ -883,7 +883,7 @@ def database(here: Path) -> opencode_files.Database:
     return made
 
 
-def test_all_sessions_of_a_database_come_in_and_those_that_changed_come_again(
+def test_all_sessions_of_a_database_are_imported_and_changed_ones_again(
     run: Run, database: opencode_files.Database
 ) -> None:
     assert "2 sessions imported" in run("import", "opencode.db")
@@ -894,7 +894,7 @@ def test_all_sessions_of_a_database_come_in_and_those_that_changed_come_again(
     assert "1 session imported, 1 file unchanged" in run("import", ".")
 
 
-def test_a_locked_database_is_named_and_the_rest_is_taken_in(
+def test_locked_database_is_reported_and_the_rest_is_imported(
     run: Run, database: opencode_files.Database, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from gitsession.discovery import databases
@@ -907,14 +907,14 @@ def test_a_locked_database_is_named_and_the_rest_is_taken_in(
     assert "Login" in run("ls")
 
 
-def test_a_session_of_a_database_that_is_none_stops_no_other(run: Run, database: opencode_files.Database) -> None:
+def test_invalid_session_of_a_database_does_not_stop_others(run: Run, database: opencode_files.Database) -> None:
     database.db.execute("UPDATE message SET data = '{' WHERE session_id = 'ses_two'")
     assert "2 sessions imported" in run("import", "opencode.db")
     database.db.execute("DROP TABLE part")
     assert "unrecognized session format" in run("import", "opencode.db", code=3, err=True)
 
 
-def test_a_database_mends_what_the_store_lost(run: Run, database: opencode_files.Database, tmp_path: Path) -> None:
+def test_database_repairs_lost_objects_of_a_store(run: Run, database: opencode_files.Database, tmp_path: Path) -> None:
     from gitsession.discovery import sources
     from gitsession.importing.import_session import import_source
     from gitsession.repair import donors
@@ -929,7 +929,7 @@ def test_a_database_mends_what_the_store_lost(run: Run, database: opencode_files
         assert donor.read(tip, done.session) == whole.read(tip)
 
 
-def test_show_has_what_a_tool_gave_back_where_it_stands_beside_the_call(run: Run, here: Path) -> None:
+def test_show_prints_a_result_that_is_stored_with_its_call(run: Run, here: Path) -> None:
     answer = opencode_files.answer("msg_a1", "Seen.", at=2, parts=[opencode_files.tool("c1", "a.py\nb.py")])
     (here / "o.json").write_bytes(opencode_files.export([opencode_files.user("msg_u1", "Look", at=1), answer]))
     run("import", "o.json")
@@ -937,7 +937,7 @@ def test_show_has_what_a_tool_gave_back_where_it_stands_beside_the_call(run: Run
     assert "-> bash" in told and "<- a.py\n" in told and "[other]" not in told
 
 
-def test_a_session_of_aiders_is_named_by_its_id_in_which_an_at_stands(run: Run, here: Path) -> None:
+def test_session_of_aider_with_an_at_sign_is_addressed_by_its_id(run: Run, here: Path) -> None:
     (here / ".aider.chat.history.md").write_bytes(history(run_of_aider(), user("hello"), answer("Hi.")))
     run("import", ".aider.chat.history.md")
     (row,) = document(run("ls", "--json"))["sessions"]
@@ -949,33 +949,33 @@ def test_a_session_of_aiders_is_named_by_its_id_in_which_an_at_stands(run: Run, 
     assert run("export", address).encode() == (here / ".aider.chat.history.md").read_bytes()
 
 
-def test_what_has_not_changed_is_counted_and_not_listed(run: Run, file: Path, here: Path) -> None:
+def test_unchanged_files_are_counted_and_not_listed(run: Run, file: Path, here: Path) -> None:
     folder = Path.home() / ".pi/agent/sessions/--work--"
     folder.mkdir(parents=True)
     for name in "ab":
         (folder / f"{name}.jsonl").write_bytes(pi_file(*talk("a"), id=name))
     run("import", "--all")
     for path in folder.iterdir():
-        os.utime(path, (1, 1))  # read again, for all that is known
+        os.utime(path, (1, 1))  # changes the stamp, so the files are read again
     assert run("import", "--all") == "0 sessions imported, 2 files unchanged\n"
     assert "unchanged" in run("import", str(folder / "a.jsonl"))
     assert run("import", str(folder)) == "0 sessions imported, 2 files unchanged\n"
 
 
-def test_who_asks_for_an_agent_that_is_not_there_hears_which_are(run: Run, file: Path) -> None:
+def test_unknown_agent_is_rejected_with_the_list_of_agents(run: Run, file: Path) -> None:
     run("import", str(file))
     for words in (["ls"], ["search", "login"]):
         assert "no sessions of agent 'cdex' (agents with sessions: " in run(*words, "--agent", "cdex", code=1, err=True)
 
 
-def test_a_question_without_a_word_is_told_apart_from_one_that_finds_nothing(run: Run, file: Path) -> None:
+def test_empty_query_and_query_without_matches_are_distinguished(run: Run, file: Path) -> None:
     run("import", str(file))
     for query in ("", "*", '""', "()"):
         assert "no letters or digits" in run("search", query, code=2, err=True)
     assert "no entries found" in run("search", "zebra", code=1, err=True)
 
 
-def test_a_session_may_be_left_out_where_no_other_argument_can_be_one(run: Run, imported: str) -> None:
+def test_session_argument_may_be_omitted_if_unambiguous(run: Run, imported: str) -> None:
     run("branch", "@", "other")
     assert "  other " in run("branch")
     assert f"{imported} is on other" in run("switch", "other")

@@ -1,4 +1,4 @@
-"""``gitsession compact`` as a user meets it: what it prints, what it exits with, what it leaves behind."""
+"""Tests of ``gitsession compact``: output, exit codes and the resulting session."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SHORT = f"{sys.executable} -c \"import sys; sys.stdin.read(); print('all in shor
 
 @pytest.fixture
 def here(here: Path) -> Path:
-    """A folder with a session of ten messages, imported."""
+    """Import a session of ten messages for the working directory."""
     ids = [f"aaaa000{n}" for n in range(10)]
     lines = [
         said(id, parent, f"{id} {LONG}", role=("user", "assistant")[n % 2], at=n + 1)
@@ -39,7 +39,11 @@ def here(here: Path) -> Path:
 
 @pytest.fixture
 def run(here: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> Run:
-    """The document of a command; ``code``: what it must end with. What it said on standard error is in ``stderr``."""
+    """Return a function that runs a command with ``--json`` and returns its document.
+
+    Args:
+        code: Expected exit status. The standard error is in ``stderr`` of the document.
+    """
 
     def run(*words: str, code: int = 0) -> dict[str, Any]:
         capfdbinary.readouterr()
@@ -53,7 +57,7 @@ def run(here: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> Run:
 
 @pytest.fixture
 def plainly(here: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> Callable[..., str]:
-    """What a command says to people."""
+    """Return a function that runs a command and returns its output for people."""
 
     def plainly(*words: str) -> str:
         capfdbinary.readouterr()
@@ -67,7 +71,7 @@ def leaf(run: Run) -> str:
     return str(run("log", "@")["leaf"])
 
 
-def test_it_appends_one_entry_and_says_what_was_won(run: Run) -> None:
+def test_compact_appends_one_entry_and_prints_the_saved_tokens(run: Run) -> None:
     before = run("log", "@")["entries"]
     told = run("compact", "@", "--keep-tokens", "300")
     entries = run("log", "@")["entries"]
@@ -80,14 +84,14 @@ def test_it_appends_one_entry_and_says_what_was_won(run: Run) -> None:
     assert shown["messages"][0]["kind"] == "compaction"
 
 
-def test_a_dry_run_says_the_same_and_writes_nothing(run: Run) -> None:
+def test_dry_run_prints_the_same_and_writes_nothing(run: Run) -> None:
     before = leaf(run)
     told = run("compact", "@", "--keep-tokens", "300", "--dry-run")
     assert (told["id"], told["summarized"], told["tokens_after"]) == (None, 8, None)
     assert leaf(run) == before
 
 
-def test_a_dry_run_names_what_would_be_summarised_and_what_stays(run: Run, plainly: Callable[..., str]) -> None:
+def test_dry_run_names_the_summarized_and_the_kept_entries(run: Run, plainly: Callable[..., str]) -> None:
     entries = run("log", "@")["entries"]
     told = run("compact", "@", "--keep-tokens", "300", "--dry-run")
     assert (told["summarized_from"], told["summarized_to"]) == (entries[9]["id"], entries[2]["id"])
@@ -101,7 +105,7 @@ def test_a_dry_run_names_what_would_be_summarised_and_what_stays(run: Run, plain
     assert f"{told['tokens_before']:,} now" in text
 
 
-def test_a_dry_run_says_that_a_turn_is_split_and_that_a_summary_is_carried_on(run: Run) -> None:
+def test_dry_run_reports_a_split_turn_and_an_updated_summary(run: Run) -> None:
     run("compact", "@", "--keep-tokens", "300")
     with Store.open() as store:
         session = store.session("@")
@@ -112,7 +116,7 @@ def test_a_dry_run_says_that_a_turn_is_split_and_that_a_summary_is_carried_on(ru
     assert told["split_turn"] > 0
 
 
-def test_what_each_role_and_kind_takes_is_told_before_and_after(run: Run, plainly: Callable[..., str]) -> None:
+def test_tokens_of_each_role_and_kind_are_printed_before_and_after(run: Run, plainly: Callable[..., str]) -> None:
     before = run("context", "@")["breakdown"]
     assert run("compact", "@", "--keep-tokens", "300", "--dry-run")["breakdown"] == {"before": before, "after": None}
     told = run("compact", "@", "--keep-tokens", "300")
@@ -124,7 +128,7 @@ def test_what_each_role_and_kind_takes_is_told_before_and_after(run: Run, plainl
     assert f"{before['role']['user']:,} -> " in text
 
 
-def test_undo_takes_a_compaction_back_and_redo_does_it_again(run: Run) -> None:
+def test_undo_and_redo_of_a_compaction(run: Run) -> None:
     before, shown = leaf(run), run("context", "@")["digest"]
     told = run("compact", "@", "--keep-tokens", "300")
     [operation] = run("undo")["operations"]
@@ -135,7 +139,7 @@ def test_undo_takes_a_compaction_back_and_redo_does_it_again(run: Run) -> None:
     assert run("verify")["problems"] == []
 
 
-def test_undo_takes_back_the_branch_of_a_summary_from_an_entry(run: Run) -> None:
+def test_undo_removes_the_branch_of_a_summary_from_an_entry(run: Run) -> None:
     before, branches = leaf(run), run("branch", "@")
     told = run("compact", "@", "--strategy", "from", "--at", "aaaa0008")
     assert told["branch"] != branches["branch"]
@@ -146,7 +150,7 @@ def test_undo_takes_back_the_branch_of_a_summary_from_an_entry(run: Run) -> None
 
 
 def test_a_program_that_appends_on_its_own_is_no_command_to_undo(run: Run) -> None:
-    """An agent that compacts as it works must not fill the user's log of operations."""
+    """A compaction by an agent at work must not fill the user's operation log."""
     operations = run("op", "log")["operations"]
     with Store.open() as store:
         session = store.session("@")
@@ -154,7 +158,7 @@ def test_a_program_that_appends_on_its_own_is_no_command_to_undo(run: Run) -> No
     assert run("op", "log")["operations"] == operations
 
 
-def test_where_nothing_is_to_be_done_it_says_why_and_ends_with_1(run: Run) -> None:
+def test_compact_without_effect_prints_the_reason_and_exits_with_1(run: Run) -> None:
     told = run("compact", "@", code=1)
     assert told["id"] is None
     assert "all entries would be kept" in told["stderr"]
@@ -162,9 +166,7 @@ def test_where_nothing_is_to_be_done_it_says_why_and_ends_with_1(run: Run) -> No
 
 
 @pytest.mark.parametrize("profile", ["pi", "pi-0.73", "omp"])
-def test_what_is_won_is_told_also_where_the_agents_rules_trust_an_older_count(
-    here: Path, run: Run, profile: str
-) -> None:
+def test_saved_tokens_are_printed_even_if_the_profile_trusts_an_older_count(here: Path, run: Run, profile: str) -> None:
     usage = {"input": 90_000, "output": 10, "cacheRead": 0, "cacheWrite": 0, "totalTokens": 90_010}
     ids = [f"cccc000{n}" for n in range(10)]
     lines = [
@@ -184,7 +186,9 @@ def test_a_program_of_the_users_choice_summarises(run: Run) -> None:
     assert run("context", "@")["messages"][0]["summary"] == "all in short"
 
 
-def test_the_users_own_configuration_says_which(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_strategy_and_summarizer_come_from_the_configuration(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     configuration = tmp_path / "configuration"
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(configuration))
     for name, value in (("summarizer", "command"), ("summarizerCommand", SHORT)):
@@ -193,7 +197,7 @@ def test_the_users_own_configuration_says_which(run: Run, tmp_path: Path, monkey
 
 
 @pytest.mark.parametrize("words", ["false", "true", "no-such-program"], ids=["fails", "says nothing", "is not there"])
-def test_a_program_that_is_of_no_use_leaves_nothing_behind(run: Run, words: str) -> None:
+def test_useless_summarizer_program_leaves_no_entry(run: Run, words: str) -> None:
     before = leaf(run)
     complaint = run("compact", "@", "--keep-tokens", "300", "--summarizer-command", words, code=75)["stderr"]
     assert "nothing was written" in complaint
@@ -210,11 +214,11 @@ MISSING = {
 
 
 @pytest.mark.parametrize(("words", "flag"), MISSING.values(), ids=MISSING)
-def test_what_a_summarizer_lacks_is_named_with_the_flag_that_says_it(run: Run, words: list[str], flag: str) -> None:
+def test_missing_summarizer_option_is_named_with_its_flag(run: Run, words: list[str], flag: str) -> None:
     assert flag in run("compact", "@", "--keep-tokens", "300", *words, code=75)["stderr"]
 
 
-def test_words_that_are_no_command_line_are_wrong_use(run: Run) -> None:
+def test_invalid_command_line_is_a_usage_error(run: Run) -> None:
     assert (
         "No closing quotation"
         in run("compact", "@", "--keep-tokens", "3", "--summarizer-command", "a 'b", code=2)["stderr"]
@@ -230,16 +234,16 @@ def test_up_to_an_entry_and_from_one(run: Run) -> None:
     assert (told["summarized"], told["kept"]) == (4, 6)
     told = run("compact", "@", "--strategy", "from", "--at", "aaaa0008")
     kinds = [entry["kind"] for entry in run("log", "@")["entries"]]
-    assert (told["summarized"], told["first_kept"]) == (3, None)  # what was said there, and the summary of before
+    assert (told["summarized"], told["first_kept"]) == (3, None)  # the messages there, and the earlier summary
     assert kinds == ["branch_summary", *["message"] * 8, "session"]
 
 
 @pytest.mark.parametrize("words", [["--strategy", "from"], ["--at", "leaf"]], ids=["no entry", "no use for one"])
-def test_an_entry_belongs_to_the_strategies_that_go_by_one(run: Run, words: list[str]) -> None:
+def test_entry_option_requires_a_strategy_that_uses_it(run: Run, words: list[str]) -> None:
     assert "--at ENTRY" in run("compact", "@", *words, code=2)["stderr"]
 
 
-def test_what_was_seen_before_can_still_be_seen(run: Run) -> None:
+def test_earlier_context_can_still_be_shown(run: Run) -> None:
     before = run("context", "@")["digest"]
     told = run("compact", "@", "--keep-tokens", "300")
     assert run("context", f"@@{told['id']}~1")["digest"] == before
@@ -269,8 +273,8 @@ def test_ctrl_c_leaves_nothing_behind(run: Run, here: Path) -> None:
     assert run("compact", "@", "--keep-tokens", "300")["id"]
 
 
-def test_a_session_that_goes_on_where_it_was_held_keeps_both(run: Run, here: Path) -> None:
-    """The agent's file knows nothing of our summary: what it adds is imported beside it."""
+def test_continued_agents_file_and_compaction_are_both_kept(run: Run, here: Path) -> None:
+    """The agent's file does not contain the summary, so its new entries are imported as another branch."""
     told = run("compact", "@", "--keep-tokens", "300")
     with (here / "session.jsonl").open("ab") as file:
         file.write(said("bbbb0001", "aaaa0009", "and another thing", at=11) + b"\n")

@@ -1,4 +1,4 @@
-"""What doctor says of what a store has beside its sessions, each line with what to do."""
+"""Tests of doctor: its report about a store, and that each problem has a suggestion."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def run(path: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> Run:
 
 
 def line(told: str, what: str) -> str:
-    """The line of ``what``, without its column."""
+    """Return the line about ``what``, without its padding."""
     [found] = [line for line in told.splitlines() if line[4:].startswith(f"{what} ")]
     return " ".join(found.split())
 
@@ -61,13 +61,13 @@ def talk(path: Path, *words: str) -> str:
         return said.id
 
 
-def test_a_store_that_has_none_of_it_is_told_nothing_of_it(run: Run, path: Path) -> None:
+def test_store_without_extras_has_no_such_lines(run: Run, path: Path) -> None:
     talk(path, "hello")
     beside = {"push", "trash", "vault", "purge", "server", "gate"}
     assert not any(name in beside or name.startswith("remote") for name in names(run("doctor")))
 
 
-def test_remotes_are_told_with_what_they_lack(run: Run, path: Path, tmp_path: Path) -> None:
+def test_doctor_lists_remotes_with_missing_refs(run: Run, path: Path, tmp_path: Path) -> None:
     sid = talk(path, "hello", "there")
     remotes.add(path, "origin", str(hub(tmp_path / "hub.git")), scope=remotes.Scope(is_all=True))
     assert line(run("doctor"), "remote origin").endswith("never contacted; 2 refs here: `gitsession sync origin`")
@@ -75,7 +75,7 @@ def test_remotes_are_told_with_what_they_lack(run: Run, path: Path, tmp_path: Pa
     assert line(run("doctor"), "remote origin") == "ok remote origin had everything here at the last contact"
     with Store.open(path) as store:
         store.session(sid).append(Message.user("and more"))
-    (tmp_path / "hub.git").rename(tmp_path / "away")  # nobody asks there
+    (tmp_path / "hub.git").rename(tmp_path / "away")  # doctor does not connect to the remote
     told = line(run("doctor"), "remote origin")
     assert told == "-- remote origin 1 entry on 1 ref missing there at the last contact: `gitsession sync origin`"
     document = json.loads(run("doctor", "--json"))
@@ -99,7 +99,7 @@ def test_sessions_outside_the_scope_of_a_remote_are_not_missing_there(run: Run, 
     assert told == "-- remote origin 1 entry on 1 ref missing there at the last contact: `gitsession sync origin`"
 
 
-def test_a_push_that_did_not_end_is_told(run: Run, path: Path, tmp_path: Path) -> None:
+def test_unfinished_push_is_reported(run: Run, path: Path, tmp_path: Path) -> None:
     sid = talk(path, "hello")
     remotes.add(path, "origin", str(hub(tmp_path / "hub.git")), scope=remotes.Scope(is_all=True))
     run("sync")
@@ -110,7 +110,7 @@ def test_a_push_that_did_not_end_is_told(run: Run, path: Path, tmp_path: Path) -
     assert "push origin" not in names(run("doctor"))
 
 
-def test_the_trash_is_told_with_its_size_and_its_age(run: Run, path: Path) -> None:
+def test_trash_is_reported_with_its_size_and_age(run: Run, path: Path) -> None:
     sids = [talk(path, "x" * 3_000_000), talk(path, "hello")]
     for sid in sids:
         run("rm", sid)
@@ -159,7 +159,7 @@ def test_hooks_of_another_release_are_wrong(run: Run, path: Path) -> None:
     assert "run `gitsession gate install`" in told
 
 
-def test_a_purge_that_has_not_ended_says_what_is_in_its_way(run: Run, path: Path, tmp_path: Path) -> None:
+def test_unfinished_purge_is_reported_with_its_obstacle(run: Run, path: Path, tmp_path: Path) -> None:
     sid = talk(path, "hello", "the heron")
     run("purge", "--match", "heron", "--yes")
     git(path, "tag", "kept", refs.leaf(sid))
@@ -173,11 +173,11 @@ def test_a_purge_that_has_not_ended_says_what_is_in_its_way(run: Run, path: Path
     assert not (path / create.PURGE_PENDING).exists()
 
 
-def test_a_stale_lock_of_another_program_is_named_with_what_removes_it(path: Path, run: Run) -> None:
+def test_stale_lock_of_another_program_is_reported_with_the_command_that_removes_it(path: Path, run: Run) -> None:
     sid = talk(path, "one")
     lock = path / f"{refs.leaf(sid)}.lock"
     lock.touch()
-    assert line(run("doctor"), "locks").endswith("1 lock")  # a git at work
+    assert line(run("doctor"), "locks").endswith("1 lock")  # a running git process
     os.utime(lock, (1_700_000_000, 1_700_000_000))
     with Store.open(path, clock=Clock()) as store:
         store.session(sid).append(Message.user("two"))
@@ -191,7 +191,7 @@ def test_a_stale_lock_of_another_program_is_named_with_what_removes_it(path: Pat
     assert git(path, "rev-list", "--count", refs.leaf(sid)).strip() == "3"
 
 
-def test_a_lock_of_a_process_of_ours_is_left_to_maintain(path: Path, run: Run) -> None:
+def test_lock_of_gitsession_is_left_to_maintain(path: Path, run: Run) -> None:
     sid = talk(path, "one")
     proof = path / create.PROOFS / refs.leaf(sid).replace("/", ":")
     proof.touch()
@@ -203,7 +203,7 @@ def test_a_lock_of_a_process_of_ours_is_left_to_maintain(path: Path, run: Run) -
     assert line(run("doctor"), "locks").endswith("0 locks")
 
 
-def test_a_refspec_that_fetches_into_branches_is_named_with_what_removes_it(path: Path, run: Run) -> None:
+def test_refspec_that_fetches_into_branches_is_reported_with_the_command_that_removes_it(path: Path, run: Run) -> None:
     spec = "+refs/heads/*:refs/heads/*"
     git(path, "config", "remote.origin.url", "/nowhere")
     git(path, "config", "--add", "remote.origin.fetch", spec)

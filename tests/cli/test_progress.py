@@ -1,4 +1,4 @@
-"""How far long work has come is told where a person watches, now and then, and nowhere else."""
+"""Tests of progress messages: they are printed at intervals, and only on a terminal."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Terminal(io.StringIO):
 
 
 def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
-    """What stands for standard error from now on. No fixture: pytest puts its own there before each test."""
+    """Replace standard error with a terminal. This is not a fixture, because pytest replaces it before each test."""
     made = Terminal()
     monkeypatch.setattr(sys, "stderr", made)
     return made
@@ -31,7 +31,7 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """What the time is; the test says."""
+    """Replace the clock with a list whose number the test sets, in seconds."""
     now = [0.0]
     monkeypatch.setattr(output.time, "monotonic", lambda: now[0])
     return now
@@ -52,7 +52,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
         yield made
 
 
-def test_ten_lines_a_second_at_most_and_the_first_after_a_while(monkeypatch, clock) -> None:
+def test_progress_is_limited_to_ten_lines_a_second(monkeypatch, clock) -> None:
     seen = terminal(monkeypatch)
     with output.progress():
         for _ in progress.each("Counting", range(200)):
@@ -62,7 +62,7 @@ def test_ten_lines_a_second_at_most_and_the_first_after_a_while(monkeypatch, clo
     assert seen.getvalue().endswith("Counting: 100%, done.\n")
 
 
-def test_what_is_quick_says_nothing(monkeypatch, clock) -> None:
+def test_quick_work_prints_no_progress(monkeypatch, clock) -> None:
     seen = terminal(monkeypatch)
     with output.progress():
         assert list(progress.each("Counting", range(200))) == list(range(200))
@@ -70,7 +70,7 @@ def test_what_is_quick_says_nothing(monkeypatch, clock) -> None:
     assert seen.getvalue() == ""
 
 
-def test_what_ends_half_way_leaves_the_line_to_what_is_said_next(monkeypatch, at_once) -> None:
+def test_interrupted_progress_ends_its_line(monkeypatch, at_once) -> None:
     seen = terminal(monkeypatch)
     with pytest.raises(OSError, match="no more"), output.progress():
         for _ in progress.each("Counting", range(200)):
@@ -89,7 +89,7 @@ COMMANDS = {
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_a_command_tells_a_person_and_neither_a_program_nor_a_pipe(store, name, at_once, tmp_path, monkeypatch) -> None:
+def test_progress_is_printed_only_on_a_terminal(store, name, at_once, tmp_path, monkeypatch) -> None:
     words, says = COMMANDS[name]
     monkeypatch.chdir(tmp_path)
     hub = bare(tmp_path / "hub.git")

@@ -1,4 +1,4 @@
-"""checkpoint, rewind, diff, undo and redo on the command line."""
+"""Tests of the commands checkpoint, rewind, diff, undo and redo."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def run(capfdbinary: pytest.CaptureFixture[bytes]) -> Run:
 
 @pytest.fixture
 def sid(here: Path) -> str:
-    """A session whose call changed ``a.txt`` and made ``new.txt``."""
+    """Create a session with a call that changed ``a.txt`` and created ``new.txt``."""
     with Store.create(os.environ["GITSESSION_DIR"]) as store:
         session = store.new_session(agent="agent", cwd=str(here))
         session.append(Message.user("change it,\nplease"))
@@ -63,7 +63,7 @@ def document(text: str) -> dict[str, Any]:
     return found
 
 
-def test_a_rewind_tells_of_each_file_what_was_done_and_why(run, here, sid):
+def test_rewind_prints_the_action_and_reason_for_each_file(run, here, sid):
     put(here, "new.txt", "the user's\n")
     text = run("rewind", "root")
     assert "written  a.txt    the session changed it" in text
@@ -72,11 +72,11 @@ def test_a_rewind_tells_of_each_file_what_was_done_and_why(run, here, sid):
     assert (here / "a.txt").read_text() == "one\n"
 
 
-def test_the_words_of_a_message_are_printed(run, sid):
+def test_text_of_the_message_is_printed(run, sid):
     assert run("rewind", f"{sid}@leaf~2").endswith("change it,\nplease\n")
 
 
-def test_of_an_agents_session_it_says_how_the_agent_goes_on_there(run, here, tmp_path):
+def test_rewind_of_an_agents_session_prints_how_to_continue_there(run, here, tmp_path):
     lines = [claude_code.user("a", None), claude_code.assistant("b", "a"), claude_code.user("c", "b")]
     (tmp_path / "s.jsonl").write_bytes(b"".join(line + b"\n" for line in lines))
     run("import", str(tmp_path / "s.jsonl"))
@@ -87,13 +87,13 @@ def test_of_an_agents_session_it_says_how_the_agent_goes_on_there(run, here, tmp
     assert "resume" not in run("rewind", f"{row.sid}@root", "--conversation"), "nothing to go on with"
 
 
-def test_a_log_of_the_files_does_not_say_that_the_tool_made_what_was_there(sid):
+def test_log_of_files_does_not_attribute_existing_files_to_the_tool(sid):
     command = [sys.executable, "-m", "gitsession", "git", "log", "--format=%s", f"sessions/{sid}/files", "--", "files/"]
     told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert told.splitlines() == ["checkpoint: bash: edit", "checkpoint: before bash: edit"]
 
 
-def test_of_a_session_without_checkpoints_it_says_that_files_stay(run, here):
+def test_rewind_without_checkpoints_prints_that_files_are_kept(run, here):
     with Store.create(os.environ["GITSESSION_DIR"]) as store:
         store.new_session(agent="agent", cwd=str(here)).append(Message.user("hi"))
     assert "no checkpoints" in run("rewind", "leaf", "--dry-run")
@@ -109,7 +109,7 @@ def test_a_rehearsal_changes_nothing(run, here, sid):
     assert "no operations" in run("op", "log", code=exits.NOTHING)
 
 
-def test_undo_and_redo_tell_what_became_of_files(run, here, sid):
+def test_undo_and_redo_print_the_result_for_files(run, here, sid):
     before = snapshot(here)
     run("rewind", "root")
     assert "written  new.txt  its state before the command" in run("undo")
@@ -129,7 +129,7 @@ def test_documents_for_programs(run, here, sid):
     assert undone["operations"][0]["files"]["session"] == sid
 
 
-def test_only_files_or_only_the_conversation(run, here, sid):
+def test_rewind_of_only_files_or_only_the_conversation(run, here, sid):
     assert "the conversation" not in run("rewind", "root", "--files")
     assert (here / "a.txt").read_text() == "one\n"
     run("undo")
@@ -143,7 +143,7 @@ def test_files_and_conversation_named_together_are_both(run, here, sid):
     assert (here / "a.txt").read_text() == "one\n"
 
 
-def test_a_file_that_the_user_edited_too_is_merged_and_a_conflict_is_told(run, here, sid):
+def test_file_edited_by_the_user_is_merged_and_a_conflict_is_reported(run, here, sid):
     long = [f"{n}\n" for n in range(9)]
     for name in ("both.txt", "same.txt"):
         put(here, name, "".join(long))
@@ -170,7 +170,7 @@ def test_a_file_that_the_user_edited_too_is_merged_and_a_conflict_is_told(run, h
     assert snapshot(here) == before
 
 
-def test_of_a_file_that_is_as_it_was_nothing_is_told(run, here, sid):
+def test_unchanged_files_are_not_listed(run, here, sid):
     put(here, "a.txt", "one\n")
     rehearsed = run("rewind", "root", "--dry-run")
     assert "new.txt" in rehearsed
@@ -181,7 +181,7 @@ def test_of_a_file_that_is_as_it_was_nothing_is_told(run, here, sid):
     assert len(document(run("rewind", "root", "--dry-run", "--json", code=exits.NOTHING))["files"]) == 2
 
 
-def test_where_nothing_would_change_it_says_so(run, sid):
+def test_rewind_without_effect_prints_that(run, sid):
     run("rewind", "root")
     assert "nothing would change" in run("rewind", "root", "--dry-run", code=exits.NOTHING)
     assert "nothing changed" in run("rewind", "root", code=exits.NOTHING)
@@ -194,7 +194,7 @@ def test_a_checkpoint_by_hand_is_kept_once(run, here, sid):
     assert document(run("checkpoint", "--json"))["new"] is False
 
 
-def test_a_checkpoint_names_what_it_leaves_out(run, here, sid):
+def test_checkpoint_lists_left_out_paths(run, here, sid):
     os.mkfifo(here / "pipe")
     (here / "inner/.git").mkdir(parents=True)
     fill(here / "inner/.git", {"HEAD": "ref: refs/heads/main\n"})
@@ -203,7 +203,7 @@ def test_a_checkpoint_names_what_it_leaves_out(run, here, sid):
     assert "left out: inner" in run("checkpoint")
 
 
-def test_diff_is_what_git_can_apply(run, here, sid):
+def test_git_can_apply_the_output_of_diff(run, here, sid):
     text = run("diff", f"{sid}@root")
     assert "-one\n+two\n" in text
     assert "new.txt" in text
@@ -212,7 +212,7 @@ def test_diff_is_what_git_can_apply(run, here, sid):
     assert "no differences" in run("diff", f"{sid}@leaf", code=exits.NOTHING)
 
 
-def test_what_was_killed_is_shown_by_doctor_and_ended(run, here, sid, monkeypatch):
+def test_killed_rewind_is_shown_by_doctor_and_can_be_finished(run, here, sid, monkeypatch):
     before = snapshot(here)
     with monkeypatch.context() as broken:
         broken.setattr(rewinding, "restore", _unavailable)
@@ -227,7 +227,7 @@ def test_what_was_killed_is_shown_by_doctor_and_ended(run, here, sid, monkeypatc
 
 
 @pytest.mark.parametrize("verb", ["undo", "redo"])
-def test_undo_does_not_take_back_something_else_while_a_rewind_has_not_ended(run, here, sid, monkeypatch, verb):
+def test_undo_is_rejected_while_a_rewind_is_unfinished(run, here, sid, monkeypatch, verb):
     run("label", f"{sid}@root", "good")
     with monkeypatch.context() as broken:
         broken.setattr(rewinding, "restore", _unavailable)
@@ -237,7 +237,7 @@ def test_undo_does_not_take_back_something_else_while_a_rewind_has_not_ended(run
     run("undo")
 
 
-def test_who_stops_a_rewind_is_told_how_it_ends(run, here, sid, monkeypatch):
+def test_interrupted_rewind_prints_how_to_finish_it(run, here, sid, monkeypatch):
     with monkeypatch.context() as broken:
         broken.setattr(rewinding, "restore", _interrupted)
         assert "rewind --continue" in run("rewind", "root", code=exits.INTERRUPTED)
@@ -265,16 +265,16 @@ WRONG = {
 
 
 @pytest.mark.parametrize("words", WRONG.values(), ids=WRONG)
-def test_wrong_use_is_told(run, sid, words):
+def test_wrong_usage_is_reported(run, sid, words):
     run(*words, code=exits.USAGE)
 
 
-def test_a_folder_that_is_no_workspace_is_refused_by_name(run, sid, tmp_path):
+def test_folder_that_is_not_a_workspace_is_rejected_by_name(run, sid, tmp_path):
     text = run("checkpoint", sid, "--workspace", "/", code=exits.REFUSED)
     assert "as a workspace" in text
 
 
-def test_where_the_folder_is_gone_it_says_how_to_name_it(run, here, sid, monkeypatch, tmp_path):
+def test_missing_workspace_is_reported_with_the_option_to_name_another(run, here, sid, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     here.rename(tmp_path / "moved")
     assert "--workspace" in run("rewind", f"{sid}@root", code=exits.NOT_FOUND)

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM, from the first line on: an exit code, no traceback, and no program of ours that goes on alone."""
+"""Tests of Ctrl-C and SIGTERM at any time: an exit code, no traceback, and no child process that continues."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_ctrl_c_while_it_starts_is_quiet(tmp_path: Path, name: str) -> None:
     assert (done.returncode, done.stderr) == (130, "")
 
 
-def test_what_is_started_to_ignore_ctrl_c_ignores_it(tmp_path: Path) -> None:
+def test_process_started_with_sigint_ignored_keeps_ignoring_it(tmp_path: Path) -> None:
     program = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)" + _INTERRUPTED_AT.format(name="click")
     done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0

@@ -1,4 +1,4 @@
-"""A command loads what it uses: which modules a start imports, not how long it took (that is a benchmark's)."""
+"""Tests of the start of commands: each imports only the modules that it uses. The benchmarks measure the time."""
 
 from __future__ import annotations
 
@@ -53,13 +53,13 @@ def with_a_session(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GITSESSION_DIR", str(folder / "store.git"))
     if not (folder / "store.git").exists():
         loaded(folder, "import", "s.jsonl")
-        # A ref that moved within this second is not trusted yet: as if it had moved long ago.
+        # A ref that moved within this second is not trusted. Set its time as if it had moved long ago.
         for place, _, _ in os.walk(folder / "store.git/refs"):
             os.utime(place, (1_700_000_000, 1_700_000_000))
         loaded(folder, "ls")
 
 
-def test_the_version_loads_nothing_of_ours_but_itself(folder: Path) -> None:
+def test_version_option_imports_no_other_module(folder: Path) -> None:
     modules = loaded(folder, "--version")
     assert {name for name in modules if name.startswith("gitsession")} == {"gitsession", "gitsession.__main__"}
     assert not modules & (HEAVY | {"click", "typing", "dataclasses", "pathlib"})
@@ -86,7 +86,7 @@ WITHOUT_LIBGIT2 = {
 def test_the_commands_that_must_start_fast_do_not_load_libgit2(
     folder: Path, words: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # In a store of its own: the next command would take in the event of the hook, and load what that needs.
+    # In a separate store, because the next command would ingest the hook's event and load modules for that.
     monkeypatch.setenv("GITSESSION_DIR", str(shutil.copytree(folder / "store.git", tmp_path / "store.git")))
     assert not {name for name in loaded(folder, *words) if name.partition(".")[0] in ("pygit2", "_cffi_backend")}
 
@@ -129,7 +129,7 @@ def test_importing_the_package_loads_none_of_it() -> None:
     assert not set(done.stdout.split()) & (HEAVY | {"click", "gitsession.api"})
 
 
-def test_the_library_loads_what_only_files_need_with_the_first_of_them() -> None:
+def test_library_imports_file_modules_on_first_use() -> None:
     shown = "import sys, gitsession.api; print(*(name for name in sys.modules if name.startswith('gitsession.')))"
     told = subprocess.run([sys.executable, "-c", shown], capture_output=True, text=True, check=True).stdout.split()
     parts = {name.split(".")[1] for name in told}
@@ -137,7 +137,7 @@ def test_the_library_loads_what_only_files_need_with_the_first_of_them() -> None
     assert "gitsession.live.ingesting" not in told
 
 
-def test_the_library_loads_neither_rules_of_secrets_nor_repair_to_open_a_store(tmp_path: Path) -> None:
+def test_opening_a_store_loads_neither_secret_rules_nor_repair(tmp_path: Path) -> None:
     opened = f"Store.create({str(tmp_path / 's.git')!r}).sessions()"
     shown = f"import sys; from gitsession import Store; {opened}; print(*sys.modules)"
     told = subprocess.run([sys.executable, "-c", shown], capture_output=True, text=True, check=True).stdout.split()

@@ -1,4 +1,4 @@
-"""What an agent, a file or a stranger wrote cannot drive the terminal of who reads it."""
+"""Tests of terminal output: control characters in the text of an agent or a file are made visible."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from gitsession.model.headline import Headline, clean
 FAMILY = "\U0001f469\u200d\U0001f469\u200d\U0001f467"
 FLAG, TONE = "\U0001f1e9\U0001f1ea", "\U0001f44d\U0001f3fd"
 JOINED = [each * 6 for each in (FAMILY, FLAG, TONE, "\u2764\ufe0f", "1\ufe0f\u20e3")]
-"""A family, a flag, a skin tone, and characters that a variation selector makes wide: two columns each, six of them."""
+"""A family, a flag, a skin tone, and characters that a variation selector makes wide: six of each, two columns wide."""
 
 
 @pytest.mark.parametrize("text", JOINED)
-def test_joined_characters_take_two_columns_and_are_not_cut_apart(text: str) -> None:
+def test_joined_characters_have_two_columns_and_are_not_split(text: str) -> None:
     assert columns(text) == 12
     assert shorten(text, 12) == text
     assert shorten(text, 11) == text[: len(text) // 6 * 5] + "…"
@@ -42,7 +42,7 @@ def test_joined_characters_take_two_columns_and_are_not_cut_apart(text: str) -> 
     assert pad(text, 14) == f"{text}  "
 
 
-def test_no_line_of_a_list_is_wider_than_the_terminal_whatever_is_joined(tmp_path, monkeypatch, capfd) -> None:
+def test_no_line_of_a_list_is_wider_than_the_terminal(tmp_path, monkeypatch, capfd) -> None:
     monkeypatch.setenv("GITSESSION_DIR", str(tmp_path / "store.git"))
     monkeypatch.setenv("COLUMNS", "80")
     with Store.create(tmp_path / "store.git") as made:
@@ -96,7 +96,7 @@ ATTACKS = {
 
 
 def drives(character: str) -> bool:
-    """Judged by the tables of Unicode, which the code does not consult; a line end is ours."""
+    """Return whether a character controls the terminal, by the tables of Unicode, which the code does not use."""
     return character != "\n" and (
         unicodedata.category(character) in ("Cc", "Cs", "Zl", "Zp")
         or unicodedata.bidirectional(character) in ("LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI")
@@ -113,19 +113,19 @@ EVERY = "".join(map(chr, range(0x110000)))
 
 
 @pytest.mark.promise("P32")
-def test_of_all_code_points_none_that_drives_a_terminal_gets_through(faults):
+def test_no_code_point_that_controls_a_terminal_is_printed(faults):
     cleaned = clean(EVERY)
     assert left(cleaned) == []
     assert left(shorten(EVERY, 1 << 21)) == []
     assert left(paint(EVERY)) == []
     assert len(cleaned) > 1_100_000, "and the rest stays"
-    for code in range(0, 0x110000, 3):  # one alone, where nothing beside it gives it away
+    for code in range(0, 0x110000, 3):  # the character alone, without others that would cause an escape
         assert not left(clean(chr(code)))
     faults.many(0x110000)
 
 
 @pytest.mark.promise("P32")
-def test_no_commit_message_says_what_drives_a_terminal(faults):
+def test_no_commit_message_contains_terminal_controls(faults):
     size = 3000
     for start in range(0, 0x110000, size):
         part = EVERY[start : start + size]
@@ -139,7 +139,7 @@ def test_no_commit_message_says_what_drives_a_terminal(faults):
 
 @pytest.mark.promise("P32")
 @pytest.mark.parametrize("attack", ATTACKS.values(), ids=ATTACKS)
-def test_whatever_prints_prints_clean(attack, capfd, faults):
+def test_every_output_function_cleans_its_text(attack, capfd, faults):
     output.say(attack, fg="red")
     output.complain(attack, hint=attack, candidates=[attack])
     output.warn(attack)
@@ -151,7 +151,7 @@ def test_whatever_prints_prints_clean(attack, capfd, faults):
 
 
 def watched(*words: str) -> str:
-    """What a command writes to a terminal."""
+    """Run a command in a terminal and return its output."""
     ours, theirs = pty.openpty()
     environment = {
         **os.environ,
@@ -168,7 +168,7 @@ def watched(*words: str) -> str:
         while True:
             try:
                 read = os.read(ours, 1 << 16)
-            except OSError:  # Linux says so where the last one has closed the terminal
+            except OSError:  # Linux reports EIO if the other end of the terminal is closed
                 break
             if not read:
                 break
@@ -176,11 +176,11 @@ def watched(*words: str) -> str:
         child.wait()
     os.close(ours)
     text = written.decode("utf-8", "replace").replace("\r\n", "\n")
-    return re.sub(r"[\w ]+: +\d+%\r", "", text)  # progress, which a slow machine shows
+    return re.sub(r"[\w ]+: +\d+%\r", "", text)  # progress, which is printed on a slow machine
 
 
-def test_a_terminal_of_no_size_is_one_whose_size_nobody_set(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`script` and programs that run others make such; a list must not be cut to nothing there."""
+def test_terminal_of_size_0_has_the_default_width(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`script` and similar programs create a terminal of size 0. A list must not be cut to nothing there."""
     for name in ("COLUMNS", "LINES"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(os, "get_terminal_size", lambda _: os.terminal_size((0, 0)))
@@ -217,7 +217,7 @@ def test_a_terminal_gets_nothing_but_our_own_colours_from_a_session_of_attacks(t
 
 
 def escaped(line: bytes) -> bytes:
-    """The same JSON in ASCII, in which half a character can stand."""
+    """Return the same JSON in ASCII, which can contain half of a surrogate pair."""
     return json.dumps(json.loads(line.decode("utf-8", "surrogatepass"))).encode()
 
 
@@ -242,7 +242,7 @@ TALKS = "import sys; sys.stdin.read(); print({out!r}); sys.stderr.write({err!r})
 
 
 @pytest.mark.promise("P32")
-def test_nor_from_its_context_its_compactions_and_the_programs_that_summarise_it(tmp_path, monkeypatch, faults):
+def test_no_terminal_controls_from_contexts_compactions_and_summarizers(tmp_path, monkeypatch, faults):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("GITSESSION_DIR", str(tmp_path / "store.git"))
     file = tmp_path / "attack\x1b[2J.jsonl"
@@ -281,11 +281,11 @@ def test_nor_from_its_context_its_compactions_and_the_programs_that_summarise_it
 
 
 FOR_PROGRAMS = ("completion", "demo", "diff", "hook", "textconv")
-"""Commands whose output is exact, or of git on a session of our own making."""
+"""Commands whose output is exact, or which print git's output about a session of their own."""
 
 
 @pytest.mark.promise("P32")
-def test_nor_from_any_command_on_a_session_whose_every_name_is_hostile(tmp_path, monkeypatch, capfd, faults):
+def test_no_command_prints_terminal_controls_of_hostile_names(tmp_path, monkeypatch, capfd, faults):
     every = "".join(ATTACKS.values()).encode("utf-8", "replace").decode().replace("\0", "")
     folder = tmp_path / "work \u202e\x9b31m"
     folder.mkdir()
@@ -315,7 +315,7 @@ def test_nor_from_any_command_on_a_session_whose_every_name_is_hostile(tmp_path,
 
 @pytest.mark.promise("P32")
 @pytest.mark.parametrize("command", [["watch", "--once"], ["import"], ["import", "--dry-run"]])
-def test_a_path_with_a_line_end_forges_no_line(command, tmp_path, monkeypatch, capfd, faults):
+def test_path_with_a_line_end_is_one_line(command, tmp_path, monkeypatch, capfd, faults):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("GITSESSION_DIR", str(tmp_path / "store.git"))
     forged = "x\nFORGED"
@@ -329,7 +329,7 @@ def test_a_path_with_a_line_end_forges_no_line(command, tmp_path, monkeypatch, c
 
 
 @pytest.mark.promise("P32")
-def test_nor_from_a_question_or_a_diff_of_settings(tmp_path, monkeypatch, capfd, faults):
+def test_no_terminal_controls_from_questions_and_diffs_of_settings(tmp_path, monkeypatch, capfd, faults):
     name = "\x9b31m\u202ered\nFORGED"
     monkeypatch.setattr("sys.stdin", io.StringIO("n\n"))
     assert not output.confirm(f"write {name}?")
@@ -350,7 +350,7 @@ def test_nor_from_a_question_or_a_diff_of_settings(tmp_path, monkeypatch, capfd,
 
 
 @pytest.mark.parametrize("word", [*ATTACKS.values(), "it's", "a b", "", "back\\slash", "two\nlines", "é"])
-def test_a_shell_reads_a_printed_command_as_it_was_meant(word):
+def test_printed_command_is_quoted_for_a_shell(word):
     word = word.replace("\0", "").encode("utf-8", "replace").decode()
     printed = shell_words(["printf", "%s", word])
     assert left(printed) == [] and "\n" not in printed
@@ -359,7 +359,7 @@ def test_a_shell_reads_a_printed_command_as_it_was_meant(word):
 
 @pytest.mark.promise("P32")
 @pytest.mark.parametrize("attack", [*ATTACKS.values(), "a\n  written  b  the session changed it"])
-def test_a_path_that_was_made_by_hand_is_one_line_of_its_own(attack):
+def test_hand_written_path_is_one_line(attack):
     [line] = checkpoints.outcome_lines([FileOutcome(attack, "left", attack)])
     assert "\n" not in line
     assert not any(map(drives, SGR.sub("", line)))
@@ -367,7 +367,7 @@ def test_a_path_that_was_made_by_hand_is_one_line_of_its_own(attack):
 
 @pytest.mark.promise("P32")
 @pytest.mark.parametrize("attack", ATTACKS.values(), ids=ATTACKS)
-def test_nor_from_what_a_remote_says_while_git_shows_how_far_it_is(attack, capsys, faults):
+def test_messages_of_a_remote_contain_no_terminal_controls(attack, capsys, faults):
     remotes.Progress()(b"Receiving objects:  50%\rremote: " + attack.encode("utf-8", "surrogatepass") + b"\n")
     assert left(capsys.readouterr().err.replace("\r", "").replace("\n", "")) == []
     faults.many(1)

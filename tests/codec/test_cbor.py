@@ -1,4 +1,4 @@
-"""Our CBOR profile: one encoding for each value, and for anything else a refusal, never a crash."""
+"""Tests of the CBOR profile: one encoding for each value, and a documented error for anything else."""
 
 import random
 
@@ -26,14 +26,14 @@ def lists(levels, inside=None):
 
 
 @given(PLAIN)
-def test_what_was_encoded_is_decoded_again(value):
+def test_encoded_value_is_decoded_again(value):
     found = decode(encode(value))
     assert found == value
-    assert repr(found) == repr(value)  # 1 is not 1.0, nor True; order is kept
+    assert repr(found) == repr(value)  # 1 is neither 1.0 nor True; order is kept
 
 
 @given(st.binary(max_size=60))
-def test_bytes_are_refused_or_are_the_one_encoding_of_their_value(data):
+def test_bytes_are_rejected_or_the_only_encoding_of_their_value(data):
     try:
         value = decode(data)
     except Malformed:
@@ -158,13 +158,13 @@ HOSTILE = {
 
 @pytest.mark.promise("P30")
 @pytest.mark.parametrize("data", [bytes.fromhex(data) for data in HOSTILE.values()], ids=HOSTILE)
-def test_bytes_outside_the_profile_are_refused(data, faults):
+def test_bytes_outside_the_profile_are_rejected(data, faults):
     with faults.one(), pytest.raises(Malformed):
         decode(data)
 
 
 @pytest.mark.promise("P30")
-def test_a_few_bytes_that_print_as_gigabytes_are_refused(faults):
+def test_few_bytes_that_expand_to_gigabytes_are_rejected(faults):
     shared, again = b"\xd8\x1c", b"\xd8\x1d"
     levels = [shared + b"\x8a" + (again + bytes([level])) * 10 for level in range(20)]
     laughs = bytes([0x80 + 21]) + shared + b"\x81\x61a" + b"".join(levels)
@@ -173,13 +173,13 @@ def test_a_few_bytes_that_print_as_gigabytes_are_refused(faults):
 
 
 @pytest.mark.parametrize("number", [*range(60), *range(60, 300, 7), 1003, 1004, 1040, 43000, 43001, 55799, 2**32])
-def test_no_tag_gets_through_whatever_it_holds(number):
+def test_every_tag_is_rejected(number):
     for content in (0, 1.5, "a", b"a", [], [1, 2], ["a", "b"], {}, None):
         with pytest.raises(Malformed):
             decode(cbor2.dumps(cbor2.CBORTag(number, content)))
 
 
-def test_the_deepest_list_that_is_allowed_passes():
+def test_deepest_allowed_list_is_accepted():
     deepest = lists(DEPTH_MAX, 5)
     assert decode(encode(deepest)) == deepest
 
@@ -209,13 +209,13 @@ OUTSIDE = {
 
 
 @pytest.mark.parametrize(("value", "where"), OUTSIDE.values(), ids=OUTSIDE)
-def test_a_value_outside_the_profile_is_refused_by_its_way(value, where):
+def test_value_outside_the_profile_is_rejected_with_its_path(value, where):
     with pytest.raises(Malformed) as refused:
         encode(value)
     assert refused.value.where == where
 
 
-def test_a_list_that_holds_itself_is_refused():
+def test_recursive_list_is_rejected():
     endless = []
     endless.append(endless)
     with pytest.raises(Malformed):
@@ -230,7 +230,7 @@ SEEDS = [
 
 
 @pytest.mark.promise("P30")
-def test_a_hundred_thousand_mutants_are_refused_or_are_the_one_encoding_of_their_value(faults):
+def test_mutants_are_rejected_or_the_only_encoding_of_their_value(faults):
     draw = random.Random(20_260_101)
     inputs, passed = figure(100_000, 10_000_000), 0
     for number in range(inputs):
@@ -246,7 +246,7 @@ def test_a_hundred_thousand_mutants_are_refused_or_are_the_one_encoding_of_their
 
 
 @given(PLAIN)
-def test_every_string_is_found_where_it_lies(value):
+def test_every_string_is_found_at_its_offset(value):
     data = encode(value)
 
     def expected(part, way=()):

@@ -1,4 +1,4 @@
-"""What a commit message says of an entry of our own."""
+"""Tests of the commit messages of gitsession's own entries."""
 
 import pytest
 from hypothesis import given
@@ -103,11 +103,11 @@ SUBJECTS = {
 
 
 @pytest.mark.parametrize("subject", SUBJECTS)
-def test_a_subject_says_what_happened(subject):
+def test_subject_describes_the_entry(subject):
     assert subject_of(render(headline(SUBJECTS[subject]), bytes(32), None)) == subject
 
 
-def test_every_kind_is_said_somewhere_above():
+def test_every_kind_has_a_subject_in_this_test():
     assert {type(entry) for entry in SUBJECTS.values()} == {*KINDS.values(), UnknownEntry}
     assert {entry.role for entry in SUBJECTS.values() if isinstance(entry, Message)} == set(ROLES)
 
@@ -121,7 +121,7 @@ def test_every_entry_has_a_headline_with_its_kind_role_and_time(entry):
     assert said.label
 
 
-def test_an_unknown_kind_goes_by_its_own_name():
+def test_unknown_kind_is_labeled_by_its_name():
     said = headline(UnknownEntry(name="telepathy", at_ms=7))
     assert (said.kind, said.label, said.role, said.at_ms) == ("telepathy", "telepathy", "session", 7)
 
@@ -142,11 +142,11 @@ BODIES = {
 
 
 @pytest.mark.parametrize(("entry", "body"), BODIES.values(), ids=BODIES)
-def test_a_body_is_what_people_and_models_said(entry, body):
+def test_body_is_the_text_of_the_conversation(entry, body):
     assert headline(entry).body == body
 
 
-def test_the_model_is_named_where_provider_and_model_are():
+def test_model_needs_a_provider_and_a_model():
     assert headline(Message.assistant("a", provider="p", model="m")).model == "p/m"
     assert headline(Message.assistant("a", model="m")).model == ""
     assert headline(Message.assistant("a", provider="p", model="")).model == ""
@@ -164,12 +164,12 @@ OUTPUTS = {"": "no output", "\n": "1 line", "a": "1 line", "a\n": "1 line", "a\n
 
 
 @pytest.mark.parametrize(("text", "said"), OUTPUTS.items())
-def test_lines_are_counted_as_an_editor_counts_them(text, said):
+def test_lines_are_counted_as_in_an_editor(text, said):
     assert lines(text) == said
 
 
 @pytest.mark.parametrize(
     ("text", "line"), [("", ""), (" \n\t\r\n", ""), ("\n  a b \r\nc", "a b"), ("\u3000\nb", "\u3000"), ("a\rb", "a\rb")]
 )
-def test_the_first_line_is_the_first_with_something_on_it(text, line):
+def test_first_line_is_the_first_one_with_text(text, line):
     assert first_line(text) == line

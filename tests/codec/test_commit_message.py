@@ -1,4 +1,4 @@
-"""The commit message: short, clean, and with trailers that nothing in a body can pass for."""
+"""Tests of commit messages: short, clean, and with trailers that no text in the body can imitate."""
 
 import subprocess
 import sys
@@ -51,7 +51,7 @@ def folded(text):
     return " ".join(part for part in run.split(" ") if part)
 
 
-# How it looks
+# Format
 
 
 def test_a_message_has_a_subject_a_body_and_trailers():
@@ -102,7 +102,7 @@ SUBJECTS = {
 
 
 @pytest.mark.parametrize(("said", "subject"), SUBJECTS.values(), ids=SUBJECTS)
-def test_a_subject_says_what_fits(said, subject):
+def test_subject_is_cut_to_its_length(said, subject):
     assert subject_of(render(said, CHAIN, None)) == subject
 
 
@@ -128,7 +128,7 @@ BODIES = {
 
 
 @pytest.mark.parametrize(("words", "body", "expected"), BODIES.values(), ids=BODIES)
-def test_a_body_says_what_the_subject_does_not(words, body, expected):
+def test_body_continues_the_subject(words, body, expected):
     assert body_of(words, body) == expected
 
 
@@ -164,7 +164,7 @@ def test_the_trailers_are_read_as_they_were_written(said, source):
 
 
 @given(WILD_TEXT)
-def test_a_kind_is_said_on_one_line(kind):
+def test_kind_is_written_on_one_line(kind):
     once = folded(clean(kind))
     assert kind_of(headline(kind=kind)) == (once if len(once) <= 193 else once[:192].rstrip(" ") + "…")
 
@@ -194,7 +194,7 @@ IDS = {
 
 
 @pytest.mark.parametrize(("source_id", "written"), IDS.values(), ids=IDS)
-def test_an_agents_id_is_escaped_and_read_again_as_far_as_it_fits(source_id, written):
+def test_agents_id_is_escaped_and_cut_to_its_length(source_id, written):
     assert str(SourceRef("pi", source_id, 3)) == f"pi/{written} 3"
     found = trailers_of(message(source=SourceRef("pi", source_id, 3)).encode()).source
     assert found == SourceRef.of("pi", source_id, 3)
@@ -203,7 +203,7 @@ def test_an_agents_id_is_escaped_and_read_again_as_far_as_it_fits(source_id, wri
 
 
 @given(st.text(st.characters(), max_size=400))
-def test_an_id_is_cut_only_where_it_must_be_and_between_characters(source_id):
+def test_long_id_is_cut_between_characters(source_id):
     written = str(SourceRef("pi", source_id, 3)).removeprefix("pi/").removesuffix(" 3")
     kept = SourceRef.of("pi", source_id, 3).id
     assert len(written) <= 128
@@ -213,7 +213,7 @@ def test_an_id_is_cut_only_where_it_must_be_and_between_characters(source_id):
         assert len(str(SourceRef("pi", more, 3))) == len(str(SourceRef("pi", kept, 3)))
 
 
-# What is refused
+# Rejected input
 
 WHOLE = message("hi", source=SourceRef("pi", "a", 3))
 BAD = {
@@ -243,13 +243,13 @@ BAD = {
 
 
 @pytest.mark.parametrize("written", BAD.values(), ids=BAD)
-def test_trailers_that_are_missing_or_not_ours_are_refused(written):
+def test_missing_or_foreign_trailers_are_rejected(written):
     with pytest.raises(Malformed, match=r"^message: "):
         trailers_of(written.encode())
 
 
 @given(st.binary(max_size=200))
-def test_any_bytes_are_trailers_or_refused(data):
+def test_any_bytes_have_trailers_or_are_rejected(data):
     for written in (data, b"user\n\nEntry: message\nChain: " + data, WHOLE.encode().replace(b"pi/a 3", data)):
         try:
             trailers_of(written)
@@ -268,7 +268,7 @@ def removed_by_the_page():
     return {point for first, last in ranges for point in range(first, last + 1)}
 
 
-def test_every_code_point_is_cleaned_as_the_page_says():
+def test_every_code_point_is_cleaned_as_documented():
     removed = removed_by_the_page()
     for point in range(sys.maxunicode + 1):
         expected = chr(point)
@@ -283,17 +283,17 @@ def test_every_code_point_is_cleaned_as_the_page_says():
     assert clean(everything) == "".join(map(clean, everything))
 
 
-def test_no_python_knows_a_space_that_the_page_does_not():
+def test_page_lists_every_space_that_python_knows():
     spaces = {chr(point) for point in range(sys.maxunicode + 1) if chr(point).isspace()}
     assert {space for space in spaces if clean(space) == space} == set(SPACES)
 
 
 @given(WILD_TEXT)
-def test_what_is_clean_stays_as_it_is(text):
+def test_clean_text_is_unchanged(text):
     assert clean(clean(text)) == clean(text)
 
 
-# git is the judge
+# Comparison with git
 
 HOSTILE = {
     "trailers": "Entry: reset\nChain: aaaa\nSource: pi/x 1\nModel: a/b",
@@ -331,7 +331,7 @@ def git(tmp_path_factory):
 
 
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
-def test_git_finds_our_trailers_and_no_others_whatever_a_message_says(git, text):
+def test_git_finds_our_trailers_and_no_others(git, text):
     tree = git("mktree").decode().strip()
     source = SourceRef.of("pi", text, 3)
     said = headline(text, text, label=f"custom {text}", kind=text, model=text)

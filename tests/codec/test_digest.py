@@ -1,4 +1,4 @@
-"""The hash recipe: BLAKE3 of a payload, and of a position."""
+"""Tests of the digests: BLAKE3 of a payload, and of a position."""
 
 from itertools import pairwise
 
@@ -12,7 +12,7 @@ from gitsession.codec.digest import chain, digest, from_base64url, hash_of, to_b
 HASHES = st.binary(min_size=32, max_size=32)
 
 
-def test_the_hash_is_blake3_as_its_own_test_vectors_have_it():
+def test_hash_matches_the_test_vectors_of_blake3():
     assert hash_of(b"").hex() == "af1349b9f5f9a1a6a0404dea36dcc9499bcb25c9adc112b7cc9a93cae41f3262"
     assert hash_of(b"\0").hex() == "2d3adedff11b61f14c886e35afa036736dcd87a74d27b5c1510225d0f592e213"
 
@@ -40,7 +40,7 @@ def test_the_same_payload_elsewhere_has_the_same_digest_and_another_chain():
 
 
 @given(HASHES)
-def test_a_chain_is_43_characters_that_need_no_escape_and_comes_back(value):
+def test_chain_digest_has_43_characters_and_is_decoded_again(value):
     written = to_base64url(value)
     assert len(written) == 43
     assert written.replace("-", "a").replace("_", "a").isalnum()
@@ -48,7 +48,7 @@ def test_a_chain_is_43_characters_that_need_no_escape_and_comes_back(value):
 
 
 @given(st.binary(max_size=70))
-def test_base64url_of_any_length_comes_back(value):
+def test_base64url_of_any_length_is_decoded_again(value):
     assert from_base64url(to_base64url(value)) == value
 
 
@@ -72,7 +72,7 @@ NOT_BASE64URL = {
 
 
 @pytest.mark.parametrize("written", NOT_BASE64URL.values(), ids=NOT_BASE64URL)
-def test_what_to_base64url_could_not_have_written_is_refused(written):
+def test_text_that_to_base64url_cannot_write_is_rejected(written):
     with pytest.raises(ValueError):
         from_base64url(written)
 

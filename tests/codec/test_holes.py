@@ -1,4 +1,4 @@
-"""Bytes that live elsewhere: which are lifted, how they are cut out, and that they go back only where they belong."""
+"""Tests of holes: which bytes are cut out of a payload and how, and that they are only restored to the same place."""
 
 import base64
 import json
@@ -59,23 +59,23 @@ def lifted(payload):
     return [(encoding, content) for _, encoding, content in stored.lifted]
 
 
-# What is an image
+# Detection of images
 
 
 @pytest.mark.parametrize("head", MAGIC.values(), ids=MAGIC)
-def test_an_image_is_known_by_its_first_bytes(head):
+def test_image_is_detected_by_its_first_bytes(head):
     assert is_image(head)
     assert is_image(head + b"more")
     assert not is_image(b"\0" + head)
 
 
 @pytest.mark.parametrize("head", NO_MAGIC.values(), ids=NO_MAGIC)
-def test_what_begins_otherwise_is_no_image(head):
+def test_other_signatures_are_not_images(head):
     assert not is_image(head)
 
 
 @given(st.binary(max_size=60))
-def test_base64_is_taken_only_where_it_encodes_back_to_itself(data):
+def test_base64_is_only_decoded_if_it_encodes_to_the_same_text(data):
     written = base64.b64encode(data)
     assert decode_base64(written) == data
     for other in (written + b"\n", written.rstrip(b"=") + b"A", b" " + written, written[:-1] + b"!"):
@@ -97,11 +97,11 @@ NOT_CANONICAL = {
 
 
 @pytest.mark.parametrize("written", NOT_CANONICAL.values(), ids=NOT_CANONICAL)
-def test_base64_of_another_make_is_not_taken(written):
+def test_nonstandard_base64_is_not_decoded(written):
     assert decode_base64(written) is None
 
 
-# What is lifted from a line of JSON
+# Holes in a line of JSON
 
 SHORT, SMALLEST = image(765), image(768)  # 1,020 and 1,024 characters of base64
 LIFTED = {
@@ -168,7 +168,7 @@ LIFTED = {
 
 
 @pytest.mark.parametrize(("payload", "expected"), LIFTED.values(), ids=LIFTED)
-def test_what_is_lifted_from_a_line_is_what_the_page_says(payload, expected):
+def test_holes_of_a_line_match_the_page(payload, expected):
     assert lifted(payload) == expected
 
 
@@ -189,7 +189,7 @@ def long_strings():
 
 
 @given(st.lists(long_strings(), max_size=5), st.booleans())
-def test_what_is_lifted_from_json_are_the_insides_of_its_literals(strings, ascii_only):
+def test_holes_of_json_are_inside_of_string_literals(strings, ascii_only):
     payload = json.dumps(strings, ensure_ascii=ascii_only).encode("utf-8", "surrogatepass")
     insides = [(found.start(1), found.end(1)) for found in LITERAL.finditer(payload)]
     for span in spans_in_json(payload):
@@ -198,11 +198,11 @@ def test_what_is_lifted_from_json_are_the_insides_of_its_literals(strings, ascii
     lifted(payload)
 
 
-# Cutting and filling
+# Cutting and restoring
 
 
 @given(st.binary(max_size=200), st.lists(st.integers(0, 200), max_size=8))
-def test_what_was_cut_is_filled_again(payload, places):
+def test_cut_payload_is_restored(payload, places):
     places = sorted({min(place, len(payload)) for place in places})
     spans = [PayloadSpan(start, end, "raw") for start, end in zip(places[::2], places[1::2], strict=False)]
     stored, fetch = keep(payload, spans)
@@ -212,18 +212,18 @@ def test_what_was_cut_is_filled_again(payload, places):
 
 
 @given(st.text(st.characters(), max_size=200))
-def test_any_line_comes_back_whole(text):
+def test_any_line_is_restored(text):
     for payload in (text.encode("utf-8", "surrogatepass"), json.dumps([text, b64(SMALLEST)]).encode()):
         lifted(payload)
 
 
-def test_a_payload_without_holes_is_stored_as_it_is():
+def test_payload_without_holes_is_stored_unchanged():
     stored = cut(b"payload", ())
     assert (stored.payload, stored.holes, stored.lifted) == (b"payload", b"", ())
     assert fill(b"payload", b"", lambda *_: pytest.fail("nothing to fetch")) == b"payload"
 
 
-def test_a_table_says_where_how_long_what_and_how():
+def test_table_has_offset_length_digest_and_encoding():
     stored = cut(b'{"a":"QUJD","b":"xyz"}', [PayloadSpan(6, 10, "base64"), PayloadSpan(17, 20, "raw")])
     assert stored.payload == b'{"a":"","b":""}'
     assert parse(stored.holes) == [(6, 0, hash_of(b"ABC"), "base64"), (13, 0, hash_of(b"xyz"), "raw")]
@@ -236,7 +236,7 @@ def test_two_holes_may_lie_side_by_side():
     assert fill(stored.payload, stored.holes, fetch) == b"abcd"
 
 
-def test_a_hole_may_stand_for_bytes_that_are_still_there():
+def test_hole_may_replace_existing_bytes():
     table = cbor.encode([[1, 3, hash_of(b"new"), "raw"]])
     assert fill(b"a---b", table, lambda *_: b"new") == b"anewb"
 
@@ -271,20 +271,20 @@ BAD_TABLES = {
 
 
 @pytest.mark.parametrize("table", BAD_TABLES.values(), ids=BAD_TABLES)
-def test_a_tampered_table_is_refused(table):
+def test_manipulated_table_is_rejected(table):
     with pytest.raises(Malformed):
         fill(b"payload", table, lambda *_: b"x")
 
 
 @pytest.mark.parametrize("content", [b"", b"y", b"xx", b"x\n"])
 @pytest.mark.parametrize("encoding", holes.ENCODINGS)
-def test_content_that_is_not_what_the_table_says_is_refused(content, encoding):
+def test_content_with_another_digest_is_rejected(content, encoding):
     table = cbor.encode([[0, 0, DIGEST, encoding]])
     with pytest.raises(Malformed, match=r"^holes\[0\]"):
         fill(b"payload", table, lambda *_: content)
 
 
-def test_a_small_table_cannot_ask_for_more_than_a_payload_may_hold(monkeypatch):
+def test_small_table_cannot_exceed_the_size_limit_of_a_payload(monkeypatch):
     monkeypatch.setattr(holes, "WHOLE_BYTES_MAX", 1_000)
     blob = bytes(100)
     rows = [[0, 0, hash_of(blob), "raw"]] * 9

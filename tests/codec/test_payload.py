@@ -1,4 +1,4 @@
-"""Our own payloads: what is written is read again, and what could not be read is not written."""
+"""Tests of payloads: everything that is written can be read, and data that could not be read is not written."""
 
 from types import MappingProxyType
 
@@ -51,7 +51,7 @@ def body_of(entry):
 
 
 @given(ENTRIES, NONCES)
-def test_any_entry_of_any_kind_comes_back(entry, nonce):
+def test_any_entry_of_any_kind_is_decoded_again(entry, nonce):
     assert decode(encode(entry, nonce)) == (entry, nonce)
 
 
@@ -65,14 +65,14 @@ def test_an_entry_that_was_read_is_written_with_the_same_bytes_and_the_same_word
 
 
 @given(TEXT.filter(lambda name: name not in KINDS), PLAIN, INTEGERS, NONCES)
-def test_a_kind_from_a_later_version_comes_back_byte_for_byte(name, body, at, nonce):
+def test_kind_of_a_later_version_is_kept_byte_for_byte(name, body, at, nonce):
     later = cbor.encode({"v": 1, "kind": name, "at": at, "body": body, "nonce": nonce})
     assert decode(later) == (UnknownEntry(name=name, body=body, at_ms=at), nonce)
     assert encode(*decode(later)) == later
 
 
 @given(st.sampled_from(sorted(KINDS)) | TEXT, PLAIN, st.integers(2, 2**64 - 1))
-def test_a_later_version_of_the_format_comes_back_byte_for_byte(name, body, version):
+def test_later_version_of_the_format_is_kept_byte_for_byte(name, body, version):
     later = cbor.encode({"v": version, "kind": name, "at": 3, "body": body, "nonce": NONCE})
     entry, nonce = decode(later)
     assert entry == UnknownEntry(name=name, body=body, at_ms=3, version=version)
@@ -80,7 +80,7 @@ def test_a_later_version_of_the_format_comes_back_byte_for_byte(name, body, vers
 
 
 @given(maps_of(PLAIN))
-def test_unknown_fields_come_back_byte_for_byte(later):
+def test_unknown_fields_are_kept_byte_for_byte(later):
     fields = {name: item for name, item in later.items() if name not in fields_of(Label)}
     payload = raw("label", {"target": "abc", "label": "x"} | fields)
     entry, nonce = decode(payload)
@@ -89,7 +89,7 @@ def test_unknown_fields_come_back_byte_for_byte(later):
 
 
 @given(maps_of(PLAIN).filter(lambda block: block.get("type") not in BLOCK_TYPES) | st.none() | INTEGERS | TEXT)
-def test_unknown_blocks_come_back_byte_for_byte(block):
+def test_unknown_blocks_are_kept_byte_for_byte(block):
     payload = raw(body={"role": "user", "content": [{"type": "text", "text": "a"}, block]})
     entry, nonce = decode(payload)
     assert entry.content == (Text("a"), OtherBlock(block))
@@ -110,7 +110,7 @@ UNKNOWN_BLOCKS = {
 
 
 @pytest.mark.parametrize("block", UNKNOWN_BLOCKS.values(), ids=UNKNOWN_BLOCKS)
-def test_a_block_that_we_do_not_know_is_carried(block):
+def test_unknown_block_is_kept(block):
     payload = raw(body={"role": "user", "content": [block]})
     entry, nonce = decode(payload)
     assert entry.content == (OtherBlock(block),)
@@ -125,7 +125,7 @@ def test_an_entry_written_with_other_lists_and_maps_is_the_same_entry():
     assert decode(encode(loose, NONCE))[0] == plain
 
 
-def test_blocks_go_where_anything_may_stand():
+def test_blocks_are_valid_in_any_field():
     entry = ContextEdit(target="abc", replacement=(text("short"), OtherBlock({"type": "later"})))
     assert body_of(entry)["replacement"] == [{"type": "text", "text": "short"}, {"type": "later"}]
 
@@ -143,15 +143,15 @@ def test_a_field_equal_to_its_default_is_left_out(entry):
     assert body_of(entry) == {"role": "user"}
 
 
-def test_a_default_that_is_text_or_a_map_is_left_out_too():
-    role = "".join(["def", "ault"])  # equal, and another object
+def test_default_text_or_map_is_left_out_too():
+    role = "".join(["def", "ault"])  # equal, but another object
     assert body_of(ModelChange(provider="a", model="b", role=role)) == {"provider": "a", "model": "b"}
     assert body_of(Fork(session="s", agent="a", labels={})) == {"session": "s", "agent": "a"}
     assert body_of(SourceFile(ends_with_newline=True)) == {}
     assert body_of(CustomMessage(custom_type="c", display=True)) == {"custom_type": "c"}
 
 
-def test_what_only_looks_like_a_default_is_written():
+def test_value_that_resembles_a_default_is_written():
     assert body_of(Custom(custom_type="c", data=0)) == {"custom_type": "c", "data": 0}
     assert body_of(Message(role="user", details=False, error="", usage={})) == {
         "role": "user",
@@ -161,7 +161,7 @@ def test_what_only_looks_like_a_default_is_written():
     }
 
 
-def test_fields_stand_in_the_order_of_the_page():
+def test_fields_are_in_the_order_of_the_page():
     call = ToolCall("1", "bash", {"b": 1, "a": 2}, "sig")
     entry = Message(details=1, role="assistant", model="m", provider="p", content=(Thinking("t", "s", True), call))
     assert list(body_of(entry)) == ["role", "content", "provider", "model", "details"]
@@ -172,7 +172,7 @@ def test_fields_stand_in_the_order_of_the_page():
     assert list(body_of(entry)["content"][1]["arguments"]) == ["b", "a"]
 
 
-# What is refused
+# Rejected input
 
 
 WRONG_FIELDS = {
@@ -199,7 +199,7 @@ WRONG_FIELDS = {
 
 
 @pytest.mark.parametrize("where", WRONG_FIELDS)
-def test_a_field_of_the_wrong_type_names_its_way_when_read_and_when_written(where):
+def test_field_of_the_wrong_type_is_rejected_with_its_path(where):
     kind, body = WRONG_FIELDS[where]
     with pytest.raises(Malformed) as read:
         decode(raw(kind.kind, body))
@@ -270,7 +270,7 @@ MALFORMED = {
 
 
 @pytest.mark.parametrize("payload", MALFORMED.values(), ids=MALFORMED)
-def test_a_malformed_payload_is_refused(payload):
+def test_malformed_payload_is_rejected(payload):
     with pytest.raises(Malformed):
         decode(payload)
 
@@ -324,12 +324,12 @@ NOT_WRITTEN = {
 
 
 @pytest.mark.parametrize("entry", NOT_WRITTEN.values(), ids=NOT_WRITTEN)
-def test_what_could_not_be_read_again_is_not_written(entry):
+def test_unreadable_entry_is_not_written(entry):
     with pytest.raises(Malformed):
         encode(entry, NONCE)
 
 
-def test_an_entry_of_a_class_of_its_own_is_not_written():
+def test_entry_of_an_unknown_class_is_not_written():
     class Shout(Message):
         @property
         def text(self):
@@ -340,7 +340,7 @@ def test_an_entry_of_a_class_of_its_own_is_not_written():
 
 
 @pytest.mark.parametrize("nonce", [b"", bytes(15), bytes(17), "0" * 16, bytearray(16), None])
-def test_a_nonce_that_is_not_sixteen_bytes_is_refused(nonce):
+def test_nonce_of_another_length_is_rejected(nonce):
     with pytest.raises(Malformed, match="nonce"):
         encode(Message(role="user"), nonce)
 
@@ -367,7 +367,7 @@ def test_every_role_passes(role):
     assert decode(encode(Message(role=role), NONCE))[0].role == role
 
 
-# What is lifted out of our own payloads
+# Holes in gitsession's own payloads
 
 
 def lifted(entry):
@@ -426,7 +426,7 @@ LIFTED = {
 
 
 @pytest.mark.parametrize(("entry", "expected"), LIFTED.values(), ids=LIFTED)
-def test_what_is_lifted_is_what_the_page_says(entry, expected):
+def test_holes_of_a_payload_match_the_page(entry, expected):
     assert lifted(entry) == expected
 
 
@@ -438,7 +438,7 @@ PLACED = {
 
 
 @pytest.mark.parametrize(("entry", "key"), PLACED.values(), ids=PLACED)
-def test_a_hole_lies_behind_the_head_of_its_own_string(entry, key):
+def test_hole_is_after_the_head_of_its_string(entry, key):
     written = encode(entry, NONCE)
     (span,) = spans(entry, written)
     content = written[span.start : span.end].decode()
@@ -447,14 +447,14 @@ def test_a_hole_lies_behind_the_head_of_its_own_string(entry, key):
     assert written.index(whole) + len(whole) == span.end
 
 
-def test_an_image_inside_other_bytes_stays_where_it_is():
+def test_image_inside_of_other_bytes_is_not_cut_out():
     hidden = Custom(custom_type="c", data={"a": b"x" + image(1_024), "b": image(1_024)})
     written = encode(hidden, NONCE)
     (span,) = spans(hidden, written)
     assert written[: span.start].endswith(cbor.encode("b") + b"\x59\x04\x00")
 
 
-def test_what_is_lifted_does_not_depend_on_which_python_objects_are_one():
+def test_holes_do_not_depend_on_python_object_identity():
     words = "the same words"
     entry = Compaction(summary=words, instructions=words)
     written = encode(entry, NONCE)

@@ -1,4 +1,4 @@
-"""The key of a model's endpoint goes into one header, and nowhere else that anybody could look."""
+"""Tests that the API key of an endpoint is sent in one header and is visible nowhere else."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ QUOTES_IT = {
 
 
 @pytest.mark.parametrize("answer", QUOTES_IT.values(), ids=QUOTES_IT)
-def test_no_error_nor_any_behind_it_says_the_key(answer: object, capfd: pytest.CaptureFixture[str]) -> None:
+def test_no_error_or_cause_contains_the_key(answer: object, capfd: pytest.CaptureFixture[str]) -> None:
     heard: list[str] = []
     with serving(answer, answer) as server, pytest.raises(SummaryFailed) as caught:
         summarise(model_at(server, time_limit_s=120.0), REQUEST, progress=heard.append)
@@ -47,7 +47,7 @@ def test_no_error_nor_any_behind_it_says_the_key(answer: object, capfd: pytest.C
 
 
 @pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="looks where Linux lists processes")
-def test_it_is_in_no_file_no_output_and_no_list_of_processes(tmp_path: Path) -> None:
+def test_key_is_in_no_file_output_or_process_list(tmp_path: Path) -> None:
     with Store.create(tmp_path / "store.git") as store:
         session = store.new_session(agent="test")
         for number in range(8):
@@ -97,10 +97,10 @@ def test_it_is_in_no_file_no_output_and_no_list_of_processes(tmp_path: Path) -> 
 
 
 def lines_of_commands(pid: int) -> list[str]:
-    """What `ps` shows of a process and all below it."""
+    """Return the command lines of a process and all its descendants, as in `ps`."""
     lines = [Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()]
     for task in Path(f"/proc/{pid}/task").iterdir():
-        with suppress(FileNotFoundError, ProcessLookupError):  # it has ended meanwhile
+        with suppress(FileNotFoundError, ProcessLookupError):  # the process has ended meanwhile
             for child in (task / "children").read_text().split():
                 lines += lines_of_commands(int(child))
     return lines

@@ -1,4 +1,4 @@
-"""Summaries of a branch that is left (rules 30 and 31), and when a compaction is due (rule 16)."""
+"""Tests of summaries of abandoned branches (rules 30 and 31), and of the need for a compaction (rule 16)."""
 
 from __future__ import annotations
 
@@ -51,14 +51,14 @@ def said_by(session: Session, to: Node, **how: Any) -> list[str]:
     return [item.entry.text[:2] for item in plan.history if isinstance(item.entry, Message)]
 
 
-def test_rule_30_what_was_said_since_the_ways_parted_is_summarised(session: Session) -> None:
+def test_rule_30_messages_after_the_common_ancestor_are_summarized(session: Session) -> None:
     side = session.branch("side", at=named(session, "a0"))
     side.append(Message.user("s0"))
     assert said_by(session, side.history()[-1]) == ["u1", "a1", "u2", "a2"]
     assert said_by(side, session.history()[-1]) == ["s0"]
 
 
-def test_rule_30_it_does_not_stop_at_a_compaction_whose_summary_counts(session: Session) -> None:
+def test_rule_30_summary_includes_that_of_an_earlier_compaction(session: Session) -> None:
     to = named(session, "a0")
     session.append(Compaction(summary="sum"))
     session.append(Message.user("after"))
@@ -89,12 +89,12 @@ def test_rule_30_wherever_two_ways_part_one_finds_the_place(seed: int) -> None:
 
 
 class Ways(NamedTuple):
-    """A line of which only the way back counts."""
+    """A history that can only be read backwards from its tip."""
 
     back: Callable[[], Iterator[Any]]
 
 
-def test_the_summary_stands_where_the_work_goes_on_and_names_what_it_sums_up(session: Session) -> None:
+def test_summary_is_placed_where_the_work_continues_and_names_its_entries(session: Session) -> None:
     to, left, before = named(session, "a0"), session.history()[-1], session.history()
     node = session.compact(session.compaction.plan_leaving(to), SummaryOptions(summarizer=Short()))
     assert node is not None
@@ -105,14 +105,14 @@ def test_the_summary_stands_where_the_work_goes_on_and_names_what_it_sums_up(ses
     assert session.on("main").history() == before
 
 
-def test_it_goes_on_the_branch_that_ends_there(session: Session) -> None:
+def test_compaction_continues_the_branch_that_ends_there(session: Session) -> None:
     session.branch("side", at=named(session, "a0")).append(Message.user(f"s0 {LONG}"))
     session.compact(session.compaction.plan_leaving("side"), SummaryOptions(summarizer=Short()))
     assert session.branch_name == "side"
     assert sorted(session.branches()) == ["main", "side"]
 
 
-def test_a_summary_that_fails_leaves_nobody_anywhere_else(session: Session) -> None:
+def test_failed_summary_does_not_move_the_branch(session: Session) -> None:
     class Fails:
         def summarise(self, request: Request, **_: Any) -> Summary:
             raise RuntimeError
@@ -142,7 +142,7 @@ def test_rule_31_a_summary_that_does_not_fit_is_taken_while_there_is_a_tenth_lef
     assert [item.entry.kind for item in taken] == ["message"]
 
 
-def test_rule_31_files_of_earlier_summaries_count_wherever_they_stand_and_calls_where_one_looked(
+def test_rule_31_files_of_all_summaries_and_of_summarized_calls_are_listed(
     session: Session,
 ) -> None:
     to = named(session, "a0")
@@ -156,7 +156,7 @@ def test_rule_31_files_of_earlier_summaries_count_wherever_they_stand_and_calls_
     assert files.modified == ("at.py", "near.py")
 
 
-# ---- when it is due
+# ---- need for a compaction
 
 
 def full(session: Session, tokens: int) -> None:
@@ -189,7 +189,7 @@ def test_rule_16_never_twice_without_an_answer_in_between(session: Session) -> N
     assert session.compaction.is_due(100_000)
 
 
-def test_a_model_that_always_says_it_is_full_is_compacted_for_once(session: Session) -> None:
+def test_model_that_always_reports_overflow_is_compacted_once(session: Session) -> None:
     compactions = 0
     for number in range(20):
         session.append(Message.user(f"go on, {number}"))
@@ -239,5 +239,5 @@ def test_rule_16_an_overflow_is_compacted_for_and_tried_again_once(
         ("invalid api key", False),
     ],
 )
-def test_an_overflow_is_known_by_its_words(words: str, is_one: bool) -> None:
+def test_overflow_is_recognized_by_its_message(words: str, is_one: bool) -> None:
     assert is_overflow(RuntimeError(words)) == is_one

@@ -1,4 +1,4 @@
-"""Summaries by a program: bad ones are told, and none outlives the call, whatever it does."""
+"""Tests of summarizer programs: bad ones are reported, and no process outlives the call."""
 
 import os
 import signal
@@ -40,7 +40,7 @@ def test_a_program_may_answer_without_reading():
     assert summarise(program("print('ok')"), long).text == "ok"
 
 
-def test_a_program_that_talks_before_it_listens_does_not_hang():
+def test_program_that_writes_before_it_reads_does_not_hang():
     script = "import sys; print('x' * 200_000, flush=True); print('y', file=sys.stderr); sys.stdin.read()"
     assert len(summarise(program(script), Request(said=(TranscriptItem("user", "x" * 300_000),))).text) == 200_000
 
@@ -56,19 +56,19 @@ BAD_PROGRAMS = {
 
 
 @pytest.mark.parametrize(("script", "words"), BAD_PROGRAMS.values(), ids=BAD_PROGRAMS)
-def test_a_bad_program_is_told(script, words):
+def test_bad_program_is_reported(script, words):
     with pytest.raises(SummaryFailed, match=words):
         summarise(program(script), REQUEST)
 
 
-def test_a_program_that_is_not_there_is_told():
+def test_missing_program_is_reported():
     assert "cannot run '/nowhere/llm'" in failing(make(Options(name="command", command=("/nowhere/llm",))))
     with pytest.raises(SummaryFailed, match="no command"):
         make(Options(name="command"))
 
 
 def is_alive(pid):
-    """Whether a process runs; one that has ended and waits for its parent does not."""
+    """Return whether a process runs. A zombie does not run."""
     with suppress(ProcessLookupError):
         os.kill(pid, 0)
         with suppress(FileNotFoundError), open(f"/proc/{pid}/stat") as stat:
@@ -105,7 +105,7 @@ def pids_in(path):
 
 
 @pytest.mark.parametrize("how", ["out of time", "cancelled"])
-def test_a_program_that_hangs_is_ended_with_all_it_started(tmp_path, monkeypatch, how):
+def test_hanging_program_is_terminated_with_its_children(tmp_path, monkeypatch, how):
     where = tmp_path / "pids"
     summarizer = program(HANGS.format(where=str(where)))
     event = threading.Event()
@@ -138,14 +138,14 @@ summarise(make(options), Request(said=(TranscriptItem("user", "x" * 999),)))
     assert all(gone(pid) for pid in pids)
 
 
-def test_what_a_program_leaves_running_is_ended_when_it_is_done(tmp_path):
+def test_children_of_a_finished_program_are_terminated(tmp_path):
     where = tmp_path / "pids"
     script = HANGS.format(where=str(where)).replace("time.sleep(600)\n", "print('ok')\n")
     assert summarise(program(script), REQUEST).text == "ok"
     assert all(gone(pid) for pid in pids_in(where))
 
 
-def test_nobody_reads_on_from_what_left_the_group_and_never_ends_to_talk(tmp_path):
+def test_process_that_left_the_group_and_keeps_writing_is_not_read(tmp_path):
     script = """
 import os, sys
 print("ok", flush=True)

@@ -1,4 +1,4 @@
-"""A compaction carried out: one entry or none, whatever the summarizer does and whoever writes meanwhile."""
+"""Tests of compactions: one entry or none is written, despite bad summarizers and concurrent writers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from gitsession.model.entries import Compaction, Instructions, Message, Reset, T
 from gitsession.sessions.node import Node
 
 LONG = "word after word, " * 40
-"""Some 170 tokens."""
+"""About 170 tokens."""
 
 KEEP = CompactionRequest(keep_tokens=300)
 
@@ -39,7 +39,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 @pytest.fixture
 def session(store: Store) -> Session:
-    """Five exchanges."""
+    """Create a session with five exchanges."""
     made = store.new_session(agent="test", cwd="/work")
     talk(made, 5)
     return made
@@ -53,7 +53,7 @@ def talk(session: Session, turns: int) -> None:
 
 
 class Scripted:
-    """A summarizer that does what it is told, and remembers what it was asked."""
+    """A summarizer with a scripted answer that records its requests."""
 
     NAME = "scripted"
 
@@ -82,14 +82,14 @@ def texts(session: Session, profile: str = "pi") -> list[str]:
     return [entry.summary if isinstance(entry, Compaction) else entry.text[:10] for entry in shown]  # type: ignore[union-attr]
 
 
-def test_a_compaction_is_one_entry_behind_all_others(session: Session) -> None:
+def test_compaction_is_one_entry_after_all_others(session: Session) -> None:
     before = session.history()
     node = compact(session)
     assert session.history() == [*before, node]
     assert texts(session) == ["short", "request 4:", "answer 4: "]
 
 
-def test_it_says_where_the_verbatim_part_begins_and_what_was_won(session: Session) -> None:
+def test_compaction_records_the_kept_entries_and_the_saved_tokens(session: Session) -> None:
     used = session.context().tokens.used
     kept = session.history()[-2]
     entry = compaction(session, compact(session, focus="the tests"))
@@ -101,7 +101,7 @@ def test_it_says_where_the_verbatim_part_begins_and_what_was_won(session: Sessio
     assert entry.instructions == "the tests"
 
 
-def test_without_words_it_keeps_what_pi_keeps_and_summarises_by_rule(session: Session) -> None:
+def test_default_compaction_keeps_as_much_as_pi_and_summarizes_by_rule(session: Session) -> None:
     assert session.compact() is None
     talk(session, 60)
     entry = compaction(session, session.compact())
@@ -116,7 +116,7 @@ def test_git_and_verify_find_nothing_wrong_with_it(store: Store, session: Sessio
     assert_git_agrees(store.objects)
 
 
-def test_the_files_stand_in_the_entry_and_behind_the_summary(session: Session) -> None:
+def test_files_are_in_the_entry_and_after_the_summary(session: Session) -> None:
     session.append(Message.user("go on"))
     session.append(
         Message.assistant([ToolCall("1", "read", {"path": "a.py"}), ToolCall("2", "edit", {"path": "b.py"})])
@@ -127,7 +127,7 @@ def test_the_files_stand_in_the_entry_and_behind_the_summary(session: Session) -
     assert entry.summary.endswith("<read-files>\na.py\n</read-files>\n\n<modified-files>\nb.py\n</modified-files>")
 
 
-def test_rule_27_the_beginning_of_a_turn_that_is_split_stands_apart(session: Session) -> None:
+def test_rule_27_beginning_of_a_split_turn_is_separate(session: Session) -> None:
     for _ in range(4):
         session.append(Message.assistant(f"still at it: {LONG}"))
     asked = Scripted(lambda request: Summary(request.kind))
@@ -136,7 +136,7 @@ def test_rule_27_the_beginning_of_a_turn_that_is_split_stands_apart(session: Ses
     assert entry.summary == f"initial\n\n---\n\n{TURN}\n\nprefix"
 
 
-def test_the_short_beginning_of_a_turn_stands_there_as_it_is(session: Session) -> None:
+def test_short_beginning_of_a_turn_is_kept_verbatim(session: Session) -> None:
     session.append(Message.user("do it all"))
     for _ in range(3):
         session.append(Message.assistant(f"still at it: {LONG}"))
@@ -144,7 +144,7 @@ def test_the_short_beginning_of_a_turn_stands_there_as_it_is(session: Session) -
     assert entry.summary.endswith(f"{TURN}\n\n[User]\ndo it all")
 
 
-def test_what_is_too_much_at_once_is_summarised_piece_by_piece_and_nothing_is_lost(session: Session) -> None:
+def test_long_input_is_summarized_in_parts_without_loss(session: Session) -> None:
     asked = Scripted(lambda request: Summary(f"{len(asked.asked)}"))
     compact(session, asked, input_tokens_max=400)
     assert [request.previous for request in asked.asked] == ["", "1", "2", "3"]
@@ -152,34 +152,34 @@ def test_what_is_too_much_at_once_is_summarised_piece_by_piece_and_nothing_is_lo
     assert all(f"request {number}" in said and f"answer {number}" in said for number in range(4))
 
 
-def test_a_plan_is_the_same_whatever_the_catalogue_knows(store: Store, session: Session) -> None:
+def test_plan_does_not_depend_on_the_catalog(store: Store, session: Session) -> None:
     for level in ("low", "high") * 5:
         session.append(ThinkingChange(level=level))
         talk(session, 1)
     before = session.compaction.plan(ask=KEEP)
-    store.catalogue()  # now it knows what can be passed over
+    store.catalogue()  # builds the index, which allows entries to be skipped
     assert session.compaction.plan(ask=KEEP) == before
     assert before.first_kept is not None
     assert before.first_kept.kind == ThinkingChange.kind
 
 
-# ---- in imported sessions
+# ---- imported sessions
 
 
 @pytest.mark.parametrize("profile", PROFILES)
-def test_in_an_imported_session_it_names_its_first_kept_entry_as_everywhere(store: Store, profile: str) -> None:
+def test_compaction_of_an_imported_session_names_its_first_kept_entry(store: Store, profile: str) -> None:
     ids = [f"e{number}" for number in range(8)]
     parents = [None, *ids]
     lines = [said(id, parents[n], f"{id} {LONG}", role=("user", "assistant")[n % 2]) for n, id in enumerate(ids)]
     session = store.session(store.agents.import_data(FORMATS["pi"], pi_file(*lines)).session)
     plan = session.compaction.plan(profile=profile, ask=CompactionRequest(keep_tokens=400))
     session.compact(plan, SummaryOptions(summarizer=Scripted()))
-    shown = ["I " if profile == "aider" else "sh", *ids[-len(plan.kept) :]]  # Aider's own words stand before it
+    shown = ["I " if profile == "aider" else "sh", *ids[-len(plan.kept) :]]  # text of Aider itself comes before it
     assert [text[:2] for text in texts(session, profile)] == shown
     assert store.export(session.id, as_it_came=True).data == pi_file(*lines)
 
 
-# ---- what was in force
+# ---- model and level
 
 
 def test_the_instructions_in_force_are_in_force_after_it(session: Session) -> None:
@@ -193,7 +193,7 @@ def test_the_instructions_in_force_are_in_force_after_it(session: Session) -> No
     assert (after.model, after.thinking, after.rules) == (before.model, before.thinking, before.rules)
 
 
-def test_what_system_messages_said_is_said_again_after_it_and_after_the_next(session: Session) -> None:
+def test_system_messages_are_repeated_after_each_compaction(session: Session) -> None:
     session.append(Message(role="system", content=Message.user("Be kind").content, extra={"sections": {"a": "b"}}))
     talk(session, 3)
     for _ in range(2):
@@ -207,7 +207,7 @@ def _is_system(entry: object) -> bool:
     return isinstance(entry, Message) and entry.role == "system"
 
 
-# ---- one after another
+# ---- repeated compactions
 
 
 def test_rule_27_the_next_one_carries_the_last_one_on(session: Session) -> None:
@@ -236,7 +236,7 @@ def test_every_eighth_is_made_from_the_entries_themselves(session: Session) -> N
     assert [n for n, request in enumerate(asked.asked) if not request.previous] == fresh
 
 
-def test_how_often_is_for_the_caller_to_say(session: Session) -> None:
+def test_repeated_compaction_is_the_callers_decision(session: Session) -> None:
     asked = Scripted(lambda _: Summary("short"))
     for _ in range(4):
         compact(session, asked, CompactionRequest(keep_tokens=300, reground_every=2))
@@ -260,7 +260,7 @@ def test_a_summary_that_only_a_provider_can_read_is_not_carried_on(session: Sess
 
 
 @pytest.mark.parametrize("carried", [2**63 - 1, -1, "many", None, True], ids=str)
-def test_what_another_wrote_about_how_many_were_carried_on_breaks_nothing(session: Session, carried: Any) -> None:
+def test_invalid_carried_count_of_another_writer_is_harmless(session: Session, carried: Any) -> None:
     session.append(Compaction(summary="theirs", preserve={"carried": carried, "system": [7, {"text": 7}]}))
     talk(session, 3)
     assert (
@@ -269,10 +269,10 @@ def test_what_another_wrote_about_how_many_were_carried_on_breaks_nothing(sessio
     )
 
 
-# ---- meanwhile
+# ---- concurrent changes
 
 
-def test_what_is_appended_meanwhile_is_kept(session: Session) -> None:
+def test_concurrent_append_is_kept(session: Session) -> None:
     def slowly(_: Request) -> Summary:
         session.append(Message.user("meanwhile"))
         return Summary("short")
@@ -283,7 +283,7 @@ def test_what_is_appended_meanwhile_is_kept(session: Session) -> None:
 
 
 @pytest.mark.parametrize("entry", [Compaction(summary="theirs"), Reset()], ids=["a compaction", "a reset"])
-def test_where_another_one_arrives_meanwhile_that_one_counts(session: Session, entry: Compaction | Reset) -> None:
+def test_concurrent_compaction_wins(session: Session, entry: Compaction | Reset) -> None:
     def slowly(_: Request) -> Summary:
         session.append(entry)
         return Summary("ours")
@@ -293,7 +293,7 @@ def test_where_another_one_arrives_meanwhile_that_one_counts(session: Session, e
     assert session.history()[-1].kind == entry.kind
 
 
-def test_in_the_background_the_session_goes_on(session: Session) -> None:
+def test_session_continues_during_a_background_compaction(session: Session) -> None:
     go = threading.Event()
 
     def slowly(_: Request) -> Summary:
@@ -325,7 +325,7 @@ def test_cancelled_in_the_background_it_leaves_nothing(session: Session) -> None
     assert session.history() == before
 
 
-# ---- summarizers that misbehave
+# ---- bad summarizers
 
 
 def stop(_: Request) -> None:
@@ -361,7 +361,7 @@ def test_rule_27_a_summarizer_that_misbehaves_writes_nothing_and_the_next_one_ma
     assert compact(session) is not None
 
 
-def test_lists_of_files_that_eat_up_what_was_won_are_no_gain(session: Session) -> None:
+def test_file_lists_that_use_up_the_savings_are_no_gain(session: Session) -> None:
     before = session.history()
     calls = [ToolCall(f"{n}", "read", {"path": f"{n}/" + "x" * 60}) for n in range(9)]
     made = session.compaction.plan(ask=KEEP)
@@ -371,7 +371,7 @@ def test_lists_of_files_that_eat_up_what_was_won_are_no_gain(session: Session) -
     assert session.history() == before
 
 
-# ---- often, over a real session
+# ---- repeatedly, on a real session
 
 
 REAL = SHARED / "sessions/pi/before-compaction.v3.jsonl"
@@ -401,11 +401,11 @@ def test_fifty_compactions_lose_nothing_and_cost_next_to_nothing(tmp_path: Path)
                 _clone(store, tmp_path / "clone.git")
                 with Store.open(tmp_path / "clone.git") as cloned:
                     assert cloned.session(session.id).context().digest == digest
-    assert sizes[0] - sizes[1] < summaries  # packed, all of it is less than their words alone
+    assert sizes[0] - sizes[1] < summaries  # packed, all data is smaller than the texts alone
 
 
 def _packed(store: Store) -> int:
-    """Bytes in packs."""
+    """Return the size of the packs in bytes."""
     return sum(file.stat().st_size for file in Path(store.objects.git_dir).glob("objects/pack/*.pack"))
 
 

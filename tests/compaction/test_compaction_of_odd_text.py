@@ -1,4 +1,4 @@
-"""What an agent wrote may be what our own entries cannot hold; it can be compacted all the same."""
+"""Tests of compactions of text that gitsession's own entries cannot contain."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ WORSE = {**ODD, "no number": float("nan"), "infinite": float("-inf")}
 
 
 class Repeats:
-    """A summarizer that says what nobody can hold."""
+    """A summarizer that returns text that no entry can contain."""
 
     def summarise(self, *_: object, **__: object) -> Summary:
         return Summary(HALF)
 
 
 def session_file() -> bytes:
-    """Turns in which whatever can be odd is odd, in ASCII."""
+    """Return a session with unusual values in every field, in ASCII."""
     call = {"type": "toolCall", "id": HALF, "name": "read", "arguments": {"path": f"a/{HALF}"}}
     change = {"type": "toolCall", "id": "c2", "name": "edit", "arguments": {"path": f"b/{HALF}"}}
     text = {"type": "text", "text": HALF * 40}
@@ -54,7 +54,7 @@ def session_file() -> bytes:
 
 @pytest.mark.parametrize("summarizer", [Extractive(), Repeats()], ids=["extractive", "another"])
 @pytest.mark.parametrize("strategy", ["pi", "codex", "opencode", "aider", "up-to", "from"])
-def test_it_is_compacted_and_what_cannot_be_said_is_marked(
+def test_odd_text_is_compacted_and_invalid_parts_are_marked(
     tmp_path: Path, strategy: str, summarizer: Summarizer
 ) -> None:
     with Store.create(tmp_path / "store.git", clock=Clock()) as store:
@@ -80,7 +80,7 @@ def test_it_is_compacted_and_what_cannot_be_said_is_marked(
 
 
 @pytest.mark.parametrize("value", WORSE.values(), ids=WORSE)
-def test_whatever_json_can_say_can_be_said(value: object) -> None:
+def test_any_json_value_can_be_encoded(value: object) -> None:
     said = to_profile({"odd": [value], HALF: value, 7: True})
     assert decode(encode(said)) == said
     assert said["7"] is True
@@ -90,6 +90,6 @@ def test_halves_that_belong_together_are_one_character() -> None:
     assert to_profile("\ud83d\ude00") == "\U0001f600"
 
 
-def test_what_can_be_said_stays_as_it_is() -> None:
+def test_valid_value_is_unchanged() -> None:
     value = {"a": [1, -(2**63), 2**64 - 1, 0.5, True, None, b"x", "ü"], "b": {"c": {}}}
     assert to_profile(value) == value

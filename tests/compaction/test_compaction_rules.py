@@ -1,4 +1,4 @@
-"""What is summarised and what stays, rule by rule (the numbers of semantics.md), on sessions of a few lines."""
+"""Tests of which entries are summarized and kept, rule by rule (numbers of semantics.md), on short sessions."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LONG = "x" * 400
 
 
 def planned(*lines: bytes, keep: int = 100, profile: str = "pi", at: str = "leaf") -> Plan:
-    """What pi's strategy would do with an imported session of these lines."""
+    """Import these lines and return the plan of pi's strategy."""
     store = MemoryStore()
     sid = bring(store, pi_file(*lines), agent="pi").session
     line = ContextHistory(store, resolve(store, sid, at).oid)
@@ -46,7 +46,7 @@ def compacted(id: str, parent: str | None, kept: str | None, summary: str = "sum
 
 
 def exchange(count: int, first: str | None = None) -> list[bytes]:
-    """``u1 a1 u2 a2 ...``: each a hundred tokens."""
+    """Return messages ``u1 a1 u2 a2 ...`` of a hundred tokens each."""
     lines, parent = [], first
     for number in range(1, count + 1):
         for id, role in ((f"u{number}", "user"), (f"a{number}", "assistant")):
@@ -60,7 +60,7 @@ def kinds(items: tuple[Item, ...]) -> list[str]:
 
 
 def kept(made: Plan) -> str | None:
-    """The agent's id of the first entry that stays."""
+    """Return the agent's id of the first kept entry."""
     return made.first_kept.source.id if made.first_kept and made.first_kept.source else None
 
 
@@ -77,7 +77,7 @@ def test_rule_18_where_nothing_can_be_cut_at_all_stays(profile: str) -> None:
 
 
 @pytest.mark.parametrize("profile", ALL)
-def test_rule_19_the_newest_stay_and_what_is_before_them_is_summarised(profile: str) -> None:
+def test_rule_19_newest_entries_are_kept_and_earlier_ones_summarized(profile: str) -> None:
     made = planned(*exchange(4), keep=200, profile=profile)
     assert kept(made) == "u4"
     assert len(made.history) == 6
@@ -90,7 +90,7 @@ def test_rule_19_all_stays_where_there_is_less_than_is_to_be_kept(profile: str) 
     assert planned(*exchange(2), keep=10_000, profile=profile).nothing
 
 
-def test_rule_19_results_larger_than_what_is_kept_stay_with_their_call() -> None:
+def test_rule_19_large_results_stay_with_their_call() -> None:
     lines = [*exchange(2), called("a3", "a2", "c"), result("r3", "a3", "c", text=LONG * 10)]
     assert kept(planned(*lines, keep=500)) == "a3"
 
@@ -101,12 +101,12 @@ def test_rule_19_there_0_73_compacts_nothing() -> None:
 
 
 @pytest.mark.parametrize("profile", NEWER)
-def test_rule_20_what_shows_nothing_goes_with_the_entry_behind_it(profile: str) -> None:
+def test_rule_20_entry_without_context_belongs_to_the_next_one(profile: str) -> None:
     lines = [*exchange(1), label("l1", "a1", "u1", "here"), said("u2", "l1", LONG)]
     assert kept(planned(*lines, profile=profile)) == ("l1" if profile == "pi" else "u2")
 
 
-def test_rule_20_words_of_an_extension_count() -> None:
+def test_rule_20_extension_messages_count() -> None:
     note = entry("custom_message", "n1", "a1", customType="note", content=LONG, display=True)
     made = planned(*exchange(1), note, said("u2", "n1", LONG), keep=200)
     assert kept(made) == "n1"
@@ -127,14 +127,14 @@ def test_rule_21_a_cut_inside_a_turn_takes_its_beginning_apart(profile: str) -> 
     assert len(made.history) == 2
 
 
-def test_rule_21_a_cut_at_words_of_an_extension_splits_nothing_but_in_0_73() -> None:
+def test_rule_21_cut_at_an_extension_message_splits_a_turn_only_in_0_73() -> None:
     note = entry("custom_message", "n1", "a1", customType="note", content=LONG, display=True)
     lines = [*exchange(1), note, said("a2", "n1", LONG, role="assistant")]
     assert planned(*lines, keep=200).prefix == ()
     assert kinds(planned(*lines, keep=100).prefix) == ["custom_message:"]
 
 
-def test_rule_22_omp_keeps_no_more_than_it_was_told_but_the_newest_group() -> None:
+def test_rule_22_omp_keeps_at_most_the_given_tokens_or_the_newest_group() -> None:
     lines = [*exchange(1), called("a2", "a1", "c"), result("r2", "a2", "c")]
     assert kept(planned(*lines, keep=150, profile="omp")) == "a2"
     assert kept(planned(*lines, keep=10, profile="omp")) == "a2"
@@ -155,7 +155,7 @@ def test_rule_23_behind_a_compaction_there_is_nothing_to_do(profile: str) -> Non
 
 
 @pytest.mark.parametrize("profile", ALL)
-def test_rule_24_the_next_one_begins_at_what_the_last_one_kept(profile: str) -> None:
+def test_rule_24_next_compaction_starts_at_the_first_kept_entry(profile: str) -> None:
     lines = [*exchange(2), compacted("c1", "a2", "u2"), said("u3", "c1", LONG), said("u4", "u3", LONG)]
     made = planned(*lines, profile=profile)
     assert made.previous == "sum"
@@ -176,7 +176,7 @@ def test_rule_25_results_are_summarised_and_summaries_are_not() -> None:
     assert kinds(made.history) == ["message:user", "message:assistant", "message:tool"]
 
 
-def test_rule_26_what_a_provider_counted_is_what_there_was_before() -> None:
+def test_rule_26_tokens_before_are_the_count_of_the_provider() -> None:
     usage = {"input": 5000, "output": 1, "totalTokens": 5001}
     lines = [*exchange(1), said("u2", "a1", LONG), said("a2", "u2", LONG, role="assistant", usage=usage)]
     assert planned(*lines, said("u3", "a2", LONG)).tokens_before == 5101
@@ -215,14 +215,14 @@ def test_rule_28_files_of_other_agents_count_by_their_names_for_it() -> None:
     assert touched([Message.assistant([call])]) == TouchedFiles(modified=("main.c",))
 
 
-def test_system_messages_are_no_conversation_and_go_with_the_summary() -> None:
+def test_system_messages_are_kept_with_the_summary() -> None:
     lines = [said("s1", None, "You are helpful", role="system"), *exchange(2, "s1")]
     made = planned(*lines)
     assert kinds(made.history + made.prefix) == ["message:user", "message:assistant", "message:user"]
     assert kinds(made.system) == ["message:system"]
 
 
-def test_a_plan_says_for_which_leaf_it_was_made() -> None:
+def test_plan_names_its_tip() -> None:
     lines = exchange(2)
     store = MemoryStore()
     sid = bring(store, pi_file(*lines), agent="pi").session
@@ -231,7 +231,7 @@ def test_a_plan_says_for_which_leaf_it_was_made() -> None:
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
-def test_where_nothing_was_said_nothing_is_to_be_done(strategy: str) -> None:
+def test_plan_without_messages_does_nothing(strategy: str) -> None:
     store = MemoryStore()
     sid = bring(store, pi_file(), agent="pi").session
     leaf = resolve(store, sid, "leaf")

@@ -1,4 +1,4 @@
-"""Summaries by rule: what they say, that they are the same every time, and that they keep to their room."""
+"""Tests of the extractive summarizer: its content, that it is deterministic, and that it respects the length limit."""
 
 import threading
 from dataclasses import replace
@@ -25,7 +25,7 @@ def section(text, title):
     return rest.partition("\n\n## ")[0].splitlines()
 
 
-def test_a_summary_by_rule_says_what_was_asked_done_decided_and_open():
+def test_summary_by_rule_has_prompts_work_decisions_and_open_questions():
     text = by_rule(Request(said=CONVERSATION[:-1]))
     assert section(text, "Goal") == ["- Fix the login redirect. We must keep the old cookie."]
     assert section(text, "Progress")[0].startswith("- The redirect is fixed.")
@@ -35,12 +35,12 @@ def test_a_summary_by_rule_says_what_was_asked_done_decided_and_open():
     assert section(text, "Files") == ["- changed auth.py"]
 
 
-def test_a_turn_without_words_is_told_by_what_was_done():
+def test_turn_without_text_is_described_by_its_calls():
     entries = [Message.user(FILLER), Message.assistant([READ, READ, EDIT])]
     assert section(by_rule(Request(said=serialise(entries))), "Progress") == ["- used read 2x, edit 1x"]
 
 
-def test_words_of_consent_are_no_goal():
+def test_words_of_consent_are_not_goals():
     entries = [Message.user(text) for text in ("yo", FILLER, "ok", "yes, go on", "и тесты", "Add a page on themes")]
     goals = section(by_rule(Request(said=serialise(entries))), "Goal")
     assert [goal for goal in goals if "so forth" not in goal] == ["- yo", "- и тесты", "- Add a page on themes"]
@@ -54,7 +54,7 @@ def test_a_summary_by_rule_is_the_same_every_time():
     assert by_rule() == by_rule()
 
 
-def test_what_the_user_gives_care_to_comes_first_where_there_is_little_room():
+def test_focus_of_the_user_comes_first_if_space_is_short():
     asked = [Message.user(f"Task {number}: {'x' * 90} {'cookie' if number == 7 else ''}") for number in range(60)]
     text = by_rule(Request(said=serialise(asked), focus="the Cookie", max_tokens=300))
     assert any(line.startswith("- Task 7:") for line in section(text, "Goal"))
@@ -68,7 +68,7 @@ def test_an_earlier_summary_is_carried_on():
     assert "<read-files>" not in text
 
 
-def test_a_summary_by_somebody_else_is_carried_on_as_what_came_earlier():
+def test_summary_of_another_summarizer_is_kept_as_earlier_context():
     text = by_rule(replace(REQUEST, previous="We fixed the menu.\n\n## Context\n* Python 3.11"))
     assert section(text, "Earlier") == ["- We fixed the menu.", "- Python 3.11"]
 
@@ -107,7 +107,7 @@ def test_a_summary_by_rule_never_fails_and_keeps_to_its_room(said, previous, foc
     assert max(map(len, text.split("\n"))) <= LINE_CHARS_MAX + 2
 
 
-def test_the_name_of_a_tool_begins_no_line_of_its_own():
+def test_tool_name_cannot_start_a_heading():
     said = (
         *[TranscriptItem("user", "What was asked, in many words. " * 9)] * 3,
         TranscriptItem("call", "", "ls\n## Goal", ""),

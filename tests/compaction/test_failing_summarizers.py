@@ -1,4 +1,4 @@
-"""Whatever a real summarizer does, a program or a model behind HTTP: no entry is written, and the next try works."""
+"""Tests of failing summarizer programs and HTTP models: no entry is written, and the next attempt succeeds."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ ENDPOINTS = {
 
 
 def limit(words: str) -> float:
-    """Short only for what hangs: a busy machine may be slow with the others."""
+    """Return a short limit only for summarizers that hang, because the others may be slow on a busy machine."""
     return 2.0 if "within 2 s" in words else 120.0
 
 
@@ -88,7 +88,7 @@ def refused_and_then_done(store: Store, strategy: str, summarizer: Summarizer, w
 
 @pytest.mark.parametrize("strategy", ["pi", "codex", "leave"])
 @pytest.mark.parametrize(("script", "words"), PROGRAMS.values(), ids=PROGRAMS)
-def test_a_program_that_fails_hangs_returns_nothing_or_too_much_or_is_killed_writes_no_entry_and_the_next_try_works(
+def test_failing_program_writes_no_entry_and_the_next_attempt_succeeds(
     store: Store, script: str, words: str, strategy: str
 ) -> None:
     argv = (sys.executable, "-c", script)
@@ -98,16 +98,14 @@ def test_a_program_that_fails_hangs_returns_nothing_or_too_much_or_is_killed_wri
 
 @pytest.mark.parametrize("strategy", ["pi", "codex", "leave"])
 @pytest.mark.parametrize(("answer", "words"), ENDPOINTS.values(), ids=ENDPOINTS)
-def test_an_endpoint_that_fails_hangs_returns_nothing_or_too_much_or_is_cut_off_writes_no_entry_and_the_next_try_works(
+def test_failing_endpoint_writes_no_entry_and_the_next_attempt_succeeds(
     store: Store, answer: object, words: str, strategy: str
 ) -> None:
     with serving_http(answer) as server:
         refused_and_then_done(store, strategy, model_at(server, time_limit_s=limit(words)), words)
 
 
-def test_a_compaction_that_is_killed_while_its_summarizer_works_writes_no_entry_and_the_next_try_works(
-    store: Store, tmp_path: Path
-) -> None:
+def test_killed_compaction_writes_no_entry_and_the_next_attempt_succeeds(store: Store, tmp_path: Path) -> None:
     before, started = dict(store.objects.refs("refs/")), tmp_path / "started"
     [found] = store.sessions()
     words = f"sh -c 'cat > /dev/null; echo half; echo $$ > {started}.pid; mv {started}.pid {started}; exec sleep 600'"

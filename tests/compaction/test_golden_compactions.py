@@ -1,4 +1,4 @@
-"""What pi 0.73, pi 1.5 and omp would compact of 150 sessions, and what we would. Skipped where they are not at hand."""
+"""Comparison with the compactions of pi 0.73, pi 1.5 and omp in 150 sessions. Skipped if these are not available."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def role(entry: Shown) -> str:
 
 
 def prepared(made: Plan) -> dict[str, Any] | None:
-    """A plan in pi's words."""
+    """Return a plan in pi's notation."""
     if made.nothing:
         return None
     assert made.first_kept is not None and made.first_kept.source is not None
@@ -73,17 +73,17 @@ def test_they_would_summarise_and_keep_the_same(golden: list[dict[str, Any]], nu
             theirs = None  # it would write a summary of nothing (rule 23)
     ours = prepared(plan(line_of(case), "pi", profile=PROFILES[agent], ask=CompactionRequest(keep_tokens=case["keep"])))
     if agent == "omp" and ours and theirs:
-        theirs["tokensBefore"] = ours["tokensBefore"]  # omp's is 0 where no provider counted
+        theirs["tokensBefore"] = ours["tokensBefore"]  # omp's value is 0 if no provider counted
     assert ours == theirs
 
 
 COUNTS_SUMMARIES = 29
-"""Number of cases in which a range spans a compaction and is cut elsewhere, since its summary counts."""
+"""Number of cases in which a range spans a compaction and is cut elsewhere, because its summary counts."""
 
 
 @pytest.mark.parametrize("agent", PROFILES)
 @pytest.mark.parametrize("number", range(150))
-def test_they_would_cut_a_whole_line_at_the_same_place(golden: list[dict[str, Any]], number: int, agent: str) -> None:
+def test_whole_session_is_cut_at_the_same_entry(golden: list[dict[str, Any]], number: int, agent: str) -> None:
     case = golden[number]
     theirs = case[agent]["cutPoint"]
     if not theirs or number in [COUNTS_SUMMARIES, *OWN_ROLES[agent]]:

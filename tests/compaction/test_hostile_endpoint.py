@@ -1,4 +1,4 @@
-"""Endpoints that do to the http summarizer what HTTP lets them: bounded in time and memory, and nobody is held."""
+"""Tests of the http summarizer with malicious endpoints: its time and memory are bounded, and no process hangs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,10 @@ Behaviour = Callable[[socket.socket, threading.Event], object]
 
 
 class Endpoint:
-    """Reads a request and then behaves; ``heard`` are the requests, ``cut`` says that somebody hung up on it."""
+    """A server that reads a request and then runs ``behave``.
+
+    ``heard`` has the requests. ``cut`` is set when the client closes the connection.
+    """
 
     def __init__(self, behave: Behaviour, tls: ssl.SSLContext | None = None) -> None:
         self.behave, self.tls = behave, tls
@@ -72,7 +75,11 @@ def read_request(peer: socket.socket) -> bytes:
 
 
 def some(peer: socket.socket) -> bytes:
-    """Raises ``OSError`` where there is no more: who asks may have run out of time."""
+    """Receive data.
+
+    Raises:
+        OSError: The client has closed the connection, for example after a timeout.
+    """
     data = peer.recv(1 << 16)
     if not data:
         raise ConnectionAbortedError
@@ -97,7 +104,7 @@ def says(data: bytes) -> Behaviour:
 
 
 def repeating(head: bytes, more: bytes, every_s: float = 0.0) -> Behaviour:
-    """For ever."""
+    """Return a behavior that sends ``more`` repeatedly without end."""
 
     def behave(peer: socket.socket, done: threading.Event) -> None:
         peer.sendall(head)
@@ -133,7 +140,7 @@ def ours() -> list[threading.Thread]:
 
 @pytest.mark.parametrize("how", ["out of time", "cancelled"])
 @pytest.mark.parametrize("behave", FOR_EVER.values(), ids=FOR_EVER)
-def test_whoever_never_ends_is_hung_up_on_and_holds_no_thread(behave: Behaviour, how: str) -> None:
+def test_endless_response_is_cut_off_without_a_leftover_thread(behave: Behaviour, how: str) -> None:
     with serving(behave) as endpoint:
         if how == "cancelled":
             assert failing(model_at(endpoint), cancelled=cancelled_after(0.3)) == "the summary was cancelled"
@@ -171,7 +178,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("behave", "words"), REFUSED.values(), ids=REFUSED)
-def test_a_bad_answer_is_told_within_bounds(behave: Behaviour, words: str) -> None:
+def test_bad_response_is_reported_within_bounds(behave: Behaviour, words: str) -> None:
     tracemalloc.start()
     try:
         with serving(behave) as endpoint:
@@ -184,7 +191,7 @@ def test_a_bad_answer_is_told_within_bounds(behave: Behaviour, words: str) -> No
     assert most < 30 * ANSWER_BYTES_MAX, "the worst JSON takes some twenty times its length"
 
 
-def test_no_compressed_answer_is_asked_for() -> None:
+def test_no_compressed_response_is_requested() -> None:
     with serving(says(body(json.dumps(chat_answer()).encode()))) as endpoint:
         assert summarise(model_at(endpoint), REQUEST).text == "short"
     [request] = endpoint.heard
@@ -212,7 +219,7 @@ def tls(certificate: Path) -> ssl.SSLContext:
     return context
 
 
-def test_a_server_that_nobody_vouches_for_hears_nothing(certificate: Path) -> None:
+def test_untrusted_server_receives_nothing(certificate: Path) -> None:
     with serving(says(body(json.dumps(chat_answer()).encode())), tls(certificate)) as endpoint:
         assert "failed: " in failing(model_at(endpoint))
     assert endpoint.heard == []

@@ -1,4 +1,4 @@
-"""Summaries by a model behind HTTP: what is sent, what comes back, and servers that misbehave. All on 127.0.0.1."""
+"""Tests of the http summarizer: requests, responses and bad servers, all on 127.0.0.1."""
 
 import json
 import subprocess
@@ -37,7 +37,7 @@ ANSWERS = {
 
 
 @pytest.mark.parametrize("api", ANSWERS)
-def test_a_model_is_asked_and_answers(api):
+def test_model_receives_a_request_and_answers(api):
     answer, _, path, header, value = ANSWERS[api]
     heard = []
     with serving((200, {}, answer())) as server:
@@ -52,14 +52,14 @@ def test_a_model_is_asked_and_answers(api):
 
 
 @pytest.mark.parametrize("api", ANSWERS)
-def test_an_answer_that_ran_out_of_room_says_so(api):
+def test_truncated_response_is_marked(api):
     answer, cut_off, *_ = ANSWERS[api]
     with serving((200, {}, answer("half", cut_off))) as server:
         assert summarise(model_at(server, api), REQUEST).truncated
 
 
 @pytest.mark.parametrize("api", ANSWERS)
-def test_what_is_sent_is_a_request_of_the_api(api):
+def test_request_is_valid_for_the_api(api):
     answer = ANSWERS[api][0]
     with serving((200, {}, answer())) as server:
         summarise(model_at(server, api), REQUEST)
@@ -67,7 +67,7 @@ def test_what_is_sent_is_a_request_of_the_api(api):
     published.check(api, body)
 
 
-def test_without_a_key_none_is_sent():
+def test_no_authorization_header_without_a_key():
     with serving((200, {}, chat_answer())) as server:
         summarise(model_at(server, key_name=""), REQUEST)
         ((_, headers, _),) = server.heard
@@ -75,21 +75,21 @@ def test_without_a_key_none_is_sent():
 
 
 @pytest.mark.parametrize("status", [429, 500, 503])
-def test_a_busy_server_is_asked_once_more(status):
+def test_busy_server_is_tried_again_once(status):
     heard = []
     with serving((status, {"Retry-After": "0"}, b""), (200, {}, chat_answer())) as server:
         assert summarise(model_at(server), REQUEST, progress=heard.append).text == "short"
     assert str(status) in heard[1]
 
 
-def test_a_server_that_stays_busy_is_not_asked_a_third_time():
+def test_busy_server_is_not_tried_a_third_time():
     busy = (503, {"Retry-After": formatdate(time.time() - 5, usegmt=True)}, {"error": {"message": "come back later"}})
     with serving(busy, busy, busy) as server:
         assert failing(model_at(server)) == "127.0.0.1 returned status 503: come back later"
         assert len(server.heard) == 2
 
 
-def test_a_server_that_asks_for_too_much_patience_is_left():
+def test_server_with_a_long_retry_delay_is_not_tried_again():
     with serving((429, {"Retry-After": "3600"}, b"")) as server:
         assert "3600 s" in failing(model_at(server))
 
@@ -110,12 +110,12 @@ BAD_ANSWERS = {
 
 
 @pytest.mark.parametrize("body", BAD_ANSWERS.values(), ids=BAD_ANSWERS)
-def test_an_answer_that_is_none_is_told(body):
+def test_invalid_response_is_reported(body):
     with serving((200, {}, body)) as server:
         assert "invalid openai-chat response" in failing(model_at(server))
 
 
-def test_an_empty_answer_is_told():
+def test_empty_response_is_reported():
     with serving((200, {}, chat_answer(None))) as server:
         assert "empty summary" in failing(model_at(server))
 
@@ -128,7 +128,7 @@ def test_an_error_never_quotes_the_key():
     assert len(message) < 400
 
 
-def test_the_key_is_in_no_value_of_ours():
+def test_key_is_in_no_value():
     summarizer = model_at("http://127.0.0.1:1")
     with pytest.raises(SummaryFailed) as caught:
         summarise(summarizer, REQUEST)
@@ -138,7 +138,7 @@ def test_the_key_is_in_no_value_of_ours():
 
 
 @pytest.mark.parametrize("value", ["", "a\nb", "ключ"], ids=["none", "two lines", "no ascii"])
-def test_a_key_that_cannot_be_one_is_told_and_not_shown(value):
+def test_invalid_key_is_reported_and_not_shown(value):
     message = failing(model_at("http://127.0.0.1:1", environ={"THE_KEY": value}))
     assert "THE_KEY" in message
     assert not value or value not in message
@@ -163,7 +163,7 @@ BAD_URLS = {
 
 
 @pytest.mark.parametrize("url", BAD_URLS.values(), ids=BAD_URLS)
-def test_a_bad_address_is_refused_before_anything_is_sent(url):
+def test_invalid_address_is_rejected_before_a_request(url):
     with pytest.raises(SummaryFailed) as caught:
         model_at(url)
     assert "secret" not in str(caught.value)
@@ -197,23 +197,23 @@ def test_a_server_that_never_finishes_can_be_cancelled(behaviour):
         assert failing(model_at(server), cancelled=cancelled_after(0.3)) == "cancelled"
 
 
-def test_a_server_that_answers_with_what_it_was_sent_gets_no_key_into_a_summary():
+def test_echoed_key_is_removed_from_the_summary():
     with serving((200, {}, chat_answer(f"you sent Bearer {KEY}"))) as server:
         assert summarise(model_at(server), REQUEST).text == "you sent Bearer [key]"
 
 
-def test_a_server_that_breaks_off_is_told():
+def test_broken_connection_is_reported():
     with serving(break_off) as server:
         assert "127.0.0.1" in failing(model_at(server))
 
 
-def test_a_server_that_is_not_there_is_told():
+def test_missing_server_is_reported():
     with serving() as server:
         url = server.url
     assert "failed: " in failing(model_at(url))
 
 
-def test_what_is_for_this_machine_goes_through_no_proxy(monkeypatch):
+def test_local_endpoint_bypasses_the_proxy(monkeypatch):
     with serving() as proxy, serving((200, {}, chat_answer())) as server:
         monkeypatch.setenv("http_proxy", proxy.url)
         monkeypatch.delenv("no_proxy", raising=False)
@@ -226,7 +226,7 @@ MOCK = SHARED / "peers" / "agents" / "mock_llm.py"
 
 @pytest.mark.skipif(not MOCK.exists(), reason="needs the mock of the real agents' tests")
 @pytest.mark.parametrize("api", ["openai-chat", "anthropic"])
-def test_the_mock_that_real_agents_talk_to_is_understood(tmp_path, api):
+def test_mock_server_of_the_real_agents_is_compatible(tmp_path, api):
     script, port = tmp_path / "script.json", tmp_path / "port"
     script.write_text(json.dumps([{"text": "what happened, in short", "in": 99}]))
     mock = subprocess.Popen(

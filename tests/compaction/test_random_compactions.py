@@ -1,4 +1,4 @@
-"""Appended, compacted, pruned, branched and labelled in any order: what was there stays, and is seen as it was."""
+"""Random appends, compactions, prunes, branches and labels: old entries and their contexts never change."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ LONG = "word after word, " * 40
 
 
 def files() -> list[bytes]:
-    """Sessions to begin with: of the agents, where they are at hand, and of ours."""
+    """Return the sessions to begin with: those of agents, if available, and a new one."""
     ours = pi_file(*talk(*"abcdefgh"))
     return [ours, *(case["text"].encode() for case in goldens.cases()[::5])]
 
@@ -47,7 +47,10 @@ SAID: dict[str, list[Entry]] = {
 
 
 class Compactions(RuleBasedStateMachine):
-    """One session on all its branches. ``seen``: what the model saw at an entry when it was the leaf, by profile."""
+    """One session with all its branches.
+
+    ``seen`` has the context of an entry when it was the tip, by profile.
+    """
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""What is too long for a summarizer goes piece by piece: nothing is lost, nothing is longer than it may be."""
+"""Tests of input that is too long for a summarizer: it is split, no text is lost, and no part exceeds the limit."""
 
 from __future__ import annotations
 
@@ -36,17 +36,17 @@ def test_pieces_hold_all_that_was_said_and_none_is_too_long(texts: list[str]) ->
 
 
 @given(HALVES)
-def test_no_character_is_taken_apart(text: str) -> None:
+def test_no_character_is_split(text: str) -> None:
     for piece in pieces_of([TranscriptItem("user", text)], TOKENS_MAX):
         for part in piece:
             part.text.encode("utf-16-le", "surrogatepass").decode("utf-16-le")  # strict: fails for half of a pair
 
 
-def test_where_there_is_no_room_at_all_it_still_comes_to_an_end() -> None:
+def test_splitting_ends_even_with_one_token() -> None:
     assert [part.text for [part] in pieces_of([TranscriptItem("user", "abc")], 1)] == ["a", "b", "c"]
 
 
-def test_what_fits_is_not_taken_apart() -> None:
+def test_short_items_are_not_split() -> None:
     said = [TranscriptItem("user", "a" * 50), TranscriptItem("assistant", "b" * 50)]
     assert list(pieces_of(said, TOKENS_MAX)) == [(said[0],), (said[1],)]
 
@@ -55,7 +55,7 @@ def test_what_fits_is_not_taken_apart() -> None:
 
 
 class Grows:
-    """Says a little more each time than it said before; ``asked``: how much it was given at once, in characters."""
+    """A summarizer whose summaries grow. ``asked`` has the lengths of its inputs in characters."""
 
     def __init__(self) -> None:
         self.asked: list[int] = []
@@ -71,7 +71,7 @@ def session(tmp_path: Path) -> Iterator[Session]:
         yield store.new_session(agent="test")
 
 
-def test_a_message_longer_than_a_piece_goes_in_several(session: Session) -> None:
+def test_long_message_is_split_into_parts(session: Session) -> None:
     session.append(Message.user("a long paste " * 1_000))
     session.append(Message.assistant("read"))
     session.append(Message.user("go on"))
@@ -82,17 +82,17 @@ def test_a_message_longer_than_a_piece_goes_in_several(session: Session) -> None
     assert max(by.asked) <= 1_000 * CHARS_PER_TOKEN
 
 
-def test_a_tiny_last_piece_may_make_the_summary_longer_than_it_was(session: Session) -> None:
+def test_short_last_part_may_make_the_summary_longer(session: Session) -> None:
     session.append(Message.user("the beginning, " * 200))
     session.append(Message.assistant("so."))
     session.append(Message.user("go on"))
     by = Grows()
     plan = session.compaction.plan(ask=CompactionRequest(keep_tokens=1))
     assert session.compact(plan, SummaryOptions(summarizer=by, input_tokens_max=752)) is not None
-    assert by.asked[-1] < 30  # less than the summary grew
+    assert by.asked[-1] < 30  # less than the growth of the summary
 
 
-def test_an_update_of_which_nobody_knows_what_it_stands_for_is_held_to_what_it_was_given() -> None:
+def test_update_without_a_source_is_limited_by_its_input() -> None:
     asked = Request(said=(TranscriptItem("user", "go on"),), kind="update", previous="a summary. " * 20)
     with pytest.raises(SummaryFailed, match="not shorter"):
         summarise(Grows(), asked)

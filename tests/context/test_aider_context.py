@@ -1,4 +1,4 @@
-"""What Aider's model sees of a history, rule by rule, and what Aider is given of sessions that are not its own."""
+"""Tests of the context of Aider, rule by rule, and of exports to Aider."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from gitsession.store.memory import MemoryStore
 
 
 def seen(*parts: str, profile: str = "aider") -> list[str]:
-    """What the model sees at the end of a history, in short."""
+    """Return the context at the end of a history, in short form."""
     store = MemoryStore()
     sid = import_source(store, aider, aider.split(history(*parts), name=PLACE, final=True)).session
     return words(store, sid, profile)
@@ -31,26 +31,26 @@ def words(store: MemoryStore, sid: str, profile: str = "aider") -> list[str]:
     return [f"{said.role}: {said.text.strip()}" for said in messages if isinstance(said, Message)]
 
 
-def test_a_run_sees_nothing_of_the_one_before():
+def test_run_does_not_include_the_previous_one():
     assert seen(run(), user("a"), answer("b"), run(), user("c"), answer("d")) == ["user: c", "assistant: d"]
 
 
-def test_a_restored_run_sees_all_that_aider_reads_again_of_all_runs():
+def test_restored_run_includes_the_messages_that_aider_reads():
     assert seen(run(), user("a"), answer("# T\nb"), run(), user("/c"), restored(), user("d")) == [
         "user: a", "assistant: b", "user: /c", "user: d",
     ]  # fmt: skip
 
 
-def test_commands_and_what_aider_prints_are_not_seen():
+def test_commands_and_output_of_aider_are_not_in_the_context():
     assert seen(run(), user("/tokens"), told("1,453 system messages"), user("!ls"), user("a")) == ["user: a"]
 
 
 @pytest.mark.parametrize("said", ["All chat history cleared.", "All files dropped and chat history cleared."])
-def test_what_was_cleared_is_not_seen(said: str):
+def test_cleared_messages_are_not_in_the_context(said: str):
     assert seen(run(), user("a"), answer("b"), user("/clear"), told(said), user("c")) == ["user: c"]
 
 
-def test_s3_what_was_undone_in_the_files_stays_in_the_chat():
+def test_s3_undone_changes_of_files_stay_in_the_conversation():
     undone = [user("/undo"), told("Removed: abcdef1 feat: a", "Now at:  1234567 chore: before")]
     said = [run(), user("a"), answer("b"), edited("a.py", "abcdef1 feat: a")]
     assert seen(*said, *undone, user("c")) == [*seen(*said), "user: c"]
@@ -70,11 +70,11 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("parts, told_", CHANGES.values(), ids=CHANGES)
-def test_the_model_is_told_of_a_change(parts: list[str], told_: str):
+def test_model_is_informed_of_a_change(parts: list[str], told_: str):
     assert seen(run(), user("a"), answer("b"), *parts)[2:] == [f"user: {told_}", "assistant: Ok."]
 
 
-def test_s2_a_summary_is_the_users_words_and_an_answer_follows():
+def test_s2_summary_is_a_prompt_followed_by_an_answer():
     store = MemoryStore()
     sid = import_source(store, aider, aider.split(history(run(), user("a"), answer("b")), name=PLACE)).session
     opened = session(store, sid)
@@ -84,14 +84,14 @@ def test_s2_a_summary_is_the_users_words_and_an_answer_follows():
     ]  # fmt: skip
 
 
-def test_to_other_agents_a_run_begins_anew_too():
+def test_run_starts_anew_in_other_profiles():
     assert seen(run(), user("a"), answer("b"), run(), user("c"), profile="pi") == ["user: c"]
 
 
-# ---- what is written for Aider
+# ---- exports to Aider
 
 
-def test_what_was_made_here_stands_behind_aiders_own_bytes():
+def test_added_entries_come_after_aiders_own_bytes():
     store, data = MemoryStore(), history(run(), user("a"), answer("b"))
     sid = import_source(store, aider, aider.split(data, name=PLACE, final=True)).session
     session(store, sid).append(Message.user("and so"))
@@ -99,7 +99,7 @@ def test_what_was_made_here_stands_behind_aiders_own_bytes():
     assert out.data == data + history(user("and so"))
 
 
-def test_a_session_of_pi_is_a_run_of_its_own():
+def test_session_of_pi_is_a_separate_run():
     store = MemoryStore()
     sid = bring(store, pi_file(*talk("u", "a"))).session
     out = export(store, sid, "aider").data
@@ -114,7 +114,7 @@ def test_a_session_of_pi_is_a_run_of_its_own():
     assert aider.claims(out)
 
 
-def test_what_aider_has_no_word_for_is_said_and_counted():
+def test_entries_without_an_equivalent_in_aider_are_reported_and_counted():
     store = MemoryStore()
     sid = bring(store, pi_file(*talk("u", "a"))).session
     opened, call = session(store, sid), ToolCall("c1", "ls", {"all": True})
@@ -137,7 +137,7 @@ def test_what_aider_has_no_word_for_is_said_and_counted():
     ]
 
 
-def test_a_reset_of_ours_leaves_out_what_was_before():
+def test_own_reset_leaves_out_earlier_messages():
     store = MemoryStore()
     sid = bring(store, pi_file(*talk("u", "a"))).session
     opened = session(store, sid)
@@ -148,7 +148,7 @@ def test_a_reset_of_ours_leaves_out_what_was_before():
     assert dict(out.notes) == {"left out: entries before the last summary": 3}
 
 
-def test_a_written_history_lies_beside_aiders_own():
+def test_written_history_is_beside_aiders_own():
     header = aider.split(history(run()), name=PLACE).header
     assert header is not None
     assert aider.place(header, Workspace("/work/app")) == ".aider.app-2026-11-21T20-43-36.aider.chat.history.md"

@@ -1,4 +1,4 @@
-"""Any sequence of entries is a request that each provider takes, by its own types and by its rules."""
+"""Tests that any sequence of entries becomes a request that is valid by each provider's types and rules."""
 
 import pytest
 from asking import APIS, ids_of, request

@@ -1,4 +1,7 @@
-"""The context of Claude Code, rule by rule (docs/reference/context.md). test_real_claude.py asks the program."""
+"""Tests of the context of Claude Code, rule by rule (docs/reference/context.md).
+
+test_real_claude.py checks the real program.
+"""
 
 from __future__ import annotations
 
@@ -35,22 +38,22 @@ def of_rule(name: str) -> pytest.MarkDecorator:
 
 
 @of_rule("L1")
-def test_l1_the_line_that_it_goes_on_from_is_seen(case: Case) -> None:
+def test_l1_context_is_that_of_the_active_branch(case: Case) -> None:
     assert sees_what_the_program_sends(case)
 
 
 @of_rule("L2")
-def test_l2_of_what_a_compaction_hides_its_summary_is_seen(case: Case) -> None:
+def test_l2_compaction_replaces_hidden_messages_with_its_summary(case: Case) -> None:
     assert sees_what_the_program_sends(case)
 
 
 @of_rule("L3")
-def test_l3_what_a_compaction_lists_as_kept_is_seen_behind_it(case: Case) -> None:
+def test_l3_messages_listed_by_a_compaction_follow_it(case: Case) -> None:
     assert sees_what_the_program_sends(case)
 
 
 @of_rule("L4")
-def test_l4_results_and_words_in_one_line_stand_for_themselves(case: Case) -> None:
+def test_l4_results_and_text_in_one_line_are_separate_messages(case: Case) -> None:
     assert sees_what_the_program_sends(case)
 
 
@@ -65,7 +68,7 @@ def test_l6_calls_and_results_are_pairs(case: Case) -> None:
 
 
 @of_rule("L7")
-def test_l7_an_answer_says_something(case: Case) -> None:
+def test_l7_answer_without_content_is_left_out(case: Case) -> None:
     assert sees_what_the_program_sends(case)
 
 
@@ -75,12 +78,12 @@ def test_l8_a_request_that_failed_is_no_answer(case: Case) -> None:
 
 
 @of_rule("L9")
-def test_l9_what_the_program_said_as_the_user_is_the_user_s(case: Case) -> None:
+def test_l9_user_messages_of_the_program_have_the_role_user(case: Case) -> None:
     assert sees_what_the_program_sends(case)
 
 
 @of_rule("replaced")
-def test_results_that_the_program_replaced_stay_what_they_were(case: Case) -> None:
+def test_results_replaced_by_the_program_stay_replaced(case: Case) -> None:
     assert sees_what_the_program_sends(case)
 
 
@@ -91,14 +94,14 @@ def test_blocks_of_one_answer_are_one_message() -> None:
     assert answer.role == "assistant"
 
 
-def test_by_the_rules_of_another_agent_no_result_is_missing_either() -> None:
+def test_other_profiles_have_every_result() -> None:
     case = CASES["L5 calls made together, with all their results"]
     found = told(anthropic.request(seen(*case.lines, profile="pi"))["messages"])
     assert {words for words in found if "->" in words} == {words for words in case.told if "->" in words}
     assert not any(conversation.NO_RESULT in words for words in found)
 
 
-def test_a_compaction_of_ours_hides_what_was_before_it() -> None:
+def test_own_compaction_hides_earlier_messages() -> None:
     store = MemoryStore()
     sid = bring(store, joined(*talk("a", "b", "c", "d")), name=SESSION).session
     held = session(store, sid)
@@ -120,13 +123,13 @@ def test_results_that_we_pruned_are_a_short_note() -> None:
     assert "u c1 -> [Old tool result cleared]" in told(anthropic.request(context)["messages"])
 
 
-def test_the_model_and_what_it_took_are_known() -> None:
+def test_model_and_token_count_are_known() -> None:
     context = seen(*talk("a", "b"))
     assert context.model == "anthropic/claude-opus-4-8"
     assert context.tokens.used == 15
 
 
-def test_what_was_counted_before_a_compaction_does_not_count_for_what_it_kept() -> None:
+def test_count_from_before_a_compaction_is_not_used_for_kept_messages() -> None:
     lines = [*talk("a", "b", "c", "d"), *compacted("f", "d", keeps=("c", "d")), user("g", "sf")]
     assert [entry.text for entry in seen(*lines).messages if isinstance(entry, Message)][-2:] == [
         "words of d", "words of g",
@@ -136,7 +139,7 @@ def test_what_was_counted_before_a_compaction_does_not_count_for_what_it_kept() 
     assert (answered.used, answered.source, answered.exact, answered.stale) == (15, "usage", True, False)
 
 
-def test_what_was_counted_before_an_edit_of_ours_does_not_count() -> None:
+def test_count_from_before_an_own_edit_is_not_used() -> None:
     store = MemoryStore()
     held = session(store, bring(store, joined(*talk("a", "b")), name=SESSION).session)
     target = held.resolve("leaf~1").source
@@ -145,24 +148,24 @@ def test_what_was_counted_before_an_edit_of_ours_does_not_count() -> None:
     assert build.context(ContextHistory(store, held.leaf.oid if held.leaf else None), "claude").tokens.source != "usage"
 
 
-def test_a_compaction_is_due_where_the_program_makes_one() -> None:
+def test_compaction_is_due_at_the_programs_limit() -> None:
     context = seen(*talk("a", "b"))
     assert not trigger.is_over(context, 33_015)
     assert trigger.is_over(context, 33_014)
 
 
-def test_a_file_that_was_attached_is_told_in_few_words() -> None:
+def test_attached_file_is_shown_briefly() -> None:
     file = {"type": "text", "file": {"filePath": "/w/x", "content": "hello"}}
     noted = line("attachment", "n", "b", attachment={"type": "file", "filename": "/w/x", "content": file})
     [found] = [entry for entry in seen(*talk("a", "b"), noted).messages if isinstance(entry, CustomMessage)]
     assert found.text == "/w/x:\nhello"
 
 
-def test_an_agent_s_session_is_shown_by_its_own_rules_unless_somebody_says_otherwise() -> None:
+def test_session_has_the_profile_of_its_agent_by_default() -> None:
     assert [profiles.of_agent(agent) for agent in ("claude", "omp", "pi", "mine")] == ["claude", "omp", "pi", "pi"]
 
 
-def test_a_segment_that_is_not_listed_is_kept_from_its_head() -> None:
+def test_unlisted_segment_is_kept_from_its_head() -> None:
     cut = json.loads(boundary("f", "d", keeps=("c", "d")))
     del cut["compactMetadata"]["preservedMessages"]
     context = seen(*talk("a", "b", "c", "d"), dumps(cut), summary("f"), user("g", "sf"))
@@ -187,7 +190,7 @@ STORY = "30bf05ab-947f-41de-9203-17fd4130d300"
 @pytest.mark.skipif(not RECORDED.exists(), reason="no recorded session here")
 @pytest.mark.parametrize(("lines", "request_at"), [(25, 6), (41, 9), (61, None)], ids=["from", "up to", "all"])
 def test_a_recorded_rewind_summary_gives_the_next_request(lines: int, request_at: int | None) -> None:
-    """The recorded program summarized from a message, later up to one, and then compacted."""
+    """Claude Code summarized from a message, later up to a message, and then compacted, as recorded."""
     data = (RECORDED / f"claude-rewind-summary-{STORY}.jsonl").read_bytes()
     context = seen(*data.splitlines()[:lines], name=STORY)
     found = [words for item in context.items if (words := _begins(str(getattr(item.entry, "text", ""))))]
@@ -201,9 +204,9 @@ def test_a_recorded_rewind_summary_gives_the_next_request(lines: int, request_at
         texts = [content] if isinstance(content, str) else [block["text"] for block in content]
         sent += [words for text in texts if message["role"] != "system" and (words := _begins(text))]
     assert found == sent[: len(found)]
-    assert len(sent) == len(found) + 1  # what was asked next
+    assert len(sent) == len(found) + 1  # and the next prompt
 
 
 def _begins(text: str) -> str:
-    """The first two words of what is said, without what is told anew; "" for nothing."""
+    """Return the first two words of a text. Context that is added anew at each start, and no text, is ""."""
     return "" if text.startswith("<") or not text.strip() else " ".join(text.split()[:2])

@@ -1,6 +1,6 @@
-"""What codex's model sees: rules C5 to C8 and R1 of codex, by their numbers, and what our own entries do to it.
+"""Tests of the context of codex: its rules C5 to C8 and R1 by number, and the effect of gitsession's entries.
 
-Every expectation here was seen with codex 0.169 itself (tests/real/test_real_codex.py asks it again).
+Every expected value was observed with codex 0.169 (tests/real/test_real_codex.py repeats the comparison).
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from gitsession.store.memory import MemoryStore
 
 
 class Opened(NamedTuple):
-    """A session in its store."""
+    """A session and its store."""
 
     store: MemoryStore
     session: StoredSession
@@ -75,7 +75,7 @@ def shown(*parts: Lines) -> list[str]:
 
 
 def words(found: Context) -> list[str]:
-    """What is sent, an item by a few words."""
+    """Return the items of the request, each as a few words."""
     return [_words(item) for item in as_codex.request(found)["input"]]
 
 
@@ -100,7 +100,7 @@ def test_the_model_sees_every_item_in_order() -> None:
     ]
 
 
-def test_what_codex_keeps_for_itself_is_not_sent() -> None:
+def test_private_fields_of_codex_are_not_sent() -> None:
     inner = {"internal_chat_message_metadata_passthrough": {"turn_id": "t"}}
     found = as_codex.request(context(opened(said("user", "hi", id="msg_1", **inner))))
     assert found["input"] == [message("user", "hi", id="msg_1")]
@@ -111,7 +111,7 @@ def test_system_messages_snapshots_and_items_we_do_not_know_are_not_sent() -> No
     assert shown(unseen, said("user", "u")) == ["u: u"]
 
 
-def test_half_a_character_is_sent_as_what_it_is_not() -> None:
+def test_half_of_a_surrogate_pair_is_sent_as_a_replacement_character() -> None:
     store, data = MemoryStore(), rollout(said("user", "half XX")).replace(b"XX", b"\\ud800")
     mine = Opened(store, session(store, bring(store, data, agent="codex").session))
     assert words(context(mine)) == ["u: half \ufffd"]
@@ -125,7 +125,7 @@ def test_mail_of_another_agent_is_an_item_of_its_own() -> None:
     }]  # fmt: skip
 
 
-def test_a_call_that_was_broken_off_is_said_to_be_and_a_lost_result_stays_behind() -> None:
+def test_interrupted_call_is_marked_and_its_lost_result_is_left_out() -> None:
     asked = [call("c1"), item("custom_tool_call", call_id="c2", name="f", input=""), output("c9")]
     asked += [item("tool_search_call", call_id="c3"), item("local_shell_call", call_id="c4", action={})]
     found = as_codex.request(context(opened(*asked)))["input"]
@@ -163,7 +163,7 @@ def test_c1_nine_tenths_of_the_window_may_be_full(used: int) -> None:
     assert trigger.is_over(found, 200_000) == (used > 180_000)
 
 
-def test_c5_an_old_compaction_without_a_list_is_rebuilt_from_the_users_words() -> None:
+def test_c5_old_compaction_without_a_list_is_rebuilt_from_prompts() -> None:
     assert shown(TALK, compacted("SUM"), turn("t3")) == ["u: U t1", "u: U t2", "u: SUM", "u: U t3", "a: A t3"]
 
 
@@ -176,7 +176,7 @@ def test_c5_an_earlier_summary_is_no_word_of_the_users() -> None:
     ]
 
 
-def test_c5_words_without_the_prefix_are_the_users_also_where_they_were_a_summary() -> None:
+def test_c5_summary_without_the_prefix_is_a_prompt() -> None:
     assert shown(turn("t1"), compacted("S1"), turn("t2"), compacted("S2")) == [
         "u: U t1",
         "u: S1",
@@ -185,7 +185,7 @@ def test_c5_words_without_the_prefix_are_the_users_also_where_they_were_a_summar
     ]
 
 
-def test_c5_a_summary_that_says_nothing_is_said_to_be_missing() -> None:
+def test_c5_empty_summary_is_reported_missing() -> None:
     assert shown(turn("t1"), compacted(""))[-1] == "u: (no summary available)"
 
 
@@ -218,12 +218,12 @@ def test_c5_where_there_is_no_room_at_all_nothing_is_cut() -> None:
     assert len(shown(user(BIG), assistant("a"), user("y" * 80_000), compacted("SUM"))) == 2
 
 
-def test_c6_what_a_compaction_puts_in_again_stands_where_its_list_has_it() -> None:
+def test_c6_items_inserted_again_keep_their_position_in_the_list() -> None:
     again = [LIST[0], message("developer", PERMISSIONS), message("user", ENVIRONMENT), *LIST]
     assert shown(turn("t1"), compacted("s", again), assistant("on")) == ["u: K1", *REST, "u: K1", "u: SUM", "a: on"]
 
 
-def test_c6_what_is_told_anew_behind_a_compaction_follows_it() -> None:
+def test_c6_context_added_after_a_compaction_follows_it() -> None:
     told = said("developer", PERMISSIONS) + said("user", ENVIRONMENT)
     assert shown(turn("t1"), compacted("s", LIST), turn("t2", told)) == [
         "u: K1",
@@ -248,7 +248,7 @@ def test_c7_nothing_that_is_no_item_comes_out_of_a_list() -> None:
 # ---- roll-backs
 
 
-def test_r1_dropped_turns_are_out_of_sight() -> None:
+def test_r1_dropped_turns_are_not_in_the_context() -> None:
     assert shown(TALK, turn("t3"), rolled_back(2), turn("t4")) == [*REST, "u: U t1", "a: A t1", "u: U t4", "a: A t4"]
 
 
@@ -269,7 +269,7 @@ def test_model_and_effort_are_those_of_the_newest_turn() -> None:
     assert (context(opened(user("hi"))).model, context(opened(user("hi"))).thinking) == (None, "off")
 
 
-def test_the_newest_count_covers_what_stands_before_it() -> None:
+def test_newest_count_covers_earlier_messages() -> None:
     found = context(opened(turn("t1"), counted(900), user("and now")))
     assert (found.tokens.source, found.tokens.used) == ("usage", 900 + 2)
 
@@ -278,7 +278,7 @@ def test_a_count_older_than_a_compaction_is_not_trusted() -> None:
     assert context(opened(turn("t1"), counted(900), compacted("s", LIST), user("hi"))).tokens.source != "usage"
 
 
-def test_a_count_older_than_a_prune_of_ours_is_not_exact() -> None:
+def test_count_from_before_an_own_prune_is_not_exact() -> None:
     mine = opened(turn("t1"), counted(900), user("hi"))
     mine.session.append(Prune(targets=()))
     found = context(mine).tokens
@@ -286,16 +286,16 @@ def test_a_count_older_than_a_prune_of_ours_is_not_exact() -> None:
 
 
 @pytest.mark.parametrize("total", [0, -1, "9", None, 2**60, True])
-def test_a_count_that_is_none_is_not_trusted(total: Any) -> None:
+def test_invalid_count_is_not_used(total: Any) -> None:
     usage = event("token_count", info={"last_token_usage": {"total_tokens": total}})
     found = context(opened(user("hi"), usage, event("token_count", info=5), user("x")))
     assert found.tokens.source != "usage"
 
 
-# ---- our own entries on a line of codex
+# ---- entries of gitsession on a branch of codex
 
 
-def test_a_compaction_of_ours_stands_before_what_it_kept() -> None:
+def test_own_compaction_comes_before_the_kept_messages() -> None:
     mine = opened(turn("t1"), turn("t2"))
     kept = next(node for node in mine.session.history() if node.subject == "user: U t2")
     mine.session.append(Compaction(summary="ours", first_kept=to_base64url(kept.chain)))
@@ -304,7 +304,7 @@ def test_a_compaction_of_ours_stands_before_what_it_kept() -> None:
 
 
 @pytest.mark.parametrize("strategy", strategies.STRATEGIES)
-def test_every_way_to_compact_works_on_a_line_of_codex(strategy: str) -> None:
+def test_every_strategy_works_on_a_session_of_codex(strategy: str) -> None:
     mine = opened(TALK, *[turn(f"n{number}", said("user", "x" * 4000)) for number in range(40)])
     ask = strategies.CompactionRequest(keep_tokens=2000, at=mine.session.history()[40])
     plan = strategies.plan(mine.line, strategy, profile="codex", ask=ask)
@@ -314,14 +314,14 @@ def test_every_way_to_compact_works_on_a_line_of_codex(strategy: str) -> None:
     assert sum(context(mine).tokens.by_role.values()) < before
 
 
-def test_a_reset_of_ours_hides_what_was_before_it() -> None:
+def test_own_reset_hides_earlier_messages() -> None:
     mine = opened(turn("t1"))
     mine.session.append(Reset())
     mine.session.append(Message.user("on"))
     assert words(context(mine)) == ["u: on"]
 
 
-def test_a_prune_of_ours_clears_a_result_of_codex() -> None:
+def test_own_prune_clears_a_result_of_codex() -> None:
     mine = opened(user("a"), call("c1"), output("c1", "long"))
     assert mine.session.leaf is not None
     mine.session.append(Prune(targets=(to_base64url(mine.session.leaf.chain),)))
@@ -333,7 +333,7 @@ def test_a_prune_of_ours_clears_a_result_of_codex() -> None:
     }
 
 
-def test_what_was_said_here_is_sent_in_codex_s_words() -> None:
+def test_added_messages_are_sent_in_codexs_format() -> None:
     mine = opened(user("a"))
     asked = ToolCall("c1", "ls", {"path": "."})
     mine.session.append(Message.assistant([Text("I look"), asked]))
@@ -352,10 +352,10 @@ def test_what_was_said_here_is_sent_in_codex_s_words() -> None:
     ]  # fmt: skip
 
 
-# ---- other providers, and what a compaction may do
+# ---- other providers, and the limits of a compaction
 
 
-def test_other_providers_take_a_line_of_codex() -> None:
+def test_session_of_codex_can_be_sent_to_other_providers() -> None:
     found = context(opened(TALK, call("c1"), call("c2"), output("c2"), output("c1"), assistant("done")))
     sent = openai_responses.request(found)["input"]
     assert [item["type"] for item in sent[-5:]] == [

@@ -1,4 +1,4 @@
-"""Contexts of sessions as they are kept: our own, imported and forked; what they cost; the same on any clone."""
+"""Tests of contexts of stored sessions: own, imported and forked; their cost; the same result in every clone."""
 
 from __future__ import annotations
 
@@ -65,10 +65,10 @@ def words(context: Context) -> list[str]:
     return [shown.summary if hasattr(shown, "summary") else shown.text for shown in context.messages]
 
 
-# Our own sessions
+# Own sessions
 
 
-def test_a_session_of_ours_shows_what_was_said_and_how(store: Store) -> None:
+def test_own_session_has_its_messages_and_roles(store: Store) -> None:
     session = store.new_session(agent="mine")
     assert session.context().messages == ()
     session.append(Message.user("Fix the login"))
@@ -86,7 +86,7 @@ def test_a_session_of_ours_shows_what_was_said_and_how(store: Store) -> None:
     assert words(session.context(session.history()[1])) == ["Fix the login"]
 
 
-def test_what_we_keep_is_shown_to_pi_as_it_would_write_it(store: Store) -> None:
+def test_own_entries_have_pis_format_for_pi(store: Store) -> None:
     session = store.new_session(agent="mine")
     session.append(Message.user([Text("look"), Image(b"hi", "image/png")], at_ms=5))
     call = ToolCall("1", "read", {"path": "a"})
@@ -132,7 +132,7 @@ def test_what_we_keep_is_shown_to_pi_as_it_would_write_it(store: Store) -> None:
     }
 
 
-def test_our_own_compaction_names_by_its_chain_what_it_kept(store: Store) -> None:
+def test_own_compaction_names_the_kept_entry_by_chain_digest(store: Store) -> None:
     session = store.new_session(agent="mine")
     first, kept = [session.append(Message.user(text)) for text in ("first", "kept")]
     session.append(Compaction(summary="sum", first_kept=chain(kept)))
@@ -146,7 +146,7 @@ def test_our_own_compaction_names_by_its_chain_what_it_kept(store: Store) -> Non
     assert words(session.context(first)) == ["first"]
 
 
-def test_an_entry_of_ours_on_an_imported_line_names_imported_ones_by_chain(store: Store) -> None:
+def test_own_entry_refers_to_imported_ones_by_chain_digest(store: Store) -> None:
     sid = store.agents.import_data(FORMATS["pi"], pi_file(*talk("a", "b", "c"))).session
     session = store.session(sid)
     session.append(Compaction(summary="sum", first_kept=chain(session.resolve("b"))))
@@ -154,7 +154,7 @@ def test_an_entry_of_ours_on_an_imported_line_names_imported_ones_by_chain(store
     assert words(session.context()) == ["sum", "words of b", "edited"]
 
 
-def test_a_fork_sees_what_its_line_says_also_above_the_fork(store: Store) -> None:
+def test_fork_has_the_context_of_its_history_above_the_fork_point(store: Store) -> None:
     lines = [entry("thinking_level_change", "t", None, thinkingLevel="high"), *talk("a", "b", "c", after="t")]
     lines.append(entry("compaction", "s", "c", summary="sum", firstKeptEntryId="b"))
     sid = store.agents.import_data(FORMATS["pi"], pi_file(*lines)).session
@@ -180,7 +180,7 @@ def test_pruned_tool_results_stay_pruned_and_keep_their_place(store: Store) -> N
         assert session.context(profile=profile).messages[-1].text == CLEARED
 
 
-def test_what_a_policy_leaves_out_can_be_made_to_last(store: Store) -> None:
+def test_policy_can_be_made_permanent_by_a_prune(store: Store) -> None:
     session = store.new_session(agent="mine")
     session.append(Message.user("go"))
     for at in range(5):
@@ -195,7 +195,7 @@ def test_what_a_policy_leaves_out_can_be_made_to_last(store: Store) -> None:
     assert session.leaf == pruned
 
 
-def test_a_file_of_pi_from_before_there_were_ids_says_by_number_what_it_kept() -> None:
+def test_old_file_of_pi_names_the_kept_entry_by_number() -> None:
     store = MemoryStore()
     lines = [said("x", None, text).replace(b'"id":"x","parentId":null,', b"") for text in ("one", "two", "three")]
     summary = b'{"type":"compaction","timestamp":"2026-02-01T00:00:09.000Z","summary":"sum","firstKeptEntryIndex":2}'
@@ -204,8 +204,8 @@ def test_a_file_of_pi_from_before_there_were_ids_says_by_number_what_it_kept() -
     assert words(build.context(ContextHistory(store, leaf))) == ["sum", "two", "three"]
 
 
-def test_a_line_that_does_not_parse_has_no_number_in_such_a_file() -> None:
-    """pi drops such a line when it loads the file, before it resolves the index."""
+def test_unparsable_line_has_no_index_in_an_old_file() -> None:
+    """pi drops a line that cannot be parsed when it loads the file, before it resolves the index."""
     store = MemoryStore()
     lines = [said("x", None, text).replace(b'"id":"x","parentId":null,', b"") for text in ("one", "two", "three")]
     summary = b'{"type":"compaction","timestamp":"2026-02-01T00:00:09.000Z","summary":"sum","firstKeptEntryIndex":3}'
@@ -219,8 +219,8 @@ def test_a_line_that_does_not_parse_has_no_number_in_such_a_file() -> None:
 
 
 @pytest.mark.parametrize(("stated", "shown"), [("bad timestamp", None), (None, 0), (5, 5)])
-def test_a_text_that_is_no_time_is_null_in_the_messages_of_pi(stated: object, shown: int | None) -> None:
-    """pi converts each time to a number, and JSON has none for a date that is invalid."""
+def test_invalid_time_is_null_in_the_messages_of_pi(stated: object, shown: int | None) -> None:
+    """pi converts each time to a number, and an invalid date is null in JSON."""
     store = MemoryStore()
     lines = [
         entry("custom_message", "a", None, customType="x", content="hi", display=True, timestamp=stated),
@@ -242,10 +242,10 @@ def test_an_entry_without_a_time_has_none_in_the_messages_of_pi() -> None:
     assert message["timestamp"] is None
 
 
-# What damage does
+# Damage
 
 
-def test_a_context_that_would_leave_something_out_is_refused() -> None:
+def test_incomplete_context_is_rejected() -> None:
     store = MemoryStore()
     session = begun(store, "one", "two")
     leaf = session.leaf
@@ -256,7 +256,7 @@ def test_a_context_that_would_leave_something_out_is_refused() -> None:
             build.context(ContextHistory(_Without(store, lost), leaf.oid))
 
 
-def test_a_context_that_would_leave_something_out_is_refused_by_whoever_has_an_index(store: Store) -> None:
+def test_incomplete_context_is_rejected_even_with_an_index(store: Store) -> None:
     session = store.new_session(agent="mine")
     said = session.append(Message.user("one"))
     session.append(Message.user("two"))
@@ -274,7 +274,7 @@ OTHERS = {
 
 
 @pytest.mark.parametrize("column", OTHERS)
-def test_a_context_shows_nothing_that_a_damaged_index_says(store: Store, column: str) -> None:
+def test_context_does_not_depend_on_a_damaged_index(store: Store, column: str) -> None:
     lines = [*talk("a", "b", "c"), entry("thinking_level_change", "t", "c", thinkingLevel="high")]
     sid = store.agents.import_data(FORMATS["pi"], pi_file(*lines, *talk("d", after="t"))).session
     session, db = store.session(sid), store.catalogue().db
@@ -288,7 +288,7 @@ def test_a_context_shows_nothing_that_a_damaged_index_says(store: Store, column:
     assert session.context().thinking == "high"
 
 
-def test_what_was_said_is_not_taken_from_a_damaged_index(store: Store) -> None:
+def test_state_is_not_read_from_a_damaged_index(store: Store) -> None:
     session = store.new_session(agent="mine")
     session.append(Message.user("x"))
     session.append(ThinkingChange(level="high"))
@@ -297,7 +297,7 @@ def test_what_was_said_is_not_taken_from_a_damaged_index(store: Store) -> None:
     assert session.context().thinking == "high"
 
 
-def test_ids_that_an_index_cannot_keep_are_read_where_they_stand(store: Store) -> None:
+def test_ids_that_the_index_cannot_hold_are_read_from_entries(store: Store) -> None:
     lines = [line.replace(b'"xx"', b'"\\ud800"') for line in talk("a", "xx", "c")]
     edit = entry("context_edit", "e", "c", targetId="xx", replacement={"content": "edited"})
     sid = store.agents.import_data(FORMATS["pi"], pi_file(*lines, edit.replace(b'"xx"', b'"\\ud800"'))).session
@@ -305,7 +305,7 @@ def test_ids_that_an_index_cannot_keep_are_read_where_they_stand(store: Store) -
 
 
 class _Without(Watched):
-    """A store in which one object is gone."""
+    """A store without one of its objects."""
 
     def __init__(self, store: ObjectStore, lost: Oid) -> None:
         super().__init__(store)
@@ -317,11 +317,14 @@ class _Without(Watched):
         return super().read(oid)
 
 
-# What it costs
+# Cost
 
 
 def long_session(count: int) -> bytes:
-    """A model and a level at its beginning, a compaction ten entries before its end, which kept ten."""
+    """Return a session with a model and a level at its start, and a compaction ten entries before its end.
+
+    The compaction kept ten entries.
+    """
     lines = [
         entry("model_change", "m", None, provider="p", modelId="m"),
         entry("thinking_level_change", "t", "m", thinkingLevel="high"),
@@ -333,7 +336,7 @@ def long_session(count: int) -> bytes:
 
 @contextmanager
 def counted_steps(catalogue: Catalogue) -> Iterator[list[int]]:
-    """How many steps SQLite takes meanwhile, in a list of one."""
+    """Count the steps of SQLite in the block, in a list with one number."""
     taken = [0]
 
     def step() -> int:
@@ -345,7 +348,7 @@ def counted_steps(catalogue: Catalogue) -> Iterator[list[int]]:
     catalogue.db.set_progress_handler(None, 0)
 
 
-def test_what_is_read_for_a_context_does_not_grow_with_what_is_hidden(tmp_path: Path) -> None:
+def test_reads_for_a_context_do_not_grow_with_hidden_entries(tmp_path: Path) -> None:
     reads, asked = [], []
     for count in (100, 1000):
         with Store.create(tmp_path / f"{count}.git") as store:
@@ -360,10 +363,10 @@ def test_what_is_read_for_a_context_does_not_grow_with_what_is_hidden(tmp_path: 
             reads.append(watched.reads)
             asked.append(taken[0])
     assert asked[0] == asked[1]
-    assert reads[0] == reads[1] == 21 + 11  # the payload of each, and to walk back to what was kept, 11 commits
+    assert reads[0] == reads[1] == 21 + 11  # the payload of each, and 11 commits on the way to the kept entries
 
 
-def test_who_asks_again_reads_what_is_new(store: Store) -> None:
+def test_second_context_only_reads_new_entries(store: Store) -> None:
     sid = store.agents.import_data(FORMATS["pi"], pi_file(*talk("a", "b", "c"))).session
     session, memory, watched = store.session(sid), HistoryCache(), Watched(store.objects)
     for expected, more in ((3, Message.user("d")), (1, Message.user("e"))):
@@ -376,7 +379,7 @@ def test_who_asks_again_reads_what_is_new(store: Store) -> None:
         session.append(more)
 
 
-def test_a_memory_that_is_full_lets_go(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_cache_drops_entries(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(line, "MEMORY_BYTES_MAX", 5_000)
     memory = HistoryCache()
     for number in range(4):
@@ -386,9 +389,7 @@ def test_a_memory_that_is_full_lets_go(monkeypatch: pytest.MonkeyPatch) -> None:
     assert memory.find("4") is not None
 
 
-def test_a_catalogue_that_is_behind_tells_what_it_knows_and_is_brought_up_to_date_before_it_is_of_no_use(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_outdated_catalog_is_used_and_then_updated(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(history_states, "MISSES_MAX", 3)
     session = store.new_session(agent="mine")
     session.append(Message.user("x"))
@@ -400,7 +401,7 @@ def test_a_catalogue_that_is_behind_tells_what_it_knows_and_is_brought_up_to_dat
         assert store.catalogue(fresh=False).is_fresh() is fresh, count
 
 
-def test_a_first_kept_that_is_nowhere_is_not_looked_for_on_the_whole_line(store: Store) -> None:
+def test_missing_first_kept_entry_is_not_searched_in_the_whole_history(store: Store) -> None:
     lines = [*talk(*(f"e{at}" for at in range(50))), entry("compaction", "c", "e49", summary="s", firstKeptEntryId="x")]
     sid = store.agents.import_data(FORMATS["pi"], pi_file(*lines)).session
     watched = Watched(store.objects)
@@ -421,7 +422,7 @@ def test_an_entry_is_found_by_its_id_without_looking_at_the_others(tmp_path: Pat
     assert steps[0] == steps[1]
 
 
-def test_entries_that_show_nothing_are_passed_over_where_there_is_an_index(tmp_path: Path) -> None:
+def test_index_skips_entries_outside_the_context(tmp_path: Path) -> None:
     reads = []
     for count in (1, 50):
         noise = [entry("custom", f"n{at}", f"n{at - 1}" if at else "a", customType="x") for at in range(count)]
@@ -443,7 +444,7 @@ def test_entries_that_show_nothing_are_passed_over_where_there_is_an_index(tmp_p
     assert reads[0] == reads[1] == 2
 
 
-def test_without_an_index_only_the_entries_that_count_are_read() -> None:
+def test_only_relevant_entries_are_read_without_an_index() -> None:
     store = MemoryStore()
     sid = bring(store, long_session(300), agent="pi").session
     [leaf] = graph.branches(store, sid).values()
@@ -451,10 +452,10 @@ def test_without_an_index_only_the_entries_that_count_are_read() -> None:
     context = build.context(ContextHistory(watched, leaf))
     assert (context.model, context.thinking) == ("p/m", "high")
     entries = 300 + 10 + 4
-    assert watched.reads == entries + 2 * (21 + 2)  # every commit; of what is shown and of two more tree and payload
+    assert watched.reads == entries + 2 * (21 + 2)  # each commit; 23 trees and payloads
 
 
-# What a line has said, by the index and by a walk
+# State of a branch, from the index and from a walk
 
 
 STEPS: list[kinds.Entry] = [
@@ -468,7 +469,7 @@ STEPS: list[kinds.Entry] = [
 
 
 @given(st.lists(st.sampled_from(STEPS), max_size=12), st.integers(0, 12))
-def test_what_a_line_has_said_is_the_same_from_any_entry_on(happened: list[kinds.Entry], known: int) -> None:
+def test_state_of_a_branch_is_the_same_from_any_start(happened: list[kinds.Entry], known: int) -> None:
     store = MemoryStore()
     session = begun(store)
     for each in happened:
@@ -486,7 +487,7 @@ def test_what_a_line_has_said_is_the_same_from_any_entry_on(happened: list[kinds
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_the_index_knows_what_every_line_has_said_however_it_was_brought_up_to_date(store: Store, seed: int) -> None:
+def test_index_has_the_state_of_every_branch_after_any_update(store: Store, seed: int) -> None:
     chance = random.Random(seed)
     session = store.new_session(agent="mine")
     session.append(Message.user("x"))
@@ -506,7 +507,7 @@ def test_the_index_knows_what_every_line_has_said_however_it_was_brought_up_to_d
         leaf = made.leaf
         assert leaf is not None
         walked = ContextHistory(store.objects, leaf.oid).anchors
-        assert known.anchors(leaf.oid) in (walked, None)  # None: above a fork, where the older session knows
+        assert known.anchors(leaf.oid) in (walked, None)  # None: above a fork, the older session has the anchors
         assert ContextHistory(store.objects, leaf.oid, known).anchors == walked
         lines = ContextHistory(store.objects, leaf.oid), ContextHistory(store.objects, leaf.oid, known)
         shown = [[node.oid for node in line.showing() if node.kind in history_state.SHOWING] for line in lines]
@@ -517,7 +518,7 @@ def test_the_index_knows_what_every_line_has_said_however_it_was_brought_up_to_d
 # The digest
 
 
-def test_the_digest_is_the_same_on_a_clone_with_an_index_of_its_own(tmp_path: Path) -> None:
+def test_digest_is_equal_in_a_clone(tmp_path: Path) -> None:
     with on_disk(tmp_path / "a.git") as objects:
         sid = bring(objects, long_session(30), agent="pi").session
         own = begun(objects, "hi")
@@ -534,7 +535,7 @@ def test_the_digest_is_the_same_on_a_clone_with_an_index_of_its_own(tmp_path: Pa
     assert len(set(digests)) == 6
 
 
-def test_the_digest_changes_with_anything_that_is_shown_and_with_the_state(store: Store) -> None:
+def test_digest_changes_with_the_context_and_the_state(store: Store) -> None:
     session = store.new_session(agent="mine")
     session.append(Message.user("hi"))
     digests = [session.context().digest]
@@ -543,7 +544,7 @@ def test_the_digest_changes_with_anything_that_is_shown_and_with_the_state(store
         session.append(each)
         digests.append(session.context().digest)
     assert len(set(digests)) == 4
-    assert digests[2] == digests[3]  # a prune of nothing in sight shows nothing else
+    assert digests[2] == digests[3]  # a prune of nothing in the context does not change it
 
 
 @pytest.mark.parametrize(
@@ -555,7 +556,7 @@ def test_the_digest_changes_with_anything_that_is_shown_and_with_the_state(store
     ],
     ids=["profile", "strategy", "provider"],
 )
-def test_a_name_that_no_table_has_is_refused_with_those_it_has(store: Store, ask: Callable[[Session], object]) -> None:
+def test_unknown_name_is_rejected_with_the_known_ones(store: Store, ask: Callable[[Session], object]) -> None:
     with pytest.raises(NotFound, match="'claud'") as refused:
         ask(store.new_session(agent="a"))
     assert " pi, " in f"{refused.value} {refused.value.hint}"

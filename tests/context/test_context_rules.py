@@ -1,4 +1,4 @@
-"""What pi 1.5, pi 0.73 and omp show a model, rule by rule (the numbers of semantics.md), on sessions of a few lines."""
+"""Tests of the contexts of pi 1.5, pi 0.73 and omp, rule by rule (numbers of semantics.md), on short sessions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_rule_6_a_session_of_nothing_is_empty_and_does_not_think() -> None:
 
 
 @pytest.mark.parametrize("profile", ALL)
-def test_rule_7_the_state_is_what_the_whole_line_said_also_where_it_is_hidden(profile: str) -> None:
+def test_rule_7_state_includes_hidden_entries_of_the_branch(profile: str) -> None:
     context = seen(
         entry("thinking_level_change", "t", None, thinkingLevel="high"),
         said("a", "t", "hidden", role="assistant"),
@@ -46,11 +46,11 @@ def test_rule_7_an_answer_after_a_model_change_wins_and_a_change_after_an_answer
     assert seen(change, answered, entry("model_change", "c", "b", provider="x", modelId="y")).model == "x/y"
 
 
-# Rules 8 to 10: what is in sight
+# Rules 8 to 10: the entries in the context
 
 
 @pytest.mark.parametrize("profile", ALL)
-def test_rule_8_without_a_compaction_all_is_shown_that_says_something(profile: str) -> None:
+def test_rule_8_without_a_compaction_every_message_is_in_the_context(profile: str) -> None:
     context = seen(
         said("a", None, "hi"),
         entry("custom", "b", "a", customType="x", data={}),
@@ -67,13 +67,13 @@ def test_rule_8_without_a_compaction_all_is_shown_that_says_something(profile: s
 
 
 @pytest.mark.parametrize("profile", ALL)
-def test_rule_9_the_newest_compaction_comes_first_then_what_it_kept_then_what_came_after(profile: str) -> None:
+def test_rule_9_newest_compaction_kept_entries_and_later_ones_in_this_order(profile: str) -> None:
     lines = [*talk("a", "b", "c"), compacted("d", "c", "b"), said("e", "d")]
     assert words(seen(*lines, profile=profile)) == ["sum", "words of b", "words of c", "words of e"]
 
 
 @pytest.mark.parametrize("kept", ["nowhere", "side", "d", "e", None])
-def test_rule_9_what_is_not_on_the_line_before_the_compaction_keeps_nothing(kept: str | None) -> None:
+def test_rule_9_first_kept_entry_outside_the_history_keeps_nothing(kept: str | None) -> None:
     lines = [*talk("a", "b", "c"), said("side", "a"), compacted("d", "c", kept), said("e", "d")]
     assert words(seen(*lines)) == ["sum", "words of e"]
 
@@ -91,7 +91,7 @@ def test_rule_10_a_compaction_may_be_the_leaf() -> None:
 # Rule 11: system messages and edits, since 0.87
 
 
-def test_rule_11_the_system_message_of_a_compaction_stands_before_its_summary() -> None:
+def test_rule_11_system_message_of_a_compaction_comes_before_its_summary() -> None:
     system = {"role": "system", "content": "be brief", "timestamp": 5}
     lines = [said("a", None), compacted("b", "a", "a", systemMessage=system)]
     context = seen(*lines)
@@ -129,13 +129,13 @@ def test_rule_11_a_shell_command_and_a_summary_can_be_left_out_but_not_reworded(
     assert seen(shell, edit("b", "a", "a", None)).messages == ()
 
 
-def test_rule_11_an_edit_on_another_branch_or_out_of_sight_says_nothing() -> None:
+def test_rule_11_edit_on_another_branch_or_outside_of_the_context_is_ignored() -> None:
     assert words(seen(*talk("a", "b"), edit("c", "a", "a", None), said("d", "b"))) == [f"words of {n}" for n in "abd"]
     hidden = [*talk("a", "b"), edit("c", "b", "d", None), said("d", "c"), compacted("e", "d", "d")]
     assert words(seen(*hidden)) == ["sum", "words of d"]
 
 
-# Rule 12: as whose words
+# Rule 12: roles
 
 
 KINDS: dict[str, Shown] = {
@@ -158,7 +158,7 @@ AS_WHOSE = {
 
 
 @pytest.mark.parametrize("profile", ALL)
-def test_rule_12_each_kind_goes_to_the_model_as_somebody_s_words(profile: str) -> None:
+def test_rule_12_each_kind_has_a_role_for_the_model(profile: str) -> None:
     rules = profiles.profile(profile)
     assert [rules.llm_role(shown) for shown in KINDS.values()] == AS_WHOSE[profile]
 
@@ -237,7 +237,7 @@ def test_rule_13_a_turn_of_which_nothing_is_left_is_dropped() -> None:
     assert words(omp(said("a", None), called("b", "a", "c1"), said("c", "b"))) == ["words of a", "words of c"]
 
 
-def test_rule_13_what_openai_replaced_is_not_shown_beside_it() -> None:
+def test_rule_13_messages_replaced_by_openai_are_left_out() -> None:
     remote = {"openaiRemoteCompaction": {"provider": "openai", "replacementHistory": [{"type": "message"}]}}
     lines = [*talk("a", "b"), compacted("c", "b", "a", preserveData=remote), said("d", "c")]
     assert words(omp(*lines)) == ["sum", "words of d"]

@@ -1,4 +1,4 @@
-"""What pi 0.73, pi 1.5 and omp made of 150 sessions, and what we make of them. Skipped where they are not at hand."""
+"""Comparison with the contexts of pi 0.73, pi 1.5 and omp for 150 sessions. Skipped if these are not available."""
 
 from __future__ import annotations
 
@@ -68,6 +68,6 @@ def test_omp_sees_the_same(golden: list[dict[str, Any]], number: int) -> None:
 
 @pytest.mark.parametrize("profile", ["pi", "omp"])
 @pytest.mark.parametrize("api", ["anthropic", "openai-chat", "openai-responses"])
-def test_what_they_see_is_a_request_of_every_provider(golden: list[dict[str, Any]], api: str, profile: str) -> None:
+def test_golden_contexts_are_valid_requests(golden: list[dict[str, Any]], api: str, profile: str) -> None:
     for case in golden:
         published.check(api, provider(api).request(golden_context(case, profile)))

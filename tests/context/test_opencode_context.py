@@ -1,6 +1,6 @@
-"""What opencode's model sees, rule by rule (semantics.md part B), and what other profiles make of its sessions.
+"""Tests of the context of opencode, rule by rule (semantics.md part B), and of its sessions in other profiles.
 
-The real program is asked the same in ``test_real_opencode.py``.
+``test_real_opencode.py`` makes the same comparison with the real program.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def context(messages: list[Message], *, profile: str = "opencode", at: str = "le
 
 
 def told(shown: Context) -> list[str]:
-    """Who says what: calls in brackets, results behind an arrow."""
+    """Return the author and text of each message. Calls are in brackets, and results follow an arrow."""
     found = []
     for entry in shown.messages:
         if isinstance(entry, entries.Message) and entry.role == "tool":
@@ -53,7 +53,7 @@ LAST = ["user: Nine", "assistant: Ninth."]
 ASKED = ["user: What did we do so far?"]
 
 
-def test_p2_a_result_that_was_marked_is_words_that_say_so_and_has_no_pictures() -> None:
+def test_p2_cleared_result_has_a_text_and_no_images() -> None:
     shown = context(CASES["a result that is not shown any more"])
     assert told(shown)[1:4] == ["assistant: [c1] [c2]", "-> [Old tool result content cleared]", "-> new"]
     assert len(shown.messages[2].content) == 1  # type: ignore[union-attr]
@@ -77,21 +77,21 @@ def test_k1_a_compaction_is_a_request_and_its_answer() -> None:
     assert told(context(CASES["a compaction that kept nothing"])) == [*ASKED, "assistant: So far.", *LAST]
 
 
-def test_k1_a_request_that_nobody_answered_is_words() -> None:
+def test_k1_unanswered_compaction_request_is_text() -> None:
     assert told(context(CASES["a request to compact without an answer"])) == [*FIRST, *ASKED, *LAST]
 
 
-def test_k2_what_is_kept_begins_at_the_message_that_the_request_names() -> None:
+def test_k2_kept_messages_start_at_the_one_named_by_the_request() -> None:
     shown = told(context(CASES["a compaction that kept half a turn"]))
     assert shown == [*ASKED, "assistant: So far.", "assistant: Second.", *LAST]
 
 
-def test_k2_where_what_was_kept_is_not_there_all_is_shown_in_its_order() -> None:
+def test_k2_missing_kept_message_keeps_everything_in_order() -> None:
     shown = told(context(CASES["a compaction that kept what is not there"]))
     assert shown == [*FIRST, *SECOND, *ASKED, "assistant: So far.", *LAST]
 
 
-def test_k4_the_summary_stands_before_what_was_kept() -> None:
+def test_k4_summary_comes_before_the_kept_messages() -> None:
     shown = told(context(CASES["a compaction that kept a turn"]))
     assert shown == [*ASKED, "assistant: So far.", *SECOND, *LAST]
 
@@ -100,12 +100,12 @@ def test_k4_of_two_compactions_the_newer_counts() -> None:
     assert told(context(CASES["two compactions"])) == [*ASKED, "assistant: Further.", *SECOND, *LAST]
 
 
-def test_k4_an_older_compaction_that_was_kept_stands_where_it_stood() -> None:
+def test_k4_kept_older_compaction_stays_in_place() -> None:
     shown = told(context(CASES["two compactions, the second of which kept the first"]))
     assert shown == [*ASKED, "assistant: Further.", *FIRST, *ASKED, "assistant: So far.", *SECOND, *LAST]
 
 
-def test_k4_what_a_provider_counted_before_the_compaction_does_not_count() -> None:
+def test_k4_count_from_before_the_compaction_is_not_used() -> None:
     before = context([*ONE, *TWO])
     after = context([*ONE, *TWO, *compaction("msg_c", "msg_s", "So far.", at=10, tail="msg_u2")])
     assert (before.tokens.used, before.tokens.source) == (30, "usage")
@@ -118,17 +118,17 @@ def test_k5_a_request_that_was_too_long_is_said_again_behind_the_summary() -> No
     assert shown == [*ASKED, "assistant: So far.", *again]
 
 
-def test_v3_what_was_undone_is_not_shown() -> None:
+def test_v3_undone_messages_are_not_in_the_context() -> None:
     assert told(context([*ONE, *TWO], revert={"messageID": "msg_u2"})) == FIRST
 
 
-def test_a_call_that_never_ended_has_a_result_that_says_so() -> None:
+def test_unfinished_call_has_a_result_that_reports_it() -> None:
     shown = told(context(CASES["a call that was broken off"]))
     broken = "-> [Tool execution was interrupted]"
     assert shown[1:6] == ["assistant: [c1] [c2] [c3] [c4]", broken, broken, "-> half", "-> aborted"]
 
 
-def test_a_call_whose_result_is_an_entry_of_its_own_was_not_broken_off() -> None:
+def test_call_with_a_separate_result_was_not_interrupted() -> None:
     store = MemoryStore()
     held = session(store, bring(store, export([user("msg_u1", "One", at=1)], info()), final=True).session)
     held.append(entries.Message.assistant([ToolCall("c1", "bash", {}), ToolCall("c2", "bash", {})]))
@@ -138,7 +138,7 @@ def test_a_call_whose_result_is_an_entry_of_its_own_was_not_broken_off() -> None
     assert shown == ["user: One", "assistant: [c1] [c2]", "-> [Tool execution was interrupted]", "-> 1"]
 
 
-def test_an_answer_that_the_user_broke_off_goes_along_if_it_said_something() -> None:
+def test_interrupted_answer_with_text_is_sent() -> None:
     shown = told(context(CASES["an answer that the user broke off"]))
     assert shown == ["user: One", "assistant: Half", "user: Two", *LAST]
 
@@ -147,17 +147,17 @@ def test_an_answer_that_failed_is_left_out() -> None:
     assert told(context(CASES["an answer that failed"])) == ["user: One", *SECOND]
 
 
-def test_each_step_of_an_answer_is_a_message() -> None:
+def test_each_step_of_an_answer_is_a_separate_message() -> None:
     shown = told(context(CASES["several steps in one answer"]))
     assert shown == ["user: One", "assistant: A [c1]", "-> 1", "assistant: B [c2]", "-> 2", "assistant: C"]
 
 
-def test_words_that_are_ignored_do_not_go_along_and_those_that_nobody_typed_do() -> None:
+def test_ignored_text_is_left_out_and_synthetic_text_is_sent() -> None:
     shown = told(context(CASES["words that nobody typed, and words for the user only"]))
     assert shown == ["user: One made up", "assistant:  First.", "assistant: Second."]
 
 
-def test_files_whose_text_stands_beside_them_do_not_go_along() -> None:
+def test_files_whose_text_is_beside_them_are_not_sent() -> None:
     [said, _] = context(CASES["files of the user"]).messages
     assert isinstance(said, entries.Message)
     assert [block.type for block in said.content] == ["text", "text", "image"]
@@ -165,12 +165,12 @@ def test_files_whose_text_stands_beside_them_do_not_go_along() -> None:
 
 @pytest.mark.parametrize("messages", CASES.values(), ids=CASES)
 @pytest.mark.parametrize("profile", ["opencode", "pi", "omp", "librecode"])
-def test_every_case_can_be_sent_whatever_the_profile(messages: list[Message], profile: str) -> None:
+def test_every_case_can_be_sent_in_every_profile(messages: list[Message], profile: str) -> None:
     request = openai_chat.request(context(messages, profile=profile))
     assert json.dumps(request)
 
 
-def test_a_prune_of_ours_clears_the_results_of_an_entry() -> None:
+def test_own_prune_clears_the_results_of_an_entry() -> None:
     store = MemoryStore()
     sid = bring(store, export([user("msg_u1", "One", at=1), answer("msg_a1", at=2, parts=[tool("c1", "1")])])).session
     handle = session(store, sid)
@@ -179,14 +179,14 @@ def test_a_prune_of_ours_clears_the_results_of_an_entry() -> None:
     assert told(shown)[-1] == "-> [Old tool result cleared]"
 
 
-def test_an_edit_of_ours_rewords_what_the_user_said() -> None:
+def test_own_edit_replaces_the_text_of_a_prompt() -> None:
     store = MemoryStore()
     sid = bring(store, export(TWO)).session
     leaf = session(store, sid).append(ContextEdit(target="msg_u2", replacement={"content": "Other words"}))
     assert told(build.context(ContextHistory(store, leaf.oid), "opencode"))[0] == "user: Other words"
 
 
-def test_thoughts_go_back_to_their_model_in_a_field_and_to_another_as_words() -> None:
+def test_thoughts_are_a_field_for_their_model_and_text_for_others() -> None:
     case = CASES["thoughts before, between and without words"]
     other = {"providerID": "other", "modelID": "m"}
     changed = [{**said, "info": {**said["info"], **other}} if "modelID" in said["info"] else said for said in case[:-1]]

@@ -1,4 +1,4 @@
-"""What can be left out of a context: each policy by the parameters and the defaults that are published (A3, A4)."""
+"""Tests of policies: each with its published parameters and defaults (A3, A4)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def items(*shown: Shown) -> list[Item]:
 
 
 def uses(count: int, name: str = "read", size: int = 400) -> list[Item]:
-    """A question, and so many calls of a tool with their results."""
+    """Return a prompt, and ``count`` calls of a tool with their results."""
     said: list[Shown] = [Message.user("go")]
     for at in range(count):
         call = ToolCall(f"c{at}", name, {"path": "x" * 40})
@@ -45,7 +45,7 @@ def after(policy: Policy, before: list[Item], used: int = 200_000, model: str | 
 
 
 def results(found: list[Item]) -> list[str]:
-    """What is left of each tool result: its first word, or that it was cleared."""
+    """Return the first word of each tool result, or "-" if it was cleared."""
     texts = [item.entry.text for item in found if isinstance(item.entry, Message) and item.entry.role == "tool"]
     return ["-" if text == CLEARED else text.split()[0] for text in texts]
 
@@ -96,7 +96,7 @@ def test_a3_all_or_nothing_where_too_little_would_be_won() -> None:
 
 
 @pytest.mark.parametrize(("inputs", "cleared"), [(False, 0), (True, 2), (["read"], 2), (["write"], 0)])
-def test_a3_what_was_asked_can_be_cleared_too(inputs: bool | list[str], cleared: int) -> None:
+def test_a3_arguments_of_calls_can_be_cleared_too(inputs: bool | list[str], cleared: int) -> None:
     found = after(clear_tool_uses(clear_tool_inputs=inputs), uses(5))
     calls = [block for item in found for block in item.content if isinstance(block, ToolCall)]
     assert [call.arguments == {} for call in calls] == [True] * cleared + [False] * (5 - cleared)
@@ -113,7 +113,7 @@ def test_a3_every_call_keeps_a_result() -> None:
 
 
 def thoughts() -> list[Item]:
-    """Three turns; in the second, the model thought twice, and once said nothing else."""
+    """Return three turns. In the second one, the model has two thoughts, one of them without an answer."""
     return items(
         Message.user("1"),
         Message.assistant([Thinking("a"), Text("x")]),
@@ -130,7 +130,7 @@ def thought(found: list[Item]) -> str:
 
 
 @pytest.mark.parametrize(("keep", "left"), [("all", "abcd"), (3, "abcd"), (2, "bcd"), (1, "d"), (0, "")])
-def test_a4_the_last_turns_keep_what_was_thought(keep: int, left: str) -> None:
+def test_a4_last_turns_keep_their_thoughts(keep: int, left: str) -> None:
     assert thought(after(clear_thinking(keep=keep), thoughts())) == left
 
 
@@ -151,14 +151,14 @@ def test_a4_the_default_depends_on_the_model(model: str | None) -> None:
     assert thought(after(clear_thinking(), thoughts(), model=model)) == DEFAULTS[model]
 
 
-def test_a4_a_message_that_only_thought_goes_as_a_whole() -> None:
+def test_a4_message_with_only_thoughts_is_removed() -> None:
     assert len(after(clear_thinking(keep=1), thoughts())) == 6
 
 
-# Our own
+# Policies of gitsession
 
 
-def test_images_become_words_but_for_the_last() -> None:
+def test_all_images_except_the_last_become_text() -> None:
     kept_elsewhere = OtherBlock({"type": "image", "data": "blob:x"})
     before = items(Message.user([Text("a"), PICTURE]), Message.user([kept_elsewhere]), Message.user([PICTURE]))
     assert [item.content for item in after(drop_images(keep=1), before)] == [
@@ -169,13 +169,13 @@ def test_images_become_words_but_for_the_last() -> None:
     assert after(drop_images(keep=3), before) == before
 
 
-def test_only_what_the_model_is_told() -> None:
+def test_model_facing_keeps_only_the_context_of_the_model() -> None:
     left_out = Message(role="shell", command="ls", extra={"excludeFromContext": True})
     before = items(Message.user("a"), left_out, CustomMessage(custom_type="x"), Compaction(summary="s"))
     assert [item.entry.kind for item in after(model_facing(), before)] == ["message", "custom_message", "compaction"]
 
 
-def test_without_tool_results_there_are_no_calls_either() -> None:
+def test_calls_are_removed_together_with_results() -> None:
     call = ToolCall("1", "read")
     said = [Message.user("a"), Message.assistant([Text("b"), call]), Message.tool(call, "c"), Message.assistant([call])]
     before = items(*said)
@@ -183,10 +183,10 @@ def test_without_tool_results_there_are_no_calls_either() -> None:
     assert [item.content for item in found] == [(Text("a"),), (Text("b"),)]
 
 
-# Together
+# Combinations
 
 
-def test_policies_are_applied_in_order_and_change_nothing_that_is_kept() -> None:
+def test_policies_apply_in_order_and_do_not_change_kept_entries() -> None:
     store = MemoryStore()
     session = sessions.StoredSession.new(store, "mine", None, lambda: 1)
     session.append(Message.user([Text("look"), PICTURE]))
@@ -200,7 +200,7 @@ def test_policies_are_applied_in_order_and_change_nothing_that_is_kept() -> None
     assert (whole.tokens.used, whole.tokens.source) == (151_000, "usage")
     less = context(ContextHistory(store, leaf.oid), policies=[clear_tool_uses(), drop_images(), clear_thinking(keep=0)])
     assert results(list(less.items))[:3] == ["-", "-", "x" * 4000]
-    assert less.tokens.source == "estimate"  # what the provider counted was another context
+    assert less.tokens.source == "estimate"  # the provider counted the tokens of another context
     assert less.tokens.used < 3100
     assert not any(isinstance(block, Thinking | Image) for item in less.items for block in item.content)
     assert newly_cleared(whole.items, less.items) == [whole.items[2].oid, whole.items[4].oid]

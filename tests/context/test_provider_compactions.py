@@ -1,4 +1,4 @@
-"""A compaction that a provider made on its side: kept as an entry, sent back as it came, told to others in words."""
+"""Tests of provider-side compactions: stored as an entry, returned unchanged, and sent to other providers as text."""
 
 from __future__ import annotations
 
@@ -38,14 +38,18 @@ def made(given: Any, **more: Any) -> Compaction:
 
 
 def asked(api: str, *entries: Any, beta: bool = False, **more: Any) -> dict[str, Any]:
-    """A request, checked against what the provider publishes; ``beta``: of the API that knows compactions."""
+    """Build a request and validate it against the published types.
+
+    Args:
+        beta: Use the types of the beta API, which has compactions.
+    """
     request = asking.request(api, *entries, valid=not beta, **more)
     if beta:
         published.check("anthropic-beta", request)
     return request
 
 
-def test_a1_it_is_one_entry_with_every_field_and_all_before_it_is_out_of_sight(tmp_path: Path) -> None:
+def test_a1_compaction_is_one_entry_with_every_field_and_hides_earlier_ones(tmp_path: Path) -> None:
     with Store.create(tmp_path / "store.git") as store:
         session = store.new_session(agent="t")
         session.append(Message.user("hidden"))
@@ -92,7 +96,7 @@ def test_a1_it_stays_where_the_answer_behind_it_broke_off_in_its_thoughts() -> N
 
 
 @pytest.mark.parametrize(("api", "model"), [("openai-chat", GPT), ("openai-responses", GPT), ("anthropic", "z/claude")])
-def test_others_are_told_its_words_as_the_users_and_none_of_its_secrets(api: str, model: str) -> None:
+def test_other_providers_receive_the_text_without_encrypted_data(api: str, model: str) -> None:
     request = asked(api, made(BLOCK), Message.user("go on"), model=model)
     words = json.dumps(request)
     assert BLOCK["content"] in words
@@ -100,7 +104,7 @@ def test_others_are_told_its_words_as_the_users_and_none_of_its_secrets(api: str
 
 
 @pytest.mark.parametrize("given", [ITEM, [ITEM], [KEPT, ITEM]], ids=["item", "list", "all that came out"])
-def test_c3_an_item_of_openai_goes_back_with_all_that_came_with_it(given: Any) -> None:
+def test_c3_item_of_openai_is_sent_back_with_its_companions(given: Any) -> None:
     request = asked("openai-responses", made(given, provider="openai"), Message.user("go on"), model=GPT)
     items = [given] if isinstance(given, dict) else given
     assert request["input"][: len(items)] == items
@@ -108,13 +112,13 @@ def test_c3_an_item_of_openai_goes_back_with_all_that_came_with_it(given: Any) -
 
 
 @pytest.mark.parametrize("api", ["openai-chat", "anthropic"])
-def test_c3_where_there_are_no_words_others_are_told_nothing_of_it(api: str) -> None:
+def test_c3_item_without_text_is_not_sent_to_other_providers(api: str) -> None:
     sealed = made(ITEM, provider="openai")
     assert asked(api, sealed, Message.user("go on"), model=GPT) == asked(api, Message.user("go on"), model=GPT)
 
 
 def of_omp(api: str, preserve: Any, *, model: str) -> dict[str, Any]:
-    """The request of a file of omp's, of which a compaction keeps the first message."""
+    """Return the request for a file of omp with a compaction that keeps the first message."""
     chosen = entry("model_change", "m", "a", model=model)
     compacted = entry(
         "compaction", "c", "m", summary="sum", firstKeptEntryId="a", tokensBefore=9, preserveData=preserve
@@ -124,7 +128,7 @@ def of_omp(api: str, preserve: Any, *, model: str) -> dict[str, Any]:
     return provider(api).request(build.context(ContextHistory(store, resolve(store, sid, "leaf").oid), "omp"))
 
 
-def test_rule_13_what_openai_put_in_place_of_omps_history_goes_back_to_openai() -> None:
+def test_rule_13_replacement_history_of_openai_is_sent_back_to_openai() -> None:
     preserve = {"openaiRemoteCompaction": {"provider": "openai", "replacementHistory": [KEPT, ITEM]}}
     request = of_omp("openai-responses", preserve, model="openai/gpt")
     published.check("openai-responses", request)
@@ -133,7 +137,7 @@ def test_rule_13_what_openai_put_in_place_of_omps_history_goes_back_to_openai() 
     assert "sum" in json.dumps(of_omp("openai-responses", preserve, model="azure-openai-responses/gpt"))
 
 
-def test_a_block_that_omp_took_apart_goes_back_as_one_and_what_omp_kept_follows_it() -> None:
+def test_block_split_by_omp_is_sent_as_one_followed_by_the_kept_messages() -> None:
     stated = {"provider": "anthropic", "content": "We fixed it.", "encryptedContent": "opaque==", "filesText": "f"}
     first, second = of_omp("anthropic", {"anthropicCompaction": stated}, model="anthropic/claude")["messages"]
     block = {"type": "compaction", "content": "We fixed it.", "encrypted_content": "opaque=="}
@@ -154,5 +158,5 @@ ODD = {
 
 @pytest.mark.parametrize("api", asking.APIS)
 @pytest.mark.parametrize("preserve", ODD.values(), ids=ODD)
-def test_what_is_kept_otherwise_is_no_such_thing(api: str, preserve: Any) -> None:
+def test_unknown_preserved_data_is_not_a_provider_compaction(api: str, preserve: Any) -> None:
     assert asked(api, Compaction(summary="sum", preserve=preserve)) == asked(api, Compaction(summary="sum"))

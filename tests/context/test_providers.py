@@ -1,4 +1,4 @@
-"""Contexts as requests: what holds for every provider, and where they do the same in their own ways."""
+"""Tests of contexts as requests: rules for all providers, and their equivalent differences."""
 
 import base64
 import json
@@ -30,33 +30,33 @@ from gitsession.model.entries import BranchSummary, Compaction, CustomMessage, I
 SCHEMA = {"type": "object", "properties": {"path": {"type": "string"}}}
 
 
-# A plain conversation
+# A simple conversation
 
 
 @pytest.mark.parametrize("api", APIS)
-def test_nothing_to_say_is_an_empty_conversation(api):
+def test_empty_conversation_is_an_empty_list(api):
     assert list(request(api).values()) == [[]]
 
 
 @pytest.mark.parametrize("api", APIS)
-def test_blank_words_and_empty_messages_are_left_out(api):
+def test_blank_text_and_empty_messages_are_left_out(api):
     made = request(api, Message.user("hi"), Message.assistant(" \n"), Message.user([]), Message.user([Text("")]))
     assert made == request(api, Message.user("hi"))
 
 
 @pytest.mark.parametrize("api", APIS)
 @pytest.mark.parametrize("stop", ["error", "aborted"])
-def test_a_failed_answer_goes_with_the_results_of_its_calls(api, stop):
+def test_failed_answer_is_left_out_with_its_results(api, stop):
     failed = Message.assistant([Text("half"), READ], stop=stop)
     made = request(api, Message.user("hi"), failed, Message.tool(READ, "out"))
     assert made == request(api, Message.user("hi"))
 
 
-# What stands before it
+# Text before the conversation
 
 
 @pytest.mark.parametrize("api", APIS)
-def test_the_system_prompt_stands_where_the_api_wants_it(api):
+def test_system_prompt_is_in_the_field_of_the_api(api):
     made = request(api, Message.user("hi"), instructions=Instructions(system_prompt="be good"))
     assert {
         "anthropic": lambda: made["system"],
@@ -66,7 +66,7 @@ def test_the_system_prompt_stands_where_the_api_wants_it(api):
 
 
 @pytest.mark.parametrize("api", APIS)
-def test_another_system_prompt_takes_its_place(api):
+def test_another_system_prompt_replaces_it(api):
     entries = [Message(role="system", content=(Text("be kind"),)), Message.user("hi")]
     stated = texts_in(request(api, *entries, instructions=Instructions(system_prompt="be good")))
     assert "be good\n\nbe kind" in stated
@@ -75,7 +75,7 @@ def test_another_system_prompt_takes_its_place(api):
     assert not [text for text in replaced if "be good" in text or "be kind" in text]
 
 
-def test_a_later_system_message_stays_where_openai_can_have_it():
+def test_later_system_message_keeps_its_position_for_openai():
     entries = [Message.user("hi"), Message(role="developer", content=(Text("now be brief"),)), Message.user("more")]
     assert [message["role"] for message in chat(*entries)] == ["user", "developer", "user"]
     assert [item["role"] for item in responses(*entries)] == ["user", "developer", "user"]
@@ -106,12 +106,12 @@ def test_tools_are_passed_on_however_their_definition_is_spelt(stated):
     assert made == {"type": "function", **function, "strict": False}
 
 
-def test_a_tool_that_is_not_in_force_is_not_passed_on():
+def test_inactive_tool_is_not_sent():
     known = Instructions(tools=[TOOLS_AS_STATED["pi"]])
     assert "tools" not in request("anthropic", instructions=known, tools=("write",))
 
 
-def test_tools_come_and_go_by_system_messages():
+def test_system_messages_add_and_remove_tools():
     added = Message(role="system", extra={"toolsAdded": [{**TOOLS_AS_STATED["pi"], "name": name} for name in "ab"]})
     removed = Message(role="system", extra={"toolsRemoved": [{"name": "a"}, {"name": ["?"]}, 7]})
     assert [tool["name"] for tool in request("anthropic", added, removed)["tools"]] == ["b"]
@@ -125,12 +125,12 @@ MODELS = {
 
 
 @pytest.mark.parametrize("api", APIS)
-def test_the_model_is_named_where_it_is_spoken_to_this_way(api):
+def test_model_is_named_for_its_own_provider(api):
     assert request(api, model=MODELS[api])["model"] == MODELS[api].partition("/")[2]
     assert "model" not in request(api, model="elsewhere/x")
 
 
-def test_a_provider_of_any_name_is_known_by_what_its_messages_say():
+def test_unknown_provider_is_recognized_by_its_messages():
     here = said_by("my-proxy", "x", Text("a"), extra={"api": "anthropic-messages"})
     assert request("anthropic", here, model="my-proxy/x")["model"] == "x"
     assert "model" not in request("openai-chat", here, model="my-proxy/x")
@@ -140,7 +140,7 @@ def test_a_provider_of_any_name_is_known_by_what_its_messages_say():
 
 
 @pytest.mark.parametrize("api", APIS)
-def test_a_call_without_a_result_gets_one_that_says_so(api):
+def test_call_without_a_result_gets_one_that_reports_it(api):
     assert NO_RESULT in texts_in(request(api, Message.assistant([READ]), Message.user("more")))
 
 
@@ -157,7 +157,7 @@ def test_the_first_of_two_results_counts(api):
 
 
 @pytest.mark.parametrize("api", APIS)
-def test_a_result_of_nothing_says_so(api):
+def test_empty_result_has_a_text(api):
     assert NO_OUTPUT in texts_in(request(api, Message.assistant([READ]), Message.tool(READ, "")))
 
 
@@ -182,7 +182,7 @@ ODD_IDS = {
 
 @pytest.mark.parametrize("api", APIS)
 @pytest.mark.parametrize("odd", ODD_IDS.values(), ids=ODD_IDS)
-def test_ids_and_names_are_what_the_api_takes(api, odd):
+def test_ids_and_names_are_valid_for_the_api(api, odd):
     call = ToolCall(odd, odd, {})
     made = request(api, Message.assistant([call]), Message.tool(call, "out"))
     calls, results = ids_of(api, made)
@@ -191,11 +191,11 @@ def test_ids_and_names_are_what_the_api_takes(api, odd):
 
 
 @pytest.mark.parametrize("api", APIS)
-def test_a_longer_conversation_begins_with_the_shorter_one(api):
+def test_longer_conversation_starts_with_the_shorter_one(api):
     entries = [*TWO_CALLS, Message.assistant([READ]), Message.tool(READ, "again"), Message.assistant("and done")]
     key = "input" if api == "openai-responses" else "messages"
     shorter, longer = request(api, *entries[:-3])[key], request(api, *entries)[key]
-    whole = shorter if api != "anthropic" else shorter[:-1]  # its last turn may go on
+    whole = shorter if api != "anthropic" else shorter[:-1]  # its last turn may continue
     assert longer[: len(whole)] == whole
 
 
@@ -203,7 +203,7 @@ def test_a_longer_conversation_begins_with_the_shorter_one(api):
 
 
 @pytest.mark.parametrize("api", APIS)
-def test_another_model_reads_reasoning_as_text_and_none_that_is_redacted(api):
+def test_another_model_receives_reasoning_as_text_without_redacted_parts(api):
     other = said_by("anthropic", "claude", SIGNED, Thinking("secret", "blob", True), Text("ok", "textsig"))
     made = request(api, other, model="openai/gpt")
     stated = json.dumps(made)
@@ -224,12 +224,12 @@ BAD_SIGNATURES = ["{", "{}", '{"type":"reasoning"}', '{"type":"x","id":"rs"}', "
 
 @pytest.mark.parametrize("signature", BAD_SIGNATURES)
 @pytest.mark.parametrize("api", APIS)
-def test_a_signature_that_says_nothing_hurts_nobody(api, signature):
+def test_invalid_signature_is_harmless(api, signature):
     own = said_by("openai", "gpt", Thinking("hm", signature), Text("ok", signature))
     assert "ok" in texts_in(request(api, own, model="openai/gpt"))
 
 
-# Pictures and files
+# Images and files
 
 
 def test_a_picture_is_base64_with_its_type():
@@ -249,7 +249,7 @@ def test_a_picture_in_a_result_is_in_the_result_or_right_behind_all_of_them():
 
 
 @pytest.mark.parametrize("api", APIS)
-def test_what_no_provider_shows_is_named_in_words(api):
+def test_unsupported_blocks_become_text(api):
     blocks = [
         Image(b"BM", "image/bmp"),
         Image(b"", "image/png"),
@@ -283,11 +283,11 @@ def test_a_model_is_not_made_to_show_pictures(api):
     assert "[file application/pdf]" in json.dumps(made)
 
 
-# Words that are not the user's
+# Text from others than the user
 
 
 @pytest.mark.parametrize("api", APIS)
-def test_summaries_and_shell_commands_are_told_as_the_users_words(api):
+def test_summaries_and_shell_commands_are_user_messages(api):
     made = " ".join(
         texts_in(
             request(
@@ -305,12 +305,12 @@ def test_summaries_and_shell_commands_are_told_as_the_users_words(api):
 
 
 @pytest.mark.parametrize("api", APIS)
-def test_empty_summaries_and_what_the_model_is_not_to_see_are_left_out(api):
+def test_empty_summaries_and_hidden_messages_are_left_out(api):
     hidden = Message(role="shell", command="ls", output="x", extra={"excludeFromContext": True})
     assert request(api, Compaction(summary=""), BranchSummary(summary=" "), hidden) == request(api)
 
 
-def test_an_unknown_name_is_refused_with_the_choices():
+def test_unknown_provider_is_rejected_with_the_choices():
     with pytest.raises(NotFound, match="unknown provider 'openai'") as caught:
         providers.provider("openai")
     assert caught.value.hint == "choose one of pi, codex, anthropic, openai-chat, openai-responses"

@@ -1,4 +1,4 @@
-"""Requests for Anthropic's Messages API: what is so in no other."""
+"""Tests of requests for Anthropic's Messages API that apply to no other API."""
 
 from asking import READ, SIGNED, TWO_CALLS, anthropic, request, said_by, texts_in
 
@@ -17,7 +17,7 @@ def test_a_conversation_for_anthropic():
     }
 
 
-def test_the_user_begins_for_anthropic():
+def test_user_message_comes_first_for_anthropic():
     first, second = anthropic(Message.assistant("hello"))
     assert (first["role"], second["role"]) == ("user", "assistant")
 
@@ -37,13 +37,13 @@ def test_a_later_system_message_joins_the_prompt_for_anthropic():
     assert [turn["role"] for turn in made["messages"]] == ["user"]
 
 
-def test_a_developers_words_are_the_users_for_anthropic():
+def test_developer_message_is_a_user_message_for_anthropic():
     later = Message(role="developer", content=(Text("now be brief"),))
     (turn,) = anthropic(Message.user("hi"), later)
     assert [block["text"] for block in turn["content"]] == ["hi", "now be brief"]
 
 
-def test_named_sections_of_the_prompt_are_replaced_and_taken_away():
+def test_named_sections_of_the_prompt_are_replaced_and_removed():
     made = request(
         "anthropic",
         Message(role="system", content=(Text("base"),), extra={"sections": {"a": "one", "b": "two", "c": "three"}}),
@@ -67,16 +67,16 @@ def test_results_follow_their_calls_for_anthropic():
     assert done["role"] == "assistant"
 
 
-def test_results_stand_before_what_the_user_says_next_for_anthropic():
+def test_results_come_before_the_next_prompt_for_anthropic():
     made = anthropic(Message.assistant([READ]), Message.user("wait"), Message.tool(READ, "out"))
     assert [block["type"] for block in made[-1]["content"]] == ["tool_result", "text"]
 
 
-def test_anthropic_hears_that_the_unknown_result_is_an_error():
+def test_unknown_result_is_an_error_for_anthropic():
     assert anthropic(Message.assistant([READ]))[-1]["content"][0]["is_error"] is True
 
 
-def test_signatures_go_back_to_the_model_that_made_them():
+def test_signatures_are_sent_to_their_own_model():
     own = said_by("anthropic", "claude", SIGNED, Thinking("", "blob", True), Thinking("broken off"), Text("ok"))
     (_, turn) = anthropic(own, model="anthropic/claude")
     assert turn["content"] == [

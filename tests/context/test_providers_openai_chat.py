@@ -1,4 +1,4 @@
-"""Requests for OpenAI's Chat Completions API: what is so in no other."""
+"""Tests of requests for OpenAI's Chat Completions API that apply to no other API."""
 
 import json
 
@@ -19,7 +19,7 @@ def test_a_conversation_for_chat():
     }
 
 
-def test_who_says_an_extensions_words_is_for_the_profile_to_say():
+def test_role_of_extension_messages_depends_on_the_profile():
     word = CustomMessage(custom_type="x", content=(Text("by the way"),))
     picture = CustomMessage(custom_type="x", content=(Text("look"), Image(PNG, "image/png")))
     assert [message["role"] for message in chat(word, picture)] == ["user", "user"]
@@ -42,7 +42,7 @@ def test_the_thought_of_another_model_does_not_run_into_its_answer():
     assert sent == {"claude": "hm\n\nok", "opencode": "hmok", "pi": "hmok"}
 
 
-def test_servers_of_chat_get_reasoning_back_in_the_field_it_came_in():
+def test_reasoning_is_sent_in_its_original_field():
     own = said_by("deepseek", "r1", Thinking("hm", "reasoning_content"), Text("ok"))
     (message,) = chat(own, model="deepseek/r1", valid=False)
     assert message["reasoning_content"] == "hm"

@@ -1,4 +1,4 @@
-"""Requests for OpenAI's Responses API: what is so in no other."""
+"""Tests of requests for OpenAI's Responses API that apply to no other API."""
 
 import json
 
@@ -33,7 +33,7 @@ def test_pis_id_of_a_call_is_two_ids_for_responses():
     assert "id" not in asked
 
 
-def test_encrypted_reasoning_goes_back_as_the_item_it_was():
+def test_encrypted_reasoning_is_sent_as_its_original_item():
     item = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "gAAA=="}
     signed = Text("ok", json.dumps({"v": 1, "id": "msg_1", "phase": "final_answer"}))
     own = said_by("openai", "gpt", Thinking("", json.dumps(item)), signed)

@@ -1,4 +1,4 @@
-"""What an API refuses, though its types do not say so."""
+"""Tests of requests that an API rejects although they are valid by its types."""
 
 import json
 
@@ -9,7 +9,7 @@ from gitsession.model.blocks import Image, Text, Thinking, ToolCall
 from gitsession.model.entries import Compaction, Message
 
 
-def test_anthropic_takes_only_words_in_a_result_that_is_an_error():
+def test_error_result_has_only_text_for_anthropic():
     failed = Message.tool(READ, [Text("no such page"), Image(PNG, "image/png")], is_error=True)
     *_, heard = anthropic(Message.user("go"), Message.assistant([READ]), failed)
     assert [block["type"] for block in heard["content"]] == ["tool_result", "image"]
@@ -22,7 +22,7 @@ def own(*blocks):
     return said_by("openai", "m", *blocks, extra={"api": "openai-responses"})
 
 
-def test_no_two_items_for_responses_have_one_id():
+def test_items_for_responses_have_distinct_ids():
     reasoning = Thinking("hm", json.dumps({"type": "reasoning", "id": "rs_1", "summary": []}))
     answer = own(reasoning, Text("yes", "msg_1"), ToolCall("c|fc_1", "ls", {}))
     made = responses(answer, Message.user("again"), answer, model="openai/m")
@@ -39,14 +39,14 @@ ODDLY_SIGNED = {
 
 
 @pytest.mark.parametrize("odd", ODDLY_SIGNED.values(), ids=ODDLY_SIGNED)
-def test_what_a_server_signed_oddly_goes_back_as_json(odd):
+def test_unusual_signatures_are_sent_back_as_json(odd):
     reasoning = Thinking("hm", f'{{"type": "reasoning", "id": "rs_1", "summary": [], {odd}}}')
     details = Thinking("hm", f'[{{"type": "reasoning.text", {odd}}}]')
     for api, signed in (
         ("openai-responses", own(reasoning, Text("yes"))),
         ("openai-chat", said_by("openai", "m", details, Text("yes"))),
     ):
-        made = request(api, signed, model="openai/m", valid=False)  # what stands in it is the server's to know
+        made = request(api, signed, model="openai/m", valid=False)  # its content is private to the server
         json.dumps(made, allow_nan=False, ensure_ascii=False).encode()
 
 

@@ -1,4 +1,4 @@
-"""A message of which a policy or a rule takes something away is otherwise as its agent wrote it, unknown fields too."""
+"""Tests that a message keeps its other fields, even unknown ones, if a policy or a rule removes a part."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ WORDS = {"type": "text", "text": "b", "mood": "calm"}
 
 
 def messages(*lines: bytes, by: Policy, agent: str = "pi", profile: str = "pi") -> list[dict[str, Any]]:
-    """What ``--as pi`` gives of an imported session, under a policy."""
+    """Return the ``--as pi`` messages of an imported session under a policy."""
     store = MemoryStore()
     sid = bring(store, pi_file(*lines), agent=agent).session
     line = ContextHistory(store, resolve(store, sid, "leaf").oid)
@@ -42,21 +42,21 @@ def test_an_answer_without_its_thoughts_keeps_its_unknown_fields() -> None:
     assert made == {"role": "assistant", "content": [WORDS], "api": "x", "later": {"a": [1]}}
 
 
-def test_an_answer_without_its_calls_keeps_what_it_said() -> None:
+def test_answer_without_its_calls_keeps_its_text() -> None:
     lines = said("u", None, "a"), answer("a", "u", WORDS, CALL), result("r", "a", "c1")
     [_, made] = messages(*lines, by=model_facing("user", "assistant"))
     assert made["content"] == [WORDS]
     assert made["later"] == {"a": [1]}
 
 
-def test_a_call_whose_arguments_are_taken_away_keeps_its_other_fields() -> None:
+def test_call_without_its_arguments_keeps_its_other_fields() -> None:
     lines = said("u", None, "a"), answer("a", "u", WORDS, CALL), result("r", "a", "c1")
     [_, made, cleared] = messages(*lines, by=clear_tool_uses(trigger_tool_uses=0, keep=0, clear_tool_inputs=True))
     assert made["content"] == [WORDS, {**CALL, "arguments": {}}]
     assert cleared["content"] == [{"type": "text", "text": CLEARED}]
 
 
-def test_a_cleared_result_keeps_all_but_what_the_tool_gave_back() -> None:
+def test_cleared_result_keeps_its_other_fields() -> None:
     message = {"role": "toolResult", "toolCallId": "c1", "toolName": "bash", "isError": False, "later": 1}
     given = {"content": [{"type": "text", "text": "out"}], "details": {"rows": 9}}
     lines = said("u", None, "a"), called("a", "u", "c1"), entry("message", "r", "a", message=message | given)
@@ -65,19 +65,19 @@ def test_a_cleared_result_keeps_all_but_what_the_tool_gave_back() -> None:
 
 
 @pytest.mark.parametrize("agent", ["pi", "omp"])
-def test_words_in_place_of_a_picture_leave_what_is_beside_it(agent: str) -> None:
+def test_text_in_place_of_an_image_keeps_the_rest(agent: str) -> None:
     message = {"role": "user", "content": [WORDS, PICTURE], "later": 1}
     [made] = messages(entry("message", "u", None, message=message), by=drop_images(), agent=agent)
     assert made == message | {"content": [WORDS, {"type": "text", "text": IMAGE}]}
 
 
-def test_an_extensions_picture_is_taken_away_too() -> None:
+def test_image_of_an_extension_is_removed_too() -> None:
     line = entry("custom_message", "c", "u", customType="x", content=[WORDS, PICTURE], display=True)
     [_, made] = messages(said("u", None, "a"), line, by=drop_images())
     assert made["content"] == [WORDS, {"type": "text", "text": IMAGE}]
 
 
-def test_an_edited_message_loses_what_a_policy_takes_from_it() -> None:
+def test_policy_applies_to_an_edited_message() -> None:
     change = entry("context_edit", "e", "a", targetId="a", replacement={"content": [THOUGHT, WORDS]})
     [_, made] = messages(said("u", None, "a"), answer("a", "u", WORDS), change, by=clear_thinking(keep=0))
     assert json.loads(json.dumps(made)) == made

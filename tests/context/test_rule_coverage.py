@@ -1,4 +1,4 @@
-"""Where the code says that it follows a rule of the agents (semantics.md), a test says so by the rule's number."""
+"""Test that each rule of the agents (semantics.md) that the code names also occurs in the name of a test."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CLAIMS = re.compile(r"\b(?:[Rr]ules? (?=\d)|(?=[ACKLOPRSVW]\d\b))(\w+(?:(?:, | t
 
 
 def numbered(first: str, last: str) -> list[str]:
-    """``18 to 21`` and ``K2 to K4``, one by one."""
+    """Return the rules of a range, such as ``18 to 21`` or ``K2 to K4``."""
     letter = first.rstrip("0123456789")
     return [f"{letter}{number}" for number in range(int(first[len(letter) :]), int(last[len(letter) :]) + 1)]
 
@@ -31,7 +31,7 @@ def claims_of(text: str) -> Iterator[str]:
 
 
 def named_by(test: str) -> Iterator[str]:
-    """The rules at the head of a test's name: ``test_rules_14_and_17_what_...``, ``test_k2_...``."""
+    """Yield the rules at the start of a test's name: ``test_rules_14_and_17_...``, ``test_k2_...``."""
     for word in test.removeprefix("test_").removeprefix("rules_").removeprefix("rule_").split("_"):
         if re.fullmatch(r"[ackloprsvw]?\d+", word):
             yield word.upper()
@@ -65,7 +65,7 @@ OF_THE_AGENT_ITSELF = {
     "W3": "Claude Code's menu",
     "W6": "what Claude Code tells its model anew",
 }
-"""Rules that say nothing of what a model sees of a session, or of how one is made shorter here."""
+"""Rules that do not concern the context of a session, or its reduction in gitsession."""
 
 
 def test_every_rule_of_part_b_is_claimed_or_is_the_agents_own_business() -> None:
@@ -75,7 +75,7 @@ def test_every_rule_of_part_b_is_claimed_or_is_the_agents_own_business() -> None
     assert claimed | OF_THE_AGENT_ITSELF.keys() == rules
 
 
-def test_a_claim_is_read_however_it_is_spelt() -> None:
+def test_claim_is_read_in_any_notation() -> None:
     said = "pi (rules 6 to 8, 14 and 21), rule 30; (A1, A2) and K2 to K4, not UTF-8; rules of others"
     assert sorted(claims_of(said)) == sorted(["6", "7", "8", "14", "21", "30", "A1", "A2", "K2", "K3", "K4"])
     assert [*named_by("test_rules_14_and_17_what_2_take")] == ["14", "17"]
@@ -83,10 +83,10 @@ def test_a_claim_is_read_however_it_is_spelt() -> None:
 
 
 @pytest.mark.parametrize("module", [module for module, rules in CLAIMED.items() if rules])
-def test_a_rule_that_is_claimed_has_a_test_that_names_it(module: str) -> None:
+def test_every_claimed_rule_is_named_by_a_test(module: str) -> None:
     assert CLAIMED[module] - TESTED == set()
 
 
 @pytest.mark.parametrize("place", PROFILES.values(), ids=PROFILES)
-def test_a_profile_says_which_rules_it_follows(place: str) -> None:
+def test_profile_names_its_rules(place: str) -> None:
     assert CLAIMED[f"context/profiles/{place.partition('.')[0]}.py"]

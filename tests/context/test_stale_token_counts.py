@@ -1,4 +1,4 @@
-"""A provider's count from before a compaction says how much it was then: that is told, and makes no loop."""
+"""Tests of a provider's token count from before a compaction: it is reported as outdated and causes no loop."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LONG = "Some words about what was to be done. " * 30
 
 @pytest.fixture
 def session(tmp_path: Path) -> Iterator[Session]:
-    """Long, full by its provider's count, and compacted since."""
+    """Create a long session, full by its provider's count, with a later compaction."""
     with Store.create(tmp_path / "store.git", clock=Clock()) as store:
         begun = store.new_session(agent="mine")
         for number in range(8):
@@ -47,7 +47,7 @@ def test_a_count_of_this_very_context_is_exact(session: Session, profile: str) -
 
 
 @pytest.mark.parametrize("profile", OLD_RULE)
-def test_behind_a_compaction_the_agents_count_is_neither_exact_nor_new(session: Session, profile: str) -> None:
+def test_agents_count_before_a_compaction_is_outdated(session: Session, profile: str) -> None:
     compact(session, profile)
     found = session.context(profile=profile).tokens
     assert (found.used, found.source, found.exact, found.stale) == (FULL, "usage", False, True)
@@ -72,7 +72,7 @@ def test_a_provider_that_counts_nothing_is_no_loop_of_compactions(session: Sessi
     for _ in range(3):
         assert not session.compaction.is_due(WINDOW, profile=profile)
         session.append(Message.user("go on"))
-        session.append(Message.assistant("so it is"))  # an answer, but of no count
+        session.append(Message.assistant("so it is"))  # an answer without a token count
 
 
 def test_k6_a_model_that_always_reports_a_full_window_is_compacted_once_for_each_answer(session: Session) -> None:
@@ -93,7 +93,7 @@ def test_p1_nothing_is_pruned_unless_somebody_asks(session: Session) -> None:
     assert [len(said.text) for said in results if isinstance(said, Message)] == [400_000] * 3
 
 
-def test_the_command_says_that_the_count_is_older(
+def test_command_reports_an_older_count(
     tmp_path: Path, session: Session, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
     def said(*words: str) -> str:

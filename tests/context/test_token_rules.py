@@ -1,4 +1,4 @@
-"""How pi 1.5, pi 0.73 and omp count tokens, and where they would cut, rule by rule (the numbers of semantics.md)."""
+"""Tests of the token counts and cut points of pi 1.5, pi 0.73 and omp, rule by rule (numbers of semantics.md)."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ ESTIMATES: dict[str, tuple[Shown, int, int, int]] = {
 
 
 @pytest.mark.parametrize("name", ESTIMATES)
-def test_rules_14_and_17_what_an_entry_is_guessed_to_take(name: str) -> None:
+def test_rules_14_and_17_estimated_tokens_of_an_entry(name: str) -> None:
     shown, *expected = ESTIMATES[name]
     assert [profiles.profile(profile).estimate(shown) for profile in ALL] == expected
 
@@ -64,13 +64,13 @@ def used(*shown: Shown, profile: str = "pi", fresh: int = 0) -> int:
     return tokens(profiles.profile(profile), items, fresh=fresh).used
 
 
-def test_rule_15_the_last_count_of_a_provider_and_estimates_of_what_came_later() -> None:
+def test_rule_15_last_count_of_a_provider_plus_estimates_of_later_entries() -> None:
     assert used(Message.user("hi"), answer(50), answer(100), Message.user("abcd")) == 101
     assert used(answer(0, input=3, output=4, cacheRead=5, cacheWrite=6)) == 18
     assert used(Message.user("abcd"), Message.user("abcd")) == 2
 
 
-def test_rule_15_failed_answers_do_not_count_nor_since_0_87_those_without_a_number() -> None:
+def test_rule_15_failed_answers_and_since_0_87_those_without_a_count_do_not_count() -> None:
     shown = [answer(100), answer(7, "error"), answer(7, "aborted"), answer(0)]
     assert used(*shown) == 100 + 3
     assert used(*shown, profile="pi-0.73") == 0
@@ -123,7 +123,7 @@ def test_rules_18_and_21_where_a_compaction_can_cut_and_where_a_turn_starts(name
 # The tokenizer
 
 
-def test_a_tokenizer_counts_where_it_is_installed_and_the_agent_has_no_rule_of_its_own(
+def test_tokenizer_counts_if_it_is_installed_and_the_agent_has_no_rule(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(counting, "tokenizer", lambda: lambda text: len(text.split()))

@@ -1,4 +1,4 @@
-"""Sessions that their agent will soon delete are counted, and those that are nowhere else."""
+"""Tests of the report about sessions that their agent will soon delete and that are stored nowhere else."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SETTINGS = {
 
 
 @pytest.mark.parametrize(("settings", "days"), SETTINGS.values(), ids=SETTINGS)
-def test_how_long_a_session_is_kept(settings: bytes, days: int) -> None:
+def test_retention_in_days_is_read_from_the_settings(settings: bytes, days: int) -> None:
     assert days_kept(settings) == days
 
 
@@ -42,12 +42,12 @@ def reckoned(*ages_days: float, days: int = 30) -> ExpiryForecast:
     return expiry.forecast([(int(NOW_MS - age * DAY_MS), False) for age in ages_days], days, NOW_MS)
 
 
-def test_what_goes_within_a_week_is_counted_and_what_is_overdue_among_it() -> None:
+def test_sessions_that_expire_within_a_week_include_overdue_ones() -> None:
     found = reckoned(0, 22.9, 23, 29, 30, 400)
     assert (found.files, found.soon, found.overdue) == (6, 4, 2)
 
 
-def test_where_sessions_are_kept_for_days_only_all_of_them_go_soon() -> None:
+def test_short_retention_makes_all_sessions_expire_soon() -> None:
     assert (reckoned(0, 1, days=3).soon, reckoned(0, 1, days=3).overdue) == (2, 0)
 
 
@@ -66,7 +66,7 @@ def test_those_that_are_nowhere_else_are_counted() -> None:
 
 @pytest.fixture
 def sessions(here: Path) -> list[Path]:
-    """Three of Claude Code's: of today, of three weeks and a half ago, of last year."""
+    """Create three session files of Claude Code: from today, 25 days ago and a year ago."""
     folder = Path.home() / ".claude/projects/-work"
     folder.mkdir(parents=True)
     found = []
@@ -79,7 +79,7 @@ def sessions(here: Path) -> list[Path]:
     return found
 
 
-def test_doctor_says_how_many_go(run: Run, sessions: list[Path]) -> None:
+def test_doctor_reports_expiring_sessions(run: Run, sessions: list[Path]) -> None:
     told = run("doctor", code=3)
     assert "without new messages for 30 days: 2 of 3 within 7 days, 1 of them when it next starts; 2 not" in told
     run("import", str(sessions[2]))
@@ -92,18 +92,18 @@ def test_doctor_says_how_many_go(run: Run, sessions: list[Path]) -> None:
     assert document(run("doctor", "--json"))["notes"] == []
 
 
-def test_doctor_goes_by_the_settings(run: Run, sessions: list[Path]) -> None:
+def test_doctor_uses_the_settings(run: Run, sessions: list[Path]) -> None:
     (Path.home() / ".claude/settings.json").write_text('{"cleanupPeriodDays": 1000}')
     run("init")
     assert "for 1,000 days: none of 3 within 7 days" in run("doctor")
 
 
-def test_who_has_no_claude_code_hears_nothing_of_it(run: Run, here: Path) -> None:
+def test_doctor_has_no_expiry_without_claude_code(run: Run, here: Path) -> None:
     run("init")
     assert "sweep" not in document(run("doctor", "--json"))["facts"]
 
 
-def test_the_first_import_of_all_says_what_it_saved(run: Run, sessions: list[Path]) -> None:
+def test_first_import_reports_the_saved_sessions(run: Run, sessions: list[Path]) -> None:
     told = document(run("import", "--all", "--dry-run", "--json"))["sweep"]
     assert told == {"days": 30, "files": 3, "soon": 2, "overdue": 1, "not_imported": 2}
     assert "2 of 3 within 7 days, 1 of them when it next starts; all of them are" in run("import", "--all")
@@ -113,7 +113,7 @@ def test_the_first_import_of_all_says_what_it_saved(run: Run, sessions: list[Pat
     assert "sweep" not in document(run("import", str(sessions[0]), "--json"))
 
 
-def test_who_has_no_store_yet_hears_how_many_go(run: Run, sessions: list[Path]) -> None:
+def test_expiring_sessions_are_reported_without_a_store(run: Run, sessions: list[Path]) -> None:
     assert "2 of 3 within 7 days, 1 of them when it next starts; 2 not imported" in run()
     for path in sessions[1:]:
         path.unlink()

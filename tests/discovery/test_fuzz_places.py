@@ -1,4 +1,4 @@
-"""What lies where a session file is looked for, and is none: named, and everything beside it is taken in."""
+"""Tests of invalid files in session folders: they are reported, and all other files are imported."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ENDINGS = {"aider": ".aider.chat.history.md", "opencode": "export.json", "codex"
 
 
 def imported(store: Path, *words: str) -> tuple[int, Any]:
-    """Exit code and what was said, as the command says it to programs."""
+    """Import with ``--json`` and return the exit code and the output."""
     out, complaints = io.TextIOWrapper(io.BytesIO(), "utf-8"), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(complaints):
         code = command_line.run(["--store", str(store), "import", *words, "--json"])
@@ -35,7 +35,7 @@ def imported(store: Path, *words: str) -> tuple[int, Any]:
     return code, json.loads(told)
 
 
-# ---- what is no file
+# ---- paths that are not files
 
 
 def _directory(path: Path) -> None:
@@ -81,7 +81,7 @@ def _zeros(path: Path) -> None:
 
 
 def _hole(path: Path) -> None:
-    """Larger than any memory, and nothing in it."""
+    """Create a sparse file that is larger than any memory."""
     with path.open("wb") as file:
         file.truncate(1 << 40)
 
@@ -91,7 +91,7 @@ ODD = [_directory, _pipe, _socket, _nowhere, _itself, _device, _forbidden, _empt
 
 @pytest.mark.parametrize("agent", FILES)
 @pytest.mark.parametrize("odd", ODD)
-def test_what_is_no_session_file_is_named_and_the_one_beside_it_taken_in(
+def test_invalid_session_file_is_reported_and_others_are_imported(
     agent: str, odd: Callable[[Path], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -110,13 +110,11 @@ def test_what_is_no_session_file_is_named_and_the_one_beside_it_taken_in(
         assert code == exits.NOT_FOUND
 
 
-# ---- where it lies
+# ---- location
 
 
 @pytest.mark.parametrize("agent", FILES)
-def test_a_file_with_a_name_of_any_bytes_and_a_time_of_any_century_is_taken_in_and_known_again(
-    agent: str, tmp_path: Path, isolated_home: Path
-) -> None:
+def test_file_with_an_unusual_name_and_time_is_imported_once(agent: str, tmp_path: Path, isolated_home: Path) -> None:
     ending = ENDINGS.get(agent, ".jsonl")
     folder = Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff\n\x1b[2J"))
     folder.mkdir()
@@ -142,7 +140,7 @@ FOLDERS = {
 
 @pytest.mark.parametrize("folder", FOLDERS.values(), ids=FOLDERS)
 @pytest.mark.parametrize("agent", sorted({*FILES} - {"aider"}))
-def test_a_session_of_a_folder_that_cannot_be_is_taken_in(agent: str, folder: bytes, tmp_path: Path) -> None:
+def test_session_with_an_impossible_folder_is_imported(agent: str, folder: bytes, tmp_path: Path) -> None:
     said = HEADERS[agent]
     path = tmp_path / ENDINGS.get(agent, "a.jsonl")
     path.write_bytes(FILES[agent].replace(said, said.partition(b":")[0] + b":" + folder))
@@ -156,10 +154,8 @@ def test_a_session_of_a_folder_that_cannot_be_is_taken_in(agent: str, folder: by
         assert code in (exits.OK, exits.NOTHING, exits.REFUSED, exits.INTEGRITY), words
 
 
-def test_a_file_that_never_ends_is_taken_as_far_as_it_went_or_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Whoever writes to it is as fast as we read."""
+def test_endless_file_is_imported_partly_or_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another program writes to the file as fast as it is read."""
     from gitsession.discovery import sources
 
     monkeypatch.setattr(sources, "FILE_BYTES_MAX", 1 << 20)
@@ -184,7 +180,7 @@ def test_a_file_that_never_ends_is_taken_as_far_as_it_went_or_refused(
         writer.join()
 
 
-def test_of_a_file_that_is_cut_short_while_it_is_read_something_is_taken_or_it_is_named(tmp_path: Path) -> None:
+def test_file_truncated_while_it_is_read_is_imported_or_reported(tmp_path: Path) -> None:
     path, is_done = tmp_path / "a.jsonl", threading.Event()
     data = FILES["pi"]
     path.write_bytes(data)
@@ -212,11 +208,11 @@ def test_of_a_file_that_is_cut_short_while_it_is_read_something_is_taken_or_it_i
         assert_clean(store.objects)
 
 
-# ---- what lies beside a session file
+# ---- files beside a session file
 
 
 @pytest.mark.parametrize("odd", ODD)
-def test_a_strange_file_beside_a_session_costs_no_session(
+def test_unusual_file_beside_a_session_is_harmless(
     odd: Callable[[Path], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -231,7 +227,7 @@ def test_a_strange_file_beside_a_session_costs_no_session(
 
 @pytest.mark.parametrize("odd", ODD)
 @pytest.mark.parametrize("what", ["message", "part"])
-def test_a_strange_file_in_opencodes_folders_is_named_and_the_rest_taken_in(
+def test_unusual_file_in_opencodes_folders_is_reported_and_the_rest_imported(
     odd: Callable[[Path], None], what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -1,4 +1,4 @@
-"""Which project a session belongs to: the same for every spelling, clone, worktree and machine, and never a secret."""
+"""Tests of project identities: the same for every notation, clone, worktree and machine, and without secrets."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_every_spelling_of_a_remote_is_one_project(url: str):
 
 
 @pytest.mark.parametrize("url", NOWHERE)
-def test_what_no_other_machine_could_reach_is_none(url: str):
+def test_url_that_no_other_machine_can_reach_is_no_identity(url: str):
     assert of_remote(url) is None
 
 
@@ -111,7 +111,7 @@ def test_folders_below_worktrees_and_moved_ones_are_the_same_project(tmp_path: P
     assert same is not None
     assert identity_of(folder / "src/deep") == identity_of(tmp_path / "tree") == same
     subprocess.run(["git", "clone", "-q", str(folder), str(tmp_path / "clone")], check=True, capture_output=True)
-    assert identity_of(tmp_path / "clone") == same  # its remote is a path of this machine
+    assert identity_of(tmp_path / "clone") == same  # its remote is a path on this machine
     folder.rename(tmp_path / "moved")
     assert identity_of(tmp_path / "moved") == same
     assert identity_of(folder) is None
@@ -128,13 +128,13 @@ def test_a_shallow_clone_and_an_empty_repository_do_not_know_their_first_commit(
     assert identity_of(tmp_path / "empty") is None
 
 
-def test_a_git_file_that_leads_nowhere_is_no_error(tmp_path: Path):
+def test_dangling_git_file_is_not_an_error(tmp_path: Path):
     for text in ("gitdir: /nowhere", "nonsense", "\0", ""):
         (tmp_path / ".git").write_text(text)
         assert identity_of(tmp_path) is None
 
 
-def test_nothing_that_a_repository_names_is_run(tmp_path: Path):
+def test_programs_configured_by_a_repository_are_not_run(tmp_path: Path):
     folder = repository(tmp_path / "app", "https://host/x")
     for name in ("core.fsmonitor", "core.sshCommand", "core.pager", "alias.config", "alias.rev-list"):
         git(folder, "config", name, f"!touch {tmp_path}/run")
@@ -156,7 +156,7 @@ def held_in(folder: Path, id: str = "s1") -> bytes:
     return pi_file(*talk("u", "a"), id=id, cwd=str(folder))
 
 
-def test_an_import_says_once_which_project_the_folder_is(store: Store, tmp_path: Path):
+def test_import_records_the_project_once(store: Store, tmp_path: Path):
     data = held_in(repository(tmp_path / "app", "git@host:o/app.git"))
     done = store.agents.import_data(pi, data)
     (row,) = store.sessions()
@@ -165,7 +165,7 @@ def test_an_import_says_once_which_project_the_folder_is(store: Store, tmp_path:
     assert store.export(done.session).data == data
 
 
-def test_what_is_known_stays_when_the_folder_is_gone_and_changes_with_its_remote(tmp_path: Path):
+def test_known_project_survives_a_missing_folder_and_follows_its_remote(tmp_path: Path):
     folder = repository(tmp_path / "app", "git@host:o/app.git")
     data = held_in(folder)
     for change in ("gone", "renamed"):
@@ -186,7 +186,7 @@ def test_what_is_known_stays_when_the_folder_is_gone_and_changes_with_its_remote
             (tmp_path / "away").rename(folder)
 
 
-def test_a_machine_without_the_folder_gives_the_session_the_same_name_and_entries(tmp_path: Path):
+def test_machine_without_the_folder_gets_the_same_id_and_entries(tmp_path: Path):
     folder = repository(tmp_path / "app", "git@host:o/app.git")
     leaves = []
     for name in ("here", "there"):
@@ -203,7 +203,7 @@ def test_a_session_of_our_own_belongs_to_its_folders_project(store: Store, tmp_p
     assert store.sessions()[0].identity == "remote:host/o/app"
 
 
-def test_the_index_can_be_made_anew(store: Store, tmp_path: Path):
+def test_index_can_be_rebuilt(store: Store, tmp_path: Path):
     store.agents.import_data(pi, held_in(repository(tmp_path / "app", "git@host:o/app.git")))
     before = store.sessions()
     catalogue = store.catalogue()
@@ -218,7 +218,7 @@ def at(store: Store, folder: Path, address: str = "@") -> str | None:
     return row.source_id
 
 
-def test_in_a_fresh_worktree_the_newest_session_here_is_the_projects(store: Store, tmp_path: Path):
+def test_newest_session_in_a_new_worktree_is_that_of_the_project(store: Store, tmp_path: Path):
     app = repository(tmp_path / "app", "git@host:o/app.git")
     for number, folder in enumerate((app, repository(tmp_path / "other", "git@host:o/other.git"), tmp_path)):
         store.agents.import_data(pi, pi_file(said("u", None, at=number + 1), id=f"s{number}", cwd=str(folder)))
@@ -230,7 +230,7 @@ def test_in_a_fresh_worktree_the_newest_session_here_is_the_projects(store: Stor
     assert [at(store, tmp_path / folder) for folder in ("app", "fresh/below")] == ["s0", "s3"]
 
 
-def test_what_was_held_where_everything_lies_below_is_of_that_folder_only(
+def test_session_in_a_top_level_folder_belongs_to_that_folder_only(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setenv("TMPDIR", str(tmp_path / "scratch") + "/")
@@ -300,6 +300,6 @@ def test_lists_fit_into_a_terminal(
         assert max(len(line) for line in lines if str(tmp_path) not in line) <= columns, words
 
 
-def test_a_pipe_as_the_declared_name_holds_nobody_up(tmp_path):
+def test_pipe_as_the_file_of_the_declared_name_does_not_block(tmp_path):
     os.mkfifo(tmp_path / ".gitsession-project")
     assert identity_of(tmp_path) is None

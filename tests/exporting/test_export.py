@@ -1,4 +1,4 @@
-"""Sessions out of the store with what was made here: into a file that the agent opens, and back again."""
+"""Tests of exports with entries added in gitsession: the agent can open the file, and it can be imported again."""
 
 from __future__ import annotations
 
@@ -62,26 +62,26 @@ def lines_of(data: bytes) -> list[dict[str, Any]]:
 
 
 def seen(store: Store, sid: str, at: str = "leaf") -> dict[str, Any]:
-    """The context as pi has it; ids differ from one store to the next."""
+    """Return the context in pi's form. Ids differ between stores."""
     return as_pi.request(store.session(sid).context(at))
 
 
 def elsewhere(tmp_path: Path, data: bytes, agent: str = "pi") -> tuple[Store, str]:
-    """A store that never saw any of it."""
+    """Import ``data`` into a new store, and return the store and the session id."""
     other = Store.create(tmp_path / "elsewhere.git")
     return other, other.agents.import_data(FORMATS[agent], data).session
 
 
 def agent_goes_on(data: bytes, *ids: str) -> bytes:
-    """What the agent appends to a file, below its last line."""
+    """Append lines after the last line, as the agent does."""
     last = lines_of(data)[-1]["id"]
     return data + b"".join(line + b"\n" for line in talk(*ids, after=last))
 
 
-# ---- a session that its agent began
+# ---- sessions of the agent
 
 
-def test_without_anything_made_here_the_file_is_the_agents(store: Store) -> None:
+def test_export_without_added_entries_is_the_agents_file(store: Store) -> None:
     session = imported(store)
     assert store.export(session.id).data == pi_file(*LONG)
     assert store.export(session.id, session.resolve("b")).data == pi_file(*LONG[:2])
@@ -89,7 +89,7 @@ def test_without_anything_made_here_the_file_is_the_agents(store: Store) -> None
 
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.tuples(st.integers(-1, 9), st.booleans()), min_size=1, max_size=10), st.booleans())
-def test_whatever_the_tree_it_is_the_agents_bytes(shape: list[tuple[int, bool]], ends: bool) -> None:
+def test_export_of_any_tree_is_byte_identical(shape: list[tuple[int, bool]], ends: bool) -> None:
     lines = []
     for number, (above, own) in enumerate(shape):
         parent = f"e{above}" if 0 <= above < number else None
@@ -102,7 +102,7 @@ def test_whatever_the_tree_it_is_the_agents_bytes(shape: list[tuple[int, bool]],
     assert export_session.export_original(objects, sid).data == data
 
 
-def test_a_compaction_of_ours_is_a_line_behind_the_agents_own(store: Store) -> None:
+def test_own_compaction_is_a_line_after_the_agents_own(store: Store) -> None:
     session = imported(store)
     session.append(summary(session, "c", read_files=("r",), modified_files=("m",), method="pi/x"))
     sent = store.export(session.id)
@@ -121,7 +121,7 @@ def test_a_compaction_that_keeps_nothing_names_itself(store: Store) -> None:
     assert line["firstKeptEntryId"] == line["id"]
 
 
-def test_labels_and_names_of_ours_hang_below_the_leaf_as_the_agents_do(store: Store, tmp_path: Path) -> None:
+def test_own_labels_and_titles_are_children_of_the_tip(store: Store, tmp_path: Path) -> None:
     session = imported(store, *LONG, label("l", "d", "a", "theirs", at=5), named("n", "l", "Theirs", at=6))
     session.label("a", "ours")
     session.label("b", "second")
@@ -140,14 +140,14 @@ def test_labels_and_names_of_ours_hang_below_the_leaf_as_the_agents_do(store: St
     other.close()
 
 
-def test_a_label_that_was_taken_away_here_is_taken_away_there(store: Store) -> None:
+def test_removed_label_is_removed_in_the_export(store: Store) -> None:
     session = imported(store, *LONG, label("l", "d", "a", "theirs", at=5))
     session.label("a", "")
     line = lines_of(store.export(session.id).data)[-1]
     assert (line["type"], line["targetId"], "label" in line) == ("label", "a", False)
 
 
-def test_the_leaf_is_the_active_one_whichever_branches_there_are(store: Store) -> None:
+def test_leaf_is_the_active_one_with_any_branches(store: Store) -> None:
     session = imported(store)
     side = session.branch("side", "b")
     side.append(Message.user("on the side"))
@@ -159,7 +159,7 @@ def test_the_leaf_is_the_active_one_whichever_branches_there_are(store: Store) -
     assert lines_of(store.export(session.id).data)[-1]["message"]["content"][0]["text"] == "on main"
 
 
-def test_an_older_entry_becomes_the_leaf_by_a_mark_and_that_is_said(store: Store, tmp_path: Path) -> None:
+def test_earlier_entry_becomes_the_tip_by_a_marker_with_a_note(store: Store, tmp_path: Path) -> None:
     session = imported(store)
     session.branch("side", "b").append(Message.user("on the side"))
     session.switch("main")
@@ -172,7 +172,7 @@ def test_an_older_entry_becomes_the_leaf_by_a_mark_and_that_is_said(store: Store
     other.close()
 
 
-def test_where_the_agents_file_ends_elsewhere_and_nothing_is_ours_it_is_left_and_said(store: Store) -> None:
+def test_branch_at_another_end_of_the_agents_file_is_kept_and_reported(store: Store) -> None:
     session = imported(store, *LONG, said("x", "b", at=9))
     session.switch("main")
     sent = store.export(session.id)
@@ -180,7 +180,7 @@ def test_where_the_agents_file_ends_elsewhere_and_nothing_is_ours_it_is_left_and
     assert any("active branch" in note for note in sent.notes)
 
 
-def test_a_line_is_written_with_what_was_made_on_it(store: Store) -> None:
+def test_branch_is_exported_with_the_entries_added_on_it(store: Store) -> None:
     session = imported(store, *LONG, said("x", "b", at=9))
     session.on("main").append(Message.user("ours"))
     at = session.on("main").leaf
@@ -190,7 +190,7 @@ def test_a_line_is_written_with_what_was_made_on_it(store: Store) -> None:
     assert len(lines_of(data)) == 6
 
 
-def test_what_hangs_below_a_rewritten_line_is_left_out_and_counted(store: Store) -> None:
+def test_entries_below_a_rewritten_line_are_left_out_and_counted(store: Store) -> None:
     session = imported(store)
     session.append(Message.user("ours"))
     store.agents.import_data(pi, pi_file(*LONG[:2], said("c", "b", "other", at=3)))
@@ -199,7 +199,7 @@ def test_what_hangs_below_a_rewritten_line_is_left_out_and_counted(store: Store)
     assert b"ours" in store.export(session.id, session.on("main").leaf).data
 
 
-def test_a_file_of_version_1_is_written_as_its_agent_writes_it_when_it_opens_one(store: Store, tmp_path: Path) -> None:
+def test_file_of_version_1_is_exported_as_upgraded_by_its_agent(store: Store, tmp_path: Path) -> None:
     lines = [
         b'{"type":"session","id":"old","timestamp":"2026-02-01T00:00:00.000Z","cwd":"/work","provider":"p"}',
         *(json.dumps({"type": "message", "timestamp": "2026-02-01T00:00:01.000Z",
@@ -225,7 +225,7 @@ def test_a_file_of_version_1_is_written_as_its_agent_writes_it_when_it_opens_one
     assert store.export(session.id).data == store.export(session.id, as_it_came=True).data == grown
 
 
-# ---- and in again
+# ---- imports of the exported file
 
 
 OURS: dict[str, list[Any]] = {
@@ -268,7 +268,7 @@ def test_imported_again_nothing_is_new_and_the_file_is_the_same(store: Store, ma
 
 @pytest.mark.parametrize("made", OURS.values(), ids=OURS)
 @pytest.mark.parametrize("named_too", [False, True], ids=["", "labelled and named"])
-def test_what_the_agent_appends_to_our_export_goes_on_behind_our_entries(
+def test_lines_appended_by_the_agent_follow_the_added_entries(
     store: Store, made: list[Any], named_too: bool, tmp_path: Path
 ) -> None:
     session = imported(store)
@@ -307,7 +307,7 @@ def test_compacted_here_and_continued_there_turn_by_turn(store: Store, tmp_path:
     other.close()
 
 
-def test_what_the_agent_says_later_of_our_entries_means_them(store: Store, tmp_path: Path) -> None:
+def test_agents_later_references_to_added_entries_are_resolved(store: Store, tmp_path: Path) -> None:
     session = imported(store)
     first = session.append(Message.user("ours"))
     session.append(Message.assistant("answer", provider="p", model="m"))
@@ -326,7 +326,7 @@ def test_what_the_agent_says_later_of_our_entries_means_them(store: Store, tmp_p
     other.close()
 
 
-def test_on_a_branch_that_we_named_the_agent_goes_on_too(store: Store) -> None:
+def test_agent_continues_on_a_named_branch_too(store: Store) -> None:
     session = imported(store)
     session.branch("mine", "b").append(Message.user("ours"))
     grown = agent_goes_on(store.export(session.id).data, "p", "q")
@@ -334,7 +334,7 @@ def test_on_a_branch_that_we_named_the_agent_goes_on_too(store: Store) -> None:
     assert store.session(session.id).branch_name == "mine"
 
 
-def test_the_older_file_imported_again_takes_nothing_away(store: Store) -> None:
+def test_import_of_the_older_file_removes_nothing(store: Store) -> None:
     session = imported(store)
     session.append(summary(session, "c"))
     grown = agent_goes_on(store.export(session.id).data, "p")
@@ -345,7 +345,7 @@ def test_the_older_file_imported_again_takes_nothing_away(store: Store) -> None:
     assert store.export(session.id).data == grown
 
 
-def test_two_files_that_went_on_each_its_own_way_lose_nothing(store: Store) -> None:
+def test_two_diverged_files_lose_nothing(store: Store) -> None:
     session = imported(store)
     session.append(summary(session, "c"))
     grown = agent_goes_on(store.export(session.id).data, "p")
@@ -360,7 +360,7 @@ def test_two_files_that_went_on_each_its_own_way_lose_nothing(store: Store) -> N
     assert {"p", "x", "y"} <= ids
 
 
-def test_a_line_of_ours_that_was_changed_there_is_the_agents(store: Store) -> None:
+def test_added_line_changed_by_the_agent_belongs_to_the_agent(store: Store) -> None:
     session = imported(store)
     session.append(Message.user("ours"))
     data = store.export(session.id).data.replace(b'"ours"', b'"changed"')
@@ -369,7 +369,7 @@ def test_a_line_of_ours_that_was_changed_there_is_the_agents(store: Store) -> No
     assert store.export(session.id, as_it_came=True).data == data
 
 
-# ---- a session begun here
+# ---- sessions of gitsession
 
 
 def begun(store: Store) -> Session:
@@ -385,13 +385,13 @@ def begun(store: Store) -> Session:
     return session
 
 
-def test_a_session_begun_here_needs_to_be_told_for_whom(store: Store) -> None:
+def test_own_session_requires_a_target_agent(store: Store) -> None:
     with pytest.raises(Refused, match="mine"):
         store.export(begun(store).id)
 
 
 @pytest.mark.parametrize("agent", ["omp", "pi"])
-def test_a_session_begun_here_is_written_whole(store: Store, agent: str, tmp_path: Path) -> None:
+def test_own_session_is_exported_completely(store: Store, agent: str, tmp_path: Path) -> None:
     session = begun(store)
     session.label("leaf", "here")
     session.rename("Mine")
@@ -405,7 +405,7 @@ def test_a_session_begun_here_is_written_whole(store: Store, agent: str, tmp_pat
     other.close()
 
 
-def test_a_session_begun_here_and_continued_in_pi_is_one_session(store: Store) -> None:
+def test_own_session_continued_in_pi_is_one_session(store: Store) -> None:
     session = begun(store)
     session.append(summary(session, "leaf"))
     session.label("leaf", "here")
@@ -421,7 +421,7 @@ def test_a_session_begun_here_and_continued_in_pi_is_one_session(store: Store) -
     assert store.agents.import_data(pi, store.export(session.id).data).new == 0
 
 
-# ---- what pi has no word for
+# ---- entries without an equivalent in pi
 
 
 def test_pruned_results_are_pruned_for_pi_too(store: Store, tmp_path: Path) -> None:
@@ -437,7 +437,7 @@ def test_pruned_results_are_pruned_for_pi_too(store: Store, tmp_path: Path) -> N
     other.close()
 
 
-def test_after_a_reset_pi_begins_anew_with_what_is_in_force(store: Store, tmp_path: Path) -> None:
+def test_reset_starts_anew_with_the_current_state_for_pi(store: Store, tmp_path: Path) -> None:
     session = begun(store)
     session.append(kinds.Reset())
     session.append(Message.user("anew"))
@@ -468,7 +468,7 @@ NO_WORD = [kinds.Checkpoint(mode="edits"), kinds.Permission(decision="no"), kind
 
 
 @pytest.mark.parametrize("kind", NO_WORD, ids=lambda kind: kind.kind)
-def test_what_pi_has_no_word_for_is_kept_as_ours_and_said(store: Store, kind: kinds.Entry) -> None:
+def test_entries_without_an_equivalent_in_pi_are_kept_and_reported(store: Store, kind: kinds.Entry) -> None:
     session = begun(store)
     session.append(kind)
     sent = store.export(session.id, to="pi")
@@ -477,7 +477,7 @@ def test_what_pi_has_no_word_for_is_kept_as_ours_and_said(store: Store, kind: ki
     assert any(kind.kind in note for note in sent.notes)
 
 
-# ---- from another agent
+# ---- sessions of other agents
 
 
 def test_a_session_of_pi_is_written_for_omp_and_back(store: Store, tmp_path: Path) -> None:
@@ -505,7 +505,7 @@ def test_a_session_in_which_nothing_was_said_is_its_file_without_a_word_more(sto
 
 
 @pytest.mark.parametrize("agent", sorted(set(FORMATS) - {"aider"}))
-def test_words_whose_time_nobody_kept_are_of_the_time_before_them(store: Store, agent: str):
+def test_messages_without_a_time_get_the_previous_time(store: Store, agent: str):
     talk = aider_files.history(aider_files.run(), aider_files.user("hello"), aider_files.answer("Hi."))
     done = store.agents.import_data(FORMATS["aider"], talk, name="/work/.aider.chat.history")
     sent = store.export(done.session, to=agent)

@@ -1,6 +1,6 @@
-"""A session handed over to another agent: its model is told what the model of the first one saw.
+"""Tests of exports to another agent: the model receives the context of the first one.
 
-Each of the cases below was wrong once; the drawn conversations are to find the next one.
+Each case below was wrong once. The random conversations are meant to find further cases.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ SEEDS = 6
 
 
 def handed(source: str, target: str, data: bytes) -> tuple[ExportResult, list[Any]]:
-    """A session of ``source`` as ``target`` has it: what was sent, and what its model sees."""
+    """Export a session of ``source`` to ``target``. Return the export, and the context of its import."""
     store, other = MemoryStore(), MemoryStore()
     sent = export(store, bring(store, data, agent=source, name=NAMES.get(source, "s1")).session, target)
     taken = bring(other, sent.data, agent=target, name=NAMES.get(target, "s1"), final=True).session
@@ -49,14 +49,14 @@ def others(source: str, *without: str) -> list[str]:
 
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("source", SOURCES)
-def test_the_model_sees_what_the_other_one_saw_or_a_note_says_why_not(source: str, target: str) -> None:
+def test_target_has_the_sources_context_or_a_note(source: str, target: str) -> None:
     for seed in range(SEEDS):
         if source != target:
             result, _ = hand_over(source, target, DRAWN[source](seed))
             assert not result.wrong, (seed, result.wrong)
 
 
-def test_the_rule_notices_what_is_lost_shown_or_moved() -> None:
+def test_rule_detects_lost_added_and_moved_items() -> None:
     ask, call, gave = (conversations.Seen("others", f"{kind}-1.") for kind in ("ask", "call", "gave"))
     assert not conversations.compared([ask, gave], [ask, gave], {}, []).wrong
     assert conversations.compared([ask, gave], [ask], {}, []).wrong
@@ -73,7 +73,7 @@ def test_the_matrix_in_the_page_was_written_by_the_run() -> None:
     assert re.search(r"broken in 0 hand-overs", text)
 
 
-# One rule each
+# Rules
 
 
 PARALLEL = codex_files.rollout(
@@ -94,14 +94,14 @@ def test_calls_made_together_are_one_answer_with_all_results_behind_it(target: s
 
 
 def results_in(data: bytes) -> list[tuple[str, str]]:
-    """The id and the tool of each result in a file of pi or omp."""
+    """Return the call id and the tool of each result in a file of pi or omp."""
     said = (json.loads(line).get("message", {}) for line in data.splitlines())
     return [(each["toolCallId"], each["toolName"]) for each in said if each.get("role") == "toolResult"]
 
 
 @pytest.mark.parametrize("target", ["pi", "omp"])
 @pytest.mark.parametrize("source", [source for source in SOURCES if source not in ("pi", "omp")])
-def test_each_result_names_its_tool_for_pi(source: str, target: str) -> None:
+def test_each_result_has_the_name_of_its_tool_for_pi(source: str, target: str) -> None:
     for seed in range(SEEDS):
         sent, _ = handed(source, target, DRAWN[source](seed))
         assert all(name for _, name in results_in(sent.data))
@@ -109,8 +109,8 @@ def test_each_result_names_its_tool_for_pi(source: str, target: str) -> None:
 
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("source", SOURCES)
-def test_a_file_that_is_written_for_an_agent_is_recognized_as_its_file(source: str, target: str) -> None:
-    if source == "claude":  # a title of Claude Code takes its fields along, `sessionId` too
+def test_exported_file_is_recognized_as_the_agents(source: str, target: str) -> None:
+    if source == "claude":  # a title of Claude Code keeps its fields, including `sessionId`
         data = joined(
             *claude_code.asked(),
             claude_code.user("a", None, "Hi"),
@@ -129,7 +129,7 @@ def check_recognized(source: str, target: str, data: bytes) -> None:
 
 
 @pytest.mark.parametrize("target", ["pi", "omp"])
-def test_the_name_of_a_tool_is_that_of_the_nearest_call_also_of_one_that_was_compacted(target: str) -> None:
+def test_tool_name_is_that_of_the_nearest_call_even_if_compacted(target: str) -> None:
     kept = codex_files.output("a", "kept")[0]["payload"]
     data = codex_files.rollout(
         codex_files.user("Q"), codex_files.call("a", "read"), codex_files.output("a", "1"),
@@ -140,7 +140,7 @@ def test_the_name_of_a_tool_is_that_of_the_nearest_call_also_of_one_that_was_com
     assert results_in(sent.data) == [("a", "read"), ("a", "write"), ("gone", "tool"), ("b", "list")]
 
 
-def test_a_result_of_a_session_begun_here_names_its_tool_in_requests_and_files_for_pi() -> None:
+def test_result_of_an_own_session_has_the_name_of_its_tool() -> None:
     store = MemoryStore()
     made = session(store, bring(store, pi_file(said("a", None, "Q"))).session)
     made.append(Message.assistant([ToolCall("c", "bash", {})]))
@@ -153,7 +153,7 @@ def test_a_result_of_a_session_begun_here_names_its_tool_in_requests_and_files_f
 
 
 @pytest.mark.parametrize("target", others("codex", "aider"))
-def test_a_result_among_calls_and_words_among_results_stand_behind_the_answer(target: str) -> None:
+def test_result_between_calls_is_moved_after_the_answer(target: str) -> None:
     data = codex_files.rollout(
         codex_files.call("a"), codex_files.call("b"), codex_files.output("a", "A"), codex_files.call("c"),
         codex_files.user("wait"), codex_files.output("c", "C"), codex_files.output("b", "B"),
@@ -176,7 +176,7 @@ COMPACTED = {
 
 @pytest.mark.parametrize("how", COMPACTED)
 @pytest.mark.parametrize("target", others("codex"))
-def test_what_codex_keeps_of_a_compaction_goes_along(target: str, how: str) -> None:
+def test_preserved_items_of_a_codex_compaction_are_exported(target: str, how: str) -> None:
     summary, items, kept = COMPACTED[how]
     data = codex_files.rollout(
         codex_files.said("user", "FIRST QUESTION"), codex_files.said("assistant", "FIRST ANSWER"),
@@ -191,7 +191,7 @@ def test_what_codex_keeps_of_a_compaction_goes_along(target: str, how: str) -> N
 
 @pytest.mark.parametrize("target", others("codex"))
 @pytest.mark.parametrize("name", ["web_search_call", "image_generation_call"])
-def test_a_block_that_no_other_agent_knows_is_told_in_words(target: str, name: str) -> None:
+def test_unknown_block_becomes_text(target: str, name: str) -> None:
     fields = {"action": {"type": "search", "query": "weather"}} if name == "web_search_call" else {"result": "aGk="}
     data = codex_files.rollout(codex_files.item(name, id="x", **fields), codex_files.said("assistant", "sunny"))
     sent, entries = handed("codex", target, data)
@@ -215,7 +215,7 @@ def of_a_pdf() -> bytes:
 
 
 @pytest.mark.parametrize("target", others("claude"))
-def test_a_pdf_keeps_its_bytes_where_the_agent_has_files_and_is_named_elsewhere(target: str) -> None:
+def test_pdf_is_kept_if_the_agent_has_files_and_named_otherwise(target: str) -> None:
     sent, entries = handed("claude", target, of_a_pdf())
     files = [block.data for each in entries for block in each.content if getattr(block, "data", None)]
     assert files == ([PDF, PDF] if target == "opencode" else [])
@@ -256,7 +256,7 @@ def test_an_edit_of_the_context_stays_done(target: str, new: str | None) -> None
     assert bool(sent.notes) == (new is None)
 
 
-def test_labels_and_branches_stay_with_what_is_left_of_an_answer() -> None:
+def test_labels_and_branches_stay_with_the_rest_of_an_answer() -> None:
     data = pi_file(
         said("a", None, "Q"), said("b", "a", "gone", role="assistant", stopReason="error"),
         said("c", "b", "beside"), said("d", "b", "Q2"),
@@ -267,15 +267,15 @@ def test_labels_and_branches_stay_with_what_is_left_of_an_answer() -> None:
     assert sent.notes["left out: aborted and failed answers"] == 1
 
 
-def test_what_is_begun_here_goes_to_pi_as_it_is() -> None:
-    """pi's own rules are those of a session begun here: nothing is changed, so that it is known again."""
+def test_own_session_is_exported_to_pi_unchanged() -> None:
+    """pi's rules are those of a new session. The export is unchanged, so that it can be recognized."""
     store = MemoryStore()
     made = session(store, bring(store, pi_file(said("a", None, "Q")), agent="pi").session)
     made.append(Message.assistant([Text("A"), ToolCall("x", "bash", {})]))
     assert b'"id":"a"' in export(store, made.id, "pi").data
 
 
-def test_seen_is_what_is_compared() -> None:
+def test_marks_cover_everything_that_is_compared() -> None:
     store = MemoryStore()
     sid = bring(store, PARALLEL, agent="codex", name=codex_files.NAME).session
     rules, items = context(store, sid, "codex")

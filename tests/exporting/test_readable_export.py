@@ -1,4 +1,4 @@
-"""Sessions as Markdown for people, and as plain lines of JSON for programs that know no agent."""
+"""Tests of exports as Markdown for people, and as lines of JSON for programs."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def lines_of(store: Store, session: Session, at: Any = None) -> list[dict[str, A
 
 
 def headings(text: str) -> list[str]:
-    """What a reader of Markdown takes for a heading of ours: outside fences, with the time left away."""
+    """Return the headings of a Markdown export: those outside of fences, without the time."""
     found, fence = [], ""
     for line in text.split("\n"):
         ticks = line[: len(line) - len(line.lstrip("`"))]
@@ -62,7 +62,7 @@ def headings(text: str) -> list[str]:
 # ---- Markdown
 
 
-def test_a_conversation_reads_as_who_said_what(store: Store):
+def test_conversation_is_exported_with_its_authors(store: Store):
     call = ToolCall("1", "read", {"path": "a.py", "ü": [1]})
     session = spoken(
         store,
@@ -101,7 +101,7 @@ def test_a_conversation_reads_as_who_said_what(store: Store):
         "<command-name>/x</command-name>",
     ],
 )
-def test_what_somebody_said_does_not_read_as_what_somebody_else_said(store: Store, words: str):
+def test_text_cannot_imitate_another_author(store: Store, words: str):
     session = spoken(store, Message.user(words), Message.assistant("seen"), Message.tool(ToolCall("1", "t"), words))
     text = told(store, session)
     assert headings(text)[0] == "user" and headings(text)[-1] == "tool t"
@@ -124,7 +124,7 @@ class Html(HTMLParser):
 
 
 def tags_of(text: str) -> list[str]:
-    """The elements that a viewer of Markdown makes of ``text``, HTML rendered."""
+    """Return the HTML elements that a Markdown viewer makes of ``text``."""
     html = Html()
     html.feed(pytest.importorskip("markdown_it").MarkdownIt("commonmark", {"html": True}).enable("table").render(text))
     return html.tags
@@ -171,7 +171,7 @@ def test_html_in_code_stays_as_it_is(store: Store):
 
 
 @given(st.text("`~<img >\\\n- |a>", max_size=80))
-def test_of_any_words_no_image_is_made(words: str):
+def test_no_text_becomes_an_image(words: str):
     entries = (OutgoingEntry(key="0", below=None, entry=Message.user(words)),)
     out = Outgoing(session=kinds.SessionHeader(agent="a"), entries=entries, leaf="0")
     assert not [tag for tag in tags_of(markdown.write(out).data.decode()) if tag in ("i", "im", "img", "g", "m")]
@@ -190,7 +190,7 @@ def test_pictures_and_files_are_named(store: Store):
     assert "*image: image/png, 2,000 bytes*" in text and "*file: a.pdf application/pdf*" in text
 
 
-def test_what_has_no_words_and_what_stands_on_other_branches_is_counted(store: Store):
+def test_entries_without_text_and_on_other_branches_are_counted(store: Store):
     session = spoken(store, Message.user("a"), kinds.Custom(custom_type="x", data={}), Message.assistant("b"))
     session.branch("side", at="leaf~2").append(Message.user("elsewhere"))
     session.switch("main")
@@ -203,17 +203,17 @@ def test_what_has_no_words_and_what_stands_on_other_branches_is_counted(store: S
 
 
 @given(st.text(max_size=200))
-def test_any_words_leave_the_headings_alone(words: str):
+def test_text_does_not_change_the_headings(words: str):
     texts = [Message.user(words), Message.tool(ToolCall("1", "t"), words), Message.assistant("end")]
     entries = [OutgoingEntry(key=str(n), below=str(n - 1) if n else None, entry=each) for n, each in enumerate(texts)]
     out = Outgoing(session=kinds.SessionHeader(agent="a"), entries=tuple(entries), leaf="2")
     assert headings(markdown.write(out).data.decode())[-1] == "assistant"
 
 
-# ---- plain lines
+# ---- lines of JSON
 
 
-def test_plain_lines_say_the_session_and_every_entry(store: Store):
+def test_json_lines_have_the_session_and_every_entry(store: Store):
     file = pi_file(*talk("a", "b"), label("l", "b", "b", "good"), named("n", "l", "T"))
     taken = store.agents.import_data(FORMATS["pi"], file)
     session = store.session(taken.session)
@@ -235,7 +235,7 @@ def test_plain_lines_say_the_session_and_every_entry(store: Store):
     assert [each["id"] for each in lines_of(store, session, session.resolve("a"))[1:]] == [keys["a"]]
 
 
-def test_lines_that_nobody_understands_go_along(store: Store):
+def test_unreadable_lines_are_exported(store: Store):
     file = pi_file(said("a", None, "hi"), b"{not json", entry("telepathy", "c", "a", wave=7))
     taken = store.agents.import_data(FORMATS["pi"], file)
     _, *entries = lines_of(store, store.session(taken.session))
@@ -243,7 +243,7 @@ def test_lines_that_nobody_understands_go_along(store: Store):
 
 
 @pytest.mark.parametrize("form", TO_READ)
-def test_no_agent_goes_on_with_one_and_none_is_the_agents_file(store: Store, form: str):
+def test_readable_export_cannot_be_resumed(store: Store, form: str):
     session = spoken(store, Message.user("a"))
     assert store.export(session.id, to=form).agent == form
     with pytest.raises(Refused):

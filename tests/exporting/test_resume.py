@@ -1,4 +1,4 @@
-"""A session goes where an agent looks for it, and nothing that is there is lost."""
+"""Tests of resume: the file is written where the agent reads it, and no existing data is lost."""
 
 from __future__ import annotations
 
@@ -76,17 +76,17 @@ def spoken(store: ObjectStore, sid: str) -> list[str]:
 
 
 def below(where: Workspace) -> list[str]:
-    """Every file in the home directory."""
+    """Return every file in the home directory."""
     return sorted(str(path.relative_to(where.home)) for path in Path(where.home).rglob("*") if path.is_file())
 
 
-# ---- where it goes
+# ---- location
 
 PI_NAME = "2026-02-01T00-00-00-000Z_s1.jsonl"
 
 
 @pytest.mark.parametrize("agent", RESUMABLE)
-def test_a_session_lies_where_its_agent_looks_for_it(store: ObjectStore, where: Workspace, agent: str) -> None:
+def test_session_is_written_where_its_agent_reads_it(store: ObjectStore, where: Workspace, agent: str) -> None:
     found = placed(store, held(store, agent), where)
     flat = where.cwd.replace("/", "-")
     expected = {
@@ -101,7 +101,7 @@ def test_a_session_lies_where_its_agent_looks_for_it(store: ObjectStore, where: 
         assert not below(where)
     else:
         [name] = below(where)
-        if agent == "claude":  # its folders are tested with its places
+        if agent == "claude":  # its folders have separate tests
             name = "/".join(name.split("/")[:2] + name.split("/")[3:])
         assert name == expected[agent]
     assert found.file.stat().st_mode & 0o777 == 0o600
@@ -111,7 +111,7 @@ def test_a_session_lies_where_its_agent_looks_for_it(store: ObjectStore, where: 
 
 @pytest.mark.parametrize("agent", sorted({*RESUMABLE} & {*FILES}))
 @pytest.mark.parametrize("other", [None, "claude", "pi"])
-def test_where_nothing_has_been_said_yet_there_is_nothing_to_go_on_with(
+def test_session_without_messages_cannot_be_resumed(
     store: ObjectStore, where: Workspace, agent: str, other: str | None
 ) -> None:
     sid = held(store, agent)
@@ -156,7 +156,7 @@ def test_omp_has_short_names_for_folders_below_two(cwd: str, bucket: str) -> Non
     assert place == f"sessions/{bucket}/1970-01-01T00-00-00-000Z_x.jsonl"
 
 
-def test_an_id_that_is_a_way_up_goes_nowhere(store: ObjectStore, where: Workspace) -> None:
+def test_id_with_a_parent_path_is_escaped(store: ObjectStore, where: Workspace) -> None:
     sid = bring(store, pi_file(*talk("a"), id="../../../../x\0y")).session
     assert placed(store, sid, where).file.name.endswith("Z_..-..-..-..-x-y.jsonl")
 
@@ -167,11 +167,11 @@ def test_a_variable_moves_the_folder(store: ObjectStore, where: Workspace, tmp_p
     assert found.file.is_relative_to(tmp_path / "moved/sessions")
 
 
-# ---- what it says there
+# ---- content
 
 
 @pytest.mark.parametrize("agent", RESUMABLE)
-def test_in_the_folder_it_was_held_in_it_is_the_agents_own_file(where: Workspace, agent: str) -> None:
+def test_original_folder_gets_the_agents_own_file(where: Workspace, agent: str) -> None:
     store, (data, name) = MemoryStore(), FILES[agent]
     data = data.replace(b'"directory": "/work"', f'"directory": {json.dumps(where.cwd)}'.encode())
     data = data.replace(b'"cwd":"/work"', f'"cwd":{json.dumps(where.cwd)}'.encode())
@@ -180,7 +180,7 @@ def test_in_the_folder_it_was_held_in_it_is_the_agents_own_file(where: Workspace
 
 
 @pytest.mark.parametrize("agent", ["pi", "omp", "codex"])
-def test_in_another_folder_only_its_header_is_another(store: ObjectStore, where: Workspace, agent: str) -> None:
+def test_another_folder_only_changes_the_header(store: ObjectStore, where: Workspace, agent: str) -> None:
     found = placed(store, held(store, agent), where)
     first, rest = found.file.read_bytes().split(b"\n", 1)
     was, lines = FILES[agent][0].split(b"\n", 1)
@@ -194,7 +194,7 @@ def test_in_another_folder_only_its_header_is_another(store: ObjectStore, where:
 
 @pytest.mark.parametrize("source", RESUMABLE)
 @pytest.mark.parametrize("agent", RESUMABLE)
-def test_any_session_goes_to_any_agent(store: ObjectStore, where: Workspace, source: str, agent: str) -> None:
+def test_any_session_can_be_resumed_in_any_agent(store: ObjectStore, where: Workspace, source: str, agent: str) -> None:
     sid = held(store, source)
     found = placed(store, sid, where, agent)
     there = MemoryStore()
@@ -203,7 +203,7 @@ def test_any_session_goes_to_any_agent(store: ObjectStore, where: Workspace, sou
 
 
 @pytest.mark.parametrize("source", stories.STORIES)
-def test_no_two_lines_have_one_id_in_claude_code(store: ObjectStore, where: Workspace, source: str) -> None:
+def test_every_line_has_its_own_id_in_claude_code(store: ObjectStore, where: Workspace, source: str) -> None:
     sid = bring(store, stories.STORIES[source], agent=source, name=stories.NAMES[source]).session
     lines = [json.loads(line) for line in placed(store, sid, where, "claude").file.read_bytes().splitlines()]
     ids = [line["uuid"] for line in lines if "uuid" in line]
@@ -211,14 +211,14 @@ def test_no_two_lines_have_one_id_in_claude_code(store: ObjectStore, where: Work
 
 
 @pytest.mark.parametrize("agent", ["claude", "codex", "opencode", "pi"])
-def test_its_id_is_the_one_that_the_agent_knows(store: ObjectStore, where: Workspace, agent: str) -> None:
+def test_id_is_the_one_in_the_resume_command(store: ObjectStore, where: Workspace, agent: str) -> None:
     found = placed(store, begun(store, "hi").id, where, agent)
     assert found.id in found.file.name
     assert found.commands[-1][-1] in (found.id, str(found.file))
 
 
 @pytest.mark.parametrize("agent", RESUMABLE)
-def test_a_result_that_names_no_call_is_not_told_as_one(store: ObjectStore, where: Workspace, agent: str) -> None:
+def test_result_without_a_call_is_left_out(store: ObjectStore, where: Workspace, agent: str) -> None:
     sid = bring(store, stories.STORIES["librecode"], agent="librecode").session
     found = placed(store, sid, where, agent)
     assert any("results" in note for note in found.sent.notes)
@@ -227,7 +227,7 @@ def test_a_result_that_names_no_call_is_not_told_as_one(store: ObjectStore, wher
     assert not any(words.startswith("tool") for words in spoken(there, taken.session))
 
 
-def test_what_the_agent_says_in_another_folder_comes_back(store: ObjectStore, where: Workspace) -> None:
+def test_messages_from_another_folder_are_imported_into_the_session(store: ObjectStore, where: Workspace) -> None:
     sid = held(store, "pi")
     data = placed(store, sid, where).file.read_bytes() + talk("c", after="b")[0] + b"\n"
     assert bring(store, data, agent="pi").session == sid
@@ -244,7 +244,7 @@ def test_from_an_earlier_entry_it_is_a_session_of_its_own(store: ObjectStore, wh
     assert placed(store, sid, where, at="leaf~1").is_there
 
 
-def test_where_another_branch_was_chosen_it_goes_on_there(store: ObjectStore, where: Workspace) -> None:
+def test_resume_continues_the_active_branch(store: ObjectStore, where: Workspace) -> None:
     lines = [*talk("a", "b"), *talk("c", after="a")]
     sid = bring(store, pi_file(*lines), agent="pi").session
     held = session(store, sid, "main")
@@ -253,7 +253,7 @@ def test_where_another_branch_was_chosen_it_goes_on_there(store: ObjectStore, wh
     assert found.file.read_bytes().splitlines()[1:] == lines[:2]
 
 
-def test_a_session_begun_here_goes_by_the_name_it_has_here(store: ObjectStore, where: Workspace) -> None:
+def test_own_session_keeps_its_id(store: ObjectStore, where: Workspace) -> None:
     made = begun(store, "hi", "again")
     found = placed(store, made.id, where, "pi")
     assert found.id == made.id
@@ -261,9 +261,7 @@ def test_a_session_begun_here_goes_by_the_name_it_has_here(store: ObjectStore, w
     assert bring(store, grown + b"\n", agent="pi").session == made.id
 
 
-def test_what_a_sub_agent_said_becomes_a_session_that_claude_code_goes_on_with(
-    store: ObjectStore, where: Workspace
-) -> None:
+def test_sub_agents_session_becomes_a_session_of_claude_code(store: ObjectStore, where: Workspace) -> None:
     sid = bring(store, stories.OF_A_SUB_AGENT, agent="claude", name=stories.PLACE_OF_A_SUB_AGENT).session
     found = placed(store, sid, where)
     lines = [json.loads(line) for line in found.file.read_bytes().splitlines()]
@@ -273,10 +271,10 @@ def test_what_a_sub_agent_said_becomes_a_session_that_claude_code_goes_on_with(
     assert spoken(there, taken) == spoken(store, sid)
 
 
-# ---- what is there already
+# ---- existing files
 
 
-def test_what_is_there_with_the_same_in_it_is_left_alone(store: ObjectStore, where: Workspace) -> None:
+def test_file_with_equal_content_is_not_written_again(store: ObjectStore, where: Workspace) -> None:
     sid = held(store, "pi")
     file = placed(store, sid, where).file
     before = file.stat()
@@ -285,7 +283,7 @@ def test_what_is_there_with_the_same_in_it_is_left_alone(store: ObjectStore, whe
     assert file.stat().st_mtime_ns == before.st_mtime_ns
 
 
-def test_what_was_made_here_since_goes_behind_it(store: ObjectStore, where: Workspace) -> None:
+def test_later_entries_are_appended_to_the_file(store: ObjectStore, where: Workspace) -> None:
     sid = held(store, "pi")
     first = placed(store, sid, where)
     session(store, sid, clock=Clock()).append(Message.user("here"))
@@ -295,7 +293,7 @@ def test_what_was_made_here_since_goes_behind_it(store: ObjectStore, where: Work
     assert second.file.read_bytes().startswith(first.data)
 
 
-def test_what_was_cut_off_on_the_way_is_made_whole(store: ObjectStore, where: Workspace) -> None:
+def test_truncated_file_is_completed(store: ObjectStore, where: Workspace) -> None:
     sid = held(store, "codex")
     found = placed(store, sid, where)
     for length in range(len(found.data)):
@@ -303,7 +301,7 @@ def test_what_was_cut_off_on_the_way_is_made_whole(store: ObjectStore, where: Wo
         assert placed(store, sid, where).file.read_bytes() == found.data
 
 
-def test_a_file_that_the_agent_went_on_with_is_refused(store: ObjectStore, where: Workspace) -> None:
+def test_file_continued_by_the_agent_is_rejected(store: ObjectStore, where: Workspace) -> None:
     sid = held(store, "claude")
     file = placed(store, sid, where).file
     grown = file.read_bytes() + b'{"type":"summary"}\n'
@@ -314,7 +312,7 @@ def test_a_file_that_the_agent_went_on_with_is_refused(store: ObjectStore, where
     assert file.read_bytes() == grown
 
 
-def test_a_file_that_says_something_else_is_refused(store: ObjectStore, where: Workspace) -> None:
+def test_file_with_other_content_is_rejected(store: ObjectStore, where: Workspace) -> None:
     sid = held(store, "claude")
     file = placed(store, sid, where).file
     file.write_bytes(b"mine")
@@ -323,7 +321,7 @@ def test_a_file_that_says_something_else_is_refused(store: ObjectStore, where: W
     assert file.read_bytes() == b"mine"
 
 
-def test_codex_has_one_file_for_a_thread_whatever_the_day_in_its_name(store: ObjectStore, where: Workspace) -> None:
+def test_codex_has_one_file_for_a_thread_on_any_day(store: ObjectStore, where: Workspace) -> None:
     sid, day = held(store, "codex"), Path(where.home, ".codex/sessions/2026/11/22")
     day.mkdir(parents=True)
     own = day / f"rollout-2026-11-22T05-34-22-{THREAD}.jsonl"
@@ -333,7 +331,7 @@ def test_codex_has_one_file_for_a_thread_whatever_the_day_in_its_name(store: Obj
     assert len(below(where)) == 1
 
 
-def test_who_is_faster_wins(store: ObjectStore, where: Workspace) -> None:
+def test_file_written_first_by_another_process_is_kept(store: ObjectStore, where: Workspace) -> None:
     sid = held(store, "pi")
     planned = resume.plan(store, sid, None, None, where, {})
     planned.file.parent.mkdir(parents=True)
@@ -344,7 +342,7 @@ def test_who_is_faster_wins(store: ObjectStore, where: Workspace) -> None:
     assert planned.file.read_bytes() == b"theirs"
 
 
-def test_who_went_on_meanwhile_loses_nothing(store: ObjectStore, where: Workspace) -> None:
+def test_concurrently_grown_file_is_kept(store: ObjectStore, where: Workspace) -> None:
     sid = held(store, "pi")
     file = placed(store, sid, where).file
     session(store, sid, clock=Clock()).append(Message.user("here"))
@@ -356,7 +354,7 @@ def test_who_went_on_meanwhile_loses_nothing(store: ObjectStore, where: Workspac
     assert file.read_bytes() == grown
 
 
-def test_without_links_the_disk_gets_the_file_by_its_name(
+def test_file_is_written_by_name_if_links_are_not_supported(
     store: ObjectStore, where: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def link(*_: object) -> None:
@@ -394,7 +392,7 @@ def files() -> list[Path]:
     return [path for path, _ in discover.everywhere(Path.home(), {})]
 
 
-def test_the_command_is_one_line_on_standard_output(run: Run, imported: str) -> None:
+def test_command_is_one_line_on_standard_output(run: Run, imported: str) -> None:
     told = run("resume", "@")
     [file] = files()
     assert told == f"pi --session {file}\n"
@@ -402,7 +400,7 @@ def test_the_command_is_one_line_on_standard_output(run: Run, imported: str) -> 
     assert f"{file} exists and is up to date" in run("resume", "@", err=True)
 
 
-def test_for_another_folder_the_line_goes_there_first(run: Run, imported: str, tmp_path: Path) -> None:
+def test_command_changes_to_another_folder_first(run: Run, imported: str, tmp_path: Path) -> None:
     other = tmp_path / "another one"
     other.mkdir()
     told = run("resume", "@", "--in", "claude", "--cwd", str(other))
@@ -417,7 +415,7 @@ def test_a_dry_run_writes_nothing(run: Run, imported: str) -> None:
     assert not files()
 
 
-def test_the_document_says_what_was_written(run: Run, imported: str, here: Path) -> None:
+def test_document_has_the_written_part(run: Run, imported: str, here: Path) -> None:
     told = document(run("resume", "@", "--json"))
     assert told["session"] == imported
     assert (told["agent"], told["id"], told["written"]) == ("pi", "0199-abcd", "whole")
@@ -429,7 +427,7 @@ def test_the_document_says_what_was_written(run: Run, imported: str, here: Path)
     assert document(run("resume", "@", "--json"))["written"] == "nothing"
 
 
-def test_a_file_that_grew_is_refused_until_it_is_imported(run: Run, imported: str) -> None:
+def test_grown_file_is_rejected_until_it_is_imported(run: Run, imported: str) -> None:
     run("resume", "@")
     [file] = files()
     file.write_bytes(file.read_bytes() + talk("c", after="b")[0] + b"\n")
@@ -453,7 +451,7 @@ def test_run_becomes_the_agent(run: Run, imported: str, tmp_path: Path, monkeypa
     assert done.stdout == f"{tmp_path} --resume {file.stem}\n"
 
 
-def test_run_takes_it_in_first_and_goes_on_only_then(
+def test_run_imports_the_file_before_it_starts_the_agent(
     run: Run, imported: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     programs, store = tmp_path / "bin", document(run("doctor", "--json"))["facts"]["store"]
@@ -484,19 +482,19 @@ def test_wrong_use_is_named(run: Run, imported: str, words: list[str], complaint
     assert complaint in run("resume", "@", *words, code=2, err=True)
 
 
-# ---- what is told of a file that is the agent's own
+# ---- messages about the agent's own file
 
 GOES_ON_ELSEWHERE = "the agent continues from the last line of its file, which is not on the active branch"
 
 
-def test_it_is_told_that_a_file_goes_on_elsewhere(store: ObjectStore) -> None:
+def test_export_notes_that_the_file_continues_elsewhere(store: ObjectStore) -> None:
     sid = bring(store, pi_file(*talk("a", "b"), *talk("c", after="a")), agent="pi").session
     assert not export_session.export(store, sid).notes
     session(store, sid, "main").switch("main")
     assert list(export_session.export(store, sid).notes) == [GOES_ON_ELSEWHERE]
 
 
-def test_an_agent_that_names_the_entry_it_goes_on_from_goes_on_there(store: ObjectStore, where: Workspace) -> None:
+def test_agent_with_an_entry_option_continues_at_that_entry(store: ObjectStore, where: Workspace) -> None:
     lines = [*claude_code.talk("a", "b"), *claude_code.talk("x", "y", after="a"), claude_code.last_prompt("b")]
     data = b"".join(line + b"\n" for line in lines)
     sid = bring(store, data, name=claude_code.SESSION).session
@@ -504,7 +502,7 @@ def test_an_agent_that_names_the_entry_it_goes_on_from_goes_on_there(store: Obje
     assert placed(store, sid, where).file.read_bytes() == data
 
 
-# ---- what came of it
+# ---- the result
 
 
 def handed(run: Run, sid: str, agent: str) -> Path:
@@ -512,7 +510,7 @@ def handed(run: Run, sid: str, agent: str) -> Path:
 
 
 def go_on(path: Path, agent: str) -> None:
-    """As the agent does: one more turn behind what is there."""
+    """Append one more turn, as the agent does."""
     said = [json.loads(line) for line in path.read_bytes().splitlines()]
     leaf = next((line["uuid"] for line in reversed(said) if "uuid" in line), None)
     more = {
@@ -524,7 +522,7 @@ def go_on(path: Path, agent: str) -> None:
 
 
 @pytest.mark.parametrize("agent", ["claude", "codex", "omp"])
-def test_what_was_handed_over_and_not_gone_on_with_does_not_come_in_as_one_more_session(
+def test_exported_file_that_did_not_grow_is_not_imported_as_another_session(
     run: Run, imported: str, agent: str
 ) -> None:
     path = handed(run, imported, agent)
@@ -533,11 +531,11 @@ def test_what_was_handed_over_and_not_gone_on_with_does_not_come_in_as_one_more_
         os.utime(path, (1, 1))
     assert len(document(run("ls", "--json"))["sessions"]) == 1
     assert "1 file unchanged" in run("import", str(path.parent))
-    run("import", str(path))  # named: it is wanted
+    run("import", str(path))  # named explicitly
     assert len(document(run("ls", "--json"))["sessions"]) == 2
 
 
-def test_session_that_was_handed_over_is_known_without_the_catalogue(run: Run, imported: str) -> None:
+def test_exported_session_is_recognized_without_the_catalog(run: Run, imported: str) -> None:
     handed(run, imported, "claude")
     [index] = Path.home().rglob("index.db")
     index.unlink()
@@ -545,7 +543,7 @@ def test_session_that_was_handed_over_is_known_without_the_catalogue(run: Run, i
     assert len(document(run("ls", "--json"))["sessions"]) == 1
 
 
-def test_what_was_handed_over_is_taken_in_where_that_is_not_known_any_more(run: Run, imported: str) -> None:
+def test_exported_file_without_a_record_is_imported(run: Run, imported: str) -> None:
     handed(run, imported, "claude")
     [index] = Path.home().rglob("index.db")
     (index.parent / "exports.jsonl").unlink()
@@ -555,9 +553,7 @@ def test_what_was_handed_over_is_taken_in_where_that_is_not_known_any_more(run: 
 
 
 @pytest.mark.parametrize("agent", ["claude", "codex", "omp"])
-def test_what_was_gone_on_with_is_a_session_that_says_where_it_came_from_and_is_named(
-    run: Run, imported: str, agent: str
-) -> None:
+def test_continued_export_is_a_session_with_an_origin(run: Run, imported: str, agent: str) -> None:
     path = handed(run, imported, agent)
     go_on(path, agent)
     assert f"`gitsession import {path}` first" in run("resume", imported, "--in", agent, code=4, err=True)
@@ -569,9 +565,7 @@ def test_what_was_gone_on_with_is_a_session_that_says_where_it_came_from_and_is_
     run("resume", other)
 
 
-def test_what_opencode_took_in_and_did_not_go_on_with_does_not_come_in_as_one_more_session(
-    run: Run, imported: str
-) -> None:
+def test_unchanged_import_of_opencode_is_not_imported_as_another_session(run: Run, imported: str) -> None:
     said = json.loads(handed(run, imported, "opencode").read_bytes())
     place = Path(os.environ["XDG_DATA_HOME"], "opencode/opencode.db")
     place.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""opencode takes a session into its database itself: what it has there already decides whether it may be asked to."""
+"""Tests of resume in opencode, which imports into its own database: its content decides whether that is allowed."""
 
 from __future__ import annotations
 
@@ -60,17 +60,17 @@ def ids(document: dict[str, Any]) -> set[str]:
     return {each["id"] for message in document["messages"] for each in (message["info"], *message["parts"])}
 
 
-# ---- what its database has
+# ---- sessions in the database
 
 
-def test_what_it_has_already_is_no_hindrance(store: ObjectStore, where: Workspace, theirs: Database) -> None:
+def test_messages_in_the_database_do_not_block_resume(store: ObjectStore, where: Workspace, theirs: Database) -> None:
     sid = held(store, *ONE, *TWO)
     for messages in ([], ONE, [*ONE, *TWO]):
         theirs.put(messages, info(title="Another", time={"created": 1, "updated": 2}))
         assert placed(store, sid, where).id == "ses_one"
 
 
-def test_a_session_that_it_has_gone_on_with_is_refused_until_it_is_imported(
+def test_session_continued_by_opencode_is_rejected_until_it_is_imported(
     store: ObjectStore, where: Workspace, theirs: Database
 ) -> None:
     sid = held(store, *ONE)
@@ -84,18 +84,14 @@ def test_a_session_that_it_has_gone_on_with_is_refused_until_it_is_imported(
     assert len(said(placed(store, sid, where))["messages"]) == 4
 
 
-def test_an_answer_that_is_still_being_written_is_gone_on_with(
-    store: ObjectStore, where: Workspace, theirs: Database
-) -> None:
+def test_unfinished_answer_can_be_resumed(store: ObjectStore, where: Workspace, theirs: Database) -> None:
     sid = held(store, *ONE)
     theirs.put([*ONE, TWO[0], answer("msg_a2", "Sec", at=4, done=False)])
     with pytest.raises(Refused, match="the agent has continued"):
         placed(store, sid, where)
 
 
-def test_a_session_that_says_something_else_there_is_refused(
-    store: ObjectStore, where: Workspace, theirs: Database
-) -> None:
+def test_session_with_other_content_is_rejected(store: ObjectStore, where: Workspace, theirs: Database) -> None:
     sid = held(store, *ONE)
     theirs.put([user("msg_u1", "Mine", at=1), ONE[1]])
     with pytest.raises(Refused, match="already has this session"):
@@ -138,7 +134,7 @@ def test_a_variable_moves_the_database_and_the_file(store: ObjectStore, where: W
         resume.plan(store, sid, None, None, where, environment)
 
 
-def test_it_is_told_that_a_result_there_is_not_marked(store: ObjectStore, where: Workspace, theirs: Database) -> None:
+def test_note_reports_that_a_result_is_not_marked(store: ObjectStore, where: Workspace, theirs: Database) -> None:
     sid = held(store, *ONE)
     session(store, sid, clock=Clock()).append(entries.Prune(targets=("msg_a1",)))
     assert not placed(store, sid, where).sent.notes
@@ -146,16 +142,16 @@ def test_it_is_told_that_a_result_there_is_not_marked(store: ObjectStore, where:
     assert placed(store, sid, where).sent.notes == {resume.NOT_MARKED: 1}
 
 
-# ---- what is put there
+# ---- the written file
 
 
-def test_in_another_folder_the_header_alone_is_another(store: ObjectStore, where: Workspace) -> None:
+def test_another_folder_only_changes_the_header(store: ObjectStore, where: Workspace) -> None:
     was = json.loads(export(ONE))
     found = said(placed(store, held(store, *ONE), where))
     assert found == {**was, "info": {**was["info"], "directory": where.cwd}}
 
 
-def test_what_was_made_here_since_is_a_file_of_its_own(store: ObjectStore, where: Workspace) -> None:
+def test_later_entries_become_a_separate_file(store: ObjectStore, where: Workspace) -> None:
     sid = held(store, *ONE)
     first = placed(store, sid, where)
     session(store, sid, clock=Clock()).append(entries.Message.user("here"))
@@ -166,7 +162,7 @@ def test_what_was_made_here_since_is_a_file_of_its_own(store: ObjectStore, where
     assert placed(store, sid, where).is_there
 
 
-def test_from_an_earlier_entry_nothing_has_an_id_that_the_database_knows(store: ObjectStore, where: Workspace) -> None:
+def test_export_from_an_earlier_entry_has_new_ids(store: ObjectStore, where: Workspace) -> None:
     picture = {"id": "prt_x", "sessionID": "ses_one", "messageID": "msg_a1", "type": "file", "mime": "image/png"}
     seen = {**picture, "url": "data:image/png;base64,AAAA"}
     kept = [ONE[0], answer("msg_a1", "First.", at=2, parts=[tool("call_1", attachments=[seen])])]
@@ -186,9 +182,7 @@ def test_from_an_earlier_entry_nothing_has_an_id_that_the_database_knows(store: 
     assert there.entries == 4
 
 
-def test_another_agents_session_that_has_grown_shares_no_id_with_what_it_was(
-    store: ObjectStore, where: Workspace
-) -> None:
+def test_grown_session_of_another_agent_gets_new_ids(store: ObjectStore, where: Workspace) -> None:
     lines = talk("a", "b", "c", "d")
     sid = bring(store, pi_file(*lines[:2])).session
     first = said(placed(store, sid, where))
@@ -198,17 +192,17 @@ def test_another_agents_session_that_has_grown_shares_no_id_with_what_it_was(
     assert not ids(first) & ids(second)
 
 
-def test_an_id_that_is_a_way_up_goes_nowhere(store: ObjectStore, where: Workspace) -> None:
+def test_id_with_a_parent_path_is_escaped(store: ObjectStore, where: Workspace) -> None:
     sid = bring(store, export(ONE, info(id="ses/../../../x"))).session
     assert placed(store, sid, where).file.parent == Path(where.home, ".local/share/gitsession/opencode")
 
 
 @pytest.mark.parametrize("data", [b"", b"[]", b'{"info": 1}', b'{"info": {"id": 1}, "messages": [1, {"info": {}}]}'])
-def test_what_is_no_export_does_not_fail(data: bytes) -> None:
+def test_invalid_export_does_not_raise(data: bytes) -> None:
     assert isinstance(opencode.moved(data, "ses_two", "/work"), bytes)
 
 
-# ---- its title there
+# ---- the title
 
 
 @pytest.mark.parametrize(
@@ -227,7 +221,7 @@ def test_a_session_without_a_title_is_called_by_its_first_prompt(
     made = begun(store, *words)
     assert said(placed(store, made.id, where))["info"]["title"] == title
     if words[0]:
-        assert made.history()[1].subject == f"user: {title}"  # lists call it so
+        assert made.history()[1].subject == f"user: {title}"  # the listing shows this title
 
 
 def test_a_title_counts_before_the_first_prompt(store: ObjectStore, where: Workspace) -> None:

@@ -1,6 +1,7 @@
-"""Faults to inject, and the one judge of what a store looks like afterwards.
+"""Fault injection, and the checks of a store after a fault.
 
-``work``: what is done to a store. ``shim`` (``fi.c``, ``worker``): does it in a process whose system calls fail, or
-that is killed there. ``crash``: replays a log of calls as every disk a power cut could leave. ``powercut``: real cuts
-of a file system in an image. ``full``: small disks. ``invariants``: the judge. ``bench``: all of them, put together.
+``work`` has the commands that run on a store. ``shim`` (``fi.c``, ``worker``) runs them in a process whose system calls
+fail, or which is killed at one of them. ``crash`` replays a log of calls and generates every disk state that a power
+cut can leave. ``powercut`` makes real power cuts of a file system in an image. ``full`` has small disks. ``invariants``
+has the checks. ``bench`` combines all of them.
 """

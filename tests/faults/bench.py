@@ -1,4 +1,4 @@
-"""Where faults are injected one after another: a store to begin with, what a run may leave of it, the judge."""
+"""Test bench for faults: a prepared store, the states that a run may leave, and the checks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from gitsession.store.git_store import GitStore
 
 
 class Bench:
-    """Stores prepared by ``work.prepare``, hurt in ``shim`` and judged here."""
+    """Stores prepared by ``work.prepare``, run with faults in ``shim`` and checked afterwards."""
 
     def __init__(self) -> None:
         self.shim = Shim()
@@ -34,7 +34,10 @@ class Bench:
 
     @contextmanager
     def store(self) -> Iterator[Path]:
-        """A fresh copy of the prepared store. Always at the same length of path, and gone afterwards."""
+        """Yield a fresh copy of the prepared store, which is removed afterwards.
+
+        Its path always has the same length.
+        """
         self._count += 1
         path = self.place / f"{self._count:08d}.git"
         shutil.copytree(self.base, path, copy_function=shutil.copyfile)
@@ -44,7 +47,10 @@ class Bench:
             shutil.rmtree(path)
 
     def states(self, name: str, skip: Sequence[int] = ()) -> list[State]:
-        """What the refs hold before the first command and after each, where those in ``skip`` did nothing."""
+        """Return the values of the refs before the first command and after each one.
+
+        Commands in ``skip`` have no effect.
+        """
         key = name, tuple(skip)
         if key not in self._states:
             with self.store() as git_dir:
@@ -57,7 +63,7 @@ class Bench:
         return self._states[key]
 
     def calls(self, name: str) -> list[Call]:
-        """The calls that an undisturbed run makes below the store, in their order."""
+        """Return the calls that a run without faults makes below the store, in order."""
         if name not in self._calls:
             with self.store() as git_dir:
                 ran = self.shim.run(name, git_dir, log=True)
@@ -67,7 +73,7 @@ class Bench:
         return self._calls[name]
 
     def points(self, name: str, mode: str, share: float, seed: int = 0) -> list[int]:
-        """The calls of a workload at which ``mode`` means something: a ``share`` of them, evenly spread."""
+        """Return the calls of a workload to which ``mode`` applies: a ``share`` of them, evenly spread."""
         calls = self.calls(name)
         halves = mode in ("torn", "short")
         numbers = [n for n, call in enumerate(calls, 1) if call.name == "write" or not halves]
@@ -77,21 +83,27 @@ class Bench:
         return sorted(random.Random(f"{name} {mode} {seed}").sample(numbers, count))
 
     def kill(self, name: str, fault: Fault) -> None:
-        """A run that is killed: what was told is there, what was begun is there whole or not at all."""
+        """Kill a run.
+
+        Acknowledged commands must be present; the interrupted one must be present completely or not at all.
+        """
         with self.store() as git_dir:
             ran = self.shim.run(name, git_dir, fault)
             assert ran.code in (0, -9), ran.stderr
             self._judge(git_dir, self.after(name, ran))
 
     def fail(self, name: str, fault: Fault) -> None:
-        """A run whose disk says no: what was told is there, what was refused is there whole or not at all."""
+        """Run with a failing disk.
+
+        Acknowledged commands must be present; failed ones must be present completely or not at all.
+        """
         with self.store() as git_dir:
             ran = self.shim.run(name, git_dir, fault)
             assert ran.code == 0, ran.stderr
             self._judge(git_dir, self.after(name, ran))
 
     def recording(self, name: str) -> Recording:
-        """A run of a workload that nothing disturbs, for ``crash``."""
+        """Return the recording of a run without faults, for ``crash``."""
         if name not in self._recordings:
             with self.store() as git_dir:
 
@@ -103,12 +115,18 @@ class Bench:
         return self._recordings[name]
 
     def cut(self, name: str, crash: Crash) -> None:
-        """The power was cut while a workload ran: what had been told is there, and it goes on."""
+        """Check a store after a power cut.
+
+        Commands acknowledged before it must be present, and the store must be usable.
+        """
         done = int(crash.told[-1].split()[1]) if crash.told else 0
         self._judge(lay_out(crash, self.place / "cut.git"), self.states(name)[done : done + 2], git_too=False)
 
     def retry(self, name: str, fault: Fault) -> None:
-        """A run that tries again what the disk refused. Where all was acknowledged in the end, no line differs."""
+        """Run and retry the commands that failed.
+
+        If all are acknowledged in the end, every branch must be as without faults.
+        """
         with self.store() as git_dir:
             ran = self.shim.run(name, git_dir, fault, options={"retry": True})
             assert ran.code == 0, ran.stderr
@@ -117,7 +135,7 @@ class Bench:
                     assert subjects(store) == self.subjects(name), ran.told
 
     def subjects(self, name: str) -> list[list[str]]:
-        """The lines of an undisturbed run, in the subjects of their commits."""
+        """Return the branches after a run without faults, as the subjects of their commits."""
         if name not in self._subjects:
             with self.store() as git_dir:
                 self.shim.run(name, git_dir)
@@ -126,7 +144,10 @@ class Bench:
         return self._subjects[name]
 
     def after(self, name: str, ran: Ran) -> list[State]:
-        """The states that a run may leave, the likeliest first: of what the disk refused any one may be there."""
+        """Return the states that a run may leave, the likeliest first.
+
+        Any failed command may or may not have taken effect.
+        """
         if 0 in ran.failed or not ran.told:
             return self.states(name)[:1]
         last = max(int(row.split(" ")[1]) for row in ran.told)
@@ -143,7 +164,7 @@ class Bench:
             judge(git_dir, states, git_too=git_too)
 
     def _moves(self, name: str, number: int) -> bool:
-        """Whether the command changes what refs hold; a flush does not."""
+        """Return whether the command changes refs, which a flush does not do."""
         states = self.states(name)
         return states[number] != states[number - 1]
 

@@ -1,4 +1,4 @@
-"""Looks at a workspace while they are being hurt: the folder ``work`` and the store ``store.git``, side by side."""
+"""Checkpoints with faults: the folder ``work`` and the store ``store.git``, side by side."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from gitsession.model.entries import Message
 
 FIRST, NEXT, NAMED = "first look", "next look", "look at named paths"
 WORKS = (FIRST, NEXT, NAMED)
-"""The runs that are hurt."""
+"""The runs with faults."""
 
 PATHS = ("deep/0/file.txt", "deep/1/file.txt", "made/new.txt", "turned")
 
 
 def prepare(place: Path, work: str) -> None:
-    """A session in a folder; but for ``FIRST``, one that was looked at and has changed since."""
+    """Create a session in a folder. Except for ``FIRST``, the folder has a checkpoint and later changes."""
     files = {f"deep/{number}/file.txt": f"old {number}\n" for number in range(4)}
     folder = fill(place / "work", {**files, "turned": "file\n", ".gitignore": "ignored\n", "ignored": "not kept\n"})
     with Store.create(place / "store.git", clock=Clock()) as store:

@@ -1,15 +1,17 @@
-"""Every disk that a power cut could leave, worked out from a log of system calls.
+"""Generator of every disk state that a power cut can leave, from a log of system calls.
 
-Each call of the log becomes *effects*: a name bound or taken away in a directory, bytes or a length of a file. An
+Each call of the log becomes *effects*: a name added to or removed from a directory, and bytes or a length of a file. An
 effect is volatile until an fsync makes it durable. A power cut after any call leaves the durable effects and some of
-the volatile ones; what is told before the cut must be there. Two models say what an fsync makes durable and what the
-rest may do:
+the volatile ones. Everything acknowledged before the cut must be present. Two models define the effects of an fsync:
 
-    posix   fsync of a file: its bytes and its length; of a directory: its names. Of all else any subset may be there
-    ext4    any fsync makes all earlier changes of names durable (one journal), and the bytes of its own file. Of the
-            names that are left a first part is there, in order; of the bytes any subset
+posix: the fsync of a file makes its bytes and its length durable, that of a directory its names. Any subset of all
+other effects may be present.
 
-A write is two effects, so every write may be torn in halves. A rename is one: within a directory no half is left.
+ext4: any fsync makes all earlier changes of names durable (one journal), and the bytes of its own file. Of the other
+names, a prefix in order may be present; of the bytes, any subset.
+
+A write is two effects, so every write may be torn in halves. A rename is one effect, because it is atomic within a
+directory.
 """
 
 from __future__ import annotations
@@ -28,12 +30,16 @@ from faults.shim import Call
 Model: TypeAlias = Literal["posix", "ext4"]
 
 EXHAUSTIVE_BITS = 5
-"""Maximum number of volatile effects whose subsets are all tried."""
+"""Maximum number of volatile effects for which all subsets are tried."""
 
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """``what``: bind, unbind, move, mkdir, rmdir, write, length or extend. ``key``: the inode or directory to fsync."""
+    """An effect of a call.
+
+    ``what`` is bind, unbind, move, mkdir, rmdir, write, length or extend. ``key`` is the inode or the directory whose
+    fsync makes the effect durable.
+    """
 
     what: str
     key: int | str
@@ -50,7 +56,7 @@ class Effect:
 
 @dataclass(slots=True)
 class Disk:
-    """Files and directories: paths relative to the store, bytes by file number."""
+    """Files and directories, with paths relative to the store and contents by file number."""
 
     names: dict[str, int] = field(default_factory=dict)
     files: dict[int, bytes] = field(default_factory=dict)
@@ -58,7 +64,7 @@ class Disk:
 
     @classmethod
     def read(cls, root: Path) -> tuple[Disk, dict[int, int]]:
-        """A store as it lies there, all durable; and its files by inode."""
+        """Read a store from the disk, with all effects durable, and its file numbers by inode."""
         disk, by_inode = cls(), {}
         for parent, directories, files in os.walk(root):
             at = os.path.relpath(parent, root)
@@ -90,7 +96,7 @@ class Disk:
         return Disk(names, files, directories)
 
     def visible(self) -> tuple[frozenset[str], dict[str, tuple[int, bytes]]]:
-        """Directories whose parents are all there, and the files in them: by name their number and bytes."""
+        """Return the directories that have all parents, and the number and bytes of the files in them by name."""
         there = {""}
         for path in sorted(self.directories, key=lambda path: path.count("/")):
             if os.path.dirname(path) in there:
@@ -118,7 +124,7 @@ Step: TypeAlias = Effect | tuple[Literal["sync"], int | str] | tuple[Literal["to
 
 
 def steps(calls: Sequence[Call], root: Path, by_inode: dict[int, int]) -> Iterator[Step]:
-    """The log as effects, syncs and what was told. The index is derived, and no part of this."""
+    """Yield the effects, syncs and acknowledgements of a log. The index is derived data and is left out."""
     numbers = dict(by_inode)
     count = len(numbers)
     for call in calls:
@@ -162,7 +168,7 @@ def _of_bytes(call: Call, file: int) -> Iterator[Effect]:
 
 @dataclass(frozen=True, slots=True)
 class Crash:
-    """One disk, and what had been told before the power went. Names with one number are links to one file."""
+    """One disk state, and the acknowledgements before the power cut. Names with the same number are hard links."""
 
     told: tuple[str, ...]
     directories: frozenset[str]
@@ -171,20 +177,23 @@ class Crash:
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """A run that nothing disturbed: the disk it began with, and what it did to it."""
+    """A run without faults: the disk at its start, and its log."""
 
     base: Disk
     log: list[Step]
 
     @classmethod
     def of(cls, git_dir: Path, run: Callable[[], Sequence[Call]]) -> Recording:
-        """``run`` does its work in ``git_dir`` and returns the log of its calls, with their bytes."""
+        """Record ``run``, which works in ``git_dir`` and returns the log of its calls with their bytes."""
         base, by_inode = Disk.read(git_dir)
         base.names = {path: number for path, number in base.names.items() if not is_derived(path)}
         return cls(base, list(steps(run(), git_dir, by_inode)))
 
     def crashes(self, model: Model, *, samples: int, seed: int = 0) -> Iterator[Crash]:
-        """Every different disk after every step: all subsets of few volatile effects, ``samples`` of many."""
+        """Yield every distinct disk state after every step.
+
+        If there are many volatile effects, ``samples`` subsets are drawn instead of all.
+        """
         chance = random.Random(seed)
         solid = self.base
         durable: list[tuple[int, Effect]] = []
@@ -214,7 +223,7 @@ class Recording:
 
 
 def is_derived(path: str) -> bool:
-    """The index may be lost at any time, and is nothing that a crash is judged by."""
+    """Return whether the path belongs to the index, which may be lost at any time and is not checked after a crash."""
     return "index.db" in path
 
 
@@ -229,7 +238,10 @@ def _persists(effect: Effect, synced: int | str, model: Model) -> bool:
 def _subsets(
     volatile: list[tuple[int, Effect]], model: Model, samples: int, chance: random.Random
 ) -> Iterator[list[tuple[int, Effect]]]:
-    """Under ext4 the names that are there are the first ones; the rest is any subset."""
+    """Yield subsets of the volatile effects.
+
+    Under ext4, changes of names are kept in order and the rest in any subset.
+    """
     if model == "posix":
         yield from _some(volatile, samples, chance)
         return
@@ -256,7 +268,7 @@ def _some(rows: list[tuple[int, Effect]], samples: int, chance: random.Random) -
 
 
 def lay_out(crash: Crash, place: Path) -> Path:
-    """The store as it is when the power is back, at ``place``. What lay there before is gone."""
+    """Write the disk state of a crash to ``place``, which is emptied first."""
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir(mode=0o700)
     for directory in sorted(crash.directories):

@@ -1,4 +1,4 @@
-"""A drain and a hook while they are being hurt: the folder ``work``, the agent's file, the store, side by side."""
+"""An ingest and a hook with faults: the folder ``work``, the agent's file and the store, side by side."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ WORKS = ("drain", "hook")
 
 
 def prepare(place: Path) -> Agent:
-    """A session with three calls, all of it in the spool, and a store that knows nothing yet."""
+    """Create a session with three calls whose events are all in the spool, and an empty store."""
     place.mkdir(parents=True)
     agent = Agent(place)
     agent.fill(a="1", b="1")
@@ -27,7 +27,7 @@ def prepare(place: Path) -> Agent:
 
 
 def do(work: str, place: str) -> None:
-    """The run that is hurt."""
+    """Run the work called ``work``."""
     if work == "drain":
         with Store.open(Path(place) / "store.git") as store:
             store.drain()

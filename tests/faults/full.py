@@ -1,4 +1,4 @@
-"""Small disks, to be filled."""
+"""Small disks for tests that fill them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from gitsession.store.git_store import GitStore
 
 @contextmanager
 def tmpfs(size: str) -> Iterator[Path]:
-    """Skips the test, and says why, where nothing can be mounted."""
+    """Mount a tmpfs. The test is skipped with a reason if that is not possible."""
     place = Path(shim.scratch())
     try:
         if os.geteuid() != 0:
@@ -41,7 +41,7 @@ def tmpfs(size: str) -> Iterator[Path]:
 
 @contextmanager
 def ext4(size: str) -> Iterator[Path]:
-    """The same on a disk in an image."""
+    """Mount an ext4 file system from an image. The test is skipped with a reason if that is not possible."""
     if "ext4" not in powercut.available():
         pytest.skip("a disk in an image wants root, losetup and mkfs.ext4")
     place = Path(shim.scratch())

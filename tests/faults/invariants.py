@@ -1,4 +1,4 @@
-"""The one judge: what must hold of a store after any fault, whoever injected it."""
+"""Checks that every store must pass after any fault."""
 
 from __future__ import annotations
 
@@ -19,13 +19,14 @@ from gitsession.store.git_store import GitStore
 from gitsession.store.interface import ObjectStore
 
 State = Mapping[str, RefValue]
-"""Value of each ref. An oid identifies all that it leads to, so two equal states hold the same entries."""
+"""Value of each ref. An oid identifies everything that it reaches, so two equal states have the same entries."""
 
 
 def judge(git_dir: Path, states: Sequence[State], *, git_too: bool = True) -> State:
-    """The store at ``git_dir`` holds one of ``states``, whole, and goes on from there at once. Which one it was.
+    """Check that the store is complete, in one of ``states`` and usable at once. Return the state.
 
-    ``git_too``: `git fsck --strict` and all of ``Store.verify`` are asked as well.
+    Args:
+        git_too: Also run `git fsck --strict` and all of ``Store.verify``.
     """
     with Store.open(git_dir, clock=lambda: 1) as store:
         held = dict(store.objects.refs("refs/"))
@@ -43,7 +44,7 @@ def judge(git_dir: Path, states: Sequence[State], *, git_too: bool = True) -> St
 
 
 def assert_whole(store: ObjectStore) -> int:
-    """Every object that a ref leads to is there, and is what its name says; how many."""
+    """Check that every object that a ref reaches exists and matches its oid. Return the number of objects."""
     todo = [value for value in store.refs("refs/").values() if refs.target(value) is None]
     seen = set(todo)
     while todo:
@@ -62,7 +63,7 @@ def assert_whole(store: ObjectStore) -> int:
 
 
 def assert_goes_on(store: Store) -> None:
-    """A clean append to every branch and a command that is logged succeed, and are handed over to git."""
+    """Check that an append to every branch and a logged command succeed, and that they can be flushed to git."""
     door = store.objects
     for name in door.refs(refs.SESSIONS):
         sid, branch = refs.parse(name) or ("", "")
@@ -80,20 +81,23 @@ def assert_goes_on(store: Store) -> None:
 
 
 def assert_nothing_left(git_dir: Path) -> None:
-    """After a flush: no lock, no proof, no keep."""
+    """Check that a flush has left no lock, proof or ``.keep`` file."""
     left = [*git_dir.glob("*.lock"), *git_dir.rglob("refs/**/*.lock"), *(git_dir / PROOFS).iterdir()]
     left += git_dir.glob("objects/pack/*.keep")
     assert not left, left
 
 
 def sound(git_dir: Path) -> None:
-    """git finds nothing wrong, and nothing is left of what was under way."""
+    """Check that git finds no problem and that no temporary files are left."""
     assert process.fsck(git_dir) == []
     assert_nothing_left(git_dir)
 
 
 def assert_kept(store: ObjectStore, acknowledged: Mapping[str, Sequence[Oid]]) -> int:
-    """Each acknowledged entry of a ref is on its line once, in order, or on that of a ref beside it; how many."""
+    """Check that each acknowledged entry of a ref is on its branch or a renamed one, once and in order.
+
+    Return their number.
+    """
     for ref, wanted in acknowledged.items():
         beside = re.compile(re.escape(ref) + r"(-[a-z2-7]{8,52})?")
         lines = [line(store, name) for name in store.refs(ref) if beside.fullmatch(name)]
@@ -107,7 +111,7 @@ def assert_kept(store: ObjectStore, acknowledged: Mapping[str, Sequence[Oid]]) -
 
 
 def line(store: ObjectStore, ref: str) -> list[Oid]:
-    """The commits from root to leaf."""
+    """Return the commits from root to tip."""
     oids = []
     oid = store.ref(ref)
     while oid:
@@ -117,7 +121,7 @@ def line(store: ObjectStore, ref: str) -> list[Oid]:
 
 
 def texts(store: GitStore, ref: str = raw.LEAF) -> list[str]:
-    """What stands on a line of ``raw.append``, read whole: commit, tree and blob."""
+    """Read the history of ``raw.append`` completely (commit, tree and blob) and return its texts."""
     found = []
     for oid in line(store, ref):
         [(_, _, blob)] = objects.parse_tree(store.read(objects.parse_commit(store.read(oid)[1]).tree)[1])
@@ -126,7 +130,10 @@ def texts(store: GitStore, ref: str = raw.LEAF) -> list[str]:
 
 
 def subjects(store: ObjectStore) -> list[list[str]]:
-    """Every line of every session in the subjects of its commits, sorted: names that are drawn by lot do not count."""
+    """Return the subjects of the commits of every branch of every session.
+
+    They are sorted, because the order of random branch names does not matter.
+    """
     told = []
     for name in store.refs(refs.SESSIONS):
         commits = [objects.parse_commit(store.read(oid)[1]) for oid in line(store, name)]

@@ -1,7 +1,7 @@
-"""Real power cuts: a file system in an image, a writer that is stopped, and a copy of the image that is mounted again.
+"""Real power cuts: a file system in an image, a paused writer, and a copy of the image that is mounted again.
 
-Mounting replays the file system's journal, as a machine does when the power is back. What the copy lacks is what was
-in memory only: the page cache, which no fsync had reached.
+Mounting replays the file system's journal, as a machine does after a power cut. The copy lacks the data that was only
+in memory: the pages that no fsync had written.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _ENTRIES_PER_CUT = 40
 
 
 def available() -> list[str]:
-    """The file systems that can be made and mounted here."""
+    """Return the file systems that can be created and mounted on this machine."""
     if os.geteuid() != 0 or not shutil.which("losetup"):
         return []
     return [kind for kind in SIZES if shutil.which(f"mkfs.{kind}")]
@@ -40,7 +40,7 @@ def available() -> list[str]:
 
 @contextmanager
 def mounted(image: Path, at: Path) -> Iterator[Path]:
-    """Skips the test, and says why, where nothing can be mounted."""
+    """Mount an image. The test is skipped with a reason if that is not possible."""
     at.mkdir(exist_ok=True)
     done = subprocess.run(["mount", "-o", "loop", image, at], capture_output=True, text=True, check=False)
     if done.returncode:
@@ -52,18 +52,18 @@ def mounted(image: Path, at: Path) -> Iterator[Path]:
 
 
 def unmount(at: Path) -> None:
-    """Lazily: a pack that was read stays open until who read it is collected."""
+    """Unmount lazily, because a pack stays open until the store that read it is garbage-collected."""
     subprocess.run(["umount", "--lazy", at], check=True)
 
 
 def make(kind: str, image: Path, size: str = "") -> None:
-    """An empty file system in a file."""
+    """Create an empty file system in a file."""
     subprocess.run(["truncate", "-s", size or SIZES[kind], image], check=True)
     subprocess.run([f"mkfs.{kind}", *_QUIET[kind], image], check=True, capture_output=True)
 
 
 class Writer:
-    """A process that appends as many entries as it is granted, and what it has told so far."""
+    """A process that appends as many entries as it is granted, and the acknowledgements that it has printed."""
 
     def __init__(self, git_dir: Path) -> None:
         here = str(Path(__file__).parents[1])
@@ -77,7 +77,7 @@ class Writer:
         self._reader.start()
 
     def grant(self, entries: int) -> None:
-        """Let it append so many more, and wait for the first."""
+        """Let the process append more entries, and wait for the first one."""
         before = len(self.told)
         assert self._process.stdin
         self._process.stdin.write(f"{entries}\n".encode())
@@ -115,7 +115,7 @@ class Writer:
 
 
 def cuts(kind: str, count: int, *, seed: int = 0) -> Iterator[int]:
-    """Cut the power ``count`` times under one writer; for each cut, how many acknowledged entries were found again."""
+    """Cut the power ``count`` times under one writer. Yield the number of acknowledged entries found after each cut."""
     chance = random.Random(seed)
     place = Path(shim.scratch())
     try:

@@ -1,4 +1,4 @@
-"""A purge while it is being hurt: a store with a secret in its journal, its packs, a title, and an exported file."""
+"""A purge with faults: a store with a secret in its journal, its packs, a title and an exported file."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from gitsession.model.entries import Message
 from gitsession.store.git_store import GitStore
 
 PURGE = "purge"
-"""The run that is hurt."""
+"""The run with faults."""
 
 EXPORT = "exported.jsonl"
-"""File in the folder of the store, so that it is restored with it."""
+"""File in the folder of the store, so that it is restored together with the store."""
 _URANDOM = os.urandom
 
 
 def prepare(place: Path) -> None:
-    """Entries in packs and in the journal, on two branches, and commands that were undone."""
+    """Create entries in packs and in the journal, on two branches, and undone commands."""
     os.urandom = nonces(b"purge")
     try:
         clock = Clock()
@@ -59,7 +59,7 @@ def carry_out(store: Store) -> None:
 
 
 def settle(place: Path) -> GitStore:
-    """What the next program does: it opens the store, and purges what is left to be purged."""
+    """Do the work of the next program: open the store and complete any pending purge."""
     with Store.open(place, clock=Clock(START_MS + 2 * 10**6)) as store:
         carry_out(store)
     return GitStore.open(place)

@@ -1,5 +1,6 @@
-"""A rewind of twenty files, and of two that the user edited too, while it is being hurt: the folder ``work`` and the
-store ``store.git``, side by side.
+"""A rewind with faults: twenty files, two of them with edits of the user.
+
+The folder ``work`` and the store ``store.git`` are side by side.
 """
 
 from __future__ import annotations
@@ -14,12 +15,12 @@ from gitsession.model.entries import Message
 
 COUNT = 20
 REWIND, UNDO = "rewind", "undo of a rewind"
-"""The runs that are hurt."""
+"""The runs with faults."""
 ASKED = "rewind this"
 
 
 def prepare(place: Path, work: str) -> None:
-    """A session that changed, made and removed files, as wide a choice as there is; for ``UNDO``, rewound."""
+    """Create a session that changed, created and removed files of all kinds. For ``UNDO``, rewind it."""
     folder = fill(place / "work", {f"deep/{n}/file.txt": f"old {n}\n" for n in range(COUNT)})
     put(folder, "deep/3/file.txt", "deep/3/nowhere", kind="link")
     edit_both(folder, "as it began", "as it began")
@@ -50,7 +51,7 @@ def change(folder: Path) -> None:
 
 
 def edit_both(folder: Path, first: str, last: str) -> None:
-    """Files whose first and last line somebody changes."""
+    """Write files with the given first and last lines."""
     for n in range(2):
         put(folder, f"both/{n}.txt", f"{first}\n" + "between\n" * 8 + f"{last}\n")
 

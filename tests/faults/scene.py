@@ -1,4 +1,4 @@
-"""One prepared place, hurt again and again, and put back before each run: what is in it goes by where it is."""
+"""A prepared folder that is restored before each run. Its path is constant, because its contents depend on it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from faults.shim import Fault, Ran, Shim, scratch
 
 
 class Scene:
-    """``prepare`` fills ``place``, and what it says of it is ``prepared``."""
+    """A folder that ``prepare`` fills. Its return value is ``prepared``."""
 
     def __init__(self, prepare: Callable[[Path], Any]) -> None:
         self.shim = Shim()
@@ -31,7 +31,7 @@ class Scene:
         shutil.copytree(self._folder / "kept", self.place, symlinks=True)
 
     def points(self, work: str, share: float) -> list[int]:
-        """A ``share`` of the calls of an undisturbed run, evenly drawn."""
+        """Return a ``share`` of the calls of a run without faults, evenly spread."""
         if work not in self._calls:
             ran = self.run(work)
             assert ran.code == 0, ran.stderr

@@ -1,4 +1,4 @@
-"""Workloads in processes whose system calls fail at a chosen point, or that are killed there (``fi.c``)."""
+"""Workloads in processes whose system calls fail at a chosen point, or which are killed there (``fi.c``)."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ _FIELDS = "8q"
 
 
 def scratch() -> str:
-    """A new directory for stores that are made and thrown away by the thousand; in memory where that can be."""
+    """Create a directory for stores that are created and removed by the thousand, in memory if possible."""
     fast = TMPFS if os.access(TMPFS, os.W_OK) else None
     return os.path.realpath(tempfile.mkdtemp(prefix="gitsession-faults-", dir=fast))
 
 
 @functools.cache
 def library() -> Path:
-    """The shim, built once for a version of its source. Skips the test, and says why, where that cannot be."""
+    """Build the shim once for each version of its source. The test is skipped with a reason if that is not possible."""
     compiler = shutil.which("cc") or shutil.which("gcc")
     if not compiler or not sys.platform.startswith("linux"):
         pytest.skip("the fault injector wants Linux and a C compiler")
@@ -54,9 +54,12 @@ def library() -> Path:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """``mode``: a kill (``kill-before``, ``kill-after``, ``torn``), ``short``, or a name of ``ERRORS``. It hits
-    ``length`` calls from the ``at``-th on, with ``-on`` at the end of ``mode`` all of them. ``group``: a kill takes the
-    git children along. ``at`` 0: none."""
+    """A fault at system calls.
+
+    ``mode`` is a kill (``kill-before``, ``kill-after``, ``torn``), ``short``, or a name of ``ERRORS``. It affects
+    ``length`` calls from number ``at`` on, or all of them if ``mode`` ends with ``-on``. If ``at`` is 0, it affects
+    none. With ``group``, a kill includes the git children.
+    """
 
     mode: str = "eio"
     at: int = 0
@@ -66,7 +69,7 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One logged call; ``name`` is ``ack`` for an acknowledgement, whose words are ``data``."""
+    """One logged call. For an acknowledgement, ``name`` is ``ack`` and ``data`` its text."""
 
     name: str
     inode: int
@@ -79,7 +82,10 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """What became of a run: lines it told, its exit code (negative: the signal), calls counted, calls hit."""
+    """The result of a run: its acknowledgements, exit code, number of calls, and faults injected.
+
+    A negative exit code is the number of a signal.
+    """
 
     told: tuple[str, ...]
     code: int
@@ -89,12 +95,12 @@ class Ran:
 
     @property
     def done(self) -> dict[int, Any]:
-        """Number of each command that was acknowledged, and what was told of it."""
+        """Return the results of the acknowledged commands by number."""
         return {int(number): json.loads(rest) for word, number, rest in map(_words, self.told) if word == "ok"}
 
     @property
     def failed(self) -> dict[int, str]:
-        """Number of each command that said the disk would not, and its words."""
+        """Return the messages of the commands that reported a disk error, by number."""
         return {int(number): rest for word, number, rest in map(_words, self.told) if word == "fail"}
 
 
@@ -103,7 +109,7 @@ def _words(row: str) -> list[str]:
 
 
 class Shim:
-    """A process that has everything imported and forks a child for each run, all under the shim."""
+    """A process that has imported all modules and forks a child for each run, with the shim preloaded."""
 
     def __init__(self) -> None:
         self.place = Path(scratch())
@@ -143,9 +149,11 @@ class Shim:
         skip: Sequence[int] = (),
         options: Mapping[str, Any] | None = None,
     ) -> Ran:
-        """Do the workload called ``work`` (``work.WORKLOADS``) to the store, with a fault among its system calls.
+        """Run the workload ``work`` (``work.WORKLOADS``) on the store, with a fault among its system calls.
 
-        ``skip``: commands to leave out. ``log``: the calls can be read with ``calls`` afterwards.
+        Args:
+            skip: Numbers of commands to leave out.
+            log: Whether to log the calls for ``calls``.
         """
         self.log.write_bytes(b"")
         self._arm(f"{git_dir}/", fault or Fault(), 2 if bytes_too else int(log))
@@ -159,7 +167,7 @@ class Shim:
         return Ran(tuple(answer["told"]), answer["code"], counted, hits, answer["stderr"])
 
     def calls(self) -> list[Call]:
-        """The log of the last run."""
+        """Return the log of the last run."""
         raw, at, found = self.log.read_bytes(), 0, []
         while at < len(raw):
             end = raw.index(b"\n", at)

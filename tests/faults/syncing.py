@@ -1,4 +1,4 @@
-"""A sync while it is being hurt: ``store.git``, the hub ``hub.git`` and what others published there, side by side."""
+"""A sync with faults: ``store.git``, the hub ``hub.git`` and data published there by others, side by side."""
 
 from __future__ import annotations
 
@@ -18,28 +18,30 @@ from gitsession.sync import cloning, syncing
 
 SYNC, PULL, PUSH, CLONE, TAKE = "sync", "pull", "push", "clone", "take"
 WORKS = (SYNC, PULL, PUSH, CLONE, TAKE)
-"""The runs that are hurt."""
+"""The runs with faults."""
 
-KEY = "AKIA" + "Z3KQ7XJ2M5TB6WPL"  # joined here, so that no file of ours looks as if it held one
+KEY = "AKIA" + "Z3KQ7XJ2M5TB6WPL"  # joined here, so that this file does not seem to contain a key
 
 _URANDOM = os.urandom
 
 
 def prepare(place: Path) -> None:
-    """What comes: a line that went on apart, entries that were purged, a new session, titles on both sides. What goes:
-    the same but for the purge, and a session with a secret that is held back.
+    """Prepare data in both directions.
+
+    To be fetched: a diverged branch, purged entries, a new session, titles set on both sides. To be pushed: the same
+    except the purge, and a session that is held back because of a secret.
     """
     _prepare(place, purged_by="other")
     server.uninstall(place / "hub.git")
 
 
 def prepare_purging(place: Path) -> None:
-    """The hub has our hooks; what was purged was purged here, and stands there and elsewhere."""
+    """Prepare a hub with the hooks of gitsession, and a purge in this store of data that the hub and others have."""
     _prepare(place, purged_by="store")
 
 
 def do(work: str, place: str) -> None:
-    """The run that is hurt, or the one after it."""
+    """Run the work with faults, or the one after it."""
     folder = Path(place)
     if work == CLONE:
         Store.clone(str(folder / "hub.git"), folder / "clone.git")[0].close()

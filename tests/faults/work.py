@@ -1,8 +1,8 @@
-"""What is done to a store while it is being hurt: short runs of commands at the front door.
+"""Workloads for fault injection: short runs of commands of the public API.
 
-Every command is seeded by its number, so that what it leaves follows from what was there: the states a run may leave
-are known beforehand (``states``). Each is told on descriptor 1 as it ends: ``ok <number>``, ``fail <number> <why>``
-where the disk would not, ``no <number> <why>`` where the command had nothing to work on.
+Every command is seeded by its number, so its result depends only on the earlier state, and the states that a run may
+leave are known in advance (``states``). The result of each command is written to descriptor 1: ``ok <number>``, ``fail
+<number> <why>`` after a disk error, or ``no <number> <why>`` if the command had nothing to work on.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ _URANDOM = os.urandom
 
 
 class World:
-    """A store, and the sessions that the commands of one run speak of."""
+    """A store, and the sessions that the commands of one run use."""
 
     def __init__(self, store: Store, clock: Clock) -> None:
         self.store, self.clock = store, clock
         self.sessions: dict[str, Session] = {}
 
     def __getitem__(self, name: str) -> Session:
-        """The session called ``name``; ``old`` is there from the beginning."""
+        """Return the session called ``name``. ``old`` exists from the beginning."""
         if name not in self.sessions:
             if name != "old":
                 raise NotFound(f"no session {name} in this run")
@@ -87,7 +87,7 @@ class World:
 
 
 class Briefly:
-    """A summarizer that says the same of everything."""
+    """A summarizer that always returns the same summary."""
 
     def summarise(self, *_: object, **__: object) -> Summary:
         return Summary("short")
@@ -200,14 +200,14 @@ WORKLOADS: dict[str, list[Command]] = {
 
 
 def get_ready() -> None:
-    """Make this process one that only does workloads, its git children under the shim."""
+    """Prepare this process to run only workloads, with its git children under the shim."""
     _make_small()
     process._PASSED_ON += ("LD_PRELOAD", "FI_CONTROL")
 
 
 @contextmanager
 def small() -> Iterator[None]:
-    """Meanwhile stores are quickly made and copied: short journal files; and no flush comes but those asked for."""
+    """Speed up the creation and copying of stores in the block: short journal files, and no automatic flush."""
     kept = journal.PREALLOCATED_BYTES, IdleTimer.touch
     _make_small()
     try:
@@ -221,7 +221,7 @@ def _make_small() -> None:
 
 
 def prepare(git_dir: Path) -> None:
-    """The store that every workload begins with: a session in git, and more of it in the journal."""
+    """Create the store with which every workload begins: a session in git, and more entries in the journal."""
     os.urandom = nonces(b"prepare")
     try:
         with small():
@@ -246,8 +246,15 @@ def _prepare(git_dir: Path) -> None:
 
 
 def do(name: str, git_dir: str, skip: Collection[int] = (), *, states: bool = False, retry: bool = False) -> None:
-    """Run a workload. ``states``: tell what all refs hold after each command. ``retry``: a command the disk refused is
-    tried again, up to ``ATTEMPTS`` times."""
+    """Run a workload.
+
+    Args:
+        name: Name of the workload.
+        git_dir: Path of the store.
+        skip: Numbers of commands to leave out.
+        states: Report the values of all refs after each command.
+        retry: Retry a command that fails, up to ``ATTEMPTS`` times.
+    """
     clock = Clock()
     try:
         store = Store.open(git_dir, clock=clock, flush_on_close=False)
@@ -267,7 +274,7 @@ def do(name: str, git_dir: str, skip: Collection[int] = (), *, states: bool = Fa
 
 
 def _did(world: World, command: Command, number: int, states: bool) -> bool:
-    """Whether there is no use in trying again."""
+    """Return whether the command needs no retry."""
     try:
         command(world)
     except Unavailable as error:
@@ -290,7 +297,10 @@ def _tell(word: str, number: int, rest: str) -> None:
 
 
 def append_as_granted(git_dir: str, flush_every: int = 20) -> None:
-    """Append to two refs and flush now and then; told after each: ``<ref> <oid>``. Each line read: how many more."""
+    """Append to two refs and flush at intervals. Report each append as ``<ref> <oid>``.
+
+    Each line of input is the number of further entries.
+    """
     store = GitStore.open(git_dir, flush_on_close=False)
     for number in itertools.chain.from_iterable(_granted()):
         ref = (raw.LEAF, SIDE)[number % 3 == 0]
@@ -309,7 +319,7 @@ def _granted() -> Iterator[range]:
 
 
 REPLAYED = [name for name in WORKLOADS if name not in ("large", "maintain")]
-"""A large write says nothing that a small one does not, and git writes packed objects without telling us how."""
+"""Workloads for replay. A large write adds nothing to a small one, and the writes of git's packs are not logged."""
 
 
 SHARES = {"eio": 0.02, "enospc": 0.02, "edquot": 0.01, "eintr": 0.02, "short": 0.06, "eio-on": 0.01, "enospc-on": 0.01}

@@ -1,7 +1,7 @@
-"""The process behind ``shim.Shim``: reads what to do, a JSON line each, and forks a child that does it.
+"""The process of ``shim.Shim``: it reads requests as JSON lines and forks a child for each.
 
-The child leads a process group of its own, and is waited for with all its children, orphans too: what is judged
-afterwards has nobody working on it any more.
+The child leads its own process group. The process waits for it and for all its children, including orphans, so that no
+process uses the store when it is checked.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _SECONDS = 240
 def main() -> None:
     ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)
     work.get_ready()
-    with os.fdopen(os.dup(1), "w") as answers:  # what goes to 1 itself is logged as told
+    with os.fdopen(os.dup(1), "w") as answers:  # writes to descriptor 1 are logged as acknowledgements
         for row in sys.stdin:
             print(json.dumps(_run(json.loads(row))), file=answers, flush=True)
 
@@ -41,7 +41,7 @@ def _run(request: dict[str, Any]) -> dict[str, Any]:
         code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
         try:
             while True:
-                os.waitpid(-1, 0)  # git that talks leads a group of its own
+                os.waitpid(-1, 0)  # ``process.talk`` runs git in its own group
         except ChildProcessError:
             pass
         errors.seek(0)

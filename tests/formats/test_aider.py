@@ -1,4 +1,4 @@
-"""Aider's history file: where a span begins, whose words it is, what is said of it, and that no byte is lost."""
+"""Tests of Aider's history files: spans, authors, headlines, and lossless exports."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ REAL = sorted((SHARED / "sessions" / "aider").glob("**/*.md"))
 
 
 def labels(data: bytes, *, final: bool = True) -> list[str]:
-    """What the spans of a file are called, and how they begin."""
+    """Return the labels and the first words of the spans of a file."""
     said = [aider.headline(record.payload) for record in aider.split(data, name=PLACE, final=final).records]
     return [f"{headline.label}: {headline.words}" for headline in said]
 
@@ -63,7 +63,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ObjectStor
 # ---- spans
 
 
-def test_each_span_is_what_one_of_them_said():
+def test_each_span_has_one_author():
     assert labels(TALK) == [
         "run: 2026-11-21 20:43:36 Aider 0.86.2, openai/mock",
         "user: Add a fib function",
@@ -79,7 +79,7 @@ def test_each_span_is_what_one_of_them_said():
     ]
 
 
-def test_what_the_user_typed_and_the_model_said_is_the_text_alone():
+def test_prompts_and_answers_have_only_their_text():
     entries = [aider.read(record.payload) for record in aider.split(TALK, name=PLACE, final=True).records]
     assert [entry.text for entry in entries if isinstance(entry, Message) and entry.role == "user"] == [
         "Add a fib function",
@@ -90,7 +90,7 @@ def test_what_the_user_typed_and_the_model_said_is_the_text_alone():
     assert answers[1].endswith("(so it says)")
 
 
-def test_a_run_begins_anew_unless_it_was_told_to_restore_its_history():
+def test_run_starts_anew_unless_it_restores_its_history():
     records = aider.split(history(run(), restored()), final=True).records
     first, again = (aider.read(record.payload) for record in records)
     assert isinstance(first, Reset) and first.at_ms == 1_795_293_816_000
@@ -112,7 +112,7 @@ FENCES = {
 
 
 @pytest.mark.parametrize("text", FENCES.values(), ids=FENCES)
-def test_nothing_in_a_fenced_block_is_taken_for_more_than_words(text: str):
+def test_fenced_block_is_only_text(text: str):
     data = history(run(), user("q"), answer(text), user("next"))
     assert [label.split(":")[0] for label in labels(data)] == ["run", "user", "assistant", "output", "user"]
 
@@ -130,33 +130,33 @@ def test_a_fence_left_open_ends_with_its_answer(data: bytes):
     assert labels(data)[-1] == "user: next"
 
 
-def test_a_line_that_is_made_to_take_long_takes_none():
+def test_adversarial_line_is_split_in_linear_time():
     long = history(run(), user("q"), "\n```\n\n> Tokens: " + " sent, " * 300_000 + "\n\n")
     assert len(aider.split(long, name=PLACE, final=True).records) == 3
 
 
-def test_a_date_in_an_answer_is_no_beginning_of_a_run():
+def test_date_in_an_answer_does_not_start_a_run():
     line = "# aider chat started at 2020-01-01 00:00:00"
     data = history(run(), user("q"), answer(f"{line}\nat once\n\n{line}\n\nno quotation"))
     assert [label.split(":")[0] for label in labels(data)] == ["run", "user", "assistant", "output"]
 
 
-def test_what_aider_prints_in_several_lines_is_no_answer():
+def test_output_of_several_lines_is_not_an_answer():
     data = history(run(), user("/ls"), "> Files:\n\napp.py\nb.py  \n", user("q"), answer("a"))
     speakers = [label.split(":")[0] for label in labels(data)]
     assert speakers == ["run", "command", "output", "user", "assistant", "output"]
 
 
-def test_a_file_whose_line_ends_an_editor_has_trimmed_is_read_all_the_same():
+def test_file_with_trimmed_line_ends_is_read():
     trimmed = b"\n".join(line.rstrip() for line in history(run(), user("a\nb"), answer("c"), user("d")).split(b"\n"))
     assert [label.split(":")[0] for label in labels(trimmed)] == ["run", "user", "assistant", "output", "user"]
 
 
-def test_line_ends_of_windows_are_line_ends():
+def test_windows_line_ends_are_accepted():
     assert labels(TALK.replace(b"\n", b"\r\n")) == labels(TALK)
 
 
-def test_only_a_file_in_which_a_run_begins_is_claimed():
+def test_only_a_file_with_the_start_of_a_run_is_claimed():
     assert claimed(TALK) is aider
     assert claimed(b"# Notes\n\n> quoted\n") is None
     assert claimed(b"# aider chat started at 2020-01-01 00:00:00\nso it said\n") is None
@@ -166,7 +166,7 @@ def test_only_a_file_in_which_a_run_begins_is_claimed():
 # ---- the session
 
 
-def test_a_session_goes_by_its_folder_and_the_first_line_of_its_file():
+def test_session_id_depends_on_the_folder_and_the_first_line():
     source = aider.split(TALK, name=PLACE)
     assert (source.source_id, source.started_ms) == ("app@2026-11-21T20:43:36", 1_795_293_816_000)
     assert source.header is not None and source.header.cwd == "/work/app"
@@ -175,7 +175,7 @@ def test_a_session_goes_by_its_folder_and_the_first_line_of_its_file():
     assert aider.split(TALK, name="/work/b/copy").header.cwd is None  # type: ignore[union-attr]
 
 
-def test_a_file_whose_beginning_was_cut_off_goes_by_what_it_begins_with_now():
+def test_truncated_file_is_identified_by_its_new_beginning():
     cut = history(user("so"), answer("it begins"))
     source = aider.split(cut, name=PLACE)
     assert source.source_id.startswith("app@") and source.started_ms == 0
@@ -188,7 +188,7 @@ def test_a_file_in_which_nothing_was_said_is_no_session(data: bytes):
         aider.split(data, name=PLACE)
 
 
-def test_a_history_comes_back_byte_for_byte(store: ObjectStore):
+def test_history_is_exported_byte_identical(store: ObjectStore):
     done = take_in(store, TALK)
     assert exported(store, done.session) == TALK
     assert (done.problems, take_in(store, TALK).moves) == ((), ())
@@ -196,7 +196,7 @@ def test_a_history_comes_back_byte_for_byte(store: ObjectStore):
     assert header is not None and header.cwd == "/work/app"
 
 
-def test_one_line_leads_through_all_runs(store: ObjectStore):
+def test_all_runs_are_on_one_branch(store: ObjectStore):
     opened = session(store, take_in(store, TALK, final=True).session)
     assert [node.subject for node in opened.history()][-4:] == [
         "assistant: ### Good",
@@ -218,7 +218,10 @@ def test_the_end_of_a_file_is_not_the_end_of_an_answer(store: ObjectStore):
 
 
 def grown(data: bytes, ends: list[int]) -> None:
-    """Every beginning taken in, then the whole: refs only move forward, and the end is as if it came at once."""
+    """Import every prefix and then the whole file.
+
+    Refs only move forward, and the result equals that of one import.
+    """
     by_and_by, at_once = MemoryStore(), MemoryStore()
     before: dict[str, object] = {}
     for end in [*ends, len(data)]:
@@ -246,7 +249,7 @@ def test_a_file_that_grows_byte_by_byte_keeps_every_entry():
     run(), restored(), user("a"), user("/x"), answer("b"), "```\n", "\n", "> half", "  \n", "#### x", "# y\n",
     "\r\n", "\xff", "# aider chat started at 2026-11-21 20:43:36\n", "> Tokens: 1 sent, 2 received.\n", "~~~\n",
 ]), max_size=25), st.lists(st.integers(0, 600), max_size=5))  # fmt: skip
-def test_any_file_comes_back_and_grows_into_itself(parts: list[str], ends: list[int]):
+def test_any_file_is_exported_unchanged_and_can_grow(parts: list[str], ends: list[int]):
     data = history("x\n", *parts)
     grown(data, sorted(min(end, len(data)) for end in ends))
     spans = aider.split(data, name=PLACE, final=True).records
@@ -269,7 +272,7 @@ def test_no_wound_raises_or_loses_a_byte():
 
 @pytest.mark.skipif(not REAL, reason="no real files at hand")
 @pytest.mark.parametrize("path", REAL, ids=[path.name for path in REAL])
-def test_real_files_come_back_byte_for_byte(path: Path):
+def test_real_files_are_exported_byte_identical(path: Path):
     store, data = MemoryStore(), path.read_bytes()
     done = take_in(store, data, name=path.with_suffix("").as_posix())
     assert exported(store, done.session) == data
@@ -283,7 +286,7 @@ def test_aider_is_among_the_formats():
 # ---- Aider's own reader
 
 
-def test_aiders_own_reader_takes_headings_for_the_user_and_drops_titles_and_quotations():
+def test_aiders_own_reader_reads_headings_as_prompts_and_drops_titles_and_quotations():
     assert reread(TALK)[:4] == [
         ("user", "Add a fib function  \n"),
         ("assistant", "\nHere it is.\n\napp.py\n```python\n<<<<<<< SEARCH\n=======\n"),
@@ -292,7 +295,7 @@ def test_aiders_own_reader_takes_headings_for_the_user_and_drops_titles_and_quot
     ]
 
 
-def test_what_was_typed_is_kept_beside_aiders_own_history_and_no_other(tmp_path: Path) -> None:
+def test_input_history_is_stored_only_with_aiders_own_history(tmp_path: Path) -> None:
     typed = b"\n# 2026-11-21 20:43:39.249252\n+Add a fib function\n"
     (tmp_path / ".aider.input.history").write_bytes(typed)
     own, copy = tmp_path / ".aider.chat.history.md", tmp_path / ".aider.s1.aider.chat.history.md"

@@ -1,4 +1,4 @@
-"""Claude Code's files taken apart: what speaks, what hangs below what, where it goes on from, and what it means."""
+"""Tests of the parser for Claude Code's files: entries, parents, the active leaf, and the meaning of lines."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def split(*lines: bytes, name: str = PLACE, final: bool = False) -> Source:
 
 
 def known(source: Source) -> dict[int, str]:
-    """Our short names of its records, by line; the line's number for one without an id."""
+    """Return the short ids of the records by line. A record without an id has its line number."""
     ids = {record.line: record.source_id for record in source.records}
     return {at: short(id) if id else str(at) for at, id in ids.items()}
 
@@ -93,13 +93,13 @@ def short(id: str) -> str:
 
 
 def hung(source: Source) -> list[str]:
-    """``child<parent``, in the order in which records come out."""
+    """Return ``child<parent`` for each record, in order."""
     names = known(source)
     return [f"{names[record.line]}<{names.get(record.parent or 0, '')}" for record in source.records]
 
 
 def line_to(store: ObjectStore, sid: str, leaf: str) -> list[str]:
-    """The short names of what is on the line that ends in the active branch, or in ``leaf``."""
+    """Return the short ids of the entries from the root to ``leaf``."""
     return [short(id) if id else "-" for id in ids_on(store, leaf)]
 
 
@@ -114,7 +114,7 @@ def store() -> Any:
     assert_clean(made)
 
 
-# ---- whose file it is
+# ---- detection of the format
 
 OURS = {
     "a conversation": joined(*talk("a", "b")),
@@ -143,7 +143,7 @@ def test_no_other_file_is(head: bytes) -> None:
     assert not claude.claims(head)
 
 
-def test_a_session_is_called_after_its_file_whatever_its_lines_say() -> None:
+def test_session_id_is_the_file_name() -> None:
     assert split(*talk("a"), name="/x/other").source_id == "other"
     assert split(*talk("a"), name="").source_id == SESSION
 
@@ -153,27 +153,27 @@ def test_a_file_without_a_name_and_without_an_id_is_none() -> None:
         claude.split(b'{"type":"user","uuid":"a","parentUuid":null,"timestamp":"2026-02-01T00:00:00Z"}\n')
 
 
-def test_a_session_begins_at_the_first_time_in_its_file() -> None:
+def test_session_starts_at_the_first_time_in_its_file() -> None:
     titles = note("ai-title", aiTitle="T")
     assert split(titles, *asked(), *talk("a")).started_ms == split(titles, *asked()).started_ms == 1_769_904_000_000
 
 
-def test_a_beginning_that_says_no_time_waits_for_more_unless_it_is_final() -> None:
-    """Its time is part of the session's name: guessed now, it would be another session tomorrow."""
+def test_file_without_a_time_waits_unless_it_is_final() -> None:
+    """The time is part of the session's id. A guessed time would make another session later."""
     data = joined(note("mode", mode="normal"), note("ai-title", aiTitle="T"))
     with pytest.raises(Malformed, match="no line has a time yet"):
         claude.split(data, name=PLACE)
     assert len(claude.split(data, name=PLACE, final=True).records) == 1
 
 
-def test_what_the_session_is_comes_from_the_first_lines_that_say_it() -> None:
+def test_header_is_read_from_the_first_lines_that_have_it() -> None:
     moved = json.loads(user("b", "a"))
     moved |= {"cwd": "/elsewhere", "version": "9"}
     header = split(*talk("a"), dumps(moved)).header
     assert header == entries.SessionHeader(agent="claude", cwd="/work", extra={"version": "2.1.197"})
 
 
-def test_a_session_forked_by_the_sdk_says_from_which() -> None:
+def test_session_forked_by_the_sdk_names_its_parent() -> None:
     header = split(user("a", None, forkedFrom={"sessionId": "older", "messageUuid": "x"})).header
     assert header is not None
     assert header.parent == "older"
@@ -189,7 +189,7 @@ AGENTS = {
 
 
 @pytest.mark.parametrize("name", AGENTS.values(), ids=AGENTS)
-def test_a_sub_agent_is_a_session_of_its_own_that_knows_its_parent(name: str) -> None:
+def test_sub_agent_is_a_session_with_a_parent(name: str) -> None:
     source = split(user("a", None, isSidechain=True), assistant("b", "a", isSidechain=True), name=name)
     assert source.source_id == f"{SESSION}/agent-ab12"
     assert source.header is not None
@@ -197,7 +197,7 @@ def test_a_sub_agent_is_a_session_of_its_own_that_knows_its_parent(name: str) ->
     assert source.leaf is None
 
 
-def test_what_lies_beside_a_sub_agent_is_kept(tmp_path: Path) -> None:
+def test_files_beside_a_sub_agent_are_stored(tmp_path: Path) -> None:
     file = tmp_path / SESSION / "subagents/agent-ab12.jsonl"
     file.parent.mkdir(parents=True)
     file.write_bytes(user("a", None, isSidechain=True))
@@ -219,22 +219,22 @@ def test_every_session_and_sub_agent_is_found_in_its_folder(tmp_path: Path) -> N
     assert found == [projects / name for name in wanted]
 
 
-# ---- what speaks
+# ---- lines that become entries
 
 
-def test_lines_without_a_place_ride_with_the_next_that_speaks() -> None:
+def test_lines_outside_the_tree_are_grouped_with_the_next_entry() -> None:
     source = split(*asked(), *talk("a", "b"), note("mode", mode="plan"), note("permission-mode", permissionMode="plan"))
     assert [(record.line, record.payload.count(b"\n")) for record in source.records] == [(3, 2), (4, 0)]
     assert source.tail.count(b"\n") == 1
 
 
 @pytest.mark.parametrize("type", ["custom-title", "ai-title", "summary", "tag", "agent-name", "content-replacement"])
-def test_a_line_that_names_or_changes_what_the_model_sees_speaks(type: str) -> None:
+def test_line_that_names_or_changes_the_context_is_an_entry(type: str) -> None:
     source = split(*talk("a", "b"), note(type), *talk("c", after="b"))
     assert hung(source) == ["a<", "b<a", "3<b", "c<3"]
 
 
-def test_a_type_nobody_knows_speaks_if_it_has_a_place_and_rides_if_it_has_none() -> None:
+def test_unknown_type_is_an_entry_only_if_it_is_in_the_tree() -> None:
     source = split(*talk("a"), note("telepathy"), line("telepathy", "b", "a"))
     assert hung(source) == ["a<", "b<a"]
 
@@ -243,20 +243,20 @@ def test_titles_before_the_conversation_are_no_branch_of_their_own() -> None:
     assert hung(split(note("summary", summary="T"), note("summary", summary="U"), *talk("a"))) == ["1<", "2<1", "a<2"]
 
 
-def test_a_line_without_ids_hangs_below_the_one_before() -> None:
+def test_line_without_ids_is_a_child_of_the_previous_one() -> None:
     bare = [dumps({"type": "user", "uuid": id, "sessionId": "x", "timestamp": START}) for id in ("u1", "u2")]
     assert [record.parent for record in split(*bare).records] == [None, 1]
 
 
-# ---- what hangs below what
+# ---- parents
 
 
-def test_calls_that_are_made_together_hang_on_one_line_with_all_their_results() -> None:
+def test_parallel_calls_and_their_results_are_on_one_branch() -> None:
     source = split(*talk("a"), *parallel("d", "a"), assistant("e", "rd3"))
     assert hung(source) == ["a<", "dt<a", "d1<dt", "d2<d1", "d3<d2", "rd2<d3", "rd1<rd2", "rd3<rd1", "e<rd3"]
 
 
-def test_what_is_noted_between_them_stays_on_that_line() -> None:
+def test_lines_between_calls_stay_on_the_same_branch() -> None:
     source = split(
         *talk("a"),
         assistant("d1", "a", call("c1"), answer="d"),
@@ -270,7 +270,7 @@ def test_what_is_noted_between_them_stays_on_that_line() -> None:
     assert hung(source) == ["a<", "d1<a", "p<d1", "d2<p", "r1<d2", "n<r1", "r2<n", "e<r2"]
 
 
-def test_a_call_that_is_answered_twice_is_two_histories() -> None:
+def test_call_with_two_results_has_two_branches() -> None:
     source = split(*talk("a"), assistant("b", "a", call("c1")), result("r", "b", "c1"), result("q", "b", "c1"))
     assert hung(source) == ["a<", "b<a", "r<b", "q<b"]
 
@@ -279,19 +279,19 @@ def test_another_answer_below_the_same_question_is_a_branch() -> None:
     assert hung(split(*talk("a", "b"), assistant("c", "a"))) == ["a<", "b<a", "c<a"]
 
 
-def test_a_compaction_is_one_record_and_goes_on_from_where_the_history_was_cut() -> None:
+def test_compaction_is_one_record_that_continues_the_cut_history() -> None:
     source = split(*talk("a", "b"), note("mode"), *compacted("f", "b"), user("g", "sf"))
     assert hung(source) == ["a<", "b<a", "sf<b", "g<sf"]
     assert source.records[2].payload == joined(note("mode"), *compacted("f", "b"))[:-1]
 
 
-def test_of_a_compaction_whose_history_is_not_in_the_file_the_root_is_the_parent() -> None:
+def test_root_is_the_parent_of_a_compaction_without_its_history() -> None:
     source = split(*compacted("f", "b"), user("g", "sf"))
     assert hung(source) == ["sf<", "g<sf"]
     assert source.problems == ()
 
 
-def test_a_boundary_without_a_summary_is_a_record_of_its_own() -> None:
+def test_boundary_without_a_summary_is_a_separate_record() -> None:
     source = split(*talk("a", "b"), note("mode"), boundary("f", "b"), note("mode"), user("g", "f"))
     assert hung(source) == ["a<", "b<a", "f<b", "g<f"]
     assert [record.payload.count(b"\n") for record in source.records] == [0, 0, 1, 1]
@@ -303,12 +303,12 @@ def test_a_boundary_waits_for_its_summary() -> None:
     assert source.tail == boundary("f", "b")
 
 
-def test_what_follows_a_message_that_a_compaction_kept_hangs_below_the_compaction() -> None:
+def test_line_after_a_kept_message_is_a_child_of_the_compaction() -> None:
     source = split(*talk("a", "b"), *compacted("f", "b", keeps=("b",)), user("g", "b"))
     assert hung(source)[-1] == "g<sf"
 
 
-def test_a_compaction_hangs_below_the_messages_that_it_keeps_behind_the_cut() -> None:
+def test_compaction_is_a_child_of_the_kept_messages_after_the_cut() -> None:
     source = split(*talk("a", "b", "c", "d"), *compacted("f", "b", keeps=("c", "d")))
     assert hung(source)[-1] == "sf<d"
 
@@ -318,14 +318,17 @@ def test_kept_messages_of_another_branch_do_not_move_a_compaction() -> None:
     assert hung(source)[-1] == "sf<b"
 
 
-def test_unless_it_is_written_down_once_more_behind_it() -> None:
-    """As in a file of ``--fork-session``, which begins at the boundary."""
+def test_kept_message_that_is_written_again_is_a_child_of_the_compaction() -> None:
+    """A file of ``--fork-session`` begins at the boundary and contains the kept messages after it."""
     source = split(*compacted("f", "b", keeps=("b",)), assistant("b", "sf"), user("g", "b"))
     assert hung(source) == ["sf<", "b<sf", "g<b"]
 
 
-def test_a_parent_that_was_never_written_is_taken_for_the_line_before() -> None:
-    """As the program itself does since 2.1.147: versions before it named lines that they did not write."""
+def test_unwritten_parent_is_replaced_by_the_previous_line() -> None:
+    """Claude Code has used the previous line since 2.1.147.
+
+    Earlier versions named parents that they had not written.
+    """
     source = split(*talk("a", "b"), user("x", None, isSidechain=True), user("c", "gone"))
     assert hung(source) == ["a<", "b<a", "x<", "c<b"]
     assert source.records[-1].claimed_parent == uuid("gone")
@@ -351,14 +354,14 @@ STRANGE: dict[str, tuple[list[bytes], list[str]]] = {
 
 
 @pytest.mark.parametrize(("lines", "places"), STRANGE.values(), ids=STRANGE)
-def test_every_line_has_a_place(store: ObjectStore, lines: list[bytes], places: list[str]) -> None:
+def test_every_line_has_a_parent(store: ObjectStore, lines: list[bytes], places: list[str]) -> None:
     source = split(*lines)
     assert hung(source) == places
     done = importing.import_source(store, claude, source)
     assert exported(store, done.session) == joined(*lines)
 
 
-# ---- where it goes on from
+# ---- the active leaf
 
 FORKED = [*talk("a", "b", "c", "d"), user("e", "b"), assistant("f", "e")]
 LEAVES: dict[str, tuple[list[bytes], str]] = {
@@ -379,12 +382,12 @@ LEAVES: dict[str, tuple[list[bytes], str]] = {
 
 
 @pytest.mark.parametrize(("lines", "leaf"), LEAVES.values(), ids=LEAVES)
-def test_the_active_branch_is_where_the_program_goes_on(store: ObjectStore, lines: list[bytes], leaf: str) -> None:
+def test_active_branch_is_the_one_that_the_program_continues(store: ObjectStore, lines: list[bytes], leaf: str) -> None:
     sid = bring(store, joined(*lines)).session
     assert on_the_active_line(store, sid)[-1] == leaf
 
 
-def test_the_line_it_goes_on_has_all_that_was_said(store: ObjectStore) -> None:
+def test_active_branch_has_the_whole_conversation(store: ObjectStore) -> None:
     sid = bring(store, WHOLE).session
     assert on_the_active_line(store, sid) == ["a", "b", "i", "j"]
     assert line_to(store, sid, graph.tree(store, sid).branches["main"]) == [
@@ -392,7 +395,7 @@ def test_the_line_it_goes_on_has_all_that_was_said(store: ObjectStore) -> None:
     ]  # fmt: skip
 
 
-def test_an_agent_s_words_in_an_old_file_are_a_branch_from_the_root(store: ObjectStore) -> None:
+def test_agents_message_in_an_old_file_is_a_branch_from_the_root(store: ObjectStore) -> None:
     aside = [user("x", None, isSidechain=True), assistant("y", "x", isSidechain=True)]
     sid = bring(store, joined(*talk("a", "b"), *aside, *talk("c", after="b"))).session
     assert sorted(leaves(store, sid).values()) == ["assistant: words of y", "user: words of c"]
@@ -401,16 +404,16 @@ def test_an_agent_s_words_in_an_old_file_are_a_branch_from_the_root(store: Objec
 # ---- titles
 
 
-def test_a_title_that_somebody_chose_counts_before_one_that_nobody_did(store: ObjectStore) -> None:
+def test_chosen_title_comes_before_a_generated_one(store: ObjectStore) -> None:
     chosen, made = note("custom-title", customTitle="Chosen"), note("ai-title", aiTitle="Made")
     assert title_of(store, bring(store, joined(*talk("a"), made), name="one").session) == "Made"
     assert title_of(store, bring(store, joined(*talk("a"), chosen, made), name="two").session) == "Chosen"
 
 
-# ---- lossless, again and again
+# ---- lossless and repeated imports
 
 
-def test_a_file_that_grows_line_by_line_gives_the_entries_of_the_whole() -> None:
+def test_file_that_grows_line_by_line_has_the_same_entries() -> None:
     lines = WHOLE.splitlines(keepends=True)
     grown, at_once = MemoryStore(), MemoryStore()
     seen: dict[str, str] = {}
@@ -430,7 +433,7 @@ def test_a_file_that_grows_line_by_line_gives_the_entries_of_the_whole() -> None
 
 
 def any_lines(draw: random.Random) -> list[bytes]:
-    """Lines that name what stands before them, or what is nowhere."""
+    """Generate lines whose parents are earlier lines or missing."""
     lines, ids = asked()[: draw.randint(0, 2)], ["gone"]
     for at in range(draw.randint(1, 25)):
         id, up = f"n{at}", draw.choice(ids[-5:])
@@ -467,7 +470,7 @@ def test_no_record_depends_on_a_later_line(seed: int) -> None:
 
 @settings(max_examples=100)
 @given(st.integers(0, 2**32))
-def test_any_such_file_comes_back_and_one_line_leads_to_its_leaf(seed: int) -> None:
+def test_any_valid_file_is_exported_unchanged_with_its_active_leaf(seed: int) -> None:
     lines = any_lines(random.Random(seed))
     store = MemoryStore()
     done = bring(store, joined(*lines), agent="claude", name=SESSION, final=True)
@@ -476,7 +479,7 @@ def test_any_such_file_comes_back_and_one_line_leads_to_its_leaf(seed: int) -> N
     assert_clean(store)
 
 
-def test_a_file_cut_at_any_byte_comes_back() -> None:
+def test_file_cut_at_any_byte_is_exported_unchanged() -> None:
     for end in range(1, len(WHOLE), 7):
         store = MemoryStore()
         try:
@@ -497,7 +500,7 @@ def test_a_rewritten_file_is_a_branch_and_nothing_is_lost(store: ObjectStore) ->
 
 @settings(max_examples=300)
 @given(st.integers(0, 2**32))
-def test_whatever_happened_to_a_file_it_comes_back(seed: int) -> None:
+def test_damaged_file_is_exported_unchanged(seed: int) -> None:
     data = mutant(random.Random(seed), WHOLE)
     store = MemoryStore()
     try:
@@ -533,7 +536,7 @@ ODD = st.fixed_dictionaries(
 
 @settings(max_examples=400)
 @given(st.lists(ODD | st.binary(max_size=8), min_size=1, max_size=8))
-def test_no_line_breaks_anything(lines: list[bytes]) -> None:
+def test_any_line_can_be_parsed(lines: list[bytes]) -> None:
     data = b"\n".join(lines)
     claude.claims(data)
     assert isinstance(claude.headline(data), Headline)
@@ -549,7 +552,7 @@ def test_no_line_breaks_anything(lines: list[bytes]) -> None:
 
 
 @pytest.mark.parametrize("path", SESSIONS, ids=lambda path: path.name[:40])
-def test_real_files_come_back_byte_for_byte(store: ObjectStore, path: Path) -> None:
+def test_real_files_are_exported_byte_identical(store: ObjectStore, path: Path) -> None:
     data = path.read_bytes()
     assert claimed(data[: sources.HEAD_BYTES]) is claude
     done = bring(store, data, name=sources.name_of(path))
@@ -557,7 +560,7 @@ def test_real_files_come_back_byte_for_byte(store: ObjectStore, path: Path) -> N
     assert bring(store, data, name=sources.name_of(path)).moves == ()
 
 
-# ---- what it says, for ever
+# ---- stable headlines
 
 HEADLINES: dict[str, tuple[bytes, dict[str, Any]]] = {
     "the user": (user("a", None, "hi\nthere"), {"role": "user", "label": "user", "words": "hi", "body": "hi\nthere"}),
@@ -602,17 +605,17 @@ HEADLINES: dict[str, tuple[bytes, dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize(("payload", "said"), HEADLINES.values(), ids=HEADLINES)
-def test_what_the_log_says(payload: bytes, said: dict[str, Any]) -> None:
+def test_headlines_of_records(payload: bytes, said: dict[str, Any]) -> None:
     found = claude.headline(payload)
     assert found == Headline(**{"kind": "message", "at_ms": found.at_ms, **said})
 
 
-def test_a_headline_has_the_time_of_the_line_that_speaks() -> None:
+def test_headline_has_the_time_of_its_entry_line() -> None:
     assert claude.headline(joined(*asked())[:-1] + b"\n" + user("a", None, at=2)).at_ms == 1_769_904_002_000
     assert claude.headline(note("custom-title", customTitle="T")).at_ms is None
 
 
-# ---- what it means
+# ---- meaning of lines
 
 PNG = "iVBORw0KGgo="
 
@@ -645,7 +648,7 @@ def test_a_result_is_a_tool_s_message_with_pictures_as_bytes() -> None:
     assert found.details == {"stdout": "hi"}
 
 
-def test_several_results_in_one_line_are_carried_as_they_are() -> None:
+def test_several_results_in_one_line_are_kept_unchanged() -> None:
     blocks = [{"type": "tool_result", "tool_use_id": id, "content": "x"} for id in "ab"]
     found = view(user("a", None, blocks))
     assert isinstance(found, entries.Message)
@@ -660,14 +663,14 @@ def test_an_answer_that_the_program_made_up_names_no_model() -> None:
     assert (found.model, found.stop, found.error) == (None, "error", "API Error")
 
 
-def test_a_compaction_says_what_it_kept() -> None:
+def test_compaction_names_the_kept_entries() -> None:
     found = view(*compacted("f", "e", keeps=("c", "d", "e")))
     assert isinstance(found, entries.Compaction)
     assert (found.summary, found.first_kept, found.tokens_before) == ("What was said.", uuid("c"), 21_000)
     assert found.method == "auto"
 
 
-def test_what_the_user_said_meanwhile_is_the_user_s() -> None:
+def test_queued_message_is_a_prompt() -> None:
     found = view(line("attachment", "a", None, attachment={"type": "queued_command", "prompt": "wait"}))
     assert isinstance(found, entries.Message)
     assert (found.role, found.text) == ("user", "wait")
@@ -688,13 +691,13 @@ NOT_KNOWN: dict[str, tuple[bytes, str]] = {
 
 
 @pytest.mark.parametrize(("payload", "name"), NOT_KNOWN.values(), ids=NOT_KNOWN)
-def test_what_is_not_known_is_carried_under_its_name(payload: bytes, name: str) -> None:
+def test_unknown_record_is_kept_under_its_name(payload: bytes, name: str) -> None:
     found = claude.read(payload)
     assert isinstance(found, entries.UnknownEntry)
     assert (found.name, found.body) == (name, json.loads(payload))
 
 
-# ---- where it lies
+# ---- location of files
 
 FOLDERS = {
     "letters and digits stay": ("/home/u/work", "-home-u-work"),
@@ -705,10 +708,10 @@ FOLDERS = {
 
 
 @pytest.mark.parametrize(("cwd", "folder"), FOLDERS.values(), ids=FOLDERS)
-def test_where_a_session_must_lie_to_be_found(cwd: str, folder: str) -> None:
+def test_location_of_a_session_file(cwd: str, folder: str) -> None:
     header = entries.SessionHeader(agent="claude", source_id=SESSION)
     assert claude.place(header, Workspace(cwd)) == f"projects/{folder}/{SESSION}.jsonl"
 
 
-def test_what_resumes_it() -> None:
+def test_resume_command_of_a_session() -> None:
     assert claude.resume_command(SESSION) == ["claude", "--resume", SESSION]

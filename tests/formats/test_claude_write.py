@@ -1,4 +1,4 @@
-"""Sessions written for Claude Code: what it will find in the file. Whether it does, test_real_claude.py asks it."""
+"""Tests of sessions exported to Claude Code. test_real_claude.py checks them with Claude Code itself."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def sent(store: MemoryStore, sid: str) -> list[dict[str, Any]]:
 
 
 def seen(data: bytes) -> list[str]:
-    """What Claude Code's model sees of a file, by our rules."""
+    """Import a file and return its context by the profile of Claude Code."""
     store = MemoryStore()
     sid = bring(store, data, agent="claude", name=SESSION).session
     context = build.context(ContextHistory(store, resolve(store, sid, "leaf").oid), "claude")
@@ -45,7 +45,7 @@ def seen(data: bytes) -> list[str]:
 
 
 @pytest.mark.parametrize(("make", "expected"), HANDED_OVER.values(), ids=HANDED_OVER)
-def test_all_that_was_said_is_in_the_file(make: Any, expected: list[str]) -> None:
+def test_export_has_the_whole_conversation(make: Any, expected: list[str]) -> None:
     store = MemoryStore()
     assert seen(export_session.export(store, make(store).id, "claude").data) == expected
 
@@ -56,7 +56,7 @@ def test_the_same_session_is_the_same_file() -> None:
     assert export_session.export(store, held.id, "claude").data == export_session.export(store, held.id, "claude").data
 
 
-def test_what_it_cannot_say_is_counted() -> None:
+def test_entries_that_cannot_be_exported_are_counted() -> None:
     store = MemoryStore()
     held = talked(store)
     held.append(entries.ModeChange(mode="plan"))
@@ -77,7 +77,7 @@ def test_its_own_thoughts_stay_signed() -> None:
     assert content == [[thought, words]]
 
 
-def test_every_line_has_a_uuid_and_names_the_one_before() -> None:
+def test_every_line_has_a_uuid_and_its_parent() -> None:
     store = MemoryStore()
     lines = [line for line in sent(store, talked(store).id) if "uuid" in line]
     assert [line["parentUuid"] for line in lines] == [None, *[line["uuid"] for line in lines[:-1]]]
@@ -85,7 +85,7 @@ def test_every_line_has_a_uuid_and_names_the_one_before() -> None:
     assert len({line["uuid"] for line in lines}) == len(lines)
 
 
-def test_title_and_leaf_stand_at_the_end() -> None:
+def test_title_and_leaf_are_at_the_end() -> None:
     store = MemoryStore()
     lines = sent(store, talked(store).id)
     assert [line["customTitle"] for line in lines if line["type"] == "custom-title"] == ["Handed over"]
@@ -94,7 +94,7 @@ def test_title_and_leaf_stand_at_the_end() -> None:
     assert lines[-1]["lastPrompt"] == "look at this"
 
 
-def test_a_session_without_a_uuid_gets_one_that_its_place_and_its_command_know() -> None:
+def test_session_without_a_uuid_gets_one_for_its_path_and_command() -> None:
     store = MemoryStore()
     sid = talked(store).id
     [id] = {line["sessionId"] for line in sent(store, sid)}
@@ -104,7 +104,7 @@ def test_a_session_without_a_uuid_gets_one_that_its_place_and_its_command_know()
     assert claude.resume_command(sid) == ["claude", "--resume", id]
 
 
-def test_what_was_made_here_stands_behind_the_program_s_own_lines() -> None:
+def test_added_entries_come_after_the_programs_own_lines() -> None:
     store = MemoryStore()
     data = joined(*asked(), *talk("a", "b"), last_prompt("b"), note("mode", mode="plan"))
     sid = bring(store, data, name=SESSION).session
@@ -117,7 +117,7 @@ def test_what_was_made_here_stands_behind_the_program_s_own_lines() -> None:
     assert (new[0]["parentUuid"], new[0]["sessionId"], new[0]["cwd"]) == (uuid("b"), SESSION, "/work")
 
 
-def test_and_comes_back_as_what_it_was_with_what_the_program_said_to_it() -> None:
+def test_added_entries_and_the_programs_answers_are_imported_again() -> None:
     store = MemoryStore()
     sid = bring(store, joined(*talk("a", "b")), name=SESSION).session
     held = session(store, sid, clock=Clock())
@@ -132,7 +132,7 @@ def test_and_comes_back_as_what_it_was_with_what_the_program_said_to_it() -> Non
     assert_clean(store)
 
 
-def test_a_leaf_that_is_not_the_last_line_is_named() -> None:
+def test_leaf_that_is_not_the_last_line_is_named() -> None:
     store = MemoryStore()
     sid = bring(store, pi_file(said("a", None), said("b", "a", role="assistant"), said("c", "a"))).session
     held = session(store, sid)
@@ -171,7 +171,7 @@ ODD: dict[str, entries.Entry] = {
 
 
 @pytest.mark.parametrize("entry", ODD.values(), ids=ODD)
-def test_whatever_an_entry_says_the_file_is_whole(entry: entries.Entry) -> None:
+def test_file_is_valid_for_any_entry(entry: entries.Entry) -> None:
     header = entries.SessionHeader(agent="claude", source_id="s")
     leaving = (
         OutgoingEntry(key="a", below=None, entry=Message.user("hi")),
@@ -185,7 +185,7 @@ def test_whatever_an_entry_says_the_file_is_whole(entry: entries.Entry) -> None:
 
 @settings(max_examples=200)
 @given(st.lists(st.tuples(ENTRIES, st.integers(0, 9)), min_size=1, max_size=8), st.integers(0, 9), TEXT | st.none())
-def test_any_entries_are_a_file_that_is_taken_in_again(
+def test_export_of_any_entries_can_be_imported(
     drawn: list[tuple[entries.Entry, int]], leaf: int, name: str | None
 ) -> None:
     header = entries.SessionHeader(agent="claude", source_id=name)

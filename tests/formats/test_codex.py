@@ -1,4 +1,4 @@
-"""Rollouts of codex: which are claimed, how they come apart, what each line means and what is said of it."""
+"""Tests of codex rollouts: detection, records, meaning of lines, and headlines."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ from gitsession.model.blocks import File, Image, OtherBlock, Text, Thinking, Too
 from gitsession.model.entries import Entry
 from gitsession.model.headline import Headline
 
-# ---- what is claimed
+# ---- detection of the format
 
 PRETTY = json.dumps(json.loads(rollout().decode()), indent=4).encode() + b"\n"
 
@@ -78,17 +78,17 @@ def test_anything_else_is_not_claimed(head: bytes) -> None:
     assert not codex.claims(head)
 
 
-def test_a_compressed_rollout_says_how_to_take_it_in() -> None:
+def test_compressed_rollout_is_rejected_with_a_hint() -> None:
     with pytest.raises(Malformed, match="compressed") as error:
         codex.split(b"\x28\xb5\x2f\xfd....", name=NAME)
     assert "zstd -d" in error.value.hint
 
 
-# ---- how a file comes apart
+# ---- records
 
 
 def speaking(source: Source) -> list[tuple[int, int | None, str]]:
-    """Line, parent and first words of each record."""
+    """Return the line, the parent and the first words of each record."""
     return [(record.line, record.parent, words(record.payload)) for record in source.records]
 
 
@@ -97,7 +97,7 @@ def words(payload: bytes) -> str:
     return said.words or said.label
 
 
-def test_the_first_session_meta_is_the_header_and_says_which_thread_it_is() -> None:
+def test_first_session_meta_is_the_header_with_the_thread_id() -> None:
     source = codex.split(rollout(at("session_meta", id="another", timestamp="2020-01-01T00:00:00Z")))
     assert (source.agent, source.source_id, source.started_ms) == ("codex", THREAD, to_ms(START))
     assert [record.line for record in source.meta] == [1]
@@ -105,14 +105,14 @@ def test_the_first_session_meta_is_the_header_and_says_which_thread_it_is() -> N
     assert source.problems == ()
 
 
-def test_what_is_no_part_of_the_conversation_rides_with_the_line_behind_it() -> None:
+def test_lines_outside_the_conversation_are_grouped_with_the_next_line() -> None:
     noise = event("task_started") + at("world_state", full=True) + at("token_usage_record") + counted(1)
     (record,) = codex.split(rollout(noise, user("hi"))).records
     assert (record.line, len(record.payload.split(b"\n"))) == (6, 5)
     assert json.loads(spoken(record.payload))["payload"]["role"] == "user"
 
 
-def test_what_rides_behind_the_last_line_that_speaks_is_the_tail() -> None:
+def test_lines_after_the_last_entry_are_the_tail() -> None:
     source = codex.split(rollout(user("hi"), event("task_complete")))
     assert [json.loads(line)["payload"]["type"] for line in (source.tail or b"").split(b"\n")] == [
         "user_message",
@@ -132,15 +132,15 @@ SPEAKS = {
     "a copy of another thread's header": at("session_meta", id="other"),
     "a type we do not know": at("telepathy"),
 }
-"""Whatever moves the context, and whatever we do not know."""
+"""Every line that changes the context, and every unknown line."""
 
 
 @pytest.mark.parametrize("line", SPEAKS.values(), ids=SPEAKS)
-def test_what_moves_the_context_speaks(line: Any) -> None:
+def test_line_that_changes_the_context_is_an_entry(line: Any) -> None:
     assert len(codex.split(rollout(line)).records) == 1
 
 
-def test_every_record_hangs_below_the_one_before_it() -> None:
+def test_every_record_is_a_child_of_the_previous_one() -> None:
     source = codex.split(rollout(user("hi"), settings("m"), call("c1"), output("c1"), assistant("done")))
     assert speaking(source) == [
         (2, None, "hi"),
@@ -156,13 +156,13 @@ def test_a_record_has_the_id_of_its_item() -> None:
     assert [record.source_id for record in source.records] == ["msg_1", None, None]
 
 
-def test_lines_before_the_header_ride_with_nothing() -> None:
+def test_lines_before_the_header_are_not_grouped() -> None:
     source = codex.split(joined(counted(1)) + b"oops\n" + rollout(said("user", "hi")))
     assert [(record.line, record.parent) for record in source.records] == [(1, None), (2, 1), (4, 2)]
     assert [record.line for record in source.meta] == [3]
 
 
-def test_a_file_without_a_header_goes_by_its_name() -> None:
+def test_file_without_a_header_is_identified_by_its_name() -> None:
     source = codex.split(joined(TALK), name=f"/x/{NAME}")
     assert (source.source_id, source.started_ms) == (THREAD, 0x01A1FFD1326D)
     assert source.problems[0].what == f"no session_meta line: imported as session '{THREAD}'"
@@ -171,14 +171,14 @@ def test_a_file_without_a_header_goes_by_its_name() -> None:
         codex.split(joined(TALK))
 
 
-def test_a_file_printed_over_several_lines_is_that_thread_and_each_line_is_kept() -> None:
+def test_pretty_printed_file_is_read_and_kept_line_by_line() -> None:
     source = codex.split(PRETTY)
     assert (source.source_id, source.started_ms) == (THREAD, to_ms(START))
     assert b"\n".join(record.payload for record in source.records) + b"\n" == PRETTY
     assert "several lines" in source.problems[0].what
 
 
-def test_the_start_of_a_line_waits_and_is_said() -> None:
+def test_partial_line_waits_and_is_reported() -> None:
     data = rollout(user("hi"))
     source = codex.split(data + b'{"type":')
     assert (source.waiting, source.problems[-1].line) == (b'{"type":', 4)
@@ -189,7 +189,7 @@ def test_the_start_of_a_line_waits_and_is_said() -> None:
 
 
 def parents(data: bytes) -> dict[str, str]:
-    """For every record what it says, and what the one above it says."""
+    """Return, for the first words of each record, those of its parent."""
     source = codex.split(data)
     by_line = {record.line: words(record.payload) for record in source.records}
     return {words(record.payload): by_line.get(record.parent or 0, "") for record in source.records}
@@ -198,25 +198,25 @@ def parents(data: bytes) -> dict[str, str]:
 def test_r1_a_roll_back_hangs_where_the_turns_it_drops_began() -> None:
     found = parents(rollout(turn("t1"), turn("t2"), turn("t3"), rolled_back(2), turn("t4")))
     assert (found["2 turns"], found["U t4"]) == ("A t1", "2 turns")
-    assert found["A t3"] == "mock-model"  # what was dropped stays
+    assert found["A t3"] == "mock-model"  # rolled-back turns stay in the store
 
 
-def test_r1_what_told_of_a_change_before_the_turn_goes_with_it() -> None:
+def test_r1_change_notice_before_a_turn_is_rolled_back_with_it() -> None:
     before = said("developer", PERMISSIONS), said("user", ENVIRONMENT)
     assert parents(rollout(TALK, turn("t3", *before), rolled_back(1)))["1 turn"] == "A t2"
 
 
-def test_r1_other_words_of_the_developer_stay() -> None:
+def test_r1_other_developer_messages_are_kept() -> None:
     found = parents(rollout(TALK, turn("t3", said("developer", "be kind"), said("user", ENVIRONMENT)), rolled_back(1)))
     assert found["1 turn"] == "be kind"
 
 
-def test_r1_of_more_turns_than_there_are_all_go_and_what_stands_before_the_first_stays() -> None:
+def test_r1_too_many_turns_drop_all_turns_and_keep_earlier_items() -> None:
     assert parents(rollout(TALK, rolled_back(9)))["9 turns"] == "environment_context"
     assert parents(rollout(turn("t1"), rolled_back(1)))["1 turn"] == ""
 
 
-def test_r1_what_codex_put_in_as_the_user_is_no_turn() -> None:
+def test_r1_user_items_inserted_by_codex_are_not_turns() -> None:
     aborted = said("user", "<turn_aborted>\nby the user\n</turn_aborted>")
     assert parents(rollout(turn("t1"), turn("t2"), aborted, rolled_back(1)))["1 turn"] == "A t1"
 
@@ -226,7 +226,7 @@ def test_r1_turns_before_a_compaction_count() -> None:
     assert found["2 turns"] == "A t1"
 
 
-def test_r1_a_second_roll_back_counts_what_the_first_left() -> None:
+def test_r1_second_roll_back_counts_the_remaining_turns() -> None:
     found = parents(rollout(turn("t1"), turn("t2"), turn("t3"), rolled_back(1), rolled_back(1)))
     assert found["1 turn"] == "A t1"
 
@@ -237,7 +237,7 @@ def test_r1_a_count_that_is_none_drops_nothing_and_any_is_borne(count: object) -
     assert parent in ("rolled back", "1 turn", f"{count} turns")
 
 
-# ---- what a line means
+# ---- meaning of lines
 
 
 def view(lines: Any) -> Entry:
@@ -344,11 +344,11 @@ VIEWS = {
 
 
 @pytest.mark.parametrize(("lines", "entry"), VIEWS.values(), ids=VIEWS)
-def test_what_a_line_means(lines: Any, entry: Entry) -> None:
+def test_meaning_of_lines(lines: Any, entry: Entry) -> None:
     assert view(lines) == entry
 
 
-def test_the_header_says_where_it_was_held_and_by_whom_it_was_started() -> None:
+def test_header_has_the_folder_and_the_parent() -> None:
     spawned = {"subagent": {"thread_spawn": {"parent_thread_id": "p", "depth": 1}}}
     (meta,) = codex.split(rollout(forked_from_id="f")).meta
     header = codex.read(meta.payload)
@@ -358,7 +358,7 @@ def test_the_header_says_where_it_was_held_and_by_whom_it_was_started() -> None:
     assert codex.read(meta.payload).parent == "p"  # type: ignore[attr-defined]
 
 
-# ---- what is said of it
+# ---- headlines
 
 HEADLINES = {
     "the user": (said("user", "hi\nthere"), Headline(
@@ -398,14 +398,14 @@ HEADLINES = {
 
 
 @pytest.mark.parametrize(("lines", "expected"), HEADLINES.values(), ids=HEADLINES)
-def test_what_is_said_of_a_line(lines: Any, expected: Headline) -> None:
+def test_headline_of_lines(lines: Any, expected: Headline) -> None:
     (record,) = codex.split(rollout(lines)).records
     found = codex.headline(record.payload)
     assert found.at_ms == AT_MS
     assert found == Headline(**{name: getattr(expected, name) for name in Headline.__slots__} | {"at_ms": AT_MS})
 
 
-def test_the_kind_a_message_states_is_the_kind_it_is_read_as() -> None:
+def test_kind_stated_by_a_message_is_used() -> None:
     for lines, entry in VIEWS.values():
         (record,) = codex.split(rollout(lines)).records
         if not isinstance(entry, entries.UnknownEntry):
@@ -446,10 +446,10 @@ def test_no_value_of_any_field_is_too_strange(value: Any) -> None:
         codex.read(record.payload)
 
 
-# ---- where codex looks for it
+# ---- location of files
 
 
-def test_a_session_lies_in_the_folder_of_its_day() -> None:
+def test_session_file_is_in_the_folder_of_its_date() -> None:
     at_ms = int(datetime(2026, 11, 21, 20, 34, 22, tzinfo=UTC).timestamp() * 1000)
     header = entries.SessionHeader(agent="codex", source_id=THREAD, at_ms=at_ms)
     assert codex.place(header, Workspace("/work")) == f"sessions/2026/11/21/{NAME}.jsonl"

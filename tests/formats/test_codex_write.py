@@ -1,4 +1,4 @@
-"""Sessions as rollouts: codex's own as they are, what was made here behind them, and those of other agents."""
+"""Tests of sessions exported as rollouts: codex's own lines, added entries, and other agents' sessions."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_an_entry_in_codex_s_words(entry: Entry, items: list[dict[str, Any]]) ->
     assert payloads(codex.write(line_of(entry)), "response_item") == items
 
 
-def test_what_was_said_is_shown_on_the_screen_too() -> None:
+def test_messages_are_also_written_for_the_display() -> None:
     written = codex.write(line_of(Message.user("hi"), Message.assistant("yo")))
     assert payloads(written, "event_msg") == [
         {"type": "user_message", "message": "hi", "images": []},
@@ -88,7 +88,7 @@ def test_what_was_said_is_shown_on_the_screen_too() -> None:
     ]
 
 
-def test_a_long_id_of_a_call_is_one_that_the_api_takes_and_its_result_has_the_same() -> None:
+def test_long_call_id_is_shortened_equally_in_its_result() -> None:
     long = ToolCall("x" * 90, "f", {})
     written = codex.write(line_of(Message.assistant([long]), Message.tool(long, "ok")))
     asked, answered = payloads(written, "response_item")
@@ -96,7 +96,7 @@ def test_a_long_id_of_a_call_is_one_that_the_api_takes_and_its_result_has_the_sa
     assert len(asked["call_id"]) <= 64
 
 
-def test_the_header_has_what_codex_asks_for_and_no_provider() -> None:
+def test_header_has_the_required_fields_and_no_provider() -> None:
     (header,) = payloads(codex.write(line_of(Message.user("hi"))), "session_meta")
     assert header == {
         "id": codex.resume_command(HEADER.source_id or "")[2],
@@ -111,7 +111,7 @@ def test_the_header_has_what_codex_asks_for_and_no_provider() -> None:
     assert codex.split(codex.write(line_of(Message.user("hi"))).data).source_id == header["id"]
 
 
-def test_a_compaction_is_a_list_of_summary_and_what_was_kept() -> None:
+def test_compaction_has_its_summary_and_the_kept_messages() -> None:
     written = codex.write(line_of(Message.user("a"), Message.user("b"), Compaction(summary="S", first_kept="k1")))
     assert payloads(written, "compacted") == [{
         "message": f"{SUMMARY_PREFIX}\nS",
@@ -125,7 +125,7 @@ def test_a_reset_is_a_list_of_nothing_and_a_title_a_name() -> None:
     assert payloads(written, "event_msg")[-1] == {"type": "thread_name_updated", "thread_name": "N"}
 
 
-def test_what_codex_cannot_say_is_noted() -> None:
+def test_entries_that_codex_cannot_represent_are_noted() -> None:
     left = Outgoing(
         session=HEADER,
         entries=(
@@ -145,11 +145,11 @@ def test_what_codex_cannot_say_is_noted() -> None:
     assert payloads(written, "response_item") == [message("user", "a")]
 
 
-def test_nothing_at_all_is_a_header() -> None:
+def test_empty_session_is_a_header() -> None:
     assert len(codex.write(line_of()).lines) == 1
 
 
-def test_half_a_character_is_written_as_what_it_is_not() -> None:
+def test_half_of_a_surrogate_pair_is_written_as_a_replacement_character() -> None:
     assert payloads(codex.write(line_of(Message.user("\ud83d\ude00 \ud800"))), "response_item") == [
         message("user", "\U0001f600 \ufffd"),
     ]
@@ -158,14 +158,14 @@ def test_half_a_character_is_written_as_what_it_is_not() -> None:
 # ---- codex's own files
 
 
-def test_what_was_made_here_stands_behind_codex_s_own_lines() -> None:
+def test_added_entries_come_after_codexs_own_lines() -> None:
     data = rollout(user("a"), rolled_back(0))
     written = codex.write(own(data, Message.user("ours"))).data
     assert written.startswith(data)
     assert payloads(codex.write(own(data, Message.user("ours"))), "response_item")[-1] == message("user", "ours")
 
 
-def test_in_a_file_that_numbers_its_lines_ours_go_on() -> None:
+def test_added_lines_continue_the_ordinals() -> None:
     data = rollout(user("a"), event("thread_name_updated", thread_name="N"), first=0)
     written = codex.write(own(data, Message.user("x"), Message.user("y"))).data
     lines = [json.loads(line) for line in written.splitlines()]
@@ -173,7 +173,7 @@ def test_in_a_file_that_numbers_its_lines_ours_go_on() -> None:
     assert [line["type"] for line in lines[-2:]] == ["response_item", "response_item"]
 
 
-def test_beside_the_end_of_the_file_only_the_way_is_written_and_no_roll_back() -> None:
+def test_other_branch_is_written_without_a_roll_back() -> None:
     data = rollout(turn("t1"), turn("t2"), rolled_back(1), turn("t3"))
     end_of_t2 = next(str(r.line) for r in codex.split(data).records if codex.headline(r.payload).words == "A t2")
     said = payloads(codex.write(own(data, Message.user("on"), leaf_at=end_of_t2)), "response_item")
@@ -191,10 +191,10 @@ def test_beside_the_end_of_the_file_only_the_way_is_written_and_no_roll_back() -
     assert len(back.records) == len(codex.split(data).records)
 
 
-# ---- and back: what we wrote means the same
+# ---- imports of the exported files
 
 
-def test_what_we_wrote_is_seen_by_codex_s_model_as_we_said_it() -> None:
+def test_exported_session_has_the_same_context_for_codex() -> None:
     said = [Message.user("hi"), Message.assistant([Text("look"), CALL]), Message.tool(CALL, "ok"),
             Compaction(summary="S"), Message.user([Text("see"), PICTURE]), Message.assistant("done")]  # fmt: skip
     store = MemoryStore()
@@ -219,13 +219,13 @@ def kept(tmp_path: Path) -> Iterator[Store]:
 
 
 def said_in(data: bytes) -> list[str]:
-    """What codex's model would see of a file."""
+    """Import a file and return the texts of its context by the profile of codex."""
     store = MemoryStore()
     line = ContextHistory(store, session(store, bring(store, data, agent="codex").session).leaf.oid)  # type: ignore[union-attr]
     return [item.entry.text for item in build.context(line, "codex").items if isinstance(item.entry, Message)]
 
 
-def test_a_session_begun_here_goes_to_codex(kept: Store) -> None:
+def test_own_session_is_exported_to_codex(kept: Store) -> None:
     made = kept.new_session(agent="mine", cwd="/work")
     made.append(Message.user("hi"))
     made.append(Message.assistant("yo"))
@@ -233,12 +233,12 @@ def test_a_session_begun_here_goes_to_codex(kept: Store) -> None:
     assert (sent.agent, said_in(sent.data)) == ("codex", ["hi", "yo"])
 
 
-def test_a_session_of_pi_goes_to_codex(kept: Store) -> None:
+def test_session_of_pi_is_exported_to_codex(kept: Store) -> None:
     sid = kept.agents.import_data(FORMATS["pi"], pi_file(*talk("a", "b", "c"))).session
     assert said_in(kept.export(sid, to="codex").data) == ["words of a", "words of b", "words of c"]
 
 
-def test_a_session_of_codex_goes_to_pi(kept: Store) -> None:
+def test_session_of_codex_is_exported_to_pi(kept: Store) -> None:
     data = rollout(turn("t1"), call("c1"), output("c1"), rolled_back(1), turn("t2"))
     sid = kept.agents.import_data(codex, data).session
     data = kept.export(sid, to="pi").data
@@ -246,7 +246,7 @@ def test_a_session_of_codex_goes_to_pi(kept: Store) -> None:
     assert FORMATS["pi"].split(data).problems == ()
 
 
-def test_what_was_made_here_goes_home_with_a_rollout_and_without_it_the_rollout_is_as_it_came(kept: Store) -> None:
+def test_export_has_added_entries_and_the_original_has_none(kept: Store) -> None:
     data = rollout(turn("t1"))
     sid = kept.agents.import_data(codex, data).session
     assert kept.export(sid).data == data
@@ -255,7 +255,7 @@ def test_what_was_made_here_goes_home_with_a_rollout_and_without_it_the_rollout_
     assert kept.export(sid, as_it_came=True).data == data
 
 
-def test_of_a_fork_only_its_own_file_goes_home_and_all_of_it_to_others(kept: Store) -> None:
+def test_fork_is_exported_to_codex_without_and_to_others_with_its_base(kept: Store) -> None:
     kept.agents.import_data(codex, PARENT_FILE)
     sid = kept.agents.import_data(codex, CHILD_FILE).session
     assert kept.export(sid).data == CHILD_FILE

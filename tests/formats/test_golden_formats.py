@@ -1,6 +1,6 @@
-"""What real programs made of real files: pi 1.5's own answers for 150 sessions, and session files as they lie about.
+"""Comparisons with real programs: the output of pi 1.5 for 150 sessions, and real session files.
 
-Both live beside the repository and are not part of it: GITSESSION_SHARED names the folder. Skipped where it is absent.
+Both are outside of the repository, in the folder GITSESSION_SHARED. The tests are skipped if it is missing.
 """
 
 import json
@@ -17,7 +17,7 @@ FILES = sorted((SHARED / "sessions" / "pi").glob("*.jsonl")) + sorted((SHARED / 
 
 
 class Reading:
-    """A session as pi looks at it: entries with an id, those without contracted into what they hang below."""
+    """A session as pi reads it: entries with an id; entries without one are skipped."""
 
     def __init__(self, text):
         self.source = pi.split(text.encode())
@@ -26,7 +26,7 @@ class Reading:
         self.views = [(record, pi.read(record.payload)) for record in self.records]
 
     def parent(self, record):
-        """The nearest ancestor with an id of its own."""
+        """Return the nearest ancestor that has an id."""
         above = self.by_line.get(record.parent)
         while above is not None and above.source_id is None:
             above = self.by_line.get(above.parent)
@@ -87,7 +87,7 @@ def test_a_session_is_the_one_that_pi_sees(golden, number):
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}/{path.name}")
-def test_a_file_comes_back_byte_for_byte(path):
+def test_file_is_exported_byte_identical(path):
     data = path.read_bytes()
     for format_ in (FORMATS["omp"], FORMATS["pi"]):
         for final in (False, True):
@@ -95,7 +95,7 @@ def test_a_file_comes_back_byte_for_byte(path):
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}/{path.name}")
-def test_every_line_of_a_file_is_understood_or_named(path):
+def test_every_line_is_read_or_reported(path):
     data = path.read_bytes()
     format_ = claimed(data[:65536])
     assert format_ is not None

@@ -1,4 +1,4 @@
-"""Lines that ride with the line behind them: nothing is lost, and what comes later changes nothing."""
+"""Tests of lines that are grouped with the next line: no line is lost, and later lines do not change a group."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ def test_a_file_that_grows_keeps_its_records(of: list[bytes], more: list[bytes])
     assert after[: len(before)] == before
 
 
-def test_what_rides_stands_before_the_line_that_speaks() -> None:
+def test_grouped_lines_come_before_the_entry_line() -> None:
     (found,), tail = group([WORDS] * 4 + [NOISE, NOISE, WORDS, NOISE], 4, is_noise)
     assert (found.line, spoken(found.payload), riding(found.payload)) == (7, WORDS, [NOISE, NOISE])
     assert found.spoken == json.loads(WORDS)
     assert tail == NOISE
 
 
-def test_a_line_that_is_no_object_speaks() -> None:
+def test_invalid_line_is_an_entry() -> None:
     payloads, tail = grouped([NOISE, BROKEN, NOISE])
     assert payloads == [NOISE + LF + BROKEN]
     assert tail == NOISE

@@ -1,4 +1,4 @@
-"""Cutting a file into lines and parsing a line: only LF cuts, and no bytes whatever raise."""
+"""Tests of splitting and parsing lines: only LF ends a line, and no bytes raise an exception."""
 
 import json
 
@@ -22,7 +22,7 @@ from gitsession.formats.base.jsonl import DEPTH_MAX, LineFailure, cut, parse
     ],
     ids=["nothing", "no line end", "one line", "a blank line", "CRLF", "CR alone", "other line ends of Unicode"],
 )
-def test_only_a_line_feed_ends_a_line(data, lines, tail):
+def test_only_line_feeds_end_lines(data, lines, tail):
     assert cut(data, final=False) == (lines, tail, True)
 
 
@@ -54,14 +54,14 @@ UNPARSABLE = {
 
 
 @pytest.mark.parametrize(("line", "reason"), UNPARSABLE.values(), ids=UNPARSABLE)
-def test_what_is_no_object_says_why(line, reason):
+def test_invalid_line_has_a_reason(line, reason):
     found = parse(line)
     assert isinstance(found, LineFailure)
     assert found.reason.startswith(reason)
 
 
 @pytest.mark.parametrize("line", [b"", b"  ", b"\r", b"\t\r", b"\xef\xbb\xbf"])
-def test_a_blank_line_fails_without_a_reason(line):
+def test_blank_line_has_no_reason(line):
     assert parse(line) == LineFailure("")
 
 
@@ -100,5 +100,5 @@ def test_no_bytes_raise(line):
 
 
 @given(st.dictionaries(st.text(), st.recursive(st.none() | st.integers() | st.text(), st.lists)))
-def test_whatever_was_written_as_json_is_read(value):
+def test_any_json_value_is_read(value):
     assert parse(json.dumps(value).encode()) == value

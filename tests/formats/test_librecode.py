@@ -1,4 +1,4 @@
-"""librecode's database in: every kind of entry, its versions, growing, and out again as lines."""
+"""Tests of librecode's database: every kind of entry, both versions, growth, and exports as lines."""
 
 from __future__ import annotations
 
@@ -43,7 +43,11 @@ _LATER = (
 
 
 class Database:
-    """A database of librecode's. ``first``: as its first version made it."""
+    """A database of librecode.
+
+    Args:
+        first: Use the schema of its first version.
+    """
 
     def __init__(self, path: Path, *, first: bool = False) -> None:
         self.path, self.db = path, sqlite3.connect(path, isolation_level=None)
@@ -60,7 +64,7 @@ class Database:
         self.last: str | None = None
 
     def add(self, id: str, type: str = "message", *, parent: str | None = "", second: int = 0, **columns: Any) -> None:
-        """An entry; below the one before it, if ``parent`` does not say otherwise."""
+        """Add an entry. Its default parent is the entry added before."""
         above = self.last if parent == "" else parent
         row = {"id": id, "session_id": "s1", "parent_id": above, "entry_type": type, "created_at": at(second)} | columns
         there = {found[1] for found in self.db.execute("PRAGMA table_info(session_entries)")}
@@ -129,7 +133,7 @@ compaction: 7k tokens
 telepathy"""
 
 
-def test_every_kind_of_entry_comes_in(tmp_path: Path) -> None:
+def test_every_kind_of_entry_is_imported(tmp_path: Path) -> None:
     made = Database(tmp_path / "librecode.db")
     talk(made)
     made.add("l1", "thinking_level_change", data_json='{"thinking_level":"high"}', second=6)
@@ -160,7 +164,7 @@ def rows(store: ObjectStore, sid: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in exported(store, sid).splitlines()]
 
 
-def test_an_export_is_the_rows_one_a_line_and_comes_in_as_the_same_entries(tmp_path: Path) -> None:
+def test_export_has_one_row_per_line_and_is_imported_with_the_same_entries(tmp_path: Path) -> None:
     made = Database(tmp_path / "librecode.db")
     talk(made)
     store, again = MemoryStore(), MemoryStore()
@@ -186,7 +190,7 @@ def test_parts_ride_with_their_entry_and_pictures_are_their_bytes(tmp_path: Path
     assert any(data == PNG for kind, data in map(store.read, store.oids()) if kind == "blob")
 
 
-def test_a_part_that_says_what_the_content_says_changes_nothing(tmp_path: Path) -> None:
+def test_redundant_part_does_not_change_an_entry(tmp_path: Path) -> None:
     stores = [MemoryStore(), MemoryStore()]
     for number, store in enumerate(stores):
         made = Database(tmp_path / f"{number}.db")
@@ -197,7 +201,7 @@ def test_a_part_that_says_what_the_content_says_changes_nothing(tmp_path: Path) 
     assert session_refs(stores[0]) == session_refs(stores[1])
 
 
-def test_the_columns_of_later_versions_change_nothing_that_they_do_not_say(tmp_path: Path) -> None:
+def test_unused_columns_of_later_versions_change_nothing(tmp_path: Path) -> None:
     stores = [MemoryStore(), MemoryStore()]
     for first, store in zip((True, False), stores, strict=True):
         made = Database(tmp_path / f"{first}.db", first=first)
@@ -207,7 +211,7 @@ def test_the_columns_of_later_versions_change_nothing_that_they_do_not_say(tmp_p
     assert session_refs(stores[0]) == session_refs(stores[1])
 
 
-def test_a_session_that_grows_and_branches_ends_as_if_it_came_at_once(tmp_path: Path) -> None:
+def test_growing_session_with_branches_equals_one_import(tmp_path: Path) -> None:
     made = Database(tmp_path / "librecode.db")
     grown, at_once = MemoryStore(), MemoryStore()
     before: dict[str, str] = {}
@@ -224,7 +228,7 @@ def test_a_session_that_grows_and_branches_ends_as_if_it_came_at_once(tmp_path: 
     assert_clean(grown)
 
 
-def test_rows_stand_in_the_order_of_their_nanoseconds(tmp_path: Path) -> None:
+def test_rows_are_ordered_by_nanoseconds(tmp_path: Path) -> None:
     made = Database(tmp_path / "librecode.db")
     made.add("late", role="user", content="late", parent=None, created_at="2026-02-01T00:00:01.000000002Z")
     made.add("early", role="user", content="early", parent=None, created_at="2026-02-01T00:00:01Z")
@@ -234,10 +238,10 @@ def test_rows_stand_in_the_order_of_their_nanoseconds(tmp_path: Path) -> None:
     assert [row["id"] for row in rows(store, done.session)[1:]] == ["early", "between", "late"]
 
 
-# ---- what the model sees
+# ---- the context
 
 
-def test_rules_9_and_10_the_newest_summary_then_what_it_kept_then_what_came_after(tmp_path: Path) -> None:
+def test_rules_9_and_10_newest_summary_kept_entries_and_later_ones_in_this_order(tmp_path: Path) -> None:
     made = Database(tmp_path / "librecode.db")
     talk(made)
     made.add("k1", "compaction", summary="First.", compaction_first_kept_entry_id="a1", second=6)
@@ -249,7 +253,7 @@ def test_rules_9_and_10_the_newest_summary_then_what_it_kept_then_what_came_afte
     assert told(shown(store, done.session)) == ["Second.", "Done.", "More", "End"]
 
 
-def test_a_first_kept_entry_that_is_not_there_keeps_nothing(tmp_path: Path) -> None:
+def test_missing_first_kept_entry_keeps_nothing(tmp_path: Path) -> None:
     made = Database(tmp_path / "librecode.db")
     talk(made)
     made.add("k1", "compaction", summary="First.", compaction_first_kept_entry_id="gone", second=6)
@@ -258,7 +262,7 @@ def test_a_first_kept_entry_that_is_not_there_keeps_nothing(tmp_path: Path) -> N
     assert told(shown(store, done.session)) == ["First."]
 
 
-def test_results_and_thoughts_do_not_go_to_the_model_and_an_entry_may_say_otherwise_of_itself(tmp_path: Path) -> None:
+def test_results_and_thoughts_are_left_out_of_the_context_by_default(tmp_path: Path) -> None:
     made = Database(tmp_path / "librecode.db")
     talk(made)
     made.add("u2", role="user", content="/help", model_facing=0, second=6)
@@ -283,11 +287,11 @@ def told(context: Context) -> list[str]:
     return found
 
 
-# ---- hostile
+# ---- hostile databases
 
 
 @pytest.mark.parametrize("seed", range(80))
-def test_damaged_lines_are_refused_by_name_or_come_back_as_they_are(seed: int, tmp_path: Path) -> None:
+def test_damaged_lines_are_rejected_or_kept_unchanged(seed: int, tmp_path: Path) -> None:
     made = Database(tmp_path / "librecode.db")
     talk(made)
     first = MemoryStore()
@@ -304,7 +308,7 @@ def test_damaged_lines_are_refused_by_name_or_come_back_as_they_are(seed: int, t
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_a_damaged_database_gives_what_it_can_and_never_fails_otherwise(seed: int, tmp_path: Path) -> None:
+def test_damaged_database_is_read_partly_or_rejected(seed: int, tmp_path: Path) -> None:
     made = Database(tmp_path / "librecode.db")
     talk(made)
     made.db.close()
@@ -318,7 +322,7 @@ def test_a_damaged_database_gives_what_it_can_and_never_fails_otherwise(seed: in
 
 
 @given(st.binary())
-def test_no_bytes_make_the_view_or_the_words_fail(payload: bytes) -> None:
+def test_any_bytes_have_a_view_and_a_headline(payload: bytes) -> None:
     assert isinstance(librecode.read(payload), entries.Entry)
     assert librecode.headline(payload).label
 
@@ -332,7 +336,7 @@ _VALUES = st.recursive(
 
 
 @given(st.dictionaries(st.sampled_from(_NAMES), _VALUES, max_size=8))
-def test_no_row_makes_the_view_or_the_words_fail(row: dict[str, Any]) -> None:
+def test_any_row_has_a_view_and_a_headline(row: dict[str, Any]) -> None:
     payload = json.dumps(row).encode()
     assert isinstance(librecode.read(payload), entries.Entry)
     assert librecode.headline(payload).label

@@ -1,4 +1,4 @@
-"""Session files of omp: what tells them from pi's, the title slot, and the types that only omp writes."""
+"""Tests of omp's session files: the differences from pi's, the title slot, and the types that only omp writes."""
 
 import json
 from dataclasses import replace
@@ -16,7 +16,7 @@ from gitsession.store.memory import MemoryStore
 
 
 def timeless(headline: Headline) -> Headline:
-    """Its words alone: when they were said has tests of its own."""
+    """Return the headline without its time, which has separate tests."""
     return replace(headline, at_ms=None)
 
 
@@ -30,7 +30,7 @@ def line(**fields):
 
 
 def slot(title):
-    """A title slot as omp writes it: 256 bytes with the line end."""
+    """Return omp's title slot. It is 256 bytes long, including the line ending."""
     start = line(type="title", v=1, title=title, updatedAt=AT, pad="")
     return start[:-2] + b" " * (255 - len(start)) + start[-2:]
 
@@ -69,15 +69,15 @@ def test_a_mark_of_omp_is_claimed(head):
 
 
 @pytest.mark.parametrize("head", NOT_CLAIMED.values(), ids=NOT_CLAIMED)
-def test_without_a_mark_it_is_not_claimed(head):
+def test_file_without_a_mark_of_omp_is_not_claimed(head):
     assert not omp.claims(head)
 
 
-def test_without_a_mark_a_session_is_pi_s():
+def test_file_without_a_mark_of_omp_is_claimed_by_pi():
     assert claimed(file(line(**HEADER))) is pi
 
 
-def test_the_title_slot_is_line_0_and_renumbers_nothing():
+def test_title_slot_is_line_0():
     lines = [line(**HEADER), entry("a", None), b"oops", entry("b", "a")]
     without, with_ = omp.split(file(*lines)), omp.split(file(slot("T"), *lines))
     assert with_.records == without.records
@@ -94,17 +94,17 @@ def test_a_new_title_changes_no_record():
     assert before.meta != after.meta
 
 
-def test_a_slot_that_is_not_the_first_line_is_a_record():
+def test_slot_after_the_first_line_is_a_record():
     source = omp.split(file(line(**HEADER), entry("a", None), slot("T")))
     assert [(record.line, record.parent) for record in source.records] == [(2, None), (3, 2)]
 
 
-def test_a_problem_names_the_line_that_an_editor_shows():
+def test_problem_has_the_line_number_of_an_editor():
     source = omp.split(file(slot(""), line(**HEADER)) + b'{"ty')
     assert [problem.line for problem in source.problems] == [3]
 
 
-def test_a_slot_alone_takes_the_name_of_its_file():
+def test_slot_alone_is_identified_by_the_file_name():
     source = omp.split(file(slot("T")), name="n")
     assert (source.source_id, len(source.meta), source.records) == ("n", 1, ())
 
@@ -114,8 +114,8 @@ def test_the_slot_is_a_title():
     assert timeless(omp.headline(slot("T"))) == Headline(kind="title", label="title", words="T")
 
 
-def test_a_name_that_pi_gave_is_no_title_in_a_file_of_omp():
-    """omp takes the title from its slot or its header; it does not know the type ``session_info``."""
+def test_title_of_pi_is_ignored_in_a_file_of_omp():
+    """omp reads the title from its slot or its header and ignores the type ``session_info``."""
     named = line(type="session_info", id="a", parentId=None, timestamp=AT, name="of pi")
     assert isinstance(omp.read(named), UnknownEntry)
     store = MemoryStore()
@@ -215,14 +215,14 @@ ENTRIES = {
 
 
 @pytest.mark.parametrize(("raw", "meant", "said"), ENTRIES.values(), ids=ENTRIES)
-def test_an_entry_of_omp_is_read_and_told(raw, meant, said):
+def test_entry_of_omp_has_a_view_and_a_headline(raw, meant, said):
     payload = line(id="a", parentId=None, timestamp=AT, **raw)
     assert omp.read(payload) == meant
     assert timeless(omp.headline(payload)) == said
 
 
 @pytest.mark.parametrize("raw", [{"type": "credential_pin", "provider": "p"}, {"type": "mcp_tool_selection"}])
-def test_a_type_without_a_kind_of_ours_is_unknown(raw):
+def test_type_without_a_kind_is_unknown(raw):
     assert omp.read(line(**raw)) == UnknownEntry(name=raw["type"], body=raw)
     assert timeless(omp.headline(line(**raw))) == Headline(kind=raw["type"], label=raw["type"])
 

@@ -1,4 +1,4 @@
-"""Images that omp keeps in a folder of blobs: they are read, exported, and restored from the store alone."""
+"""Tests of images that omp keeps in a folder of blobs: they are read, exported, and restored from the store alone."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def image(name: str = NAME) -> dict[str, str]:
 
 
 def messages(*images: str) -> bytes:
-    """A session of omp in which the user and a tool show ``images``."""
+    """Return a session of omp in which the user and a tool show ``images``."""
     shown = [image(name) for name in images]
     call = {"type": "toolCall", "id": "c1", "name": "read", "arguments": {"path": "a.png"}}
     return joined(
@@ -45,7 +45,7 @@ def messages(*images: str) -> bytes:
 
 
 def agents_folder(place: Path) -> Path:
-    """A folder of omp's with such a session; return the session file."""
+    """Create a folder of omp with such a session and return the session file."""
     (place / "blobs").mkdir(parents=True)
     (place / "blobs" / sha256(PNG).hexdigest()).write_bytes(PNG)
     (place / "sessions" / "-work").mkdir(parents=True)
@@ -55,14 +55,14 @@ def agents_folder(place: Path) -> Path:
 
 
 def import_file(run: Run, file: Path) -> str:
-    """Import a file of omp's; return the id of its session."""
+    """Import a file of omp and return the id of its session."""
     [imported] = json.loads(run("--store", "s.git", "import", "--from", "omp", str(file), "--json"))["sessions"]
     return str(imported["session"])
 
 
 @pytest.fixture
 def held(here: Path, run: Run) -> str:
-    """Such a session in the store ``s.git``. The folder of its agent is gone."""
+    """Import such a session into the store ``s.git`` and delete the folder of its agent."""
     file = agents_folder(here / "agent")
     sid = import_file(run, file)
     shutil.rmtree(here / "agent")
@@ -70,7 +70,7 @@ def held(here: Path, run: Run) -> str:
 
 
 def of_type(value: Any, type: str) -> list[dict[str, Any]]:
-    """Every object of ``type`` in ``value``."""
+    """Return every object of ``type`` in ``value``."""
     if isinstance(value, list):
         return [found for item in value for found in of_type(item, type)]
     if not isinstance(value, dict):
@@ -95,12 +95,12 @@ def test_an_export_has_the_bytes_of_an_image(held: str, here: Path, run: Run, ag
     assert NAME not in data
 
 
-def test_a_fork_has_the_images_of_the_session_that_it_was_forked_from(held: str, here: Path, run: Run) -> None:
+def test_fork_has_the_images_of_its_origin(held: str, here: Path, run: Run) -> None:
     fork = json.loads(run("--store", "s.git", "fork", held, "--json"))["session"]
     assert base64.b64encode(PNG).decode() in run("--store", "s.git", "export", fork, "--to", "claude")
 
 
-def test_an_image_that_nobody_has_becomes_text_and_is_counted(here: Path, run: Run) -> None:
+def test_missing_image_becomes_text_and_is_counted(here: Path, run: Run) -> None:
     file = here / "x.jsonl"
     file.write_bytes(messages(LOST))
     sid = import_file(run, file)
@@ -111,7 +111,7 @@ def test_an_image_that_nobody_has_becomes_text_and_is_counted(here: Path, run: R
     assert "replaced with text: images missing from this store (1)" in told
 
 
-def test_the_own_form_names_the_image_and_says_so(held: str, here: Path, run: Run) -> None:
+def test_original_form_names_the_image_with_a_note(held: str, here: Path, run: Run) -> None:
     assert run("--store", "s.git", "export", held).encode() == messages(NAME)
     assert "`resume` restores them" in run("--store", "s.git", "export", held, err=True)
 
@@ -155,12 +155,12 @@ def test_the_real_omp_loads_the_restored_image(held: str, here: Path, run: Run, 
     assert json.loads(done.stdout) == [base64.b64encode(PNG).decode()] * 2
 
 
-def test_only_content_that_matches_its_name_is_used() -> None:
+def test_only_blobs_with_a_matching_hash_are_used() -> None:
     line = entry("message", "a", None, message={"role": "user", "content": [image()]})
     assert pi_blobs.resolve(line, lambda name: b"forged") == line
 
 
-def test_names_are_resolved_where_omp_resolves_them_and_nowhere_else() -> None:
+def test_blob_names_are_resolved_only_where_omp_does() -> None:
     contents = {NAME: PNG, URL_NAME: URL}
     text = {"type": "text", "text": NAME}
     found = {

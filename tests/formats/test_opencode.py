@@ -1,4 +1,4 @@
-"""opencode's sessions in and home again: exports, its database, the folders before it; growing, rewritten, damaged."""
+"""Tests of opencode's sessions: exports, its database and the older folders; growing, rewritten, damaged."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def entry_refs(store: ObjectStore) -> dict[str, str]:
     return {name: value for name, value in session_refs(store).items() if not name.endswith("/meta")}
 
 
-# ---- an export is its records, laid out
+# ---- exports and their records
 
 
 ODD = [
@@ -101,7 +101,7 @@ ODD = [
 
 
 @pytest.mark.parametrize("messages", [TALK, ODD, []], ids=["a talk", "odd values", "no messages"])
-def test_an_export_comes_back_byte_for_byte(messages: list[Message]) -> None:
+def test_export_is_byte_identical(messages: list[Message]) -> None:
     store, data = MemoryStore(), export(messages)
     sid = bring(store, data).session
     assert exported(store, sid) == data
@@ -127,14 +127,14 @@ OTHERWISE = {
 
 @pytest.mark.parametrize("change", OTHERWISE.values(), ids=OTHERWISE)
 @pytest.mark.parametrize("final", [False, True])
-def test_a_document_that_is_laid_out_otherwise_comes_back_byte_for_byte(change: Any, final: bool) -> None:
+def test_document_with_another_layout_is_exported_byte_identical(change: Any, final: bool) -> None:
     store, data = MemoryStore(), change(export(TALK))
     sid = bring(store, data, agent="opencode", final=final).session
     assert exported(store, sid) == data
     assert_clean(store)
 
 
-def test_how_a_document_is_laid_out_changes_no_entry() -> None:
+def test_layout_of_a_document_does_not_change_entries() -> None:
     stores = [MemoryStore(), MemoryStore(), MemoryStore()]
     for store, change in zip(stores, (bytes, OTHERWISE["minified"], OTHERWISE["indented by four"]), strict=True):
         bring(store, change(export(TALK)))
@@ -142,14 +142,14 @@ def test_how_a_document_is_laid_out_changes_no_entry() -> None:
 
 
 @pytest.mark.parametrize("path", REAL, ids=lambda path: path.name)
-def test_real_exports_come_back_byte_for_byte(path: Path) -> None:
+def test_real_exports_are_byte_identical(path: Path) -> None:
     store, data = MemoryStore(), path.read_bytes()
     assert exported(store, bring(store, data).session) == data
     assert_clean(store)
 
 
 @pytest.mark.parametrize("seed", range(300))
-def test_a_damaged_document_is_refused_by_name_or_comes_back_as_it_is(seed: int) -> None:
+def test_damaged_document_is_rejected_or_exported_unchanged(seed: int) -> None:
     data = mutant(random.Random(seed), export([*TALK, *compaction("msg_c", "msg_s", "So far.", at=6, tail="msg_u2")]))
     store = MemoryStore()
     try:
@@ -174,12 +174,12 @@ NO_SESSION = {
 
 
 @pytest.mark.parametrize("data", NO_SESSION.values(), ids=NO_SESSION)
-def test_what_is_no_session_is_refused_by_name(data: bytes) -> None:
+def test_invalid_session_is_rejected(data: bytes) -> None:
     with pytest.raises(Malformed):
         opencode.split(data)
 
 
-def test_an_export_is_known_by_its_beginning() -> None:
+def test_export_is_detected_by_its_beginning() -> None:
     assert claimed(export(TALK)) is FORMATS["opencode"]
     assert claimed(compact(export(TALK).decode()).encode()) is FORMATS["opencode"]
     assert claimed(b'{"type": "session", "id": "x"}\n') is not FORMATS["opencode"]
@@ -198,7 +198,7 @@ def test_json_is_laid_out_as_the_agent_does_it(value: Any) -> None:
 
 
 @given(st.binary())
-def test_no_bytes_make_the_view_or_the_words_fail(payload: bytes) -> None:
+def test_any_bytes_have_a_view_and_a_headline(payload: bytes) -> None:
     assert isinstance(opencode.read(payload), entries.Entry)
     assert opencode.headline(payload).label
 
@@ -215,7 +215,7 @@ _VALUES = st.recursive(
 
 
 @given(_VALUES)
-def test_no_object_makes_the_view_the_words_or_the_records_fail(value: Any) -> None:
+def test_any_object_has_a_view_a_headline_and_records(value: Any) -> None:
     payload = json.dumps({"info": {}, "parts": [value], **(value if isinstance(value, dict) else {})}).encode()
     assert isinstance(opencode.read(payload), entries.Entry)
     assert opencode.headline(payload).label
@@ -224,7 +224,7 @@ def test_no_object_makes_the_view_the_words_or_the_records_fail(value: Any) -> N
     assert exported(store, bring(store, document, agent="opencode", final=True).session) == document
 
 
-# ---- a session is one, however it is read
+# ---- one session from each source
 
 
 def test_the_database_the_export_and_the_folders_make_the_same_entries(tmp_path: Path) -> None:
@@ -236,7 +236,7 @@ def test_the_database_the_export_and_the_folders_make_the_same_entries(tmp_path:
     assert session_refs(stores[0]) == session_refs(stores[1])
 
 
-def test_the_export_of_a_session_out_of_the_database_is_what_the_agent_would_export(tmp_path: Path) -> None:
+def test_export_of_a_database_session_equals_the_agents_export(tmp_path: Path) -> None:
     about = info(
         summary={"additions": 3, "deletions": 0, "files": 1},
         permission=[{"permission": "question", "pattern": "*", "action": "deny"}],
@@ -251,7 +251,7 @@ def test_the_export_of_a_session_out_of_the_database_is_what_the_agent_would_exp
     assert exported(store, done.session) == export(TALK, about)
 
 
-def test_an_export_of_what_the_database_gave_adds_nothing(tmp_path: Path) -> None:
+def test_import_of_an_equal_export_adds_nothing(tmp_path: Path) -> None:
     store = MemoryStore()
     from_database(of_database(tmp_path / "opencode.db", TALK), store)
     again = bring(store, export(TALK))
@@ -266,15 +266,15 @@ def test_an_export_older_than_the_database_changes_nothing(tmp_path: Path) -> No
     assert "an older copy" in older.problems[0].what
 
 
-def test_ids_that_begin_anew_do_not_change_the_order(tmp_path: Path) -> None:
-    """Ids count in 36 bits of milliseconds: in August 2026 the newest sort before all others (formats.md B 1.2)."""
+def test_restarted_ids_do_not_change_the_order(tmp_path: Path) -> None:
+    """Ids have 36 bits of milliseconds. In August 2026, the newest ids sort before all others (formats.md B 1.2)."""
     turned = [user("msg_ffff", "before", at=1), answer("msg_0000", "after", at=2), answer("msg_0001", "later", at=3)]
     store = MemoryStore()
     [done] = from_database(of_database(tmp_path / "opencode.db", reversed(turned)), store)
     assert words_on(store, done.session) == ["user: before", "assistant: after", "assistant: later"]
 
 
-def test_a_database_of_the_first_version_comes_in(tmp_path: Path) -> None:
+def test_database_of_the_first_version_is_imported(tmp_path: Path) -> None:
     made = Database(tmp_path / "opencode.db", columns=OLD_COLUMNS)
     made.put(TALK)
     store = MemoryStore()
@@ -293,11 +293,11 @@ def test_a_column_of_a_later_version_rides_along(tmp_path: Path) -> None:
     assert json.loads(exported(store, done.session))["info"]["mood"] == "good"
 
 
-# ---- growing
+# ---- growth
 
 
 def growing() -> list[list[Message]]:
-    """A session as it stood at every look: answers half written, prompts that wait, marks that come late."""
+    """Return the states of a growing session: partial answers, pending prompts, late marks."""
     half = answer("msg_a2", "Do", at=3, done=False)
     old = {**TALK[1], "parts": [{**TALK[1]["parts"][0]}, marked(TALK[1]["parts"][1], at=7)]}
     asked, summary = compaction("msg_c", "msg_s", "So far.", at=6, tail="msg_u2")
@@ -319,7 +319,7 @@ def growing() -> list[list[Message]]:
     ]
 
 
-def test_a_session_that_grows_ends_as_if_it_came_at_once(tmp_path: Path) -> None:
+def test_growing_session_equals_one_import(tmp_path: Path) -> None:
     made = Database(tmp_path / "opencode.db")
     grown, at_once = MemoryStore(), MemoryStore()
     before: dict[str, str] = {}
@@ -338,7 +338,7 @@ def test_a_session_that_grows_ends_as_if_it_came_at_once(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("skipped", range(len(growing()) - 1))
-def test_no_moment_of_an_import_changes_what_the_entries_are(skipped: int, tmp_path: Path) -> None:
+def test_time_of_an_import_does_not_change_entries(skipped: int, tmp_path: Path) -> None:
     made = Database(tmp_path / "opencode.db")
     some, all_ = MemoryStore(), MemoryStore()
     for messages in (growing()[skipped], growing()[-1]):
@@ -357,7 +357,7 @@ def test_importing_again_adds_nothing(tmp_path: Path) -> None:
     assert all_refs(store) == before
 
 
-def test_what_the_agent_rewrites_in_place_is_news_on_meta_and_adds_no_entry(tmp_path: Path) -> None:
+def test_field_rewritten_by_the_agent_changes_meta_and_adds_no_entry(tmp_path: Path) -> None:
     store, made = MemoryStore(), Database(tmp_path / "opencode.db")
     made.put(TALK)
     from_database(made.path, store)
@@ -371,7 +371,7 @@ def test_what_the_agent_rewrites_in_place_is_news_on_meta_and_adds_no_entry(tmp_
     assert json.loads(exported(store, done.session)) == {"info": about, "messages": rewritten}
 
 
-def test_an_answer_that_is_being_written_waits_and_what_was_said_after_it(tmp_path: Path) -> None:
+def test_unfinished_answer_and_later_messages_wait(tmp_path: Path) -> None:
     store, made = MemoryStore(), Database(tmp_path / "opencode.db")
     waiting = [answer("msg_a3", "Any", at=5, done=False), user("msg_u3", "And", at=6)]
     made.put([*TALK[:4], *waiting])
@@ -389,10 +389,10 @@ def test_an_answer_that_failed_is_finished() -> None:
     assert words_on(store, sid) == ["user: Fix it", "assistant: APIError"]
 
 
-# ---- going back
+# ---- reverts
 
 
-def test_the_agent_goes_on_before_the_message_that_is_undone(tmp_path: Path) -> None:
+def test_agent_continues_before_the_undone_message(tmp_path: Path) -> None:
     store, made = MemoryStore(), Database(tmp_path / "opencode.db")
     made.put(TALK)
     [done] = from_database(made.path, store)
@@ -404,7 +404,7 @@ def test_the_agent_goes_on_before_the_message_that_is_undone(tmp_path: Path) -> 
     assert words_on(store, done.session)[-1] == "assistant: Any time."
 
 
-def test_what_takes_the_place_of_undone_messages_is_a_branch_and_they_stay(tmp_path: Path) -> None:
+def test_messages_that_replace_undone_ones_are_a_branch(tmp_path: Path) -> None:
     store, made = MemoryStore(), Database(tmp_path / "opencode.db")
     made.put(TALK)
     [done] = from_database(made.path, store)
@@ -429,7 +429,7 @@ UNDONE = {
 
 
 @pytest.mark.parametrize("revert", UNDONE.values(), ids=UNDONE)
-def test_a_session_that_is_undone_in_any_way_comes_in(revert: Any) -> None:
+def test_session_with_any_undo_is_imported(revert: Any) -> None:
     store = MemoryStore()
     data = export(TALK, info(revert=revert))
     done = bring(store, data)
@@ -467,10 +467,10 @@ def test_a_session_of_a_sub_agent_names_the_call_that_began_it(tmp_path: Path) -
     assert json.loads(exported(store, done.session))["info"] == child
 
 
-# ---- databases that are busy, damaged, hostile
+# ---- busy, damaged and hostile databases
 
 
-def test_what_waits_in_the_log_of_a_database_comes_in(tmp_path: Path) -> None:
+def test_data_in_the_log_of_a_database_is_imported(tmp_path: Path) -> None:
     made = Database(tmp_path / "opencode.db", log=True)
     made.put(TALK)
     before = sources.stamp_of(made.path)
@@ -481,7 +481,7 @@ def test_what_waits_in_the_log_of_a_database_comes_in(tmp_path: Path) -> None:
     assert done.new == 7
 
 
-def test_a_database_that_is_locked_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_locked_database_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(databases, "PATIENCE_SECONDS", 0.05)
     made = Database(tmp_path / "opencode.db")
     made.put(TALK)
@@ -499,7 +499,7 @@ def test_a_database_of_which_a_half_is_there_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_a_damaged_database_gives_what_it_can_and_never_fails_otherwise(seed: int, tmp_path: Path) -> None:
+def test_damaged_database_is_imported_partly_or_rejected(seed: int, tmp_path: Path) -> None:
     path = of_database(tmp_path / "opencode.db", TALK)
     path.write_bytes(mutant(random.Random(seed), path.read_bytes()))
     store = MemoryStore()
@@ -510,7 +510,7 @@ def test_a_damaged_database_gives_what_it_can_and_never_fails_otherwise(seed: in
     assert_clean(store)
 
 
-def test_of_tables_with_credentials_nothing_is_read(tmp_path: Path) -> None:
+def test_tables_with_credentials_are_not_read(tmp_path: Path) -> None:
     path = of_database(tmp_path / "opencode.db", TALK)
     with databases.opened(path) as opened:
         for secret in ("account", "credential", "control_account", "session_share", "sqlite_master"):
@@ -558,7 +558,7 @@ ROWS = {
 
 @pytest.mark.parametrize("data", ROWS.values(), ids=ROWS)
 @pytest.mark.parametrize("table", ["message", "part"])
-def test_a_row_is_named_and_the_rest_is_taken_in(table: str, data: Any, tmp_path: Path) -> None:
+def test_invalid_row_is_reported_and_the_rest_is_imported(table: str, data: Any, tmp_path: Path) -> None:
     made = Database(tmp_path / "opencode.db")
     made.put(TALK)
     made.db.execute(f"UPDATE {table} SET data = ? WHERE id LIKE '%msg_a1%'", (data,))
@@ -569,14 +569,14 @@ def test_a_row_is_named_and_the_rest_is_taken_in(table: str, data: Any, tmp_path
     assert_clean(store)
 
 
-# ---- what is meant
+# ---- meaning of messages
 
 
 def read_all(messages: Iterable[Message]) -> list[entries.Entry]:
     return [opencode.read(record.payload) for record in opencode.split(export(messages), final=True).records]
 
 
-def test_an_answer_and_what_its_tools_gave_back_are_one_entry_that_comes_apart() -> None:
+def test_answer_and_its_results_are_one_entry() -> None:
     picture = {"mime": "image/png", "filename": "a.png", "url": "data:image/png;base64,iVBORw0KGgo="}
     failed = tool("call_2", status="error", error="no such file")
     parts = [tool("call_1", "14"), failed, tool("c3", attachments=[picture])]
@@ -591,7 +591,7 @@ def test_an_answer_and_what_its_tools_gave_back_are_one_entry_that_comes_apart()
                           "cost": 0.25}  # fmt: skip
 
 
-def test_reasoning_keeps_what_its_provider_wants_back() -> None:
+def test_reasoning_keeps_its_provider_data() -> None:
     parts = [
         {"type": "reasoning", "text": "Hm.", "metadata": {"anthropic": {"signature": "sig=="}}},
         {"type": "reasoning", "text": "Ha.", "metadata": {"openai": {"itemId": "rs_1"}}},
@@ -601,14 +601,14 @@ def test_reasoning_keeps_what_its_provider_wants_back() -> None:
     assert entry.content == (Thinking("Hm.", "sig=="), Thinking("Ha.", '{"openai":{"itemId":"rs_1"}}'))
 
 
-def test_words_that_the_model_does_not_get_are_no_text() -> None:
+def test_text_hidden_from_the_model_is_not_a_text_block() -> None:
     ignored = {"type": "text", "text": "for your eyes only", "ignored": True}
     [entry] = read_all([user("msg_u1", "Hi", at=1, parts=[ignored, {"type": "text", "text": "so", "synthetic": True}])])
     assert isinstance(entry, entries.Message)
     assert [block.text for block in entry.content if isinstance(block, Text)] == ["Hi", "so"]
 
 
-def test_a_request_to_compact_and_its_summary_are_one_compaction() -> None:
+def test_compaction_request_and_its_summary_are_one_compaction() -> None:
     read = read_all([*TALK, *compaction("msg_c", "msg_s", "## Goal\n- x", at=6, tail="msg_u2")])
     last = read[-1]
     assert isinstance(last, entries.Compaction)
@@ -622,7 +622,7 @@ def test_a_request_to_compact_that_failed_is_no_compaction() -> None:
     assert [type(entry) for entry in read[-2:]] == [entries.Custom, entries.Message]
 
 
-def test_a_result_that_is_not_shown_any_more_is_an_entry_of_its_own_in_its_place_in_time() -> None:
+def test_hidden_result_is_a_separate_entry_in_order_of_time() -> None:
     old = {**TALK[1], "parts": [TALK[1]["parts"][0], marked(TALK[1]["parts"][1], at=3)]}
     read = read_all([TALK[0], old, *TALK[2:]])
     assert [entry.kind for entry in read] == ["message", "message", "message", "prune", "message", "message"]
@@ -642,7 +642,7 @@ compaction asked for
 assistant: bash, edit (+2 tools)"""
 
 
-def test_what_the_log_says() -> None:
+def test_headlines_of_messages() -> None:
     old = {**TALK[1], "parts": [TALK[1]["parts"][0], marked(TALK[1]["parts"][1], at=3)]}
     more = [*compaction("msg_c", "msg_s", "So far.", at=6), user("msg_c2", at=8, parts=[{"type": "compaction"}])]
     last = answer("msg_a9", at=9, parts=[tool("c1"), tool("c2", name="edit")])
@@ -657,7 +657,7 @@ def test_a_session_has_one_line(tmp_path: Path) -> None:
     assert set(graph.tree(store, sid).branches) == {"main"}
 
 
-def test_the_order_of_members_changes_no_entry_and_comes_back() -> None:
+def test_order_of_members_does_not_change_entries() -> None:
     """``opencode import`` writes the same messages with their members in another order."""
 
     def turned(value: Any, way: str = "") -> Any:
@@ -674,7 +674,7 @@ def test_the_order_of_members_changes_no_entry_and_comes_back() -> None:
     assert bring(stores[1], export(TALK)).new == 0
 
 
-def test_the_order_of_what_a_tool_was_asked_is_kept() -> None:
+def test_order_of_tool_arguments_is_kept() -> None:
     part = tool("c1", input={"z": 1, "a": 2, "time": {"z": 1, "a": 2}})
     [entry] = read_all([answer("msg_a1", at=2, parts=[part])])
     assert isinstance(entry, entries.Message)

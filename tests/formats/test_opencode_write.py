@@ -1,4 +1,4 @@
-"""Sessions of any agent as exports that opencode takes in, and what comes back of them."""
+"""Tests of sessions of any agent exported for opencode, and of the imports of these exports."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def sent(store: ObjectStore, sid: str) -> dict[str, Any]:
 
 
 def told(document: dict[str, Any]) -> list[str]:
-    """Each message: whose it is, and its parts."""
+    """Return the role and the parts of each message."""
     found = []
     for message in document["messages"]:
         parts = [part.get("text") or part.get("tool") or part["type"] for part in message["parts"]]
@@ -41,7 +41,7 @@ def told(document: dict[str, Any]) -> list[str]:
     return found
 
 
-def test_a_session_begun_here_is_an_export_with_calls_results_pictures_and_what_a_summary_keeps() -> None:
+def test_own_session_is_exported_with_calls_results_images_and_the_kept_turn() -> None:
     store = MemoryStore()
     made = ours(store)
     document = sent(store, made.id)
@@ -67,7 +67,7 @@ def test_the_same_session_is_the_same_export() -> None:
     assert first == second
 
 
-def test_what_was_written_is_read_as_what_it_was() -> None:
+def test_exported_session_is_imported_with_equal_entries() -> None:
     store, again = MemoryStore(), MemoryStore()
     made = ours(store)
     data = export_session.export(store, made.id, "opencode").data
@@ -78,7 +78,7 @@ def test_what_was_written_is_read_as_what_it_was() -> None:
     assert_clean(again)
 
 
-def test_a_session_of_opencode_goes_out_as_it_is_with_what_was_made_here_behind_it() -> None:
+def test_session_of_opencode_is_exported_unchanged_with_added_entries_after_it() -> None:
     store = MemoryStore()
     sid = bring(store, export([*ONE, *TWO])).session
     assert export_session.export(store, sid).data == export([*ONE, *TWO])
@@ -88,7 +88,7 @@ def test_a_session_of_opencode_goes_out_as_it_is_with_what_was_made_here_behind_
     assert told(document)[-1] == "user: Ours"
 
 
-def test_what_was_made_here_comes_back_as_the_entry_that_it_was(tmp_path: Path) -> None:
+def test_added_entry_is_imported_as_the_same_entry(tmp_path: Path) -> None:
     store, made = MemoryStore(), Database(tmp_path / "opencode.db")
     sid = bring(store, export([*ONE, *TWO])).session
     leaf = session(store, sid, clock=Clock()).append(Message.user("Ours"))
@@ -103,7 +103,7 @@ def test_what_was_made_here_comes_back_as_the_entry_that_it_was(tmp_path: Path) 
     assert_clean(store)
 
 
-def test_a_prune_of_ours_is_a_mark_on_the_result() -> None:
+def test_own_prune_is_a_mark_on_the_result() -> None:
     store = MemoryStore()
     sid = bring(store, export([*ONE, *TWO])).session
     session(store, sid, clock=Clock()).append(Prune(targets=("msg_a1",)))
@@ -111,7 +111,7 @@ def test_a_prune_of_ours_is_a_mark_on_the_result() -> None:
     assert part["state"]["time"]["compacted"] > 0
 
 
-def test_a_call_without_a_result_says_so_and_a_result_without_a_call_stays_behind() -> None:
+def test_missing_result_is_reported_and_result_without_a_call_is_left_out() -> None:
     store = MemoryStore()
     made = sessions.StoredSession.new(store, "agent", "/work", Clock())
     made.append(Message.user("Hi"))
@@ -123,7 +123,7 @@ def test_a_call_without_a_result_says_so_and_a_result_without_a_call_stays_behin
     assert out.notes["left out: results whose call is not in the history"] == 1
 
 
-def test_only_the_line_of_the_leaf_goes_along() -> None:
+def test_only_the_history_of_the_tip_is_exported() -> None:
     store = MemoryStore()
     lines = [said("a", None, "Hi", role="user"), said("b", "a", "One", role="assistant", at=1)]
     sid = bring(store, pi_file(*lines, said("c", "a", "Two", role="assistant", at=2))).session
@@ -134,7 +134,7 @@ def test_only_the_line_of_the_leaf_goes_along() -> None:
 
 @pytest.mark.parametrize("messages", CASES.values(), ids=CASES)
 @pytest.mark.parametrize("to", ["pi", "omp", "claude", "codex", "librecode"])
-def test_every_session_of_opencode_goes_to_every_agent(messages: list[Any], to: str) -> None:
+def test_every_session_of_opencode_can_be_exported_to_every_agent(messages: list[Any], to: str) -> None:
     store = MemoryStore()
     sid = bring(store, export(messages), final=True).session
     assert export_session.export(store, sid, to).data
@@ -149,7 +149,7 @@ def test_calls_and_results_of_opencode_reach_other_agents() -> None:
         assert '"11"' in data, to
 
 
-def test_a_session_of_pi_with_what_opencode_has_no_word_for_goes_along_and_is_counted() -> None:
+def test_entries_of_pi_without_an_equivalent_are_counted() -> None:
     store = MemoryStore()
     lines = [said("a", None, "Hi", role="user"), entry("custom", "x", "a", at=1, customType="state")]
     sid = bring(store, pi_file(*lines, said("b", "x", "Ho", role="assistant", at=2))).session
@@ -173,7 +173,7 @@ def test_labels_and_thinking_levels_of_a_file_are_counted(agent: str) -> None:
     assert export_session.export(store, sid, "aider").notes["left out: labels"] == 1
 
 
-def test_what_aider_printed_is_told_in_words_of_people() -> None:
+def test_output_of_aider_is_described_in_plain_terms() -> None:
     store = MemoryStore()
     lines = aider_files.run(), aider_files.user("/add a.py"), aider_files.told("Added a.py"), aider_files.user("Hi")
     sid = bring(store, aider_files.history(*lines, aider_files.answer("Ho")), name=aider_files.PLACE).session

@@ -1,4 +1,4 @@
-"""Session files of pi: which are claimed, how they come apart, what each line means and what is said of it."""
+"""Tests of pi's session files: detection, records, meaning of lines, and headlines."""
 
 import json
 from dataclasses import replace
@@ -20,7 +20,7 @@ from gitsession.model.headline import Headline
 
 
 def timeless(headline: Headline) -> Headline:
-    """Its words alone: when they were said has tests of its own."""
+    """Return the headline without its time, which has separate tests."""
     return replace(headline, at_ms=None)
 
 
@@ -46,7 +46,7 @@ def message(**fields):
     return line(type="message", id="a", parentId=None, timestamp=AT, message=fields)
 
 
-# What is claimed
+# Detection of the format
 
 CLAIMED = {
     "a header": file(),
@@ -78,10 +78,10 @@ def test_anything_else_is_not_claimed(head):
     assert not pi.claims(head)
 
 
-# How a file comes apart
+# Records
 
 
-def test_a_file_comes_apart_into_header_and_records():
+def test_file_is_split_into_header_and_records():
     data = file(entry("a", None), entry("b", "a"))
     source = pi.split(data)
     assert (source.agent, source.source_id, source.version) == ("pi", "s1", 3)
@@ -107,14 +107,14 @@ def test_a_file_of_version_1_is_one_line():
     assert source.problems == ()
 
 
-def test_garbage_before_the_header_is_kept_and_numbered_as_it_stands():
+def test_garbage_before_the_header_is_kept_with_its_line_numbers():
     source = pi.split(b"oops\n" + file(entry("a", None), line(type="odd")))
     assert [record.line for record in source.meta] == [2]
     assert [(record.line, record.parent) for record in source.records] == [(1, None), (3, None), (4, 3)]
     assert [(problem.line, problem.what[:8]) for problem in source.problems] == [(1, "not JSON")]
 
 
-def test_a_bad_line_takes_the_children_of_the_line_before_it():
+def test_invalid_line_becomes_the_parent_of_later_lines():
     source = pi.split(file(entry("a", None), b'{"type":', entry("b", "a")))
     assert [(record.line, record.parent, record.source_id) for record in source.records] == [
         (2, None, "a"),
@@ -124,14 +124,14 @@ def test_a_bad_line_takes_the_children_of_the_line_before_it():
 
 
 @pytest.mark.parametrize("bad", [b"5", b"null", b"[1]", b"{", b"\xff", b'{"a":NaN}', b"[" * 9999])
-def test_a_bad_line_is_reported_and_kept(bad):
+def test_invalid_line_is_reported_and_kept(bad):
     source = pi.split(file(entry("a", None), bad))
     assert source.records[1].payload == bad
     assert [(problem.line, problem.what) for problem in source.problems] == [(3, source.records[1].problem)]
 
 
 @pytest.mark.parametrize("second", [entry("b", "a"), b"garbage"])
-def test_text_after_an_entry_on_its_line_is_reported_with_what_the_agents_do(second):
+def test_text_after_an_entry_on_its_line_is_reported_with_the_behavior_of_agents(second):
     source = pi.split(file(entry("a", None) + second))
     [problem] = source.problems
     assert problem.what.endswith("the line is stored but not shown (pi skips it, omp reads its first value)")
@@ -170,13 +170,13 @@ def test_a_number_is_an_id_for_pi_and_not_reported():
 
 
 @pytest.mark.parametrize("blank", [b"", b"  ", b"\r"])
-def test_a_blank_line_is_kept_and_not_reported(blank):
+def test_blank_line_is_kept_and_not_reported(blank):
     source = pi.split(file(entry("a", None), blank, entry("b", "a")))
     assert [record.parent for record in source.records] == [None, 2, 3]
     assert source.problems == ()
 
 
-def test_a_second_header_is_a_record_and_nothing_hangs_on_its_id():
+def test_second_header_is_a_record_without_children():
     source = pi.split(file(entry("a", None), line(type="session", id="s2"), entry("b", "a"), entry("c", "s2")))
     assert [(record.line, record.parent) for record in source.records] == [(2, None), (3, 2), (4, 3), (5, None)]
     assert [(problem.line, problem.what) for problem in source.problems] == [
@@ -192,7 +192,7 @@ def test_a_missing_parent_a_duplicate_and_a_cycle_are_reported_by_line():
     assert [problem.line for problem in source.problems] == [2, 3, 4]
 
 
-def test_a_parent_further_down_comes_out_first():
+def test_later_parent_is_placed_first():
     source = pi.split(file(entry("b", "a"), entry("a", None)))
     assert [(record.line, record.parent) for record in source.records] == [(3, None), (2, 3)]
 
@@ -217,7 +217,7 @@ def test_an_odd_place_is_still_a_place(odd, place):
     assert (record.parent, record.source_id, record.claimed_parent) == place
 
 
-def test_line_ends_of_windows_and_of_unicode_stay_in_the_payload():
+def test_windows_and_unicode_line_ends_are_part_of_the_payload():
     data = file(entry("a", None) + b"\r", '{"type":"custom","id":"b","parentId":"a","data":"x\u2028y"}'.encode())
     source = pi.split(data)
     assert given_back(source) == data
@@ -228,7 +228,7 @@ def test_line_ends_of_windows_and_of_unicode_stay_in_the_payload():
 # The end of the file
 
 
-def test_bytes_after_the_last_line_end_wait_if_they_are_no_whole_record():
+def test_incomplete_last_record_waits():
     data = file(entry("a", None), b'{"type":"mess', end=b"")
     source = pi.split(data)
     assert (source.waiting, source.ends_with_newline, len(source.records)) == (b'{"type":"mess', True, 1)
@@ -238,14 +238,14 @@ def test_bytes_after_the_last_line_end_wait_if_they_are_no_whole_record():
     assert given_back(source) == data
 
 
-def test_a_whole_record_without_a_line_end_is_taken():
+def test_complete_record_without_a_line_end_is_read():
     data = file(entry("a", None), entry("b", "a"), end=b"")
     source = pi.split(data)
     assert (source.waiting, source.ends_with_newline, len(source.records)) == (b"", False, 2)
     assert given_back(source) == data
 
 
-def test_a_closed_file_gives_its_last_bytes_too():
+def test_closed_file_is_read_to_its_end():
     data = file(entry("a", None), b'{"type":"mess', end=b"")
     source = pi.split(data, final=True)
     assert source.records[1].payload == b'{"type":"mess'
@@ -255,11 +255,11 @@ def test_a_closed_file_gives_its_last_bytes_too():
 
 
 @pytest.mark.parametrize("tail", [b"5", b"null", b" ", b"12"])
-def test_a_tail_that_might_go_on_waits(tail):
+def test_tail_that_may_continue_waits(tail):
     assert pi.split(file(end=b"\n" + tail)).waiting == tail
 
 
-def test_every_prefix_of_a_file_keeps_what_the_prefix_before_it_had():
+def test_records_of_a_prefix_do_not_change():
     data = file(entry("a", None), b"oops", entry("b", "a"), b"", entry("c", "a"), end=b"")
     known = ()
     for end in range(len(file()), len(data) + 1):
@@ -269,23 +269,23 @@ def test_every_prefix_of_a_file_keeps_what_the_prefix_before_it_had():
         known = source.records
 
 
-# Sessions without a proper header
+# Sessions without a valid header
 
 
 @pytest.mark.parametrize("data", [b"", entry("a", None) + b"\n", b"oops\n", b'{"type":"session","id":"s'])
-def test_without_a_header_and_a_name_there_is_no_session(data):
+def test_file_without_a_header_and_a_name_is_rejected(data):
     with pytest.raises(Malformed):
         pi.split(data)
 
 
 @pytest.mark.parametrize("data", [b"", b'{"type":"session","id":"s'])
-def test_before_the_first_line_is_written_a_name_does_not_help(data):
+def test_name_does_not_replace_an_incomplete_first_line(data):
     with pytest.raises(Malformed):
         pi.split(data, name="n")
 
 
 @pytest.mark.parametrize("header", [None, {}, {"id": 5}, {"id": ""}], ids=["none", "no id", "a number", "empty"])
-def test_a_name_stands_in_for_an_id_that_is_not_stated(header):
+def test_name_replaces_a_missing_id(header):
     header = None if header is None else {"type": "session", **header}
     source = pi.split(file(entry("a", None), header=header), name="from-the-file")
     assert source.source_id == "from-the-file"
@@ -297,14 +297,14 @@ def test_a_stated_id_wins_over_the_name():
     assert pi.split(file(), name="n").source_id == "s1"
 
 
-def test_an_id_that_no_store_could_hold_is_escaped():
+def test_invalid_id_is_escaped():
     assert pi.split(b'{"type":"session","id":"a\\ud83d"}\n').source_id == "a\\ud83d"
 
 
 @pytest.mark.parametrize(
     ("version", "read"), [(3, 3), (99, 99), ("3", 3), (None, 1), ("x", 1), ("³", 1), (3.5, 1), (True, 1), ([], 1)]
 )
-def test_any_version_is_taken(version, read):
+def test_any_version_is_accepted(version, read):
     assert pi.split(file(header={**HEADER, "version": version})).version == read
 
 
@@ -341,7 +341,7 @@ def test_a_time_is_milliseconds_or_nothing(stamp, ms):
     assert pi.split(file(header={**HEADER, "timestamp": stamp})).started_ms == (ms or 0)
 
 
-# What a line means
+# Meaning of lines
 
 USAGE = {"input": 1, "output": 2, "totalTokens": 3}
 CALL = {"type": "toolCall", "id": "c1", "name": "bash", "arguments": {"b": 1, "a": [2]}, "thoughtSignature": "s"}
@@ -486,7 +486,7 @@ BLOCKS = {
 
 
 @pytest.mark.parametrize(("raw", "block"), BLOCKS.values(), ids=BLOCKS)
-def test_a_block_is_ours_or_carried_as_it_is(raw, block):
+def test_block_is_converted_or_kept_unchanged(raw, block):
     assert pi.read(message(role="user", content=[raw])).content == (block or OtherBlock(raw),)
 
 
@@ -589,7 +589,7 @@ UNKNOWN = {
 
 
 @pytest.mark.parametrize("raw", UNKNOWN.values(), ids=UNKNOWN)
-def test_what_is_not_understood_is_carried_under_its_literal_name(raw):
+def test_unknown_entry_is_kept_under_its_literal_name(raw):
     assert pi.read(line(**raw)) == UnknownEntry(name=raw["type"], body=raw)
 
 
@@ -612,7 +612,7 @@ def test_a_header_is_the_session():
     )
 
 
-def test_a_header_of_version_1_names_its_parent_otherwise():
+def test_header_of_version_1_has_another_field_for_its_parent():
     assert pi.read(line(type="session", id="s", branchedFrom="/old.jsonl")).parent == "/old.jsonl"
 
 
@@ -634,7 +634,7 @@ def test_bytes_that_are_no_object_are_opaque(payload, problem):
     assert pi.read(payload) == Opaque(payload=payload, problem=problem)
 
 
-# What is said of a line
+# Headlines
 
 HEADLINES = {
     "user": (
@@ -749,7 +749,7 @@ HEADLINES = {
 
 
 @pytest.mark.parametrize(("payload", "said"), HEADLINES.values(), ids=HEADLINES)
-def test_what_is_said_of_a_line_stays_said(payload, said):
+def test_headline_of_a_line_is_stable(payload, said):
     assert timeless(pi.headline(payload)) == said
 
 
@@ -761,7 +761,7 @@ def test_tokens_in_few_characters(count, words):
     assert tokens(count) == words
 
 
-# Whatever comes
+# Arbitrary input
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=8),
@@ -791,7 +791,7 @@ def test_reading_a_line_never_raises(payload):
 
 
 @given(st.lists(LINES, max_size=8), st.booleans(), st.sampled_from([b"", b"\n"]))
-def test_any_file_with_a_header_comes_back_byte_for_byte(lines, final, end):
+def test_any_file_with_a_header_is_exported_byte_identical(lines, final, end):
     data = file(*lines, end=end)
     source = pi.split(data, final=final)
     assert given_back(source) == data
@@ -807,6 +807,6 @@ STATED = {
 
 
 @pytest.mark.parametrize(("said", "at_ms"), STATED.values(), ids=STATED)
-def test_a_headline_has_the_time_that_is_stated(said: dict[str, object], at_ms: int | None) -> None:
+def test_headline_has_the_stated_time(said: dict[str, object], at_ms: int | None) -> None:
     payload = json.dumps({"type": "message", "id": "a", "parentId": None, **said}).encode()
     assert pi.headline(payload).at_ms == at_ms

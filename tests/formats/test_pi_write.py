@@ -1,4 +1,4 @@
-"""Our entries as lines of pi's and omp's, and read again as pi's and omp's: lowest floor, no store."""
+"""Tests of entries written as lines of pi and omp and read again, without a store."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ HEADER = SessionHeader(agent="pi", source_id="20260201-aaaaaaaaaaaaa", cwd="/wor
 
 
 def outgoing(*entries: Entry, **fields: Any) -> Outgoing:
-    """A line of entries, each below the one before, by the keys k0, k1 ..."""
+    """Return an outgoing session of entries in sequence, with the keys k0, k1 and so on."""
     leaving = tuple(
         OutgoingEntry(key=f"k{at}", below=f"k{at - 1}" if at else None, entry=entry, short=f"{at:08x}")
         for at, entry in enumerate(entries)
@@ -96,7 +96,7 @@ KNOWN = st.one_of(
 
 
 def plain(entry: Entry) -> Entry:
-    """Without what a message of pi says twice: its time."""
+    """Return the entry without its time, which a message of pi has twice."""
     extra = {name: value for name, value in entry.extra.items() if name not in ("timestamp", "source")}
     return dataclasses.replace(entry, extra=extra)
 
@@ -104,7 +104,7 @@ def plain(entry: Entry) -> Entry:
 @pytest.mark.parametrize("agent", ["omp", "pi"])
 @settings(max_examples=150, deadline=None)
 @given(entry=KNOWN)
-def test_what_the_agent_has_words_for_reads_as_it_was_said(agent: str, entry: Entry) -> None:
+def test_entry_with_an_equivalent_is_read_as_written(agent: str, entry: Entry) -> None:
     if not any(isinstance(block, ToolCall) and has_bytes(block.arguments) for block in getattr(entry, "content", ())):
         assert plain(again(agent, entry)) == plain(entry)
 
@@ -118,7 +118,7 @@ def has_bytes(value: Any) -> bool:
 @pytest.mark.parametrize("agent", ["omp", "pi"])
 @settings(max_examples=200, deadline=None)
 @given(entries=st.lists(ENTRIES, min_size=1, max_size=4))
-def test_whatever_we_hold_becomes_lines_that_hang_together(agent: str, entries: list[Entry]) -> None:
+def test_any_entries_become_connected_lines(agent: str, entries: list[Entry]) -> None:
     written = FORMATS[agent].write(outgoing(*entries))
     found = FORMATS[agent].split(written.data)
     assert found.problems == ()
@@ -133,7 +133,7 @@ def test_whatever_we_hold_becomes_lines_that_hang_together(agent: str, entries: 
 
 @pytest.mark.parametrize("profile", ["pi", "omp"])
 @pytest.mark.parametrize("seed", range(40))
-def test_what_was_read_from_the_agent_is_written_as_it_stood(profile: str, seed: int) -> None:
+def test_entry_of_the_agent_is_written_as_read(profile: str, seed: int) -> None:
     format = FORMATS[profile]
     for record in format.split(Author(seed, profile).session()).records:
         entry = format.read(record.payload)
@@ -164,10 +164,10 @@ def test_half_characters_are_escaped(text: str) -> None:
     data.decode()
 
 
-# ---- ids and places
+# ---- ids and parents
 
 
-def test_an_id_that_the_file_has_already_is_not_given_twice() -> None:
+def test_existing_id_is_not_used_again() -> None:
     line = line_of("message", "00000001", None, message={})
     theirs = OutgoingEntry(key="a", below=None, entry=Message.user("x"), line=line, id="00000001")
     ours = [
@@ -181,7 +181,7 @@ def test_an_id_that_the_file_has_already_is_not_given_twice() -> None:
 
 
 @pytest.mark.parametrize("agent", ["pi", "omp"])
-def test_an_id_that_another_agent_uses_twice_is_given_once(agent: str) -> None:
+def test_duplicate_id_of_another_agent_is_used_once(agent: str) -> None:
     out = outgoing(*[Message.user("x")] * 3)
     out = dataclasses.replace(out, entries=tuple(dataclasses.replace(each, id="ig") for each in out.entries))
     written = FORMATS[agent].write(out).lines
@@ -191,7 +191,7 @@ def test_an_id_that_another_agent_uses_twice_is_given_once(agent: str) -> None:
     assert [line["parentId"] for line in made] == [None, made[0]["id"], made[1]["id"]]
 
 
-def test_an_answer_without_a_model_has_the_one_in_force_and_counts_nothing() -> None:
+def test_answer_without_a_model_has_the_current_one_and_no_count() -> None:
     found = lines("pi", ModelChange(provider="p", model="m", at_ms=1), Message.assistant("hi", at_ms=2))
     message = found[-1]["message"]
     assert (message["provider"], message["model"], message["stopReason"]) == ("p", "m", "stop")
@@ -204,7 +204,7 @@ def test_a_model_of_another_role_does_not_become_pis() -> None:
     assert lines("omp", small)[0] | {"model": "p/s", "role": "small"} == lines("omp", small)[0]
 
 
-def test_a_later_versions_field_does_not_take_the_place_of_an_id() -> None:
+def test_field_of_a_later_version_does_not_replace_an_id() -> None:
     later = {"id": "x", "parentId": "y", "type": "z", "later": 1}
     found = lines("pi", Custom(custom_type="c", extra=later, at_ms=1))[0]
     assert (found["id"], found["parentId"], found["type"], found["later"]) == ("00000000", None, "custom", 1)

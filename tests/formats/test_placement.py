@@ -1,4 +1,4 @@
-"""Where the lines of a file hang, case by case, and that a file that grows moves nothing."""
+"""Tests of the parents of a file's lines, and that no parent changes when a file grows."""
 
 import pytest
 from hypothesis import given
@@ -10,7 +10,10 @@ ABSENT = Field.ABSENT
 
 
 def tree(*lines):
-    """Nodes numbered from 1: "a<root", "b<a", "b" (no parent field), "<a" (no id), "" (nothing at all)."""
+    """Return nodes numbered from 1.
+
+    The notation is "a<root", "b<a", "b" (no parent field), "<a" (no id) and "" (neither).
+    """
     return [_node(number, line) for number, line in enumerate(lines, start=1)]
 
 
@@ -20,7 +23,7 @@ def _node(number, line):
 
 
 def below(*lines):
-    """What each line hangs below, in the order of lines."""
+    """Return the parent of each line, in the order of lines."""
     return [at.parent for at in sorted(place(tree(*lines)), key=lambda at: at.line)]
 
 
@@ -32,15 +35,15 @@ def problems(*lines):
     return {at.line: (at.claimed, at.problem) for at in place(tree(*lines)) if at.claimed is not None or at.problem}
 
 
-def test_no_lines_have_no_places():
+def test_empty_file_has_no_nodes():
     assert place([]) == []
 
 
-def test_a_chain_hangs_as_it_says():
+def test_chain_has_its_stated_parents():
     assert below("a<root", "b<a", "c<b") == [None, 1, 2]
 
 
-def test_a_null_parent_is_the_root_wherever_it_stands():
+def test_null_parent_is_the_root_anywhere():
     assert below("a<root", "b<a", "c<root") == [None, 1, None]
 
 
@@ -48,11 +51,11 @@ def test_siblings_share_their_parent():
     assert below("a<root", "b<a", "c<a") == [None, 1, 1]
 
 
-def test_without_a_parent_field_a_line_hangs_below_the_previous_one():
+def test_line_without_a_parent_field_is_a_child_of_the_previous_line():
     assert below("a", "b", "c") == [None, 1, 2]
 
 
-def test_an_id_without_a_parent_field_takes_no_children_from_the_previous_line():
+def test_id_without_a_parent_field_does_not_take_over_children():
     assert below("a<root", "b", "c<a") == [None, 1, 1]
 
 
@@ -72,18 +75,18 @@ def test_a_duplicate_id_is_kept_and_the_later_answers_from_there_on():
     assert problems(*lines) == {3: (None, "a second entry with the id 'a': both are imported")}
 
 
-def test_a_duplicate_that_names_its_own_id_hangs_below_the_earlier_one():
+def test_duplicate_that_names_its_own_id_is_a_child_of_the_earlier_one():
     assert below("a<root", "a<a", "b<a") == [None, 1, 2]
 
 
-def test_a_parent_further_down_comes_out_first():
+def test_later_parent_is_placed_first():
     lines = ("a<c", "b<root", "c<b", "d<a")
     assert below(*lines) == [3, None, 2, 1]
     assert order(*lines) == [2, 3, 1, 4]
     assert problems(*lines) == {}
 
 
-def test_of_two_later_lines_with_the_id_the_first_is_the_parent():
+def test_first_of_two_later_lines_with_one_id_is_the_parent():
     assert below("a<x", "x<root", "x<root") == [2, None, None]
 
 
@@ -91,13 +94,13 @@ def test_an_earlier_parent_wins_over_a_later_one():
     assert below("x<root", "a<x", "x<root", "b<x") == [None, 1, None, 3]
 
 
-def test_lines_that_waited_for_one_parent_come_out_in_file_order_with_their_children():
+def test_waiting_lines_are_placed_in_file_order_with_their_children():
     lines = ("a<z", "b<a", "c<z", "d<b", "z<root")
     assert below(*lines) == [5, 1, 5, 2, None]
     assert order(*lines) == [5, 1, 2, 3, 4]
 
 
-def test_a_line_that_is_its_own_parent_goes_to_the_root():
+def test_line_that_is_its_own_parent_is_a_child_of_the_root():
     lines = ("a<root", "b<b", "c<b")
     assert below(*lines) == [None, None, 2]
     assert problems(*lines) == {2: ("b", "the parent 'b' is the entry itself or below it")}
@@ -112,12 +115,12 @@ def test_a_line_that_is_its_own_parent_goes_to_the_root():
         (("a<c", "c<b", "b<a", "d<c"), [None, 3, 1, 2], "c"),
     ],
 )
-def test_a_cycle_is_cut_at_the_line_that_comes_first(lines, parents, claimed):
+def test_cycle_is_cut_at_its_first_line(lines, parents, claimed):
     assert below(*lines) == parents
     assert problems(*lines) == {1: (claimed, f"the parent '{claimed}' is the entry itself or below it")}
 
 
-def test_what_leads_into_a_cycle_is_not_cut():
+def test_line_that_leads_into_a_cycle_keeps_its_parent():
     lines = ("t<x", "x<y", "y<x")
     assert below(*lines) == [2, None, 2]
     assert list(problems(*lines)) == [2]
@@ -127,27 +130,27 @@ def test_two_cycles_are_cut_once_each():
     assert list(problems("a<b", "c<d", "b<a", "d<c")) == [1, 2]
 
 
-def test_a_line_with_nothing_to_say_keeps_a_linear_file_linear():
+def test_line_without_ids_keeps_a_linear_file_linear():
     assert below("a<root", "", "b<a", "c<b") == [None, 1, 2, 3]
 
 
-def test_several_such_lines_form_a_chain_that_takes_the_children():
+def test_several_lines_without_ids_form_a_chain_that_takes_over_children():
     assert below("a<root", "", "", "b<a", "c<a") == [None, 1, 2, 3, 3]
 
 
-def test_earlier_children_stay_where_they_were():
+def test_earlier_children_keep_their_parent():
     assert below("a<root", "b<a", "", "c<a", "d<b") == [None, 1, 2, 1, 3]
 
 
-def test_a_line_with_nothing_to_say_takes_no_children_of_one_without_an_id():
+def test_line_without_ids_does_not_take_over_children_of_another_one():
     assert below("a<root", "<a", "", "b<a") == [None, 1, 2, 1]
 
 
-def test_a_child_that_waited_hangs_below_its_parent_not_below_what_followed_it():
+def test_waiting_child_gets_its_own_parent():
     assert below("b<a", "a<root", "", "c<a") == [2, None, 2, 3]
 
 
-def test_lines_before_anything_else_hang_on_the_root():
+def test_leading_lines_without_ids_are_children_of_the_root():
     assert below("", "", "a<root") == [None, 1, None]
 
 
@@ -166,7 +169,7 @@ NODES = st.lists(
 
 
 @given(NODES)
-def test_every_line_has_one_place_and_parents_come_first(nodes):
+def test_every_line_is_placed_once_after_its_parent(nodes):
     placed = place(nodes)
     assert sorted(at.line for at in placed) == [node.line for node in nodes]
     seen = {None}
@@ -176,14 +179,14 @@ def test_every_line_has_one_place_and_parents_come_first(nodes):
 
 
 @given(NODES)
-def test_the_order_is_that_of_the_file_where_no_parent_came_later(nodes):
+def test_file_order_is_kept_without_late_parents(nodes):
     placed = place(nodes)
     if not any(at.parent is not None and at.parent > at.line for at in placed):
         assert [at.line for at in placed] == [node.line for node in nodes]
 
 
 @given(NODES, st.integers(0, 14))
-def test_growth_moves_nothing_whose_parent_was_there_when_it_was_written(nodes, size):
+def test_growth_keeps_parents_that_were_known(nodes, size):
     before = {at.line: at for at in place(nodes[:size])}
     after = {at.line: at for at in place(nodes)}
     for line, at in before.items():
@@ -197,7 +200,7 @@ def _named_too_early(nodes, line):
 
 
 @given(NODES, st.integers(0, 14))
-def test_a_line_that_found_its_parent_leaves_it_only_to_break_a_cycle(nodes, size):
+def test_found_parent_is_left_only_to_break_a_cycle(nodes, size):
     before = {at.line: at.parent for at in place(nodes[:size])}
     after = {at.line: at for at in place(nodes)}
     for line, parent in before.items():
@@ -208,12 +211,12 @@ def test_a_line_that_found_its_parent_leaves_it_only_to_break_a_cycle(nodes, siz
 MANY = 100_000
 
 
-def test_a_chain_of_a_hundred_thousand_hangs_in_one_line():
+def test_chain_of_a_hundred_thousand_lines_is_placed():
     placed = place([LineLink(line, str(line), str(line - 1) if line > 1 else None) for line in range(1, MANY + 1)])
     assert [at.parent for at in placed] == [None, *range(1, MANY)]
 
 
-def test_a_chain_written_backwards_comes_out_forwards():
+def test_reversed_chain_is_placed_forwards():
     placed = place(
         [LineLink(line, str(line), str(line + 1)) for line in range(1, MANY)] + [LineLink(MANY, str(MANY), None)]
     )
@@ -226,12 +229,12 @@ def test_a_cycle_of_a_hundred_thousand_is_cut_once():
     assert len(placed) == MANY
 
 
-def test_a_hundred_thousand_lines_may_wait_for_the_last():
+def test_hundred_thousand_lines_may_wait_for_the_last_one():
     placed = place([LineLink(line, None, "z") for line in range(1, MANY)] + [LineLink(MANY, "z", None)])
     assert [at.line for at in placed] == [MANY, *range(1, MANY)]
 
 
-def test_a_hundred_thousand_lines_may_have_nothing_to_say():
+def test_hundred_thousand_lines_may_have_no_ids():
     placed = place(
         [LineLink(1, "a", None), *(LineLink(line, None, ABSENT) for line in range(2, MANY)), LineLink(MANY, "b", "a")]
     )

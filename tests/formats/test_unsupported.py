@@ -1,4 +1,4 @@
-"""Session files of agents that are not supported are refused by name."""
+"""Tests that session files of unsupported agents are rejected by the agent's name."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WHERE = {"sessionId": "0199a213-81c0-4800-8aa1-bbab2a035b01", "cwd": "/work", "v
 
 
 def qwen(*messages: dict[str, Any]) -> bytes:
-    """A chat of Qwen Code: ``~/.qwen/projects/<folder>/chats/<session>.jsonl``."""
+    """Return a chat of Qwen Code: ``~/.qwen/projects/<folder>/chats/<session>.jsonl``."""
     lines = []
     for number, message in enumerate(messages):
         ids = {"uuid": f"u{number}", "parentUuid": f"u{number - 1}" if number else None}
@@ -98,7 +98,7 @@ ODD: dict[str, Callable[[Path], object]] = {
 
 @pytest.mark.parametrize("make", ODD.values(), ids=ODD)
 @pytest.mark.parametrize(("folder", "name"), PLACES.values(), ids=PLACES)
-def test_an_import_of_all_names_what_is_called_like_a_session_and_is_no_file(
+def test_import_of_all_names_paths_that_are_not_files(
     make: Callable[[Path], object], folder: str, name: str, run: Run, isolated_home: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
@@ -118,7 +118,7 @@ CONTENTS = {
 
 @pytest.mark.parametrize("data", CONTENTS.values(), ids=CONTENTS)
 @pytest.mark.parametrize(("folder", "name"), PLACES.values(), ids=PLACES)
-def test_an_import_of_all_says_something_of_each_file(
+def test_import_of_all_reports_each_file(
     data: bytes, folder: str, name: str, isolated_home: Path, monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip

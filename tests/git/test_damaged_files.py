@@ -1,4 +1,4 @@
-"""P21: whatever happens to whichever file of a store, no wrong byte is read, nothing hangs and nothing crashes."""
+"""Tests of P21: damage to any file of a store causes no wrong bytes, hangs or crashes."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_any_bit_of_a_small_pack_and_of_its_index_and_any_place_to_cut_it(tmp_pa
 
 
 @pytest.mark.promise("P21")
-def test_a_damaged_catalogue_is_made_anew(written: Written, tmp_path: Path, faults: Faults) -> None:
+def test_damaged_catalog_is_rebuilt(written: Written, tmp_path: Path, faults: Faults) -> None:
     store = tmp_path / "store.git"
     shutil.copytree(written.path, store)
     file = store / "gitsession/index.db"
@@ -111,7 +111,7 @@ def test_a_damaged_catalogue_is_made_anew(written: Written, tmp_path: Path, faul
 
 
 def _listed(path: Path, objects: GitStore) -> int:
-    """As the command does it: at most one look says that the index was damaged."""
+    """List the sessions as the command does. At most one attempt may report that the index was damaged."""
     for _ in range(2):
         catalogue = Catalogue(path)
         try:

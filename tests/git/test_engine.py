@@ -1,4 +1,7 @@
-"""libgit2 over a store: it sees what our reader sees, writes through transactions only, and no damage reaches it."""
+"""Tests of libgit2 on a store.
+
+It reads the same data as gitsession, writes only through transactions, and resists damage.
+"""
 
 from __future__ import annotations
 
@@ -65,7 +68,7 @@ def opened(store: Any, transaction: Any = None) -> StoreRepository:
 
 
 class Memory:
-    """Objects that a test has made."""
+    """Objects given by a test."""
 
     def __init__(self, **objects: tuple[str, bytes]) -> None:
         self.objects = dict(objects)
@@ -115,7 +118,7 @@ def test_every_object_is_read_as_our_reader_reads_it(written: Written) -> None:
             assert (ObjectType(number).name.lower(), found) == (kind, data)
 
 
-def test_what_is_not_there_is_missing_and_a_short_name_may_be_ambiguous(store: GitStore, tip: str) -> None:
+def test_missing_name_is_not_found_and_short_name_can_be_ambiguous(store: GitStore, tip: str) -> None:
     repository = opened(store)
     assert "0" * 40 not in repository
     with pytest.raises(KeyError):
@@ -161,7 +164,7 @@ READS: dict[str, Callable[[StoreRepository, str, str], object]] = {
 @pytest.mark.promise("P21")
 @pytest.mark.parametrize("error", [Corrupt("damaged"), Unavailable("busy")], ids=["corrupt", "unavailable"])
 @pytest.mark.parametrize("read", READS.values(), ids=READS)
-def test_an_error_of_the_reader_comes_out_as_it_is(
+def test_error_of_the_reader_is_passed_on(
     store: GitStore, tip: str, read: Callable[..., object], error: GitSessionError
 ) -> None:
     bad = str(opened(store)[tip].parents[0].id)
@@ -170,7 +173,7 @@ def test_an_error_of_the_reader_comes_out_as_it_is(
 
 
 @pytest.mark.promise("P21")
-def test_bytes_that_do_not_have_their_name_are_refused_by_libgit2_too(store: GitStore, tip: str) -> None:
+def test_bytes_with_another_hash_are_rejected_by_libgit2_too(store: GitStore, tip: str) -> None:
     memory = Memory()
     memory.objects[tip] = "commit", store.read(tip)[1] + b" "
     with pytest.raises(pygit2.GitError, match="hash mismatch"):
@@ -237,7 +240,7 @@ def test_within_a_transaction_libgit2_moves_no_ref(store: GitStore, tip: str, wr
             write(repository, repository[tip])
 
 
-def test_the_store_of_the_library_gives_a_repository(tmp_path: Path) -> None:
+def test_store_of_the_library_has_a_repository(tmp_path: Path) -> None:
     with Store.create(tmp_path / "store.git") as store:
         entry = store.new_session(agent="a").append(Message.user("hi"))
         assert store.repository()[entry.oid].author.name == "user"
@@ -249,10 +252,10 @@ def test_the_store_of_the_library_gives_a_repository(tmp_path: Path) -> None:
             store.repository().create_blob(b"other")
 
 
-# ---- what pygit2 has beside
+# ---- other functions of pygit2
 
 
-def test_the_methods_that_would_crash_on_a_ref_are_refused(store: GitStore, tip: str) -> None:
+def test_methods_that_would_crash_on_a_ref_are_rejected(store: GitStore, tip: str) -> None:
     repository = opened(store)
     for name in ("describe", "set_head", "checkout", "index", "remotes", "submodules", "transaction", "stash"):
         with pytest.raises(Refused, match=name):
@@ -266,7 +269,7 @@ def refused(call: Callable[..., object], *arguments: object) -> None:
 
 
 def merged(repository: StoreRepository, oid: Any) -> None:
-    """pygit2 cannot show the result for binary content."""
+    """pygit2 cannot return the result for binary content."""
     with pytest.raises(RuntimeError, match="NULL"):
         repository.merge_file_from_index(*[pygit2.IndexEntry("f", oid, pygit2.enums.FileMode.BLOB)] * 3)
 
@@ -296,7 +299,7 @@ class _Archive:
 
 
 @pytest.mark.promise("P21")
-def test_every_python_method_of_pygit2_is_refused_or_safe_beside_other_threads(store: GitStore, tip: str) -> None:
+def test_every_python_method_of_pygit2_is_rejected_or_thread_safe(store: GitStore, tip: str) -> None:
     assert set(CALLS) == engine._SAFE
 
     def work(tell: Callable[[object], None]) -> None:
@@ -323,7 +326,7 @@ def test_a_public_name_of_pygit2s_python_layer_is_one_or_the_other() -> None:
     assert public == engine._SAFE | engine._UNSAFE
 
 
-def test_blame_begins_at_the_head_unless_told_otherwise(store: GitStore, tip: str) -> None:
+def test_blame_starts_at_the_head_by_default(store: GitStore, tip: str) -> None:
     def work(tell: Callable[[object], None]) -> None:
         repository = opened(store)
         at_head = str(repository.head.target)
@@ -364,7 +367,7 @@ def test_no_attribute_ends_the_process_with_odd_arguments(
 # ---- threads
 
 
-def test_a_repository_belongs_to_the_thread_that_asked_for_it(store: GitStore, tip: str) -> None:
+def test_repository_is_bound_to_its_thread(store: GitStore, tip: str) -> None:
     repository, told = opened(store), []
 
     def use() -> None:
@@ -469,7 +472,10 @@ def test_the_paths_of_the_configuration_are_restored_when_the_last_thread_is_don
 
 
 def read_all(written: Written, repository: StoreRepository | None = None) -> int:
-    """Read every object through libgit2, as the damage test of our reader does; how many are lost."""
+    """Read every object through libgit2, and return how many are lost.
+
+    The damage test of the reader does the same.
+    """
     try:
         store = GitStore.open(written.path, flush_on_close=False)
     except GitSessionError:
@@ -523,7 +529,7 @@ def test_a_flipped_bit_is_an_error_and_never_a_crash(
 
 @pytest.mark.promise("P21")
 @pytest.mark.parametrize("pattern", ["objects/pack/*.idx", "objects/pack/*.pack"])
-def test_a_file_that_is_cut_while_it_is_open_is_an_error_and_no_signal(
+def test_truncation_of_an_open_file_is_an_error_and_not_a_signal(
     written: Written, tmp_path: Path, faults: Faults, pattern: str
 ) -> None:
     chance = random.Random(f"{pattern} {SEED}")
@@ -553,7 +559,7 @@ def test_a_file_that_is_cut_while_it_is_open_is_an_error_and_no_signal(
 
 @pytest.mark.promise("P31")
 @pytest.mark.parametrize("entries", HOSTILE.values(), ids=HOSTILE)
-def test_a_hostile_pack_is_refused_before_libgit2_sees_it(
+def test_malicious_pack_is_rejected_before_libgit2_reads_it(
     tmp_path: Path, faults: Faults, entries: list[tuple[bytes, bytes]]
 ) -> None:
     packs: Any = hostile(tmp_path, *entries)
@@ -567,7 +573,7 @@ def test_a_hostile_pack_is_refused_before_libgit2_sees_it(
         assert in_child(work, memory=160 << 20) == ["refused"]
 
 
-# ---- hostile objects
+# ---- malicious objects
 
 BLOB = oid_of("blob", b"a\nb\n")
 TREE = encode_tree({"a": ("100644", BLOB), "b": ("40000", oid_of("tree", b"")), "c": ("120000", BLOB)})
@@ -592,7 +598,7 @@ USES: dict[str, Callable[[StoreRepository, str, str, str], object]] = {
 
 
 @pytest.mark.promise("P30")
-def test_mutants_of_trees_and_commits_neither_crash_nor_hang(faults: Faults) -> None:
+def test_mutants_of_trees_and_commits_do_not_crash_or_hang(faults: Faults) -> None:
     def work(tell: Callable[[object], None]) -> None:
         draw = random.Random(SEED)
         for number in range(MUTANTS):
@@ -616,7 +622,7 @@ def test_mutants_of_trees_and_commits_neither_crash_nor_hang(faults: Faults) -> 
 
 
 @pytest.mark.promise("P30")
-def test_folders_a_hundred_thousand_deep_are_refused() -> None:
+def test_very_deep_folders_are_rejected() -> None:
     def work(tell: Callable[[object], None]) -> None:
         memory = Memory()
         child = memory.put("blob", b"x")
@@ -691,7 +697,7 @@ def test_merges_are_those_of_git(tmp_path: Path) -> None:
 
 
 @pytest.mark.promise("P30")
-def test_a_merge_of_few_distinct_lines_is_bounded() -> None:
+def test_merge_of_few_distinct_lines_is_bounded() -> None:
     chance = random.Random(6)
     sides = [b"".join(b"%d\n" % chance.randrange(4) for _ in range(engine.LINES_MAX)) for _ in range(3)]
     start = time.process_time()

@@ -1,6 +1,6 @@
-"""Every decoder takes any bytes: it gives a value or the error it documents, soon, and within bounds.
+"""Tests of every decoder with any bytes: it returns a value or its documented error, within time and memory bounds.
 
-CBOR itself has its figure in tests/codec/test_cbor.py.
+Tests of CBOR are in tests/codec/test_cbor.py.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from gitsession.store.journal import Journal, decode_record, encode_record
 from gitsession.store.journal_frames import HEAD_BYTES, header
 
 SEED = int(os.environ.get("GITSESSION_FUZZ_SEED") or 20_260_101)
-"""A run with another seed, of the clock for example, tries other mutants."""
+"""Seed of the mutants. A run with another seed tries other mutants."""
 
 OID, REF = "a1" * 20, "refs/heads/sessions/s1/main"
 WORDS = message.render(
@@ -124,7 +124,7 @@ def test_mutants_of_packed_refs_are_refs_or_corrupt(tmp_path, faults):
 
 @pytest.mark.promise("P30")
 def test_mutants_of_a_journal_are_its_beginning_or_a_documented_error(tmp_path, faults):
-    """Whatever happened to the file: what is read was written, in order, and the journal can be written after."""
+    """After any damage, the records that are read are the written ones in order, and the journal can be written."""
     (tmp_path / "journal").mkdir()
     written = Journal(tmp_path / "journal")
     written.tail(locked=True)

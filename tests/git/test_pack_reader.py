@@ -1,4 +1,4 @@
-"""Packs read by our own lines: what git wrote comes out right, what nobody honest wrote is refused within bounds."""
+"""Tests of the pack reader: packs of git are read correctly, and malicious packs are rejected within bounds."""
 
 from __future__ import annotations
 
@@ -53,12 +53,12 @@ def test_every_object_is_as_git_reads_it(tmp_path: Path, how: list[str]) -> None
     assert packs.suspects() == {}
 
 
-# ---- packs that nobody honest wrote
+# ---- malicious packs
 
 
 @pytest.mark.promise("P31")
 @pytest.mark.parametrize("entries", HOSTILE.values(), ids=HOSTILE)
-def test_a_hostile_pack_is_refused_within_bounds(
+def test_malicious_pack_is_rejected_within_bounds(
     tmp_path: Path, faults: Faults, entries: list[tuple[bytes, bytes]]
 ) -> None:
     packs = hostile(tmp_path, *entries)
@@ -73,7 +73,7 @@ def test_a_hostile_pack_is_refused_within_bounds(
         assert in_child(work, memory=160 << 20) == ["refused"]
 
 
-def test_a_name_is_not_found_where_one_ends_and_the_next_begins(tmp_path: Path) -> None:
+def test_oid_across_two_rows_is_not_found(tmp_path: Path) -> None:
     first, second = b"\x11" + b"\0" * 9 + b"\x11" + b"U" * 9, b"\x11" + b"3" * 9 + b"D" * 10
     sought = first[10:] + second[:10]
     for listed, expected in (((first, second), None), ((first, second, sought), 7)):
@@ -106,7 +106,7 @@ def test_pieces_read_among_others_are_those_of_the_file(tmp_path: Path) -> None:
     file.close()
 
 
-def test_an_honest_object_over_the_limit_is_refused_by_its_size(tmp_path: Path) -> None:
+def test_valid_object_above_the_limit_is_rejected_by_its_size(tmp_path: Path) -> None:
     oid = oid_of("blob", bytes(65 << 20))
     packs = hostile(tmp_path, (bytes.fromhex(oid), head(BLOB, 65 << 20) + BOMB))
     with pytest.raises(Unavailable, match="limit"):
@@ -126,7 +126,7 @@ LOOSE = {
 
 @pytest.mark.promise("P31")
 @pytest.mark.parametrize("data", LOOSE.values(), ids=LOOSE)
-def test_a_hostile_loose_object_is_refused_within_bounds(tmp_path: Path, faults: Faults, data: bytes) -> None:
+def test_malicious_loose_object_is_rejected_within_bounds(tmp_path: Path, faults: Faults, data: bytes) -> None:
     oid = "ab" + "c" * 38
     (tmp_path / "objects/ab").mkdir(parents=True)
     (tmp_path / f"objects/ab/{oid[2:]}").write_bytes(zlib.compress(data, 9))
@@ -156,16 +156,16 @@ DELTAS = {
 
 
 @pytest.mark.parametrize("delta", DELTAS.values(), ids=DELTAS)
-def test_a_delta_that_does_not_fit_is_refused(delta: bytes) -> None:
+def test_invalid_delta_is_rejected(delta: bytes) -> None:
     with pytest.raises(ValueError):
         apply_delta(b"hello", delta, 1 << 20)
 
 
-# ---- what stands where packs stand
+# ---- other files in the folder of packs
 
 
 def two_copies(tmp_path: Path) -> tuple[VerifiedRepository, str, Path]:
-    """One object in a pack and loose; the pack's copy is damaged."""
+    """Create an object that is loose and in a pack; the copy in the pack is damaged."""
     (tmp_path / "objects/pack").mkdir(parents=True)
     oid = oid_of("blob", b"hello")
     write_pack(tmp_path / "objects", {oid: ("blob", b"hello")}, tmp_path / "keep")
@@ -180,7 +180,7 @@ def damaged(file: Path, at: int) -> None:
     file.write_bytes(data)
 
 
-def test_where_one_copy_is_damaged_the_other_is_read(tmp_path: Path) -> None:
+def test_intact_copy_of_an_object_is_read(tmp_path: Path) -> None:
     door, oid, file = two_copies(tmp_path)
     damaged(file, 14)
     with pytest.raises(Corrupt, match=file.name):
@@ -192,14 +192,14 @@ def test_where_one_copy_is_damaged_the_other_is_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("at", [3, 500, 1040, -30], ids=["magic", "fan-out", "name", "checksum of the pack"])
-def test_what_a_damaged_index_hides_is_not_called_missing(tmp_path: Path, at: int) -> None:
+def test_object_hidden_by_a_damaged_index_is_not_reported_missing(tmp_path: Path, at: int) -> None:
     _, _, file = two_copies(tmp_path)
     damaged(file.with_suffix(".idx"), at)
     with pytest.raises(Corrupt, match=file.stem):
         VerifiedRepository(tmp_path).read("1" * 40)
 
 
-def test_a_pack_without_an_index_is_not_passed_over_in_silence(tmp_path: Path) -> None:
+def test_pack_without_an_index_is_reported(tmp_path: Path) -> None:
     door, oid, file = two_copies(tmp_path)
     file.with_suffix(".idx").unlink()
     with pytest.raises(Corrupt, match=f"{file.name} is damaged: its index is missing"):
@@ -207,7 +207,7 @@ def test_a_pack_without_an_index_is_not_passed_over_in_silence(tmp_path: Path) -
     assert door.read(oid) == ("blob", b"hello"), "an index that is open stays in use"
 
 
-def test_where_no_pack_is_damaged_a_missing_object_is_missing(tmp_path: Path) -> None:
+def test_missing_object_is_missing_if_no_pack_is_damaged(tmp_path: Path) -> None:
     door, _, _ = two_copies(tmp_path)
     with pytest.raises(MissingObject):
         door.read("1" * 40)
@@ -223,7 +223,7 @@ def test_packs_that_git_merged_meanwhile_are_found_again(tmp_path: Path) -> None
         assert {oid: door.read(oid) for oid in objects} == objects
 
 
-def test_a_pipe_and_a_folder_that_are_called_like_a_pack_hold_nobody_up(tmp_path: Path) -> None:
+def test_pipe_or_folder_named_like_a_pack_does_not_block(tmp_path: Path) -> None:
     _, oid, file = two_copies(tmp_path)
     os.mkfifo(file.parent / "pack-pipe.idx")
     (file.parent / "pack-folder.idx").mkdir()

@@ -1,4 +1,4 @@
-"""Packs we write, judged by git: index-pack, verify-pack, fsck."""
+"""Tests of written packs, checked by git: index-pack, verify-pack, fsck."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def some_objects():
     return [*blobs, ("tree", encode_tree({"a": ("100644", oid_of(*blobs[0]))}))]
 
 
-def test_git_finds_every_object_in_a_pack_of_ours(git_dir):
+def test_git_finds_every_object_in_a_written_pack(git_dir):
     written = some_objects()
     path = write(git_dir, written)
     listed = git(git_dir, "verify-pack", "-v", f"{path}.pack")
@@ -49,7 +49,7 @@ def test_our_index_is_the_one_git_would_have_written(git_dir, tmp_path):
     assert (tmp_path / "by-git.idx").read_bytes() == Path(f"{path}.idx").read_bytes()
 
 
-def test_objects_come_back_through_the_door(git_dir):
+def test_objects_are_read_through_the_verified_repository(git_dir):
     written = some_objects()
     door = VerifiedRepository(git_dir)
     assert not door.contains(oid_of(*written[0]))
@@ -67,7 +67,7 @@ def test_a_pack_survives_a_repack_until_it_is_released(git_dir):
     assert not VerifiedRepository(git_dir).contains(oid_of(*blob))
 
 
-def test_only_our_own_keeps_are_released(git_dir):
+def test_only_own_keep_files_are_removed(git_dir):
     path = write(git_dir, [("blob", b"one")])
     for text in ("", "the user wants this one"):
         Path(f"{path}-{len(text)}.keep").write_text(text)
@@ -75,7 +75,7 @@ def test_only_our_own_keeps_are_released(git_dir):
     assert len(list((git_dir / "objects" / "pack").glob("*.keep"))) == 2
 
 
-def test_a_keep_is_written_even_where_the_file_it_links_to_is_gone(git_dir):
+def test_keep_file_is_written_even_if_its_link_target_is_missing(git_dir):
     (git_dir / KEEP).unlink()
     path = write(git_dir, [("blob", b"one")])
     assert Path(f"{path}.keep").read_text().startswith("gitsession")
@@ -93,7 +93,7 @@ def test_a_failed_write_leaves_no_temporary_file(git_dir, monkeypatch):
     assert not list((git_dir / "objects" / "pack").glob("tmp_*"))
 
 
-def test_a_child_sees_nothing_of_the_users_environment(git_dir, monkeypatch, isolated_home):
+def test_child_process_has_a_clean_environment(git_dir, monkeypatch, isolated_home):
     (isolated_home / ".gitconfig").write_text("[user]\nname = leaks\n")
     for name, value in {"GIT_DIR": "/nowhere", "GIT_CONFIG_COUNT": "1", "GIT_TRACE": "1"}.items():
         monkeypatch.setenv(name, value)

@@ -1,4 +1,4 @@
-"""The names in an entry's tree, and the names of refs."""
+"""Tests of the names in an entry's tree, and of ref names."""
 
 import re
 import subprocess
@@ -34,12 +34,12 @@ def test_other_names_hold_no_payload(name):
 
 
 @pytest.mark.parametrize("name", [layout.HOLES, layout.BLOBS, layout.SUMMARY, layout.FILES])
-def test_what_lies_beside_a_payload_has_its_place(name):
+def test_files_beside_a_payload_have_valid_names(name):
     layout.check(name, "tree")
 
 
 @pytest.mark.parametrize("name", STRANGE)
-def test_a_name_without_a_place_in_the_tree_is_refused_by_where_it_is(name):
+def test_invalid_name_in_the_tree_is_rejected_with_its_commit(name):
     with pytest.raises(Malformed) as refused:
         layout.check(name, "abc123")
     assert refused.value.where == "abc123"
@@ -147,7 +147,7 @@ def test_every_branch_name_that_passes_follows_the_page(name):
         assert refs.parse(refs.leaf(SID, name)) == (SID, name)
 
 
-def test_a_ref_says_its_session_and_its_branch():
+def test_ref_name_has_the_session_and_the_branch():
     assert refs.leaf(SID) == f"refs/heads/sessions/{SID}/main"
     assert refs.meta(SID) == f"refs/heads/sessions/{SID}/meta"
     assert refs.active(SID) == f"refs/gitsession/active/{SID}"
@@ -171,7 +171,7 @@ def test_a_symbolic_value_names_its_target_and_an_oid_names_none():
     assert refs.target("0" * 39 + "1") is None
 
 
-# The names of sessions
+# Session ids
 
 A_DAY = 86_400_000
 DATES = {
@@ -193,20 +193,20 @@ def test_a_session_is_named_by_the_day_it_began(started, date):
 
 
 @given(st.text(st.characters(), max_size=40), st.text(st.characters(), max_size=40), st.integers(-(2**63), 2**64))
-def test_any_imported_session_has_a_name_that_a_ref_can_hold(agent, source_id, started):
+def test_any_imported_session_has_an_id_valid_in_a_ref(agent, source_id, started):
     for length in (session_ids.LENGTH, session_ids.LENGTH_TAKEN):
         name = session_ids.derived(agent, source_id, started, length=length)
         assert re.fullmatch(rf"[0-9]{{8}}-[a-z2-7]{{{length}}}", name)
         check_ref_name(refs.leaf(name, "a" * 64))
 
 
-def test_an_imported_session_has_one_name_everywhere():
+def test_imported_session_has_one_id_everywhere():
     assert session_ids.derived("pi", "s1", 1_767_225_600_000) == session_ids.derived("pi", "s1", 1_767_225_600_000)
     assert session_ids.derived("pi", "s1", 5) != session_ids.derived("pi", "s1", 6)
     assert session_ids.derived("pi", "s1", 5) != session_ids.derived("omp", "s1", 5)
     assert session_ids.seed("pi", "\ud800", 5) == b"pi\0\xed\xa0\x80\x005"
 
 
-def test_a_session_of_our_own_has_a_name_of_its_own():
+def test_own_session_has_a_unique_id():
     assert len({session_ids.random(5) for _ in range(100)}) == 100
     check_ref_name(refs.leaf(session_ids.random(5)))

@@ -1,4 +1,4 @@
-"""Our ref writer against git's: compare-and-swap, locks of the dead and of strangers, steps aside, deletions."""
+"""Tests of the ref writer beside git's: compare-and-swap, stale and foreign locks, renames, deletions."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ def writer(git_dir: Path, refs: RefReader) -> RefWriter:
     return RefWriter(git_dir, git_dir / PROOFS, refs)
 
 
-def test_a_ref_moves_if_it_holds_what_is_ours(git_dir, writer, refs):
+def test_ref_moves_if_it_has_an_expected_value(git_dir, writer, refs):
     assert writer.move(LEAF, OID, ours={None})
     assert writer.move(LEAF, OID2, ours={OID})
     assert (refs.read(LEAF), traces(git_dir)) == (OID2, [])
 
 
 def test_a_ref_in_a_new_directory_moves_on_a_machine_that_stood_still(writer, refs, monkeypatch):
-    """A process that got no processor for longer than it waits for a lock gave up before it made the directory."""
+    """A process that was suspended for longer than the lock timeout gave up before it created the directory."""
     minutes = itertools.count(step=60.0)
     still = SimpleNamespace(monotonic=lambda: next(minutes), time=time.time, sleep=time.sleep)
     monkeypatch.setattr("gitsession.git.ref_writer.time", still)
@@ -55,13 +55,13 @@ def test_a_ref_in_a_new_directory_moves_on_a_machine_that_stood_still(writer, re
     assert refs.read(LEAF) == OID
 
 
-def test_a_ref_that_holds_something_else_stays(git_dir, writer, refs):
+def test_ref_with_another_value_is_kept(git_dir, writer, refs):
     writer.move(LEAF, OID, ours={None})
     assert not writer.move(LEAF, OID2, ours={None, OID2})
     assert (refs.read(LEAF), traces(git_dir)) == (OID, [])
 
 
-def test_moving_a_ref_to_where_it_is_does_no_harm(writer, refs):
+def test_moving_a_ref_to_its_value_is_harmless(writer, refs):
     assert writer.move(LEAF, OID, ours={None})
     assert writer.move(LEAF, OID, ours={None})
     assert refs.read(LEAF) == OID
@@ -76,13 +76,13 @@ def test_a_packed_ref_is_compared_too(git_dir, writer, refs):
     assert refs.read(LEAF) == OID
 
 
-def test_a_ref_takes_the_place_of_empty_directories(git_dir, writer, refs):
+def test_ref_replaces_empty_directories(git_dir, writer, refs):
     (git_dir / LEAF / "was" / "here").mkdir(parents=True)
     assert writer.move(LEAF, OID, ours={None})
     assert refs.read(LEAF) == OID
 
 
-def test_a_ref_does_not_take_the_place_of_refs_below_it(git_dir, writer, refs):
+def test_ref_does_not_replace_refs_below_it(git_dir, writer, refs):
     writer.move(f"{LEAF}/below", OID, ours={None})
     assert not writer.move(LEAF, OID2, ours={None})
     assert refs.list("refs/heads/sessions/") == {f"{LEAF}/below": OID}
@@ -124,7 +124,7 @@ def test_the_lock_of_a_dead_writer_is_broken_by_its_proof(git_dir, writer, refs)
     assert writer.move(LEAF, OID2, ours={OID})
 
 
-def test_the_lock_of_a_stranger_is_never_broken(git_dir, writer, refs):
+def test_foreign_lock_is_never_broken(git_dir, writer, refs):
     writer.move(LEAF, OID, ours={None})
     lock = git_dir / f"{LEAF}.lock"
     lock.touch()
@@ -155,13 +155,13 @@ def test_refs_are_deleted_loose_packed_and_symbolic(git_dir, writer, refs):
     assert refs.list("refs/") == {MAIN: first(git_dir)}
 
 
-def test_a_deletion_leaves_what_others_moved(git_dir, writer, refs):
+def test_deletion_keeps_refs_that_others_moved(git_dir, writer, refs):
     writer.move(LEAF, first(git_dir), ours={None})
     assert writer.delete({LEAF: {OID}}) == ([LEAF], {})
     assert refs.read(LEAF) == first(git_dir)
 
 
-def test_a_locked_ref_does_not_hold_up_other_deletions(git_dir, writer, refs):
+def test_locked_ref_does_not_delay_other_deletions(git_dir, writer, refs):
     for name in (LEAF, OTHER):
         writer.move(name, first(git_dir), ours={None})
     (git_dir / f"{LEAF}.lock").touch()
@@ -170,7 +170,7 @@ def test_a_locked_ref_does_not_hold_up_other_deletions(git_dir, writer, refs):
     assert refs.list("refs/heads/sessions/") == {LEAF: first(git_dir)}
 
 
-# -- reading what git packed
+# -- refs packed by git
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 3, 10, 100])
@@ -190,7 +190,7 @@ def test_packed_refs_are_found_one_by_one_and_by_prefix(git_dir, refs, count):
 
 @pytest.mark.promise("P15")
 def test_packed_refs_that_look_like_those_of_a_moment_ago_are_read_again(git_dir, refs, faults):
-    """Two runs of `git pack-refs` within one tick of the clock may leave one size, one time and one inode."""
+    """Two runs of `git pack-refs` within one tick of the clock can result in the same size, time and inode."""
     now = time.time_ns()
     for oid in (OID, OID2):
         (git_dir / "packed-refs").write_text(f"# pack-refs with: peeled fully-peeled sorted \n{oid} {LEAF}\n")
@@ -206,7 +206,7 @@ def test_a_loose_ref_hides_the_packed_one(git_dir, writer, refs):
     assert refs.read(LEAF) == refs.list("refs/heads/sessions/")[LEAF] == OID
 
 
-# -- the same through a store
+# -- through a store
 
 
 def append(store: GitStore, text: str, ref: str = LEAF) -> str:
@@ -228,7 +228,7 @@ def append(store: GitStore, text: str, ref: str = LEAF) -> str:
     return oid
 
 
-def test_where_others_moved_a_ref_meanwhile_ours_steps_aside_and_the_rest_flushes(git_dir):
+def test_ref_moved_by_others_is_renamed_and_the_rest_is_flushed(git_dir):
     with GitStore.open(git_dir) as store:
         root = append(store, "root")
         store.flush()
@@ -259,7 +259,7 @@ def test_git_may_move_a_ref_while_a_transaction_looks_at_it(git_dir, faults):
             assert (store.ref(LEAF), store.ref(side)) == (theirs, objects.oid_of("blob", b"ours"))
 
 
-def test_the_name_to_step_aside_to_follows_from_our_end(git_dir):
+def test_new_name_depends_on_the_own_tip(git_dir):
     names = set()
     for number in range(2):
         path = git_dir.with_name(f"{number}.git")
@@ -272,7 +272,7 @@ def test_the_name_to_step_aside_to_follows_from_our_end(git_dir):
     assert len(names) == 1
 
 
-def test_a_strangers_lock_holds_up_only_its_own_ref(git_dir):
+def test_foreign_lock_only_delays_its_own_ref(git_dir):
     with GitStore.open(git_dir) as store:
         append(store, "root")
         store.flush()
@@ -296,7 +296,7 @@ def test_a_strangers_lock_holds_up_only_its_own_ref(git_dir):
     git(git_dir, "fsck", "--strict", "--full")
 
 
-def test_without_git_everything_is_handed_over(git_dir, monkeypatch):
+def test_flush_works_without_git(git_dir, monkeypatch):
     with monkeypatch.context() as patch, GitStore.open(git_dir) as store:
         patch.setenv("PATH", "/nonexistent")
         oid = append(store, "entry")
@@ -309,7 +309,7 @@ def test_without_git_everything_is_handed_over(git_dir, monkeypatch):
     assert LEAF not in git(git_dir, "for-each-ref")
 
 
-# -- packed-refs, rewritten by us
+# -- packed-refs written by gitsession
 
 
 def test_refs_are_packed_and_read_as_before(git_dir, writer, refs):
@@ -324,7 +324,7 @@ def test_refs_are_packed_and_read_as_before(git_dir, writer, refs):
     assert (writer.pack(["refs/heads/"]), traces(git_dir)) == (0, [])
 
 
-def test_what_git_packed_stays_beside_what_we_pack_and_delete(git_dir, writer, refs):
+def test_refs_packed_by_git_are_kept_when_gitsession_packs_and_deletes(git_dir, writer, refs):
     who = ("-c", "user.name=a", "-c", "user.email=a@b")
     git(git_dir, *who, "tag", "-a", "-m", "annotated", "release", MAIN)
     git(git_dir, "pack-refs", "--all")
@@ -337,7 +337,7 @@ def test_what_git_packed_stays_beside_what_we_pack_and_delete(git_dir, writer, r
     assert traces(git_dir) == []
 
 
-def test_a_ref_deleted_while_it_is_packed_does_not_come_back(git_dir, writer, refs):
+def test_ref_deleted_while_it_is_packed_stays_deleted(git_dir, writer, refs):
     writer.move(LEAF, first(git_dir), ours={None})
     (git_dir / "packed-refs.lock").touch()
     with pytest.raises(Unavailable, match=r"packed-refs\.lock"):
@@ -363,7 +363,7 @@ def test_a_ref_that_moves_while_it_is_packed_keeps_its_file(git_dir, writer, ref
     assert (git_dir / LEAF).exists()
 
 
-def test_a_stranger_who_packs_refs_holds_up_deletions_only_while_it_does(git_dir):
+def test_foreign_lock_on_packed_refs_only_delays_deletions(git_dir):
     with GitStore.open(git_dir) as store:
         oid = append(store, "entry")
         store.flush()
@@ -379,8 +379,8 @@ def test_a_stranger_who_packs_refs_holds_up_deletions_only_while_it_does(git_dir
     assert LEAF not in git(git_dir, "for-each-ref")
 
 
-def test_a_damaged_line_of_packed_refs_stops_packing_and_hides_no_new_ref(git_dir, writer, refs):
-    """One byte was lost, the last: the next line must not join that one."""
+def test_damaged_line_of_packed_refs_stops_packing_and_hides_no_new_ref(git_dir, writer, refs):
+    """The last byte of the file is lost. The next line must not be joined with the damaged one."""
     oid = first(git_dir)
     writer.move(LEAF, oid, ours={None})
     git(git_dir, "pack-refs", "--all")
@@ -402,7 +402,7 @@ STRANGE = {
 
 
 @pytest.mark.parametrize("name", STRANGE.values(), ids=STRANGE)
-def test_a_ref_of_a_strange_name_stays_a_file_of_its_own(git_dir, writer, refs, name):
+def test_ref_with_an_unusual_name_stays_loose(git_dir, writer, refs, name):
     writer.move(LEAF, first(git_dir), ours={None})
     strange = git_dir / name
     strange.parent.mkdir(exist_ok=True)
@@ -412,7 +412,7 @@ def test_a_ref_of_a_strange_name_stays_a_file_of_its_own(git_dir, writer, refs, 
     assert ref_files.packed_values((git_dir / ref_files.PACKED_REFS).read_bytes()).keys() == {LEAF, MAIN}
 
 
-def test_a_ref_that_was_deleted_and_made_anew_while_it_was_packed_is_there(git_dir, writer, refs, monkeypatch):
+def test_ref_recreated_while_it_is_packed_is_kept(git_dir, writer, refs, monkeypatch):
     writer.move(LEAF, first(git_dir), ours={None})
     real = RefWriter._remove
 
@@ -428,7 +428,7 @@ def test_a_ref_that_was_deleted_and_made_anew_while_it_was_packed_is_there(git_d
 
 
 @pytest.mark.parametrize("name", [ref_files.PACKED_REFS, LEAF])
-def test_a_pipe_in_place_of_a_file_of_refs_holds_up_nobody(git_dir, refs, name):
+def test_pipe_in_place_of_a_ref_file_does_not_block(git_dir, refs, name):
     (git_dir / name).unlink(missing_ok=True)
     (git_dir / name).parent.mkdir(parents=True, exist_ok=True)
     os.mkfifo(git_dir / name)
@@ -437,8 +437,8 @@ def test_a_pipe_in_place_of_a_file_of_refs_holds_up_nobody(git_dir, refs, name):
 
 
 @pytest.mark.promise("P17")
-def test_a_pack_refs_that_has_read_a_ref_does_not_bring_it_back(git_dir, writer, refs, faults):
-    """git holds the lock of packed-refs from before it reads until it has written: meanwhile nothing may be deleted."""
+def test_concurrent_pack_refs_does_not_restore_a_deleted_ref(git_dir, writer, refs, faults):
+    """git holds the lock of packed-refs from its read to its write. No ref may be deleted meanwhile."""
     oid = first(git_dir)
     writer.move(LEAF, oid, ours={None})
     lock = git_dir / "packed-refs.lock"
@@ -453,7 +453,7 @@ def test_a_pack_refs_that_has_read_a_ref_does_not_bring_it_back(git_dir, writer,
 
 @pytest.fixture
 def packed_again(git_dir, monkeypatch):
-    """A git that packs refs when we have written ``packed-refs``, so many times. Our lock on a ref keeps its file."""
+    """Simulate a git that packs refs right after ``packed-refs`` is written, a number of times."""
 
     def times(most: int) -> None:
         real, count = os.rename, iter(range(most))
@@ -470,7 +470,7 @@ def packed_again(git_dir, monkeypatch):
 
 @pytest.mark.promise("P17")
 @pytest.mark.parametrize("again", [0, 1, 3])
-def test_a_ref_that_git_packs_while_we_delete_it_is_gone(git_dir, writer, refs, packed_again, faults, again):
+def test_ref_packed_by_git_during_its_deletion_is_deleted(git_dir, writer, refs, packed_again, faults, again):
     writer.move(LEAF, first(git_dir), ours={None})
     git(git_dir, "pack-refs", "--all")
     newer = child_of(git_dir, first(git_dir), "newer")
@@ -483,7 +483,7 @@ def test_a_ref_that_git_packs_while_we_delete_it_is_gone(git_dir, writer, refs, 
 
 
 @pytest.mark.promise("P18")
-def test_a_git_that_packs_refs_without_end_holds_up_a_deletion_and_loses_nothing(git_dir, writer, refs, packed_again):
+def test_endless_pack_refs_delays_a_deletion_and_loses_nothing(git_dir, writer, refs, packed_again):
     oid = first(git_dir)
     writer.move(LEAF, oid, ours={None})
     git(git_dir, "pack-refs", "--all")

@@ -1,4 +1,4 @@
-"""Threads that go on from another one's file: what they share is there once, and each file comes back by itself."""
+"""Tests of codex threads that continue another thread's file: shared lines are stored once, and exports are equal."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def said(of: StoredSession) -> list[str]:
     return [node.subject for node in of.history()]
 
 
-def test_a_fork_goes_on_from_the_entry_that_it_shares(store: ObjectStore) -> None:
+def test_fork_continues_from_the_shared_entry(store: ObjectStore) -> None:
     parent, child = take_in(store, PARENT_FILE).session, take_in(store, CHILD_FILE).session
     assert said(session(store, child)) == [
         "session: codex",
@@ -85,13 +85,13 @@ def test_a_fork_goes_on_from_the_entry_that_it_shares(store: ObjectStore) -> Non
     assert child == session_ids.derived("codex", CHILD, codex.split(CHILD_FILE).started_ms)
 
 
-def test_each_file_comes_back_by_itself(store: ObjectStore) -> None:
+def test_each_file_is_exported_by_itself(store: ObjectStore) -> None:
     parent, child = take_in(store, PARENT_FILE).session, take_in(store, CHILD_FILE).session
     assert (exported(store, parent), exported(store, child)) == (PARENT_FILE, CHILD_FILE)
     assert (take_in(store, PARENT_FILE).moves, take_in(store, CHILD_FILE).moves) == ((), ())
 
 
-def test_the_context_of_a_fork_is_what_it_shares_and_its_own(store: ObjectStore) -> None:
+def test_context_of_a_fork_has_the_shared_and_its_own_messages(store: ObjectStore) -> None:
     take_in(store, PARENT_FILE)
     opened = session(store, take_in(store, CHILD_FILE).session)
     assert opened.leaf is not None
@@ -105,7 +105,7 @@ def test_the_context_of_a_fork_is_what_it_shares_and_its_own(store: ObjectStore)
     ]
 
 
-def test_a_fork_whose_base_is_not_here_waits_and_nothing_is_written(store: ObjectStore) -> None:
+def test_fork_without_its_base_waits_and_writes_nothing(store: ObjectStore) -> None:
     before = all_refs(store)
     with pytest.raises(NoBase, match=THREAD):
         take_in(store, CHILD_FILE)
@@ -114,7 +114,7 @@ def test_a_fork_whose_base_is_not_here_waits_and_nothing_is_written(store: Objec
     assert all_refs(store) == before
 
 
-def test_a_fork_waits_for_a_base_that_is_not_here_as_far_as_that(store: ObjectStore) -> None:
+def test_fork_waits_for_its_base_up_to_the_fork_point(store: ObjectStore) -> None:
     lines = PARENT_FILE.splitlines(keepends=True)
     take_in(store, b"".join(lines[: AFTER_T1 - 1]))
     with pytest.raises(NoBase, match="is incomplete in this store"):
@@ -142,7 +142,7 @@ def test_a_fork_that_grows_moves_only_its_own_refs_forward(store: ObjectStore) -
     }
 
 
-def test_a_rewritten_fork_takes_nothing_of_its_base_out_of_the_file(store: ObjectStore) -> None:
+def test_rewritten_fork_keeps_its_base_out_of_the_file(store: ObjectStore) -> None:
     parent = take_in(store, PARENT_FILE).session
     take_in(store, CHILD_FILE)
     rewritten = child_of(THREAD, AFTER_T1, user("quite another"), assistant("way"))
@@ -159,7 +159,7 @@ def test_an_older_copy_of_a_fork_changes_nothing(store: ObjectStore) -> None:
     assert session_refs(store) == before
 
 
-def test_a_base_that_grows_leaves_its_forks_where_they_are(store: ObjectStore) -> None:
+def test_grown_base_does_not_change_its_forks(store: ObjectStore) -> None:
     take_in(store, PARENT_FILE)
     child = take_in(store, CHILD_FILE).session
     before = {n: v for n, v in session_refs(store).items() if child in n}
@@ -178,20 +178,20 @@ def test_a_fork_of_a_fork_shares_with_both(store: ObjectStore) -> None:
     assert exported(store, deeper) == deep
 
 
-def test_a_fork_of_a_fork_at_its_beginning_hangs_on_what_both_share(store: ObjectStore) -> None:
+def test_fork_of_a_fork_at_its_start_has_the_shared_parent(store: ObjectStore) -> None:
     take_in(store, PARENT_FILE)
     take_in(store, CHILD_FILE)
     deeper = take_in(store, child_of(CHILD, AFTER_T1 + 1, user("deep"), thread=GRANDCHILD)).session
     assert said(session(store, deeper))[-3:] == ["assistant: A t1", f"fork: {deeper}", "user: deep"]
 
 
-def test_a_fork_before_the_first_entry_hangs_on_the_root(store: ObjectStore) -> None:
+def test_fork_before_the_first_entry_starts_at_the_root(store: ObjectStore) -> None:
     take_in(store, PARENT_FILE)
     child = take_in(store, child_of(THREAD, 1, user("anew"))).session
     assert said(session(store, child)) == ["session: codex", f"fork: {child}", "user: anew"]
 
 
-def test_a_fork_of_ours_off_a_fork_of_codex_s_has_that_file(store: ObjectStore) -> None:
+def test_own_fork_of_a_codex_fork_exports_its_file(store: ObjectStore) -> None:
     take_in(store, PARENT_FILE)
     ours = fork(session(store, take_in(store, CHILD_FILE).session))
     ours.append(Message.user("ours"))
@@ -199,7 +199,7 @@ def test_a_fork_of_ours_off_a_fork_of_codex_s_has_that_file(store: ObjectStore) 
 
 
 @pytest.mark.parametrize("back", range(7))
-def test_a_fork_of_ours_off_a_fork_of_codex_s_is_written_with_all_that_it_shares(store: ObjectStore, back: int) -> None:
+def test_own_fork_of_a_codex_fork_is_exported_with_all_shared_lines(store: ObjectStore, back: int) -> None:
     take_in(store, PARENT_FILE)
     deep = child_of(CHILD, AFTER_T1 + 3, user("deep"), thread=GRANDCHILD)
     take_in(store, CHILD_FILE)
@@ -229,7 +229,7 @@ STATED = {
 
 
 @pytest.mark.parametrize("stated", STATED.values(), ids=STATED)
-def test_a_base_that_is_none_makes_a_session_of_its_own(store: ObjectStore, stated: Any) -> None:
+def test_invalid_base_makes_a_separate_session(store: ObjectStore, stated: Any) -> None:
     data = rollout(user("a"), thread=CHILD, history_base=stated)
     assert exported(store, take_in(store, data).session) == data
 
@@ -242,7 +242,7 @@ def test_compactions_of_the_base_are_in_force_in_the_fork(store: ObjectStore) ->
     assert [item.entry.text for item in found.items if isinstance(item.entry, Message)] == ["K1", "on"]
 
 
-# ---- in one command, whatever the order of the files
+# ---- one command, with the files in any order
 
 
 def run(capfd: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
@@ -259,9 +259,7 @@ def on_disk(folder: Path, **files: bytes) -> Path:
 
 
 @pytest.mark.parametrize("is_made", [False, True])
-def test_a_dry_run_says_what_the_import_will_do(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str], is_made: bool
-) -> None:
+def test_dry_run_reports_the_planned_import(tmp_path: Path, capfd: pytest.CaptureFixture[str], is_made: bool) -> None:
     deep = child_of(CHILD, AFTER_T1 + 3, user("deep"), thread=GRANDCHILD)
     folder = on_disk(tmp_path / "files", a=deep, b=CHILD_FILE, c=PARENT_FILE)
     path = tmp_path / "store.git"
@@ -277,18 +275,14 @@ def test_a_dry_run_says_what_the_import_will_do(
             assert opened.sessions() == []
 
 
-def test_a_dry_run_names_a_fork_that_the_import_will_not_take_either(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_dry_run_reports_a_fork_that_the_import_would_reject(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     deep = child_of(CHILD, AFTER_T1 + 3, user("deep"), thread=GRANDCHILD)
     folder = on_disk(tmp_path / "files", a=deep, b=CHILD_FILE)
     code, told = run(capfd, "--store", str(tmp_path / "store.git"), "import", str(folder), "--dry-run")
     assert (code, told.count("which is not in this store")) == (3, 2), told
 
 
-def test_in_one_command_bases_come_first_whatever_the_order_of_files(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_bases_are_imported_first_in_any_order_of_files(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     deep = child_of(CHILD, AFTER_T1 + 3, user("deep"), thread=GRANDCHILD)
     folder = on_disk(tmp_path / "files", a=deep, b=CHILD_FILE, c=PARENT_FILE)
     path = tmp_path / "store.git"
@@ -302,7 +296,7 @@ def test_in_one_command_bases_come_first_whatever_the_order_of_files(
         assert opened.verify().problems == []
 
 
-def test_a_base_that_is_missing_costs_only_its_forks_and_they_are_taken_next_time(
+def test_missing_base_only_affects_its_forks_until_the_next_import(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     folder = on_disk(tmp_path / "files", b=CHILD_FILE, other=rollout(user("x"), thread=GRANDCHILD))

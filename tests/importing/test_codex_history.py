@@ -1,4 +1,4 @@
-"""What codex told of files comes with its session: rewind gives back what it deleted, and undoes what it changed."""
+"""Tests of codex's file history: after an import, rewind restores deleted files and undoes changes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def store(tmp_path: Path) -> Any:
 
 
 def patch(id: str, made: Any, *, paginated: bool = False, **fields: object) -> Lines:
-    """A call that applies a patch."""
+    """Return a call that applies a patch."""
     ended = event("patch_apply_end", call_id=id, **{"success": True, "changes": made, **fields})
     if paginated:
         item = {"type": "FileChange", "id": id, "changes": made, "status": "completed", **fields}
@@ -72,7 +72,7 @@ def rewind(session: Any, words: str, work: Path, *, force: bool = False) -> None
 
 
 def worked(work: Path, **kinds: bool) -> tuple[list[Lines], dict[str, dict[bytes, Any]]]:
-    """Three turns, and what the folder was at each."""
+    """Run three turns, and return their lines and the state of the folder at each."""
     was, parts = {}, []
 
     def turn(words: str, id: str, changes: dict[str, Any]) -> None:
@@ -100,10 +100,10 @@ def worked(work: Path, **kinds: bool) -> tuple[list[Lines], dict[str, dict[bytes
 
 
 @pytest.mark.parametrize("paginated", [False, True])
-def test_a_rewind_gives_back_what_was_deleted_and_changed_and_undo_takes_it_again(store, work, paginated):
+def test_rewind_restores_deleted_and_changed_files_and_undo_reverts_it(store, work, paginated):
     parts, was = worked(work, paginated=paginated)
     session, now = brought(store, saved(work, *parts, first=0 if paginated else None)), snapshot(work)
-    was["first"] |= was["second"]  # a file that a patch adds may have taken the place of one: it is not taken away
+    was["first"] |= was["second"]  # a file that a patch adds may have replaced another one, so it is not deleted
     was["first"][b"gone.txt"] = ("file", b"g\r\nh")
     for words, expected in was.items():
         rewind(session, words, work)
@@ -112,8 +112,8 @@ def test_a_rewind_gives_back_what_was_deleted_and_changed_and_undo_takes_it_agai
         assert snapshot(work) == now
 
 
-def test_what_a_patch_adds_is_no_doing_of_the_sessions_for_nobody_knows_what_was_there(store, work):
-    """The real codex writes over a file that is there, and says it added one."""
+def test_file_added_by_a_patch_is_not_attributed(store, work):
+    """The real codex overwrites an existing file and records that it added the file."""
     (work / "a.txt").write_text("new\n")
     made = {str(work / "a.txt"): add("new\n"), str(work / "gone.txt"): delete("g\r\nh")}
     session = brought(store, saved(work, user("go"), patch("c1", made)))
@@ -123,14 +123,14 @@ def test_what_a_patch_adds_is_no_doing_of_the_sessions_for_nobody_knows_what_was
         assert (work / "a.txt").read_text() == "new\n"
 
 
-def test_an_update_of_a_file_that_nobody_knows_claims_nothing(store, work):
+def test_update_of_an_unknown_file_is_not_attributed(store, work):
     diff = "@@ -1 +1 @@\n-one\n+two\n"
     assert (
         oids(store, brought(store, saved(work, user("go"), patch("c1", {str(work / "a.txt"): update(diff)}))).id) == []
     )
 
 
-def test_what_somebody_else_did_to_a_file_between_patches_stays(store, work):
+def test_changes_of_others_between_patches_are_kept(store, work):
     path = str(work / "b.txt")
     turns = [user("go"), patch("c1", {path: add("1\n2\n3\n")}), patch("c2", {path: update("@@ -1 +1 @@\n-1\n+one\n")})]
     session = brought(store, saved(work, *turns))
@@ -140,7 +140,7 @@ def test_what_somebody_else_did_to_a_file_between_patches_stays(store, work):
     assert (work / "b.txt").read_text() == "1\n2\nthe user's\n"
 
 
-def test_a_file_that_was_moved_is_nobodys(store, work):
+def test_moved_file_is_not_attributed(store, work):
     path, to = str(work / "b.txt"), str(work / "c.txt")
     moved = patch("c2", {path: update("@@ -1 +1 @@\n-1\n+2\n", to)})
     session = brought(store, saved(work, user("go"), patch("c1", {path: add("1\n")}), moved))
@@ -148,13 +148,13 @@ def test_a_file_that_was_moved_is_nobodys(store, work):
     assert set(session.files.at("leaf")) == set()
 
 
-def test_a_script_that_was_deleted_is_not_written_again_for_it_may_have_been_executable(store, work):
+def test_deleted_script_is_not_restored_because_its_mode_is_unknown(store, work):
     session = brought(store, saved(work, user("go"), patch("c1", {str(work / "run"): delete("#!/bin/sh\n")})))
     assert claimed(store, session.id) == []
 
 
 @pytest.mark.parametrize("fields", [{"success": False}, {"success": None}, {"changes": None}, {"changes": []}])
-def test_a_patch_that_was_not_applied_says_nothing(store, work, fields):
+def test_failed_patch_is_ignored(store, work, fields):
     assert (
         oids(
             store, brought(store, saved(work, user("go"), patch("c1", {str(work / "a.txt"): delete("x")}, **fields))).id
@@ -163,13 +163,13 @@ def test_a_patch_that_was_not_applied_says_nothing(store, work, fields):
     )
 
 
-def test_the_form_of_older_versions_is_known(store, work):
+def test_form_of_older_versions_is_read(store, work):
     changes = {str(work / "b.txt"): {"add": {"content": "1\n"}}, str(work / "a.txt"): {"delete": {"content": "one\n"}}}
     session = brought(store, saved(work, user("go"), patch("c1", changes)))
     assert claimed(store, session.id) == [["a.txt"]]
 
 
-def test_two_machines_make_the_same_checkpoints_in_one_go_or_piece_by_piece(store, tmp_path, work):
+def test_two_machines_make_the_same_checkpoints_from_one_import_or_several(store, tmp_path, work):
     parts, _ = worked(work)
     lines = [line for part in parts for line in part]
     with Store.create(tmp_path / "other.git") as other:
@@ -182,7 +182,7 @@ def test_two_machines_make_the_same_checkpoints_in_one_go_or_piece_by_piece(stor
         assert oids(store, session.id) == before
 
 
-def test_behind_a_look_of_ours_nothing_is_put(store, work):
+def test_nothing_is_added_after_an_own_checkpoint(store, work):
     parts, _ = worked(work)
     session = brought(store, saved(work, *parts[:1]))
     session.files.take_checkpoint("before", workspace=work)
@@ -190,8 +190,8 @@ def test_behind_a_look_of_ours_nothing_is_put(store, work):
     assert oids(store, brought(store, saved(work, *parts)).id) == before
 
 
-def test_a_fork_by_reference_has_what_was_done_in_it_and_where(store, work):
-    """Its lines have numbers that lines of the other file have too."""
+def test_fork_by_reference_has_its_own_changes(store, work):
+    """The ordinals of the fork's lines also occur in the other file."""
     path = str(work / "a.txt")
     first = saved(work, user("base"), *(settings() for _ in range(30)), first=0)
     brought(store, first)
@@ -213,7 +213,7 @@ def test_a_path_that_leads_elsewhere_is_left_out(store, work, path):
     assert oids(store, brought(store, saved(work, user("go"), patch("c1", changes))).id) == []
 
 
-def test_a_file_that_is_too_large_is_left_out(store, work, monkeypatch):
+def test_too_large_file_is_left_out(store, work, monkeypatch):
     monkeypatch.setattr("gitsession.importing.file_history.USUAL", read_file.Caps(file_bytes=10))
     changes = {
         str(work / name): each for name, each in {"big": add("x" * 11), "b": add("x"), "c": delete("x" * 11)}.items()
@@ -243,9 +243,9 @@ def test_a_file_that_is_too_large_is_left_out(store, work, monkeypatch):
         ("", "a\nx\ny\r\nz"),
     ],
 )
-def test_a_diff_is_applied_where_each_line_that_it_shows_stands_there(diff, expected):
+def test_diff_is_applied_only_if_its_lines_match(diff, expected):
     if expected is None and "words" in diff:
-        expected = "a\nx\ny\r\nzw\n"  # as it says: whoever compares it with a file will find another
+        expected = "a\nx\ny\r\nzw\n"  # as the patch describes it; a comparison with the file shows the difference
     assert patched("a\nx\ny\r\nz", diff) == expected
 
 
@@ -262,7 +262,7 @@ values = st.recursive(
 
 @examples(max_examples=200, deadline=None)
 @given(st.lists(st.dictionaries(fields | st.just("changes"), values, max_size=5), max_size=4), values)
-def test_nothing_that_a_line_holds_raises(ends, changes):
+def test_no_content_of_a_line_raises(ends, changes):
     lines = [
         line
         for end in ends
@@ -277,8 +277,8 @@ def _safe(end: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.skipif(not real_codex.is_there(), reason="the real codex is not at hand")
-def test_the_real_codex_is_taken_back(tmp_path, store):
-    """It goes on with a session and applies patches in it; the script is the model."""
+def test_changes_of_the_real_codex_are_undone(tmp_path, store):
+    """The real codex continues a session and applies patches. A script replaces the model."""
     folder = tmp_path / "lab"
     fill(folder / "work", {"old.txt": "mine\r\nend", "over.txt": "mine\n"})
     bodies = [

@@ -1,4 +1,4 @@
-"""Rollouts of codex into the store and home again: growing, rewritten, hostile, and real ones where at hand."""
+"""Tests of imported and exported codex rollouts: growing, rewritten, hostile, and real files if available."""
 
 from __future__ import annotations
 
@@ -81,14 +81,14 @@ def take_in(store: ObjectStore, data: bytes, *, final: bool = False):  # type: i
     return bring(store, data, agent="codex", name=f"/x/{NAME}", final=final)
 
 
-def test_a_rollout_comes_back_byte_for_byte(store: ObjectStore) -> None:
+def test_rollout_is_exported_byte_identical(store: ObjectStore) -> None:
     done = take_in(store, FILE)
     assert exported(store, done.session) == FILE
     assert done.session == session_ids.derived("codex", THREAD, codex.split(FILE).started_ms)
     assert (done.problems, take_in(store, FILE).moves) == ((), ())
 
 
-def test_what_was_rolled_back_stays_beside_what_went_on(store: ObjectStore) -> None:
+def test_rolled_back_turns_are_kept_beside_the_continuation(store: ObjectStore) -> None:
     sid = take_in(store, rollout(turn("t1"), turn("t2"), rolled_back(1), turn("t3"))).session
     opened = session(store, sid)
     assert [node.subject for node in opened.history()][-4:] == [
@@ -101,7 +101,7 @@ def test_what_was_rolled_back_stays_beside_what_went_on(store: ObjectStore) -> N
     assert next(graph.history(store, graph.branches(store, sid)["main"])).subject == "assistant: A t2"
 
 
-def test_the_session_is_called_what_codex_called_it(store: ObjectStore) -> None:
+def test_title_is_that_of_codex(store: ObjectStore) -> None:
     assert title_of(store, take_in(store, FILE).session) == "A name"
 
 
@@ -112,7 +112,10 @@ def test_the_header_is_on_meta(store: ObjectStore) -> None:
 
 
 def growth(data: bytes, ends: list[int]) -> None:
-    """Import every beginning, then the whole: nothing moves but forward, and the end is as if it came at once."""
+    """Import every prefix and then the whole file.
+
+    Refs only move forward, and the result equals that of one import.
+    """
     grown, at_once = MemoryStore(), MemoryStore()
     before: dict[str, object] = {}
     for end in [*ends, len(data)]:
@@ -126,11 +129,11 @@ def growth(data: bytes, ends: list[int]) -> None:
     assert_clean(grown)
 
 
-def test_a_file_that_grows_line_by_line_ends_as_if_it_came_at_once() -> None:
+def test_file_that_grows_by_lines_equals_one_import() -> None:
     growth(FILE, [at + 1 for at, byte in enumerate(FILE) if byte == 10])
 
 
-def test_a_file_that_grows_byte_by_byte_ends_as_if_it_came_at_once() -> None:
+def test_file_that_grows_by_bytes_equals_one_import() -> None:
     data = rollout(user("a"), counted(1), turn("t1"), rolled_back(1))
     growth(data, list(range(data.index(b"\n") + 1, len(data), 7)))
 
@@ -143,7 +146,7 @@ PARTS = [
 
 @settings(max_examples=25, deadline=None)
 @given(st.lists(st.sampled_from(PARTS), max_size=8))
-def test_any_rollout_grows_without_moving_what_is_there(parts: list[list[dict[str, object]]]) -> None:
+def test_growth_does_not_move_existing_entries(parts: list[list[dict[str, object]]]) -> None:
     data = rollout(*parts)
     growth(data, [at + 1 for at, byte in enumerate(data) if byte == 10])
 
@@ -175,13 +178,13 @@ STRANGE = {
 
 
 @pytest.mark.parametrize("data", STRANGE.values(), ids=STRANGE)
-def test_a_strange_file_comes_back_byte_for_byte(store: ObjectStore, data: bytes) -> None:
+def test_unusual_file_is_exported_byte_identical(store: ObjectStore, data: bytes) -> None:
     done = take_in(store, data, final=True)
     assert exported(store, done.session) == data
     assert take_in(store, data, final=True).moves == ()
 
 
-def test_mutants_come_back_byte_for_byte() -> None:
+def test_mutants_are_exported_byte_identical() -> None:
     draw = random.Random(20_261_122)
     count = figure(150, 5000)
     for number in range(count):
@@ -227,7 +230,7 @@ FILES = [path for path in sorted((SHARED / "sessions" / "codex").rglob("*.jsonl"
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
-def test_a_real_file_comes_back_byte_for_byte(path: Path) -> None:
+def test_real_file_is_exported_byte_identical(path: Path) -> None:
     data, store = path.read_bytes(), MemoryStore()
     done = bring(store, data, agent="codex", name=path.stem, final=True)
     assert exported(store, done.session) == data

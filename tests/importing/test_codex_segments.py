@@ -1,4 +1,4 @@
-"""Threads of codex that were reverted: a revert begins another file, and all files of a thread are one session."""
+"""Tests of reverted codex threads: a revert starts another file, and all files of a thread are one session."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ObjectStor
 
 
 class Importer:
-    """Imports files, and knows which session an agent's id names."""
+    """An importer that records which session belongs to an agent's id."""
 
     def __init__(self, store: ObjectStore) -> None:
         self.store = store
@@ -59,7 +59,7 @@ class Importer:
         return done
 
     def all(self, order: tuple[str, ...] = tuple(FILES)) -> str:
-        """Import the files in this order, each again until what it goes on from is there; the thread's session."""
+        """Import the files in this order, retrying each until its base is imported. Return the thread's session."""
         left = list(order)
         while left:
             file = left.pop(0)
@@ -80,7 +80,7 @@ def active_context(store: ObjectStore, sid: str) -> str:
     return context(store, graph.branches(store, sid)[active(store, sid)])
 
 
-def test_a_reverted_thread_is_one_session_and_what_was_reverted_are_branches(store: ObjectStore) -> None:
+def test_reverted_thread_is_one_session_with_branches(store: ObjectStore) -> None:
     take = Importer(store)
     sid = take.all()
     assert {take.known[id] for id in (THREAD, *SEGMENTS[:3])} == {sid}
@@ -93,7 +93,7 @@ def test_a_reverted_thread_is_one_session_and_what_was_reverted_are_branches(sto
 
 
 @pytest.mark.parametrize("file", [file for file in FILES if FORK not in file])
-def test_the_context_after_each_revert_is_what_is_left_and_what_followed(store: ObjectStore, file: str) -> None:
+def test_context_after_each_revert_has_the_remaining_and_the_later_turns(store: ObjectStore, file: str) -> None:
     take = Importer(store)
     files = list(FILES)
     for each in files[: files.index(file) + 1]:
@@ -101,7 +101,7 @@ def test_the_context_after_each_revert_is_what_is_left_and_what_followed(store: 
     assert active_context(store, done.session) == SAID[file]
 
 
-def test_each_file_comes_back_by_itself(store: ObjectStore) -> None:
+def test_each_file_is_exported_by_itself(store: ObjectStore) -> None:
     take = Importer(store)
     sid = take.all()
     newest = export_session.export(store, sid)
@@ -129,7 +129,7 @@ def test_the_order_of_import_changes_no_entry(order: tuple[str, ...]) -> None:
     assert active_context(there, sid) == active_context(here, sid)
 
 
-def test_files_that_grow_give_the_same_session(store: ObjectStore) -> None:
+def test_growing_files_give_the_same_session(store: ObjectStore) -> None:
     take, whole = Importer(store), MemoryStore()
     for file, data in FILES.items():
         for end in [place + 1 for place, byte in enumerate(data) if byte == 10]:
@@ -140,7 +140,7 @@ def test_files_that_grow_give_the_same_session(store: ObjectStore) -> None:
     assert graph.branches(whole, thread) == graph.branches(store, thread)
 
 
-def test_a_segment_waits_for_the_file_that_it_goes_on_from_and_nothing_is_written(store: ObjectStore) -> None:
+def test_segment_waits_for_its_base_and_writes_nothing(store: ObjectStore) -> None:
     take = Importer(store)
     with pytest.raises(NoBase, match=THREAD):
         take(name(THREAD, SEGMENTS[0]))
@@ -153,7 +153,7 @@ def test_a_segment_waits_for_the_file_that_it_goes_on_from_and_nothing_is_writte
     assert take(name(THREAD, SEGMENTS[0])).new == 7
 
 
-def test_a_revert_of_the_whole_thread_begins_where_the_session_does(store: ObjectStore) -> None:
+def test_revert_of_the_whole_thread_starts_at_the_root(store: ObjectStore) -> None:
     take = Importer(store)
     anew = begun(None, 0, turn("t9"), timestamp="2026-11-21T21:00:00.000Z")
     with pytest.raises(NoBase):
@@ -174,7 +174,7 @@ def test_a_revert_after_which_nothing_was_said_is_the_rest(store: ObjectStore) -
     assert export_session.export_original(store, sid).data == data
 
 
-def test_a_segment_in_a_file_of_any_name_is_known_by_its_header(store: ObjectStore) -> None:
+def test_segment_in_a_file_of_any_name_is_recognized_by_its_header(store: ObjectStore) -> None:
     take = Importer(store)
     take(name(THREAD))
     done = take("reverted", FILES[name(THREAD, SEGMENTS[0])])
@@ -183,14 +183,14 @@ def test_a_segment_in_a_file_of_any_name_is_known_by_its_header(store: ObjectSto
     assert take("another-name", FILES[name(THREAD, SEGMENTS[0])]).moves == ()
 
 
-def test_a_segment_cannot_go_on_from_a_file_of_another_thread() -> None:
+def test_segment_cannot_continue_a_file_of_another_thread() -> None:
     take = Importer(MemoryStore())
     take.all()
     with pytest.raises(Malformed, match="another session"):
         take(name(THREAD, SEGMENTS[3]), begun(FORK, 3 + 3 * TURN, turn("t0")))
 
 
-def test_a_rewritten_segment_opens_a_branch_in_it_alone(store: ObjectStore) -> None:
+def test_rewritten_segment_makes_a_branch_only_in_itself(store: ObjectStore) -> None:
     take = Importer(store)
     sid = take.all()
     data = begun(THREAD, 1 + TURN, turn("t7"), turn("other"))
@@ -202,7 +202,7 @@ def test_a_rewritten_segment_opens_a_branch_in_it_alone(store: ObjectStore) -> N
     assert export_session.segment(store, sid, None) == FILES[name(THREAD)]
 
 
-def test_lines_of_a_segment_are_numbered_as_in_the_thread() -> None:
+def test_lines_of_a_segment_have_the_ordinals_of_the_thread() -> None:
     source = codex.split(FILES[name(THREAD, SEGMENTS[0])], name=name(THREAD, SEGMENTS[0]))
     assert source.segment == SEGMENTS[0]
     assert source.meta == ()
@@ -218,7 +218,7 @@ def test_another_agent_receives_no_header_of_a_file(store: ObjectStore, agent: s
     assert not any("session" in note for note in sent.notes)
 
 
-# ---- at the front door
+# ---- the public API
 
 
 def on_disk(folder: Path, files: dict[str, bytes]) -> Path:
@@ -228,7 +228,7 @@ def on_disk(folder: Path, files: dict[str, bytes]) -> Path:
     return folder
 
 
-def test_a_command_takes_all_files_of_a_thread(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_command_imports_all_files_of_a_thread(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     folder, path = on_disk(tmp_path / "files", FILES), tmp_path / "store.git"
     assert command_line.run(["--store", str(path), "import", str(folder)]) == 0
     capfd.readouterr()
@@ -248,9 +248,7 @@ def test_a_command_takes_all_files_of_a_thread(tmp_path: Path, capfd: pytest.Cap
 
 
 @pytest.mark.parametrize("file", [name(THREAD, SEGMENTS[1]), name(FORK)], ids=["segment", "fork"])
-def test_a_file_that_is_named_alone_brings_those_it_goes_on_from(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str], file: str
-) -> None:
+def test_file_named_alone_brings_its_bases(tmp_path: Path, capfd: pytest.CaptureFixture[str], file: str) -> None:
     days = tmp_path / "sessions/2026/11"
     for number, (each, data) in enumerate(FILES.items(), 10):
         on_disk(days / str(number), {each: data})
@@ -276,7 +274,7 @@ def test_a_hook_follows_a_thread_into_its_next_file(tmp_path: Path) -> None:
 
 
 def resumed(store: Store, sid: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, **options: Any) -> set[str]:
-    """The names of the files in a home in which a session was resumed."""
+    """Resume a session and return the names of the files in the home directory."""
     home, work = tmp_path / "codex", tmp_path / "work"
     monkeypatch.setenv("CODEX_HOME", str(home))
     work.mkdir(exist_ok=True)
@@ -287,7 +285,7 @@ def resumed(store: Store, sid: str, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     return {file.stem for file in home.rglob("*.jsonl")}
 
 
-def test_a_new_home_gets_what_a_thread_goes_on_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_new_home_gets_the_bases_of_a_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = on_disk(tmp_path / "files", FILES)
     with Store.create(tmp_path / "store.git") as opened:
         import_files(opened, folder.iterdir())
@@ -302,7 +300,7 @@ def test_a_new_home_gets_what_a_thread_goes_on_from(tmp_path: Path, monkeypatch:
 
 
 def continued(store: Store, sid: str, work: Path) -> Path:
-    """The newest file of a thread, with which codex went on for a turn in ``work``."""
+    """Resume the thread, append a turn in ``work`` as codex does, and return its newest file."""
     work.mkdir()
     file = store.agents.resume(sid, cwd=work).file
     last = json.loads(file.read_bytes().splitlines()[-1])
@@ -311,7 +309,7 @@ def continued(store: Store, sid: str, work: Path) -> Path:
     return file
 
 
-def test_a_reverted_thread_goes_on_in_another_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reverted_thread_continues_in_another_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CODEX_HOME", str(tmp_path / "codex"))
     folder = on_disk(tmp_path / "files", FILES)
     newest = folder / f"{name(THREAD, SEGMENTS[2])}.jsonl"
@@ -332,9 +330,7 @@ def test_a_reverted_thread_goes_on_in_another_folder(tmp_path: Path, monkeypatch
         assert opened.verify().problems == []
 
 
-def test_a_reverted_thread_goes_on_in_one_folder_after_the_other(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_reverted_thread_continues_in_one_folder_after_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = on_disk(tmp_path / "files", FILES)
     with Store.create(tmp_path / "store.git") as opened:
         import_files(opened, folder.iterdir())
@@ -364,14 +360,14 @@ def test_the_header_of_a_segment_in_another_folder_alone_changes_no_entry(store:
     assert take(file, other).rewritten == 1 + 2 * TURN + 1
 
 
-def test_a_fork_that_is_there_is_resumed_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_existing_fork_is_resumed_unchanged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = on_disk(tmp_path / "codex/sessions/2026/11/21", FILES)
     with Store.create(tmp_path / "store.git") as opened:
         sid = [opened.import_file(folder / f"{file}.jsonl") for file in FILES][-1][0].session
         assert resumed(opened, sid, tmp_path, monkeypatch) == set(FILES)
 
 
-def test_the_states_of_files_are_kept_apart(store: ObjectStore) -> None:
+def test_states_of_files_are_kept_separately(store: ObjectStore) -> None:
     take = Importer(store)
     sid = take.all()
     states = [state.segment for _, state in meta_of(store, sid).files]
@@ -385,7 +381,7 @@ RECORDED = SHARED / "findings/interchange"
 
 
 @pytest.mark.skipif(not RECORDED.exists(), reason="no recorded session here")
-def test_a_recorded_revert_gives_the_next_request() -> None:
+def test_recorded_revert_gives_the_next_request() -> None:
     take = Importer(MemoryStore())
     for path in sorted(RECORDED.glob("codex-revert-rollout-*.jsonl")):
         done = take(path.stem.removeprefix("codex-revert-"), path.read_bytes())

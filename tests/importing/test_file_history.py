@@ -1,4 +1,4 @@
-"""What Claude Code kept of files comes with its session: rewind goes back to each prompt, and claims nothing else."""
+"""Tests of Claude Code's file history: after an import, rewind restores each prompt and attributes nothing else."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ COPY = "0123456789abcdef@v"
 
 
 class Agent:
-    """Claude Code at work in ``work``, as far as it leaves anything behind."""
+    """A simulated Claude Code that works in ``work`` and writes its session file and file history."""
 
     def __init__(self, home: Path, work: Path) -> None:
         self.work = work
@@ -56,7 +56,7 @@ class Agent:
         self._call(id, "Edit", path, was.replace(old, new), words | fields)
 
     def shell(self, id: str, do: Callable[[], object]) -> None:
-        """A command that changes files: of that nothing is recorded."""
+        """Run a command that changes files. Claude Code does not record such changes."""
         self._say(assistant(id, self.parent, call(f"call_{id}"), at=self._now()), id)
         do()
         self._say(result(f"{id}r", self.parent, f"call_{id}", at=self._now()), f"{id}r")
@@ -132,7 +132,7 @@ def oids(store: Store, sid: str) -> list[str]:
 
 
 def claimed(store: Store, sid: str) -> list[set[str]]:
-    """What each checkpoint says that the session changed."""
+    """Return the paths that the session changed at each checkpoint."""
     return [set(paths) for paths in attributed(lookup.steps(store.objects, history.history(store.objects, sid)))]
 
 
@@ -146,7 +146,7 @@ def brought(store: Store, agent: Agent) -> Any:
 
 
 def worked(agent: Agent) -> dict[str, dict[bytes, Any]]:
-    """Three prompts; what the workspace was at each."""
+    """Run three prompts and return the state of the workspace at each."""
     was = {}
     (agent.work / "run.sh").write_text("echo 1\n")
     (agent.work / "run.sh").chmod(0o755)
@@ -162,7 +162,7 @@ def worked(agent: Agent) -> dict[str, dict[bytes, Any]]:
     return was
 
 
-def test_a_rewind_to_each_prompt_gives_back_the_files(agent, store, work):
+def test_rewind_to_each_prompt_restores_the_files(agent, store, work):
     was = worked(agent)
     session = brought(store, agent)
     for prompt in ("p3", "p2", "p1"):
@@ -173,7 +173,7 @@ def test_a_rewind_to_each_prompt_gives_back_the_files(agent, store, work):
         store.undo()
 
 
-def test_what_a_shell_did_is_nobodys_and_stays(agent, store, work):
+def test_changes_of_a_shell_are_not_attributed(agent, store, work):
     agent.prompt("p1")
     agent.edit("e1", "a.txt", "one", "two")
     agent.shell("s1", lambda: (work / "a.txt").write_text("by a shell\n"))
@@ -183,7 +183,7 @@ def test_what_a_shell_did_is_nobodys_and_stays(agent, store, work):
     assert [(change.path, change.action) for change in plan.changes] == [("a.txt", "conflict")]
 
 
-def test_what_the_user_did_between_prompts_is_nobodys(agent, store, work):
+def test_changes_of_the_user_between_prompts_are_not_attributed(agent, store, work):
     agent.prompt("p1")
     agent.edit("e1", "a.txt", "one", "two")
     (work / "a.txt").write_text("by the user\n")
@@ -202,8 +202,8 @@ def test_a_result_that_does_not_tell_all_claims_nothing(agent, store, work):
     assert session.files.plan_rewind(prompt_of(session, "p1"), "files", workspace=agent.work).changes == ()
 
 
-def test_by_force_a_file_becomes_what_it_was_at_its_first_touch_not_nothing(agent, store, work):
-    """At the first prompt nobody had looked at it: that says nothing of whether it was there."""
+def test_forced_rewind_restores_the_first_known_content(agent, store, work):
+    """Claude Code had not read the file at the first prompt, so it is unknown whether the file existed."""
     agent.prompt("p1")
     agent.edit("e1", "a.txt", "one", "two")
     agent.prompt("p2")
@@ -214,7 +214,7 @@ def test_by_force_a_file_becomes_what_it_was_at_its_first_touch_not_nothing(agen
     assert snapshot(work) == snapshot(fill(work.parent / "as it was", {"a.txt": "one\n", "notes.md": "mine\n"}))
 
 
-def test_windows_line_ends_come_back(agent, store, work):
+def test_windows_line_ends_are_restored(agent, store, work):
     (work / "a.txt").write_bytes(b"one\r\nend\r\n")
     agent.prompt("p1")
     agent.edit("e1", "a.txt", "one", "two")
@@ -223,7 +223,7 @@ def test_windows_line_ends_come_back(agent, store, work):
     assert (work / "a.txt").read_bytes() == b"one\r\nend\r\n"
 
 
-def test_two_machines_make_the_same_checkpoints_in_one_go_or_piece_by_piece(agent, store, tmp_path):
+def test_two_machines_make_the_same_checkpoints_from_one_import_or_several(agent, store, tmp_path):
     sids = set()
     with Store.create(tmp_path / "other.git") as other:
         worked(agent)
@@ -240,7 +240,7 @@ def test_two_machines_make_the_same_checkpoints_in_one_go_or_piece_by_piece(agen
         assert oids(store, session.id) == before
 
 
-def test_copies_that_are_swept_stop_nothing_that_is_new(agent, store, work):
+def test_deleted_copies_do_not_stop_new_ones(agent, store, work):
     agent.prompt("p1")
     agent.edit("e1", "a.txt", "one", "two")
     session = brought(store, agent)
@@ -254,7 +254,7 @@ def test_copies_that_are_swept_stop_nothing_that_is_new(agent, store, work):
     assert (work / "a.txt").read_text() == "one\n"
 
 
-def test_without_the_copies_nothing_is_claimed(agent, store):
+def test_nothing_is_attributed_without_the_copies(agent, store):
     worked(agent)
     for copy in agent.copies.iterdir():
         copy.unlink()
@@ -262,7 +262,7 @@ def test_without_the_copies_nothing_is_claimed(agent, store):
     assert oids(store, brought(store, agent).id) == []
 
 
-def test_behind_a_look_of_ours_nothing_is_put(agent, store, work):
+def test_nothing_is_added_after_an_own_checkpoint(agent, store, work):
     agent.prompt("p1")
     session = brought(store, agent)
     session.files.take_checkpoint("before", workspace=work)
@@ -296,7 +296,7 @@ def test_a_copy_that_cannot_be_read_claims_nothing(agent, store, work, tmp_path,
 @pytest.mark.parametrize(
     "name", ["../../../../secret", "/etc/passwd", "..", "", "0123456789abcdef@v1/../x", "0123456789ABCDEF@v1", 7, []]
 )
-def test_what_is_named_otherwise_than_a_copy_is_not_read(agent, store, tmp_path, name):
+def test_file_with_another_name_than_a_copy_is_not_read(agent, store, tmp_path, name):
     (tmp_path / "secret").write_text("secret\n")
     agent.prompt("p1")
     agent.tracked["a.txt"] = {"backupFileName": name, "version": 1, "backupTime": agent._time()}
@@ -314,7 +314,7 @@ def test_a_path_that_leads_elsewhere_is_left_out(agent, store, path):
     assert oids(store, brought(store, agent).id) == []
 
 
-def test_an_undone_import_leaves_a_sound_store_and_comes_again(agent, store):
+def test_undone_import_leaves_a_valid_store_and_can_be_repeated(agent, store):
     worked(agent)
     session = brought(store, agent)
     before = oids(store, session.id)
@@ -341,7 +341,7 @@ odd = st.recursive(
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.dictionaries(names, odd, max_size=6), max_size=5))
-def test_nothing_that_a_line_holds_raises(lines):
+def test_no_content_of_a_line_raises(lines):
     payload = b"\n".join(dumps({"toolUseResult": None, **said}) for said in lines)
     for noted in files.noted([payload]):
         assert isinstance(noted, RecordedBackup | RecordedEdit)
@@ -353,7 +353,7 @@ PUBLISHED = SHARED / "sessions/claude/generated/projects"
 
 
 @pytest.mark.skipif(not PUBLISHED.is_dir(), reason="no sessions at hand")
-def test_a_real_session_has_what_was_recorded(store):
+def test_real_session_has_its_recorded_changes(store):
     [path] = PUBLISHED.glob("*/ceb69f54*.jsonl")
     [done] = store.import_file(path)
     changed = [paths for paths in claimed(store, done.session) if paths]

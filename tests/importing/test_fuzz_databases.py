@@ -1,4 +1,4 @@
-"""Databases that no agent would leave, into the store: what cannot be taken is named, all other sessions are taken."""
+"""Tests of imports of malformed databases: errors name each rejected session, and all others are imported."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def opencode(path: Path) -> sqlite3.Connection:
 
 
 def _of(session: str) -> list[dict[str, Any]]:
-    """The talk with ids of its own, for a session of its own."""
+    """Return the messages with ids of their own, for another session."""
 
     def named(value: Any) -> Any:
         if isinstance(value, dict):
@@ -85,7 +85,7 @@ AGENTS: dict[str, Callable[[Path], sqlite3.Connection]] = {"librecode": librecod
 NAMES = {"librecode": ("s0", "s1", "s2"), "opencode": ("ses_zero", "ses_one", "ses_two")}
 
 
-# ---- wounds
+# ---- changes
 
 Wound = Callable[[random.Random, sqlite3.Connection], object]
 
@@ -109,7 +109,7 @@ def _value(draw: random.Random, db: sqlite3.Connection) -> None:
 
 
 def _reuse(draw: random.Random, db: sqlite3.Connection) -> None:
-    """What another row says there: ids reused, parents below their children, rows of another session."""
+    """Copy values from other rows: reused ids, parents after their children, rows of another session."""
     table, column = _any(draw, db)
     db.execute(
         f'UPDATE OR IGNORE "{table}" SET "{column}" = (SELECT "{column}" FROM "{table}" ORDER BY random() LIMIT 1) '
@@ -134,7 +134,7 @@ def _gone(draw: random.Random, db: sqlite3.Connection) -> None:
 
 
 def _remade(draw: random.Random, db: sqlite3.Connection) -> None:
-    """The same rows in a table without keys and types, or without rowids, or in a view, or in another's table."""
+    """Recreate the table without keys and types, without rowids, as a view, or with another table's rows."""
     table, column = _any(draw, db)
     db.execute(f'ALTER TABLE "{table}" RENAME TO other')
     names = ", ".join(f'"{row[1]}"' for row in db.execute("PRAGMA table_info(other)"))
@@ -181,7 +181,7 @@ def wounded(draw: random.Random, agent: str, path: Path) -> None:
 
 
 def _page(draw: random.Random, data: bytes) -> bytes:
-    """A page that is another, or random, or nothing."""
+    """Replace a page with another page, random bytes or zeros."""
     at, other = (draw.randrange(max(len(data) // 4096, 1)) * 4096 for _ in range(2))
     page = draw.choice([data[other : other + 4096], draw.randbytes(4096), bytes(4096)])
     return data[:at] + page + data[at + 4096 :]
@@ -191,7 +191,7 @@ def _half(draw: random.Random, data: bytes) -> bytes:
     return data[: draw.randrange(len(data))]
 
 
-# ---- what must hold
+# ---- checks
 
 settled = settings(
     max_examples=figure(40, 20_000), derandomize=not DEEP, suppress_health_check=[*HealthCheck], deadline=None
@@ -201,7 +201,7 @@ settled = settings(
 @pytest.mark.parametrize("agent", AGENTS)
 @settled
 @given(draw=st.randoms(use_true_random=False))
-def test_a_database_with_any_wounds_gives_what_it_can_and_names_the_rest(
+def test_malformed_database_is_imported_partly_with_errors(
     agent: str, draw: random.Random, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     survives(agent, tmp_path_factory.mktemp("wounded"), draw)
@@ -210,7 +210,7 @@ def test_a_database_with_any_wounds_gives_what_it_can_and_names_the_rest(
 @pytest.mark.parametrize("agent", AGENTS)
 @settled
 @given(draw=st.randoms(use_true_random=False))
-def test_what_one_session_says_costs_no_other_one(
+def test_one_malformed_session_does_not_affect_others(
     agent: str, draw: random.Random, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     spares(agent, tmp_path_factory.mktemp("one"), draw)
@@ -235,11 +235,11 @@ WOUNDED: dict[str, tuple[str, str]] = {
         "librecode", f"UPDATE session_entries SET rowid = rowid + {2**63 - 99} WHERE session_id = 's1'",
     ),
 }  # fmt: skip
-"""Databases that once raised or lost the other sessions, each for the reason in its name."""
+"""Databases that once raised an error or lost other sessions, by the reason."""
 
 
 @pytest.mark.parametrize(("agent", "query"), WOUNDED.values(), ids=WOUNDED)
-def test_a_wound_of_one_session_that_once_cost_more(agent: str, query: str, tmp_path: Path) -> None:
+def test_known_damage_of_one_session_does_not_affect_others(agent: str, query: str, tmp_path: Path) -> None:
     path = tmp_path / f"{agent}.db"
     with contextlib.closing(AGENTS[agent](path)) as db:
         db.execute(query)
@@ -259,7 +259,7 @@ def test_a_damaged_page_costs_the_sessions_that_lie_in_it(tmp_path: Path) -> Non
             made.put(_of(f"ses_{number:02}"), opencode_files.info(id=f"ses_{number:02}"))
         [(root,)] = made.db.execute("SELECT rootpage FROM sqlite_master WHERE name = 'part'")
     data = path.read_bytes()
-    at = int.from_bytes(data[(root - 1) * 4096 + 12 :][:2], "big") + (root - 1) * 4096  # its first leaf but one
+    at = int.from_bytes(data[(root - 1) * 4096 + 12 :][:2], "big") + (root - 1) * 4096  # the root's first cell
     leaf = int.from_bytes(data[at : at + 4], "big")
     path.write_bytes(data[: (leaf - 1) * 4096] + bytes(4096) + data[leaf * 4096 :])
     done = taken(tmp_path, path, "--final")
@@ -272,7 +272,7 @@ SECRET = "sk-marker-of-a-secret-5f1e"
 
 
 def test_no_secret_of_a_database_is_in_the_store(tmp_path: Path) -> None:
-    """Tables with credentials lie beside the sessions, in the same pages, in what was deleted, in the log."""
+    """Tables with credentials are stored beside the sessions: in the same pages, in free pages, and in the log."""
     path = tmp_path / "opencode.db"
     with contextlib.closing(opencode_files.Database(path, log=True)) as made:
         for table in ("account", "credential", "control_account", "session_share"):
@@ -327,7 +327,7 @@ def spares(agent: str, folder: Path, draw: random.Random) -> None:
 
 
 def taken(folder: Path, path: Path, *words: str) -> Any:
-    """What the command says of an import: it ends as it may, and no error escapes."""
+    """Run the import command and return its output. The exit code must be documented and no exception may escape."""
     out, complaints = io.TextIOWrapper(io.BytesIO(), "utf-8"), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(complaints):
         code = command_line.run(["--store", str(folder / "store.git"), "import", str(path), "--json", *words])

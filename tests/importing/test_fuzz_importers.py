@@ -1,4 +1,4 @@
-"""Files that no agent would write, into every importer: what cannot be taken is named, all else comes back."""
+"""Tests of every importer with malformed files: errors name each rejected part, and all else can be exported."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ often = settings(
 @pytest.mark.parametrize("agent", FILES)
 @often
 @given(draw=st.randoms(use_true_random=False))
-def test_a_file_with_any_wounds_is_refused_by_name_or_comes_back_as_it_is(agent: str, draw: random.Random) -> None:
+def test_malformed_file_is_rejected_or_exported_unchanged(agent: str, draw: random.Random) -> None:
     data, final = wounded(draw, agent), draw.random() < 0.5
     survives(agent, data, final=final)
 
@@ -60,7 +60,7 @@ WOUNDED: dict[str, tuple[str, bytes]] = {
     "calls with ids that are lists": ("codex", codex_files.rollout(codex_files.output([]), codex_files.call([]))),
     "a folder of half a character": ("claude", CLAUDE.replace(b'"/work"', b'"/\\ud800"')),
 }  # fmt: skip
-"""Inputs that once raised, each for the reason in its name."""
+"""Inputs that once raised an error, by the reason."""
 
 
 @pytest.mark.parametrize(("agent", "data"), WOUNDED.values(), ids=WOUNDED)
@@ -70,7 +70,7 @@ def test_a_wound_that_once_was_one(agent: str, data: bytes) -> None:
 
 
 def survives(agent: str, data: bytes, *, final: bool) -> None:
-    """Nothing but ``Malformed`` with words to it; what is taken in is whole, comes back, and is not taken in twice."""
+    """Import a file. It may only raise ``Malformed`` with a message; imported data is complete and is imported once."""
     format = FORMATS[agent]
     head = data[: sources.HEAD_BYTES]
     claiming = [each for each in FORMATS.values() if each.claims(head)]
@@ -100,7 +100,7 @@ def assert_again_is_nothing(store: ObjectStore, agent: str, source: Source) -> N
 
 
 def read_all(agent: str, source: Source) -> None:
-    """What each record is said to be, and is."""
+    """Read every record and its headline."""
     for record in (*source.meta, *source.records):
         found = FORMATS[agent].read(record.payload)
         assert isinstance(found, Entry)
@@ -110,7 +110,7 @@ def read_all(agent: str, source: Source) -> None:
 
 
 def assert_goes_on(store: ObjectStore, sid: str, agent: str) -> None:
-    """It is shown to a model, and written for every agent."""
+    """Build the context, the request of each provider and the export for every agent."""
     for name, oid in store.refs("refs/heads/sessions/").items():
         if not name.endswith("/meta"):
             shown = context(ContextHistory(store, oid), profiles.of_agent(agent))

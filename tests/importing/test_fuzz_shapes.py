@@ -1,4 +1,4 @@
-"""Sessions of shapes that no agent writes: taking one in grows with what there is, not with its square. Counted."""
+"""Tests that the work of an import grows linearly for unusual sessions. They count calls instead of time."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SHAPES: dict[str, Callable[[int], bytes]] = {
 
 
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
-def test_a_session_of_an_odd_shape_is_taken_in_in_one_go(shape: Callable[[int], bytes]) -> None:
+def test_session_of_an_unusual_shape_is_imported_in_linear_time(shape: Callable[[int], bytes]) -> None:
     def work(count: int) -> int:
         data = shape(count)
         return calls_of(lambda: import_source(MemoryStore(), FORMATS["pi"], FORMATS["pi"].split(data, name="n")))
@@ -36,9 +36,7 @@ def test_a_session_of_an_odd_shape_is_taken_in_in_one_go(shape: Callable[[int], 
     assert_in_step(work)
 
 
-def test_forks_that_come_before_what_they_go_on_from_are_looked_at_but_twice(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_forks_before_their_bases_are_read_at_most_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     count = 12
     for n in range(count):
         base = {"history_base": {"thread_id": _thread(n - 1), "end_ordinal_exclusive": 2 * n}} if n else {}

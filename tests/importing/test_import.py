@@ -1,4 +1,4 @@
-"""Session files into the store and home again: growing, rewritten, hostile, and real ones where they are at hand."""
+"""Tests of imported and exported session files: growing, rewritten, hostile, and real files if available."""
 
 from __future__ import annotations
 
@@ -73,12 +73,12 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ObjectStor
 
 
 def active_leaf(store: ObjectStore, sid: str) -> str | None:
-    """The agent's id of the entry one would go on from."""
+    """Return the agent's id of the tip of the active branch."""
     node = session(store, sid).leaf
     return node.source.id if node and node.source else None
 
 
-# ---- a file that stays or grows
+# ---- unchanged and growing files
 
 TREE = [
     *talk("a", "b", "c"),
@@ -100,14 +100,14 @@ def test_importing_again_adds_nothing(store: ObjectStore) -> None:
     assert all_refs(store) == before
 
 
-def test_a_dry_run_says_what_would_be_done_and_does_nothing(store: ObjectStore) -> None:
+def test_dry_run_reports_the_changes_and_makes_none(store: ObjectStore) -> None:
     source = pi.split(pi_file(*TREE))
     planned = importing.import_source(store, pi, source, dry_run=True)
     assert all_refs(store).keys() <= {"refs/heads/main"}
     assert planned == importing.import_source(store, pi, source)
 
 
-def test_two_stores_give_one_session_the_same_name_and_the_same_oids(tmp_path: Path) -> None:
+def test_two_stores_give_a_session_the_same_id_and_oids(tmp_path: Path) -> None:
     opened = [make(tmp_path / name) for name, make in STORES.items()]
     for each in opened:
         bring(each, pi_file(*TREE))
@@ -116,7 +116,7 @@ def test_two_stores_give_one_session_the_same_name_and_the_same_oids(tmp_path: P
         each.close()
 
 
-def test_the_first_child_goes_on_and_each_later_one_opens_a_branch_named_after_itself(store: ObjectStore) -> None:
+def test_first_child_continues_and_later_ones_open_named_branches(store: ObjectStore) -> None:
     sid = bring(store, pi_file(*TREE)).session
     tree = graph.tree(store, sid)
     by_id = {node.source.id: node for node in tree.nodes.values() if node.source}
@@ -129,7 +129,10 @@ def test_the_first_child_goes_on_and_each_later_one_opens_a_branch_named_after_i
 
 
 def check_growth(data: bytes, ends: list[int]) -> None:
-    """Import every prefix, then the whole: nothing moves but forward, and the end is as if it came at once."""
+    """Import every prefix and then the whole file.
+
+    Refs only move forward, and the result equals that of one import.
+    """
     grown, at_once = MemoryStore(), MemoryStore()
     before: dict[str, str] = {}
     for end in [*ends, len(data)]:
@@ -145,12 +148,12 @@ def check_growth(data: bytes, ends: list[int]) -> None:
     assert_clean(grown)
 
 
-def test_every_line_more_moves_refs_forward_and_ends_as_if_it_came_at_once() -> None:
+def test_growth_by_lines_moves_refs_forward_and_equals_one_import() -> None:
     data = pi_file(*TREE)
     check_growth(data, [at + 1 for at, byte in enumerate(data) if byte == 10])
 
 
-def test_line_by_line_even_meta_ends_the_same() -> None:
+def test_growth_by_lines_has_an_equal_meta() -> None:
     data = pi_file(*TREE)
     grown, at_once = MemoryStore(), MemoryStore()
     for end in [at + 1 for at, byte in enumerate(data) if byte == 10]:
@@ -159,14 +162,14 @@ def test_line_by_line_even_meta_ends_the_same() -> None:
     assert session_refs(grown) == session_refs(at_once)
 
 
-def test_every_byte_more_moves_refs_forward_and_ends_as_if_it_came_at_once() -> None:
+def test_growth_by_bytes_moves_refs_forward_and_equals_one_import() -> None:
     data = pi_file(*TREE[:5])
     check_growth(data, list(range(data.index(b"\n") + 1, len(data) + 1)))
 
 
 @settings(max_examples=30)
 @given(st.lists(st.tuples(st.integers(-2, 9), st.booleans()), min_size=1, max_size=10))
-def test_any_tree_grows_without_moving_what_is_there(shape: list[tuple[int, bool]]) -> None:
+def test_growing_tree_does_not_move_existing_entries(shape: list[tuple[int, bool]]) -> None:
     lines = []
     for number, (above, own) in enumerate(shape):
         parent = f"e{above}" if 0 <= above < number else None
@@ -191,7 +194,7 @@ def test_an_older_copy_changes_nothing(store: ObjectStore) -> None:
     assert exported(store, sid) == pi_file(*TREE)
 
 
-def test_an_older_copy_that_ends_without_a_line_end_changes_nothing(store: ObjectStore) -> None:
+def test_older_copy_without_a_final_line_end_changes_nothing(store: ObjectStore) -> None:
     sid = bring(store, pi_file(*TREE)).session
     before = all_refs(store)
     assert bring(store, pi_file(*TREE[:4])[:-1]).moves == ()
@@ -212,7 +215,7 @@ def test_an_older_copy_with_an_older_header_changes_nothing(store: ObjectStore) 
 # ---- the end of a file
 
 
-def test_a_torn_tail_waits_and_that_is_said(store: ObjectStore) -> None:
+def test_torn_tail_waits_and_is_reported(store: ObjectStore) -> None:
     data = pi_file(*talk("a", "b"))
     done = bring(store, data[:-20])
     assert done.entries == 1
@@ -222,14 +225,14 @@ def test_a_torn_tail_waits_and_that_is_said(store: ObjectStore) -> None:
     assert exported(store, done.session) == data
 
 
-def test_a_torn_tail_of_a_file_that_is_final_is_taken(store: ObjectStore) -> None:
+def test_torn_tail_of_a_final_file_is_imported(store: ObjectStore) -> None:
     data = pi_file(*talk("a", "b"))[:-20]
     done = bring(store, data, final=True)
     assert done.entries == 2
     assert exported(store, done.session) == data
 
 
-def test_what_follows_a_tail_that_was_taken_is_a_rewritten_line(store: ObjectStore) -> None:
+def test_line_after_an_imported_tail_is_rewritten(store: ObjectStore) -> None:
     data = pi_file(*talk("a", "b", "c"))
     bring(store, data[: -len(talk("c")[0]) - 40], final=True)
     done = bring(store, data)
@@ -238,7 +241,7 @@ def test_what_follows_a_tail_that_was_taken_is_a_rewritten_line(store: ObjectSto
     assert active_leaf(store, done.session) == "c"
 
 
-def test_a_whole_last_line_without_its_line_end_is_taken_at_once(store: ObjectStore) -> None:
+def test_complete_last_line_without_a_line_end_is_imported(store: ObjectStore) -> None:
     data = pi_file(*talk("a", "b"))
     done = bring(store, data[:-1])
     assert (done.entries, done.problems) == (2, ())
@@ -252,7 +255,7 @@ def test_an_empty_file_is_no_session(store: ObjectStore) -> None:
         bring(store, b"")
 
 
-# ---- a file that was rewritten
+# ---- rewritten files
 
 LONG = talk("a", "b", "c", "d", "e", "f")
 
@@ -314,9 +317,7 @@ def test_a_rewritten_file_becomes_a_branch_and_loses_nothing(store: ObjectStore,
 
 
 @pytest.mark.parametrize(("old", "new"), REWRITTEN.values(), ids=REWRITTEN)
-def test_a_rewritten_file_that_grows_goes_on_and_can_be_rewritten_again(
-    store: ObjectStore, old: bytes, new: bytes
-) -> None:
+def test_rewritten_file_can_grow_and_be_rewritten_again(store: ObjectStore, old: bytes, new: bytes) -> None:
     agent = "omp" if old.startswith(b'{"type":"title"') else "pi"
     sid = bring(store, old, agent=agent).session
     bring(store, new, agent=agent)
@@ -333,7 +334,7 @@ def test_a_rewritten_file_that_grows_goes_on_and_can_be_rewritten_again(
     assert active_leaf(store, sid) == "g2"
 
 
-def test_the_branch_is_named_from_the_first_line_that_differs(store: ObjectStore) -> None:
+def test_branch_is_named_after_the_first_different_line(store: ObjectStore) -> None:
     sid = bring(store, pi_file(*LONG)).session
     bring(store, pi_file(*changed(LONG, 2, said("c", "b", "other", at=3))))
     tree = graph.tree(store, sid)
@@ -341,7 +342,7 @@ def test_the_branch_is_named_from_the_first_line_that_differs(store: ObjectStore
     assert set(tree.branches) == {"main", to_base32(first.chain, 8)}
 
 
-def test_a_file_that_was_put_back_is_exported_as_it_is_now(store: ObjectStore) -> None:
+def test_file_that_was_restored_is_exported_as_it_is_now(store: ObjectStore) -> None:
     old, new = pi_file(*LONG), pi_file(*changed(LONG, 2, said("c", "b", "other", at=3)))
     sid = bring(store, old).session
     bring(store, new)
@@ -375,7 +376,7 @@ def test_a_new_title_is_one_entry_on_meta_and_moves_nothing_else(store: ObjectSt
     assert exported(store, sid) == joined(slot("new"), header(), *LONG)
 
 
-def test_a_title_that_changes_back_is_taken_back(store: ObjectStore) -> None:
+def test_restored_title_is_restored_in_the_store(store: ObjectStore) -> None:
     for title in ("old", "new", "old"):
         data = joined(slot(title), header(), *LONG)
         sid = bring(store, data).session
@@ -393,14 +394,14 @@ def test_a_title_slot_that_was_gained_renumbers_nothing(store: ObjectStore) -> N
     assert title_of(store, sid) == "T"
 
 
-def test_a_title_slot_that_was_lost_again_is_not_given_back(store: ObjectStore) -> None:
+def test_deleted_title_slot_is_not_exported(store: ObjectStore) -> None:
     sid = bring(store, joined(slot("T"), header(), *LONG), agent="omp").session
     bring(store, pi_file(*LONG), agent="omp")
     assert exported(store, sid) == pi_file(*LONG)
     assert title_of(store, sid) is None
 
 
-def test_a_header_that_was_rewritten_is_the_one_given_back(store: ObjectStore) -> None:
+def test_rewritten_header_is_exported(store: ObjectStore) -> None:
     sid = bring(store, pi_file(*LONG)).session
     data = pi_file(*LONG, parentSession="/elsewhere.jsonl")
     assert bring(store, data).new == 0
@@ -410,13 +411,13 @@ def test_a_header_that_was_rewritten_is_the_one_given_back(store: ObjectStore) -
     assert found.parent == "/elsewhere.jsonl"
 
 
-def test_a_header_that_moved_up_stands_there_once(store: ObjectStore) -> None:
+def test_header_that_moved_up_is_exported_once(store: ObjectStore) -> None:
     sid = bring(store, b"garbage\n" + pi_file(*LONG)).session
     assert bring(store, pi_file(*LONG)).session == sid
     assert exported(store, sid) == pi_file(*LONG)
 
 
-def test_a_header_that_stands_further_down_now_is_given_back_there(store: ObjectStore) -> None:
+def test_header_that_moved_down_is_exported_there(store: ObjectStore) -> None:
     sid = bring(store, joined(b"", header(), *talk("a"))).session
     data = joined(header(), header(), *talk("a"))
     bring(store, data)
@@ -449,7 +450,7 @@ TWICE = [said("a", None, "one"), b"", b"", said("c", None, "one")]
         (False, [], [*TWICE, said("c", None, "one"), said("a", "c", "one")], False),
     ]
 )
-def test_whatever_a_file_was_it_comes_back_as_it_is(files: list[tuple[bool, list[bytes], list[bytes], bool]]) -> None:
+def test_any_file_is_exported_byte_identical(files: list[tuple[bool, list[bytes], list[bytes], bool]]) -> None:
     store = MemoryStore()
     seen: dict[str, str] = {}
     for made in files:
@@ -465,7 +466,7 @@ def test_whatever_a_file_was_it_comes_back_as_it_is(files: list[tuple[bool, list
 
 
 def is_older(store: ObjectStore, done: importing.ImportResult, data: bytes) -> bool:
-    """Whether an import was rightly taken for an older copy: it moved nothing, and it ends before the store does."""
+    """Return whether the file is an older copy: nothing was moved, and it ends before the stored session."""
     return done.moves == () and last_line(data) < last_line(exported(store, done.session))
 
 
@@ -474,10 +475,10 @@ def last_line(data: bytes) -> int:
     return max(record.line for record in (*source.meta, *source.records))
 
 
-# ---- our own words beside the agent's
+# ---- entries added in gitsession
 
 
-def test_what_we_append_and_what_the_agent_appends_are_both_kept(store: ObjectStore) -> None:
+def test_appends_of_gitsession_and_of_the_agent_are_kept(store: ObjectStore) -> None:
     sid = bring(store, pi_file(*LONG[:3])).session
     ours = session(store, sid)
     ours.append(Message.user("ours"))
@@ -490,7 +491,7 @@ def test_what_we_append_and_what_the_agent_appends_are_both_kept(store: ObjectSt
     assert export_session.export_original(store, sid).left_out == 1
 
 
-def test_the_agent_s_line_goes_on_on_its_branch_whatever_branches_we_opened(store: ObjectStore) -> None:
+def test_agents_branch_continues_beside_own_branches(store: ObjectStore) -> None:
     sid = bring(store, pi_file(*LONG[:3])).session
     session(store, sid).branch("mine")
     session(store, sid, "mine").append(Message.user("ours"))
@@ -498,7 +499,7 @@ def test_the_agent_s_line_goes_on_on_its_branch_whatever_branches_we_opened(stor
     assert leaves(store, sid) == {"main": "assistant: words of f", "mine": "user: ours"}
 
 
-def test_an_untouched_branch_of_ours_stays_where_it_was_put(store: ObjectStore) -> None:
+def test_unused_own_branch_stays_in_place(store: ObjectStore) -> None:
     sid = bring(store, pi_file(*LONG[:3])).session
     session(store, sid).branch("here")
     bring(store, pi_file(*LONG))
@@ -515,18 +516,18 @@ def test_our_label_and_title_outlive_an_import(store: ObjectStore) -> None:
     assert exported(store, sid) == pi_file(*LONG)
 
 
-def test_a_session_made_here_has_no_file_to_give_back(store: ObjectStore) -> None:
+def test_own_session_has_no_original_file(store: ObjectStore) -> None:
     with pytest.raises(Refused, match="created with gitsession"):
         export_session.export_original(store, begun(store).id)
 
 
-def test_one_line_of_a_tree_is_given_back_alone(store: ObjectStore) -> None:
+def test_single_branch_of_a_tree_is_exported(store: ObjectStore) -> None:
     sid = bring(store, pi_file(*TREE)).session
     at = session(store, sid).resolve("e")
     assert export_session.export_original(store, sid, at).data == pi_file(TREE[0], TREE[1], TREE[3], TREE[4])
 
 
-# ---- bad input
+# ---- invalid input
 
 WIDE = said("w", None, text="y" * 100_000)
 STRANGE: dict[str, bytes] = {
@@ -578,7 +579,7 @@ STRANGE: dict[str, bytes] = {
 
 
 @pytest.mark.parametrize("data", STRANGE.values(), ids=STRANGE)
-def test_a_strange_file_comes_back_byte_for_byte(store: ObjectStore, data: bytes) -> None:
+def test_unusual_file_is_exported_byte_identical(store: ObjectStore, data: bytes) -> None:
     done = bring(store, data, agent="pi")
     assert exported(store, done.session) == data
     assert bring(store, data, agent="pi").moves == ()
@@ -599,11 +600,11 @@ PROBLEMS = {
 
 
 @pytest.mark.parametrize(("name", "lines"), PROBLEMS.items(), ids=PROBLEMS)
-def test_a_bad_line_is_named_and_no_more(name: str, lines: list[int]) -> None:
+def test_invalid_line_is_reported_alone(name: str, lines: list[int]) -> None:
     assert [problem.line for problem in bring(MemoryStore(), STRANGE[name], agent="pi").problems] == lines
 
 
-def test_of_two_entries_with_one_id_the_later_one_answers(store: ObjectStore) -> None:
+def test_later_of_two_entries_with_one_id_is_used(store: ObjectStore) -> None:
     sid = bring(store, STRANGE["a duplicate id"], agent="pi").session
     assert ids_on(store, graph.branches(store, sid)["main"]) == ["a", "a", "b"]
 
@@ -614,12 +615,12 @@ def test_identical_twins_are_two_entries(store: ObjectStore) -> None:
     assert sorted(lines) == [2, 3, 4, 5, 6]
 
 
-# ---- what is lifted
+# ---- holes
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 20
 
 
-def test_an_image_is_kept_as_its_bytes_and_given_back_as_its_text(store: ObjectStore) -> None:
+def test_image_is_stored_as_bytes_and_exported_as_text(store: ObjectStore) -> None:
     image = {"type": "image", "data": b64encode(PNG).decode(), "mimeType": "image/png"}
     data = pi_file(entry("message", "a", None, message={"role": "user", "content": [image]}))
     sid = bring(store, data).session
@@ -631,13 +632,13 @@ def test_an_image_is_kept_as_its_bytes_and_given_back_as_its_text(store: ObjectS
     assert content.payload_of(store, node) == data.split(b"\n")[1]
 
 
-def test_a_string_of_100_kb_is_kept_beside_the_entry(store: ObjectStore) -> None:
+def test_string_of_100_kb_is_stored_beside_the_entry(store: ObjectStore) -> None:
     sid = bring(store, STRANGE["a long string"]).session
     assert len(content.kept(store, session(store, sid).resolve("w")).stored) < 500
 
 
 def omp_home(folder: Path, *contents: bytes, names: list[str] | None = None) -> tuple[Path, bytes]:
-    """omp's folders: a session that names blobs, and the blobs beside it."""
+    """Create omp's folders with a session that refers to blobs, and the blobs."""
     blobs, bucket = folder / "agent" / "blobs", folder / "agent" / "sessions" / "-work"
     blobs.mkdir(parents=True)
     bucket.mkdir(parents=True)
@@ -662,7 +663,7 @@ def attachments(store: ObjectStore, sid: str) -> dict[str, bytes]:
     return {entry.name: entry.data for entry in read if isinstance(entry, Attachment)}
 
 
-def test_what_omp_keeps_beside_its_file_is_kept_with_the_session_once(store: ObjectStore, tmp_path: Path) -> None:
+def test_blobs_of_omp_are_stored_once_with_the_session(store: ObjectStore, tmp_path: Path) -> None:
     path, data = omp_home(tmp_path / "omp", PNG, b"other")
     done = bring_with_blobs(store, path, data)
     assert attachments(store, done.session) == {
@@ -673,14 +674,14 @@ def test_what_omp_keeps_beside_its_file_is_kept_with_the_session_once(store: Obj
     assert bring_with_blobs(store, path, data).moves == ()
 
 
-def test_what_is_not_what_its_name_says_is_not_kept(store: ObjectStore, tmp_path: Path) -> None:
+def test_blob_with_another_hash_is_not_stored(store: ObjectStore, tmp_path: Path) -> None:
     path, data = omp_home(tmp_path / "omp", b"forged", names=["0" * 64])
     done = bring_with_blobs(store, path, data)
     assert attachments(store, done.session) == {}
     assert ["0" * 64 in problem.what for problem in done.problems] == [True]
 
 
-def test_what_is_missing_is_said_and_taken_when_it_is_there(store: ObjectStore, tmp_path: Path) -> None:
+def test_missing_blob_is_reported_and_imported_later(store: ObjectStore, tmp_path: Path) -> None:
     name = hashlib.sha256(PNG).hexdigest()
     path, data = omp_home(tmp_path / "omp", names=[name])
     assert len(bring_with_blobs(store, path, data).problems) == 1
@@ -693,15 +694,13 @@ def test_what_is_missing_is_said_and_taken_when_it_is_there(store: ObjectStore, 
 # ---- names
 
 
-def test_two_sessions_of_one_id_and_two_beginnings_are_two(store: ObjectStore) -> None:
+def test_two_sessions_with_one_id_and_two_start_times_are_two(store: ObjectStore) -> None:
     one = bring(store, pi_file(*LONG)).session
     other = bring(store, pi_file(*LONG, timestamp="2026-02-02T00:00:00.000Z")).session
     assert one != other
 
 
-def test_where_another_session_has_the_name_a_longer_one_is_taken(
-    store: ObjectStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_colliding_session_id_is_extended(store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
     def colliding(agent: str, source_id: str, started_ms: int, *, length: int = names.LENGTH) -> str:
         return f"20260201-{(source_id if length > names.LENGTH else 'same') * length}"[: 9 + length]
 
@@ -713,7 +712,7 @@ def test_where_another_session_has_the_name_a_longer_one_is_taken(
     assert (exported(store, first), exported(store, second)) == (one, two)
 
 
-def test_a_third_session_of_the_same_names_is_refused(store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_third_session_with_the_same_names_is_rejected(store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(names, "derived", lambda *_, length=13: "20260201-" + "s" * length)
     bring(store, pi_file(id="sa"))
     bring(store, pi_file(id="sb"))
@@ -721,7 +720,7 @@ def test_a_third_session_of_the_same_names_is_refused(store: ObjectStore, monkey
         bring(store, pi_file(id="sc"))
 
 
-def test_an_import_that_another_writer_overtook_is_worked_out_again(store: ObjectStore) -> None:
+def test_import_overtaken_by_another_writer_is_computed_again(store: ObjectStore) -> None:
     sid = bring(store, pi_file(*LONG[:2])).session
     source = pi.split(pi_file(*LONG))
     request = importing._Request(
@@ -737,20 +736,20 @@ def test_an_import_that_another_writer_overtook_is_worked_out_again(store: Objec
     assert sorted(leaves(store, sid).values()) == ["assistant: words of f", "user: faster"]
 
 
-# ---- the golden sessions: as pi 1.5 sees them
+# ---- golden sessions, compared with pi 1.5
 
 
 @pytest.fixture(scope="module", params=STORES.values(), ids=STORES)
 def golden_store(
     request: pytest.FixtureRequest, golden: list[dict[str, Any]], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[ObjectStore, list[str]]]:
-    """All golden sessions in one store, and their names."""
+    """Import all golden sessions into one store, and return their ids."""
     with request.param(tmp_path_factory.mktemp("golden") / "store.git") as opened:
         yield opened, [bring(opened, case["text"].encode()).session for case in golden]
 
 
 class AsPi:
-    """A session of the store as pi looks at it: entries with an id, the others contracted."""
+    """A session as pi reads it: entries with an id; entries without one are skipped."""
 
     def __init__(self, store: ObjectStore, sid: str) -> None:
         self.tree = graph.tree(store, sid)
@@ -795,7 +794,7 @@ class AsPi:
 
 
 @pytest.mark.parametrize("number", range(150))
-def test_a_session_in_the_store_is_the_one_that_pi_sees(
+def test_session_in_the_store_equals_that_of_pi(
     golden: list[dict[str, Any]], golden_store: tuple[ObjectStore, list[str]], number: int
 ) -> None:
     store, sids = golden_store
@@ -819,7 +818,7 @@ def test_the_golden_sessions_verify(golden_store: tuple[ObjectStore, list[str]])
 
 
 @pytest.mark.parametrize("number", range(0, 150, 8))
-def test_a_golden_session_grows_without_moving_what_is_there(golden: list[dict[str, Any]], number: int) -> None:
+def test_growing_golden_session_does_not_move_existing_entries(golden: list[dict[str, Any]], number: int) -> None:
     data = golden[number]["text"].encode()
     source = pi.split(data)
     order = [record.line for record in source.records]
@@ -832,7 +831,7 @@ def test_a_golden_session_grows_without_moving_what_is_there(golden: list[dict[s
 
 
 @pytest.mark.parametrize("path", shared_files("pi", "omp"), ids=lambda path: f"{path.parent.name}/{path.name}")
-def test_a_real_file_comes_back_byte_for_byte(path: Path) -> None:
+def test_real_file_is_exported_byte_identical(path: Path) -> None:
     data, store = path.read_bytes(), MemoryStore()
     done = bring(store, data, agent=path.parent.name, name=path.stem)
     assert exported(store, done.session) == data
@@ -852,10 +851,10 @@ def test_a_real_migration_keeps_both_versions(tmp_path: Path) -> None:
         assert moved_forward(store, before, session_refs(store))
 
 
-# ---- more than memory should hold
+# ---- files that exceed the memory limit
 
 
-def test_objects_of_a_large_import_leave_memory_and_come_in_with_its_transaction(
+def test_objects_of_a_large_import_are_spilled_and_written_in_one_transaction(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data = pi_file(*talk(*(f"t{number}" for number in range(60))))
@@ -883,7 +882,7 @@ def test_objects_of_a_large_import_leave_memory_and_come_in_with_its_transaction
         assert_git_agrees(store)
 
 
-def test_a_large_import_that_another_writer_overtakes_is_worked_out_again(
+def test_large_import_overtaken_by_another_writer_is_computed_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(importing, "SPILL_BYTES", 500)
@@ -907,12 +906,12 @@ def test_a_large_import_that_another_writer_overtakes_is_worked_out_again(
 
 
 def waiting(git_dir: Path) -> list[str]:
-    """The folders of objects that wait for a transaction."""
+    """Return the folders of objects that wait for a transaction."""
     place = git_dir / PLACE
     return sorted(folder.name for folder in place.iterdir() if folder.is_dir()) if place.is_dir() else []
 
 
-def test_what_a_killed_import_left_is_removed_by_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_of_a_killed_import_are_removed_by_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importing, "SPILL_BYTES", 500)
     with on_disk(tmp_path / "store.git") as store:
         (tmp_path / "store.git" / PLACE / "left" / "pack").mkdir(parents=True)
@@ -924,7 +923,7 @@ def test_what_a_killed_import_left_is_removed_by_the_next(tmp_path: Path, monkey
         assert waiting(tmp_path / "store.git") == []
 
 
-def test_maintain_removes_what_a_killed_import_left_and_nothing_of_a_live_one(tmp_path: Path) -> None:
+def test_maintain_removes_files_of_a_killed_import_only(tmp_path: Path) -> None:
     with on_disk(tmp_path / "store.git") as store:
         (tmp_path / "store.git" / PLACE / "left" / "pack").mkdir(parents=True)
         live = PackSpill(tmp_path / "store.git")

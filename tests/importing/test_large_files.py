@@ -1,4 +1,4 @@
-"""Session files that are too large for memory: read in parts, and the same sessions as from memory."""
+"""Tests of large session files: they are read in parts, with the same result as when read at once."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def stored(data: bytes) -> StoredFile:
 
 
 def told(source: Source) -> dict[str, object]:
-    """All that a source says, with the payloads."""
+    """Return all data of a source, including the payloads."""
     records = [
         (one.line, one.payload, one.parent, one.source_id, one.claimed_parent, one.problem) for one in source.records
     ]
@@ -99,7 +99,7 @@ CASES = {
 
 @pytest.mark.parametrize("final", [False, True])
 @pytest.mark.parametrize("case", CASES)
-def test_a_stored_file_is_taken_apart_as_one_in_memory(case: str, final: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stored_file_is_split_as_in_memory(case: str, final: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stored_lines, "_CHUNK", 7)
     agent, data = CASES[case]
     name = "0199a213-81c0-7800-8aa1-bbab2a035a53"
@@ -109,7 +109,7 @@ def test_a_stored_file_is_taken_apart_as_one_in_memory(case: str, final: bool, m
 
 
 @pytest.mark.parametrize("path", shared_files("pi", "omp", "claude", "codex"), ids=lambda path: path.name)
-def test_a_real_stored_file_is_taken_apart_as_one_in_memory(path: Path) -> None:
+def test_real_stored_file_is_split_as_in_memory(path: Path) -> None:
     data = path.read_bytes()
     format = claimed(data[: sources.HEAD_BYTES])
     if not isinstance(format, Streamed):
@@ -121,7 +121,7 @@ def test_a_real_stored_file_is_taken_apart_as_one_in_memory(path: Path) -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"\n", b"a", b"a\n", b"\n\na\nb", b"a\r\n\xe2\x80\xa8\nb\n"])
-def test_lines_of_a_stored_file_are_those_of_its_bytes(data: bytes) -> None:
+def test_lines_of_a_stored_file_equal_those_of_its_bytes(data: bytes) -> None:
     lines, waiting, _ = cut(stored(data), final=False)
     assert (list(lines), waiting, True) == cut(data, final=False)
     assert isinstance(lines, Lines)
@@ -133,14 +133,14 @@ def test_lines_of_a_stored_file_are_those_of_its_bytes(data: bytes) -> None:
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Every file is a large one."""
+    """Treat every file as a large one."""
     monkeypatch.setattr(sources, "LARGE_BYTES", 0)
     yield
 
 
 @pytest.mark.parametrize("case", ["pi", "omp with a slot", "claude, a compaction", "codex"])
 @pytest.mark.usefixtures("small")
-def test_a_large_file_is_imported_grows_and_goes_out_as_it_came(case: str, tmp_path: Path) -> None:
+def test_large_file_is_imported_grows_and_is_exported_unchanged(case: str, tmp_path: Path) -> None:
     agent, data = CASES[case]
     path = tmp_path / "0199a213-81c0-7800-8aa1-bbab2a035a53.jsonl"
     cut_at = data.rindex(b"\n", 0, len(data) - 1) + 1
@@ -181,7 +181,7 @@ def test_the_copy_of_a_large_file_has_no_name_and_is_its_owners_alone(
 
 
 def large_import(path: Path, git_dir: Path) -> None:
-    """Import a file as a large one, whose objects leave memory a few at a time."""
+    """Import a file as a large one, and write its objects to the disk a few at a time."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sources, "LARGE_BYTES", 0)
         patch.setattr(import_session, "SPILL_BYTES", 2000)
@@ -190,7 +190,7 @@ def large_import(path: Path, git_dir: Path) -> None:
 
 
 def test_no_secret_of_a_large_file_is_in_an_object(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    key = "AKIA" + "Z3KQ7XJ2M5TB6WPL"  # joined here, so that no file of ours looks as if it held one
+    key = "AKIA" + "Z3KQ7XJ2M5TB6WPL"  # joined here, so that this file does not seem to contain a key
     path, git_dir = tmp_path / "x.jsonl", tmp_path / "store.git"
     texts = [said(f"s{number}", None, content=f"use {key} now, {number}") for number in range(30)]
     path.write_bytes(pi_file(*texts))
@@ -268,7 +268,7 @@ def folders(git_dir: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("full", ["copies", "store"])
-def test_a_large_import_on_a_full_disk_leaves_nothing_and_goes_on_when_there_is_space(
+def test_large_import_on_a_full_disk_leaves_nothing_and_can_be_repeated(
     full: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "x.jsonl"
@@ -295,7 +295,7 @@ def test_a_large_import_on_a_full_disk_leaves_nothing_and_goes_on_when_there_is_
 
 
 @pytest.mark.usefixtures("small")
-def test_a_file_that_is_rewritten_while_it_is_imported_is_taken_as_it_was(tmp_path: Path) -> None:
+def test_file_rewritten_during_the_import_is_imported_in_its_earlier_state(tmp_path: Path) -> None:
     data = pi_file(*talk("a", "b", "c"))
     path = tmp_path / "x.jsonl"
     path.write_bytes(data)

@@ -1,4 +1,4 @@
-"""Session files into a store from a program, by public names only."""
+"""Tests of imports through the public API alone."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
         yield opened
 
 
-def test_a_file_is_taken_in_listed_and_read(store: Store, tmp_path: Path):
+def test_file_is_imported_listed_and_read(store: Store, tmp_path: Path):
     path = tmp_path / f"{NAME}.jsonl"
     path.write_bytes(rollout(turn("t1")))
     (done,) = store.import_file(path)
@@ -33,7 +33,7 @@ def test_a_file_is_taken_in_listed_and_read(store: Store, tmp_path: Path):
     assert store.export(session.id).data == path.read_bytes()
 
 
-def test_again_it_adds_what_is_new(store: Store, tmp_path: Path):
+def test_second_import_adds_new_entries(store: Store, tmp_path: Path):
     path = tmp_path / "a.jsonl"
     path.write_bytes(pi_file(*talk("a", "b")))
     store.import_file(str(path))
@@ -43,7 +43,7 @@ def test_again_it_adds_what_is_new(store: Store, tmp_path: Path):
     assert [done.new for done in store.import_file(path)] == [0]
 
 
-def test_a_database_gives_every_session_in_it(store: Store, tmp_path: Path):
+def test_every_session_of_a_database_is_imported(store: Store, tmp_path: Path):
     made = opencode_files.Database(tmp_path / "opencode.db")
     made.put([opencode_files.user("msg_u1", "hi", at=1)])
     made.put([], opencode_files.info(id="ses_two"))
@@ -52,14 +52,14 @@ def test_a_database_gives_every_session_in_it(store: Store, tmp_path: Path):
     assert store.sessions() == []
 
 
-def test_a_file_that_is_closed_is_taken_to_its_end(store: Store, tmp_path: Path):
+def test_closed_file_is_imported_to_its_end(store: Store, tmp_path: Path):
     path = tmp_path / "a.jsonl"
     path.write_bytes(joined(header(), said("a", None))[:-20])
     assert [done.entries for done in store.import_file(path)] == [0]
     assert [done.entries for done in store.import_file(path, final=True)] == [1]
 
 
-def test_what_is_no_session_is_refused_by_name(store: Store, tmp_path: Path):
+def test_invalid_file_is_rejected_by_name(store: Store, tmp_path: Path):
     path = tmp_path / "notes.txt"
     path.write_text("hello")
     with pytest.raises(NotFound, match="unrecognized session format"):
@@ -72,7 +72,7 @@ def test_what_is_no_session_is_refused_by_name(store: Store, tmp_path: Path):
         store.import_file(tmp_path / "none")
 
 
-def test_what_is_no_file_is_named_and_nothing_stays_open(store: Store, tmp_path: Path):
+def test_special_files_are_rejected_and_closed(store: Store, tmp_path: Path):
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "loop").symlink_to("loop")
     with socket.socket(socket.AF_UNIX) as listening:

@@ -1,6 +1,6 @@
-"""Sessions of odd shapes: what is done grows with what there is, not with its square. Counted, never timed.
+"""Tests that work grows linearly for sessions of unusual shapes. They count calls instead of time.
 
-Where nothing can be counted, what is read is so long that whoever goes over it again and again would not end.
+If nothing can be counted, the input is so long that repeated reads of it would exceed the time limit.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ PI = profiles.profile("pi")
 
 @dataclass
 class Looked:
-    """A place that counts how often somebody looks at what it shows."""
+    """An object that counts how often its items are read."""
 
     shown: tuple[Item, ...]
     looks: int = 0
@@ -60,7 +60,7 @@ def test_opencodes_tail_looks_at_each_entry_of_a_long_turn_but_a_few_times() -> 
     assert_in_step(work)
 
 
-def test_aiders_head_looks_at_each_entry_but_a_few_times_where_nobody_answers() -> None:
+def test_aiders_header_reads_each_entry_a_few_times_only() -> None:
     def work(count: int) -> int:
         return looks_of(
             lambda at: strategies.head(at, 10, PI), places(*[Message.user("and another thing") for _ in range(count)])
@@ -82,11 +82,11 @@ def context_calls(profile: str, *lines: bytes) -> int:
     bring(store, pi_file(*lines), agent="pi")
     [leaf] = [str(oid) for name, oid in store.refs("refs/heads/").items() if name.endswith("/main")]
     line = ContextHistory(store, leaf)
-    context(line, profile)  # all is read by now
+    context(line, profile)  # everything is read before the count starts
     return calls_of(lambda: context(line, profile))
 
 
-def test_each_entry_is_looked_up_once_among_many_edits() -> None:
+def test_each_entry_is_read_once_among_many_edits() -> None:
     def work(count: int) -> int:
         lines = [said(f"m{n}", f"m{n - 1}" if n else None) for n in range(count)]
         for n in range(count):
@@ -97,7 +97,7 @@ def test_each_entry_is_looked_up_once_among_many_edits() -> None:
     assert_in_step(work)
 
 
-def test_a_session_of_nothing_but_failed_answers_is_gone_through_once() -> None:
+def test_session_of_failed_answers_is_read_once() -> None:
     def work(count: int) -> int:
         lines = [
             said(f"m{n}", f"m{n - 1}" if n else None, role="assistant", stopReason="error", at=n) for n in range(count)
@@ -108,7 +108,7 @@ def test_a_session_of_nothing_but_failed_answers_is_gone_through_once() -> None:
 
 
 class Name(str):
-    """A name that counts how often it is compared."""
+    """A name that counts its comparisons."""
 
     compared = 0
 
@@ -119,7 +119,7 @@ class Name(str):
     __hash__ = str.__hash__
 
 
-def test_the_extractive_summary_counts_tools_in_one_go() -> None:
+def test_extractive_summary_counts_tools_in_one_pass() -> None:
     def work(count: int) -> int:
         Name.compared = 1
         talk = [
@@ -146,7 +146,7 @@ BEFORE = {
 
 
 @pytest.mark.parametrize("before", BEFORE.values(), ids=BEFORE)
-def test_an_earlier_summary_that_is_made_to_hang_the_reader_does_not(before: str) -> None:
+def test_adversarial_earlier_summary_does_not_hang(before: str) -> None:
     assert without_files(before + "words") == before + "words"
     asked = Request(
         said=(TranscriptItem("user", "Fix the login redirect, and keep the cookie. " * 3),), previous=before
@@ -154,10 +154,10 @@ def test_an_earlier_summary_that_is_made_to_hang_the_reader_does_not(before: str
     assert "login" in summarise(Extractive(), asked).text
 
 
-def test_lists_of_files_are_taken_off_wherever_they_stand() -> None:
+def test_file_lists_are_removed_anywhere() -> None:
     whole = with_files("one", ["a"], ["b"])
     assert without_files(whole) == "one"
     assert without_files(f"{whole}\n\ntwo") == "one\n\ntwo"
-    assert without_files(f"<read-files>\n{whole}") == ""  # it ends with the list behind it
+    assert without_files(f"<read-files>\n{whole}") == ""  # both lists have the same end
     assert without_files("<read-files>\nnever ended") == "<read-files>\nnever ended"
     assert without_files("<read-files>\n<modified-files>\nb\n</modified-files>") == "<read-files>"

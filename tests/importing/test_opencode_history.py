@@ -1,4 +1,4 @@
-"""What opencode kept of files comes with its session: each step's trees, and whose the difference is."""
+"""Tests of opencode's file history: the trees of each step are imported, and their changes attributed."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def by_shell(work: Path) -> None:
 
 
 def worked(agent: Agent) -> dict[str, dict[bytes, Any]]:
-    """Three prompts; what the folder was at each."""
+    """Run three prompts and return the state of the folder at each."""
     was = {"u1": snapshot(agent.work)}
     agent.prompt("u1")
     agent.write("m1", "new/b.txt", "new\n")
@@ -85,9 +85,9 @@ def worked(agent: Agent) -> dict[str, dict[bytes, Any]]:
     return was
 
 
-def test_a_rewind_to_each_prompt_gives_back_the_files_and_undo_brings_them_again(agent, store, work):
+def test_rewind_to_each_prompt_restores_the_files_and_undo_reverts_it(agent, store, work):
     was = worked(agent)
-    was["u1"][b"notes.md"] = ("file", b"mine, later\n")  # the user's, between two prompts
+    was["u1"][b"notes.md"] = ("file", b"mine, later\n")  # the user's change, between two prompts
     session, now = brought(store, agent), snapshot(work)
     for prompt in ("u3", "u2", "u1"):
         assert rewind(session, prompt, work).outcomes
@@ -96,7 +96,7 @@ def test_a_rewind_to_each_prompt_gives_back_the_files_and_undo_brings_them_again
         assert snapshot(work) == now
 
 
-def test_what_changed_between_two_steps_is_nobodys(agent, store, work):
+def test_changes_between_steps_are_not_attributed(agent, store, work):
     agent.prompt("u1")
     agent.shell("m1", lambda: (work / "a.txt").write_text("two\n"))
     (work / "a.txt").write_text("by the user\n")
@@ -107,24 +107,24 @@ def test_what_changed_between_two_steps_is_nobodys(agent, store, work):
     assert (work / "a.txt").read_text() == "by the user\n"
     store.undo()
     rewind(session, "u1", work)
-    assert (work / "a.txt").read_text() == "three\n"  # not the session's alone
+    assert (work / "a.txt").read_text() == "three\n"  # the session did not make all of this change
 
 
-def test_of_a_step_whose_calls_name_their_files_only_those_are_the_sessions(agent, store, work):
+def test_step_with_named_files_only_attributes_these(agent, store, work):
     agent.prompt("u1")
     agent.write("m1", "a.txt", "two\n", do=lambda: (work / "notes.md").write_text("mine, meanwhile\n"))
     session = brought(store, agent)
     assert claimed(store, session.id) == [["a.txt"]]
 
 
-def test_a_step_that_only_reads_and_talks_changes_nothing(agent, store, work):
+def test_step_without_writes_changes_nothing(agent, store, work):
     agent.prompt("u1")
     agent.step("m1", ("read", lambda: (work / "a.txt").write_text("by the user\n")))
     agent.step("m2", do=lambda: (work / "a.txt").write_text("by the user again\n"))
     assert oids(store, brought(store, agent).id) == []
 
 
-def test_what_a_sub_agent_did_is_its_own_sessions(agent, store, work):
+def test_changes_of_a_sub_agent_belong_to_its_session(agent, store, work):
     agent.prompt("u1")
     part = tool("call_w", name="write", input={"filePath": "notes.md"})
     act = (work / "a.txt").write_text
@@ -132,8 +132,11 @@ def test_what_a_sub_agent_did_is_its_own_sessions(agent, store, work):
     assert claimed(store, brought(store, agent).id) == [["notes.md"]]
 
 
-def test_what_a_fork_copied_is_not_its_doing(agent, store, work):
-    """opencode copies messages and their trees; both sessions would claim the same, and so neither had it."""
+def test_copied_changes_of_a_fork_are_not_attributed(agent, store, work):
+    """opencode copies messages and their trees.
+
+    If both sessions claimed the same changes, neither could undo them.
+    """
     agent.prompt("u1")
     agent.shell("m1", lambda: (work / "a.txt").write_text("two\n"))
     first = brought(store, agent)
@@ -162,7 +165,7 @@ def test_a_session_in_a_folder_of_the_project_has_that_folders_files(tmp_path, s
     assert (work / "a.txt").read_text() == "two\n"
 
 
-def test_two_machines_make_the_same_checkpoints_in_one_go_or_piece_by_piece(agent, store, tmp_path):
+def test_two_machines_make_the_same_checkpoints_from_one_import_or_several(agent, store, tmp_path):
     worked(agent)
     with Store.create(tmp_path / "other.git") as other:
         for count in range(1, len(agent.messages) + 1):
@@ -174,7 +177,7 @@ def test_two_machines_make_the_same_checkpoints_in_one_go_or_piece_by_piece(agen
         assert oids(store, session.id) == before
 
 
-def test_the_layouts_of_old_say_the_same(tmp_path, agent, store, work):
+def test_older_layouts_have_the_same_result(tmp_path, agent, store, work):
     worked(agent)
     new = brought(store, agent)
     fill(shutil.rmtree(work) or work, {"a.txt": "one\n", "notes.md": "mine\n", "src/old.txt": "old\r\n"})
@@ -211,13 +214,13 @@ def test_trees_that_were_swept_claim_nothing_and_stop_nothing(agent, store, work
     assert (work / "a.txt").read_text() == "one\n"
 
 
-def test_without_the_trees_nothing_is_claimed(agent, store):
+def test_nothing_is_attributed_without_the_trees(agent, store):
     worked(agent)
     shutil.rmtree(agent.data / "snapshot")
     assert oids(store, brought(store, agent).id) == []
 
 
-def test_behind_a_look_of_ours_nothing_is_put(agent, store, work):
+def test_nothing_is_added_after_an_own_checkpoint(agent, store, work):
     agent.prompt("u1")
     agent.shell("m1", lambda: (work / "b.txt").write_text("b\n"))
     session = brought(store, agent, agent.save(1))
@@ -226,7 +229,7 @@ def test_behind_a_look_of_ours_nothing_is_put(agent, store, work):
     assert oids(store, brought(store, agent).id) == before
 
 
-def test_what_git_ignored_until_then_is_not_the_sessions(agent, store, work):
+def test_previously_ignored_files_are_not_attributed(agent, store, work):
     fill(work, {".gitignore": ".env\nbuild/\n", ".env": "secret\n"})
     agent.prompt("u1")
     agent.shell("m1", lambda: (work / ".gitignore").write_text("build/\n"))
@@ -237,13 +240,13 @@ def test_what_git_ignored_until_then_is_not_the_sessions(agent, store, work):
     assert (work / ".env").read_text() == "secret\n"
 
 
-def test_a_rule_more_in_gitignore_hides_nothing_that_was_made(agent, store, work):
+def test_new_gitignore_rule_does_not_hide_created_files(agent, store, work):
     agent.prompt("u1")
     agent.shell("m1", lambda: fill(work, {".gitignore": "build/\n", "build/x": "x", "b.txt": "b\n"}))
     assert claimed(store, brought(store, agent).id) == [[".gitignore", "b.txt"]]
 
 
-def test_the_files_of_a_repository_inside_are_not_the_sessions_when_it_is_one_no_more(agent, store, work):
+def test_files_of_a_former_inner_repository_are_not_attributed(agent, store, work):
     inner = repository(work / "inner")
     agent.prompt("u1")
     agent.shell("m1", lambda: shutil.rmtree(inner / ".git"))
@@ -257,7 +260,7 @@ def test_the_files_of_a_repository_inside_are_not_the_sessions_when_it_is_one_no
     [("*.txt filter=lfs -text", True), ("a.* ident", True), ("/a.txt eol=crlf", True), ("[attr]x filter=y", True),
      ("*.png filter=lfs", False), ("src/* filter=lfs", False), ("* text=auto", False), ("a.txt -filter", False)],
 )  # fmt: skip
-def test_where_gits_attributes_change_bytes_the_file_is_left_out(agent, store, work, rule, is_left_out):
+def test_file_changed_by_git_attributes_is_left_out(agent, store, work, rule, is_left_out):
     fill(work, {".gitattributes": f"# rules\n{rule}\n"})
     agent.prompt("u1")
     agent.shell("m1", lambda: (work / "a.txt").write_text("two\n"))
@@ -265,11 +268,11 @@ def test_where_gits_attributes_change_bytes_the_file_is_left_out(agent, store, w
     assert claimed(store, session.id) == ([] if is_left_out else [["a.txt"]])
 
 
-# Trees that nobody honest made
+# Malicious trees
 
 
 def ran(agent: Agent, after: Any) -> None:
-    """A shell that made this tree of one with ``z.txt`` alone."""
+    """Run a shell call whose tree changes from one with only ``z.txt`` to ``after``."""
     agent.prompt("u1")
     agent.say("m1", tree_of(agent, {}), after, tool("call_1"))
 
@@ -288,14 +291,14 @@ def test_a_name_that_leads_elsewhere_is_left_out(agent, store, name, is_folder):
 
 
 @pytest.mark.parametrize("value", ["HEAD", "--help", "", "0" * 40, "../x", 7, None, [], "a" * 39 + "\n"])
-def test_a_tree_that_is_called_otherwise_is_not_looked_for(agent, store, value):
+def test_tree_with_an_invalid_name_is_not_read(agent, store, value):
     ran(agent, value)
     assert oids(store, brought(store, agent).id) == []
 
 
 @pytest.mark.parametrize("damage", ["gone", "cut", "other", "huge", "pipe", "blob"])
 @pytest.mark.parametrize("of", ["tree", "file"])
-def test_an_object_that_is_not_what_it_should_be_is_left_out(agent, store, work, monkeypatch, damage, of):
+def test_unexpected_object_is_left_out(agent, store, work, monkeypatch, damage, of):
     monkeypatch.setattr(cat_file, "SILENCE_SECONDS_MAX", 0.3)
     agent.prompt("u1")
     agent.shell("m1", lambda: fill(work, {"b.txt": "b\n", "c.txt": "c\n"}))
@@ -317,7 +320,7 @@ def test_an_object_that_is_not_what_it_should_be_is_left_out(agent, store, work,
     assert set(left_out(store, session.id)) == (set() if of == "tree" else {"b.txt"})
 
 
-def test_a_tree_that_holds_itself_often_is_given_up_and_named(agent, store, monkeypatch):
+def test_exponentially_nested_tree_is_rejected_and_reported(agent, store, monkeypatch):
     monkeypatch.setattr(recorded_trees, "NAMES_MAX", 10_000)
     tree = agent.object("tree", encode_tree({"x": ("100644", agent.object("blob", b"x"))}))
     for _ in range(60):
@@ -328,7 +331,7 @@ def test_a_tree_that_holds_itself_often_is_given_up_and_named(agent, store, monk
     assert done.new == 2
 
 
-def test_a_file_that_is_too_large_is_named_and_left_out(agent, store, work, monkeypatch):
+def test_too_large_file_is_reported_and_left_out(agent, store, work, monkeypatch):
     monkeypatch.setattr("gitsession.importing.recorded_step.USUAL", read_file.Caps(file_bytes=10))
     agent.prompt("u1")
     agent.shell("m1", lambda: fill(work, {"big": "x" * 11, "b.txt": "b\n"}))
@@ -337,7 +340,7 @@ def test_a_file_that_is_too_large_is_named_and_left_out(agent, store, work, monk
     assert left_out(store, session.id) == {"big": "larger than 10 bytes"}
 
 
-def test_nothing_that_its_repository_configures_is_run(agent, store, work, tmp_path):
+def test_programs_configured_in_the_repository_are_not_run(agent, store, work, tmp_path):
     agent.prompt("u1")
     agent.shell("m1", lambda: (work / "a.txt").write_text("two\n"))
     script = tmp_path / "run"
@@ -352,7 +355,7 @@ def test_nothing_that_its_repository_configures_is_run(agent, store, work, tmp_p
     assert not (tmp_path / "ran").exists()
 
 
-def test_without_git_the_session_comes_in_and_it_is_said(agent, store, work, monkeypatch):
+def test_session_is_imported_without_git_with_a_note(agent, store, work, monkeypatch):
     agent.prompt("u1")
     agent.shell("m1", lambda: (work / "a.txt").write_text("two\n"))
     path = agent.save()
@@ -365,7 +368,7 @@ def test_without_git_the_session_comes_in_and_it_is_said(agent, store, work, mon
 
 
 @pytest.mark.parametrize("project", ["../../x", "", "/etc", 7, None, "a/b", "x" * 200])
-def test_a_project_that_is_called_otherwise_has_no_trees(agent, project):
+def test_project_with_an_invalid_name_has_no_trees(agent, project):
     agent.prompt("u1")
     document = {"info": {**agent.about, "projectID": project}, "messages": agent.messages}
     assert opencode.copies("/home/opencode", opencode.split(dumps(document), final=True)) == ()
@@ -388,7 +391,7 @@ part = st.builds(
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(part, max_size=5), st.dictionaries(names, json_values, max_size=5))
-def test_nothing_that_a_record_holds_raises(parts, about):
+def test_no_content_of_a_record_raises(parts, about):
     info = {"id": "m", "role": "assistant", "time": {"created": 1, "completed": 2}, **about}
     message = {"info": info, "parts": parts}
     source = opencode.split(dumps({"info": {"id": "ses_x", "projectID": "p"}, "messages": [message]}), final=True)
@@ -397,7 +400,7 @@ def test_nothing_that_a_record_holds_raises(parts, about):
 
 
 @pytest.mark.skipif(not real_opencode.can_run(), reason="the real program is not at hand")
-def test_the_real_opencode_is_taken_back_to_each_prompt(tmp_path, store, monkeypatch):
+def test_real_opencode_is_rewound_to_each_prompt(tmp_path, store, monkeypatch):
     monkeypatch.setitem(real_opencode.CONFIG, "snapshot", True)
     monkeypatch.setitem(real_opencode.CONFIG, "permission", {"edit": "allow", "bash": "allow"})
     lab = real_opencode.Lab(tmp_path / "lab")

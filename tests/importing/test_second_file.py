@@ -1,4 +1,4 @@
-"""Two files with one session id that went on apart are two sessions, and each is given back byte for byte."""
+"""Tests of two diverged files with one session id: they become two sessions, and each export is byte-identical."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def take(store: Store, path: Path) -> str:
     return done.session
 
 
-def test_each_file_is_given_back_and_their_lineage_is_known(tmp_path: Path) -> None:
+def test_each_file_is_exported_and_their_lineage_is_known(tmp_path: Path) -> None:
     with Store.create(tmp_path / "s.git", clock=Clock()) as store:
         one = take(store, put(tmp_path / "one/x.jsonl", ONE))
         two = take(store, put(tmp_path / "two/x.jsonl", TWO))
@@ -34,7 +34,7 @@ def test_each_file_is_given_back_and_their_lineage_is_known(tmp_path: Path) -> N
         assert list(store.verify().problems) == []
 
 
-def test_both_go_on_in_any_order_and_without_a_catalogue(tmp_path: Path) -> None:
+def test_both_continue_in_any_order_and_without_a_catalog(tmp_path: Path) -> None:
     files = put(tmp_path / "one/x.jsonl", ONE), put(tmp_path / "two/x.jsonl", TWO)
     with Store.create(tmp_path / "s.git", clock=Clock()) as store:
         one, two = (take(store, file) for file in files)
@@ -71,14 +71,14 @@ def test_a_file_that_was_rewritten_or_moved_is_the_same_session(tmp_path: Path) 
         assert store.export(one).data == ONE
 
 
-def test_a_copy_that_went_on_alone_is_the_same_session(tmp_path: Path) -> None:
+def test_copy_that_continued_alone_is_the_same_session(tmp_path: Path) -> None:
     with Store.create(tmp_path / "s.git", clock=Clock()) as store:
         one = take(store, put(tmp_path / "one/x.jsonl", ONE))
         more = ONE + joined(*talk("d", after="c"))
         assert take(store, put(tmp_path / "two/x.jsonl", more)) == one
 
 
-def test_a_copy_of_omps_of_a_file_of_pis_is_a_session_of_its_own(tmp_path: Path) -> None:
+def test_copy_by_omp_of_a_file_of_pi_is_a_separate_session(tmp_path: Path) -> None:
     theirs = joined(slot("T"), header("s1", cwd="/one"), *talk("a", "b", "d"))
     with Store.create(tmp_path / "s.git", clock=Clock()) as store:
         one = take(store, put(tmp_path / "one/x.jsonl", ONE))
@@ -86,7 +86,7 @@ def test_a_copy_of_omps_of_a_file_of_pis_is_a_session_of_its_own(tmp_path: Path)
         assert (store.export(one).data, store.export(two).data) == (ONE, theirs)
 
 
-def test_a_second_file_whose_session_was_purged_is_not_imported_again(tmp_path: Path) -> None:
+def test_second_file_of_a_purged_session_is_not_imported_again(tmp_path: Path) -> None:
     with Store.create(tmp_path / "s.git", clock=Clock()) as store:
         one = take(store, put(tmp_path / "one/x.jsonl", ONE))
         two = take(store, put(tmp_path / "two/x.jsonl", TWO))

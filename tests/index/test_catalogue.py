@@ -1,4 +1,4 @@
-"""The catalogue: derived from the refs, brought up to date step by step, and never other than one made from nothing."""
+"""Tests of the catalog: it is derived from the refs, updated step by step, and always equal to a rebuilt one."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ from gitsession.store.interface import ObjectStore
 
 @pytest.fixture(autouse=True)
 def no_race_with_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every directory counts as just changed, so that a fingerprint does not depend on when it is taken."""
+    """Treat every directory as just changed, so that a change stamp does not depend on the time of the test."""
     monkeypatch.setattr(change_stamp, "_FRESH_NS", 10**18)
 
 
@@ -62,7 +62,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 
 def made_anew(store: Store, tmp: Path) -> Catalogue:
-    """A catalogue of the same store that has seen none of its history."""
+    """Build a new catalog of the same store."""
     fresh = Catalogue.__new__(Catalogue)
     fresh.git_dir = store.objects.git_dir
     tmp.mkdir(parents=True, exist_ok=True)
@@ -91,7 +91,7 @@ LONG = talk("a", "b", "c", "d")
 # ---- fresh and stale
 
 
-def test_a_catalogue_is_stale_until_it_is_refreshed_and_when_anything_moves(store: Store) -> None:
+def test_catalog_is_stale_until_it_is_refreshed_and_after_any_change(store: Store) -> None:
     catalogue = Catalogue(store.objects.git_dir)
     assert not catalogue.is_fresh()
     update.refresh(catalogue, store.objects)
@@ -113,7 +113,7 @@ def test_a_catalogue_is_stale_until_it_is_refreshed_and_when_anything_moves(stor
     catalogue.close()
 
 
-def test_a_row_says_what_can_be_listed(store: Store) -> None:
+def test_row_has_the_listed_fields(store: Store) -> None:
     usage = {"input": 10, "output": 5, "cacheRead": 3, "cacheWrite": 2}
     lines = [*LONG, said("e", "b", role="assistant", at=9, usage=usage), named("f", "e", "Name", at=10)]
     sid = bring(store.objects, pi_file(*lines)).session
@@ -138,13 +138,13 @@ def test_a_session_without_a_name_is_called_by_its_first_words(store: Store) -> 
     assert sorted(row.name for row in store.sessions()) == ["(untitled)", "how it began"]
 
 
-def test_our_own_words_do_not_come_before_those_the_agent_s_file_begins_with(store: Store) -> None:
+def test_own_text_does_not_come_before_the_first_text_of_the_file(store: Store) -> None:
     sid = bring(store.objects, pi_file(*LONG)).session
     store.session(sid).append(Message.user("ours", at_ms=1))
     assert store.sessions()[0].first_words == "words of a"
 
 
-def test_a_fork_is_listed_from_where_it_begins(store: Store) -> None:
+def test_fork_is_listed_from_its_fork_point(store: Store) -> None:
     held = begun(store, "one", "two")
     held.rename("Title")
     held.label(held.history()[1], "mark")
@@ -188,7 +188,7 @@ def test_a_damaged_session_does_not_hide_the_others(store: Store) -> None:
 
 
 class Damaged(Watched):
-    """A store from which objects are gone."""
+    """A store without some of its objects."""
 
     def __init__(self, store: ObjectStore) -> None:
         super().__init__(store)
@@ -200,10 +200,10 @@ class Damaged(Watched):
         return super().read(oid)
 
 
-# ---- step by step
+# ---- updates
 
 
-def test_one_more_entry_is_read_and_no_other(store: Store) -> None:
+def test_update_only_reads_the_new_entry(store: Store) -> None:
     held = begun(store, *(f"message {number}" for number in range(50)))
     catalogue = store.catalogue()
     held.append(Message.user("one more"))
@@ -252,10 +252,10 @@ MANY: dict[str, Callable[[Store, Session, int], object]] = {
 
 
 @pytest.mark.parametrize("what", MANY)
-def test_one_more_costs_no_more_where_there_are_many(
+def test_update_by_one_entry_costs_the_same_in_a_large_store(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
-    monkeypatch.setattr(writing, "FLUSH_SECONDS", 3600.0)  # a flush is followed by a look at all refs
+    monkeypatch.setattr(writing, "FLUSH_SECONDS", 3600.0)  # a flush is followed by a listing of all refs
     reads, listed = [], 0
     with Store.create(tmp_path / "store.git", clock=Clock()) as store:
         held = begun(store)
@@ -266,12 +266,12 @@ def test_one_more_costs_no_more_where_there_are_many(
                 update.refresh(catalogue, asked)
             reads.append(asked.reads)
             listed += asked.listed
-        assert listed <= 2  # the first look, and one when the store's folders are no longer new
+        assert listed <= 2  # the first listing, and one when the folders of the store are no longer new
         assert max(reads[60:]) <= max(reads[1:20])
         assert_as_if_made_anew(store)
 
 
-def test_labels_that_are_undone_and_set_again_are_told_apart(store: Store) -> None:
+def test_undone_and_repeated_labels_are_distinguished(store: Store) -> None:
     held = begun(store, "one", "two")
     first, second = held.history()[1:3]
     held.label(first, "x")
@@ -289,7 +289,7 @@ def test_labels_that_are_undone_and_set_again_are_told_apart(store: Store) -> No
 
 
 def test_labels_of_a_session_have_one_order(store: Store) -> None:
-    """A fork writes them into its first entry, whose id they are part of: no set may choose their order."""
+    """A fork writes the labels into its first entry, whose id depends on them. A set must not decide their order."""
     held = begun(store, *map(str, range(12)))
     for number, node in enumerate(held.history()[1:]):
         held.label(node, f"label-{number}")
@@ -298,7 +298,7 @@ def test_labels_of_a_session_have_one_order(store: Store) -> None:
     assert chains == sorted(chains)
 
 
-def test_a_session_is_called_by_its_first_prompt_though_all_are_of_one_millisecond(tmp_path: Path) -> None:
+def test_session_is_named_by_its_first_prompt_at_equal_times(tmp_path: Path) -> None:
     with Store.create(tmp_path / "store.git", clock=lambda: 1_769_904_000_000) as store:
         for _ in range(10):
             begun(store, "first", *(f"then {number}" for number in range(7)))
@@ -310,7 +310,7 @@ def import_logged(store: Store, data: bytes, agent: str = "pi") -> None:
 
 
 def above(made: Session) -> None:
-    """A branch of a fork that starts where the older session still was."""
+    """Create a branch of a fork that starts before the fork point."""
     made.branch("above", made.history()[1]).append(Message.user("above"))
 
 
@@ -342,7 +342,7 @@ STEPS: dict[str, Callable[[Store, Session], object]] = {
 
 @settings(max_examples=40)
 @given(st.lists(st.tuples(st.sampled_from(sorted(STEPS)), st.booleans()), max_size=14))
-def test_after_any_history_it_is_as_if_made_anew(
+def test_any_history_gives_the_same_catalog_as_a_rebuild(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, bool]]
 ) -> None:
     folder = tmp_path_factory.mktemp("s")
@@ -352,13 +352,13 @@ def test_after_any_history_it_is_as_if_made_anew(
             try:
                 STEPS[step](store, held)
             except GitSessionError:
-                pass  # refused: nothing to undo, a branch that is there, one that is gone
+                pass  # rejected: nothing to undo, a branch that exists, one that was deleted
             if looks:
                 assert_as_if_made_anew(store)
         assert_as_if_made_anew(store)
 
 
-def test_a_label_of_a_line_that_left_the_file_is_not_listed(store: Store) -> None:
+def test_label_of_a_removed_line_is_not_listed(store: Store) -> None:
     import_logged(store, pi_file(*LONG, label("l", "d", "a", "old"), named("t", "l", "Old")))
     sid = store.sessions()[0].sid
     store.catalogue()
@@ -367,7 +367,7 @@ def test_a_label_of_a_line_that_left_the_file_is_not_listed(store: Store) -> Non
     assert (names.title, list(names.labels.values())) == (None, ["new"])
 
 
-# ---- hostile values
+# ---- malicious values
 
 HOSTILE: dict[str, bytes] = {
     "tokens beyond every counter": pi_file(
@@ -434,7 +434,7 @@ def _older(path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
-def test_a_file_that_is_damaged_or_missing_is_made_anew(tmp_path: Path, damage: Callable[[Path], object]) -> None:
+def test_damaged_or_missing_file_is_rebuilt(tmp_path: Path, damage: Callable[[Path], object]) -> None:
     with Store.create(tmp_path / "store.git", clock=Clock()) as store:
         begun(store, "one")
         begun(store, "two")
@@ -464,7 +464,7 @@ CONNECT = catalogue_module._connect
 
 
 @pytest.mark.parametrize("connect", [cannot_be_opened, can_only_be_read])
-def test_where_nothing_can_be_written_it_lives_in_memory(
+def test_catalog_is_in_memory_if_nothing_can_be_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, connect: Callable[[str], sqlite3.Connection]
 ) -> None:
     with Store.create(tmp_path / "store.git", clock=Clock()) as store:
@@ -495,7 +495,7 @@ def test_two_processes_may_refresh_at_once(tmp_path: Path) -> None:
         assert_as_if_made_anew(store)
 
 
-def test_a_file_that_was_imported_is_known_until_it_changes(store: Store, tmp_path: Path) -> None:
+def test_imported_file_is_known_until_it_changes(store: Store, tmp_path: Path) -> None:
     path = tmp_path / "x.jsonl"
     path.write_bytes(pi_file(*LONG))
     sid = store.agents.import_data(FORMATS["pi"], path.read_bytes(), path=path).session
@@ -507,7 +507,7 @@ def test_a_file_that_was_imported_is_known_until_it_changes(store: Store, tmp_pa
     assert catalogue.seen(path, path.stat()) is None
 
 
-def test_a_file_whose_import_was_undone_is_not_known(store: Store, tmp_path: Path) -> None:
+def test_file_of_an_undone_import_is_not_known(store: Store, tmp_path: Path) -> None:
     path = tmp_path / "x.jsonl"
     path.write_bytes(pi_file(*LONG))
     done = store.agents.import_data(FORMATS["pi"], path.read_bytes(), path=path)
@@ -516,7 +516,7 @@ def test_a_file_whose_import_was_undone_is_not_known(store: Store, tmp_path: Pat
     assert store.catalogue().seen(path, path.stat()) is None
 
 
-def test_a_store_that_is_not_the_catalogue_s_own_can_be_read(tmp_path: Path) -> None:
+def test_another_store_can_be_read(tmp_path: Path) -> None:
     create(tmp_path / "store.git")
     with on_disk(tmp_path / "store.git") as objects:
         catalogue = Catalogue(objects.git_dir)
@@ -525,12 +525,12 @@ def test_a_store_that_is_not_the_catalogue_s_own_can_be_read(tmp_path: Path) -> 
         catalogue.close()
 
 
-# ---- finding a session
+# ---- lookup of a session
 
 
 @pytest.fixture
 def found(store: Store) -> tuple[Store, dict[str, str]]:
-    """Three sessions, the newest last, and their names."""
+    """Create three sessions, the newest last, and return the store and their ids."""
     names = {
         "pi": bring(store.objects, pi_file(*LONG, id="first-1", cwd="/work")).session,
         "other": bring(store.objects, pi_file(said("a", None, at=20), id="first-2", cwd="/work/deeper")).session,
@@ -562,14 +562,14 @@ def test_the_newest_here_and_the_one_before(found: tuple[Store, dict[str, str]])
 
 
 @pytest.mark.parametrize(("address", "cwd"), [("@", "/nowhere"), ("-", "/work"), ("@", "/workshop")])
-def test_where_no_session_was_held_there_is_none_here(
+def test_folder_without_sessions_has_no_current_session(
     found: tuple[Store, dict[str, str]], address: str, cwd: str
 ) -> None:
     with pytest.raises(NotFound):
         found[0].catalogue().find(address, CurrentFolder(cwd))
 
 
-def test_what_fits_several_is_ambiguous_and_they_are_listed(found: tuple[Store, dict[str, str]]) -> None:
+def test_ambiguous_address_lists_the_candidates(found: tuple[Store, dict[str, str]]) -> None:
     for address in ("20260201", "pi:first"):
         with pytest.raises(Ambiguous) as caught:
             found[0].catalogue().find(address, None)
@@ -577,14 +577,14 @@ def test_what_fits_several_is_ambiguous_and_they_are_listed(found: tuple[Store, 
 
 
 @pytest.mark.parametrize("address", ["", "nothing", "omp:first-1", ":", "pi:zzz", "%", "_", "\ud83d"])
-def test_what_fits_none_is_not_found(found: tuple[Store, dict[str, str]], address: str) -> None:
+def test_unknown_address_is_not_found(found: tuple[Store, dict[str, str]], address: str) -> None:
     with pytest.raises(NotFound) as caught:
         found[0].catalogue().find(address, CurrentFolder("/work"))
     assert not isinstance(caught.value, Ambiguous)
 
 
-def test_who_opens_it_while_another_begins_it_waits(tmp_path: Path) -> None:
-    """SQLite's own patience does not cover the change to a write-ahead log."""
+def test_opening_waits_while_another_process_creates_the_index(tmp_path: Path) -> None:
+    """The timeout of SQLite does not apply to the switch to a write-ahead log."""
     (tmp_path / "gitsession").mkdir()
     other = sqlite3.connect(tmp_path / "gitsession/index.db", isolation_level=None, check_same_thread=False)
     other.execute("BEGIN IMMEDIATE")

@@ -1,4 +1,4 @@
-"""What a list of sessions says that they took: each answer once, whoever tells of it and however often."""
+"""Tests of the token counts in lists of sessions: each answer counts once, however often it is recorded."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_an_answer_of_claude_code_counts_once_for_all_its_lines(store: Store) ->
 
 
 @pytest.mark.parametrize("first", [2, 3, 4])
-def test_also_where_its_lines_are_taken_in_one_by_one(store: Store, first: int) -> None:
+def test_lines_imported_one_by_one_have_the_same_count(store: Store, first: int) -> None:
     assert tokens(store, "claude", joined(*ANSWER[:first]), SESSION) == 15
     assert tokens(store, "claude", joined(*ANSWER), SESSION) == 15
 
@@ -52,23 +52,23 @@ def counted(last: int, so_far: int | None) -> Lines:
     return event("token_count", info={"last_token_usage": {"total_tokens": last}, **total})
 
 
-def test_answers_of_codex_count_as_its_events_say(store: Store) -> None:
+def test_answers_of_codex_are_counted_by_its_events(store: Store) -> None:
     assert tokens(store, "codex", rollout(asked("x"), counted(40, 40), asked("y"), counted(60, 100)), NAME) == 100
 
 
-def test_what_codex_says_again_when_its_limits_move_counts_once(store: Store) -> None:
+def test_repeated_count_of_codex_counts_once(store: Store) -> None:
     said = [asked("x"), counted(40, 40), counted(40, 40), asked("y"), counted(40, 40), event("token_count", info=None)]
     assert tokens(store, "codex", rollout(*said), NAME) == 40
 
 
-def test_what_codex_guesses_when_it_made_the_context_shorter_is_no_answer(store: Store) -> None:
+def test_estimate_of_codex_after_a_compaction_does_not_count(store: Store) -> None:
     guess = {"input_tokens": 0, "output_tokens": 0, "total_tokens": 900}
     info = {"last_token_usage": guess, "total_token_usage": {"total_tokens": 40}}
     said = [asked("x"), counted(40, 40), event("token_count", info=info), asked("y")]
     assert tokens(store, "codex", rollout(*said), NAME) == 40
 
 
-def test_a_count_that_still_waits_for_the_next_line_counts_and_counts_once_when_that_comes(store: Store) -> None:
+def test_waiting_count_is_counted_once(store: Store) -> None:
     begun = [asked("x"), counted(40, 40)]
     assert tokens(store, "codex", rollout(*begun), NAME) == 40
     assert tokens(store, "codex", rollout(*begun, asked("y")), NAME) == 40
@@ -80,5 +80,5 @@ def test_counts_without_a_sum_all_count(store: Store) -> None:
 
 
 @pytest.mark.parametrize("last", [0, -1, 2**60])
-def test_a_count_that_is_none_counts_nothing(store: Store, last: int) -> None:
+def test_invalid_count_counts_as_zero(store: Store, last: int) -> None:
     assert tokens(store, "codex", rollout(turn("t")[:2], counted(last, 5), asked("x")), NAME) == 0

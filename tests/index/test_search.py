@@ -1,4 +1,4 @@
-"""Words found in all sessions: whose, in which order, after everything that can happen to a store and to the index."""
+"""Tests of search: filters, order, and the state of the index after any change of the store."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def file_of(store: Store) -> Path:
 
 
 def spoken(store: Store, *words: str, agent: str = "mine", cwd: str | None = None):  # type: ignore[no-untyped-def]
-    """A session in which user and model speak in turn."""
+    """Create a session with messages of the user and the model in turn."""
     session = store.new_session(agent=agent, cwd=cwd)
     for number, text in enumerate(words):
         session.append(Message.assistant(text) if number % 2 else Message.user(text))
@@ -47,7 +47,7 @@ def found(store: Store, query: str, **filters: object) -> list[str]:
     return [f"{hit.role}: {hit.snippet}" for hit in store.search(query, **filters)]  # type: ignore[arg-type]
 
 
-# ---- what is found
+# ---- hits
 
 
 def test_a_hit_names_session_and_entry(store: Store):
@@ -59,7 +59,7 @@ def test_a_hit_names_session_and_entry(store: Store):
     assert hit.at_ms == session.history()[-1].author_seconds * 1000
 
 
-def test_what_the_user_asked_comes_before_answers_and_work(store: Store):
+def test_prompts_come_before_answers_and_tool_calls(store: Store):
     session = spoken(store, "hello", "bread")
     call = ToolCall("c", "bake", {"what": "bread"})
     session.append(Message.assistant([call]))
@@ -74,7 +74,7 @@ def test_what_the_user_asked_comes_before_answers_and_work(store: Store):
     assert {hit.role for hit in store.search("bread")} <= set(ROLES)
 
 
-def test_all_words_must_be_there_in_any_order_and_case(store: Store):
+def test_every_word_must_match_in_any_order_and_case(store: Store):
     spoken(store, "The quick brown Fóx")
     assert found(store, "fox QUICK")
     assert found(store, '"quick brown"') and not found(store, '"brown quick"')
@@ -92,7 +92,7 @@ def test_names_of_code_are_found_by_their_parts_and_whole(store: Store):
     "query",
     ["写入", "证明文件", "Subagent 证明", "入并", "写*", '"验证 Subagent"', "件。", "写入 goal", "验证Subagent"],
 )
-def test_words_are_found_where_a_script_puts_no_spaces_between_them(store: Store, query: str):
+def test_words_are_found_in_scripts_without_spaces(store: Store, query: str):
     spoken(store, "Goal: 写入并验证 Subagent B 的证明文件。")
     assert found(store, query)
 
@@ -101,17 +101,17 @@ def test_words_are_found_where_a_script_puts_no_spaces_between_them(store: Store
     ("said", "query"),
     [("ファイルを保存する", "保存"), ("파일을 저장해", "파일"), ("บันทึกไฟล์", "ไฟล์"), ("𠮷野家で食べる", "野家")],
 )
-def test_so_are_those_of_other_such_scripts(store: Store, said: str, query: str):
+def test_words_are_found_in_other_scripts_without_spaces(store: Store, said: str, query: str):
     spoken(store, said)
     assert found(store, query)
 
 
-def test_characters_must_stand_side_by_side_as_they_were_asked(store: Store):
+def test_characters_must_be_adjacent_as_in_the_query(store: Store):
     spoken(store, "验证文件")
     assert not found(store, "证验") and not found(store, "验文") and found(store, "文件 验证")
 
 
-def test_a_hit_is_shown_where_it_was_found_in_such_a_script():
+def test_snippet_shows_the_match_in_a_script_without_spaces():
     assert "证明" in snippet("写入" * 300 + "证明" + "写入" * 300, "证明", 60)
 
 
@@ -139,16 +139,16 @@ def test_an_imported_session_is_found_like_any_other(store: Store):
     assert found(store, "bread") == ["user: Where is the bread?"]
 
 
-def test_what_a_tool_gave_back_is_found_where_it_stands_in_the_answer(store: Store):
+def test_result_stored_in_an_answer_is_found(store: Store):
     talk = [asks("msg_u1", "Bake", at=1), answer("msg_a1", "Done.", at=2, parts=[tool("c1", "two loaves")])]
     store.agents.import_data(opencode, export(talk), final=True)
     assert found(store, "loaves") == ["assistant: Done. bash ls two loaves"]
 
 
-# ---- as the store changes
+# ---- changes of the store
 
 
-def test_only_what_is_new_is_taken_in(store: Store, monkeypatch: pytest.MonkeyPatch):
+def test_only_new_entries_are_indexed(store: Store, monkeypatch: pytest.MonkeyPatch):
     session = spoken(store, *(f"word {n}" for n in range(50)))
     spoken(store, "another session")
     store.search("word")
@@ -162,7 +162,7 @@ def test_only_what_is_new_is_taken_in(store: Store, monkeypatch: pytest.MonkeyPa
     assert len(read) < 20
 
 
-def test_what_was_undone_is_not_found_and_what_is_done_again_is(store: Store):
+def test_undone_entries_are_not_found_and_redone_ones_are(store: Store):
     store.agents.import_data(pi, pi_file(*talk("bread")))
     assert found(store, "bread")
     store.undo()
@@ -171,7 +171,7 @@ def test_what_was_undone_is_not_found_and_what_is_done_again_is(store: Store):
     assert found(store, "bread")
 
 
-def test_a_fork_has_only_what_was_said_in_it(store: Store):
+def test_fork_is_searched_without_its_shared_entries(store: Store):
     session = spoken(store, "bread", "yes")
     side = session.fork()
     side.append(Message.user("bread and butter"))
@@ -186,7 +186,7 @@ def test_every_branch_is_searched(store: Store):
     assert found(store, "butter") and found(store, "yes")
 
 
-def test_an_entry_that_is_lost_hides_no_other(store: Store, tmp_path: Path):
+def test_lost_entry_does_not_hide_others(store: Store, tmp_path: Path):
     data = pi_file(*talk("a", "b", "c", "d"))
     sid = store.agents.import_data(pi, data).session
     lost = store.session(sid).history()[2]
@@ -206,7 +206,7 @@ def test_an_entry_that_is_lost_hides_no_other(store: Store, tmp_path: Path):
     assert len(found(store, '"words of"')) == 4
 
 
-# ---- the index is derived
+# ---- derived data
 
 
 DAMAGE = {
@@ -221,7 +221,7 @@ DAMAGE = {
 
 
 @pytest.mark.parametrize("harm", DAMAGE.values(), ids=DAMAGE)
-def test_an_index_that_is_damaged_is_made_anew(store: Store, harm):  # type: ignore[no-untyped-def]
+def test_damaged_index_is_rebuilt(store: Store, harm):  # type: ignore[no-untyped-def]
     spoken(store, "bread", "yes")
     assert found(store, "bread")
     for beside in ("-wal", "-shm"):
@@ -231,7 +231,7 @@ def test_an_index_that_is_damaged_is_made_anew(store: Store, harm):  # type: ign
     assert file_of(store).stat().st_mode & 0o777 == 0o600
 
 
-def test_where_it_cannot_be_written_the_search_goes_on_in_memory(store: Store, monkeypatch: pytest.MonkeyPatch):
+def test_search_works_in_memory_if_the_index_cannot_be_written(store: Store, monkeypatch: pytest.MonkeyPatch):
     spoken(store, "bread")
     monkeypatch.setattr(search, "FILE", Path("nowhere") / "search.db")
     assert found(store, "bread") == ["user: bread"]
@@ -246,7 +246,7 @@ def test_an_append_does_not_touch_it(store: Store):
     assert file_of(store).read_bytes() == before
 
 
-def test_a_build_that_was_interrupted_goes_on(store: Store, monkeypatch: pytest.MonkeyPatch):
+def test_interrupted_build_continues(store: Store, monkeypatch: pytest.MonkeyPatch):
     spoken(store, *(f"bread {n}" for n in range(30)))
     monkeypatch.setattr(search, "BATCH", 7)
     taken = search._take_in
@@ -263,7 +263,7 @@ def test_a_build_that_was_interrupted_goes_on(store: Store, monkeypatch: pytest.
     assert len(store.search("bread", most=100)) == 30
 
 
-# ---- hostile questions
+# ---- malicious queries
 
 
 HOSTILE = (
@@ -281,7 +281,7 @@ def test_no_question_is_an_error(store: Store, query: str):
 
 @settings(max_examples=300)
 @given(st.text(max_size=40))
-def test_any_text_is_a_question_that_sqlite_takes(query: str):
+def test_any_text_is_a_valid_query(query: str):
     db = sqlite3.connect(":memory:")
     db.execute("CREATE VIRTUAL TABLE t USING fts5(a)")
     asked = expression(query)
@@ -290,6 +290,6 @@ def test_any_text_is_a_question_that_sqlite_takes(query: str):
     assert len(snippet("some words " * 50, query, 40)) <= 41
 
 
-def test_what_is_searched_is_what_says_something():
+def test_kinds_with_text_are_searched():
     assert set(SEARCHED) == {"message", "custom_message", "compaction", "branch_summary"}
     assert set(SEARCHED) <= set(KINDS)

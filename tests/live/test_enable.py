@@ -1,4 +1,4 @@
-"""Agents' own settings: changed in few places, shown before, and given back byte for byte."""
+"""Tests of changed settings files of agents: few changes, shown before, and undone byte for byte."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ STORE = Path("/nonexistent/store.git")
 
 
 def enable(folder: Path, text: str | None, agent: str = "claude") -> tuple[Path, settings_edits.Edit]:
-    """A settings file that holds ``text``, enabled."""
+    """Enable the hooks in a settings file with ``text``."""
     file = folder / AGENTS[agent].name
     file.parent.mkdir(parents=True, exist_ok=True)
     if text is not None:
@@ -60,7 +60,7 @@ TEXTS = {
 
 @pytest.mark.parametrize("agent", ["claude", "codex"])
 @pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
-def test_disabled_it_is_byte_for_byte_what_it_was(tmp_path: Path, text: str | None, agent: str) -> None:
+def test_disable_restores_the_file_byte_for_byte(tmp_path: Path, text: str | None, agent: str) -> None:
     file, edit = enable(tmp_path, text, agent)
     found = json.loads(file.read_text())
     told = AGENTS[agent]
@@ -74,7 +74,7 @@ def test_disabled_it_is_byte_for_byte_what_it_was(tmp_path: Path, text: str | No
 
 
 @pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
-def test_what_others_changed_since_stays_and_only_ours_goes(tmp_path: Path, text: str | None) -> None:
+def test_disable_keeps_later_changes_by_others(tmp_path: Path, text: str | None) -> None:
     file, _ = enable(tmp_path, text)
     before = json.loads(text) if text else {}
     found = json.loads(file.read_text())
@@ -92,7 +92,7 @@ def test_what_others_changed_since_stays_and_only_ours_goes(tmp_path: Path, text
         assert [group for group in after["hooks"].get(event, []) if group in groups] == groups
 
 
-def test_a_program_that_has_moved_is_told_anew_and_nothing_stands_twice(tmp_path: Path) -> None:
+def test_moved_program_is_updated_without_duplicates(tmp_path: Path) -> None:
     file, edit = enable(tmp_path, TEXTS["hooks of others"])
     again = settings_edits.plan_enable(STORE, CLAUDE, file, ["/elsewhere/gitsession"])
     settings_edits.perform(tmp_path / "store.git", again, enable=True)
@@ -102,7 +102,7 @@ def test_a_program_that_has_moved_is_told_anew_and_nothing_stands_twice(tmp_path
     assert file.read_bytes() == edit.old
 
 
-def test_codex_is_given_no_longer_timeout_than_it_allows(tmp_path: Path) -> None:
+def test_timeout_for_codex_is_within_its_limit(tmp_path: Path) -> None:
     file, _ = enable(tmp_path, None, "codex")
 
     def timeouts() -> dict[str, int]:
@@ -146,7 +146,7 @@ def test_settings_that_cannot_be_read_are_left_alone_and_the_place_is_named(
     assert (tmp_path / "settings.json").read_text() == text
 
 
-def test_what_cannot_be_read_is_refused_with_the_line_and_what_to_do() -> None:
+def test_unreadable_settings_are_rejected_with_the_line_and_a_hint() -> None:
     settings = Path.home() / ".claude/settings.json"
     settings.parent.mkdir()
     settings.write_text('{\n  "model": "opus",\n}\n')
@@ -165,7 +165,7 @@ def test_settings_that_are_not_utf_8_are_left_alone(tmp_path: Path) -> None:
         settings_edits.plan_enable(STORE, CLAUDE, tmp_path / "settings.json", PROGRAM)
 
 
-def test_a_link_stays_a_link_and_what_it_leads_to_keeps_its_mode(tmp_path: Path) -> None:
+def test_link_stays_a_link_and_its_target_keeps_its_mode(tmp_path: Path) -> None:
     real = tmp_path / "dotfiles" / "claude.json"
     real.parent.mkdir()
     real.write_text("{}")
@@ -179,7 +179,7 @@ def test_a_link_stays_a_link_and_what_it_leads_to_keeps_its_mode(tmp_path: Path)
     assert real.read_text() == "{}"
 
 
-def test_what_the_agent_saves_while_ours_is_being_synced_is_not_written_over(tmp_path: Path, monkeypatch) -> None:
+def test_file_saved_by_the_agent_during_the_write_is_kept(tmp_path: Path, monkeypatch) -> None:
     file = tmp_path / "settings.json"
     file.write_text("{}")
     edit = settings_edits.plan_enable(STORE, CLAUDE, file, PROGRAM)
@@ -196,7 +196,7 @@ def test_what_the_agent_saves_while_ours_is_being_synced_is_not_written_over(tmp
     assert not list(tmp_path.glob(".settings.json.*"))
 
 
-def test_what_was_changed_between_the_question_and_the_answer_is_not_written_over(tmp_path: Path) -> None:
+def test_change_between_the_question_and_the_answer_is_kept(tmp_path: Path) -> None:
     file = tmp_path / "settings.json"
     file.write_text("{}")
     edit = settings_edits.plan_enable(STORE, CLAUDE, file, PROGRAM)
@@ -207,7 +207,7 @@ def test_what_was_changed_between_the_question_and_the_answer_is_not_written_ove
 
 
 @pytest.mark.parametrize("agent", ["omp", "opencode", "pi"])
-def test_an_agent_that_loads_files_gets_one_of_its_own_which_goes_again(tmp_path: Path, agent: str) -> None:
+def test_agent_that_loads_files_gets_a_file_that_disable_removes(tmp_path: Path, agent: str) -> None:
     file, _ = enable(tmp_path, None, agent)
     assert json.dumps(PROGRAM) in file.read_text()
     assert "@" not in file.read_text().replace("// @", "").replace("a@b", "")
@@ -215,14 +215,14 @@ def test_an_agent_that_loads_files_gets_one_of_its_own_which_goes_again(tmp_path
     assert not file.exists()
 
 
-def test_a_file_of_somebody_elses_is_not_written_over(tmp_path: Path) -> None:
+def test_foreign_file_is_not_overwritten(tmp_path: Path) -> None:
     with pytest.raises(Refused, match="gitsession did not create it"):
         enable(tmp_path, "export default 1", "pi")
 
 
 @pytest.mark.parametrize("agent", ["omp", "opencode", "pi"])
 @pytest.mark.parametrize("change", [lambda text: text + "// mine\n", lambda text: text.replace("30000", "5000")])
-def test_a_file_of_ours_in_which_somebody_else_has_written_goes_by_force_only_and_a_copy_stays(
+def test_changed_own_file_is_only_removed_by_force_with_a_copy(
     tmp_path: Path, agent: str, change: Callable[[str], str]
 ) -> None:
     file, _ = enable(tmp_path, None, agent)
@@ -240,7 +240,7 @@ def test_a_file_of_ours_in_which_somebody_else_has_written_goes_by_force_only_an
 
 
 @pytest.mark.parametrize("agent", ["omp", "opencode", "pi"])
-def test_a_file_of_ours_is_known_where_nobody_remembers_that_it_was_written(tmp_path: Path, agent: str) -> None:
+def test_own_file_is_recognized_without_a_record(tmp_path: Path, agent: str) -> None:
     file, _ = enable(tmp_path, None, agent)
     shutil.rmtree(tmp_path / "store.git")
     again = settings_edits.plan_enable(tmp_path / "store.git", AGENTS[agent], file, ["/elsewhere/gitsession"])
@@ -249,7 +249,7 @@ def test_a_file_of_ours_is_known_where_nobody_remembers_that_it_was_written(tmp_
     assert not file.exists()
 
 
-def test_by_force_the_command_says_where_the_copy_is(tmp_path: Path) -> None:
+def test_forced_disable_prints_the_location_of_the_copy(tmp_path: Path) -> None:
     cli("enable", "pi", "--yes")
     file = Path.home() / ".pi/agent/extensions/gitsession.js"
     file.write_text(file.read_text() + "// mine\n")
@@ -262,14 +262,14 @@ def test_by_force_the_command_says_where_the_copy_is(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="no node to read it")
 @pytest.mark.parametrize("agent", ["omp", "opencode", "pi"])
-def test_the_files_that_agents_load_are_what_node_takes(tmp_path: Path, agent: str) -> None:
+def test_plugins_are_valid_for_node(tmp_path: Path, agent: str) -> None:
     file, _ = enable(tmp_path, None, agent)
     shutil.copy(file, tmp_path / "it.mjs")
     subprocess.run(["node", "--check", str(tmp_path / "it.mjs")], check=True, capture_output=True)
 
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="no node to run it")
-def test_what_opencode_tells_its_plugin_comes_to_the_spool(tmp_path: Path) -> None:
+def test_events_of_the_opencode_plugin_reach_the_spool(tmp_path: Path) -> None:
     store = tmp_path / "store.git"
     program = [sys.executable, "-P", "-m", "gitsession", "--store", str(store)]
     told = AGENTS["opencode"]
@@ -298,7 +298,7 @@ def test_what_opencode_tells_its_plugin_comes_to_the_spool(tmp_path: Path) -> No
     assert all(event and event.look for event in found)
 
 
-def test_the_command_runs_in_any_folder_and_is_silent_where_the_program_is_gone(tmp_path: Path) -> None:
+def test_command_runs_in_any_folder_and_is_silent_without_the_program(tmp_path: Path) -> None:
     place = tmp_path / "a 'quoted' place"
     place.mkdir()
     program = place / "gitsession"
@@ -317,7 +317,7 @@ def cli(*words: str, input: str | None = None) -> subprocess.CompletedProcess[st
     return subprocess.run(command, input=input, capture_output=True, text=True, check=False)
 
 
-def test_it_shows_and_asks_and_writes_nothing_without_a_yes() -> None:
+def test_enable_shows_the_change_and_requires_a_confirmation() -> None:
     settings = Path.home() / ".claude/settings.json"
     done = cli("enable", "claude", input="n\n")
     assert done.returncode == 1
@@ -335,28 +335,28 @@ def test_it_shows_and_asks_and_writes_nothing_without_a_yes() -> None:
     assert not settings.exists()
 
 
-def test_where_nobody_answers_nothing_is_written_and_yes_is_named() -> None:
+def test_enable_without_a_terminal_writes_nothing_and_names_yes() -> None:
     done = cli("enable", "claude", input="")
     assert done.returncode == 1
     assert "--yes" in done.stderr
     assert not (Path.home() / ".claude/settings.json").exists()
 
 
-def test_what_is_so_already_is_said_as_it_is() -> None:
+def test_repeated_enable_and_disable_report_the_current_state() -> None:
     assert "claude: hooks are not installed" in cli("disable", "claude", "--yes").stdout
     cli("enable", "claude", "--yes")
     assert "hooks are already installed" in cli("enable", "claude", "--yes").stdout
     assert cli("disable", "claude", "--yes").stdout.endswith("settings.json is removed\n"), "it was not there before"
 
 
-def test_agents_without_hooks_are_told_of_watch() -> None:
+def test_agents_without_hooks_are_referred_to_watch() -> None:
     done = cli("enable", "aider", "--yes")
     assert done.returncode == 3
     assert "gitsession watch" in done.stderr
     assert "choose one of claude" in cli("enable", "nobody").stderr
 
 
-def test_variables_of_the_agents_own_say_where_the_settings_are(tmp_path: Path) -> None:
+def test_agents_variables_set_the_location_of_the_settings(tmp_path: Path) -> None:
     home = Path("/home/u")
     assert hook_locations.file_of(CLAUDE, home, {}) == Path("/home/u/.claude/settings.json")
     assert hook_locations.file_of(CLAUDE, home, {"CLAUDE_CONFIG_DIR": "/c"}) == Path("/c/settings.json")
@@ -377,9 +377,7 @@ VALUES = st.recursive(
     st.text(min_size=1),
     VALUES,
 )
-def test_what_is_put_into_a_text_and_taken_out_again_leaves_it_as_it_was(
-    whole: dict[str, Any], indent: Any, key: str, value: Any
-) -> None:
+def test_inserted_text_can_be_removed_again(whole: dict[str, Any], indent: Any, key: str, value: Any) -> None:
     whole.pop(key, None)
     text = json.dumps(whole, indent=indent)
     more = settings_edits.put_in(text, settings_edits.parse(text, "x"), value, key=key)

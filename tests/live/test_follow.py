@@ -1,4 +1,4 @@
-"""What is new in a store comes to whoever asks, once, in order, whoever wrote it."""
+"""Tests of follow: each new entry of a store is reported once, in order, whoever wrote it."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ def begun(store: Store, words: str = "hello") -> Session:
 
 
 def now(news: Iterator[NewEntry | None]) -> list[str]:
-    """What there is until a look finds nothing."""
+    """Return the subjects of the new entries until there are no more."""
     found = []
     while (one := next(news)) is not None:
         found.append(one.node.subject)
     return found
 
 
-def test_entries_come_in_the_order_of_their_line_and_once(store: Store) -> None:
+def test_entries_are_reported_in_order_and_once(store: Store) -> None:
     session = begun(store)
     news = store.follow(every=0, idle=True)
     assert now(news) == []
@@ -47,13 +47,13 @@ def test_entries_come_in_the_order_of_their_line_and_once(store: Store) -> None:
     assert now(news) == []
 
 
-def test_a_new_session_comes_from_its_beginning(store: Store) -> None:
+def test_new_session_is_reported_from_its_start(store: Store) -> None:
     news = store.follow(every=0, idle=True)
     begun(store)
     assert now(news)[-1] == "user: hello"
 
 
-def test_a_branch_begun_further_back_brings_only_what_is_new(store: Store) -> None:
+def test_branch_from_an_earlier_entry_has_only_its_new_entries(store: Store) -> None:
     session = begun(store)
     session.append(Message.assistant("one"))
     news = store.follow(every=0, idle=True)
@@ -63,7 +63,7 @@ def test_a_branch_begun_further_back_brings_only_what_is_new(store: Store) -> No
     assert now(news) == ["assistant: other"]
 
 
-def test_what_is_undone_and_done_again_comes_once(store: Store) -> None:
+def test_undone_and_redone_entry_is_reported_once(store: Store) -> None:
     session = begun(store)
     news = store.follow(every=0, idle=True)
     session.branch("side").append(Message.assistant("one"))
@@ -71,7 +71,7 @@ def test_what_is_undone_and_done_again_comes_once(store: Store) -> None:
     assert now(news) == []
 
 
-def test_one_session_hears_of_no_other(store: Store) -> None:
+def test_other_sessions_are_not_reported(store: Store) -> None:
     one, two = begun(store), begun(store)
     news = one.follow(every=0, idle=True)
     two.append(Message.assistant("two"))
@@ -79,7 +79,7 @@ def test_one_session_hears_of_no_other(store: Store) -> None:
     assert now(news) == ["assistant: one"]
 
 
-def test_what_another_process_writes_comes_too(store: Store) -> None:
+def test_entry_of_another_process_is_reported(store: Store) -> None:
     session = begun(store)
     news = session.follow(every=0.01)
     found: list[NewEntry | None] = []
@@ -96,7 +96,7 @@ def test_what_another_process_writes_comes_too(store: Store) -> None:
     assert (one.session, one.branch, one.node.subject) == (session.id, "main", "assistant: from afar")
 
 
-def test_a_store_that_is_flushed_and_packed_meanwhile_brings_nothing_twice(store: Store) -> None:
+def test_flushed_and_packed_store_repeats_nothing(store: Store) -> None:
     session = begun(store)
     news = store.follow(every=0, idle=True)
     session.append(Message.assistant("one"))
@@ -106,7 +106,7 @@ def test_a_store_that_is_flushed_and_packed_meanwhile_brings_nothing_twice(store
     assert now(news) == []
 
 
-def test_log_follow_shows_the_newest_and_then_what_agents_write(tmp_path: Path) -> None:
+def test_log_follow_prints_the_newest_and_later_entries(tmp_path: Path) -> None:
     agent = Agent(tmp_path)
     agent.prompt("u1", "do it")
     agent.drain()

@@ -1,4 +1,4 @@
-"""What an agent runs at every step: silent, ends with 0, whatever it is given and wherever it has to write."""
+"""Tests of the hook command: it prints nothing and exits with 0 for any input and any store."""
 
 from __future__ import annotations
 
@@ -40,9 +40,7 @@ WORDS = {
 
 @pytest.mark.parametrize("event", ["PreToolUse", "SessionStart", "Somersault", "../../x", ""])
 @pytest.mark.parametrize("data", WORDS.values(), ids=WORDS)
-def test_whatever_it_is_told_nothing_is_raised_and_the_next_command_goes_on(
-    tmp_path: Path, event: str, data: bytes
-) -> None:
+def test_hook_accepts_any_input_and_the_next_command_works(tmp_path: Path, event: str, data: bytes) -> None:
     store = tmp_path / "store.git"
     told(store, event, data)
     assert {path.parent for path in store.rglob("*.event")} <= {store / "gitsession/spool"}
@@ -52,7 +50,7 @@ def test_whatever_it_is_told_nothing_is_raised_and_the_next_command_goes_on(
         assert opened.sessions() == []
 
 
-def test_it_says_nothing_and_ends_with_0_and_makes_private_folders_where_no_store_is(tmp_path: Path) -> None:
+def test_hook_prints_nothing_exits_with_0_and_creates_private_folders(tmp_path: Path) -> None:
     store = tmp_path / "not" / "there.git"
     done = run(store, "SessionStart", {"session_id": "x", "cwd": str(tmp_path)})
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
@@ -63,12 +61,12 @@ def test_it_says_nothing_and_ends_with_0_and_makes_private_folders_where_no_stor
 
 
 @pytest.mark.parametrize("words", [[], ["--nonsense"], ["--from"], ["--from", "../x"], ["a", "b"]])
-def test_words_that_nobody_expects_change_nothing_of_that(tmp_path: Path, words: list[str]) -> None:
+def test_unexpected_options_do_not_change_that(tmp_path: Path, words: list[str]) -> None:
     done = run(tmp_path / "store.git", "SessionStart", b"{}", *words)
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
 
 
-def test_what_goes_wrong_is_where_doctor_tells_it(tmp_path: Path) -> None:
+def test_errors_of_a_hook_are_reported_by_doctor(tmp_path: Path) -> None:
     store = tmp_path / "store.git"
     Store.create(store).close()
     run(store, "PreToolUse", {"session_id": "x", "cwd": "/nonexistent/folder"})
@@ -80,7 +78,7 @@ def test_what_goes_wrong_is_where_doctor_tells_it(tmp_path: Path) -> None:
     assert "nonexistent" not in done.stdout
 
 
-def test_what_was_set_aside_is_forgotten_too_and_kept_out_of_the_way(tmp_path: Path) -> None:
+def test_events_set_aside_are_forgotten_too_and_kept_private(tmp_path: Path) -> None:
     store = tmp_path / "store.git"
     Store.create(store).close()
     place = store / "gitsession/spool"
@@ -117,12 +115,12 @@ NOT_READ_ONLY = {
 
 @pytest.mark.parametrize("said", NOT_READ_ONLY.values(), ids=NOT_READ_ONLY)
 @pytest.mark.parametrize("separators", [(",", ":"), (", ", ": "), (",", " :\n ")])
-def test_where_in_doubt_a_tool_is_none_that_only_reads(said: dict, separators: tuple[str, str]) -> None:
+def test_unknown_tool_is_not_read_only(said: dict, separators: tuple[str, str]) -> None:
     assert not events.read_only(json.dumps(said, separators=separators).encode())
     assert events.read_only(json.dumps({**said, "tool_name": "Read", "tool_input": {}}, separators=separators).encode())
 
 
-def test_more_than_it_will_take_is_a_failure_and_held_nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_large_event_is_a_failure_and_not_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = tmp_path / "store.git"
     done = run(store, "PostToolUse", b'{"session_id": "' + b"x" * (hooking.STDIN_BYTES_MAX + 1) + b'"}')
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
@@ -130,7 +128,7 @@ def test_more_than_it_will_take_is_a_failure_and_held_nowhere(tmp_path: Path, mo
     assert "more than 32 MiB" in failures(store)[0]
 
 
-def test_an_agent_that_never_ends_its_words_is_not_waited_for(tmp_path: Path) -> None:
+def test_endless_input_is_not_waited_for(tmp_path: Path) -> None:
     code = "import sys\nfrom gitsession.cli import hooking\nhooking.STDIN_SECONDS = 0.2\nhooking.run(sys.argv[1:])"
     command = [sys.executable, "-c", code, "--store", str(tmp_path / "store.git"), "hook", "SessionStart"]
     with subprocess.Popen(command, stdin=subprocess.PIPE) as child:
@@ -143,7 +141,7 @@ def test_closed_streams_are_no_harm(tmp_path: Path) -> None:
     assert subprocess.run(["sh", "-c", command], check=False).returncode == 0
 
 
-def test_a_look_that_takes_too_long_is_given_up_and_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_scan_is_given_up_and_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import time
 
     from gitsession.live import spool_snapshot
@@ -185,7 +183,7 @@ def test_a_full_disk_leaves_no_half_event(tmp_path: Path) -> None:
         assert event.look is None
 
 
-def test_hooks_at_one_time_each_tell_what_they_saw_and_together_all(tmp_path: Path) -> None:
+def test_concurrent_hooks_capture_all_files_together(tmp_path: Path) -> None:
     agent = Agent(tmp_path)
     agent.fill(a="1")
     agent.prompt("u1", "do it")
@@ -205,7 +203,7 @@ def test_hooks_at_one_time_each_tell_what_they_saw_and_together_all(tmp_path: Pa
     assert agent.points()[-1][2].keys() == {"a", "t1", "t2", "t3", "t4"}
 
 
-def test_the_store_is_made_round_what_waits_for_it(tmp_path: Path) -> None:
+def test_missing_store_is_created_for_waiting_events(tmp_path: Path) -> None:
     agent = Agent(tmp_path)
     agent.fill(a="1")
     agent.prompt("u1", "do it")
@@ -218,7 +216,7 @@ def test_the_store_is_made_round_what_waits_for_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("redacts", [True, False])
-def test_a_file_whose_bytes_were_purged_is_not_kept_again(tmp_path: Path, *, redacts: bool) -> None:
+def test_file_with_purged_bytes_is_not_captured_again(tmp_path: Path, *, redacts: bool) -> None:
     agent = Agent(tmp_path)
     Store.create(agent.store).close()
     if not redacts:
@@ -244,7 +242,7 @@ def holders(store: Store) -> int:
     return sum(store.objects.read(oid) == ("blob", b"the heron flies at midnight") for oid in store.objects.oids())
 
 
-def test_the_store_itself_is_never_looked_at(tmp_path: Path) -> None:
+def test_store_itself_is_never_scanned(tmp_path: Path) -> None:
     agent = Agent(tmp_path)
     agent.store = agent.workspace / "store.git"
     agent.fill(a="1")

@@ -1,4 +1,4 @@
-"""What hooks have left becomes sessions and checkpoints: once, in order, each change whose it was."""
+"""Tests of ingest: hook events become sessions and checkpoints, once and in order, with correct attribution."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def agent(tmp_path: Path) -> Agent:
     return found
 
 
-def test_what_a_call_changes_in_any_way_is_the_sessions(agent: Agent) -> None:
+def test_any_change_by_a_call_is_attributed_to_the_session(agent: Agent) -> None:
     agent.prompt("u1", "do it")
     agent.calls("t1", command="sed -i s/1/2/ a; rm b")
     agent.fill(a="2", b=None, c="new")
@@ -37,7 +37,7 @@ def test_what_a_call_changes_in_any_way_is_the_sessions(agent: Agent) -> None:
     assert agent.entries()[1].reason == "Bash: sed -i s/1/2/ a; rm b"
 
 
-def test_what_the_user_changes_between_calls_is_nobodys(agent: Agent) -> None:
+def test_changes_of_the_user_between_calls_are_not_attributed(agent: Agent) -> None:
     agent.prompt("u1", "do it")
     agent.calls("t1")
     agent.called("t1")
@@ -65,7 +65,7 @@ def test_a_checkpoint_belongs_to_the_entry_that_calls(agent: Agent) -> None:
         assert session.files.at(results).read("a") == b"2"
 
 
-def test_a_call_of_which_nobody_says_that_it_has_ended_has_changed_what_the_next_one_finds(agent: Agent) -> None:
+def test_unfinished_call_is_attributed_the_changes_before_the_next_one(agent: Agent) -> None:
     agent.prompt("u1", "do it")
     agent.calls("t1")
     agent.fill(a="2")
@@ -78,7 +78,7 @@ def test_a_call_of_which_nobody_says_that_it_has_ended_has_changed_what_the_next
     ]  # fmt: skip
 
 
-def test_what_the_user_does_once_another_call_has_begun_is_not_taken_for_that_of_a_call_that_never_ended(
+def test_changes_of_the_user_during_a_later_call_are_not_attributed_to_an_unfinished_one(
     agent: Agent,
 ) -> None:
     agent.prompt("u1", "do it")
@@ -99,7 +99,7 @@ def test_what_the_user_does_once_another_call_has_begun_is_not_taken_for_that_of
     ]  # fmt: skip
 
 
-def test_of_calls_at_one_time_each_end_still_tells_what_is_the_sessions(agent: Agent) -> None:
+def test_each_end_of_concurrent_calls_attributes_changes(agent: Agent) -> None:
     agent.prompt("u1", "do it")
     agent.calls("t1")
     agent.calls("t2")
@@ -113,7 +113,7 @@ def test_of_calls_at_one_time_each_end_still_tells_what_is_the_sessions(agent: A
     ]  # fmt: skip
 
 
-def test_after_the_end_of_a_turn_no_call_runs(agent: Agent) -> None:
+def test_no_call_runs_after_the_end_of_a_turn(agent: Agent) -> None:
     agent.prompt("u1", "do it")
     agent.calls("t1")
     agent.stops()
@@ -123,7 +123,7 @@ def test_after_the_end_of_a_turn_no_call_runs(agent: Agent) -> None:
     assert [phase for phase, _, _ in agent.points()] == ["before", "before"]
 
 
-def test_what_runs_is_known_from_one_drain_to_the_next(agent: Agent) -> None:
+def test_running_calls_are_remembered_between_ingests(agent: Agent) -> None:
     agent.prompt("u1", "do it")
     agent.calls("t1")
     agent.drain()
@@ -135,7 +135,7 @@ def test_what_runs_is_known_from_one_drain_to_the_next(agent: Agent) -> None:
     ]  # fmt: skip
 
 
-def test_an_end_without_a_beginning_is_nobodys(agent: Agent) -> None:
+def test_end_without_a_start_is_not_attributed(agent: Agent) -> None:
     agent.prompt("u1", "do it")
     agent.fill(a="2")
     agent.write(assistant("t1", "u1", call("call_t1"), at=9))
@@ -144,12 +144,12 @@ def test_an_end_without_a_beginning_is_nobodys(agent: Agent) -> None:
     assert [phase for phase, _, _ in agent.points()] == ["before", "before"]
 
 
-def test_what_a_sub_agent_does_is_the_sessions_and_is_not_waited_for(agent: Agent) -> None:
+def test_changes_of_a_sub_agent_are_attributed_and_not_waited_for(agent: Agent) -> None:
     agent.prompt("u1", "do it")
     agent.calls("t1", name="Agent")
     for event in ("PreToolUse", "PostToolUse"):
         agent.tell(event, tool_name="Bash", tool_use_id="call_of_the_sub_agent", agent_id="sub")
-        agent.fill(a="by the sub-agent")  # between the two, and once more behind them, which changes nothing
+        agent.fill(a="by the sub-agent")  # between the two calls, and again after them without a change
     agent.called("t1", name="Agent")
     assert agent.drain().waiting == 0
     assert [(phase, call, files["a"]) for phase, call, files in agent.points()] == [
@@ -161,7 +161,7 @@ def test_what_a_sub_agent_does_is_the_sessions_and_is_not_waited_for(agent: Agen
         assert (session.files.at(calls).read("a"), session.files.at(results).read("a")) == (b"1", b"by the sub-agent")
 
 
-def test_two_sessions_in_one_workspace_each_have_a_line_of_their_own(tmp_path: Path) -> None:
+def test_two_sessions_in_one_workspace_have_separate_checkpoints(tmp_path: Path) -> None:
     one = Agent(tmp_path)
     two = Agent(tmp_path, "22222222-2222-4333-8444-555555555555", one.workspace)
     one.fill(a="1")
@@ -181,7 +181,7 @@ def test_two_sessions_in_one_workspace_each_have_a_line_of_their_own(tmp_path: P
     ]  # fmt: skip
 
 
-def test_a_session_whose_file_is_not_there_yet_waits_and_others_go_on_from_what_it_saw(tmp_path: Path) -> None:
+def test_session_without_its_file_waits_and_others_continue_from_its_checkpoint(tmp_path: Path) -> None:
     late = Agent(tmp_path)
     late.fill(a="1")
     late.prompt("u1", "late")
@@ -197,7 +197,7 @@ def test_a_session_whose_file_is_not_there_yet_waits_and_others_go_on_from_what_
     assert late.points() == [("before", None, {"a": "1"})]
 
 
-def test_a_look_waits_for_the_line_that_it_belongs_to_but_not_for_ever(agent: Agent) -> None:
+def test_checkpoint_waits_for_its_entry_for_a_limited_time(agent: Agent) -> None:
     agent.prompt("u1", "do it")
     agent.tell("PreToolUse", tool_name="Bash", tool_use_id="call_t1")
     assert agent.drain().waiting == 1
@@ -205,7 +205,7 @@ def test_a_look_waits_for_the_line_that_it_belongs_to_but_not_for_ever(agent: Ag
     assert agent.drain().waiting == 0
 
 
-def test_an_event_whose_session_never_comes_is_set_aside_after_a_day(agent: Agent) -> None:
+def test_event_of_a_missing_session_is_set_aside_after_a_day(agent: Agent) -> None:
     agent.prompt("u1", "do it")
     agent.file.unlink()
     assert agent.drain().waiting == 1
@@ -235,7 +235,7 @@ def test_draining_twice_adds_nothing(agent: Agent) -> None:
     assert agent.points() == first
 
 
-def test_what_was_looked_at_by_hooks_is_where_a_look_by_the_store_goes_on(agent: Agent) -> None:
+def test_checkpoint_of_the_library_continues_from_those_of_hooks(agent: Agent) -> None:
     agent.prompt("u1", "do it")
     agent.drain()
     with Store.open(agent.store) as store:
@@ -251,7 +251,7 @@ def test_what_was_looked_at_by_hooks_is_where_a_look_by_the_store_goes_on(agent:
     ]  # fmt: skip
 
 
-def test_an_older_look_never_comes_behind_a_newer_one(agent: Agent) -> None:
+def test_older_scan_never_follows_a_newer_one(agent: Agent) -> None:
     agent.prompt("u1", "do it")
     agent.drain()
     agent.calls("t1")
@@ -263,7 +263,7 @@ def test_an_older_look_never_comes_behind_a_newer_one(agent: Agent) -> None:
     assert [(phase, files["a"]) for phase, _, files in agent.points()] == [("before", "1"), ("before", "2")]
 
 
-def test_where_a_look_is_lost_the_next_ones_are_set_aside_and_then_all_is_told_anew(agent: Agent) -> None:
+def test_events_after_a_lost_scan_are_set_aside_and_the_next_one_is_complete(agent: Agent) -> None:
     agent.prompt("u1", "do it")
     agent.drain()
     agent.fill(a="2")
@@ -321,7 +321,7 @@ BAD |= {
 
 
 @pytest.mark.parametrize("data", BAD.values(), ids=BAD)
-def test_a_bad_file_of_the_spool_is_set_aside_and_named_and_stops_nothing(agent: Agent, data: bytes) -> None:
+def test_invalid_spool_file_is_set_aside_and_reported(agent: Agent, data: bytes) -> None:
     name = f"{0:020d}-bad"
     spool.make_folder(spool.folder(str(agent.store)))
     Path(spool.path(str(agent.store), name)).write_bytes(data)
@@ -333,7 +333,7 @@ def test_a_bad_file_of_the_spool_is_set_aside_and_named_and_stops_nothing(agent:
     assert name in failures(agent.store)[0]
 
 
-def test_an_agent_that_does_not_say_where_its_file_is_is_found_where_agents_keep_theirs(agent: Agent) -> None:
+def test_missing_file_path_is_found_in_the_agents_folders(agent: Agent) -> None:
     agent.prompt("u1", "do it")
     place = Path.home() / ".claude/projects/-work"
     place.mkdir(parents=True)
@@ -355,7 +355,7 @@ ODD = {
 
 
 @pytest.mark.parametrize("said", ODD.values(), ids=ODD)
-def test_odd_words_of_an_agent_stop_nobody_else(agent: Agent, said: dict[str, str]) -> None:
+def test_unusual_fields_do_not_stop_other_events(agent: Agent, said: dict[str, str]) -> None:
     agent.tell("SessionStart", **said)
     agent.tell("PreToolUse", tool_name="Bash", **said)
     agent.prompt("u1", "do it")
@@ -364,7 +364,7 @@ def test_odd_words_of_an_agent_stop_nobody_else(agent: Agent, said: dict[str, st
     assert agent.points()[0][2] == {"a": "1", "b": "1"}
 
 
-def test_an_event_and_an_agent_that_nobody_knows_are_named_and_the_session_comes_in(agent: Agent) -> None:
+def test_unknown_event_and_agent_are_reported_and_the_session_is_imported(agent: Agent) -> None:
     agent.write(user("u1", None, "do it"))
     agent.tell("Somersault")
     done = agent.drain()
@@ -372,16 +372,14 @@ def test_an_event_and_an_agent_that_nobody_knows_are_named_and_the_session_comes
     assert failures(agent.store) == ["unknown event 'Somersault'"]
 
 
-def test_what_hooks_brought_is_no_command_that_undo_takes_back(agent: Agent) -> None:
+def test_ingested_entries_are_not_an_operation_to_undo(agent: Agent) -> None:
     agent.prompt("u1", "do it")
     agent.drain()
     with Store.open(agent.store) as store:
         assert store.operations() == []
 
 
-def test_a_hook_that_gave_up_is_made_good_by_a_look_that_is_nobodys(
-    agent: Agent, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_scan_after_a_failed_hook_is_not_attributed(agent: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
     from gitsession.live import spool_snapshot
 
     agent.prompt("u1", "do it")
@@ -395,7 +393,7 @@ def test_a_hook_that_gave_up_is_made_good_by_a_look_that_is_nobodys(
     assert "of changes in" in failures(agent.store)[0]
 
 
-def test_somebody_who_is_at_it_already_is_not_waited_for(agent: Agent) -> None:
+def test_ingest_does_not_wait_for_a_running_one(agent: Agent) -> None:
     from gitsession.store.lock import StoreLock
 
     agent.prompt("u1", "do it")
@@ -410,7 +408,7 @@ def test_somebody_who_is_at_it_already_is_not_waited_for(agent: Agent) -> None:
     assert agent.drain().taken == 1
 
 
-def test_a_drain_that_fails_in_a_way_nobody_thought_of_stops_no_command(
+def test_unexpected_ingest_error_does_not_stop_a_command(
     agent: Agent, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def fail(*_: object, **__: object) -> None:

@@ -1,4 +1,4 @@
-"""kill -9 at any system call of a drain, and of a hook: what hooks have left comes in whole, and once."""
+"""Tests of kill -9 at any system call of an ingest and of a hook: events are ingested completely, and once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The spool: whole files or none, in the order of time, and a short account of what went wrong."""
+"""Tests of the spool: files are complete or missing, in order of time, and failures are recorded."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ALLOWED = {"gitsession", "gitsession.cli", "gitsession.cli.hooking", "gitsession
 
 
 def loaded(store: Path, event: str, said: bytes) -> set[str]:
-    """What the program has loaded at its end."""
+    """Run the hook and return the modules that it has loaded at its end."""
     code = (
         "import os, sys\nend = os._exit\n"
         "def show(code):\n    print(*sorted(sys.modules), file=sys.__stderr__); end(code)\n"
@@ -31,21 +31,21 @@ def loaded(store: Path, event: str, said: bytes) -> set[str]:
     ("event", "said"),
     [("SessionStart", b'{"session_id": "x"}'), ("PreToolUse", b'{"tool_name": "Read", "session_id": "x"}')],
 )
-def test_an_event_that_asks_for_no_look_loads_next_to_nothing(tmp_path: Path, event: str, said: bytes) -> None:
+def test_event_without_a_scan_loads_few_modules(tmp_path: Path, event: str, said: bytes) -> None:
     modules = loaded(tmp_path / "store.git", event, said)
     assert not modules & {"json", "re", "pathlib", "signal", "subprocess", "typing", "dataclasses", "click", "enum"}
     ours = {name for name in modules if name.startswith("gitsession")}
     assert ours == ALLOWED | {"gitsession.__main__", "gitsession.live.spool"}
 
 
-def test_events_come_in_the_order_of_time_and_each_is_there_once(tmp_path: Path) -> None:
+def test_events_are_in_order_of_time_and_present_once(tmp_path: Path) -> None:
     store = str(tmp_path)
     names = [spool.write(store, [b"%d" % number]) for number in range(20)]
     assert spool.waiting(store) == names == sorted(names)
     assert [Path(spool.path(store, name)).read_bytes() for name in names] == [b"%d" % number for number in range(20)]
 
 
-def test_one_that_cannot_be_written_whole_is_not_there(tmp_path: Path) -> None:
+def test_event_that_cannot_be_written_completely_is_missing(tmp_path: Path) -> None:
     def parts():
         yield b"begun"
         raise OSError("the disk is full")
@@ -66,7 +66,7 @@ def test_the_account_of_failures_is_bounded_and_keeps_the_newest(tmp_path: Path)
     assert spool.failures(store) == []
 
 
-def test_a_failure_is_one_line_whatever_it_says(tmp_path: Path) -> None:
+def test_failure_is_recorded_as_one_line(tmp_path: Path) -> None:
     spool.fail(str(tmp_path), "a\nb\x1b[2J\udcff\0c")
     [(at_ms, words)] = spool.failures(str(tmp_path))
     assert at_ms > 0
@@ -74,7 +74,7 @@ def test_a_failure_is_one_line_whatever_it_says(tmp_path: Path) -> None:
     assert "\x1b" not in words
 
 
-def test_what_waits_is_not_tried_again_by_every_command(tmp_path: Path) -> None:
+def test_waiting_events_are_not_retried_by_every_command(tmp_path: Path) -> None:
     store = str(tmp_path)
     assert not spool.is_due(store)
     name = spool.write(store, [b""])
@@ -89,7 +89,7 @@ def test_what_waits_is_not_tried_again_by_every_command(tmp_path: Path) -> None:
     assert spool.is_due(store)
 
 
-def test_where_nothing_is_ever_taken_in_no_more_comes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_spool_without_an_ingest_has_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(spool, "EVENTS_MAX", 3)
     names = [spool.write(str(tmp_path), [b""]) for _ in range(3)]
     with pytest.raises(OSError, match="more than 3 events are waiting"):
@@ -97,7 +97,7 @@ def test_where_nothing_is_ever_taken_in_no_more_comes(tmp_path: Path, monkeypatc
     assert spool.waiting(str(tmp_path)) == names
 
 
-def test_what_a_killed_hook_left_goes_after_a_while(tmp_path: Path) -> None:
+def test_files_of_a_killed_hook_are_removed_after_a_while(tmp_path: Path) -> None:
     spool.make_folder(spool.folder(str(tmp_path)))
     old, new = (Path(spool.folder(str(tmp_path)), f"{name}.tmp") for name in ("old", "new"))
     for file in (old, new):

@@ -1,4 +1,4 @@
-"""Agents that tell nothing are followed by their files."""
+"""Tests of watch: sessions of agents without hooks are imported when their files grow."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def cli(*words: str) -> subprocess.CompletedProcess[str]:
 
 
 def place(name: str = "2026-02-01T00-00-00-000Z_s1.jsonl") -> Path:
-    """Where pi keeps a session."""
+    """Return the path of a session file of pi."""
     file = Path.home() / ".pi/agent/sessions/--work--" / name
     file.parent.mkdir(parents=True, exist_ok=True)
     return file
@@ -28,7 +28,7 @@ def place(name: str = "2026-02-01T00-00-00-000Z_s1.jsonl") -> Path:
 LINES = [header(), said("a", None, "hello"), said("b", "a", "hi", role="assistant", at=2)]
 
 
-def test_once_takes_in_what_has_grown(tmp_path: Path) -> None:
+def test_watch_once_imports_grown_files(tmp_path: Path) -> None:
     place().write_bytes(b"\n".join(LINES[:2]) + b"\n")
     done = cli("watch", "--once")
     assert done.returncode == 0
@@ -39,7 +39,7 @@ def test_once_takes_in_what_has_grown(tmp_path: Path) -> None:
     assert json.loads(cli("ls", "--json").stdout)["sessions"][0]["entries"] == 2
 
 
-def test_it_goes_on_until_it_is_ended_and_undo_takes_nothing_of_it_back(tmp_path: Path) -> None:
+def test_watch_runs_until_it_is_terminated_and_has_nothing_to_undo(tmp_path: Path) -> None:
     place().write_bytes(b"\n".join(LINES[:2]) + b"\n")
     command = [sys.executable, "-m", "gitsession", "watch", "--every", "0.1"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
@@ -54,13 +54,13 @@ def test_it_goes_on_until_it_is_ended_and_undo_takes_nothing_of_it_back(tmp_path
     assert cli("undo").returncode == 3
 
 
-def test_a_file_that_cannot_be_taken_in_is_named_once_and_stops_nothing(tmp_path: Path) -> None:
+def test_file_that_cannot_be_imported_is_reported_once(tmp_path: Path) -> None:
     place("2026-02-01T00-00-00-000Z_bad.jsonl").write_bytes(LINES[0][:30] + b"\n" + b"\0" * 100)
     place().write_bytes(b"\n".join(LINES) + b"\n")
     assert "2 new entries" in cli("watch", "--once").stdout
 
 
-def test_only_what_has_changed_is_looked_into(tmp_path: Path) -> None:
+def test_only_changed_files_are_read(tmp_path: Path) -> None:
     one, two = tmp_path / "one.jsonl", tmp_path / "two.jsonl"
     one.write_text("1")
     two.write_text("2")

@@ -1,4 +1,4 @@
-"""A purged text in the lines that ride with a message, and what is left of the record without it."""
+"""Tests of purged text in the lines attached to a message, and of the rest of the record."""
 
 from __future__ import annotations
 
@@ -52,9 +52,9 @@ WHOLE = {
 
 
 @pytest.mark.parametrize("payload", WHOLE.values(), ids=WHOLE)
-def test_the_whole_record_goes(payload: bytes) -> None:
+def test_whole_record_is_purged(payload: bytes) -> None:
     assert without(payload) is None
 
 
-def test_a_text_of_several_lines_is_no_record_of_lines() -> None:
+def test_text_of_several_lines_is_not_a_record_of_lines() -> None:
     assert without(record({"message": TEXT}, OWN), form="md") is None

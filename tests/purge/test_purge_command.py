@@ -1,4 +1,4 @@
-"""purge, rm, restore and retain as a user meets them; and what a store says of a session after them."""
+"""Tests of the commands purge, rm, restore and prune, and of a session's listing after them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from gitsession.store import refs
 
 
 class Terminal(io.StringIO):
-    """Somebody who can be asked."""
+    """A terminal with a user who can answer questions."""
 
     def isatty(self) -> bool:
         return True
@@ -32,7 +32,7 @@ class Terminal(io.StringIO):
 
 @pytest.fixture
 def imported(run: Run, here: Path) -> str:
-    """A session of pi, of which the second entry says the secret, and the third repeats it within JSON in JSON."""
+    """Import a session of pi with the secret in its second entry and, within nested JSON, in its third."""
     nested = json.dumps({"out": json.dumps({"said": f'"{SECRET}"\n'})})
     lines = [
         header("0199-abcd", cwd=str(here)),
@@ -56,7 +56,7 @@ def ids(run: Run) -> list[str]:
     return [session["session"] for session in json.loads(run("ls", "--json"))["sessions"]]
 
 
-def test_all_that_says_a_text_is_listed_and_then_gone(run: Run, imported: str) -> None:
+def test_entries_with_a_text_are_listed_and_purged(run: Run, imported: str) -> None:
     told = json.loads(run("purge", "--match", SECRET, "--dry-run", "--json"))
     assert [entry["kind"] for entry in told["entries"]] == ["message", "message"]
     assert told["dropped"] is None
@@ -77,7 +77,7 @@ def test_one_entry_by_its_address(run: Run, imported: str) -> None:
     assert sum("Fix the login redirect" in line for line in lines) == 1
 
 
-def test_an_old_oid_leads_to_the_entry_and_is_said(run: Run, imported: str) -> None:
+def test_old_oid_resolves_to_the_entry_with_a_note(run: Run, imported: str) -> None:
     old = json.loads(run("show", f"{imported}@leaf", "--json"))
     run("purge", f"{imported}@bbbb2222", "--yes")
     assert "a purge has changed the id" in run("show", f"{imported}@{old['id'][:10]}", err=True)
@@ -86,7 +86,7 @@ def test_an_old_oid_leads_to_the_entry_and_is_said(run: Run, imported: str) -> N
     assert new["id"] != old["id"]
 
 
-def test_a_whole_session_is_listed_no_more_and_not_taken_in_again(run: Run, imported: str) -> None:
+def test_purged_session_is_neither_listed_nor_imported_again(run: Run, imported: str) -> None:
     run("purge", imported, "--yes")
     assert json.loads(run("ls", "--json", code=exits.NOTHING))["sessions"] == []
     assert "was purged" in run("import", "session.jsonl")
@@ -94,24 +94,26 @@ def test_a_whole_session_is_listed_no_more_and_not_taken_in_again(run: Run, impo
     assert run("verify").splitlines()[-1].endswith("0 problems")
 
 
-def test_without_a_terminal_yes_must_be_said(run: Run, imported: str) -> None:
+def test_purge_without_a_terminal_requires_yes(run: Run, imported: str) -> None:
     assert "pass --yes" in run("purge", imported, code=exits.USAGE, err=True)
     assert ids(run) == [imported]
 
 
-def test_who_answers_no_keeps_it_and_is_told(run: Run, imported: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_answering_no_keeps_the_session_and_reports_it(
+    run: Run, imported: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("sys.stdin", Terminal("n\n"))
     assert "nothing was purged" in run("purge", f"{imported}@leaf", code=exits.REFUSED, err=True)
     assert "All is well" in run("log", imported)
 
 
-def test_what_is_to_be_purged_must_be_said(run: Run, imported: str) -> None:
+def test_purge_requires_a_selection(run: Run, imported: str) -> None:
     run("purge", "--yes", code=exits.USAGE)
     run("purge", f"{imported}@root", "--yes", code=exits.NOT_FOUND)
     run("purge", "nothing-like-it", "--yes", code=exits.NOT_FOUND)
 
 
-def test_a_session_goes_into_the_trash_and_comes_back(run: Run, imported: str) -> None:
+def test_session_is_moved_to_the_trash_and_restored(run: Run, imported: str) -> None:
     before = run("log", imported)
     run("rm", imported)
     run("ls", code=exits.NOTHING)
@@ -130,7 +132,7 @@ def test_a_session_goes_into_the_trash_and_comes_back(run: Run, imported: str) -
     assert "verify" not in run("verify")
 
 
-def test_a_session_goes_into_the_archive_and_comes_back(run: Run, imported: str) -> None:
+def test_session_is_moved_to_the_archive_and_restored(run: Run, imported: str) -> None:
     before = run("log", imported)
     assert "would be archived" in run("archive", "--keep", "0", "--dry-run")
     told = json.loads(run("archive", imported, "--json"))
@@ -149,7 +151,7 @@ def test_a_session_goes_into_the_archive_and_comes_back(run: Run, imported: str)
     assert "verify" not in run("verify")
 
 
-def test_what_is_archived_is_found_by_a_purge(run: Run, imported: str, here: Path) -> None:
+def test_purge_finds_an_archived_session(run: Run, imported: str, here: Path) -> None:
     run("archive", imported)
     assert imported in run("purge", "--match", SECRET, "--dry-run")
     run("purge", "--match", SECRET, "--yes")
@@ -198,7 +200,7 @@ def test_restore_brings_the_chosen_branch_back(run: Run, imported: str, leaves: 
     run("verify")
 
 
-def test_retain_lists_what_would_go_and_then_lets_it_go(run: Run, imported: str) -> None:
+def test_prune_lists_sessions_and_then_moves_them_to_the_trash(run: Run, imported: str) -> None:
     run("prune", code=exits.USAGE)
     run("prune", "--older-than", "2026-01-01", code=exits.NOTHING)
     told = json.loads(run("prune", "--older-than", "2026-03-01", "--dry-run", "--json"))
@@ -218,13 +220,13 @@ def test_retain_lists_what_would_go_and_then_lets_it_go(run: Run, imported: str)
     run("prune", "--max-bytes", "many", code=exits.USAGE)
 
 
-def test_what_a_rule_put_into_the_trash_comes_back_as_one_command(run: Run, imported: str) -> None:
+def test_sessions_moved_by_one_prune_are_restored_by_one_undo(run: Run, imported: str) -> None:
     run("fork", f"{imported}@leaf")
     assert "2 sessions moved to the trash" in run("prune", "--keep", "0")
     assert "rm of 2 sessions" in run("undo")
 
 
-def test_rules_are_told_apart(store: Store) -> None:
+def test_retention_rules_are_separate(store: Store) -> None:
     for number in range(4):
         session = store.new_session(agent="agent")
         session.append(Message.user(f"words {number} " + "x" * 1000 * number))
@@ -241,14 +243,14 @@ def test_rules_are_told_apart(store: Store) -> None:
     assert store.expired(Retention(bytes_max=1 << 30)) == []
 
 
-def test_a_trashed_session_is_not_overwritten_by_one_that_came_back(store: Store) -> None:
+def test_trashed_session_does_not_replace_an_imported_one(store: Store) -> None:
     session = store.new_session(agent="agent")
     session.append(Message.user("first"))
     first = session.leaf
     assert first is not None
     store.trash.put(session.id)
     objects = store.objects
-    with objects.transaction() as tx:  # as a fetch by plain git would
+    with objects.transaction() as tx:  # as a fetch by plain git does
         tx.move(refs.leaf(session.id), first.oid, expected=None)
     store.trash.put(session.id)
     assert trash.sessions(objects) == [session.id]
@@ -260,7 +262,7 @@ def test_a_trashed_session_is_not_overwritten_by_one_that_came_back(store: Store
         store.trash.restore(session.id)
 
 
-def test_a_call_whose_result_was_purged_is_still_a_request(store: Store) -> None:
+def test_call_with_a_purged_result_is_still_a_valid_request(store: Store) -> None:
     session = store.new_session(agent="agent")
     session.append(Message.user("look"))
     call = ToolCall(id="c1", name="bash", arguments={"command": "ls"})
@@ -275,7 +277,7 @@ def test_a_call_whose_result_was_purged_is_still_a_request(store: Store) -> None
     assert [type(entry).__name__ for entry in session.context().messages] == ["Message"] * 3
 
 
-def test_a_handle_forgets_what_it_had_read(store: Store) -> None:
+def test_handle_drops_cached_entries_after_a_purge(store: Store) -> None:
     session = store.new_session(agent="agent")
     session.append(Message.user("first"))
     session.append(Message.user(SECRET))
@@ -290,7 +292,7 @@ def test_a_handle_forgets_what_it_had_read(store: Store) -> None:
     assert traces(store.objects) == []
 
 
-def test_a_captured_file_goes_from_every_checkpoint(store: Store, tmp_path: Path) -> None:
+def test_captured_file_is_purged_from_every_checkpoint(store: Store, tmp_path: Path) -> None:
     work = tmp_path / "work"
     work.mkdir()
     (work / "a.txt").write_text("harmless\n")
@@ -323,7 +325,7 @@ def test_a_file_that_still_has_purged_bytes_is_not_captured_again(store: Store, 
     assert store.verify().problems == []
 
 
-def test_a_rewind_restores_no_file_whose_bytes_were_purged(store: Store, tmp_path: Path) -> None:
+def test_rewind_does_not_restore_a_file_with_purged_bytes(store: Store, tmp_path: Path) -> None:
     work = tmp_path / "work"
     work.mkdir()
     (work / "notes.txt").write_text(f"{SECRET}\n")
@@ -354,8 +356,8 @@ def test_a_rewind_that_has_not_ended_is_ended_first(store: Store, monkeypatch: p
         store.purges.apply(store.purges.plan(text=SECRET))
 
 
-def test_what_the_history_of_the_set_keeps_of_a_redaction_is_told(run: Run, imported: str, here: Path) -> None:
-    """The record of a redaction says what it left to read, whatever is hidden or purged later."""
+def test_history_of_the_tombstone_set_is_reported_after_a_redaction(run: Run, imported: str, here: Path) -> None:
+    """The record of a redaction contains the text that it left readable, even if that is hidden or purged later."""
     rules, hub = here / "rules.toml", here / "hub.git"
     git(Path(json.loads(run("doctor", "--json"))["facts"]["store"]), "config", "gitsession.rules", str(rules))
     rule = "[[rule]]\nname = 'own'\npattern = '{0}'\nsamples = ['{0}']\n"
@@ -376,7 +378,7 @@ def test_what_the_history_of_the_set_keeps_of_a_redaction_is_told(run: Run, impo
 
 @pytest.fixture
 def thread(run: Run, here: Path) -> Path:
-    """A session of codex: a message, with the lines that show it on a screen ahead of the answer, in one record."""
+    """Create a session of codex. One record has the answer and the display line of the prompt before it."""
     lines = codex_files.user(f"It is {SECRET}") + codex_files.assistant("All is well") + codex_files.user("Go on")
     file = here / f"{codex_files.NAME}.jsonl"
     file.write_bytes(codex_files.rollout(lines))
@@ -388,7 +390,7 @@ def subjects(run: Run, sid: str) -> list[str]:
     return [line.split("  ")[2].strip() for line in run("log", sid).splitlines()][::-1][1:]
 
 
-def test_text_in_lines_that_ride_with_another_message_is_cut_out_and_the_message_stays(run: Run, thread: Path) -> None:
+def test_purged_text_in_grouped_lines_is_cut_out_and_the_message_is_kept(run: Run, thread: Path) -> None:
     [sid] = ids(run)
     told = json.loads(run("purge", "--match", SECRET, "--dry-run", "--json"))
     assert [entry["kind"] for entry in told["entries"]] == ["message"]
@@ -406,7 +408,7 @@ def test_text_in_lines_that_ride_with_another_message_is_cut_out_and_the_message
     assert [json.loads(line)["type"] for line in out.splitlines()].count("response_item") == 2
 
 
-def test_a_file_with_purged_text_in_riding_lines_goes_on_without_it(run: Run, thread: Path) -> None:
+def test_file_with_purged_text_in_grouped_lines_can_grow(run: Run, thread: Path) -> None:
     [sid] = ids(run)
     run("purge", "--match", SECRET, "--yes")
     thread.write_bytes(thread.read_bytes() + codex_files.joined(codex_files.assistant("Done")))
@@ -419,7 +421,7 @@ def test_a_file_with_purged_text_in_riding_lines_goes_on_without_it(run: Run, th
         assert opened.verify().problems == []
 
 
-def test_an_import_again_finds_the_message_without_the_purged_lines(run: Run, thread: Path) -> None:
+def test_repeated_import_recognizes_the_message_without_the_purged_lines(run: Run, thread: Path) -> None:
     [sid] = ids(run)
     run("purge", "--match", SECRET, "--yes")
     before = run("log", sid)
@@ -427,7 +429,7 @@ def test_an_import_again_finds_the_message_without_the_purged_lines(run: Run, th
     assert run("log", sid) == before
 
 
-def test_a_message_stays_also_where_the_session_was_resumed_in_another_home(
+def test_message_is_kept_if_the_session_was_resumed_in_another_home(
     run: Run, thread: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CODEX_HOME", str(tmp_path / "codex"))
@@ -440,14 +442,14 @@ def test_a_message_stays_also_where_the_session_was_resumed_in_another_home(
         assert traces(opened.objects) == []
 
 
-def test_text_of_the_message_itself_goes_with_the_entry(run: Run, thread: Path) -> None:
+def test_text_of_the_message_itself_is_purged_with_the_entry(run: Run, thread: Path) -> None:
     [sid] = ids(run)
     run("purge", "--match", "All is well", "--yes")
     assert subjects(run, sid) == [f"user: It is {SECRET}", "purged: assistant message", "user: Go on"]
 
 
 @pytest.mark.parametrize("text", ["user_message", '"type":"event_msg"'])
-def test_lines_that_would_be_others_without_the_text_go_with_the_entry(run: Run, thread: Path, text: str) -> None:
+def test_lines_that_would_change_without_the_text_are_purged_with_the_entry(run: Run, thread: Path, text: str) -> None:
     told = json.loads(run("purge", "--match", text, "--dry-run", "--json"))
     assert told["redacted"] == []
     assert told["entries"]

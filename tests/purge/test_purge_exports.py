@@ -1,4 +1,4 @@
-"""A purge and the files that this store wrote for agents: they are listed, redacted, and purged as they come in."""
+"""Tests of purges and exported files: they are listed, redacted, and stay purged when they are imported."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def sessions(run: Run, code: int = exits.OK) -> list[str]:
 
 
 @pytest.mark.parametrize("agent", AGENTS)
-def test_exported_text_does_not_come_back_by_import(run: Run, session: str, agent: str) -> None:
+def test_exported_text_is_not_imported_again(run: Run, session: str, agent: str) -> None:
     file = resumed(run, session, agent)
     assert SECRET in file.read_text()
     run("purge", "--match", SECRET, "--yes")
@@ -81,7 +81,7 @@ def test_exports_are_listed_and_redacted_in_place(run: Run, session: str, agent:
     assert not list(file.parent.glob(".gitsession-*"))
 
 
-def test_redacted_export_is_not_imported_before_something_is_said_in_it(run: Run, session: str) -> None:
+def test_redacted_export_is_not_imported_until_it_grows(run: Run, session: str) -> None:
     resumed(run, session, "codex")
     run("purge", "--match", SECRET, "--exports", "--yes")
     run("import", "--all")
@@ -118,9 +118,7 @@ def test_unchanged_export_is_not_imported_after_a_purge_that_left_it(run: Run, s
 
 @pytest.mark.parametrize("before", [True, False])
 @pytest.mark.parametrize("options", [[], ["--exports"]])
-def test_export_that_was_gone_on_with_is_imported_after_a_purge(
-    run: Run, session: str, options: list[str], before: bool
-) -> None:
+def test_continued_export_is_imported_after_a_purge(run: Run, session: str, options: list[str], before: bool) -> None:
     file = resumed(run, session, "codex")
     more = codex_files.joined(codex_files.user("more"), codex_files.assistant("yes"))
     if before:
@@ -142,7 +140,7 @@ def test_unchanged_export_of_a_purged_session_is_not_imported(run: Run, session:
     run("verify")
 
 
-def test_option_is_named_only_where_it_was_not_given(run: Run, session: str) -> None:
+def test_option_is_only_suggested_if_it_was_not_given(run: Run, session: str) -> None:
     file = resumed(run, session, "claude")
     told = run("purge", "--match", SECRET, "--dry-run")
     assert f"still in: {file}: written for claude (pass --exports to redact it)" in told
@@ -162,7 +160,7 @@ def test_purged_entry_is_found_in_an_export_by_its_text(run: Run, session: str) 
     assert SECRET in file.read_text()
 
 
-def test_purged_session_is_taken_out_of_its_exports_and_no_import_brings_it_back(run: Run, session: str) -> None:
+def test_purged_session_is_removed_from_its_exports_and_not_imported_again(run: Run, session: str) -> None:
     file = resumed(run, session, "claude")
     run("purge", session, "--yes")
     run("import", str(file))

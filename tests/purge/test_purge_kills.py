@@ -1,4 +1,4 @@
-"""kill -9 at any system call of a purge: the next program ends where it would have ended."""
+"""Tests of kill -9 at any system call of a purge: the next program completes it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SHARE = float(os.environ.get("GITSESSION_PURGE_KILLS", "0.12"))
 
 
 def settled(place: Path) -> dict[str, str]:
-    """What the refs of sessions hold once the next program has run, which has found all to be gone."""
+    """Run the next program, check that everything purged is gone, and return the session refs."""
     with hurt.settle(place) as store:
         assert traces(store) == []
         assert not purging.is_pending(store)
@@ -54,5 +54,5 @@ def test_a_purge_killed_at_any_call_is_ended_by_the_next_program(scene: Scene, m
     for at in points:
         with faults.one():
             ran = scene.run(hurt.PURGE, Fault(mode, at))
-            assert ran.code in (0, -9) or "exit code -9" in ran.stderr, ran.stderr  # us, or git at work for us
+            assert ran.code in (0, -9) or "exit code -9" in ran.stderr, ran.stderr  # gitsession, or its git child
             assert settled(scene.place) == ends, at

@@ -1,4 +1,4 @@
-"""git's notes on entries, after a purge: those on what is gone go, those on what has another name go along."""
+"""Tests of git notes after a purge: notes on purged entries are deleted, and notes on rewritten ones are moved."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def note(store: GitStore, on: str, words: str, *ref: str) -> None:
 
 
 def said_of(store: GitStore, ref: str) -> dict[str, str]:
-    """The subject of each noted entry on a branch, and the note."""
+    """Return the note on each entry of a branch, by the entry's subject."""
     found = {}
     for node in graph.history(store, store.ref(ref) or ""):
         told = git(store.git_dir, "log", "-1", "--notes", "--format=%N", node.oid).strip()
@@ -43,12 +43,12 @@ def fsck(store: GitStore) -> None:
     git(store.git_dir, "fsck", "--strict", "--no-dangling")
 
 
-def test_notes_go_along_and_the_one_on_what_is_gone_goes(store: GitStore) -> None:
+def test_notes_on_rewritten_entries_are_moved_and_on_purged_ones_deleted(store: GitStore) -> None:
     ref = refs.leaf(begun(store, "first", SECRET, "last").id)
     store.flush()
     for node in graph.history(store, store.ref(ref) or ""):
         note(store, node.oid, HIDDEN if SECRET in node.subject else f"on {node.subject}")
-    note(store, store.ref(ref) or "", "and more of it")  # a later version, of which the older ones are history
+    note(store, store.ref(ref) or "", "and more of it")  # a later version, which keeps the earlier ones in its history
     purge(store, find(store))
     assert said_of(store, ref) == {
         "user: last": "and more of it", "user: first": "on user: first", "session: agent": "on session: agent",
@@ -76,7 +76,7 @@ def test_many_notes_and_other_refs_of_them(store: GitStore) -> None:
     fsck(store)
 
 
-def test_notes_on_a_purged_session_go_with_it(store: GitStore) -> None:
+def test_notes_on_a_purged_session_are_deleted(store: GitStore) -> None:
     sid, other = begun(store, "one", SECRET).id, begun(store, "two").id
     store.flush()
     note(store, find(store).oid, HIDDEN)

@@ -1,4 +1,4 @@
-"""Others write while a purge runs: what they wrote is there afterwards, and what was purged is not."""
+"""Tests of concurrent writes during a purge: the new data is kept, and the purged data is gone."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def store(tmp_path: Path):
 
 
 def meanwhile(monkeypatch: pytest.MonkeyPatch, name: str, write) -> list[int]:
-    """``write`` runs each time just before the step ``name`` of a purge; how often it did."""
+    """Call ``write`` just before each run of the step ``name`` of a purge. Return a list with the number of runs."""
     module = {"_move_refs": purging, "_drop": purging, "remove": traces_of}[name]
     step = getattr(module, name)
     runs: list[int] = []
@@ -86,7 +86,7 @@ def test_a_branch_that_a_stale_process_starts_meanwhile_is_rewritten_before_anyt
     assert_git_agrees(store)
 
 
-def test_who_never_stops_writing_what_was_purged_is_told_of(store, monkeypatch) -> None:
+def test_continued_writes_of_purged_text_are_reported(store, monkeypatch) -> None:
     said = begun(store, "first", SECRET, "last")
     store.flush()
     old = said.leaf
@@ -130,7 +130,7 @@ def test_git_that_repacks_meanwhile_changes_nothing(store, monkeypatch) -> None:
     assert_git_agrees(store)
 
 
-def test_a_maintenance_of_ours_waits_for_a_purge_that_packs(store, monkeypatch) -> None:
+def test_maintenance_waits_for_a_running_purge(store, monkeypatch) -> None:
     from functools import partial
 
     from gitsession.store import maintenance

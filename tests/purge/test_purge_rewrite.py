@@ -1,4 +1,4 @@
-"""The rewrite is pure: whatever is purged first, and however often, every store ends with the same commits."""
+"""Tests that the rewrite is pure: in any order and number of purges, every store ends with the same commits."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SIZE = 8
 
 
 class Histories:
-    """A session of ``SIZE`` entries: lines that part and meet, a checkpoint with files, some entries alike."""
+    """A session of ``SIZE`` entries: diverging and merging branches, a checkpoint with files, some equal entries."""
 
     def __init__(self, parents: list[tuple[int, int | None]], words: list[int]) -> None:
         self.store = MemoryStore()
@@ -101,7 +101,7 @@ def test_the_order_of_two_purges_does_not_matter(histories, one, other) -> None:
 
 @settings(max_examples=80)
 @given(history(), SETS)
-def test_what_is_left_is_sound_and_every_chain_stays(histories, chosen) -> None:
+def test_other_entries_are_valid_and_keep_their_chain_digests(histories, chosen) -> None:
     tombs = as_set(histories, chosen)
     store, named = histories.store, histories.named()
     after = rewritten(store, tombs, named)
@@ -157,7 +157,7 @@ def test_the_union_of_sets_is_the_same_in_any_order(one, two, three) -> None:
 
 
 @given(MIXED, st.booleans())
-def test_a_set_comes_back_from_its_tree(chosen, with_session) -> None:
+def test_set_is_read_from_its_tree(chosen, with_session) -> None:
     fixed = Histories([(number, None) for number in range(SIZE)], list(range(1, SIZE + 1)))
     said = mixed(fixed, chosen) | Tombstones(frozenset({purged.FILE + "ab" * 20}))
     if with_session:
@@ -211,7 +211,7 @@ def test_a_captured_file_is_withheld_in_every_tree() -> None:
     assert [(name, oid) for _, name, oid in content.tree_of(histories.store, files)] == [("a.txt", WITHHELD_OID)]
 
 
-def test_what_stands_below_another_commit_of_the_user_is_rewritten_too() -> None:
+def test_users_commit_on_top_of_an_entry_is_rewritten() -> None:
     histories = Histories([(number, None) for number in range(SIZE)], list(range(1, SIZE + 1)))
     store, leaf = histories.store, histories.nodes[-1].oid
     theirs = (
@@ -237,7 +237,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("tree", BAD.values(), ids=BAD)
-def test_a_set_that_is_none_is_refused(tree) -> None:
+def test_invalid_set_is_rejected(tree) -> None:
     store = MemoryStore()
     with store.transaction() as tx:
         rows = {
@@ -254,8 +254,8 @@ def test_a_set_that_is_none_is_refused(tree) -> None:
 # ---- redacted twice
 
 
-def test_what_two_redactions_hide_differently_goes() -> None:
-    """Neither may bring back what only the other hid, and a third one does not help it."""
+def test_conflicting_redactions_remove_the_entry() -> None:
+    """Neither replacement may restore the text that only the other one hid, nor may a third one."""
     key = "ab" * 32
     one, other, third = (Tombstones(replaced={key: stands_in(text)}) for text in TEXTS)
     assert (one | other).instead(key) is None
@@ -271,7 +271,7 @@ def begins(cwd: str, agent: str = "agent") -> Replacement:
     return Replacement("cbor", StoredPayload(payload.encode(entry, bytes(16)), b"", ()))
 
 
-def test_where_a_session_begins_what_differs_is_hidden_whole() -> None:
+def test_conflicting_redactions_of_a_session_start_remove_it() -> None:
     key = "ab" * 32
     one, other, third = (Tombstones(replaced={key: begins(cwd)}) for cwd in ("/a/[redacted:x]/c", "/a/b", "/d"))
     both = (one | other).instead(key)

@@ -1,4 +1,4 @@
-"""A purge in one store is a purge in all: by a server with our hooks, and from clones that know nothing of it yet."""
+"""Tests that a purge in one store reaches all stores, through a server with hooks and despite outdated clones."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ def runner(tmp_path: Path) -> list[str]:
 
 @pytest.fixture
 def place(tmp_path: Path, runner: list[str]) -> Path:
-    """A hub with our hooks."""
+    """Create a hub with the hooks of gitsession."""
     made = hub(tmp_path / "hub.git")
     server.install(made, runner)
     return made
 
 
 def held(path: Path) -> bool:
-    """Whether an object of a repository says the secret."""
+    """Return whether an object of a repository contains the secret."""
     command = ["git", "-C", path, "cat-file", "--batch-all-objects", "--batch", "--unordered"]
     return SECRET.encode() in subprocess.run(command, capture_output=True, check=True).stdout
 
 
 def plain_push(store: GitStore) -> str:
-    """What `git push` says, with the refspecs of a store."""
+    """Return the output of `git push` with the refspecs of a store."""
     store.flush()
     done = subprocess.run(
         ["git", "-C", store.git_dir, "push", "origin", "refs/heads/sessions/*:refs/heads/sessions/*"],
@@ -55,7 +55,7 @@ def plain_push(store: GitStore) -> str:
 
 
 def test_a_purge_reaches_every_store_and_the_hub_and_stays(tmp_path: Path, place: Path) -> None:
-    """The three stores of the page on sync: one purges, one has gone on and cut a branch there, one sums it up."""
+    """One store purges, one has appended and branched at the entry, and one summarizes it."""
     stores = {name: store_with(tmp_path / f"{name}.git", place) for name in "abc"}
     a, b, c = stores.values()
     try:
@@ -107,8 +107,8 @@ def test_a_purge_reaches_every_store_and_the_hub_and_stays(tmp_path: Path, place
 
 
 @pytest.mark.parametrize("first", [True, False])
-def test_two_stores_that_purge_two_things_end_alike(tmp_path: Path, place: Path, first: bool) -> None:
-    """``first``: whether the set of the store that comes later is the first parent of their union."""
+def test_two_stores_with_different_purges_end_equal(tmp_path: Path, place: Path, first: bool) -> None:
+    """``first`` is set if the tombstone set of the later store is the first parent of the union."""
     stores = {name: store_with(tmp_path / f"{name}.git", place) for name in "ab"}
     a, b = stores.values()
     try:
@@ -137,7 +137,7 @@ def test_two_stores_that_purge_two_things_end_alike(tmp_path: Path, place: Path,
 
 
 @pytest.mark.parametrize("damaged", [False, True], ids=["opened", "opened as verify does"])
-def test_who_is_killed_once_the_set_has_come_goes_on_when_it_is_opened(
+def test_purge_killed_after_a_push_is_completed_on_opening(
     tmp_path: Path, place: Path, monkeypatch: pytest.MonkeyPatch, damaged: bool
 ) -> None:
     with store_with(tmp_path / "a.git", place) as a, store_with(tmp_path / "b.git", place) as b:
@@ -163,7 +163,7 @@ def test_who_is_killed_once_the_set_has_come_goes_on_when_it_is_opened(
         assert traces(opened.objects) == []
 
 
-def test_a_server_that_is_killed_before_it_purges_does_so_when_it_is_pushed_to(tmp_path: Path, place: Path) -> None:
+def test_server_killed_before_a_purge_completes_it_at_the_next_push(tmp_path: Path, place: Path) -> None:
     with store_with(tmp_path / "a.git", place) as a:
         begun(a, "first", SECRET)
         sync(a)

@@ -1,4 +1,4 @@
-"""Copies that an agent makes of purged entries: an import knows them by the agent's id and the time of an entry."""
+"""Tests of an agent's copies of purged entries: an import detects them by the agent's id and the time of an entry."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LINES = [
 
 
 def forked(*more: bytes) -> bytes:
-    """Return the file that the agent writes when it forks the session: other ids of the session, the same entries."""
+    """Return the file that the agent writes for a fork: another session id, the same entries."""
     return b"\n".join([*LINES, *more]).replace(code.SESSION.encode(), OTHER.encode()) + b"\n"
 
 
@@ -46,12 +46,12 @@ def branches() -> dict[str, str]:
 
 
 def imported(run: Run, here: Path, data: bytes) -> str:
-    """Import ``data`` as the fork; what the command says."""
+    """Import ``data`` as the fork and return the output of the command."""
     (here / f"{OTHER}.jsonl").write_bytes(data)
     return run("import", f"{OTHER}.jsonl")
 
 
-def test_a_copy_of_a_purged_entry_is_not_taken_in(run: Run, here: Path, session: str) -> None:
+def test_copy_of_a_purged_entry_is_not_imported(run: Run, here: Path, session: str) -> None:
     run("purge", "--match", SECRET, "--yes")
     said = imported(run, here, forked(code.user("u3", "u2", "and what else?", at=9)))
     assert "1 new entry is a copy of a purged one" in said
@@ -79,7 +79,7 @@ def test_a_dry_run_counts_the_copies_and_purges_nothing(run: Run, here: Path, se
     assert branches() == before
 
 
-def test_a_copy_of_a_purged_session_holds_only_what_was_said_since(run: Run, here: Path, session: str) -> None:
+def test_copy_of_a_purged_session_has_only_its_new_entries(run: Run, here: Path, session: str) -> None:
     run("purge", session, "--yes")
     imported(run, here, forked(code.user("u3", "u2", "and what else?", at=9)))
     run("search", SECRET, code=exits.NOTHING)
@@ -89,9 +89,7 @@ def test_a_copy_of_a_purged_session_holds_only_what_was_said_since(run: Run, her
     run("verify")
 
 
-def test_what_a_copy_shares_with_a_purged_session_stays_where_a_fork_holds_it(
-    run: Run, here: Path, session: str
-) -> None:
+def test_entries_shared_with_a_purged_session_are_kept_if_a_fork_has_them(run: Run, here: Path, session: str) -> None:
     imported(run, here, forked())
     with Store.open() as store:
         fork = store.session(session).fork()
@@ -113,7 +111,7 @@ def test_an_entry_with_another_id_or_time_is_no_copy(run: Run, here: Path, sessi
     assert SECRET in run("search", SECRET)
 
 
-def test_a_clone_that_hears_of_the_purge_knows_the_copies_too(run: Run, here: Path, session: str) -> None:
+def test_clone_that_receives_the_purge_recognizes_the_copies(run: Run, here: Path, session: str) -> None:
     place = forge(here / "hub.git")
     run("remote", "add", "origin", str(place))
     run("sync", "--yes")
@@ -127,7 +125,7 @@ def test_a_clone_that_hears_of_the_purge_knows_the_copies_too(run: Run, here: Pa
     run("--store", "other.git", "search", SECRET, code=exits.NOTHING)
 
 
-def test_the_files_of_agents_that_still_hold_it_are_named(run: Run, here: Path, session: str) -> None:
+def test_agents_files_that_still_have_the_text_are_named(run: Run, here: Path, session: str) -> None:
     imported(run, here, forked())
     (here / "unrelated.jsonl").write_bytes(LINES[0].replace(code.SESSION.encode(), b"other") + b"\n")
     run("import", "unrelated.jsonl")
@@ -141,7 +139,7 @@ def test_the_files_of_agents_that_still_hold_it_are_named(run: Run, here: Path, 
     assert f"still in: {expected[0]}: the agent's own file" in run("purge", "--match", SECRET, "--dry-run")
 
 
-def test_a_text_that_lies_across_two_reads_of_a_file_is_found(run: Run, here: Path, session: str) -> None:
+def test_text_across_two_reads_of_a_file_is_found(run: Run, here: Path, session: str) -> None:
     big = code.user("u9", None, "x" * (finding.CHUNK_BYTES - 100) + SECRET, at=1) + b"\n"
     at = big.index(SECRET.encode())
     assert at < finding.CHUNK_BYTES < at + len(SECRET)
@@ -150,7 +148,7 @@ def test_a_text_that_lies_across_two_reads_of_a_file_is_found(run: Run, here: Pa
     assert [each["path"] for each in told["agent_files"]] == [str(here / f"{code.SESSION}.jsonl")]
 
 
-def test_damaged_lines_are_passed_over(tmp_path: Path) -> None:
+def test_damaged_lines_are_skipped(tmp_path: Path) -> None:
     (tmp_path / "gitsession").mkdir()
     key = "0123456789abcdef" * 2
     (tmp_path / purged_ids.FILE).write_bytes(b"\xff\xfe\n" + key[:9].encode() + b"\n" + key.encode() + b"\n")

@@ -1,4 +1,4 @@
-"""After a purge nothing of a store holds what was purged, and all else is as it was."""
+"""Tests of purges: no data of the store contains the purged text, and all other data is unchanged."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def assert_gone(store: GitStore) -> None:
     assert_git_agrees(store)
 
 
-def test_an_entry_in_the_middle_of_a_line_leaves_its_tombstone(store) -> None:
+def test_entry_in_the_middle_of_a_branch_leaves_a_tombstone(store) -> None:
     said = begun(store, "first", SECRET, "last")
     ref = refs.leaf(said.id)
     before = chains(store, ref)
@@ -64,7 +64,7 @@ def test_an_entry_in_the_middle_of_a_line_leaves_its_tombstone(store) -> None:
     assert_gone(store)
 
 
-def test_what_only_the_journal_holds_goes_too(store) -> None:
+def test_purge_covers_the_journal(store) -> None:
     begun(store, "first", SECRET)
     assert store.pending
     assert traces(store)
@@ -72,7 +72,7 @@ def test_what_only_the_journal_holds_goes_too(store) -> None:
     assert_gone(store)
 
 
-def test_a_session_goes_on_behind_a_tombstone(store) -> None:
+def test_session_continues_after_a_tombstone(store) -> None:
     said = begun(store, "first", SECRET)
     purge(store, find(store))
     said.append(Message.user("and now"))
@@ -95,7 +95,7 @@ def test_branches_forks_and_second_parents_are_rewritten_too(store) -> None:
     assert_gone(store)
 
 
-def test_a_title_and_a_label_go_with_the_words_of_their_commands(store) -> None:
+def test_title_and_label_are_purged_with_their_commands(store) -> None:
     said = begun(store, "first")
     said.rename(SECRET)
     said.label("leaf", SECRET)
@@ -135,7 +135,7 @@ def test_older_commands_are_undone_after_it(store) -> None:
     assert_gone(store)
 
 
-def test_what_was_undone_goes_too(store) -> None:
+def test_purge_covers_undone_entries(store) -> None:
     said = begun(store, "first")
     said.branch("side", "leaf")
     said.on("side").append(Message.user(SECRET))
@@ -147,7 +147,7 @@ def test_what_was_undone_goes_too(store) -> None:
     assert_gone(store)
 
 
-def test_a_purge_that_finds_nothing_changes_no_session(store) -> None:
+def test_purge_without_matches_changes_no_session(store) -> None:
     begun(store, "first")
     before = all_refs(store)
     purging.add(store, tombstone_set.Tombstones(frozenset({"ab" * 32})), 1)
@@ -170,12 +170,12 @@ def test_twice_is_once(store) -> None:
 def test_objects_that_others_have_under_way_stay(store) -> None:
     begun(store, "first", SECRET)
     store.flush()
-    blob = git(store, "hash-object", "-w", "--stdin")  # of nothing: no commit holds it
+    blob = git(store, "hash-object", "-w", "--stdin")  # an empty blob, which no commit contains
     purge(store, find(store))
     assert store.contains(blob.strip())
 
 
-def test_a_blob_that_no_commit_holds_yet_goes_if_it_is_the_entry(store, tmp_path) -> None:
+def test_unreferenced_blob_of_the_entry_is_purged(store, tmp_path) -> None:
     begun(store, "first", SECRET)
     secret = find(store)
     data = payload.encode(Message.user(SECRET + " again", at_ms=1), bytes(16))
@@ -192,7 +192,7 @@ def test_a_blob_that_no_commit_holds_yet_goes_if_it_is_the_entry(store, tmp_path
 # ---- whole sessions
 
 
-def test_of_a_whole_session_one_tombstone_is_left(store) -> None:
+def test_purged_session_leaves_one_tombstone(store) -> None:
     said = begun(store, "first", SECRET)
     said.rename(SECRET)
     said.branch("side", "leaf")
@@ -204,7 +204,7 @@ def test_of_a_whole_session_one_tombstone_is_left(store) -> None:
     assert_gone(store)
 
 
-def test_a_fork_keeps_what_it_shares_with_a_purged_session(store) -> None:
+def test_fork_keeps_the_entries_shared_with_a_purged_session(store) -> None:
     said = begun(store, "shared")
     forked = fork(said)
     said.append(Message.user(SECRET))
@@ -215,7 +215,7 @@ def test_a_fork_keeps_what_it_shares_with_a_purged_session(store) -> None:
     assert_gone(store)
 
 
-def test_a_purged_fork_leaves_the_session_that_it_began_on(store) -> None:
+def test_purge_of_a_fork_keeps_its_origin(store) -> None:
     said = begun(store, "shared")
     forked = fork(said)
     forked.append(Message.user(SECRET))
@@ -235,7 +235,7 @@ def test_purge_of_a_fork_and_of_its_origin_leaves_nothing_they_shared(store) -> 
     assert_clean(store)
 
 
-def test_purge_of_a_fork_takes_its_branches_from_above_its_first_entry(store) -> None:
+def test_purge_of_a_fork_covers_branches_above_its_first_entry(store) -> None:
     said = begun(store, "shared")
     forked = fork(said)
     forked.branch("above", at="root")
@@ -279,7 +279,7 @@ def test_tombstone_of_a_fork_that_an_earlier_version_wrote_loses_its_parents(sto
     assert_clean(store)
 
 
-def test_nothing_is_appended_to_a_purged_session(store) -> None:
+def test_append_to_a_purged_session_is_rejected(store) -> None:
     said = begun(store, "first")
     purging.add(store, whole(store, said.id), 1)
     for write in (
@@ -292,10 +292,10 @@ def test_nothing_is_appended_to_a_purged_session(store) -> None:
             write()
 
 
-# ---- taken in again
+# ---- imports after a purge
 
 
-def test_what_was_purged_is_not_imported_again(store) -> None:
+def test_purged_entry_is_not_imported_again(store) -> None:
     lines = talk("a", "b", "c")
     done = bring(store, pi_file(*lines))
     purge(store, find(store, "words of b"))
@@ -311,7 +311,7 @@ def test_what_was_purged_is_not_imported_again(store) -> None:
     assert_clean(store)
 
 
-def test_a_store_that_knows_of_it_takes_in_the_tombstone(store, tmp_path) -> None:
+def test_store_with_the_tombstone_set_imports_the_tombstone(store, tmp_path) -> None:
     lines = talk("a", "b", "c")
     bring(store, pi_file(*lines))
     key = keys(store, find(store, "words of b"))
@@ -334,7 +334,7 @@ def test_a_purged_session_is_not_imported_again(store) -> None:
     assert all_refs(store) == before
 
 
-def test_a_header_that_was_purged_is_not_taken_in_again(store) -> None:
+def test_purged_header_is_not_imported_again(store) -> None:
     data = pi_file(*talk("a"), cwd="/work/" + SECRET)
     bring(store, data)
     header = next(node for node in entries(store).values() if node.kind == "session" and node.source is not None)
@@ -345,7 +345,7 @@ def test_a_header_that_was_purged_is_not_taken_in_again(store) -> None:
     assert_gone(store)
 
 
-def test_an_export_leaves_out_what_was_purged(store) -> None:
+def test_export_leaves_out_purged_entries(store) -> None:
     done = bring(store, pi_file(*talk("a", "b", "c")))
     purge(store, find(store, "words of b"))
     data = exported(store, done.session)
@@ -353,7 +353,7 @@ def test_an_export_leaves_out_what_was_purged(store) -> None:
     assert b"words of c" in data
 
 
-# ---- replaced
+# ---- replacements
 
 
 def redact(store: GitStore, node, text: str = "the password is [redacted:password]") -> purging.PurgeResult:
@@ -371,7 +371,7 @@ def test_an_entry_is_replaced_and_its_chain_stays(store) -> None:
     assert_gone(store)
 
 
-def test_a_removal_beats_a_replacement_whatever_came_first(store) -> None:
+def test_removal_beats_a_replacement_in_any_order(store) -> None:
     said = begun(store, "first", SECRET, "last")
     secret = find(store)
     key = keys(store, secret)
@@ -381,7 +381,7 @@ def test_a_removal_beats_a_replacement_whatever_came_first(store) -> None:
     assert_gone(store)
 
 
-def test_of_two_replacements_one_stands_everywhere(store, tmp_path) -> None:
+def test_one_of_two_replacements_is_used_everywhere(store, tmp_path) -> None:
     said = begun(store, "first", SECRET, "last")
     secret = find(store)
     store.flush()
@@ -397,7 +397,7 @@ def test_of_two_replacements_one_stands_everywhere(store, tmp_path) -> None:
     assert_gone(store)
 
 
-def test_what_a_first_redaction_left_and_a_second_hides_is_nowhere_where_nobody_was_given_it(store) -> None:
+def test_local_redaction_replaced_by_a_second_one_leaves_no_trace(store) -> None:
     said = begun(store, "first", SECRET, "last")
     redact(store, find(store), f"still {SECRET}")
     redact(store, find(store), "now it is [redacted:password]")
@@ -409,7 +409,7 @@ def test_what_a_first_redaction_left_and_a_second_hides_is_nowhere_where_nobody_
     assert traces(store, "and now") == []
 
 
-def test_a_set_that_others_have_goes_on_from_there(store) -> None:
+def test_set_of_another_store_is_extended(store) -> None:
     begun(store, "first", SECRET, "last")
     redact(store, find(store), f"still {SECRET}")
     given = store.ref(refs.TOMBSTONES)
@@ -422,10 +422,10 @@ def test_a_set_that_others_have_goes_on_from_there(store) -> None:
     assert traces(store, "now it is") == []
 
 
-# ---- those who looked before
+# ---- open handles
 
 
-def test_who_looked_before_the_purge_cannot_bring_it_back(store) -> None:
+def test_store_opened_before_the_purge_cannot_restore_the_entry(store) -> None:
     said = begun(store, "first", SECRET, "last")
     store.flush()
     with GitStore.open(store.git_dir) as stale:
@@ -445,7 +445,7 @@ def test_who_looked_before_the_purge_cannot_bring_it_back(store) -> None:
     assert_gone(store)
 
 
-def test_an_import_that_was_worked_out_before_begins_again(store, monkeypatch) -> None:
+def test_prepared_import_starts_again_after_a_purge(store, monkeypatch) -> None:
     from gitsession.importing import import_session
 
     lines = talk("a", "b", "c")
@@ -470,7 +470,7 @@ def test_an_import_that_was_worked_out_before_begins_again(store, monkeypatch) -
     assert_git_agrees(store)
 
 
-def test_an_old_address_is_known_by_its_new_name(store) -> None:
+def test_old_oid_is_mapped_to_the_new_one(store) -> None:
     said = begun(store, "first", SECRET, "last")
     old = said.leaf
     assert old is not None
@@ -478,7 +478,7 @@ def test_an_old_address_is_known_by_its_new_name(store) -> None:
     assert purged_ids.find_renamed(store.git_dir, old.oid[:8]) == [(old.oid, store.ref(refs.leaf(said.id)))]
 
 
-def test_a_fetch_that_brings_it_back_is_undone_by_the_next_look(store, tmp_path) -> None:
+def test_entry_restored_by_a_fetch_is_purged_again(store, tmp_path) -> None:
     said = begun(store, "first", SECRET, "last")
     store.flush()
     clone = tmp_path / "clone.git"
@@ -490,7 +490,7 @@ def test_a_fetch_that_brings_it_back_is_undone_by_the_next_look(store, tmp_path)
     assert_gone(store)
 
 
-def test_what_a_fetch_brought_back_and_no_ref_leads_to_any_more_goes_with_a_thorough_look(store, tmp_path) -> None:
+def test_thorough_purge_removes_unreachable_fetched_objects(store, tmp_path) -> None:
     said = begun(store, "first", SECRET, "last")
     store.flush()
     clone = tmp_path / "clone.git"
@@ -505,10 +505,10 @@ def test_what_a_fetch_brought_back_and_no_ref_leads_to_any_more_goes_with_a_thor
     assert_gone(store)
 
 
-# ---- what else may hold it
+# ---- other places of the text
 
 
-def test_leftovers_beside_the_objects_go(store) -> None:
+def test_leftovers_beside_the_objects_are_deleted(store) -> None:
     begun(store, "first", SECRET)
     store.flush()
     control = store.git_dir / create.CONTROL
@@ -526,7 +526,7 @@ def test_leftovers_beside_the_objects_go(store) -> None:
     assert (control / "spool/c.event").exists()
 
 
-def test_what_a_killed_fetch_or_push_has_left_goes(store, tmp_path) -> None:
+def test_purge_removes_files_of_a_killed_fetch_or_push(store, tmp_path) -> None:
     begun(store, "first", SECRET)
     store.flush()
     left = [store.git_dir / create.INCOMING / "0123/objects/pack/pack-1.pack"]
@@ -543,7 +543,7 @@ def test_what_a_killed_fetch_or_push_has_left_goes(store, tmp_path) -> None:
     assert_gone(store)
 
 
-def test_what_is_being_fetched_meanwhile_is_left_alone(store) -> None:
+def test_purge_keeps_files_of_a_running_fetch(store) -> None:
     begun(store, "first", SECRET)
     there = store.git_dir / create.INCOMING / "0123/objects/pack/pack-1.pack"
     there.parent.mkdir(parents=True)
@@ -553,7 +553,7 @@ def test_what_is_being_fetched_meanwhile_is_left_alone(store) -> None:
     assert there.exists()
 
 
-def test_a_store_that_shares_objects_is_refused(store, tmp_path) -> None:
+def test_store_with_shared_objects_is_rejected(store, tmp_path) -> None:
     begun(store, "first", SECRET)
     before = all_refs(store)
     info = store.git_dir / "objects/info"
@@ -568,7 +568,7 @@ def test_a_store_that_shares_objects_is_refused(store, tmp_path) -> None:
     assert all_refs(store) == before
 
 
-def test_a_tag_that_leads_to_it_is_refused_by_name(store) -> None:
+def test_tag_on_a_purged_entry_is_rejected_by_name(store) -> None:
     begun(store, "first", SECRET)
     secret = find(store)
     git(store, "-c", "user.name=x", "-c", "user.email=x", "tag", "-a", "-m", "mine", "mine", secret.oid)
@@ -587,7 +587,7 @@ def test_a_light_tag_is_moved(store) -> None:
     assert_gone(store)
 
 
-def test_verify_names_an_entry_that_came_back_and_a_tombstone_that_nobody_made(store, tmp_path) -> None:
+def test_verify_names_a_restored_entry_and_an_unknown_tombstone(store, tmp_path) -> None:
     begun(store, "first", SECRET)
     secret = find(store)
     store.flush()
@@ -624,24 +624,24 @@ def test_a_drop_that_was_cut_short_is_finished(store) -> None:
     assert_gone(store)
 
 
-def test_the_set_knows_sessions_by_their_key(store) -> None:
+def test_set_has_sessions_by_their_key(store) -> None:
     said = begun(store, "first")
     purging.add(store, whole(store, said.id), 1)
     assert session_key(said.id) in tombstone_set.read(store)
     assert Clock()() > 0
 
 
-# ---- beside secrets that are hidden
+# ---- purges and redaction
 
 TOKEN = "ghp_" + "".join("aZ9bY8cX7dW6eV5fU4gT3hS2iR1jQ0kP9lO8"[n % 36] for n in range(36))
 
 
 def with_token(*ids: str) -> list[bytes]:
-    """Messages of which the second says a token."""
+    """Return messages of which the second contains a token."""
     return [one.replace(b"words of b", f"my token is {TOKEN}".encode()) for one in talk(*ids)]
 
 
-def test_a_purge_takes_the_original_out_of_the_vault(store) -> None:
+def test_purge_removes_the_original_from_the_vault(store) -> None:
     bring(store, pi_file(*with_token("a", "b", "c")))
     [hidden] = [node for node in entries(store).values() if "my token" in node.subject]
     assert TOKEN not in hidden.subject
@@ -654,7 +654,7 @@ def test_a_purge_takes_the_original_out_of_the_vault(store) -> None:
     assert_gone(store)
 
 
-def test_what_was_purged_as_it_was_written_stays_away_though_it_is_redacted_by_now(store) -> None:
+def test_entry_purged_in_plain_text_is_not_imported_with_redaction(store) -> None:
     git(store, "config", "gitsession.redact", "false")
     with GitStore.open(store.git_dir) as older:
         bring(older, pi_file(*with_token("a", "b", "c")))

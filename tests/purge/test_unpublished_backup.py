@@ -1,4 +1,4 @@
-"""A purge from elsewhere is carried out everywhere; what no remote was ever given is set aside before it goes."""
+"""Tests of purges from other stores: they apply everywhere, and unpublished entries are set aside first."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def shared_session(a, b):
     return sid
 
 
-def test_what_was_said_here_in_a_session_that_is_purged_elsewhere_is_kept_in_a_file(two, tmp_path):
+def test_unpublished_entries_of_a_session_purged_elsewhere_are_saved_to_a_file(two, tmp_path):
     a, b = two
     sid = shared_session(a, b)
     say(b, sid, "only here")
@@ -58,8 +58,8 @@ def test_what_was_said_here_in_a_session_that_is_purged_elsewhere_is_kept_in_a_f
         assert said(other.objects, sid)["side"][-1] == "nor this"
 
 
-def test_of_what_was_published_nothing_is_set_aside(two):
-    """A branch that nobody has, cut at an entry that everybody has."""
+def test_published_entries_are_not_set_aside(two):
+    """The unpublished branch starts at a published entry."""
     a, b = two
     sid = shared_session(a, b)
     session(b, sid).branch("cut", at=find(b))
@@ -72,7 +72,7 @@ def test_of_what_was_published_nothing_is_set_aside(two):
 
 
 def imported_by_both(a, b):
-    """The same file; only one of them has published it."""
+    """Import the same file into both stores, of which only one has published it."""
     data = pi_file(line("a", None, "one"), line("b", "a", SECRET), line("c", "b", "three"))
     begun(a, "a store")
     sync(a)
@@ -84,7 +84,7 @@ def imported_by_both(a, b):
     sync(a)
 
 
-def test_what_was_imported_here_too_is_set_aside_and_both_have_the_same(two, tmp_path):
+def test_session_imported_by_both_stores_is_set_aside_and_both_end_equal(two, tmp_path):
     a, b = two
     imported_by_both(a, b)
     assert "the purge removed an entry of" in why(syncing.sync(b, remote(b)))
@@ -93,7 +93,7 @@ def test_what_was_imported_here_too_is_set_aside_and_both_have_the_same(two, tmp
     assert len(set_aside(b)) == 1
 
 
-def test_who_accepts_all_keeps_nothing(two):
+def test_accepting_every_purge_sets_nothing_aside(two):
     a, b = two
     imported_by_both(a, b)
     with (b.git_dir / "config").open("a") as config:
@@ -103,7 +103,7 @@ def test_who_accepts_all_keeps_nothing(two):
     assert traces(b) == []
 
 
-def test_who_is_killed_in_between_sets_it_aside_once(two, monkeypatch):
+def test_killed_purge_sets_entries_aside_once(two, monkeypatch):
     a, b = two
     imported_by_both(a, b)
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
@@ -119,7 +119,7 @@ def interrupted(*_):
     raise KeyboardInterrupt
 
 
-def test_what_is_said_while_it_is_set_aside_is_set_aside_too(two, monkeypatch, tmp_path):
+def test_entry_appended_while_others_are_set_aside_is_set_aside_too(two, monkeypatch, tmp_path):
     a, b = two
     sid = shared_session(a, b)
     say(b, sid, "only here")
@@ -142,7 +142,7 @@ def test_what_is_said_while_it_is_set_aside_is_set_aside_too(two, monkeypatch, t
         assert said(other.objects, sid)["main"][-2:] == ["only here", "and this"]
 
 
-def test_a_session_in_the_trash_is_set_aside_as_well(two):
+def test_session_in_the_trash_is_set_aside_too(two):
     a, b = two
     imported_by_both(a, b)
     Store(b, tends=False).trash.put(refs.session_of(next(name for name in b.refs(refs.SESSIONS) if says(b, name))))

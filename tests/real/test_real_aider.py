@@ -1,7 +1,10 @@
-"""The real Aider sees what we say it sees. Runs where ``$LAB`` holds it and a network of one's own is allowed.
+"""Comparison of contexts with the real Aider.
 
-What Aider tells the model anew in each request is not of the session: ``real_aider.ANEW_BEFORE`` and ``ANEW_AMID``.
-Of an answer it remembers blank space at both ends that its own file does not keep: compared without.
+It requires ``$LAB`` with the program and permission for a network namespace.
+
+The messages that Aider adds anew to each request are not part of the session: ``real_aider.ANEW_BEFORE`` and
+``ANEW_AMID``. Aider remembers whitespace at both ends of an answer that its file does not have, so whitespace is
+stripped first.
 """
 
 from __future__ import annotations
@@ -30,7 +33,7 @@ ASK = "and now"
 
 
 def seen(data: bytes) -> list[tuple[str, str]]:
-    """Our context of a history, at the entry before the user's last words."""
+    """Return the context of a history at the entry before the last prompt."""
     store = MemoryStore()
     sid = import_source(store, aider, aider.split(data, name=PLACE, final=True)).session
     line = list(graph.history(store, graph.branches(store, sid)["main"]))
@@ -43,7 +46,7 @@ def sent(request: list[dict[str, str]]) -> list[tuple[str, str]]:
     return [(message["role"], message["content"].strip()) for message in request]
 
 
-def test_a_run_that_goes_on_sends_what_was_said_in_it(tmp_path: Path):
+def test_continued_run_sends_its_messages(tmp_path: Path):
     work = real_aider.project(tmp_path)
     (work / real_aider.NAME).write_bytes(history(run(), user("of another run"), answer("which is over")))
     requests = real_aider.talk(
@@ -57,13 +60,13 @@ def test_a_run_that_goes_on_sends_what_was_said_in_it(tmp_path: Path):
     assert ours[2][1].startswith("I committed the changes with git hash ")
 
 
-def test_what_was_cleared_is_not_sent(tmp_path: Path):
+def test_cleared_messages_are_not_sent(tmp_path: Path):
     work = real_aider.project(tmp_path)
     requests = real_aider.talk(work, ["One", "/clear", "Two", ASK], ["1.", "2.", "3."])
     assert sent(requests[-1]) == seen((work / real_aider.NAME).read_bytes()) == [("user", "Two"), ("assistant", "2.")]
 
 
-def test_a_restored_run_sends_what_its_own_reader_makes_of_the_file(tmp_path: Path):
+def test_restored_run_sends_the_messages_that_aider_reads(tmp_path: Path):
     work = real_aider.project(tmp_path)
     data = history(
         run(), user("Two\nlines"), answer("# Title\n\n#### a heading\n\n> quoted\n\nand\u2028so \x0c on"),
@@ -77,7 +80,7 @@ def test_a_restored_run_sends_what_its_own_reader_makes_of_the_file(tmp_path: Pa
     assert sent(requests[-1]) == seen(grown) == [(role, text.strip()) for role, text in reread(data)]
 
 
-def test_a_session_of_another_agent_goes_on_in_aider(tmp_path: Path):
+def test_session_of_another_agent_is_continued_in_aider(tmp_path: Path):
     work = real_aider.project(tmp_path)
     called = [
         {"type": "text", "text": "# I look\n> here\n#### and there"},
@@ -106,7 +109,7 @@ def test_a_session_of_another_agent_goes_on_in_aider(tmp_path: Path):
     ]
 
 
-def test_a_summary_of_ours_stands_for_what_was_before(tmp_path: Path):
+def test_own_summary_replaces_earlier_messages(tmp_path: Path):
     work = real_aider.project(tmp_path)
     data = joined(
         *pi_file(said("u1", None, "old"), said("a1", "u1", "old too", role="assistant")).splitlines(),

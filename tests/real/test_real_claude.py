@@ -1,14 +1,17 @@
-"""The real Claude Code resumes a session, and its model gets what our profile shows. Runs where ``$LAB`` holds it.
+"""Comparison of contexts with the real Claude Code, which resumes sessions. It requires ``$LAB`` with the program.
 
-Each run has a home and a folder of its own, and no network but its own loopback (``unshare -n``), where a scripted
-model answers. What the program says anew at each start is taken out of both sides, and named here:
+Each run has its own home and folder and no network except its own loopback (``unshare -n``), where a scripted model
+answers. Text that the program adds anew at each start is removed from both sides:
 
 - messages of role ``system`` and blocks that begin with ``<system-reminder>``: the date, agents, skills, files, tasks;
-- where it broke off, ``Continue from where you left off.`` and ``No response requested.``;
-- a line end behind the user's words where more of the user's words follow.
 
-And what our provider decides for every agent: results stand in the order of their calls, an empty one says so, a
-thought without a signature is words. The tool ``Task`` of older sessions is called ``Agent`` today.
+- after an interruption, ``Continue from where you left off.`` and ``No response requested.``;
+
+- a line end after a prompt that another prompt follows.
+
+Differences that the provider makes for every agent are removed too: results are in the order of their calls, an empty
+result has a text, and a thought without a signature is text. The tool ``Task`` of older sessions is called ``Agent``
+today.
 """
 
 from __future__ import annotations
@@ -45,7 +48,7 @@ from gitsession.store.memory import MemoryStore
 SESSIONS = sorted((SHARED / "sessions/claude").glob("*.jsonl"))
 SESSIONS += sorted((SHARED / "sessions/claude/generated").glob("projects/*/*.jsonl"))
 REFUSED = ("Dicklesworthstone", "Sinity", "jazzyalex")
-"""Files that the program does not take, made up or cut by their authors."""
+"""Files that the program does not accept, because their authors generated or cut them."""
 
 NEXT = "NEXT QUESTION"
 SAID_ANEW = ("Continue from where you left off.", "No response requested.")
@@ -71,7 +74,7 @@ kill $model
 
 @pytest.fixture
 def resumed(tmp_path: Path) -> Ask:
-    """``resumed(data, id)``: the messages that the model gets when the program resumes a session file."""
+    """Return a function that resumes a session file in the program and returns the messages sent to the model."""
 
     def ask(data: bytes, id: str) -> Messages:
         home, work, log = tmp_path / "home", tmp_path / "work", tmp_path / "requests.jsonl"
@@ -120,7 +123,7 @@ def is_said_anew(text: str) -> bool:
 
 
 def ours(data: bytes, name: str) -> Messages:
-    """What our profile shows, without what attachments say, which the program tells in words of its own."""
+    """Return the messages of the profile, without those of attachments, which the program words differently."""
     store = MemoryStore()
     sid = bring(store, data, name=name).session
     context = build.context(ContextHistory(store, resolve(store, sid, "leaf").oid), "claude")
@@ -134,18 +137,18 @@ def is_attached(entry: Any) -> bool:
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_the_program_sends_what_the_case_says(resumed: Ask, case: Case) -> None:
+def test_program_sends_the_expected_context_of_each_case(resumed: Ask, case: Case) -> None:
     assert told(resumed(joined(*case.lines), SESSION)) == case.told
 
 
 @pytest.mark.parametrize("seed", range(25))
-def test_the_program_sends_what_we_show_of_a_session_at_random(resumed: Ask, seed: int) -> None:
+def test_program_sends_the_context_of_random_sessions(resumed: Ask, seed: int) -> None:
     data = joined(*Author(seed).session())
     assert told(resumed(data, SESSION)) == told(ours(data, SESSION))
 
 
 @pytest.mark.parametrize(("make", "expected"), HANDED_OVER.values(), ids=HANDED_OVER)
-def test_its_model_is_told_what_was_said_elsewhere(resumed: Ask, make: Any, expected: list[str]) -> None:
+def test_model_receives_the_conversation_of_another_agent(resumed: Ask, make: Any, expected: list[str]) -> None:
     store = MemoryStore()
     sid = make(store).id
     id = claude.resume_command(sid)[-1]
@@ -156,7 +159,7 @@ PI = sorted((SHARED / "sessions/pi").glob("*.v3.jsonl"))
 
 
 @pytest.mark.parametrize("path", PI, ids=lambda path: path.name[:40])
-def test_a_session_of_pi_s_goes_on_in_the_program(resumed: Ask, path: Path) -> None:
+def test_session_of_pi_is_continued_in_the_program(resumed: Ask, path: Path) -> None:
     store = MemoryStore()
     sid = bring(store, path.read_bytes(), agent="pi", name=path.stem).session
     data = export_session.export(store, sid, "claude").data
@@ -164,7 +167,7 @@ def test_a_session_of_pi_s_goes_on_in_the_program(resumed: Ask, path: Path) -> N
     assert in_one_spelling(resumed(data, id)) == in_one_spelling(ours(data, id))
 
 
-def test_it_goes_on_with_what_was_made_here_behind_its_own_lines(resumed: Ask) -> None:
+def test_program_continues_with_entries_added_after_its_own(resumed: Ask) -> None:
     store = MemoryStore()
     sid = bring(store, joined(*talk("a", "b")), name=SESSION).session
     held = session(store, sid, clock=Clock())
@@ -184,7 +187,7 @@ def in_one_spelling(messages: Messages) -> list[str]:
 
 
 @pytest.mark.parametrize("path", SESSIONS, ids=lambda path: path.name[:40])
-def test_the_program_sends_what_we_show_of_a_real_session(resumed: Ask, path: Path) -> None:
+def test_program_sends_the_context_of_a_real_session(resumed: Ask, path: Path) -> None:
     if path.name.startswith(REFUSED):
         pytest.skip("the program does not take this file")
     stated = re.search(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", path.stem)

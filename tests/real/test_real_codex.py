@@ -1,7 +1,9 @@
-"""The real codex sees what we say it sees. Runs where ``$LAB`` holds the program and a network of one's own is allowed.
+"""Comparison of contexts with the real codex.
 
-What codex tells the model anew at each start is not of the session: instructions first of all, and behind the history
-what is in ``ANEW``, then what it is asked.
+It requires ``$LAB`` with the program and permission for a network namespace.
+
+The items that codex adds anew at each start are not part of the session: the instructions at the beginning and, after
+the history, those in ``ANEW`` and the prompt.
 """
 
 from __future__ import annotations
@@ -57,7 +59,14 @@ ANEW = {
 
 
 def check(folder: Path, data: bytes, thread: str, base: tuple[bytes, str] | None = None) -> None:
-    """What codex sends of our export of a file is what our context says. ``base``: the file it goes on from."""
+    """Check that codex sends the context of an export of the file.
+
+    Args:
+        folder: Folder for the run.
+        data: Content of the file.
+        thread: Id of the thread.
+        base: The file that it continues and its thread.
+    """
     store = MemoryStore()
     beside = {}
     if base is not None:
@@ -130,11 +139,11 @@ HAND = {
 
 
 @pytest.mark.parametrize("parts", HAND.values(), ids=HAND)
-def test_the_real_codex_sees_what_we_say(tmp_path: Path, parts: list[Any]) -> None:
+def test_real_codex_sends_our_context(tmp_path: Path, parts: list[Any]) -> None:
     check(tmp_path, *real_codex.for_the_script(rollout(*parts)))
 
 
-def test_the_real_codex_sees_in_a_fork_what_we_say(tmp_path: Path) -> None:
+def test_real_codex_sends_our_context_of_a_fork(tmp_path: Path) -> None:
     base = real_codex.for_the_script(rollout(TALK, first=0))
     end = 2 + AFTER_T1
     offset = sum(map(len, base[0].splitlines(keepends=True)[:end]))
@@ -143,13 +152,13 @@ def test_the_real_codex_sees_in_a_fork_what_we_say(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not FILES, reason="no session files here")
-def test_the_real_codex_sees_in_its_own_fork_what_we_say(tmp_path: Path) -> None:
+def test_real_codex_sends_our_context_of_its_own_fork(tmp_path: Path) -> None:
     base, child = (next(path for path in FILES if f"01a1ffd1-{part}" in path.name) for part in ("326d", "374d"))
     check(tmp_path, child.read_bytes(), "01a1ffd1-374d-7f22-8899-b3e8233adc1e",
           (base.read_bytes(), "01a1ffd1-326d-7a00-aa58-5bfc88e9657a"))  # fmt: skip
 
 
-def test_a_bad_line_is_passed_over(tmp_path: Path) -> None:
+def test_invalid_line_is_skipped(tmp_path: Path) -> None:
     data = rollout(TALK) + b'{"type":"respo\n' + joined(turn("t3"))
     check(tmp_path, *real_codex.for_the_script(data))
 
@@ -166,18 +175,18 @@ SAID = [
 ]
 
 
-def test_the_real_codex_goes_on_with_a_session_of_another_agent(tmp_path: Path) -> None:
+def test_real_codex_continues_a_session_of_another_agent(tmp_path: Path) -> None:
     data = codex.write(line_of(*SAID)).data
     check(tmp_path, data, codex.resume_command(HEADER.source_id or "")[2])
 
 
-def test_the_real_codex_goes_on_with_one_that_was_never_compacted(tmp_path: Path) -> None:
+def test_real_codex_continues_a_session_without_a_compaction(tmp_path: Path) -> None:
     data = codex.write(line_of(*[entry for entry in SAID if not isinstance(entry, Compaction)])).data
     check(tmp_path, data, codex.resume_command(HEADER.source_id or "")[2])
 
 
 @pytest.mark.parametrize("path", shared_files("pi"), ids=lambda path: path.name)
-def test_the_real_codex_goes_on_with_a_real_session_of_pi(tmp_path: Path, path: Path) -> None:
+def test_real_codex_continues_a_real_session_of_pi(tmp_path: Path, path: Path) -> None:
     store, there = MemoryStore(), MemoryStore()
     sid = bring(store, path.read_bytes(), agent="pi", name=path.stem, final=True).session
     data, thread = export(store, sid, "codex").data, codex.resume_command(sid)[2]
@@ -190,13 +199,13 @@ def test_the_real_codex_goes_on_with_a_real_session_of_pi(tmp_path: Path, path: 
 
 
 def _uncut(item: dict[str, Any]) -> dict[str, Any]:
-    """codex cuts long results again by the limits of the model that is to read them."""
+    """Return the item without a long output. codex cuts long results again by the limits of the current model."""
     output = item.get("output")
     return {**item, "output": "..."} if isinstance(output, str) and len(output.encode()) > 10_000 else item
 
 
 @pytest.mark.parametrize("first", [None, 0], ids=["legacy", "paginated"])
-def test_the_real_codex_goes_on_with_what_was_said_here(tmp_path: Path, first: int | None) -> None:
+def test_real_codex_continues_with_added_entries(tmp_path: Path, first: int | None) -> None:
     data, thread = real_codex.for_the_script(rollout(TALK, first=first))
     check(tmp_path, codex.write(own(data, *SAID[:4])).data, thread)
 
@@ -209,7 +218,7 @@ REFUSES = {
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
-def test_the_real_codex_sees_what_we_say_of_real_files(tmp_path: Path, path: Path) -> None:
+def test_real_codex_sends_our_context_of_real_files(tmp_path: Path, path: Path) -> None:
     why = next((why for part, why in REFUSES.items() if part in path.name), None)
     if why:
         pytest.skip(f"codex itself refuses it: {why}")

@@ -1,7 +1,7 @@
-"""The real codex reverts and forks threads through its app server; each context is what it sends next.
+"""Comparison of contexts after reverts and forks of threads by codex's app server with its next requests.
 
-Runs where ``$LAB`` holds the program and a network of one's own is allowed. The first argument that the script below
-gets is the folder to work in.
+It requires ``$LAB`` with the program and permission for a network namespace. The first argument of the script below is
+its working directory.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ SAID = {
 }
 
 
-def test_a_reverted_and_forked_thread_goes_on_in_a_new_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reverted_and_forked_thread_continues_in_a_new_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     words = ["unshare", "-n", sys.executable, "-c", DRIVER, tmp_path / "made", real_codex.PROGRAM, real_codex.PEERS]
     (tmp_path / "made").mkdir()
     ran = subprocess.run(words, capture_output=True, text=True, timeout=90)

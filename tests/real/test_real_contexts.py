@@ -1,7 +1,7 @@
-"""The real pi and omp build a context, and so do we: on random sessions full of what the golden ones have not.
+"""Comparison of contexts with the real pi and omp, on random sessions with cases that the golden sessions lack.
 
-Edits, system messages, missing contents, resets, odd numbers, first kept entries that are not there. Runs where
-``$LAB`` holds the released programs.
+The cases are edits, system messages, missing contents, resets, unusual numbers, and missing first kept entries. It
+requires ``$LAB`` with the released programs.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.skipif(not DRIVERS.exists(), reason="the drivers of the
 
 
 def ask(release: str, sessions: list[bytes], scratch: Path) -> list[Fields]:
-    """What the real program makes of each session."""
+    """Return the context that the real program builds from each session."""
     return ask_all(release, [{"text": text.decode(), "raw": True} for text in sessions], scratch)
 
 

@@ -1,8 +1,8 @@
-"""The released pi and omp read what is written for them: conversations of every agent, drawn at random.
+"""Comparison of exports with the released pi and omp: random conversations of every agent are exported to them.
 
-The rule of ``conversations`` is held against the programs themselves, not against our reading of them: what they would
-send is what the source's model sees, or a note names the difference. Runs where ``$LAB`` holds the programs;
-``GITSESSION_CONVERSATIONS`` sets how many conversations of each agent are drawn.
+The rule of ``conversations`` is checked with the programs themselves instead of gitsession's parser: the program sends
+the source's context, or a note names the difference. It requires ``$LAB`` with the programs.
+``GITSESSION_CONVERSATIONS`` is the number of conversations of each agent.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ Fields = dict[str, Any]
 
 
 class Program:
-    """A released program that reads session files, one after the other."""
+    """A released program that reads session files one by one."""
 
     def __init__(self, running: subprocess.Popen[bytes]) -> None:
         assert running.stdin is not None and running.stdout is not None
         self.given, self.answers = running.stdin, running.stdout
 
     def messages(self, data: bytes) -> list[Fields]:
-        """Return what the program would send for a session file, before it is put into a provider's form."""
+        """Return the messages that the program would send for a file, before their conversion for a provider."""
         self.given.write(json.dumps({"id": 1, "text": data.decode(), "raw": True}).encode() + b"\n")
         self.given.flush()
         assert select([self.answers], [], [], SECONDS)[0], "the program hangs on this file"
@@ -65,7 +65,10 @@ def running(name: str, folder: Path) -> Iterator[Program]:
 
 
 def sent(messages: Sequence[Fields]) -> tuple[list[Seen], list[str]]:
-    """Return the marks that a model is shown, each result behind its call, and what its provider would refuse."""
+    """Return the marks in the messages and the violations that a provider would reject.
+
+    The marks of a result follow those of its call.
+    """
     found: list[Seen] = []
     results: dict[str, list[Seen]] = {}
     wrong: list[str] = []
@@ -106,14 +109,17 @@ def _of_block(by: str, block: Fields) -> list[Seen]:
 
 
 def drawn(source: str, seed: int) -> tuple[MemoryStore, str, list[Seen], bytes]:
-    """A conversation of ``source`` in a store, what its model sees, and its file."""
+    """Import a random conversation of ``source``.
+
+    Return the store, the session id, the marks in its context, and the file.
+    """
     data, store = DRAWN[source](seed), MemoryStore()
     sid = bring(store, data, agent=source, name=NAMES.get(source, "s1")).session
     return store, sid, seen(*context(store, sid, source)), data
 
 
 @pytest.mark.parametrize(("target", "reader"), [(agent, name) for agent, names in READERS.items() for name in names])
-def test_the_program_sends_what_the_source_would_have_sent_or_a_note_names_it(target, reader, tmp_path):
+def test_program_sends_the_sources_context_or_a_note_names_the_difference(target, reader, tmp_path):
     shown = named = read = 0
     broken: list[tuple[str, int, list[str]]] = []
     with running(reader, tmp_path) as program:
@@ -130,7 +136,7 @@ def test_the_program_sends_what_the_source_would_have_sent_or_a_note_names_it(ta
 
 
 @pytest.mark.parametrize(("agent", "reader"), OWN, ids=[agent for agent, _ in OWN])
-def test_what_a_session_of_the_program_shows_is_what_the_program_sends(agent, reader, tmp_path):
+def test_context_of_the_programs_session_equals_its_request(agent, reader, tmp_path):
     with running(reader, tmp_path) as program:
         for seed in range(COUNT):
             _, _, ours, data = drawn(agent, seed)

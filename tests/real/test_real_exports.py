@@ -1,4 +1,7 @@
-"""The real pi and omp open what we write, go on with it, and see what we say. Runs where ``$LAB`` holds them."""
+"""Comparison of exports with the real pi and omp, which open and continue them.
+
+It requires ``$LAB`` with the programs.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +46,7 @@ def assert_sees(answer: Fields, session: Session, release: str) -> None:
     theirs = answer["context"]
     assert theirs["messages"] == ours["messages"]
     assert theirs["thinkingLevel"] == ours["thinkingLevel"]
-    if release != "omp":  # of omp's a change of model in pi's words is a known difference (docs/reference/context.md)
+    if release != "omp":  # a known difference of omp: a model change in pi's notation (docs/reference/context.md)
         assert theirs["model"] == ours["model"]
     assert answer["name"] == session.names().title
 
@@ -52,7 +55,7 @@ REAL = {f"{path.parent.name}/{path.name}": path for path in shared_files("pi", "
 
 
 @pytest.mark.parametrize("path", REAL.values(), ids=REAL)
-def test_the_real_agent_sees_the_same_before_and_after_a_compaction_of_ours(
+def test_real_agent_has_the_same_context_before_and_after_our_compaction(
     release: str, path: Path, store: Store, tmp_path: Path
 ) -> None:
     agent = path.parent.name
@@ -76,7 +79,7 @@ def test_the_real_agent_sees_the_same_before_and_after_a_compaction_of_ours(
 
 
 @pytest.mark.parametrize("path", REAL.values(), ids=REAL)
-def test_the_real_agent_goes_on_behind_our_compaction_and_the_session_goes_on_with_it(
+def test_real_agent_and_the_session_continue_after_our_compaction(
     release: str, path: Path, store: Store, tmp_path: Path
 ) -> None:
     agent = path.parent.name
@@ -103,7 +106,7 @@ def test_the_real_agent_goes_on_behind_our_compaction_and_the_session_goes_on_wi
     assert store.export(session.id).data == answered["disk"].encode()
 
 
-def test_the_real_agent_opens_a_session_begun_here(release: str, store: Store, tmp_path: Path) -> None:
+def test_real_agent_opens_an_own_session(release: str, store: Store, tmp_path: Path) -> None:
     session = store.new_session(agent="mine", cwd=str(tmp_path))
     session.append(Message.user("hi"))
     session.append(Message.assistant("hello", provider="p", model="m", stop="stop", usage=messages.usage({})))

@@ -1,6 +1,6 @@
-"""Any agent's session goes on in any other: the real programs resume it, and their model is told what was said.
+"""Tests that the real programs resume any agent's session, and that their models receive the conversation.
 
-Runs where ``$LAB`` holds the programs and a network of one's own is allowed. docs/reference/agents.md has the table.
+It requires ``$LAB`` with the programs and permission for a network namespace. docs/reference/agents.md has the table.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ IN_WORDS = {"PICTURE": ("user", "image/png"), COMMAND: ("assistant", COMMAND), O
 
 
 def carried(source: str, agent: str) -> list[tuple[str, str]]:
-    """Who says what to the model of ``agent`` in the story that ``source`` told."""
+    """Return the role and text of each message that the story of ``source`` should have in ``agent``."""
     wordy = "aider" in (source, agent)
-    if source == "librecode":  # its model is shown no calls and no results
+    if source == "librecode":  # its context has no calls and no results
         return [each for each in CARRIED if each[0] not in ("call", "result") and not (wordy and each[1] == "PICTURE")]
     said = [IN_WORDS.get(words, (by, words)) if wordy else (by, words) for by, words in CARRIED]
     return [each for each in said if source != "aider" or each not in (IN_WORDS["PICTURE"], IN_WORDS[COMMAND])]
@@ -37,7 +37,7 @@ def carried(source: str, agent: str) -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize("agent", handover.PROGRAMS)
 @pytest.mark.parametrize("source", STORIES)
-def test_the_model_is_told_what_was_said(source: str, agent: str, tmp_path: Path) -> None:
+def test_model_receives_the_conversation(source: str, agent: str, tmp_path: Path) -> None:
     if not handover.is_there(agent):
         pytest.skip(f"the real {agent} is not at hand")
     home, work = tmp_path / "home", tmp_path / "a folder"
@@ -50,7 +50,7 @@ def test_the_model_is_told_what_was_said(source: str, agent: str, tmp_path: Path
     resume.perform(found)
     told = handover.asked(found, home)
     assert in_order(carried(source, agent), told), told
-    # The program went on with what was put there; its own session is taken in again as what it was.
+    # The program continued the exported session. Its file is the same session if the agent is the original one.
     with pytest.raises(Refused, match="the agent has continued"):
         resume.plan(store, sid, agent, None, where, {})
     place = found.file if not isinstance(FORMATS[agent], Importing) else home / ".local/share/opencode/opencode.db"
@@ -64,7 +64,7 @@ def test_the_model_is_told_what_was_said(source: str, agent: str, tmp_path: Path
 
 
 @pytest.mark.parametrize("agent", handover.PROGRAMS)
-def test_it_goes_on_from_an_earlier_entry(agent: str, tmp_path: Path) -> None:
+def test_resume_continues_from_an_earlier_entry(agent: str, tmp_path: Path) -> None:
     if not handover.is_there(agent):
         pytest.skip(f"the real {agent} is not at hand")
     home, store = tmp_path / "home", MemoryStore()
@@ -79,7 +79,7 @@ def test_it_goes_on_from_an_earlier_entry(agent: str, tmp_path: Path) -> None:
     assert not any(LAST in said for _, said in told)
 
 
-def test_opencode_goes_on_from_an_earlier_entry_of_what_it_has(tmp_path: Path) -> None:
+def test_opencode_continues_from_an_earlier_entry_of_its_own_session(tmp_path: Path) -> None:
     if not handover.is_there("opencode"):
         pytest.skip("the real opencode is not at hand")
     home, store = tmp_path / "home", MemoryStore()
@@ -95,7 +95,7 @@ def test_opencode_goes_on_from_an_earlier_entry_of_what_it_has(tmp_path: Path) -
     assert not any(LAST in said for _, said in told)
 
 
-def test_claude_code_goes_on_with_what_a_sub_agent_said(tmp_path: Path) -> None:
+def test_claude_code_continues_a_sub_agents_session(tmp_path: Path) -> None:
     if not handover.is_there("claude"):
         pytest.skip("the real claude is not at hand")
     home, store = tmp_path / "home", MemoryStore()
@@ -109,7 +109,7 @@ def test_claude_code_goes_on_with_what_a_sub_agent_said(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("folder", ["work", "home/project", "home"])
 @pytest.mark.parametrize("agent", ["omp", "pi"])
-def test_it_lies_where_the_agent_looks_for_its_id(agent: str, folder: str, tmp_path: Path) -> None:
+def test_exported_session_is_found_by_its_id(agent: str, folder: str, tmp_path: Path) -> None:
     if not handover.is_there(agent):
         pytest.skip(f"the real {agent} is not at hand")
     work = tmp_path / folder
@@ -126,7 +126,7 @@ def test_it_lies_where_the_agent_looks_for_its_id(agent: str, folder: str, tmp_p
 
 
 def in_order(wanted: list[tuple[str, str]], told: handover.Told) -> bool:
-    """Whether each of ``wanted`` is said, by whom it says, one behind the other."""
+    """Return whether the messages occur in this order, each with its role."""
     rest = list(told)
     for role, words in wanted:
         while rest and not (rest[0][0] == role and words in rest[0][1]):

@@ -1,6 +1,6 @@
-"""The real agents, told by ``enable``, edit files through the shell; a rewind takes that back.
+"""Tests of the real agents with hooks from ``enable``: they edit files through the shell, and a rewind undoes that.
 
-Runs where ``$LAB`` holds them; each has a home, a folder and a network of its own (``unshare -n``), in which a scripted
+It requires ``$LAB`` with the agents. Each has its own home, folder and network (``unshare -n``), in which a scripted
 model answers.
 """
 
@@ -63,7 +63,7 @@ MODELS = {"providers": {"mock": {
 _OPENCODE = """sed -i "s#@PORT@#$(cat ../port)#" $HOME/.config/opencode/opencode.json
 timeout {seconds} {program} run {more} "{prompt}" """
 _FETCHED = {"packages": {"": {"dependencies": {"@opencode-ai/plugin": "*"}}}}
-"""opencode fetches this where there are plugins, and waits for it; ours does without."""
+"""A package that opencode fetches and waits for if there are plugins. The plugin of gitsession does not need it."""
 TITLE = {"needle": "You are a title generator", "step": {"text": "A title"}}
 
 FORMS = {
@@ -74,7 +74,7 @@ GO_ON = {**dict.fromkeys(FORMS, "--continue"), "codex": "resume --last"}
 
 
 class Place:
-    """A home with an agent in it that tells what it does, and a folder to work in."""
+    """A home directory with an agent whose hooks are enabled, and a folder to work in."""
 
     def __init__(self, folder: Path, agent: str) -> None:
         self.agent, self.folder, self.work, self.home = agent, folder, folder / "work", folder / "home"
@@ -101,7 +101,7 @@ class Place:
         return done.stdout
 
     def ask(self, prompt: str, *steps: dict[str, object], more: str = "") -> None:
-        """One turn, in which the model says ``steps``."""
+        """Run one turn in which the model makes ``steps``."""
         (self.folder / "script.json").write_text(json.dumps({"rules": [TITLE], "steps": [*steps, {"text": "Done."}]}))
         (self.folder / "port").unlink(missing_ok=True)
         (self.folder / "models.json").write_text(json.dumps(MODELS))
@@ -116,7 +116,7 @@ class Place:
         assert done.returncode == 0, done.stderr + done.stdout
 
     def shell(self, command: str) -> dict[str, object]:
-        """The model wants a command to be run."""
+        """Return a step in which the model runs a command."""
         if self.agent in ("claude", "opencode"):
             tool = "Bash" if self.agent == "claude" else "bash"
             return {"tool": tool, "args": {"command": command, "description": "run"}}
@@ -132,7 +132,7 @@ class Place:
         return {path.name: path.read_text() for path in self.work.iterdir() if path.is_file()}
 
     def line(self) -> list[tuple[str, str]]:
-        """Role and words of the active line."""
+        """Return the role and text of the entries of the active branch."""
         with Store.open(self.store) as store:
             session = store.session(store.sessions()[0].sid)
             history = session.history()
@@ -171,7 +171,7 @@ def test_files_and_conversation_are_back(place: Place) -> None:
     assert place.line() == whole
 
 
-def test_a_second_turn_is_taken_back_and_the_first_one_stays(place: Place) -> None:
+def test_second_turn_is_rewound_and_the_first_one_is_kept(place: Place) -> None:
     place.ask("Change the files", place.shell(CHANGE))
     once_more = (place.shell("printf three > a.txt"), place.shell("rm new.txt"))
     place.ask("And once more", *once_more, more=GO_ON[place.agent])
@@ -181,14 +181,14 @@ def test_a_second_turn_is_taken_back_and_the_first_one_stays(place: Place) -> No
     assert any("Change the files" in words for _, words in place.line())
 
 
-def test_the_agent_goes_on_where_the_store_is_gone_and_the_disk_is_full(place: Place) -> None:
+def test_agent_continues_without_a_store_or_disk_space(place: Place) -> None:
     shutil.rmtree(place.store)
     place.store.write_text("in the way")
     place.ask("Change the files", place.shell(CHANGE))
     assert place.files() == AFTER
 
 
-def test_an_agent_that_patches_through_the_shell_says_no_end_and_is_taken_back_all_the_same(place: Place) -> None:
+def test_agent_that_patches_through_the_shell_is_rewound_without_an_end_event(place: Place) -> None:
     if place.agent != "codex":
         pytest.skip("codex is the one that does so")
     patch = "apply_patch <<'EOF'\n*** Begin Patch\n*** Add File: patched.txt\n+new\n*** End Patch\nEOF\n"

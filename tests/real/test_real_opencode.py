@@ -1,8 +1,8 @@
-"""The real opencode takes in what we export, and its model gets what our profile shows. Runs where ``$LAB`` holds it.
+"""Comparison of contexts with the real opencode, which imports exports. It requires ``$LAB`` with the program.
 
-What the program says anew at each start is its system prompt. What our provider decides for every agent, and so is
-made alike on both sides before they are compared: results stand in the order of their calls; one that is empty, or an
-error, says so in our words, and so do the pictures that a tool gave back.
+The text that the program adds anew at each start is its system prompt. Differences that the provider makes for every
+agent are removed from both sides: results are in the order of their calls, and empty results, errors and images of
+tools have the wording of gitsession.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from gitsession.store.memory import MemoryStore
 
 REAL = sorted((SHARED / "sessions/opencode/generated").glob("export-*.json"))
 ATTACHED = "Attached media from tool result:"
-"""Words that opencode puts before the pictures of a tool result; gitsession puts ``FROM_TOOLS``."""
+"""Text that opencode puts before the images of a tool result. gitsession uses ``FROM_TOOLS``."""
 
 SES = "ses_e0000000affeTestTestTest01"
 
@@ -48,7 +48,7 @@ def ours(store: ObjectStore, sid: str) -> Messages:
 
 
 def alike(messages: Messages) -> Messages:
-    """Without the ways in which our provider says the same, whoever the agent is."""
+    """Return the messages without differences that the provider makes for every agent."""
     found = []
     for message in messages:
         content = message.get("content") or ""
@@ -61,14 +61,14 @@ def alike(messages: Messages) -> Messages:
 
 
 @pytest.mark.parametrize("messages", CASES.values(), ids=CASES)
-def test_the_model_gets_what_the_profile_shows(messages: list[Message], tmp_path: Path) -> None:
+def test_model_receives_the_context_of_the_profile(messages: list[Message], tmp_path: Path) -> None:
     store = MemoryStore()
     data = export(*in_real_words(messages))
     sid = bring(store, data, final=True).session
     assert alike(Lab(tmp_path).resumed(exported(store, sid), SES)) == alike(ours(store, sid))
 
 
-def test_thoughts_of_another_model_go_as_the_profile_shows_them(tmp_path: Path) -> None:
+def test_thoughts_of_another_model_are_sent_as_in_the_profile(tmp_path: Path) -> None:
     messages, about = in_real_words(CASES["thoughts before, between and without words"])
     for message in messages[:-1]:
         if message["info"]["role"] == "assistant":
@@ -81,7 +81,7 @@ def test_thoughts_of_another_model_go_as_the_profile_shows_them(tmp_path: Path) 
 
 
 def in_real_words(messages: list[Message]) -> tuple[list[Message], dict[str, Any]]:
-    """The messages with what the released program asks of an import."""
+    """Return the messages with the ids and fields that the released program requires of an import."""
     text = json.dumps({"info": info(id=SES, path=""), "messages": messages})
     found = json.loads(text.replace('"ses_one"', f'"{SES}"'))
     for message in found["messages"]:
@@ -96,14 +96,14 @@ def in_real_words(messages: list[Message]) -> tuple[list[Message], dict[str, Any
 
 
 @pytest.mark.parametrize("path", REAL, ids=lambda path: path.name)
-def test_a_real_session_goes_on_as_the_profile_shows_it(path: Path, tmp_path: Path) -> None:
+def test_real_session_is_continued_with_the_context_of_the_profile(path: Path, tmp_path: Path) -> None:
     store, data = MemoryStore(), path.read_bytes()
     done = bring(store, data)
     id = json.loads(data)["info"]["id"]
     assert alike(Lab(tmp_path).resumed(exported(store, done.session), id)) == alike(ours(store, done.session))
 
 
-def test_what_the_program_does_next_comes_in_as_entries_behind_those_that_were_there(tmp_path: Path) -> None:
+def test_later_messages_of_the_program_are_imported_after_the_earlier_ones(tmp_path: Path) -> None:
     lab, store = Lab(tmp_path), MemoryStore()
     messages, about = in_real_words(CASES["words and a call"])
     sid = bring(store, export(messages, about)).session
@@ -119,7 +119,7 @@ def test_what_the_program_does_next_comes_in_as_entries_behind_those_that_were_t
     assert os.fspath(path) and session(store, sid).history()[-1].subject == "assistant: ANSWER"
 
 
-def test_a_session_begun_here_goes_on_there_with_its_earlier_turns(tmp_path: Path) -> None:
+def test_own_session_is_continued_with_its_earlier_turns(tmp_path: Path) -> None:
     store, there = MemoryStore(), MemoryStore()
     made = begun_here(store)
     data = export_session.export(store, made.id, "opencode").data.replace(b'"modelID": "m"', b'"modelID": "mock-model"')
@@ -129,7 +129,7 @@ def test_a_session_begun_here_goes_on_there_with_its_earlier_turns(tmp_path: Pat
     assert [message["content"] for message in heard][-3:] == ["And now?", "Now this.", "Go on"]
 
 
-def test_a_session_of_another_agent_goes_on_there_with_calls_and_results(tmp_path: Path) -> None:
+def test_session_of_another_agent_is_continued_with_calls_and_results(tmp_path: Path) -> None:
     store = MemoryStore()
     call = {"type": "toolCall", "id": "call_1", "name": "read", "arguments": {"path": "a.py"}}
     asked = entry("message", "b", "a", at=1, message={
@@ -141,7 +141,7 @@ def test_a_session_of_another_agent_goes_on_there_with_calls_and_results(tmp_pat
         "content": [{"type": "text", "text": "14 lines"}], "isError": False,
     })  # fmt: skip
     first = said("a", "m", "Look", role="user")
-    # The model that answered first is known only behind the first question.
+    # The first model is only known after the first prompt.
     sid = bring(store, pi_file(entry("model_change", "m", None, provider="mock", modelId="mock-model"), first, asked,
                                result)).session  # fmt: skip
     data = export_session.export(store, sid, "opencode").data.replace(b'"unknown"', b'"mock"')

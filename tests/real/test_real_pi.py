@@ -1,4 +1,4 @@
-"""The real pi opens what we export, and sees what we see. Runs where ``$LAB`` holds the released programs."""
+"""Comparison of exports and contexts with the real pi. It requires ``$LAB`` with the released programs."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ pytestmark = pytest.mark.skipif(not DRIVER.exists(), reason="the driver of the r
 
 @pytest.fixture(scope="module", params=RELEASES)
 def real_pi(request: pytest.FixtureRequest) -> Iterator[Any]:
-    """``real_pi(data)``: what the released program makes of a session file."""
+    """Return a function that returns the released program's view of a session file."""
     folder, node = RELEASES[request.param]
     if not (LAB / folder).is_dir() or not Path(node).exists():
         pytest.skip(f"pi {request.param} is not installed in $LAB")
@@ -59,7 +59,7 @@ def real_pi(request: pytest.FixtureRequest) -> Iterator[Any]:
 
 
 def ours(data: bytes) -> tuple[bytes, dict[str, Any]]:
-    """A session through a store: what comes out again, and what we say of it in pi's words."""
+    """Import a session. Return its export, and its state in pi's notation."""
     store = MemoryStore()
     done = import_source(store, pi, pi.split(data))
     tree = graph.tree(store, done.session)
@@ -76,7 +76,7 @@ def ours(data: bytes) -> tuple[bytes, dict[str, Any]]:
 
 
 def known(tree: Tree, node: Node) -> str | None:
-    """The id of the nearest entry that pi has one for."""
+    """Return the id of the nearest entry that has an id in pi."""
     while node.source and node.source.id is None and node.parent:
         node = tree.nodes[node.parent]
     return node.source.id if node.source else None
@@ -91,7 +91,7 @@ def theirs(found: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def test_the_real_pi_sees_in_our_export_what_we_see(real_pi: Any) -> None:
+def test_real_pi_reads_our_export_as_we_do(real_pi: Any) -> None:
     for path in sorted((SHARED / "sessions/pi").glob("*.v3.jsonl")):
         exported, said = ours(path.read_bytes())
         assert exported == path.read_bytes()

@@ -1,7 +1,7 @@
-"""What the released pi would send for 150 contexts, and what we make of them. Runs where ``$LAB`` holds it.
+"""Comparison of requests with the released pi for 150 contexts. It requires ``$LAB`` with the program.
 
-Two differences are meant: pi sends results that answer no call, which the APIs refuse; and where a result came after
-the user's next words it sends an error in its place, we the result.
+Two differences are intended. pi sends results without a call, which the APIs reject. If a result follows the next
+prompt, pi sends an error in its place, and gitsession sends the result.
 """
 
 import json
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.skipif(not (NODE.exists() and GOLDEN.exists()), reason=
 
 @pytest.fixture(scope="module")
 def pairs():
-    """Our contexts, each with what pi would send for it."""
+    """Return the contexts, each with the request of pi for it."""
     contexts = [golden_context(case, "pi") for case in cases()]
     given = json.dumps([as_pi.request(context) for context in contexts]).encode()
     done = subprocess.run([NODE, DRIVER], input=given, capture_output=True, check=True, timeout=200)
@@ -77,7 +77,10 @@ APIS = {
 
 
 def without_orphans(sequence):
-    """``sequence`` without results that answer no call since the last other words, and ids by their order."""
+    """Return ``sequence`` without results that have no call since the last other message.
+
+    The ids are numbered in order.
+    """
     pending, order = Counter(), {}
     for kind, *what in sequence:
         if kind == "call":

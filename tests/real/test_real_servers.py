@@ -1,4 +1,4 @@
-"""Sync over real servers on loopback: a folder, smart HTTP, ssh; every object is checked there."""
+"""Tests of sync over real servers on loopback: a folder, smart HTTP and ssh. The server checks every object."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ WAYS = ["file", "http", "ssh"]
 
 @pytest.fixture(params=WAYS)
 def base(request, tmp_path, monkeypatch):
-    """The address of a folder, however it is reached."""
+    """Yield the URL of a folder over each transport."""
     if request.param == "file":
         opened = nullcontext(f"file://{tmp_path}")
     elif request.param == "http":
@@ -41,7 +41,10 @@ def base(request, tmp_path, monkeypatch):
 
 
 class Show(Simulation):
-    """Each of the acts is done so often, in an order by lot; kills are real ones, and who is offline hears nobody."""
+    """A simulation with real kills and real network errors.
+
+    Each action occurs a fixed number of times, in random order.
+    """
 
     DECK: ClassVar = {
         "say": 8, "branch": 2, "switch": 1, "rewind": 2, "label": 1, "undo": 1, "sync": 3, "pull": 2, "push": 2,
@@ -49,7 +52,7 @@ class Show(Simulation):
     }  # fmt: skip
 
     def run(self, steps: int) -> Outcome:
-        """``steps``: how often the whole deck."""
+        """Run the deck of actions ``steps`` times."""
         waiting = [name for name, count in self.DECK.items() for _ in range(count * steps)]
         self.chance.shuffle(waiting)
         turns = 10 * len(waiting)
@@ -60,7 +63,7 @@ class Show(Simulation):
             try:
                 getattr(self, name)(machine)
                 self.trace.append(f"{machine.name} {name}")
-            except GitSessionError:  # nothing to undo, nobody to reach: later, or by another one
+            except GitSessionError:  # nothing to undo, or no connection: retry later or in another store
                 waiting.append(name)
         assert not waiting, waiting
         return self.end()
@@ -70,7 +73,7 @@ class Show(Simulation):
         super().plain(machine)
 
     def die(self, machine: Machine) -> None:
-        """A process of its own is killed in the middle of a sync; the git that it started may go on."""
+        """Kill a separate process in the middle of a sync. The git that it started may continue."""
         self.reached(machine)
         verb = self.chance.choice([syncing.sync, syncing.pull, syncing.push])
         at = self.chance.randrange(PLACES)
@@ -89,13 +92,13 @@ class Show(Simulation):
             raise Unavailable("it was through before")
 
     def go_off(self, machine: Machine) -> None:
-        """One is always there to be talked with."""
+        """Disconnect a store, but never the last connected one."""
         if not machine.off and sum(not other.off for other in self.machines) == 1:
             raise Unavailable("the last one")
         super().go_off(machine)
 
     def talk_in_vain(self, machine: Machine) -> None:
-        """What the network says to whoever is offline."""
+        """Check the error of a store that is offline."""
         if not machine.off:
             raise Unavailable("it would be heard")
         nowhere = dataclasses.replace(remote(machine.store), url="http://127.0.0.1:1/hub.git", is_named=False)
@@ -108,12 +111,12 @@ class Show(Simulation):
 
 
 SHOWS = int(os.environ.get("GITSESSION_SHOWS", "1"))
-"""Number of seeds for each server. If there are several, each is longer."""
+"""Number of seeds for each server. If there are several, each run is longer."""
 
 
 @pytest.mark.timeout(300 * SHOWS)
 @pytest.mark.promise("P42")
-def test_three_stores_in_any_order_come_to_the_same(base, tmp_path, faults):
+def test_three_stores_in_any_order_end_equal(base, tmp_path, faults):
     for seed in range(SHOWS):
         with faults.one():
             decks = 1 if SHOWS == 1 else 3
@@ -137,7 +140,7 @@ def test_a_clone_has_all_of_it(base, tmp_path):
             assert [path.name for path in (tmp_path / "clone.git/refs/heads").iterdir()] == ["main"]  # packed
 
 
-def test_who_has_no_password_is_told_so(tmp_path):
+def test_missing_password_is_reported(tmp_path):
     hub(tmp_path / "hub.git")
     with servers.http(tmp_path, password="open sesame") as where, store_with(tmp_path / "a.git") as store:
         begun(store, "hi")
@@ -150,7 +153,7 @@ def test_who_has_no_password_is_told_so(tmp_path):
         assert there(tmp_path / "hub.git") == shared(store)
 
 
-def test_a_credential_helper_of_the_users_is_asked(tmp_path):
+def test_credential_helper_of_the_user_is_called(tmp_path):
     hub(tmp_path / "hub.git")
     helper = "!f() { echo username=me; echo password=secret; }; f"
     subprocess.run(["git", "config", "--global", "credential.helper", helper], check=True)

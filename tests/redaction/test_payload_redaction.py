@@ -1,4 +1,7 @@
-"""Whatever is planted in whatever payload: what is stored parses, tells nothing, and is known again as what it was."""
+"""Tests of redaction with a secret anywhere in any payload.
+
+The result is valid, has no secret, and is recognized again.
+"""
 
 import json
 
@@ -54,7 +57,7 @@ def test_any_json_stays_json_of_the_same_shape(value, ascii_only, indent):
 
 @given(st.lists(VALUES, min_size=1, max_size=3))
 @settings(max_examples=100)
-def test_lines_that_ride_together_stay_lines(values):
+def test_grouped_lines_stay_separate_lines(values):
     lines = b"\n".join(json.dumps(value).encode() for value in values)
     redacted = redact("jsonl", lines, SCANNER)
     check(lines, redacted)
@@ -63,10 +66,10 @@ def test_lines_that_ride_together_stay_lines(values):
 
 @given(VALUES)
 @settings(max_examples=300)
-def test_any_entry_of_ours_stays_one(value):
+def test_any_own_entry_stays_valid(value):
     data = payload.encode(Custom(at_ms=1, custom_type="x", data=value), NONCE)
     redacted = redact("cbor", data, SCANNER)
-    check(data, redacted, is_ours=True)  # lengths stand before texts: those are never compared so
+    check(data, redacted, is_ours=True)  # lengths come before texts, so such payloads are not compared
     entry, _ = payload.decode(redacted.payload)
     assert shape_of(entry.data, keys=True) == shape_of(value, keys=True)
 
@@ -79,7 +82,10 @@ def test_bytes_that_are_nothing_are_redacted_too(before, secret, after, form):
 
 
 def shape_of(value, *, keys):
-    """What it is made of, whatever the texts say. Of two keys of JSON that become one, the last one is read."""
+    """Return the structure of a value without its texts.
+
+    If two keys of a JSON object become equal, only the last one is read.
+    """
     if isinstance(value, dict):
         inner = [shape_of(item, keys=keys) for item in value.values()]
         return inner if keys else (dict, bool(inner))
@@ -90,7 +96,7 @@ def shape_of(value, *, keys):
 
 @given(st.text("\\nu0041\"/ab'", max_size=40))
 @settings(max_examples=500)
-def test_the_way_back_from_escapes_leads_to_where_each_began(text):
+def test_unescaped_positions_map_to_their_escapes(text):
     data = text.encode()
     back, plain = way(data), decoded(data)
     places = [back.back(at) for at in range(len(plain) + 1)]
@@ -113,7 +119,7 @@ NOT_THE_SAME = {
 
 
 @pytest.mark.parametrize(("redacted", "rows", "other"), NOT_THE_SAME.values(), ids=NOT_THE_SAME)
-def test_what_differs_beside_placeholders_is_not_the_same(redacted, rows, other):
+def test_text_that_differs_beside_placeholders_does_not_match(redacted, rows, other):
     assert not matches(redacted, rows, other)
 
 
@@ -136,12 +142,12 @@ BAD_TABLES = {
 
 
 @pytest.mark.parametrize("bad", BAD_TABLES.values(), ids=BAD_TABLES)
-def test_a_table_that_lists_placeholders_wrongly_is_refused(bad):
+def test_table_with_wrong_placeholders_is_rejected(bad):
     with pytest.raises(Malformed):
         holes.parse(bad)
 
 
-def test_what_was_purged_stays_as_its_place_says():
+def test_purged_hole_keeps_its_placeholder():
     purged = table([1, 3, None, "purged"])
     assert holes.fill(b"a[x]b", purged, lambda *_: b"") == b"a[x]b"
     assert holes.hidden(purged) == []

@@ -1,4 +1,4 @@
-"""What is looked at first finds all that a look at everything finds: the same hits, whatever escapes are in the way."""
+"""Tests of the pre-check of the scanner: it never changes the result, whatever escapes the text has."""
 
 import json
 import re
@@ -21,7 +21,7 @@ from gitsession.redaction.scan import RULES, Scanner
 
 
 def escaped(text, *, less=()):
-    """A string of JSON of which each character that is not in ``less`` is written as an escape."""
+    """Return a JSON string in which each character not in ``less`` is an escape."""
     return '"' + "".join(each if each in less else f"\\u{ord(each):04x}" for each in text) + '"'
 
 
@@ -45,7 +45,7 @@ WRITERS = {
 
 
 def written(text, writers):
-    """``text`` in JSON, in JSON, ...: one level for each writer."""
+    """Return ``text`` in nested JSON, with one level for each writer."""
     for writer in writers:
         text = '{"command": "cat", "output": ' + WRITERS[writer](text) + "}"
     return text.encode("utf-8", "surrogatepass")
@@ -61,13 +61,13 @@ STANDS = {
 
 
 @pytest.mark.parametrize("sample", SHAPES.values(), ids=SHAPES)
-def test_a_shape_is_seen_through_whatever_escapes_it_is_behind(sample):
+def test_secret_is_found_behind_any_escapes(sample):
     for number, context in enumerate(STANDS.values()):
         text = context.replace("{}", Shape(sample, number).text)
         check("md", text.encode())
         check("jsonl", written(text, ["plain"] * 3))
         for place, writer in enumerate(WRITERS):
-            if (number + place + len(sample)) % 3 == 0:  # each pair of context and writer, a third of the shapes
+            if (number + place + len(sample)) % 3 == 0:  # for each pair of context and writer, a third of the shapes
                 check("jsonl", written(text, [writer]))
                 check("jsonl", written(text, ["plain", writer]))
     check("cbor", payload.encode(Custom(at_ms=1, custom_type="x", data={"a": text, text: [text]}), NONCE))
@@ -101,7 +101,7 @@ LEVELS = st.lists(st.sampled_from(list(WRITERS)), max_size=3)
 @example("x_password =aB3,dE5;gH7", [], False)
 @example("curl -s x -u me:aB3dE5gH7jK9", ["all"], False)
 @example("://a:b,c@h", ["slashes", "slashes"], False)
-def test_any_words_signs_and_values_are_told_the_same_of(text, writers, capitals):
+def test_any_text_has_the_same_findings(text, writers, capitals):
     data = written(text.upper() if capitals else text, writers)
     for form in ("jsonl", "md"):
         check(form, data)
@@ -109,7 +109,7 @@ def test_any_words_signs_and_values_are_told_the_same_of(text, writers, capitals
 
 @given(TEXTS, LEVELS, st.lists(st.tuples(st.integers(0, 400), st.binary(max_size=3), st.integers(0, 3)), max_size=4))
 @settings(max_examples=80)
-def test_any_broken_bytes_are_told_the_same_of(text, writers, changes):
+def test_any_invalid_bytes_have_the_same_findings(text, writers, changes):
     data = written(text, writers)
     for at, put, drop in changes:
         data = data[:at] + put + data[at + drop :]
@@ -120,19 +120,19 @@ def test_any_broken_bytes_are_told_the_same_of(text, writers, changes):
 @given(TEXTS, TEXTS)
 @example("signingkey\0", "aB3dE5gH7jK9mN1pQ")
 @settings(max_examples=60)
-def test_any_entry_of_ours_is_told_the_same_of(key, value):
+def test_any_own_entry_has_the_same_findings(key, value):
     key, value = (each.encode("utf-8", "ignore").decode() for each in (key, value))
     check("cbor", payload.encode(Custom(at_ms=1, custom_type="x", data={key: value, "more": [value]}), NONCE))
 
 
 @given(st.lists(TEXTS, max_size=6), LEVELS)
 @settings(max_examples=60)
-def test_a_look_at_many_finds_those_that_each_alone_may_hold(texts, writers):
+def test_batch_pre_check_includes_every_payload_with_findings(texts, writers):
     data = [written(text, writers) for text in texts]
     assert SCANNER.suspects(data) >= {number for number, each in enumerate(data) if redact("jsonl", each, PLAIN).rows}
 
 
-def test_a_look_ahead_says_the_same_wherever_it_begins_and_however_far_it_goes(monkeypatch):
+def test_look_ahead_is_independent_of_its_start_and_length(monkeypatch):
     monkeypatch.setattr(guard, "_LOOKAHEAD_BYTES", 200)
     texts = [nested(Shape("ghp_{an:36}", n).text if n % 3 == 0 else "nothing " * 9, 1).encode() for n in range(20)]
     for numbers in (range(20), range(5, 20), (19, 3, 4, 0)):
@@ -144,7 +144,7 @@ ODD_WORDS = ["acme_", "acme key", "acme/key", 'acme"', "acm\u00e9", "acme\t", "a
 
 
 @pytest.mark.parametrize("word", ODD_WORDS)
-def test_words_of_the_users_own_are_found_however_they_are_written(word):
+def test_words_of_user_rules_are_found_in_any_notation(word):
     rule = Rule("acme", re.escape(word).encode() + rb"(?P<secret>\d+)", (word.encode(),), is_token=False)
     mine = Scanner(extra=[rule])
     for writer in WRITERS:
@@ -155,13 +155,13 @@ def test_words_of_the_users_own_are_found_however_they_are_written(word):
 
 
 def _real_lines(most):
-    """Lines of real sessions of agents, from each some."""
+    """Yield lines from real sessions of several agents."""
     folder = SHARED / "sessions"
     for file in sorted(folder.rglob("*.jsonl")):
         yield from file.read_bytes()[: most // 8].split(b"\n")[:-1]
 
 
-def test_real_sessions_are_told_the_same_of():
+def test_real_sessions_have_the_same_findings():
     lines, size = list(_real_lines(1 << 20)), 0
     if not lines:
         pytest.skip("no real sessions here")
@@ -181,7 +181,7 @@ def test_programs_in_which_there_is_something_may_hold_it():
 
 
 @pytest.mark.parametrize("unit", ["token:", "_pat=", "key="])
-def test_value_that_is_made_of_names_is_read_once(monkeypatch, unit):
+def test_value_made_of_names_is_read_once(monkeypatch, unit):
     read, starts = CharacterTurns._read, []
     monkeypatch.setattr(CharacterTurns, "_read", lambda turns, at: (starts.append(at), read(turns, at)))
     text = unit.encode() * 2000
@@ -190,6 +190,6 @@ def test_value_that_is_made_of_names_is_read_once(monkeypatch, unit):
     assert len(starts) == 1
 
 
-def test_word_that_begins_with_the_end_of_a_sequence_is_no_mark():
+def test_word_that_starts_like_the_end_of_a_sequence_is_not_a_mark():
     assert list(scan.decorations(b"Usage: x [messages] [Key] b[key]", has_escapes=False)) == []
     assert list(scan.decorations(b"\\x1b[m \\033[K ESC[m ^[[K", has_escapes=False)) == [4, 11, 17, 22]

@@ -1,4 +1,4 @@
-"""Secrets behind the marks of other programs: colours, line numbers, signs of a diff, quote marks, ``%3D``, UTF-16."""
+"""Tests of secrets in the output of programs: colors, line numbers, diff signs, quote marks, ``%3D``, UTF-16."""
 
 import json
 import time
@@ -23,7 +23,7 @@ def test_matrix_has_86_shapes_and_26_contexts():
     assert (len(secret_matrix.shapes()), len(secret_matrix.CONTEXTS)) == (86, 26)
 
 
-def test_table_in_the_docs_is_what_the_script_measures():
+def test_table_in_the_docs_is_up_to_date():
     table = secret_matrix.table(secret_matrix.missed(SCANNER))
     assert secret_matrix.BEGIN + table + secret_matrix.END in secret_matrix.PAGE.read_text()
 
@@ -55,7 +55,7 @@ def test_span_ends_before_the_marks_that_follow_and_covers_those_within():
     assert json.loads(redact("jsonl", line, SCANNER).payload) == {"output": expected}
 
 
-def test_span_ends_behind_a_byte_that_is_percent_encoded():
+def test_span_ends_after_a_percent_encoded_byte():
     text = "x=a&password%3DaB3dE5gH7jK9mN1p%21 and on"
     assert redact("md", text.encode(), SCANNER).payload == b"x=a&password%3D[redacted:assigned-password] and on"
 
@@ -112,7 +112,7 @@ def test_key_names_in_camel_case_are_names_of_keys():
 
 @pytest.mark.parametrize("start", ["\\x1b[", "\\x1B[", "\\033[", "\\e[", "\\u001B[", "^[[", "ESC[", "["])
 @pytest.mark.parametrize("template", ["ghp_{an:36}", "API_KEY={an:32}", "DB_PASSWORD={an:14}"])
-def test_secret_is_found_behind_a_colour_that_is_written_out(template, start):
+def test_secret_is_found_after_a_written_color_sequence(template, start):
     shape = Shape(template)
     name, sign, secret = shape.text.rpartition("=")
     text = f"{start}34m{name}{start}0m{sign}{start}38;2;1;20;255m{secret}{start}0m"

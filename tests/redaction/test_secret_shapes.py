@@ -1,4 +1,4 @@
-"""Every shape of secret that we know is found in every place where agents put it, and little else is."""
+"""Tests that every known kind of secret is found in every place where agents write it, with few false positives."""
 
 import itertools
 import json
@@ -25,7 +25,7 @@ LEVELS = range(4)
 
 
 def check(redacted, shape):
-    """Nothing of it is told, and each row leads to a placeholder of its rule."""
+    """Check that no part of the secret is left, and that each row points to a placeholder of its rule."""
     assert redacted.is_changed
     assert not shape.is_in(redacted.payload)
     for offset, length, rule in redacted.rows:
@@ -51,7 +51,7 @@ def test_a_shape_is_found_in_plain_text(sample):
 
 
 @pytest.mark.parametrize("sample", SHAPES.values(), ids=SHAPES)
-def test_a_shape_is_found_in_json_however_deep_and_the_line_stays_json(sample):
+def test_secret_is_found_in_nested_json_and_the_line_stays_json(sample):
     for levels, (number, context) in itertools.product(LEVELS, enumerate(CONTEXTS.values())):
         shape = Shape(sample, number)
         text = nested(context.replace("{}", shape.text), levels)
@@ -62,7 +62,7 @@ def test_a_shape_is_found_in_json_however_deep_and_the_line_stays_json(sample):
 
 
 @pytest.mark.parametrize("sample", SHAPES.values(), ids=SHAPES)
-def test_a_shape_is_found_in_json_whose_writer_escapes_all_it_can(sample):
+def test_secret_is_found_in_json_with_every_character_escaped(sample):
     shape = Shape(sample)
     for escaped in (f'"{_as_unicode(shape.text)}"', json.dumps(shape.text).replace("/", "\\/")):
         redacted = redact("jsonl", b'{"content":%s}' % escaped.encode(), SCANNER)
@@ -89,7 +89,7 @@ def test_a_shape_is_found_in_entries_of_our_own_and_they_stay_entries(sample):
 
 
 @pytest.mark.parametrize("sample", SHAPES.values(), ids=SHAPES)
-def test_what_is_redacted_holds_no_secret(sample):
+def test_redacted_text_has_no_secret(sample):
     once = redact("md", Shape(sample).text.encode(), SCANNER).payload
     assert not redact("md", once, SCANNER).is_changed
 
@@ -98,12 +98,12 @@ NEVER = {f"{rule.name}: {text[:40]!r}": text for rule in RULES for text in rule.
 
 
 @pytest.mark.parametrize("text", NEVER.values(), ids=NEVER)
-def test_what_programs_write_in_the_place_of_a_secret_is_none(text):
+def test_placeholders_of_other_programs_are_not_secrets(text):
     assert SCANNER.scan(text) == []
 
 
 @pytest.mark.parametrize("levels", LEVELS)
-def test_a_key_of_json_tells_what_its_value_is(levels):
+def test_json_key_marks_its_value_as_a_secret(levels):
     shape = Shape("{an:40}")
     text = json.dumps({"api_key": shape.text, "name": "x"})
     for _ in range(levels):
@@ -111,7 +111,7 @@ def test_a_key_of_json_tells_what_its_value_is(levels):
     check(redact("jsonl", text.encode(), SCANNER), shape)
 
 
-def test_a_key_of_arguments_tells_what_its_value_is():
+def test_argument_name_marks_its_value_as_a_secret():
     shape = Shape("{an:40}")
     entry = Message(at_ms=1, role="assistant", content=(ToolCall("1", "call", {"api_key": shape.text}),))
     check(redact("cbor", payload.encode(entry, NONCE), SCANNER), shape)
@@ -127,7 +127,7 @@ def test_two_secrets_as_keys_of_one_map_stay_two_keys():
 
 
 def ordinary():
-    """Programs and pages that hold no secrets, about: Python's own library, and our documents."""
+    """Yield text with almost no secrets: Python's own library, and the documentation."""
     library = Path(sysconfig.get_paths()["stdlib"])
     files = [file for file in sorted(library.rglob("*.py")) if "site-packages" not in file.parts]
     pages = sorted((ROOT / "docs").rglob("*.md"))
@@ -172,7 +172,7 @@ ALPHABETS = {
 
 @pytest.mark.parametrize("alphabet", ALPHABETS.values(), ids=ALPHABETS)
 @pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
-def test_a_random_password_of_a_command_is_found_whatever_its_alphabet(command, alphabet):
+def test_random_password_in_a_command_is_found_in_any_alphabet(command, alphabet):
     draw = random.Random(1)
     missed = []
     for _ in range(200):
@@ -182,7 +182,7 @@ def test_a_random_password_of_a_command_is_found_whatever_its_alphabet(command, 
         if not any(span.start <= at and span.end >= at + len(value) for span in found):
             missed.append(value)
     assert [value for value in missed if not is_placeholder(value.encode())] == []
-    assert len(missed) <= 2  # such as `nIlYSeuhQY`, which begins as `nil` does
+    assert len(missed) <= 2  # such as `nIlYSeuhQY`, which begins like `nil`
 
 
 @pytest.mark.parametrize(
@@ -199,5 +199,5 @@ def test_a_random_password_of_a_command_is_found_whatever_its_alphabet(command, 
         "docker run --entrypoint htpasswd httpd:2 -Bbn testuser testpassword",
     ],
 )
-def test_what_stands_for_a_password_in_a_command_is_none(text):
+def test_password_placeholder_in_a_command_is_not_a_secret(text):
     assert SCANNER.scan_bytes(text.encode()) == []

@@ -1,4 +1,4 @@
-"""No secret in an object, a journal, an index or a file that is left; the original on this machine and nowhere else."""
+"""Tests of redaction in a store: no object, journal, index or file has the secret; only the local vault has it."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def place_of(store: Store) -> Path:
 
 
 def traces(store: Store, *shapes: Shape) -> list[str]:
-    """Where a store tells what is hidden: in files as they are, in git's objects inflated. The vault is left out."""
+    """Return where a store contains a secret: in files, or in decompressed objects of git. The vault is left out."""
     place = place_of(store)
     found = [
         str(file.relative_to(place))
@@ -76,7 +76,7 @@ def bring(store: Store, folder: Path, data: bytes, name: str = "s.jsonl") -> str
 
 
 def clone_of(store: Store, folder: Path) -> Store:
-    """As a mirror by git, without what is not git's."""
+    """Clone a store with `git clone --mirror`, without the files that are not git's."""
     store.flush()
     subprocess.run(["git", "clone", "-q", "--mirror", place_of(store), folder], check=True)
     return Store.open(folder, clock=Clock())
@@ -86,7 +86,7 @@ def text_of(message: object) -> str:
     return json.dumps(message, default=str)
 
 
-# ---- before an object exists
+# ---- redaction before an object is written
 
 
 def test_an_append_leaves_no_secret_but_in_the_vault(store: Store) -> None:
@@ -101,7 +101,7 @@ def test_an_append_leaves_no_secret_but_in_the_vault(store: Store) -> None:
     assert store.verify().problems == []
 
 
-def test_titles_labels_and_the_words_of_commands_are_redacted(store: Store) -> None:
+def test_titles_labels_and_commands_are_redacted(store: Store) -> None:
     session = store.new_session(agent="x")
     node = session.append(Message.user("hi"))
     session.rename(f"about {TOKEN.text}")
@@ -130,7 +130,7 @@ def test_an_import_leaves_no_secret_but_in_the_vault(store: Store, tmp_path: Pat
     store.catalogue().sessions()
     assert traces(store, TOKEN, PASSWORD) == []
     assert store.verify().problems == []
-    (tmp_path / "s.jsonl").write_bytes(a_file() + said("a5", "a4", TOKEN.text))  # a line that waits for its end
+    (tmp_path / "s.jsonl").write_bytes(a_file() + said("a5", "a4", TOKEN.text))  # a line that is still incomplete
     take(store, tmp_path / "s.jsonl", final=True)
     assert traces(store, TOKEN, PASSWORD) == []
     assert len(store.session(sid).history()) == 7
@@ -146,7 +146,7 @@ def test_the_vault_is_its_owners_alone(store: Store) -> None:
 
 
 @pytest.mark.promise("P35")
-def test_a_vault_that_was_copied_for_everybody_to_read_is_its_owners_again(store: Store, faults) -> None:
+def test_readable_copy_of_a_vault_is_made_private(store: Store, faults) -> None:
     session = store.new_session(agent="x")
     session.append(Message.user(TOKEN.text))
     vault = place_of(store) / "gitsession/vault.db"
@@ -159,7 +159,7 @@ def test_a_vault_that_was_copied_for_everybody_to_read_is_its_owners_again(store
 
 @pytest.mark.promise("P33")
 @pytest.mark.parametrize("is_there", [False, True])
-def test_a_vault_that_leads_out_of_the_store_gets_no_secret(store: Store, tmp_path: Path, is_there, faults) -> None:
+def test_vault_that_links_out_of_the_store_is_not_written(store: Store, tmp_path: Path, is_there, faults) -> None:
     outside = tmp_path / "theirs.db"
     if is_there:
         outside.write_bytes(b"")
@@ -172,7 +172,7 @@ def test_a_vault_that_leads_out_of_the_store_gets_no_secret(store: Store, tmp_pa
 
 
 def test_a_vault_of_which_only_the_name_is_there_holds_nothing(store: Store) -> None:
-    """Whoever made it was killed before there was anything in it."""
+    """The process that created the vault was killed before it wrote any data."""
     session = store.new_session(agent="x")
     session.append(Message.user("hi"))
     (place_of(store) / "gitsession/vault.db").touch()
@@ -182,9 +182,7 @@ def test_a_vault_of_which_only_the_name_is_there_holds_nothing(store: Store) -> 
     assert len(store.objects.vault.digests()) == 1
 
 
-def test_an_entry_is_not_written_where_its_original_cannot_be_kept(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_entry_is_not_written_if_its_original_cannot_be_kept(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     session = store.new_session(agent="x")
     session.append(Message.user("hi"))
 
@@ -200,17 +198,17 @@ def test_an_entry_is_not_written_where_its_original_cannot_be_kept(
     assert len(session.history()) == 3
 
 
-def test_it_can_be_switched_off(store: Store) -> None:
+def test_redaction_can_be_switched_off(store: Store) -> None:
     configure(store, "gitsession.redact", "false")
     session = store.new_session(agent="x")
     session.append(Message.user(TOKEN.text))
     assert TOKEN.text in session.history()[-1].subject
 
 
-# ---- on this machine, and elsewhere
+# ---- this machine and others
 
 
-def test_a_context_is_exact_here_and_has_the_digest_that_it_has_elsewhere(store: Store, tmp_path: Path) -> None:
+def test_context_has_the_originals_and_the_digest_of_other_stores(store: Store, tmp_path: Path) -> None:
     session = store.new_session(agent="x")
     session.append(Message.user(f"use {TOKEN.text}"))
     session.append(Message.user("and now?"))
@@ -237,7 +235,7 @@ def test_an_import_fills_the_vault_of_a_machine_that_had_none(store: Store, tmp_
         assert other.export(sid, with_secrets=True).data == a_file()
 
 
-def test_an_export_hides_and_counts_and_gives_all_where_it_is_asked_to(store: Store, tmp_path: Path) -> None:
+def test_export_redacts_and_counts_unless_secrets_are_requested(store: Store, tmp_path: Path) -> None:
     sid = bring(store, tmp_path, a_file())
     for as_it_came in (False, True):
         sent = store.export(sid, as_it_came=as_it_came)
@@ -251,7 +249,7 @@ def test_an_export_hides_and_counts_and_gives_all_where_it_is_asked_to(store: St
         assert TOKEN.is_in(store.export(sid, to=to, with_secrets=True).data)
 
 
-def test_who_goes_on_with_a_session_has_it_as_it_was(store: Store, tmp_path: Path) -> None:
+def test_owner_continues_a_session_with_the_original_text(store: Store, tmp_path: Path) -> None:
     session = store.new_session(agent="pi", cwd=str(tmp_path))
     session.append(Message.user(f"use {TOKEN.text}"))
     session.append(Message.assistant("yes"))
@@ -264,7 +262,7 @@ def test_who_goes_on_with_a_session_has_it_as_it_was(store: Store, tmp_path: Pat
     assert traces(store, TOKEN) == []
 
 
-def test_what_a_model_signed_is_left_out_where_it_is_hidden(store: Store, tmp_path: Path) -> None:
+def test_signed_block_with_a_secret_is_left_out(store: Store, tmp_path: Path) -> None:
     session = store.new_session(agent="x")
     session.append(Message.user("think"))
     thought = Thinking(f"I know {TOKEN.text}", signature="c2ln")
@@ -290,7 +288,7 @@ def test_two_originals_of_one_entry_are_both_kept_and_neither_is_shown(store: St
     assert not TOKEN.is_in(text_of(context.messages))
 
 
-def test_a_placeholder_that_somebody_typed_is_text(store: Store) -> None:
+def test_typed_placeholder_is_text(store: Store) -> None:
     session = store.new_session(agent="x")
     node = session.append(Message.user("[redacted:github-token] is what it says"))
     assert holes.hidden(kept(store.objects, node).holes) == []
@@ -304,7 +302,7 @@ def nodes_of(store: Store, sid: str) -> set[str]:
     return {node.oid for node in store.session(sid).tree().nodes.values()}
 
 
-def test_what_was_stored_before_there_were_rules_stays_itself(store: Store, tmp_path: Path) -> None:
+def test_entries_stored_before_redaction_are_unchanged(store: Store, tmp_path: Path) -> None:
     configure(store, "gitsession.redact", "false")
     sid = bring(store, tmp_path, a_file())
     before = nodes_of(store, sid)
@@ -322,7 +320,7 @@ def test_what_was_stored_before_there_were_rules_stays_itself(store: Store, tmp_
         assert again.export(sid, with_secrets=True).data == grown
 
 
-def test_what_was_stored_by_other_rules_stays_itself(store: Store, tmp_path: Path) -> None:
+def test_entries_stored_by_other_rules_are_unchanged(store: Store, tmp_path: Path) -> None:
     rules = tmp_path / "rules.toml"
     rules.write_text('[[rule]]\nname = "words"\npattern = "and|the end"\nsamples = ["and"]\n')
     configure(store, "gitsession.rules", str(rules))
@@ -344,14 +342,14 @@ def test_a_file_in_which_only_a_secret_changed_is_the_same_file(store: Store, tm
     assert nodes_of(store, sid) == before
 
 
-def test_what_differs_beside_a_secret_is_another_entry(store: Store, tmp_path: Path) -> None:
+def test_entry_that_differs_beside_a_secret_is_another_entry(store: Store, tmp_path: Path) -> None:
     sid = bring(store, tmp_path, a_file())
     before = nodes_of(store, sid)
     bring(store, tmp_path, a_file().replace(b"here:", b"there:"))
     assert len(nodes_of(store, sid)) > len(before)
 
 
-# ---- rules of the user's own
+# ---- the user's own rules
 
 
 BAD_RULES = {
@@ -378,9 +376,7 @@ BAD_RULES = {
 
 
 @pytest.mark.parametrize(("text", "told"), BAD_RULES.values(), ids=BAD_RULES)
-def test_a_rule_that_protects_nobody_is_refused_and_nothing_is_written(
-    store: Store, tmp_path: Path, text: str, told: str
-) -> None:
+def test_useless_rule_is_rejected_and_nothing_is_written(store: Store, tmp_path: Path, text: str, told: str) -> None:
     (tmp_path / "rules.toml").write_text(text)
     configure(store, "gitsession.rules", str(tmp_path / "rules.toml"))
     with pytest.raises(Refused, match=told):
@@ -388,20 +384,18 @@ def test_a_rule_that_protects_nobody_is_refused_and_nothing_is_written(
     assert store.catalogue().sessions() == []
 
 
-def test_a_pipe_as_the_file_of_rules_holds_nobody_up(store: Store, tmp_path: Path) -> None:
+def test_pipe_as_the_file_of_rules_does_not_block(store: Store, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "rules.toml")
     configure(store, "gitsession.rules", str(tmp_path / "rules.toml"))
     with pytest.raises(NotFound, match="not a regular file"):
         store.new_session(agent="x").append(Message.user("hi"))
 
 
-AWS = ["AKIA" + "Z3KQ7XJ2M5TB6WPL", "AKIA" + "Q5NV2RC7D3HY4SGF"]  # joined here: no file of ours looks as if it held one
+AWS = ["AKIA" + "Z3KQ7XJ2M5TB6WPL", "AKIA" + "Q5NV2RC7D3HY4SGF"]  # joined, so that this file has no key
 
 
 @pytest.mark.parametrize("is_imported", [False, True])
-def test_what_is_no_secret_is_allowed_by_its_text_and_nothing_else_is(
-    store: Store, tmp_path: Path, is_imported: bool
-) -> None:
+def test_allowed_text_is_the_only_one_that_is_stored(store: Store, tmp_path: Path, is_imported: bool) -> None:
     (tmp_path / "rules.toml").write_text(f"allow = ['{AWS[0]}']\n")
     configure(store, "gitsession.rules", str(tmp_path / "rules.toml"))
     text = f"build {AWS[0]}, key {AWS[1]}, {AWS[0]}\nexport KEY={AWS[0]}"
@@ -418,7 +412,7 @@ def test_what_is_no_secret_is_allowed_by_its_text_and_nothing_else_is(
     assert not list(store.secrets.find())
 
 
-def test_a_rule_of_ours_that_is_off_finds_nothing_and_the_others_do(store: Store, tmp_path: Path, capsys) -> None:
+def test_disabled_built_in_rule_finds_nothing_and_others_do(store: Store, tmp_path: Path, capsys) -> None:
     (tmp_path / "rules.toml").write_text("off = ['aws-access-key']\n")
     configure(store, "gitsession.rules", str(tmp_path / "rules.toml"))
     node = store.new_session(agent="x").append(Message.user(f"{AWS[0]} and {TOKEN.text}"))
@@ -434,11 +428,11 @@ IN_TIME = ["acme-[0-9]+", "(foo|bar){1,8}", "([a-f0-9]{4}-){3}", "(?:a+)++b", "(
 
 
 @pytest.mark.parametrize("pattern", FOR_EVER + IN_TIME)
-def test_a_pattern_that_may_take_for_ever_is_told_from_one_that_does_not(pattern: str) -> None:
+def test_exponential_pattern_is_detected(pattern: str) -> None:
     assert is_exponential(pattern.encode()) == (pattern in FOR_EVER)
 
 
-def test_a_path_to_rules_that_is_not_whole_begins_in_the_store(
+def test_relative_path_of_rules_is_relative_to_the_store(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rule = "[[rule]]\nname = 'acme'\npattern = 'acme_[0-9]'\nsamples = ['acme_1']\n"
@@ -449,7 +443,7 @@ def test_a_path_to_rules_that_is_not_whole_begins_in_the_store(
     assert node.subject.endswith("it is [redacted:acme]")
 
 
-def test_rules_that_are_unfit_are_told_once_and_by_doctor(
+def test_invalid_rules_are_reported_once_and_by_doctor(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for name in ("a", "b"):
@@ -466,7 +460,7 @@ def test_rules_that_are_unfit_are_told_once_and_by_doctor(
     assert "!!  secrets       cannot read the rules in '/gone/rules.toml'" in capsys.readouterr().out
 
 
-def test_a_file_of_rules_that_is_not_there_is_named(store: Store, tmp_path: Path) -> None:
+def test_missing_file_of_rules_is_named(store: Store, tmp_path: Path) -> None:
     configure(store, "gitsession.rules", str(tmp_path / "none.toml"))
     with pytest.raises(NotFound, match=r"none\.toml"):
         store.new_session(agent="x").append(Message.user("hi"))
@@ -484,7 +478,7 @@ def test_rules_of_the_users_own_are_used(store: Store, tmp_path: Path) -> None:
 # ---- files
 
 
-def test_a_file_with_a_secret_is_not_kept_and_told(store: Store, tmp_path: Path) -> None:
+def test_file_with_a_secret_is_not_captured_and_reported(store: Store, tmp_path: Path) -> None:
     work = tmp_path / "work"
     work.mkdir()
     (work / ".env").write_text(PASSWORD.text + "\n")
@@ -498,7 +492,7 @@ def test_a_file_with_a_secret_is_not_kept_and_told(store: Store, tmp_path: Path)
     assert traces(store, PASSWORD) == []
 
 
-def test_a_file_whose_name_is_a_secret_is_not_kept_and_its_name_not_told(store: Store, tmp_path: Path) -> None:
+def test_file_named_by_a_secret_is_neither_captured_nor_named(store: Store, tmp_path: Path) -> None:
     work = tmp_path / "work"
     folder = f"token={TOKEN.text}"
     files = [f"{TOKEN.text}.txt", f"{folder}/deep/a.txt", "plain.txt"]
@@ -534,10 +528,10 @@ def test_no_branch_is_called_by_a_secret(store: Store, tmp_path: Path) -> None:
     assert list(session.branches()) == ["main"]
 
 
-# ---- what is stored already
+# ---- data that is already stored
 
 
-def test_what_was_stored_with_secrets_is_found_and_hidden(store: Store, tmp_path: Path) -> None:
+def test_stored_secrets_are_found_and_redacted(store: Store, tmp_path: Path) -> None:
     configure(store, "gitsession.redact", "false")
     sid = bring(store, tmp_path, a_file())
     session = store.new_session(agent="x")
@@ -562,7 +556,7 @@ def test_what_was_stored_with_secrets_is_found_and_hidden(store: Store, tmp_path
         assert TOKEN.is_in(text_of(again.session(session.id).context().messages))
 
 
-def test_a_purge_takes_the_original_too(store: Store) -> None:
+def test_purge_removes_the_original_too(store: Store) -> None:
     session = store.new_session(agent="x")
     session.append(Message.user("hi"))
     node = session.append(Message.user(TOKEN.text))
@@ -591,10 +585,13 @@ def purge_what_says(store: Store, sid: str, words: str) -> None:
 
 @pytest.mark.parametrize("rules_then", ["ours", "mine", "none"])
 @pytest.mark.parametrize("rules_later", ["ours", "mine", "none"])
-def test_what_was_hidden_and_then_purged_stays_purged_by_whatever_rules_it_is_imported_again(
+def test_redacted_and_purged_entry_stays_purged_under_any_rules(
     store: Store, tmp_path: Path, rules_then: str, rules_later: str
 ) -> None:
-    """Stored redacted, or as it is; the source has the secret still, and is imported by rules that changed since."""
+    """The session is stored redacted or in plain text.
+
+    The source still has the secret and is imported with changed rules.
+    """
     go_by(store, tmp_path, rules_then)
     sid = bring(store, tmp_path, a_file())
     if rules_then == "none":
@@ -616,7 +613,7 @@ def test_what_was_hidden_and_then_purged_stays_purged_by_whatever_rules_it_is_im
 
 
 @pytest.mark.parametrize("rules", ["ours", "none"])
-def test_what_was_purged_stays_purged_in_a_store_that_never_had_it(store: Store, tmp_path: Path, rules: str) -> None:
+def test_purged_entry_stays_purged_in_a_store_that_never_had_it(store: Store, tmp_path: Path, rules: str) -> None:
     sid = bring(store, tmp_path, a_file())
     purge_what_says(store, sid, "here:")
     with clone_of(store, tmp_path / "clone.git") as other:
@@ -626,14 +623,14 @@ def test_what_was_purged_stays_purged_in_a_store_that_never_had_it(store: Store,
         assert traces(other, PASSWORD) == []
 
 
-def test_the_payload_of_an_entry_is_what_is_stored(store: Store) -> None:
+def test_payload_of_an_entry_is_the_stored_one(store: Store) -> None:
     session = store.new_session(agent="x")
     session.append(Message.user("hi"))
     node: Node = session.append(Message.user(TOKEN.text))
     assert not TOKEN.is_in(payload_of(store.objects, node))
 
 
-def test_pi_files_say_the_same_with_and_without_secrets(store: Store, tmp_path: Path) -> None:
+def test_pi_files_are_equal_with_and_without_redaction(store: Store, tmp_path: Path) -> None:
     data = pi_file(said("a1", None, "nothing to hide"))
     sid = bring(store, tmp_path, data)
     assert store.export(sid).data == data
@@ -651,7 +648,7 @@ def gitsession(store: Store, *words: str, code: int = 0) -> subprocess.Completed
     return done
 
 
-def test_commands_list_hide_and_give_back(store: Store, tmp_path: Path) -> None:
+def test_commands_list_redact_and_restore(store: Store, tmp_path: Path) -> None:
     configure(store, "gitsession.redact", "false")
     sid = bring(store, tmp_path, a_file())
     store.flush()

@@ -1,4 +1,4 @@
-"""P24: a store is healed from a copy of what is lost, and the damaged file is set aside, never deleted."""
+"""Tests of P24: a store is repaired from copies of lost data, and damaged files are quarantined, never deleted."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ DONORS = ["re-import", "a clone", "an alternate"]
 
 
 class Case:
-    """A store of one imported session, and a copy of it in one of the places that help."""
+    """A store with one imported session, and a copy of it in one of the possible sources of a repair."""
 
     def __init__(self, place: Path, donor: str, *, loose: bool) -> None:
         self.path = place / "store.git"
@@ -63,7 +63,7 @@ class Case:
             (self.path / "objects/info/alternates").write_text(f"{place}/copy.git/objects\n")
         self.before = self.objects()
         if donor == "re-import":
-            # The operation log is in no agent's file: where it is lost it begins anew.
+            # The operation log is not in an agent's file. If it is lost, a new one is started.
             self.before = {line.split()[0] for line in self.git("rev-list", "--objects", "--branches").splitlines()}
 
     def git(self, *words: str) -> str:
@@ -75,7 +75,7 @@ class Case:
             return set(store.objects.oids())
 
     def hit(self, pattern: str, how: str) -> Path:
-        """Damage the file of the session that ``pattern`` finds; where it was."""
+        """Damage the largest file of the session that matches ``pattern``, and return its path."""
         with Store.open(self.path) as store:
             leaf = store.objects.ref(refs.leaf(self.sid)) or ""
         files = sorted(file for file in self.path.glob(pattern) if file.is_file())
@@ -91,9 +91,7 @@ class Case:
 @pytest.mark.parametrize("donor", DONORS)
 @pytest.mark.parametrize("how", KINDS)
 @pytest.mark.parametrize("pattern", ["objects/??/*", "objects/pack/*.pack", "objects/pack/*.idx"])
-def test_every_damage_heals_to_a_clean_store(
-    tmp_path: Path, faults: Faults, pattern: str, how: str, donor: str
-) -> None:
+def test_every_damage_is_repaired(tmp_path: Path, faults: Faults, pattern: str, how: str, donor: str) -> None:
     case = Case(tmp_path, donor, loose=pattern == "objects/??/*")
     file = case.hit(pattern, how)
     with faults.one():
@@ -111,7 +109,7 @@ def test_every_damage_heals_to_a_clean_store(
 
 @pytest.mark.parametrize("how", KINDS)
 @pytest.mark.parametrize("name", ["objects/pack/multi-pack-index", "objects/info/commit-graph"])
-def test_what_git_derives_is_set_aside_and_nothing_else_is_done(tmp_path: Path, name: str, how: str) -> None:
+def test_derived_files_of_git_are_set_aside_and_nothing_else_is_changed(tmp_path: Path, name: str, how: str) -> None:
     case = Case(tmp_path, "re-import", loose=False)
     for words in (["multi-pack-index", "write"], ["commit-graph", "write", "--reachable"]):
         subprocess.run(["git", f"--git-dir={case.path}", *words], check=True, capture_output=True)
@@ -124,7 +122,7 @@ def test_what_git_derives_is_set_aside_and_nothing_else_is_done(tmp_path: Path, 
         assert store.verify().problems == []
 
 
-def test_the_good_objects_of_a_damaged_pack_are_saved_where_nobody_else_has_them(tmp_path: Path) -> None:
+def test_intact_objects_of_a_damaged_pack_are_salvaged(tmp_path: Path) -> None:
     with Store.create(tmp_path / "store.git") as store:
         held = begun(store.objects, *(f"number {n}" for n in range(30)), clock=Clock())
         store.flush()
@@ -180,7 +178,7 @@ def test_a_damaged_packed_refs_loses_no_ref(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("packed", [False, True], ids=["a loose ref", "a line of packed-refs"])
-def test_a_branch_that_is_gone_without_a_trace_comes_back(tmp_path: Path, packed: bool) -> None:
+def test_lost_branch_is_restored(tmp_path: Path, packed: bool) -> None:
     case = Case(tmp_path, "re-import", loose=False)
     with Store.open(case.path) as store:
         if packed:
@@ -197,7 +195,7 @@ def test_a_branch_that_is_gone_without_a_trace_comes_back(tmp_path: Path, packed
         assert store.verify().problems == []
 
 
-def test_a_branch_that_undo_took_away_is_not_missed(tmp_path: Path) -> None:
+def test_undone_branch_is_not_reported_missing(tmp_path: Path) -> None:
     case = Case(tmp_path, "re-import", loose=False)
     with Store.open(case.path) as store:
         assert store.verify().problems == []
@@ -205,7 +203,7 @@ def test_a_branch_that_undo_took_away_is_not_missed(tmp_path: Path) -> None:
         assert store.verify().problems == []
 
 
-def test_a_ref_that_nobody_remembers_is_left_as_it_is_and_named(tmp_path: Path) -> None:
+def test_ref_without_a_known_value_is_kept_and_reported(tmp_path: Path) -> None:
     with Store.create(tmp_path / "store.git") as store:
         held = begun(store.objects)
         store.flush()
@@ -218,7 +216,7 @@ def test_a_ref_that_nobody_remembers_is_left_as_it_is_and_named(tmp_path: Path) 
     assert (tmp_path / "store.git" / name).read_bytes() == b""
 
 
-def test_a_donor_that_gives_other_bytes_is_not_believed(tmp_path: Path) -> None:
+def test_donor_with_other_bytes_is_not_used(tmp_path: Path) -> None:
     case = Case(tmp_path, "a clone", loose=True)
     hit = case.hit("objects/??/*", "deleted")
     liar = tmp_path / "liar.git"
@@ -241,7 +239,7 @@ def test_a_remote_is_fetched_from(tmp_path: Path) -> None:
         assert store.verify().problems == []
 
 
-def test_the_configured_remotes_are_asked_and_one_that_does_not_answer_is_named(tmp_path: Path) -> None:
+def test_configured_remotes_are_used_and_an_unreachable_one_is_named(tmp_path: Path) -> None:
     case = Case(tmp_path, "a clone", loose=True)
     case.hit("objects/??/*", "flipped")
     with Store.open(case.path) as store:
@@ -265,9 +263,7 @@ def test_others_append_while_a_store_is_repaired(tmp_path: Path) -> None:
 
 @pytest.mark.promise("P24")
 @pytest.mark.parametrize("step", ["save", "set_aside", "replace_ref_files"])
-def test_a_repair_that_is_killed_is_done_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, faults: Faults, step: str
-) -> None:
+def test_killed_repair_is_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, faults: Faults, step: str) -> None:
     case = Case(tmp_path, "a clone", loose=False)
     case.hit("objects/pack/*.pack", "zeroed")
     replace_file(case.path / refs.leaf(case.sid), b"")
@@ -310,7 +306,7 @@ def test_a_repair_killed_while_it_writes_an_index_leaves_none_for_readers_to_fin
         assert store.verify().problems == []
 
 
-def test_many_sessions_heal_from_the_files_they_came_from(tmp_path: Path) -> None:
+def test_many_sessions_are_repaired_from_their_files(tmp_path: Path) -> None:
     chance = random.Random(3)
     files = []
     with Store.create(tmp_path / "store.git", clock=Clock()) as store:
@@ -333,10 +329,10 @@ def test_many_sessions_heal_from_the_files_they_came_from(tmp_path: Path) -> Non
         assert store.verify().problems == []
 
 
-# ---- as a user sees it
+# ---- output
 
 
-def test_the_command_says_what_it_would_do_does_it_and_has_nothing_left_to_do(
+def test_repair_command_prints_its_plan_applies_it_and_then_has_nothing_to_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     case = Case(tmp_path, "a clone", loose=True)
@@ -359,7 +355,7 @@ def test_the_command_says_what_it_would_do_does_it_and_has_nothing_left_to_do(
     assert run(["verify"]) == exits.OK
 
 
-def test_a_session_that_is_imported_again_is_healed_by_it_first(tmp_path: Path) -> None:
+def test_session_that_is_imported_again_is_repaired_first(tmp_path: Path) -> None:
     case = Case(tmp_path, "re-import", loose=True)
     case.hit("objects/??/*", "deleted")
     with Store.open(case.path) as store:
@@ -378,8 +374,8 @@ def test_a_large_pack_is_saved_in_several(tmp_path: Path, monkeypatch: pytest.Mo
         assert store.verify().problems == []
 
 
-def test_a_ref_that_is_put_back_while_a_repair_thinks_keeps_what_came_after(tmp_path, monkeypatch):
-    """The plan is made without the lock; what it saw may be old when it is carried out."""
+def test_ref_repaired_concurrently_keeps_later_entries(tmp_path, monkeypatch):
+    """The plan is made without the lock, so the refs may have changed when it is applied."""
     path = tmp_path / "store.git"
     with Store.create(path) as store, Store.open(path) as other:
         session = store.new_session(agent="agent")
@@ -403,7 +399,7 @@ def test_a_ref_that_is_put_back_while_a_repair_thinks_keeps_what_came_after(tmp_
 
 
 class Liar:
-    """Has every object, and gives other bytes."""
+    """A source that has every object, but with wrong bytes."""
 
     name = "a liar"
     unread = ()
@@ -415,7 +411,7 @@ class Liar:
         return {}
 
 
-def test_what_a_donor_gives_is_hashed(tmp_path):
+def test_object_of_a_donor_is_hashed(tmp_path):
     case = Case(tmp_path, "a clone", loose=True)
     with Store.open(case.path) as store:
         tip = next(iter(store.objects.refs(refs.SESSIONS).values()))
@@ -426,7 +422,7 @@ def test_what_a_donor_gives_is_hashed(tmp_path):
 
 
 @pytest.mark.parametrize("name", [refs.TOMBSTONES, refs.ARCHIVE])
-def test_a_set_that_leads_to_something_else_is_named_and_all_sessions_are_listed(tmp_path: Path, name: str) -> None:
+def test_invalid_ref_of_a_set_is_reported_and_sessions_are_listed(tmp_path: Path, name: str) -> None:
     with Store.create(tmp_path / "store.git") as store:
         session = store.new_session(agent="test")
         session.append(Message.user("hello"))

@@ -1,4 +1,4 @@
-"""P24: lost objects of threads of several files, and of forks, are rebuilt from the files of codex."""
+"""Tests of P24: lost objects of codex threads with several files, and of forks, are rebuilt from the files of codex."""
 
 from __future__ import annotations
 
@@ -22,7 +22,12 @@ class Case:
     """A store with a thread of four files and a fork of the last, all of whose objects are lost."""
 
     def __init__(self, place: Path, folders: dict[str, str]) -> None:
-        """Import ``FILES``. ``folders``: the folder of a file, "." for those without one."""
+        """Import ``FILES``.
+
+        Args:
+            place: Folder of the test.
+            folders: Folder of a file by name. The default is ".".
+        """
         self.path = place / "store.git"
         self.files = {file: place / folders.get(file, ".") / f"{file}.jsonl" for file in FILES}
         for file, data in FILES.items():
@@ -39,7 +44,7 @@ class Case:
             pack.unlink()
 
     def objects(self) -> set[str]:
-        """Return what branches lead to: the operation log is in no agent's file."""
+        """Return the objects that branches reach. The operation log is not in an agent's file."""
         words = ["git", f"--git-dir={self.path}", "rev-list", "--objects", "--branches"]
         done = subprocess.run(words, check=True, capture_output=True, text=True)
         return {line.split()[0] for line in done.stdout.splitlines()}
@@ -59,7 +64,7 @@ FOLDERS = {
 
 @pytest.mark.promise("P24")
 @pytest.mark.parametrize("folders", FOLDERS.values(), ids=FOLDERS)
-def test_all_files_of_a_thread_and_its_forks_are_rebuilt(tmp_path: Path, folders: dict[str, str]) -> None:
+def test_files_of_a_thread_and_its_forks_are_rebuilt(tmp_path: Path, folders: dict[str, str]) -> None:
     case = Case(tmp_path, folders)
     with Store.open(case.path, damaged=True) as store:
         done = store.repair()
@@ -68,7 +73,7 @@ def test_all_files_of_a_thread_and_its_forks_are_rebuilt(tmp_path: Path, folders
     case.assert_restored()
 
 
-def test_a_copy_that_is_named_brings_the_files_beside_it(tmp_path: Path) -> None:
+def test_named_copy_brings_the_files_beside_it(tmp_path: Path) -> None:
     case = Case(tmp_path, {})
     copies = tmp_path / "copies"
     copies.mkdir()
@@ -83,7 +88,7 @@ def test_a_copy_that_is_named_brings_the_files_beside_it(tmp_path: Path) -> None
         assert not [lost for lost in done.plan.lost if not lost.ref.endswith("/meta")]
 
 
-def test_a_fork_whose_base_is_gone_is_named_with_the_reason(
+def test_fork_without_its_base_is_reported_with_the_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     case = Case(tmp_path, {})
@@ -101,7 +106,7 @@ def test_a_fork_whose_base_is_gone_is_named_with_the_reason(
     assert f"of {case.sids[FORK]}" in shown
 
 
-def test_a_base_that_is_cut_short_rebuilds_no_fork(tmp_path: Path) -> None:
+def test_truncated_base_rebuilds_no_fork(tmp_path: Path) -> None:
     case = Case(tmp_path, {})
     base = case.files[name(THREAD, SEGMENTS[2])]
     base.write_bytes(b"".join(base.read_bytes().splitlines(keepends=True)[:3]))
@@ -113,7 +118,7 @@ def test_a_base_that_is_cut_short_rebuilds_no_fork(tmp_path: Path) -> None:
         assert not done.is_whole
 
 
-def test_a_named_file_that_is_no_session_is_reported(tmp_path: Path) -> None:
+def test_named_file_that_is_not_a_session_is_reported(tmp_path: Path) -> None:
     case = Case(tmp_path, {})
     (tmp_path / "notes.txt").write_text("no session")
     with Store.open(case.path, damaged=True) as store:
@@ -122,7 +127,7 @@ def test_a_named_file_that_is_no_session_is_reported(tmp_path: Path) -> None:
         assert unread.what.startswith("unrecognized session format")
 
 
-def test_an_older_copy_of_a_file_is_imported_by_itself(tmp_path: Path) -> None:
+def test_older_copy_of_a_file_is_imported_by_itself(tmp_path: Path) -> None:
     data, whole, rebuilt = pi_file(*talk("a", "b", "c")), MemoryStore(), donors.RebuiltObjects()
     older = b"".join(data.splitlines(keepends=True)[:-1])
     bring(whole, older)
@@ -132,7 +137,7 @@ def test_an_older_copy_of_a_file_is_imported_by_itself(tmp_path: Path) -> None:
     assert [oid for oid in whole.oids() if rebuilt.read(oid) is None] == []
 
 
-def test_a_base_that_nobody_has_is_looked_for_once(tmp_path: Path) -> None:
+def test_missing_base_is_searched_once(tmp_path: Path) -> None:
     fork = tmp_path / f"{name(FORK)}.jsonl"
     fork.write_bytes(FILES[name(FORK)])
     asked: list[str] = []

@@ -1,4 +1,4 @@
-"""A bare repository that is made a server, and unmade; and what its hooks do besides judging."""
+"""Tests of ``server install`` and ``uninstall`` on a bare repository, and of the hooks except for validation."""
 
 from __future__ import annotations
 
@@ -52,10 +52,10 @@ def state_of(repository: Path) -> tuple[str, dict[str, bytes]]:
     return (repository / "config").read_text(), hooks
 
 
-# ---- installing
+# ---- installation
 
 
-def test_an_empty_repository_becomes_a_server_that_a_clone_can_begin_from(tmp_path: Path) -> None:
+def test_empty_repository_becomes_a_server_that_can_be_cloned(tmp_path: Path) -> None:
     place = hub(tmp_path / "hub.git")
     assert server.status(place).is_installed
     subprocess.run(["git", "clone", "-q", "--bare", str(place), str(tmp_path / "clone.git")], check=True)
@@ -86,7 +86,7 @@ def test_uninstalling_brings_back_hooks_and_settings(tmp_path: Path) -> None:
     assert not server.status(place).is_installed
 
 
-def test_what_was_set_after_installing_stays(tmp_path: Path) -> None:
+def test_settings_changed_after_the_installation_are_kept(tmp_path: Path) -> None:
     place = hub(tmp_path / "hub.git")
     git(place, "config", "receive.denyDeletes", "maybe")
     server.uninstall(place)
@@ -94,7 +94,7 @@ def test_what_was_set_after_installing_stays(tmp_path: Path) -> None:
     assert git(place, "config", "receive.denyNonFastForwards") == ""
 
 
-def test_a_hook_that_is_there_is_asked_first_and_may_refuse(tmp_path: Path, client: Client) -> None:
+def test_existing_hook_runs_first_and_may_reject(tmp_path: Path, client: Client) -> None:
     place = bare(tmp_path / "hub.git")
     hook(place, "pre-receive", f'cat > "{tmp_path}/told"; echo "not today" >&2; exit 1')
     server.install(place, runner())
@@ -106,7 +106,7 @@ def test_a_hook_that_is_there_is_asked_first_and_may_refuse(tmp_path: Path, clie
     assert push(client.path, place, SESSIONS).returncode == 0
 
 
-def test_a_hook_that_is_there_runs_after_what_came_in(tmp_path: Path, client: Client) -> None:
+def test_existing_hook_runs_after_the_validation(tmp_path: Path, client: Client) -> None:
     place = bare(tmp_path / "hub.git")
     hook(place, "post-receive", f'cat > "{tmp_path}/told"')
     server.install(place, runner())
@@ -133,7 +133,7 @@ def test_two_other_hooks_are_one_too_many(tmp_path: Path) -> None:
     assert state_of(place)[1] == before
 
 
-def test_an_install_that_was_cut_short_between_its_steps_goes_on(tmp_path: Path) -> None:
+def test_interrupted_installation_can_be_repeated(tmp_path: Path) -> None:
     place = bare(tmp_path / "hub.git")
     hook(place, "pre-receive", "exit 7")
     os.link(place / "hooks/pre-receive", place / "hooks/pre-receive.local")
@@ -153,7 +153,7 @@ NO_SERVERS = {
 
 
 @pytest.mark.parametrize("make", NO_SERVERS.values(), ids=NO_SERVERS)
-def test_what_is_no_bare_repository_of_a_kind_we_know_is_left_alone(tmp_path: Path, make) -> None:
+def test_unknown_repository_is_left_alone(tmp_path: Path, make) -> None:
     make(tmp_path / "it")
     with pytest.raises(NotAStore):
         server.install(tmp_path / "it", runner())
@@ -166,10 +166,10 @@ def test_hooks_that_lie_elsewhere_are_not_guessed(tmp_path: Path) -> None:
         server.install(place, runner())
 
 
-# ---- where gitsession is
+# ---- location of gitsession
 
 
-def test_without_gitsession_nothing_is_taken_in_and_the_line_says_why(tmp_path: Path, client: Client) -> None:
+def test_push_is_rejected_with_a_reason_if_gitsession_is_missing(tmp_path: Path, client: Client) -> None:
     place = hub(tmp_path / "hub.git")
     git(place, "config", "gitsession.program", "/nowhere/gitsession")
     before = everything_in(place)
@@ -182,7 +182,10 @@ def test_without_gitsession_nothing_is_taken_in_and_the_line_says_why(tmp_path: 
 
 @pytest.mark.parametrize("how", ["on the PATH", "as a module"])
 def test_the_hooks_as_they_lie_in_the_source_find_gitsession(tmp_path, client, monkeypatch, how) -> None:
-    """Copied by hand, without `install`; a store's own folder `gitsession` is taken for no package."""
+    """The hooks are copied by hand, without `install`.
+
+    A store's folder `gitsession` must not be imported as the package.
+    """
     place = tmp_path / "hub.git"
     create.create(place)
     GitStore.open(place).close()
@@ -235,7 +238,7 @@ def test_the_owner_of_a_server_sets_its_limits(tmp_path: Path, client: Client, n
 # ---- stores, and repositories of code
 
 
-def test_a_push_into_a_store_is_judged_against_what_its_programs_hold_back(tmp_path: Path, client: Client) -> None:
+def test_push_into_a_store_is_validated_against_its_pending_entries(tmp_path: Path, client: Client) -> None:
     place = tmp_path / "other.git"
     create.create(place)
     server.install(place, runner())
@@ -252,7 +255,7 @@ def test_a_push_into_a_store_is_judged_against_what_its_programs_hold_back(tmp_p
     assert theirs.renamed_branches == []
 
 
-def test_a_repository_of_code_takes_code_as_before_and_judges_sessions(tmp_path: Path, client: Client) -> None:
+def test_repository_of_code_accepts_code_and_validates_sessions(tmp_path: Path, client: Client) -> None:
     place = bare(tmp_path / "code.git")
     code = client.git("commit-tree", "-m", "code", client.files(("100644", b"a.py", b"")))
     assert push(client.path, place, f"{code}:refs/heads/trunk").returncode == 0
@@ -267,7 +270,7 @@ def test_a_repository_of_code_takes_code_as_before_and_judges_sessions(tmp_path:
     assert done.returncode == 1
 
 
-def test_what_came_in_unchecked_is_checked_when_a_session_leads_to_it(tmp_path: Path, client: Client) -> None:
+def test_unvalidated_data_is_validated_when_a_session_reaches_it(tmp_path: Path, client: Client) -> None:
     place = bare(tmp_path / "code.git")
     server.install(place, runner(), ["refs/heads/*"])
     assert push(client.path, place, SESSIONS).returncode == 0
@@ -280,12 +283,12 @@ def test_what_came_in_unchecked_is_checked_when_a_session_leads_to_it(tmp_path: 
         assert done.returncode == 1
 
 
-# ---- what was purged
+# ---- purged data
 
 
 @pytest.fixture
 def shared(tmp_path: Path) -> tuple[GitStore, GitStore, Path]:
-    """Two stores and a server, all with one session in which a secret was said."""
+    """Create two stores and a server with one session that contains a secret."""
     place = hub(tmp_path / "hub.git")
     client = Client.begin(tmp_path / "one.git")
     ours = session(client.store, client.sid)
@@ -302,7 +305,7 @@ def main_of(store: GitStore) -> str:
     return found
 
 
-def test_a_purge_that_is_pushed_is_carried_out_on_the_server(shared) -> None:
+def test_pushed_purge_is_applied_on_the_server(shared) -> None:
     one, _, place = shared
     purge(one, find(one))
     done = push(one.git_dir, place, GONE)
@@ -315,7 +318,7 @@ def test_a_purge_that_is_pushed_is_carried_out_on_the_server(shared) -> None:
     assert push(one.git_dir, place, SESSIONS).stderr.strip() == "Everything up-to-date"
 
 
-def test_what_was_purged_does_not_come_back_from_a_stale_store(shared) -> None:
+def test_purged_entry_is_not_restored_by_an_outdated_store(shared) -> None:
     one, two, place = shared
     purge(one, find(one))
     assert push(one.git_dir, place, GONE).returncode == 0
@@ -331,7 +334,7 @@ def test_what_was_purged_does_not_come_back_from_a_stale_store(shared) -> None:
     assert everything_in(place) == before
 
 
-def test_a_session_that_was_purged_does_not_come_back_by_another_branch(shared) -> None:
+def test_purged_session_is_not_restored_by_another_branch(shared) -> None:
     one, two, place = shared
     sid = session_of(one)
     purging.add(one, whole(one, sid), 1000)
@@ -349,7 +352,7 @@ def session_of(store: GitStore) -> str:
     return refs.session_of(main_of(store))
 
 
-def test_a_purge_and_a_stale_line_in_one_push_do_not_pass(shared) -> None:
+def test_purge_and_outdated_branch_in_one_push_are_rejected(shared) -> None:
     one, two, place = shared
     copy = fork(session(two, session_of(two)))
     copy.append(Message.user("a fork of what was purged"))
@@ -362,21 +365,21 @@ def test_a_purge_and_a_stale_line_in_one_push_do_not_pass(shared) -> None:
     assert "[purged]" in done.stderr
 
 
-def test_a_new_ref_into_history_that_is_not_rewritten_yet_is_refused(shared) -> None:
-    """The server died between taking the set in and carrying it out."""
+def test_new_ref_to_an_unrewritten_history_is_rejected(shared) -> None:
+    """The server was killed after it received the tombstone set and before it applied it."""
     one, two, place = shared
     tip = find(two).oid
     purge(one, find(one))
     (place / "hooks/post-receive").unlink()
     assert push(one.git_dir, place, GONE).returncode == 0
     done = push(two.git_dir, place, f"{tip}:{refs.leaf(session_of(two), 'side')}")
-    assert "was not sent" in done.stderr  # git took it to be there still: what was begun is done first
+    assert "was not sent" in done.stderr  # git assumed that it still exists; the interrupted purge is completed first
     assert done.returncode == 1
     with GitStore.open(place) as there:
         assert traces(there) == []
 
 
-def test_the_set_of_what_was_purged_only_grows(shared) -> None:
+def test_tombstone_set_only_grows(shared) -> None:
     one, _, place = shared
     target = find(one)
     said = keys(one, target)
@@ -397,7 +400,7 @@ def test_the_set_of_what_was_purged_only_grows(shared) -> None:
 
 
 def put(store: GitStore, made: tombstone_set.Merged, parent: str = "") -> str:
-    """The commit of a set, behind ``parent`` where one is given, whatever that says."""
+    """Write a commit of a tombstone set, with ``parent`` as its parent if given. It is not validated."""
     client = Client(store, "")
     for kind, data in made.objects.values():
         client.put(kind, data)
@@ -408,7 +411,7 @@ def put(store: GitStore, made: tombstone_set.Merged, parent: str = "") -> str:
     return client.put("commit", data.replace(b"\nauthor", f"\nparent {parent}\nauthor".encode(), 1))
 
 
-def test_a_set_that_holds_something_else_is_refused(shared) -> None:
+def test_set_with_other_files_is_rejected(shared) -> None:
     one, _, place = shared
     client = Client(one, session_of(one))
     for tree in (client.files(("100644", b"a", b"")), client.leaf.tree):
@@ -418,7 +421,7 @@ def test_a_set_that_holds_something_else_is_refused(shared) -> None:
         assert done.returncode == 1
 
 
-def test_a_tombstone_for_what_nobody_purged_is_refused(shared, tmp_path: Path) -> None:
+def test_tombstone_for_an_unpurged_entry_is_rejected(shared, tmp_path: Path) -> None:
     one, two, place = shared
     purge(one, find(one))
     copy = fork(session(one, session_of(one)))
@@ -430,7 +433,7 @@ def test_a_tombstone_for_what_nobody_purged_is_refused(shared, tmp_path: Path) -
     assert two
 
 
-def test_what_the_hook_does_afterwards_is_done_once(shared) -> None:
+def test_post_receive_hook_applies_a_purge_once(shared) -> None:
     one, _, place = shared
     purge(one, find(one))
     assert push(one.git_dir, place, GONE).returncode == 0
@@ -444,7 +447,7 @@ def test_what_the_hook_does_afterwards_is_done_once(shared) -> None:
 # ---- the commands
 
 
-def test_the_commands_tell_what_they_do(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_server_commands_print_their_actions(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     place = str(bare(tmp_path / "hub.git"))
     assert command_line.run(["server", "status", place]) == 1
     assert "are not validated" in capsys.readouterr().out
@@ -458,7 +461,7 @@ def test_the_commands_tell_what_they_do(tmp_path: Path, capsys: pytest.CaptureFi
 
 
 @pytest.mark.parametrize("name", ["refs/heads/sessions", "refs/heads/gitsession"])
-def test_no_branch_stands_where_sessions_do_whatever_is_allowed(name: str) -> None:
-    """git keeps no branch below a branch: every session would be refused from then on."""
+def test_allow_list_never_permits_a_branch_in_place_of_the_sessions(name: str) -> None:
+    """git allows no branch below another branch. With such a branch, every session would be rejected."""
     assert not is_allowed(name, ["refs/heads/*", "refs/*"])
     assert is_allowed(f"{name}-too", ["refs/heads/*"])

@@ -1,4 +1,4 @@
-"""Which branch one goes on with: the one chosen here, else the newest of ours, else where the agent's file ends."""
+"""Tests of the active branch: the one chosen here, else the newest of gitsession, else the end of the file."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def leaf(store: MemoryStore, sid: str) -> str:
     return node.subject.partition(": ")[2]
 
 
-def test_of_an_import_it_is_where_the_file_ends() -> None:
+def test_active_branch_of_an_import_is_the_end_of_the_file() -> None:
     store = MemoryStore()
     sid = bring(store, pi_file(*talk("a", "b", "c"), said("d", "a", at=1))).session
     assert leaf(store, sid) == "words of d"
@@ -27,7 +27,7 @@ def test_of_an_import_it_is_where_the_file_ends() -> None:
     assert leaf(store, sid) == "words of e"
 
 
-def test_of_our_own_it_is_the_newest() -> None:
+def test_active_branch_of_an_own_session_is_the_newest() -> None:
     store = MemoryStore()
     held = begun(store, "one")
     held.branch("side")
@@ -40,7 +40,7 @@ def test_of_our_own_it_is_the_newest() -> None:
     assert active(store, held.id) == "main"
 
 
-def test_where_we_went_on_from_an_import_ours_comes_first() -> None:
+def test_own_branch_comes_before_that_of_the_import() -> None:
     store = MemoryStore()
     sid = bring(store, pi_file(*talk("a", "b"))).session
     session(store, sid).append(Message.user("ours", at_ms=1))
@@ -48,7 +48,7 @@ def test_where_we_went_on_from_an_import_ours_comes_first() -> None:
     assert leaf(store, sid) == "ours"
 
 
-def test_two_of_one_moment_are_told_apart_by_their_chains() -> None:
+def test_equal_times_are_ordered_by_chain_digest() -> None:
     store = MemoryStore()
     held = begun(store)
     held.branch("side")
@@ -57,7 +57,7 @@ def test_two_of_one_moment_are_told_apart_by_their_chains() -> None:
     assert active(store, held.id) == ("main" if mine.chain > other.chain else "side")
 
 
-def test_what_was_chosen_by_hand_stands_above_all() -> None:
+def test_chosen_branch_comes_before_all_others() -> None:
     store = MemoryStore()
     sid = bring(store, pi_file(*talk("a", "b", "c"), said("d", "a"))).session
     session(store, sid).switch("main")
@@ -65,14 +65,14 @@ def test_what_was_chosen_by_hand_stands_above_all() -> None:
     assert (active(store, sid), chosen(store, sid)) == ("main", "main")
 
 
-def test_what_was_chosen_is_not_part_of_what_is_synced() -> None:
+def test_chosen_branch_is_not_synced() -> None:
     store = MemoryStore()
     held = begun(store)
     held.switch("main")
     assert list(store.refs("refs/gitsession/active/")) == [refs.active(held.id)]
 
 
-def test_of_a_rewritten_file_it_is_what_the_file_is_now() -> None:
+def test_active_branch_follows_a_rewritten_file() -> None:
     store = MemoryStore()
     bring(store, pi_file(*talk("a", "b", "c", "d", "e")))
     sid = bring(store, pi_file(*talk("a"), said("b", "a", "new"))).session
@@ -90,12 +90,12 @@ def test_many_branches_of_a_rewritten_file_are_one_walk() -> None:
     assert watched.reads < 400
 
 
-def test_a_session_of_one_branch_has_no_choice() -> None:
+def test_session_with_one_branch_has_no_active_ref() -> None:
     store = MemoryStore()
     assert active(store, bring(store, pi_file()).session) == "main"
 
 
-def test_a_fork_begins_with_its_own_entry() -> None:
+def test_fork_starts_with_its_own_entry() -> None:
     store = MemoryStore()
     held = begun(store)
     assert active(store, fork(held).id) == "main"

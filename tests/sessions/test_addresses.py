@@ -1,4 +1,4 @@
-"""Addresses within a session: every way to name an entry, and what an address that names none or several says."""
+"""Tests of addresses in a session: every notation for an entry, and the errors for unknown and ambiguous ones."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_a_label_names_an_entry(held: sessions.StoredSession) -> None:
     assert named(held, "mark") == "b"
 
 
-def test_leaf_is_that_of_the_branch_one_is_on(held: sessions.StoredSession) -> None:
+def test_leaf_is_the_tip_of_the_active_branch(held: sessions.StoredSession) -> None:
     assert held.branch_name != "main"
     assert named(held, "leaf") == "b2"
     assert named(session_on(held, "main"), "leaf") == "e"
@@ -49,7 +49,7 @@ def test_the_root_has_a_name(held: sessions.StoredSession) -> None:
     assert held.resolve("root").parent is None
 
 
-def test_steps_go_up(held: sessions.StoredSession) -> None:
+def test_tilde_steps_to_ancestors(held: sessions.StoredSession) -> None:
     assert [named(held, f"main~{steps}") for steps in range(4)] == ["e", "c", "b", "a"]
     assert held.resolve("main~4") == held.resolve("root")
     assert named(held, "main~1~2") == "a"
@@ -60,7 +60,7 @@ def test_more_steps_than_there_are_entries_name_nothing(held: sessions.StoredSes
         held.resolve("leaf~99")
 
 
-def test_the_beginning_of_an_oid_or_a_chain_is_enough(held: sessions.StoredSession) -> None:
+def test_prefix_of_an_oid_or_chain_digest_is_resolved(held: sessions.StoredSession) -> None:
     node = held.resolve("c")
     assert held.resolve(node.oid[:10]) == held.resolve(node.oid[:10].upper()) == held.resolve(node.oid) == node
     assert held.resolve(to_base64url(node.chain)[:10]) == held.resolve(to_base64url(node.chain)) == node
@@ -72,7 +72,7 @@ def test_a_few_characters_of_an_oid_are_not_enough(held: sessions.StoredSession)
 
 
 @pytest.mark.parametrize("address", ["nowhere", "", "~1", "leaf~", "leaf~x", "meta", "*", "\ud83d", "leaf~9999999999"])
-def test_what_names_nothing_is_not_found(held: sessions.StoredSession, address: str) -> None:
+def test_unknown_address_is_not_found(held: sessions.StoredSession, address: str) -> None:
     with pytest.raises(NotFound) as caught:
         held.resolve(address)
     assert not isinstance(caught.value, Ambiguous)
@@ -88,13 +88,13 @@ def test_one_label_on_two_entries_is_ambiguous_and_both_are_listed(held: session
     assert "words of a" in caught.value.candidates[0] + caught.value.candidates[1]
 
 
-def test_of_two_entries_with_one_id_the_later_answers() -> None:
+def test_later_of_two_entries_with_one_id_is_resolved() -> None:
     store = MemoryStore()
     held = session(store, bring(store, pi_file(said("a", None, "one"), said("a", "a", "two"))).session)
     assert held.resolve("a").subject == "user: two"
 
 
-def test_of_a_line_that_was_rewritten_the_entry_that_is_in_the_file_answers() -> None:
+def test_entry_in_the_current_file_is_resolved_by_a_shared_id() -> None:
     store = MemoryStore()
     bring(store, pi_file(said("a", None, "one"), said("b", "a", "old")))
     held = session(store, bring(store, pi_file(said("a", None, "one"), said("b", "a", "new"))).session)
@@ -103,7 +103,7 @@ def test_of_a_line_that_was_rewritten_the_entry_that_is_in_the_file_answers() ->
     assert held.resolve("b").subject == "user: old"
 
 
-def test_a_branch_comes_before_a_label_and_a_label_before_an_id(held: sessions.StoredSession) -> None:
+def test_branch_comes_before_label_and_label_before_id(held: sessions.StoredSession) -> None:
     held.label("a", "c")
     assert named(held, "c") == "a"
     held.branch("c", "b")

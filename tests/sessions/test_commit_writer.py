@@ -1,4 +1,4 @@
-"""Entries into commits: the node that an append gives is the node that a reader finds, and git takes the bytes."""
+"""Tests of commits of entries: an append returns the same node as a reader, and git accepts the bytes."""
 
 import subprocess
 
@@ -23,7 +23,7 @@ PNG = b"\x89PNG\r\n\x1a\n" + bytes(2_000)
 
 
 class Put:
-    """What was put, in order."""
+    """A transaction that records the objects that were put, in order."""
 
     def __init__(self):
         self.parts = []
@@ -39,14 +39,14 @@ def commit(entry, parent=None):
 
 
 @given(ENTRIES | st.builds(UnknownEntry, name=TEXT.filter(lambda name: name not in KINDS)), NONCES)
-def test_the_node_of_an_append_is_the_node_that_a_reader_finds(entry, nonce):
+def test_append_returns_the_node_of_a_reader(entry, nonce):
     draft = commit_writer.own(entry, nonce, None)
     data, node = commit_writer.commit_of(draft, commit_writer.tree_of(draft.form, draft.stored), None)
     assert parse(node.oid, data) == node
 
 
 @given(WILD_TEXT, st.none() | st.text(st.characters(), max_size=300), WILD_TEXT)
-def test_so_it_is_for_an_import_whatever_its_kind_and_its_id(kind, source_id, words):
+def test_node_of_an_import_equals_its_commit_for_any_kind_and_id(kind, source_id, words):
     said = Headline(kind=kind, label=kind, words=words, body=words, model=words)
     draft = commit_writer.Draft("jsonl", StoredPayload(b"{}", b"", ()), said, SourceRef.of("pi", source_id, 3))
     data, node = commit_writer.commit_of(draft, "1" * 40, None)
@@ -76,14 +76,14 @@ def test_the_committers_time_never_runs_backwards():
     assert [node.committer_seconds for node in (first, second, third)] == [50, 50, 60]
 
 
-def test_an_entry_without_a_time_takes_its_parents():
+def test_entry_without_a_time_has_that_of_its_parent():
     draft = commit_writer.Draft("jsonl", StoredPayload(b"{}", b"", ()), Headline(kind="opaque", label="opaque"))
     parent = commit(Reset(at_ms=20_000), commit(Reset(at_ms=50_000))[1])[1]
     assert commit_writer.commit_of(draft, "1" * 40, parent)[1].author_seconds == 20
     assert commit_writer.commit_of(draft, "1" * 40, None)[1].author_seconds == 0
 
 
-def test_the_tree_holds_the_payload_and_what_was_lifted_from_it():
+def test_tree_has_the_payload_and_its_holes():
     entry = Compaction(summary="We did it.", preserve={"shot": PNG, "again": PNG})
     draft = commit_writer.own(entry, NONCE, None)
     put = Put()
@@ -103,7 +103,7 @@ def test_the_tree_holds_the_payload_and_what_was_lifted_from_it():
     assert decode(holes.fill(stored, table, fetch)) == (entry, NONCE)
 
 
-def test_git_takes_a_line_of_entries(tmp_path):
+def test_git_accepts_a_history_of_entries(tmp_path):
     def git(*arguments, stdin=b""):
         command = ["git", "-C", str(tmp_path), *arguments]
         return subprocess.run(command, input=stdin, capture_output=True, check=True).stdout.decode().strip()

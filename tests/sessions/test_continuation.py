@@ -1,4 +1,4 @@
-"""A session that was resumed from an earlier entry names the session it continues, and counts its own tokens only."""
+"""Tests of sessions resumed from an earlier entry: they name the original session and count only their own tokens."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def turn(prompt: str, answer: str, after: str | None) -> list[bytes]:
 
 @pytest.fixture
 def original(here: Path, run: Run) -> str:
-    """A session of pi with two turns of 120 tokens each."""
+    """Import a session of pi with two turns of 120 tokens each."""
     (here / "a.jsonl").write_bytes(pi_file(*turn("a", "b", None), *turn("c", "d", "b"), cwd=str(here)))
     return str(document(run("import", "a.jsonl", "--json"))["sessions"][0]["session"])
 
@@ -34,7 +34,7 @@ def sessions(run: Run) -> dict[str, dict[str, object]]:
 
 
 def go_on(file: Path, agent: str) -> None:
-    """One more turn, as the agent writes it."""
+    """Append one more turn, as the agent does."""
     lines = [json.loads(line) for line in file.read_bytes().splitlines()]
     if agent in ("pi", "omp"):
         more = joined(*turn("x", "y", lines[-1]["id"]))
@@ -84,7 +84,7 @@ def test_tokens_of_copied_lines_are_counted_once(run: Run, original: str, agent:
     assert sorted(row["tokens"] for row in sessions(run).values()) == [240, 240]  # type: ignore[type-var]
 
 
-def test_a_session_that_was_rewound_is_continued_by_the_one_resumed_from_it(run: Run, original: str) -> None:
+def test_rewound_session_is_continued_by_the_resumed_one(run: Run, original: str) -> None:
     run("rewind", f"{original}@leaf~2", "--conversation")
     file = Path(document(run("resume", original, "--json"))["path"])
     go_on(file, "pi")
@@ -94,14 +94,14 @@ def test_a_session_that_was_rewound_is_continued_by_the_one_resumed_from_it(run:
     assert sessions(run)[other]["tokens"] == 120
 
 
-def test_a_session_that_is_resumed_as_itself_continues_none(run: Run, original: str) -> None:
+def test_session_resumed_as_itself_continues_no_other(run: Run, original: str) -> None:
     file = Path(document(run("resume", original, "--in", "pi", "--json"))["path"])
     go_on(file, "pi")
     run("import", "--all")
     assert {row["continues"] for row in sessions(run).values()} == {None}
 
 
-def test_a_clone_knows_which_session_is_continued(run: Run, original: str, here: Path) -> None:
+def test_clone_has_the_continued_session(run: Run, original: str, here: Path) -> None:
     go_on(Path(document(run("resume", f"{original}@leaf~2", "--in", "pi", "--json"))["path"]), "pi")
     run("import", "--all")
     [store] = [path.parent.parent for path in Path.home().rglob("index.db")]
@@ -112,7 +112,7 @@ def test_a_clone_knows_which_session_is_continued(run: Run, original: str, here:
     assert {row["continues"] for row in rows} == {None, original}
 
 
-def test_the_lines_of_the_agent_are_given_back(run: Run, original: str) -> None:
+def test_lines_of_the_agent_are_exported(run: Run, original: str) -> None:
     file = Path(document(run("resume", f"{original}@leaf~2", "--in", "pi", "--json"))["path"])
     go_on(file, "pi")
     run("import", "--all")

@@ -1,4 +1,4 @@
-"""P22: what is damaged costs itself and nothing else. All that is left is listed and shown, and each gap is marked."""
+"""Tests of P22: damage affects only the damaged entries. All others are listed, and each gap is marked."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def lose(store: MemoryStore, *oids: Oid) -> None:
 
 @pytest.fixture(scope="module")
 def five_hundred() -> tuple[MemoryStore, str, str]:
-    """An imported session and one of our own, half of ``ENTRIES`` each, in one store."""
+    """Create a store with an imported and a new session, each with half of ``ENTRIES``."""
     store = MemoryStore()
     lines = [said(f"e{n}", f"e{n - 1}" if n else None, f"number {n}", at=n % 60) for n in range(ENTRIES // 2 - 1)]
     theirs = bring(store, pi_file(*lines)).session
@@ -50,7 +50,7 @@ def copied(store: MemoryStore) -> MemoryStore:
 
 @pytest.mark.promise("P22")
 @pytest.mark.parametrize("lost", [1, 2, 3, 5, 8, 13, 20])
-def test_all_entries_but_the_lost_ones_are_listed_and_read(
+def test_entries_except_lost_ones_are_listed_and_read(
     five_hundred: tuple[MemoryStore, str, str], faults: Faults, lost: int
 ) -> None:
     store = copied(five_hundred[0])
@@ -81,7 +81,7 @@ def is_before(whole: graph.Tree, one: Oid, other: Oid) -> bool:
 
 @pytest.mark.promise("P22")
 @pytest.mark.parametrize("lost", [[40], [40, 41], [3, 100, 180], [1], [2]], ids=str)
-def test_the_line_goes_on_behind_a_gap_where_the_chain_proves_what_stood_there(
+def test_history_continues_after_a_gap_if_the_chain_digest_proves_it(
     five_hundred: tuple[MemoryStore, str, str], lost: list[int]
 ) -> None:
     store = copied(five_hundred[0])
@@ -111,7 +111,7 @@ def test_a_lost_root_and_a_lost_leaf_are_marked(five_hundred: tuple[MemoryStore,
 
 
 @pytest.mark.parametrize("lost", [1, 2, 3, 10])
-def test_a_root_whose_followers_are_lost_is_listed(five_hundred: tuple[MemoryStore, str, str], lost: int) -> None:
+def test_root_without_its_children_is_listed(five_hundred: tuple[MemoryStore, str, str], lost: int) -> None:
     store = copied(five_hundred[0])
     for sid in five_hundred[1:]:
         whole = list(graph.history(store, graph.branches(store, sid)["main"]))
@@ -120,7 +120,7 @@ def test_a_root_whose_followers_are_lost_is_listed(five_hundred: tuple[MemorySto
         assert set(graph.tree(store, sid).nodes) == {root.oid, *(node.oid for node in followers[lost:])}
 
 
-def test_where_nothing_is_proven_nothing_is_claimed(five_hundred: tuple[MemoryStore, str, str]) -> None:
+def test_history_ends_at_an_unproven_gap(five_hundred: tuple[MemoryStore, str, str]) -> None:
     store = copied(five_hundred[0])
     _, sid, _ = five_hundred
     leaf = graph.branches(store, sid)["main"]
@@ -133,7 +133,7 @@ def test_where_nothing_is_proven_nothing_is_claimed(five_hundred: tuple[MemorySt
     assert set(graph.tree(store, sid).nodes) == {node.oid for node in whole} - {whole[40].oid}
 
 
-def test_lines_of_another_session_are_never_taken() -> None:
+def test_entries_of_another_session_are_never_used() -> None:
     store = MemoryStore()
     one, other = begun(store, "a", "b", "c"), begun(store, "d", "e", "f")
     for held in (one, other):
@@ -147,7 +147,7 @@ def test_lines_of_another_session_are_never_taken() -> None:
 
 @pytest.mark.promise("P22")
 @pytest.mark.parametrize("agents", ["one", "two"])
-def test_an_entry_alone_between_gaps_is_listed_where_another_session_lost_its_leaf(
+def test_entry_between_gaps_is_listed_if_another_session_lost_its_tip(
     tmp_path: Path, agents: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "store.git"
@@ -160,7 +160,7 @@ def test_an_entry_alone_between_gaps_is_listed_where_another_session_lost_its_le
         store.flush()
         line = [node.oid for node in ours.history()]  # the root first
         leaf = graph.branches(store, theirs)["main"]
-    without(path, line[2], line[4], leaf)  # the entry line[3] is left alone
+    without(path, line[2], line[4], leaf)  # the entry line[3] is intact
     with Store.open(path) as opened:
         done = opened.repair()
         listed = {oid for sid in (ours.id, theirs) for oid in graph.tree(opened.objects, sid).nodes}
@@ -175,7 +175,7 @@ def test_an_entry_alone_between_gaps_is_listed_where_another_session_lost_its_le
     assert [row["entries"] for row in document["unassigned"]] == [[line[3]]]
 
 
-def test_a_fork_whose_origin_is_damaged_keeps_its_own_entries() -> None:
+def test_fork_of_a_damaged_session_keeps_its_own_entries() -> None:
     store = MemoryStore()
     held = begun(store, "a", "b", "c")
     side = fork(held)
@@ -186,7 +186,7 @@ def test_a_fork_whose_origin_is_damaged_keeps_its_own_entries() -> None:
     assert set(graph.tree(store, side.id).nodes) == before - {lost}
 
 
-def test_what_is_told_before_a_lost_entry_of_meta_still_counts() -> None:
+def test_marks_before_a_lost_entry_of_meta_still_count() -> None:
     store = MemoryStore()
     held = begun(store, "a", "b")
     held.label("leaf", "kept")
@@ -199,12 +199,12 @@ def test_what_is_told_before_a_lost_entry_of_meta_still_counts() -> None:
     assert [mark.value for mark in found.marks if mark.what in ("label", "title")] == ["U", "kept"]
 
 
-# ---- as a user sees it
+# ---- output
 
 
 @pytest.fixture
 def damaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, str, list[str]]:
-    """A store on disk whose session lacks the commit of one entry and the payload of another."""
+    """Create a store on disk with a session without the commit of one entry and the payload of another."""
     with on_disk(tmp_path / "store.git") as store:
         sid = bring(store, pi_file(*(said(f"e{n}", f"e{n - 1}" if n else None, at=n) for n in range(9)))).session
         store.flush()
@@ -217,7 +217,7 @@ def damaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, str,
 
 
 @pytest.mark.promise("P22")
-def test_log_and_tree_go_on_behind_a_gap_and_mark_it(
+def test_log_and_tree_continue_after_a_gap_and_mark_it(
     damaged: tuple[Path, str, list[str]], capfd: pytest.CaptureFixture[str]
 ) -> None:
     _, sid, line = damaged
@@ -236,7 +236,7 @@ def test_log_and_tree_go_on_behind_a_gap_and_mark_it(
 
 
 @pytest.mark.promise("P22")
-def test_every_entry_that_is_left_is_shown_and_the_others_say_why_not(
+def test_every_remaining_entry_is_shown_and_others_have_a_reason(
     damaged: tuple[Path, str, list[str]], capfd: pytest.CaptureFixture[str]
 ) -> None:
     _, sid, line = damaged
@@ -247,7 +247,9 @@ def test_every_entry_that_is_left_is_shown_and_the_others_say_why_not(
     assert "words of e2" in told.out
 
 
-def test_a_program_is_told_of_the_gap_and_never_gets_a_line_with_a_hole(damaged: tuple[Path, str, list[str]]) -> None:
+def test_program_is_informed_of_the_gap_and_never_gets_an_incomplete_branch(
+    damaged: tuple[Path, str, list[str]],
+) -> None:
     path, sid, line = damaged
     with Store.open(path) as store:
         session = store.session(sid)

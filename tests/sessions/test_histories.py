@@ -1,4 +1,4 @@
-"""Lines that went on without each other: where they part, and what one is called beside the other."""
+"""Tests of diverged branches: where they diverge, and the new name of one of them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def store(request, tmp_path):
 
 
 def forked(store, *, shared=1, ours=1, theirs=1):
-    """The oids of two branches of one session with ``shared`` entries in common, each oldest first."""
+    """Return the oids of two branches with ``shared`` common entries, oldest first."""
     made = begun(store, *(f"shared {n}" for n in range(shared)))
     made.branch("side")
     for n in range(ours):
@@ -37,30 +37,30 @@ def forked(store, *, shared=1, ours=1, theirs=1):
 
 
 @pytest.mark.parametrize(("ours", "theirs"), [(1, 1), (5, 1), (1, 5), (3, 4)])
-def test_two_lines_part_behind_the_last_entry_that_both_hold(store, ours, theirs):
+def test_two_branches_diverge_after_their_last_common_entry(store, ours, theirs):
     _, mine, other = forked(store, shared=2, ours=ours, theirs=theirs)
     assert histories.parting(store.read, mine[-1], other[-1]) == (mine[2], mine[3])
     assert histories.parting(store.read, other[-1], mine[-1]) == (mine[2], other[3])
 
 
-def test_a_line_that_is_part_of_another_has_nothing_that_it_lacks(store):
+def test_part_of_another_branch_lacks_nothing(store):
     _, mine, _ = forked(store, ours=3)
     assert histories.parting(store.read, mine[1], mine[-1]) == (mine[1], None)
     assert histories.parting(store.read, mine[-1], mine[1]) == (mine[1], mine[2])
     assert histories.parting(store.read, mine[-1], mine[-1]) == (mine[-1], None)
 
 
-def test_lines_that_begin_apart_have_nothing_in_common(store):
+def test_unrelated_branches_have_nothing_in_common(store):
     one, other = begun(store, "one"), begun(store, "other")
     assert histories.parting(store.read, one.leaf.oid, other.leaf.oid) == (None, one.history()[0].oid)
 
 
-def test_a_line_that_cannot_be_read_is_told(store):
+def test_unreadable_branch_is_reported(store):
     with pytest.raises(MissingObject):
         histories.parting(store.read, "1" * 40, "2" * 40)
 
 
-def test_the_name_follows_from_the_first_entry_that_theirs_lacks(store):
+def test_new_name_depends_on_the_first_different_entry(store):
     made, mine, other = forked(store, ours=3)
     first = made.history()[2]
     names = list(histories.names_beside(store.read, refs.leaf(made.id), mine[-1], other[-1]))
@@ -78,7 +78,7 @@ def test_a_second_parent_changes_no_name(store):
     assert next(histories.names_beside(store.read, refs.leaf(made.id), mine[-1], side.leaf.oid)) == before
 
 
-def test_what_states_no_chain_goes_by_its_oid(tmp_path):
+def test_commit_without_a_chain_digest_is_named_by_its_oid(tmp_path):
     with on_disk(tmp_path / "store.git") as store:
         root = append(store, "root")
         ours = append(store, "ours")
@@ -87,7 +87,7 @@ def test_what_states_no_chain_goes_by_its_oid(tmp_path):
 
 
 @pytest.mark.parametrize("branch", ["main", "a" * 64, "files", "meta"])
-def test_every_such_name_can_be_kept_and_is_known(store, branch):
+def test_every_new_name_is_valid_and_recognized(store, branch):
     made, mine, other = forked(store)
     for name in histories.names_beside(store.read, refs.leaf(made.id, branch), mine[-1], other[-1]):
         check_ref_name(name)
@@ -111,12 +111,12 @@ def test_no_other_name_has_a_dot(branch):
     assert not refs.is_session_ref(refs.leaf("20260201-aaaaaaaaaaaaa", branch))
 
 
-# ---- a flush that finds a ref moved
+# ---- flushes that find a moved ref
 
 
 @pytest.fixture
 def parted(tmp_path):
-    """A store in which git moved ``main`` while what follows it was in the journal."""
+    """Create a store in which git moved ``main`` while later entries were in the journal."""
     path = tmp_path / "store.git"
     with on_disk(path) as store:
         made = begun(store, "shared")
@@ -129,20 +129,20 @@ def parted(tmp_path):
         yield store, made, ours, theirs
 
 
-def test_a_flush_that_finds_a_ref_moved_goes_on_beside_it(parted):
+def test_flush_renames_a_branch_whose_ref_has_moved(parted):
     store, made, ours, theirs = parted
     [(name, side)] = store.renamed_branches
     assert (name, side) == (refs.leaf(made.id), f"{refs.leaf(made.id)}.{to_base32(ours[0].chain, 8)}")
     assert (store.ref(name), store.ref(side)) == (theirs, ours[-1].oid)
 
 
-def test_what_is_active_goes_along(parted):
+def test_active_branch_is_renamed_too(parted):
     store, made, *_ = parted
     [(_, side)] = store.renamed_branches
     assert store.ref(refs.active(made.id)) == refs.symbolic(side)
 
 
-def test_who_chose_another_branch_stays_there(tmp_path):
+def test_active_branch_elsewhere_is_unchanged(tmp_path):
     path = tmp_path / "store.git"
     with on_disk(path) as store:
         made = begun(store, "shared")
@@ -156,7 +156,7 @@ def test_who_chose_another_branch_stays_there(tmp_path):
         assert store.ref(refs.active(made.id)) == refs.symbolic(refs.leaf(made.id, "elsewhere"))
 
 
-def test_what_is_said_next_on_the_line_beside_gives_it_no_second_name(parted):
+def test_next_entry_on_a_renamed_branch_keeps_its_name(parted):
     store, made, *_ = parted
     [(_, side)] = store.renamed_branches
     beside = session(store, made.id, side.rpartition("/")[2])
@@ -166,7 +166,7 @@ def test_what_is_said_next_on_the_line_beside_gives_it_no_second_name(parted):
 
 
 def grown(path: Path, git_brings: str):
-    """A store whose journal holds three entries, of which git brings ``git_brings`` before the flush."""
+    """Create a store with three entries in the journal, some of which git writes before the flush (``git_brings``)."""
     with on_disk(path) as store:
         made = begun(store, "shared")
         store.flush()
@@ -183,20 +183,20 @@ def grown(path: Path, git_brings: str):
 
 
 @pytest.mark.parametrize("what", ["a part", "all"])
-def test_what_others_brought_of_what_we_wrote_is_no_other_line(tmp_path, what):
+def test_own_entries_fetched_by_git_are_not_another_branch(tmp_path, what):
     now, oids, _ = grown(tmp_path / "store.git", what)
     assert now == oids[-1]
 
 
-def test_who_has_what_we_wrote_and_more_keeps_it(tmp_path):
+def test_branch_with_own_and_more_entries_is_kept(tmp_path):
     now, _, moved = grown(tmp_path / "store.git", "more")
     assert now == moved
 
 
-# ---- what remotes were seen to hold
+# ---- known states of remotes
 
 
-def test_many_tracking_refs_come_by_one_write_and_no_file_each(tmp_path):
+def test_many_tracking_refs_are_written_at_once_without_loose_files(tmp_path):
     path = tmp_path / "store.git"
     with on_disk(path) as store:
         oid = begun(store, "hi").leaf.oid
@@ -214,7 +214,7 @@ def test_many_tracking_refs_come_by_one_write_and_no_file_each(tmp_path):
         assert git(path, "rev-parse", names[0]) == store.ref("refs/heads/main")
 
 
-def test_a_tracking_ref_that_git_moved_meanwhile_stays_and_has_nothing_beside_it(tmp_path):
+def test_tracking_ref_moved_by_git_is_kept_without_a_renamed_one(tmp_path):
     path = tmp_path / "store.git"
     with on_disk(path) as store:
         made = begun(store, "hi", "there")

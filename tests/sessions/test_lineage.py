@@ -1,4 +1,4 @@
-"""Which session another one was begun from, as a sub-agent's or a fork."""
+"""Tests of the origin of a session: a sub-agent's, or a fork's."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_pi_names_a_file_that_ends_in_the_id(stated: str | None, id: str | None)
     assert parent_of(Header(agent="pi", parent=stated)) == id
 
 
-def test_a_list_says_which_sessions_others_began(run: Run, here):  # type: ignore[no-untyped-def]
+def test_list_shows_the_parents_of_sessions(run: Run, here):  # type: ignore[no-untyped-def]
     (here / "a.jsonl").write_bytes(pi_file(*talk("a")))
     fork = pi_file(*talk("a", "b"), id="s2", parentSession="/x/2026-01-01T00-00-00-000Z_s1.jsonl")
     (here / "b.jsonl").write_bytes(fork)

@@ -1,4 +1,4 @@
-"""Validation of a push reads about a kilobyte an entry, whatever the entries say (docs/reference/server.md)."""
+"""Test that the validation of a push reads about a kilobyte per entry for any content (docs/reference/server.md)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MANY = 1500
 
 
 @pytest.mark.promise("P34")
-def test_a_line_of_forks_of_forks_costs_what_any_line_costs(tmp_path: Path, faults) -> None:
+def test_chain_of_forks_costs_as_much_as_any_history(tmp_path: Path, faults) -> None:
     with on_disk(tmp_path / "store.git") as store:
         with store.transaction() as tx:
             leaf: Node | None = None

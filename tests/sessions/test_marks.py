@@ -1,4 +1,4 @@
-"""What a session is called and how its entries are labelled: the rules alone, then through a store."""
+"""Tests of titles and labels: the rules alone, then through a store."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_entries_are_labelled(marks: list[SessionMark], expected: dict[str, str]
 # ---- through a store
 
 
-def test_titles_and_labels_are_taken_over_all_branches_in_file_order() -> None:
+def test_titles_and_labels_are_read_from_all_branches_in_file_order() -> None:
     store = MemoryStore()
     lines = [
         *talk("a", "b"),
@@ -84,7 +84,7 @@ def test_titles_and_labels_are_taken_over_all_branches_in_file_order() -> None:
     assert labels_of(store, sid) == {"user: words of a": "two"}
 
 
-def test_a_label_may_stand_before_what_it_names() -> None:
+def test_label_may_come_before_its_entry() -> None:
     store = MemoryStore()
     sid = bring(store, pi_file(label("l", None, "a", "early"), said("a", "l"))).session
     assert labels_of(store, sid) == {"user: words of a": "early"}
@@ -96,13 +96,13 @@ def test_a_label_names_the_later_of_two_entries_with_one_id() -> None:
     assert labels_of(store, sid) == {"user: two": "x"}
 
 
-def test_a_blank_name_takes_the_name_away() -> None:
+def test_blank_title_removes_the_title() -> None:
     store = MemoryStore()
     sid = bring(store, pi_file(*talk("a"), named("t", "a", "T"), named("u", "t", "  "))).session
     assert title_of(store, sid) is None
 
 
-def test_the_slot_stands_above_the_header() -> None:
+def test_title_slot_comes_before_the_header() -> None:
     store = MemoryStore()
     sid = bring(store, joined(slot("slot"), header(title="header"), *talk("a"))).session
     assert title_of(store, sid) == "slot"
@@ -110,7 +110,7 @@ def test_the_slot_stands_above_the_header() -> None:
     assert title_of(store, sid) is None
 
 
-def test_a_name_of_ours_stands_until_the_agent_names_the_session_later() -> None:
+def test_own_title_is_used_until_the_agent_sets_a_later_one() -> None:
     store = MemoryStore()
     lines = [*talk("a"), named("t", "a", "theirs", at=10)]
     sid = bring(store, pi_file(*lines)).session
@@ -125,7 +125,7 @@ def test_a_name_of_ours_stands_until_the_agent_names_the_session_later() -> None
     assert title_of(store, sid) == "theirs again"
 
 
-def test_a_label_of_a_line_that_was_rewritten_does_not_linger() -> None:
+def test_label_of_a_rewritten_line_is_removed() -> None:
     store = MemoryStore()
     bring(store, pi_file(*talk("a"), label("l", "a", "a", "old")))
     sid = bring(store, pi_file(*talk("a"), label("l", "a", "a", "new"))).session
@@ -134,7 +134,7 @@ def test_a_label_of_a_line_that_was_rewritten_does_not_linger() -> None:
     assert labels_of(store, sid) == {}
 
 
-def test_a_name_of_a_line_that_was_rewritten_does_not_linger() -> None:
+def test_title_of_a_rewritten_line_is_removed() -> None:
     store = MemoryStore()
     bring(store, pi_file(*talk("a"), named("t", "a", "old"), named("u", "t", "new")))
     sid = bring(store, pi_file(*talk("a"), named("t", "a", "old"), said("u", "t"))).session

@@ -1,4 +1,4 @@
-"""Undo and redo: what a command moved goes back and forth, and nobody's later work is carried away."""
+"""Tests of undo and redo: the refs of a command move back and forward, and later changes by others are kept."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def log_import(store: ObjectStore, *done: ImportResult) -> None:
 
 
 def state(store: ObjectStore) -> dict[str, RefValue]:
-    """Every ref but the log's own."""
+    """Return every ref except that of the log."""
     return {name: value for name, value in all_refs(store).items() if name != refs.OPLOG}
 
 
@@ -97,7 +97,7 @@ COMMANDS: dict[str, Callable[[ObjectStore, sessions.StoredSession], object]] = {
 
 
 @pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
-def test_undo_takes_a_command_back_and_redo_does_it_again(
+def test_undo_and_redo_of_every_command(
     store: ObjectStore, command: Callable[[ObjectStore, sessions.StoredSession], object]
 ) -> None:
     held = begun(store, "one", "two", clock=CLOCK)
@@ -115,14 +115,14 @@ def test_undo_takes_a_command_back_and_redo_does_it_again(
         assert state(store) == after
 
 
-def test_an_import_of_several_files_goes_back_at_once(store: ObjectStore) -> None:
+def test_import_of_several_files_is_undone_at_once(store: ObjectStore) -> None:
     before = state(store)
     log_import(store, *(bring(store, pi_file(*LONG, id=id)) for id in "xyz"))
     undo(store)
     assert state(store) == before
 
 
-def test_an_import_that_moved_one_ref_twice_goes_back_too(store: ObjectStore) -> None:
+def test_import_that_moved_a_ref_twice_is_undone(store: ObjectStore) -> None:
     before = state(store)
     log_import(store, bring(store, pi_file(*LONG[:2])), bring(store, pi_file(*LONG)))
     after = state(store)
@@ -156,9 +156,7 @@ def test_commands_are_undone_newest_first_and_redone_in_order(store: ObjectStore
         assert state(store) == states[number]
 
 
-def test_an_undo_reads_the_log_only_back_to_what_it_takes_back(
-    store: ObjectStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_undo_reads_the_log_only_back_to_its_operation(store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
     held = begun(store, clock=CLOCK)
     for number in range(40):
         held.branch(f"b{number}")
@@ -175,7 +173,7 @@ def test_an_undo_reads_the_log_only_back_to_what_it_takes_back(
     assert len(read) == 1
 
 
-def test_files_of_one_import_go_back_as_one_whatever_was_undone_around_them(store: ObjectStore) -> None:
+def test_files_of_one_import_are_undone_together(store: ObjectStore) -> None:
     def import_files(group: str, *ids: str) -> None:
         for id in ids:
             done = bring(store, pi_file(*LONG, id=id))
@@ -202,7 +200,7 @@ def test_files_of_one_import_go_back_as_one_whatever_was_undone_around_them(stor
         undo(store)
 
 
-def test_a_new_command_ends_what_could_be_redone(store: ObjectStore) -> None:
+def test_new_command_ends_redo(store: ObjectStore) -> None:
     held = begun(store, clock=CLOCK)
     held.branch("a")
     undo(store)
@@ -222,7 +220,7 @@ def test_with_nothing_done_there_is_nothing_to_undo_or_redo(store: ObjectStore) 
     assert list(operation_log.history(store)) == []
 
 
-def test_undo_leaves_alone_what_another_writer_appended_to(store: ObjectStore) -> None:
+def test_undo_keeps_a_branch_that_another_writer_extended(store: ObjectStore) -> None:
     held = begun(store, clock=CLOCK)
     held.branch("side")
     session(store, held.id, "side").append(Message.user("theirs"))
@@ -233,7 +231,7 @@ def test_undo_leaves_alone_what_another_writer_appended_to(store: ObjectStore) -
     assert all_refs(store) == before
 
 
-def test_undo_of_an_import_leaves_alone_what_went_on_from_it(store: ObjectStore) -> None:
+def test_undo_of_an_import_keeps_its_continuation(store: ObjectStore) -> None:
     done = bring(store, pi_file(*LONG))
     log_import(store, done)
     session(store, done.session).append(Message.user("ours"))
@@ -243,7 +241,7 @@ def test_undo_of_an_import_leaves_alone_what_went_on_from_it(store: ObjectStore)
     assert leaves(store, done.session) == {"main": "user: ours"}
 
 
-def test_redo_leaves_alone_what_another_made_meanwhile(store: ObjectStore) -> None:
+def test_redo_keeps_a_branch_that_another_writer_created(store: ObjectStore) -> None:
     held = begun(store, clock=CLOCK)
     log_import(store, bring(store, pi_file(*LONG)))
     undo(store)
@@ -253,7 +251,7 @@ def test_redo_leaves_alone_what_another_made_meanwhile(store: ObjectStore) -> No
     assert held.leaf is not None
 
 
-def test_an_append_elsewhere_does_not_stand_in_the_way(store: ObjectStore) -> None:
+def test_append_on_another_branch_does_not_block_undo(store: ObjectStore) -> None:
     held = begun(store, clock=CLOCK)
     held.branch("side")
     held.append(Message.user("on main"))
@@ -261,7 +259,7 @@ def test_an_append_elsewhere_does_not_stand_in_the_way(store: ObjectStore) -> No
     assert leaves(store, held.id) == {"main": "user: on main"}
 
 
-def test_a_name_and_a_label_go_back_to_what_they_were(store: ObjectStore) -> None:
+def test_title_and_label_are_restored_by_undo(store: ObjectStore) -> None:
     held = begun(store, clock=CLOCK)
     held.rename("one")
     held.rename("two")
@@ -274,7 +272,7 @@ def test_a_name_and_a_label_go_back_to_what_they_were(store: ObjectStore) -> Non
     assert title_of(store, held.id) == "two"
 
 
-def test_a_switch_goes_back_to_the_branch_before(store: ObjectStore) -> None:
+def test_undone_switch_returns_to_the_previous_branch(store: ObjectStore) -> None:
     held = begun(store, clock=CLOCK)
     held.branch("side")
     held.switch("side")
@@ -294,7 +292,7 @@ def test_the_active_branch_that_was_undone_is_not_the_active_one(store: ObjectSt
     assert active_branch.active(store, held.id) == "main"
 
 
-def test_the_log_tells_what_was_done(store: ObjectStore) -> None:
+def test_operation_log_has_the_moved_refs(store: ObjectStore) -> None:
     held = begun(store, clock=CLOCK)
     held.branch("side")
     undone = undo(store)
@@ -317,9 +315,7 @@ def test_a_command_that_fails_is_not_in_the_log(store: ObjectStore) -> None:
     assert commands(store) == []
 
 
-def test_an_undo_that_another_command_overtakes_takes_back_that_one(
-    store: ObjectStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_undo_overtaken_by_another_command_undoes_that_one(store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
     held = begun(store, clock=CLOCK)
     held.branch("first")
     look = operation_log._next_unit
@@ -338,7 +334,7 @@ def test_an_undo_that_another_command_overtakes_takes_back_that_one(
     assert sorted(held.branches()) == ["main"]
 
 
-def test_what_was_undone_is_not_lost_when_git_cleans_up(tmp_path: Path) -> None:
+def test_undone_entries_survive_gits_garbage_collection(tmp_path: Path) -> None:
     with on_disk(tmp_path / "store.git") as store:
         done = bring(store, pi_file(*LONG))
         log_import(store, done)
@@ -353,8 +349,8 @@ def test_what_was_undone_is_not_lost_when_git_cleans_up(tmp_path: Path) -> None:
         assert_git_agrees(store)
 
 
-def test_a_fork_that_went_on_before_its_fork_point_is_not_undone(store):
-    """Without `main`, which holds the `fork` entry, what is left would begin as the other session does."""
+def test_fork_with_a_branch_before_its_fork_point_is_not_undone(store):
+    """Without `main`, which has the `fork` entry, the other branches would begin like the original session."""
     side = fork(begun(store))
     [*_, before, _] = side.history()
     side.append(Message.user("beside"), expected=before, on_moved="fork")

@@ -1,4 +1,4 @@
-"""From which entry of which session a sub-agent was started, for each agent that has them."""
+"""Tests of the entry that started a sub-agent, for each agent with sub-agents."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def take(store: Store, *paths: Path) -> None:
 
 
 def origin(store: Store, address: str) -> tuple[str | None, str] | None:
-    """What the agent calls the session, and what the entry there says."""
+    """Return the agent's id of the session, and the text of the entry."""
     found = store.session(address).origin()
     if found is None:
         return None
@@ -68,18 +68,18 @@ def test_a_sub_agent_of_claude_code_was_started_by_a_call(
     assert_started(store, f"claude:{SESSION}", f"claude:{SESSION}/agent-ab12")
 
 
-def test_where_nothing_says_which_call_the_session_is_known(tmp_path: Path, store: Store) -> None:
+def test_session_is_known_if_its_call_is_not(tmp_path: Path, store: Store) -> None:
     take(store, *claude_files(tmp_path, told=None))
     assert origin(store, f"claude:{SESSION}/agent-ab12") == (SESSION, "")
     assert_started(store, f"claude:{SESSION}")
 
 
-def test_where_that_session_is_not_here_nothing_is(tmp_path: Path, store: Store) -> None:
+def test_origin_is_unknown_if_its_session_is_missing(tmp_path: Path, store: Store) -> None:
     take(store, claude_files(tmp_path, told=None)[1])
     assert origin(store, f"claude:{SESSION}/agent-ab12") is None
 
 
-def test_a_session_that_its_user_began_came_from_nowhere(tmp_path: Path, store: Store) -> None:
+def test_session_started_by_its_user_has_no_origin(tmp_path: Path, store: Store) -> None:
     take(store, *claude_files(tmp_path, told=None))
     assert origin(store, f"claude:{SESSION}") is None
 
@@ -115,7 +115,7 @@ def test_a_sub_agent_of_opencode_was_started_by_a_call(tmp_path: Path, store: St
     assert_started(store, f"opencode:{SES}", "opencode:ses_child")
 
 
-def test_the_first_entry_of_a_sub_agent_is_shown_with_where_it_came_from(
+def test_first_entry_of_a_sub_agent_is_shown_with_its_origin(
     tmp_path: Path, store: Store, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
     take(store, *claude_files(tmp_path, told={"toolUseId": "toolu_1"}))
@@ -136,7 +136,7 @@ def test_the_first_entry_of_a_sub_agent_is_shown_with_where_it_came_from(
 
 
 def assert_started(store: Store, address: str, *begun: str) -> None:
-    """That of all entries of a session one call started these, and no other entry any."""
+    """Check that one entry of the session started these sub-agents, and that no other entry started any."""
     session = store.session(address)
     found = [sids for node in session.history() if (sids := session.started(node))]
     assert found == ([[store.session(each).id for each in begun]] if begun else [])
@@ -155,7 +155,7 @@ ANYTHING = st.recursive(
 
 
 @given(st.dictionaries(st.sampled_from(KEYS), ANYTHING), st.none() | ANYTHING)
-def test_no_record_is_too_odd_to_be_asked(record: dict[str, object], told: object) -> None:
+def test_any_record_can_be_read(record: dict[str, object], told: object) -> None:
     payload = json.dumps(record).encode()
     beside = {} if told is None else {"agent-ab12.meta.json": json.dumps({"toolUseId": told}).encode()}
     for format in all_with_capability(Delegating).values():
@@ -165,9 +165,7 @@ def test_no_record_is_too_odd_to_be_asked(record: dict[str, object], told: objec
 
 
 @pytest.mark.parametrize(("agent", "call_of"), [("claude", "Agent"), ("codex", "spawn_agent")])
-def test_the_sub_agents_of_real_sessions_are_found_where_they_were_started(
-    store: Store, agent: str, call_of: str
-) -> None:
+def test_sub_agents_of_real_sessions_have_their_origin(store: Store, agent: str, call_of: str) -> None:
     folder = SHARED / "sessions" / agent / "generated"
     if not folder.is_dir():
         pytest.skip("no real sessions here")
@@ -179,7 +177,7 @@ def test_the_sub_agents_of_real_sessions_are_found_where_they_were_started(
 
 @pytest.mark.parametrize("agent", ["claude", "codex", "opencode"])
 def test_the_newest_session_here_is_no_sub_agents(tmp_path: Path, store: Store, agent: str) -> None:
-    """A sub-agent ends after the entry that started it: of the two it is often the newer one."""
+    """A sub-agent often ends after the entry that started it, so its session is the newer one."""
     later = "2026-02-03T00:00:00.000Z"
     if agent == "claude":
         take(store, *claude_files(tmp_path, told=None))

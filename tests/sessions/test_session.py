@@ -1,4 +1,4 @@
-"""A session as its writer holds it: append, branch, switch, fork, label, rename, on either store."""
+"""Tests of the session API: append, branch, switch, fork, label and rename, on both stores."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ObjectStor
 
 
 def words(held: sessions.StoredSession) -> list[str]:
-    """What the line says, the root left out."""
+    """Return the subjects of the branch, without the root."""
     return [node.subject for node in held.history()[1:]]
 
 
-# ---- how a session begins
+# ---- new sessions
 
 
 def test_a_session_is_nowhere_before_its_first_user_message(store: ObjectStore) -> None:
@@ -42,7 +42,7 @@ def test_a_session_is_nowhere_before_its_first_user_message(store: ObjectStore) 
     assert (held.leaf, held.history(), held.branches()) == (None, [], {})
 
 
-def test_what_was_held_lands_with_the_first_user_message_in_one_transaction(store: ObjectStore) -> None:
+def test_pending_entries_are_written_with_the_first_prompt_in_one_transaction(store: ObjectStore) -> None:
     watched = Watched(store)
     held = sessions.StoredSession.new(watched, "agent", "/work", Clock())
     model = held.append(ModelChange(provider="p", model="m"))
@@ -53,13 +53,13 @@ def test_what_was_held_lands_with_the_first_user_message_in_one_transaction(stor
     assert watched.put["commit"] == 4  # root, header, model, prompt
 
 
-def test_an_assistant_s_greeting_does_not_begin_a_session(store: ObjectStore) -> None:
+def test_greeting_of_the_assistant_does_not_start_a_session(store: ObjectStore) -> None:
     held = sessions.StoredSession.new(store, "agent", None, Clock())
     held.append(Message.assistant("How can I help?"))
     assert store.refs("refs/heads/sessions/") == {}
 
 
-def test_the_root_says_what_never_changes_and_the_header_stands_on_meta(store: ObjectStore) -> None:
+def test_root_has_the_constant_data_and_meta_has_the_header(store: ObjectStore) -> None:
     held = begun(store)
     root, header = held.read(held.history()[0]), held.read(graph.load(store, store.ref(refs.meta(held.id)) or ""))
     assert isinstance(root, SessionHeader)
@@ -68,7 +68,7 @@ def test_the_root_says_what_never_changes_and_the_header_stands_on_meta(store: O
     assert header.cwd == "/work"
 
 
-def test_a_name_begins_with_the_date_of_the_first_moment(store: ObjectStore) -> None:
+def test_session_id_starts_with_the_date(store: ObjectStore) -> None:
     assert begun(store).id.startswith("20260201-")
 
 
@@ -76,7 +76,7 @@ def test_two_sessions_of_one_moment_have_two_names(store: ObjectStore) -> None:
     assert begun(store, clock=Clock()).id != begun(store, clock=Clock()).id
 
 
-def test_what_the_format_cannot_hold_is_refused_and_nothing_is_written(store: ObjectStore) -> None:
+def test_entry_that_the_format_cannot_hold_is_rejected_without_a_write(store: ObjectStore) -> None:
     held = begun(store)
     before = store.refs("refs/")
     with pytest.raises(Malformed, match="data"):
@@ -116,7 +116,7 @@ def test_two_handles_on_one_branch_append_one_after_the_other(store: ObjectStore
     assert words(theirs) == words(mine) == ["user: start", "assistant: theirs", "assistant: mine"]
 
 
-def test_who_expects_a_leaf_is_told_that_it_moved(store: ObjectStore) -> None:
+def test_expected_tip_that_moved_is_an_error(store: ObjectStore) -> None:
     mine = begun(store, "start")
     seen = mine.leaf
     session(store, mine.id).append(Message.assistant("theirs"))
@@ -125,13 +125,13 @@ def test_who_expects_a_leaf_is_told_that_it_moved(store: ObjectStore) -> None:
     assert words(mine) == ["user: start", "assistant: theirs"]
 
 
-def test_an_expected_leaf_that_is_still_there_is_appended_to(store: ObjectStore) -> None:
+def test_append_with_the_current_expected_tip(store: ObjectStore) -> None:
     mine = begun(store, "start")
     mine.append(Message.assistant("mine"), expected=mine.leaf)
     assert words(mine) == ["user: start", "assistant: mine"]
 
 
-def test_who_chose_to_fork_goes_on_beside_the_other(store: ObjectStore) -> None:
+def test_moved_tip_with_fork_starts_another_branch(store: ObjectStore) -> None:
     mine = begun(store, "start")
     theirs, seen = session(store, mine.id), mine.leaf
     theirs.append(Message.assistant("theirs"))
@@ -144,7 +144,7 @@ def test_who_chose_to_fork_goes_on_beside_the_other(store: ObjectStore) -> None:
     assert node.parent == (seen.oid if seen else None)
 
 
-def test_the_name_of_the_line_beside_follows_from_its_first_entry(store: ObjectStore) -> None:
+def test_name_of_a_forked_branch_depends_on_its_first_entry(store: ObjectStore) -> None:
     mine = begun(store, "start")
     seen = mine.leaf
     session(store, mine.id).append(Message.assistant("theirs"))
@@ -152,7 +152,7 @@ def test_the_name_of_the_line_beside_follows_from_its_first_entry(store: ObjectS
     assert mine.branch_name == to_base32(node.chain, 8)
 
 
-def test_a_branch_that_is_gone_is_not_found(store: ObjectStore) -> None:
+def test_deleted_branch_is_not_found(store: ObjectStore) -> None:
     held = begun(store)
     held.branch("side")
     side = session(store, held.id, "side")
@@ -164,7 +164,7 @@ def test_a_branch_that_is_gone_is_not_found(store: ObjectStore) -> None:
 # ---- branches
 
 
-def test_a_branch_starts_at_an_entry_and_goes_its_own_way(store: ObjectStore) -> None:
+def test_branch_starts_at_an_entry_and_continues_separately(store: ObjectStore) -> None:
     held = begun(store, "one", "two")
     held.branch("side", held.history()[1])
     side = session(store, held.id, "side")
@@ -174,14 +174,14 @@ def test_a_branch_starts_at_an_entry_and_goes_its_own_way(store: ObjectStore) ->
     assert leaves(store, held.id) == {"main": "user: two", "side": "user: other"}
 
 
-def test_a_branch_of_a_name_that_is_taken_is_refused(store: ObjectStore) -> None:
+def test_existing_branch_name_is_rejected(store: ObjectStore) -> None:
     held = begun(store)
     with pytest.raises(Refused, match="main"):
         held.branch("main")
 
 
 @pytest.mark.parametrize("name", ["meta", "", "a/b", "A", "a.b", "-a", "a" * 65, "\N{SNOWMAN}", "a\nb"])
-def test_a_name_that_no_ref_could_carry_is_refused(store: ObjectStore, name: str) -> None:
+def test_invalid_branch_name_is_rejected(store: ObjectStore, name: str) -> None:
     held = begun(store)
     with pytest.raises(InvalidName):
         held.branch(name)
@@ -196,7 +196,7 @@ def test_switching_makes_a_branch_the_active_one(store: ObjectStore) -> None:
     assert session(store, held.id).branch_name == "side"
 
 
-def test_switching_to_where_one_is_moves_nothing(store: ObjectStore) -> None:
+def test_switch_to_the_active_branch_moves_nothing(store: ObjectStore) -> None:
     held = begun(store)
     held.switch("main")
     before = store.refs("refs/")
@@ -205,7 +205,7 @@ def test_switching_to_where_one_is_moves_nothing(store: ObjectStore) -> None:
 
 
 @pytest.mark.parametrize("name", ["nowhere", "meta"])
-def test_only_a_branch_can_be_switched_to(store: ObjectStore, name: str) -> None:
+def test_only_a_branch_can_be_the_target_of_a_switch(store: ObjectStore, name: str) -> None:
     held = begun(store)
     with pytest.raises(NotFound) as caught:
         held.switch(name)
@@ -231,7 +231,7 @@ def test_the_tree_shows_every_entry_of_every_branch_once(store: ObjectStore) -> 
     assert set(held.tree().branches) == {"main", "side"}
 
 
-def test_a_session_that_is_not_there_is_not_found(store: ObjectStore) -> None:
+def test_missing_session_is_not_found(store: ObjectStore) -> None:
     with pytest.raises(NotFound):
         session(store, "20260201-aaaaaaaaaaaaa")
 
@@ -239,7 +239,7 @@ def test_a_session_that_is_not_there_is_not_found(store: ObjectStore) -> None:
 # ---- names
 
 
-def test_a_label_names_an_entry_and_an_empty_one_takes_the_name_away(store: ObjectStore) -> None:
+def test_label_names_an_entry_and_an_empty_one_is_removed(store: ObjectStore) -> None:
     held = begun(store, "one", "two")
     held.label("leaf", "here")
     assert labels_of(store, held.id) == {"user: two": "here"}
@@ -256,7 +256,7 @@ def test_labels_and_titles_are_no_part_of_the_line(store: ObjectStore) -> None:
     assert words(held) == ["user: one"]
 
 
-def test_a_label_inside_the_line_counts_too(store: ObjectStore) -> None:
+def test_label_on_a_branch_counts_too(store: ObjectStore) -> None:
     held = begun(store, "one")
     held.append(Label(target=to_base64url(held.history()[1].chain), label="inline"))
     held.append(Title(title="inline"))
@@ -264,7 +264,7 @@ def test_a_label_inside_the_line_counts_too(store: ObjectStore) -> None:
     assert title_of(store, held.id) == "inline"
 
 
-def test_a_session_is_called_what_it_was_called_last(store: ObjectStore) -> None:
+def test_last_title_of_a_session_counts(store: ObjectStore) -> None:
     held = begun(store)
     assert title_of(store, held.id) is None
     held.rename("first")
@@ -274,7 +274,7 @@ def test_a_session_is_called_what_it_was_called_last(store: ObjectStore) -> None
     assert title_of(store, held.id) is None
 
 
-def test_a_name_of_more_than_200_characters_is_refused(store: ObjectStore) -> None:
+def test_label_of_more_than_200_characters_is_rejected(store: ObjectStore) -> None:
     held = begun(store)
     held.rename("x" * 200)
     with pytest.raises(InvalidName):
@@ -305,12 +305,12 @@ def test_a_fork_shares_every_entry_before_the_fork_point(store: ObjectStore) -> 
     assert words(held) == ["user: one", "user: two", "user: three"]
 
 
-def test_a_fork_is_one_entry_however_long_the_line(store: ObjectStore) -> None:
+def test_fork_writes_one_entry_for_any_history(store: ObjectStore) -> None:
     held = begun(store, *(f"message {number}" for number in range(60)))
     watched = Watched(store)
     here = sessions.StoredSession.open(watched, held.id, Clock())
     here.fork("leaf", agent="agent", cwd=None, title=None, labels={})
-    # One commit, one tree and one payload are the fork entry's, the others the operation's.
+    # One commit, tree and payload are those of the fork entry; the others are those of the operation.
     assert watched.put == {"commit": 2, "tree": 2, "blob": 2}
     assert watched.reads < 10
 
@@ -324,7 +324,7 @@ def test_title_and_labels_travel_into_a_fork_as_they_stood(store: ObjectStore) -
     assert labels_of(store, made.id) == {"user: one": "first"}
 
 
-def test_what_the_parent_is_called_later_does_not_leak_into_a_fork(store: ObjectStore) -> None:
+def test_later_title_of_the_origin_does_not_change_a_fork(store: ObjectStore) -> None:
     held = begun(store, "one", "two")
     held.append(Label(target=to_base64url(held.history()[1].chain), label="inline"))
     held.rename("before")
@@ -336,7 +336,7 @@ def test_what_the_parent_is_called_later_does_not_leak_into_a_fork(store: Object
     assert labels_of(store, made.id) == {"user: one": "inline"}
 
 
-def test_what_a_fork_is_called_does_not_leak_into_the_parent(store: ObjectStore) -> None:
+def test_title_of_a_fork_does_not_change_the_origin(store: ObjectStore) -> None:
     held = begun(store, "one")
     held.rename("parent")
     made = fork(held)
@@ -346,7 +346,7 @@ def test_what_a_fork_is_called_does_not_leak_into_the_parent(store: ObjectStore)
     assert (title_of(store, made.id), labels_of(store, made.id)) == ("child", {"user: one": "child's"})
 
 
-def test_a_label_that_travelled_can_be_taken_away_in_the_fork(store: ObjectStore) -> None:
+def test_copied_label_can_be_removed_in_the_fork(store: ObjectStore) -> None:
     held = begun(store, "one")
     held.label("leaf", "x")
     made = fork(held)
@@ -355,7 +355,7 @@ def test_a_label_that_travelled_can_be_taken_away_in_the_fork(store: ObjectStore
     assert labels_of(store, held.id) == {"user: one": "x"}
 
 
-def test_meta_of_a_fork_begins_at_the_fork_entry(store: ObjectStore) -> None:
+def test_meta_of_a_fork_starts_at_the_fork_entry(store: ObjectStore) -> None:
     held = begun(store, "one")
     made = fork(held)
     assert store.ref(refs.meta(made.id)) is None
@@ -366,7 +366,7 @@ def test_meta_of_a_fork_begins_at_the_fork_entry(store: ObjectStore) -> None:
     assert first.parent == (point.oid if point else None)
 
 
-def test_a_fork_of_a_fork_is_a_session_of_its_own(store: ObjectStore) -> None:
+def test_fork_of_a_fork_is_a_separate_session(store: ObjectStore) -> None:
     held = begun(store, "one")
     held.rename("first")
     child = fork(held)
@@ -379,7 +379,7 @@ def test_a_fork_of_a_fork_is_a_session_of_its_own(store: ObjectStore) -> None:
     assert [entry.session for entry in entries if isinstance(entry, Fork)] == [child.id, grandchild.id]
 
 
-def test_words_that_are_no_choice_are_refused(tmp_path: Path) -> None:
+def test_invalid_option_is_rejected(tmp_path: Path) -> None:
     create(tmp_path / "words.git")
     with pytest.raises(ValueError, match="expected one of entry, turn, none"):
         GitStore.open(tmp_path / "words.git", durability="Entry")  # type: ignore[arg-type]

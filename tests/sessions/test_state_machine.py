@@ -1,4 +1,4 @@
-"""Any sequence of commands, on the store on disk and on its twin in memory: the same refs, sound, and undoable."""
+"""Random commands on both stores: the refs are equal, the stores are valid, and every command can be undone."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ MAIN = "refs/heads/main"
 
 
 class Commands(RuleBasedStateMachine):
-    """Every command goes to both stores, with one clock and one source of nonces each, in step."""
+    """Random commands that run on both stores. Each store has its own clock and nonces, which advance in step."""
 
     sids = Bundle("sids")
     files = Bundle("files")
@@ -68,7 +68,7 @@ class Commands(RuleBasedStateMachine):
         self.count = 0
 
     def both(self, act: Callable[[ObjectStore, Clock], Any]) -> Any:
-        """Do it in both stores; they must agree on what comes of it, errors included."""
+        """Run an action in both stores. Their results must be equal, including errors."""
         results = []
         for name, store in (("disk", self.disk), ("memory", self.memory)):
             real, os.urandom = os.urandom, self.sources[name]
@@ -82,7 +82,7 @@ class Commands(RuleBasedStateMachine):
         return results[0]
 
     def in_session(self, sid: str, branch: int, act: Callable[[sessions.StoredSession], Any]) -> Any:
-        """Do it on one of the session's branches, if undo left any."""
+        """Run an action on one of the session's branches, if undo left any."""
 
         def here(store: ObjectStore, clock: Clock) -> Any:
             names = list(graph.branches(store, sid))
@@ -116,7 +116,7 @@ class Commands(RuleBasedStateMachine):
 
     @rule(sid=sids, branch=st.integers(0, 9), back=st.integers(0, 3))
     def append_beside(self, sid: str, branch: int, back: int) -> None:
-        """A writer who saw an older leaf."""
+        """Append with an older tip as the expected one."""
 
         def act(held: sessions.StoredSession) -> Any:
             line = held.history()
@@ -244,7 +244,7 @@ class Commands(RuleBasedStateMachine):
             shutil.rmtree(self.folder)
 
     def git_can_do_with_it_what_it_does(self) -> None:
-        """Clone it, push it, collect its garbage: nothing is refused, nothing is missing after."""
+        """Clone the store, push it, and collect garbage. No command fails, and no object is missing afterwards."""
         before, sessions = all_refs(self.disk), session_refs(self.disk)
         clone, pushed = self.folder / "clone.git", self.folder / "pushed.git"
         git(self.disk, "clone", "-q", "--bare", f"file://{self.path}", str(clone))

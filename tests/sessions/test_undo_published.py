@@ -1,4 +1,4 @@
-"""Undo of what a remote may have: nothing that was published goes back or goes away."""
+"""Tests of undo with a remote: no published ref moves back or is deleted."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ def redo(store):
 
 
 def logged(store, text="asked"):
-    """A session with an entry that the operation log knows."""
+    """Create a session with an entry in the operation log."""
     made = begun(store, "hi")
     made.append(Message.user(text), command="append", activate=True)
     return made
 
 
-def test_what_nobody_has_goes_back(store):
+def test_unpublished_entry_is_undone(store):
     made = logged(store)
     assert undo(store).stays == ()
     assert said(store, made.id) == {"main": ["hi"]}
 
 
-def test_an_entry_that_was_published_stays_and_the_talk_goes_on_from_before_it(store, tmp_path):
+def test_published_entry_is_kept_and_the_conversation_continues_before_it(store, tmp_path):
     made = logged(store)
     sync(store)
     [stay] = undo(store).stays
@@ -53,7 +53,7 @@ def test_an_entry_that_was_published_stays_and_the_talk_goes_on_from_before_it(s
     assert shared(store) == there(tmp_path / "hub.git")
 
 
-def test_it_is_done_again_by_going_back_to_where_it_stayed(store):
+def test_redo_returns_to_the_branch_that_was_kept(store):
     made = logged(store)
     sync(store)
     undo(store)
@@ -84,7 +84,7 @@ def test_a_branch_that_was_published_stays(store):
     assert set(said(store, made.id)) == {"main", "side"}
 
 
-def test_the_next_undo_takes_the_command_before_it(store):
+def test_next_undo_applies_to_the_previous_command(store):
     made = begun(store, "hi")
     made.branch("unpublished")
     sync(store)
@@ -94,7 +94,7 @@ def test_the_next_undo_takes_the_command_before_it(store):
     assert set(said(store, made.id)) == {"main", "unpublished"}
 
 
-def test_a_switch_goes_back_though_its_branch_was_published(store):
+def test_undone_switch_ignores_that_its_branch_was_published(store):
     made = begun(store, "hi")
     made.branch("side")
     made.switch("side")
@@ -103,7 +103,7 @@ def test_a_switch_goes_back_though_its_branch_was_published(store):
     assert active(store, made.id) == "main"
 
 
-def test_a_title_that_was_published_is_not_taken_back(store):
+def test_published_title_is_not_undone(store):
     made = begun(store, "hi")
     made.rename("mine")
     sync(store)
@@ -112,7 +112,7 @@ def test_a_title_that_was_published_is_not_taken_back(store):
     assert title_of(store, made.id) == "mine"
 
 
-def test_what_is_published_under_another_name_may_go(store):
+def test_entry_published_under_another_name_can_be_undone(store):
     made = begun(store, "hi")
     sync(store)
     made.branch("side")
@@ -127,13 +127,13 @@ def test_a_push_that_was_killed_counts_until_the_remote_tells(store, tmp_path):
     published.note(store.git_dir, "origin", {ref: store.ref(ref)})
     assert [stay.instead for stay in undo(store).stays] == ["undo-1"]
     redo(store)
-    push(store)  # the remote took it, and says so
+    push(store)  # the remote accepted it and reported that
     assert not list(published.noted(store.git_dir))
     assert [stay.instead for stay in undo(store).stays] == ["undo-1"]
 
 
-def test_the_undo_that_git_would_take_back_is_not_made(store, tmp_path):
-    """Moved back or deleted here, plain `git fetch` would bring both again: so they stay."""
+def test_undo_that_git_would_revert_is_not_made(store, tmp_path):
+    """Refs that a plain `git fetch` would restore are neither moved back nor deleted."""
     made = logged(store)
     made.branch("side")
     sync(store)
@@ -145,7 +145,7 @@ def test_the_undo_that_git_would_take_back_is_not_made(store, tmp_path):
     assert {name: shared(store)[name] for name in before} == before
 
 
-def test_what_was_said_since_on_a_line_that_is_published_is_not_carried_away(store):
+def test_later_entries_of_a_published_branch_are_kept(store):
     made = logged(store)
     sync(store)
     session(store, made.id, "main").append(Message.user("more"))

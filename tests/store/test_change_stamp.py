@@ -1,4 +1,4 @@
-"""A fingerprint changes with every ref and every append, and with nothing else; and it costs no import."""
+"""Tests of the change stamp: it changes with every ref and every append, and only then, and needs few imports."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ CHANGES = {
 
 
 def settle(git_dir: Path) -> None:
-    """As if nothing had happened for a while."""
+    """Set old modification times, as if nothing had changed for a minute."""
     for directory, _, _ in os.walk(git_dir / "refs"):
         os.utime(directory, (time.time() - 60, time.time() - 60))
 

@@ -1,4 +1,4 @@
-"""Of two who make the same thing at once one wins, and the other is told: names, branches, stores."""
+"""Tests of concurrent creation: if two processes create the same name, branch or store, one succeeds and one fails."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ InStep = Callable[[int, Callable[[int], Any]], Callable[[], list[Any]]]
 
 @pytest.fixture
 def in_step() -> InStep:
-    """Two processes do round after round, each at once with the other; what each round came to."""
+    """Run two processes round by round at the same time, and return the results of each round."""
     barrier = fork.Barrier(2)
 
     def made(rounds: int, act: Callable[[int], Any]) -> Callable[[], list[Any]]:
@@ -40,10 +40,10 @@ def in_step() -> InStep:
 
 
 @pytest.mark.promise("P14")
-def test_one_of_two_takes_a_name(tmp_path, in_step, faults):
+def test_one_of_two_concurrent_processes_gets_a_name(tmp_path, in_step, faults):
     path, rounds = tmp_path / "store.git", figure(2000, 50_000)
     create(path)
-    ahead = {"first": fork.Event(), "second": fork.Event()}  # in the first two rounds one of them is, all others race
+    ahead = {"first": fork.Event(), "second": fork.Event()}  # rounds 1 and 2 have an order; others race
 
     def creator(mine: str) -> Callable[[], list[bool]]:
         opened: dict[str, GitStore] = {}
@@ -78,7 +78,7 @@ def test_one_of_two_takes_a_name(tmp_path, in_step, faults):
 
 
 @pytest.mark.promise("P14")
-def test_one_of_two_makes_a_branch_of_a_name(tmp_path, in_step, faults):
+def test_one_of_two_concurrent_processes_creates_a_branch(tmp_path, in_step, faults):
     path, rounds = tmp_path / "store.git", figure(50, 2000)
     with Store.create(path) as store:
         session = store.new_session(agent="agent")
@@ -111,8 +111,8 @@ def test_one_of_two_makes_a_branch_of_a_name(tmp_path, in_step, faults):
 
 
 @pytest.mark.promise("P14")
-def test_two_who_make_a_store_have_one(tmp_path, in_step, faults):
-    """``create`` is for a store that may be there already: both go on, in the same one."""
+def test_concurrent_creators_get_one_store(tmp_path, in_step, faults):
+    """``create`` accepts an existing store, so both processes continue with the same one."""
     rounds = figure(15, 1000)
 
     def creator(name: str) -> Callable[[], list[str]]:

@@ -1,4 +1,4 @@
-"""Many writers of one session: every acknowledged entry is there once, in an order that all of them can have seen."""
+"""Tests with many writers of one session: every acknowledged entry is present once, in an order that all have seen."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def sid(path: Path) -> str:
-    """A session that has begun."""
+    """Create a store with a started session, and return the session id."""
     with Store.create(path) as store:
         session = store.new_session(agent="agent")
         session.append(Message.user("begun"))
@@ -38,7 +38,7 @@ def sid(path: Path) -> str:
 
 
 def said(path: Path, sid: str) -> Counter[str]:
-    """Every entry on any branch of the session, by its words, and how often it is there."""
+    """Return how often each entry is on any branch of the session, by its text."""
     with Store.open(path) as store:
         tree = store.session(sid).tree()
         assert not tree.gaps
@@ -51,7 +51,7 @@ def on_main(path: Path, sid: str) -> list[str]:
 
 
 def writer(path: Path, sid: str, name: str, entries: int) -> Callable[[], float]:
-    """Appends, and returns how many seconds the longest append took."""
+    """Return a function that appends and returns the duration of the longest append in seconds."""
 
     def work() -> float:
         longest = 0.0
@@ -68,7 +68,7 @@ def writer(path: Path, sid: str, name: str, entries: int) -> Callable[[], float]
 
 @pytest.mark.promise("P13", "P18")
 @pytest.mark.parametrize(("writers", "entries"), [(2, 1000), (8, 500)])
-def test_as_many_entries_as_acknowledgements_and_nobody_waits_in_vain(
+def test_every_acknowledged_entry_is_present_and_no_writer_starves(
     path, sid, faults, record_property, writers, entries
 ):
     longest = together(*(writer(path, sid, str(name), entries) for name in range(writers)))
@@ -84,8 +84,11 @@ def test_as_many_entries_as_acknowledgements_and_nobody_waits_in_vain(
 
 
 @pytest.mark.promise("P13")
-def test_a_branch_that_git_moves_too_keeps_what_was_acknowledged_to_either(path, faults):
-    """By compare-and-swap on both sides: where git was first, our line goes on beside it."""
+def test_branch_that_git_moves_too_keeps_entries_of_both(path, faults):
+    """Both sides compare and swap.
+
+    If git moves the branch first, the store's branch continues under another name.
+    """
     create(path)
     with GitStore.open(path) as store:
         append(store, "begun")
@@ -97,7 +100,7 @@ def test_a_branch_that_git_moves_too_keeps_what_was_acknowledged_to_either(path,
             with GitStore.open(path) as store:
                 for number in range(entries):
                     append(store, f"{name}.{number}")
-                    if number == entries // 2 + 5:  # not flushed yet, and nobody flushes until git has moved it
+                    if number == entries // 2 + 5:  # not flushed yet, and no flush runs until git has moved the ref
                         both.wait(120)
                         git_was_first.clear()
                         both.wait(120)
@@ -136,7 +139,7 @@ def test_a_branch_that_git_moves_too_keeps_what_was_acknowledged_to_either(path,
 
 @pytest.mark.promise("P13")
 @pytest.mark.parametrize("on_moved", ["fork", "refuse"])
-def test_who_saw_an_older_leaf_goes_beside_or_is_refused_and_nothing_else(path, sid, faults, on_moved):
+def test_writer_with_an_outdated_tip_forks_or_fails(path, sid, faults, on_moved):
     rounds = figure(50, 1000)
     all_saw_it = fork.Barrier(4)
 
@@ -225,9 +228,9 @@ def test_processes_that_open_the_catalogue_for_the_first_time_wait_for_each_othe
 
 @pytest.mark.promise("P20")
 def test_the_history_of_a_session_is_linearizable(path, sid, faults):
-    """There is one order of all appends and reads that explains every answer and that no clock contradicts.
+    """Check that one order of all appends and reads explains every result and does not contradict the clocks.
 
-    Reading the leaf is reading the line: its name is made from every entry before it.
+    Reading the tip identifies the whole history, because its oid is computed from every entry before it.
     """
     operations = figure(500, 5000)
 
@@ -258,14 +261,17 @@ def test_the_history_of_a_session_is_linearizable(path, sid, faults):
     appended = [oid for kind, _, _, oid in history if kind == "append"]
     assert len(set(appended)) == len(appended)
     assert set(appended) <= set(place)
-    assert len(place) == len(appended) + 2  # the root, and what the session began with
+    assert len(place) == len(appended) + 2  # the root, and the first entry of the session
     assert anomalies(history, place) == []
     sound(path)
     faults.many(len(history))
 
 
 def anomalies(history: list[tuple[str, int, int, str]], place: dict[str, int]) -> list[str]:
-    """Operations whose answer lies before that of one that had ended when they began, or in no line at all."""
+    """Return the operations with an outdated result, or with one that is not in the history.
+
+    A result is outdated if an operation that ended before this one began has a newer result.
+    """
     found = []
     ended = sorted((ok, place.get(oid, -1)) for _, _, ok, oid in history)
     highest, next_ended = -1, 0

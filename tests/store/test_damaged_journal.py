@@ -1,4 +1,4 @@
-"""A damaged journal costs the records that were hit, says so until they are there again, and gives back all others."""
+"""Tests of a damaged journal: only the damaged records are lost, errors report them, and all others can be read."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MESSAGES = 30
 FILE = "gitsession/journal/00000001"
 
 Hit = Callable[[list[int]], tuple[int, int]]
-"""Function from the starts of a file's records, and its end, to the offset and length of the zeroed bytes."""
+"""Function from the offsets of a file's records, and its end, to the offset and length of the zeroed bytes."""
 
 HEAD = journal_frames.HEAD_BYTES
 NOTHING_LOST: dict[str, Hit] = {
@@ -54,7 +54,7 @@ TWO_LOST: dict[str, Hit] = {
 
 
 class Case:
-    """A store whose one session is in the journal only, and a copy of it from before the damage."""
+    """A store with one session that is only in the journal, and a copy of the store from before the damage."""
 
     def __init__(self, place: Path) -> None:
         self.path, self.copy = place / "store.git", place / "copy.git"
@@ -68,7 +68,7 @@ class Case:
         self.at.append(len((self.path / FILE).read_bytes().rstrip(b"\0")))
 
     def hit(self, where: Hit) -> bytes:
-        """Zero a place of the journal; what the file then holds."""
+        """Overwrite a range of the journal with zeros and return the contents of the file."""
         start, count = where(self.at)
         data = zeroed((self.path / FILE).read_bytes(), start, count)
         replace_file(self.path / FILE, data)
@@ -106,7 +106,7 @@ def test_damage_that_digests_make_good_costs_nothing(case: Case, where: Hit, fau
     [*((where, 1) for where in ONE_LOST.values()), *((where, 2) for where in TWO_LOST.values())],
     ids=[*ONE_LOST, *TWO_LOST],
 )
-def test_what_is_lost_is_named_until_a_copy_gives_it(
+def test_lost_records_are_named_until_a_copy_restores_them(
     case: Case, where: Hit, count: int, faults: Faults, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with faults.one():
@@ -126,7 +126,7 @@ def test_what_is_lost_is_named_until_a_copy_gives_it(
         assert case.entries_left() == set(case.line)
 
 
-def test_a_copy_that_has_no_journal_any_more_heals_one_lost_record(case: Case) -> None:
+def test_copy_without_a_journal_repairs_one_lost_record(case: Case) -> None:
     case.hit(ONE_LOST["the payload of a record"])
     with GitStore.open(case.copy) as copy:
         copy.flush()
@@ -136,7 +136,7 @@ def test_a_copy_that_has_no_journal_any_more_heals_one_lost_record(case: Case) -
 
 
 @pytest.mark.parametrize("where", ONE_LOST.values(), ids=ONE_LOST)
-def test_nobody_writes_over_what_stands_behind_the_damage(case: Case, where: Hit) -> None:
+def test_records_after_the_damage_are_not_overwritten(case: Case, where: Hit) -> None:
     data = case.hit(where)
     with GitStore.open(case.path, flush_on_close=False) as store:
         begun(store, "later")
@@ -147,7 +147,7 @@ def test_nobody_writes_over_what_stands_behind_the_damage(case: Case, where: Hit
         assert (case.path / JOURNAL / store.set_aside[0]).read_bytes() == data
 
 
-def test_who_went_on_after_the_damage_keeps_the_branch_and_the_rest_stands_beside_it(case: Case) -> None:
+def test_branch_continued_after_the_damage_is_kept_and_the_rest_is_restored_beside_it(case: Case) -> None:
     case.hit(ONE_LOST["the payload of a record"])
     with GitStore.open(case.path) as store:
         session(store, case.sid).append(Message.user("went on"))
@@ -161,7 +161,7 @@ def test_who_went_on_after_the_damage_keeps_the_branch_and_the_rest_stands_besid
     assert case.run("verify") == exits.OK
 
 
-def test_commands_say_that_the_journal_is_damaged(case: Case, capsys: pytest.CaptureFixture[str]) -> None:
+def test_commands_report_a_damaged_journal(case: Case, capsys: pytest.CaptureFixture[str]) -> None:
     case.hit(NOTHING_LOST["the head of a record"])
     expected = {("ls",): exits.OK, ("log", case.sid): exits.INTEGRITY, (): exits.OK, ("doctor",): exits.INTEGRITY}
     set_aside = 0
@@ -183,7 +183,7 @@ def test_a_torn_end_is_no_damage(case: Case) -> None:
 
 
 def forged(count: int) -> bytes:
-    """Records that link to each other, and move a ref."""
+    """Return valid records that link to each other and move a ref."""
     digest, found = bytes(32), b""
     for number in range(count):
         data = b"hostile %d" % number
@@ -195,7 +195,7 @@ def forged(count: int) -> bytes:
 
 @pytest.mark.parametrize("count", [1, 2, 5])
 @pytest.mark.parametrize("last", [False, True], ids=["in the middle", "at the end"])
-def test_records_inside_a_payload_are_never_taken_for_the_journals_own(tmp_path: Path, count: int, last: bool) -> None:
+def test_records_inside_of_a_payload_are_not_read_as_records(tmp_path: Path, count: int, last: bool) -> None:
     journal = Journal(tmp_path)
     journal.tail(locked=True)
     hostile = forged(count)
@@ -212,7 +212,7 @@ def test_records_inside_a_payload_are_never_taken_for_the_journals_own(tmp_path:
     assert payloads == [payload for payload in ours if payload != ours[1]]
 
 
-def test_a_payload_full_of_heads_is_looked_through_in_bounded_time(tmp_path: Path) -> None:
+def test_payload_full_of_record_heads_is_read_in_bounded_time(tmp_path: Path) -> None:
     journal = Journal(tmp_path)
     journal.tail(locked=True)
     for data in (journal_frames.head(300_000, bytes(32)) * 25_000, b"last"):

@@ -1,4 +1,4 @@
-"""A pack of ours gets its deltas once, by git; nothing goes before all of it is elsewhere."""
+"""Tests of delta compression: git repacks each pack once, and no pack is deleted before its objects are elsewhere."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ COUNT = 40
 def store(tmp_path: Path):
     create(tmp_path / "store.git")
     with GitStore.open(tmp_path / "store.git") as opened:
-        maintain(opened)  # the pack that a store begins with has had its pass
+        maintain(opened)  # the first pack of the store is already repacked
         yield opened
 
 
 @pytest.fixture
 def passes(monkeypatch) -> list[list[str]]:
-    """The packs of every delta pass that git is asked for."""
+    """Record the packs of every delta pass."""
     real, asked = process.run, []
 
     def run(git_dir, *arguments, **options):
@@ -46,7 +46,7 @@ def text(number: int, of: str = "") -> bytes:
 
 
 def in_one_go(store: GitStore, of: str = "") -> list[str]:
-    """As an import does: many entries in one transaction, and so in one pack."""
+    """Append many entries in one transaction, and thus one pack, as an import does."""
     oids: list[str] = []
     with store.transaction() as transaction:
         seen = store.ref(LEAF)
@@ -69,7 +69,7 @@ def in_one_go(store: GitStore, of: str = "") -> list[str]:
 
 
 def packs(store: GitStore) -> dict[str, int]:
-    """Inode by name."""
+    """Return the inodes of the packs by name."""
     return {file.name: file.stat().st_ino for file in (store.git_dir / "objects/pack").glob("*.pack")}
 
 
@@ -91,7 +91,7 @@ def whole(store: GitStore, oids: list[str]) -> None:
     git(store.git_dir, "fsck", "--strict", "--full")
 
 
-def test_what_was_written_in_one_go_gets_deltas(store, passes):
+def test_pack_of_one_transaction_gets_deltas(store, passes):
     oids, written = one_pack(store)
     assert deltas(store) == 0
     maintain(store)
@@ -124,7 +124,7 @@ def test_a_pack_in_which_no_delta_is_found_has_no_second_pass_either(store, pass
     assert store.read(alone)[0] == "blob"
 
 
-def test_a_pack_that_git_made_before_there_was_a_mark_is_known_by_its_deltas(store, passes):
+def test_old_pack_of_git_is_recognized_by_its_deltas(store, passes):
     oids = in_one_go(store)
     git(store.git_dir, "-c", "pack.writeReverseIndex=false", "repack", "-adfq")
     assert not list((store.git_dir / "objects/pack").glob("*.rev"))
@@ -134,7 +134,7 @@ def test_a_pack_that_git_made_before_there_was_a_mark_is_known_by_its_deltas(sto
     whole(store, oids)
 
 
-def test_what_no_ref_reaches_stays(store):
+def test_unreachable_objects_are_kept(store):
     in_one_go(store)
     with store.transaction() as transaction:
         unreachable = [transaction.put("blob", text(number, "nobody points here") * 400) for number in range(3)]
@@ -150,7 +150,7 @@ def test_a_kept_pack_is_left_alone(store, passes):
     assert (packs(store), passes) == (before, [])
 
 
-def test_where_a_multi_pack_index_names_packs_only_git_removes_them(store, passes):
+def test_packs_in_a_multi_pack_index_are_only_removed_by_git(store, passes):
     oids = in_one_go(store)
     git(store.git_dir, "multi-pack-index", "write")
     maintain(store)
@@ -158,7 +158,7 @@ def test_where_a_multi_pack_index_names_packs_only_git_removes_them(store, passe
     whole(store, oids)
 
 
-def test_large_work_is_done_in_batches_and_what_waits_is_not_merged_before_its_turn(store, passes, monkeypatch):
+def test_large_packs_are_merged_in_batches_in_order(store, passes, monkeypatch):
     made = [one_pack(store, of) for of in "abc"]
     oids = [oid for part, _ in made for oid in part]
     before = packs(store)
@@ -173,7 +173,7 @@ def test_large_work_is_done_in_batches_and_what_waits_is_not_merged_before_its_t
     whole(store, oids)
 
 
-def test_a_pack_stays_where_git_left_an_object_of_it_out(store, monkeypatch):
+def test_pack_is_kept_if_git_left_out_an_object(store, monkeypatch):
     oids, other = one_pack(store, "a")
     oids += in_one_go(store, "b")
     real = process.run
@@ -189,7 +189,7 @@ def test_a_pack_stays_where_git_left_an_object_of_it_out(store, monkeypatch):
     whole(store, oids)
 
 
-def test_where_git_makes_no_deltas_packs_are_merged_all_the_same(store, monkeypatch):
+def test_packs_are_merged_even_if_git_makes_no_deltas(store, monkeypatch):
     oids = [oid for of in "abc" for oid in in_one_go(store, of)]
     real = process.run
 
@@ -204,7 +204,7 @@ def test_where_git_makes_no_deltas_packs_are_merged_all_the_same(store, monkeypa
     whole(store, oids)
 
 
-def test_a_pack_that_another_git_took_away_meanwhile_holds_nothing_up(store, monkeypatch):
+def test_pack_removed_by_another_git_does_not_stop_maintenance(store, monkeypatch):
     oids = in_one_go(store)
 
     def repacked_meanwhile(directory):
@@ -216,7 +216,7 @@ def test_a_pack_that_another_git_took_away_meanwhile_holds_nothing_up(store, mon
     whole(store, oids)
 
 
-def test_an_index_that_a_killed_run_left_without_its_pack_goes(store, monkeypatch):
+def test_index_without_its_pack_from_a_killed_run_is_removed(store, monkeypatch):
     oids, written = one_pack(store)
     index = written.with_suffix(".idx")
     unlink = os.unlink
@@ -236,7 +236,7 @@ def test_an_index_that_a_killed_run_left_without_its_pack_goes(store, monkeypatc
     whole(store, oids)
 
 
-def test_an_index_that_is_the_last_trace_of_lost_objects_stays(store):
+def test_last_index_of_lost_objects_is_kept(store):
     _, lost = one_pack(store, "a")
     in_one_go(store, "b")
     lost.unlink()

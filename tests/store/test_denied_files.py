@@ -1,4 +1,4 @@
-"""A file that may not be read is no damage: what tells of it names the `chmod`, and nothing is moved about."""
+"""Tests of unreadable files: they are not damage; the error suggests `chmod`, and no file is moved."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Deny = Callable[[Path], None]
 
 @pytest.fixture
 def deny(monkeypatch: pytest.MonkeyPatch) -> Iterator[Deny]:
-    """Take the right to read a path away; from a superuser, to whom rights mean nothing, by saying no in his stead."""
+    """Make a path unreadable. For the superuser, who ignores permissions, the functions that read it are patched."""
     denied: set[str] = set()
     for name in ("open", "scandir", "listdir"):
         real = getattr(os, name)
@@ -59,7 +59,7 @@ def files(path: Path) -> set[str]:
 @pytest.mark.promise("P24")
 @pytest.mark.parametrize("pattern", PATTERNS.values(), ids=PATTERNS)
 @pytest.mark.parametrize("command", ["repair", "verify"])
-def test_what_may_not_be_read_is_named_with_its_chmod_and_nothing_is_moved(
+def test_unreadable_file_is_named_with_its_chmod_and_no_file_is_moved(
     path: Path, deny: Deny, capfd: pytest.CaptureFixture[str], faults: Any, command: str, pattern: str
 ) -> None:
     hidden = sorted(path.glob(pattern))[0]
@@ -73,7 +73,7 @@ def test_what_may_not_be_read_is_named_with_its_chmod_and_nothing_is_moved(
         assert files(path) == before
 
 
-def test_a_folder_of_refs_that_may_not_be_read_is_no_session_that_is_gone(path: Path, deny: Deny) -> None:
+def test_unreadable_folder_of_refs_is_not_a_missing_session(path: Path, deny: Deny) -> None:
     folder = next(path.glob("refs/heads/sessions/*"))
     deny(folder)
     with Store.open(path, flush_on_close=False) as store, pytest.raises(Unavailable, match="cannot read") as error:

@@ -1,4 +1,4 @@
-"""A disk that says no: at any system call, once or from then on. What was told is there, nothing is told wrongly."""
+"""Tests of a failing disk, at any system call, once or permanently: nothing that was acknowledged is lost."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ def test_a_call_that_fails_is_an_error_or_does_no_harm(work: str, mode: str, ben
 
 @pytest.mark.promise("P4")
 def test_a_full_disk_refuses_every_append(bench: Bench, faults) -> None:
-    """From a call of the first append on nothing is written any more, so nothing is acknowledged but what was."""
+    """Fail all writes from the first append on. No further entry is acknowledged."""
     for mode in ("eio-on", "enospc-on", "edquot-on"):
         with bench.store() as git_dir, faults.one():
-            ran = bench.shim.run("raw", git_dir, Fault(mode, 2))  # opening wants the lock's file
+            ran = bench.shim.run("raw", git_dir, Fault(mode, 2))  # opening needs the lock file
             assert (list(ran.done), sorted(ran.failed)) == ([0], list(range(1, len(WORKLOADS["raw"]) + 1)))
 
 
 @pytest.mark.promise("P5")
 @pytest.mark.parametrize("work", ["append", "branch", "undo", "leave", "raw"])
 def test_a_failed_fsync_is_never_tried_again_on_the_same_file(work: str, bench: Bench, faults) -> None:
-    """Of files: the system may have dropped their bytes. A directory's names are the file system's own to keep."""
+    """Check files only, because the system may have dropped their bytes. Names are kept by the file system."""
     calls = bench.calls(work)
     directories = {os.path.dirname(call.path) for call in calls}
     for at, call in enumerate(calls, 1):
@@ -58,12 +58,12 @@ def assert_not_tried_again(bench: Bench, work: str, at: int) -> None:
     for call in later:
         if call.inode == failed.inode:
             assert call.name not in ("fsync", "fdatasync"), f"{failed.path}: fsync failed and is tried again"
-            if call.name in ("create", "unlink", "write"):  # another file, none at all, or the record blanked
+            if call.name in ("create", "unlink", "write"):  # another file, no file, or the overwritten record
                 return
 
 
 @pytest.mark.promise("P6")
-def test_the_fsyncs_of_an_append_and_a_flush_as_the_system_sees_them(bench: Bench, faults) -> None:
+def test_system_calls_for_fsyncs_of_an_append_and_a_flush(bench: Bench, faults) -> None:
     counts = {}
     with bench.store() as git_dir:
         bench.shim.run("raw", git_dir, log=True, bytes_too=True)
@@ -82,12 +82,12 @@ def test_the_fsyncs_of_an_append_and_a_flush_as_the_system_sees_them(bench: Benc
     assert counts[6] == 7 + 2 * refs_raw
 
 
-# -- tried again
+# -- retries
 
 
 @pytest.mark.promise("P10")
 @pytest.mark.parametrize("work", TRIED_AGAIN)
-def test_what_was_refused_may_be_tried_again_without_a_duplicate(work: str, bench: Bench, faults) -> None:
+def test_failed_command_can_be_retried_without_a_duplicate(work: str, bench: Bench, faults) -> None:
     for length in (1, 2):
         for at in bench.points(work, "eio", 0.2, seed=length):
             with faults.one():
@@ -96,8 +96,11 @@ def test_what_was_refused_may_be_tried_again_without_a_duplicate(work: str, benc
 
 @pytest.mark.promise("P10")
 @pytest.mark.parametrize("length", range(2, 8))
-def test_an_append_whose_record_could_not_be_taken_back_is_not_there_twice(length, tmp_path, monkeypatch, faults):
-    """The bytes are in the file, the fsync fails, and blanking them fails too: others may see the entry by now."""
+def test_append_with_an_unrevoked_record_is_present_once(length, tmp_path, monkeypatch, faults):
+    """The record is written, its fsync fails, and so does overwriting it.
+
+    Other processes may have read the entry.
+    """
     create(tmp_path / "store.git")
     with GitStore.open(tmp_path / "store.git") as store:
         append(store, "before")
@@ -117,7 +120,7 @@ def test_an_append_whose_record_could_not_be_taken_back_is_not_there_twice(lengt
 
 
 @pytest.mark.promise("P10")
-def test_an_entry_that_was_refused_and_that_others_went_on_from_stays(tmp_path, monkeypatch):
+def test_failed_entry_that_others_continued_is_kept(tmp_path, monkeypatch):
     create(tmp_path / "store.git")
     with GitStore.open(tmp_path / "store.git") as store:
         append(store, "before")
@@ -132,7 +135,7 @@ def test_an_entry_that_was_refused_and_that_others_went_on_from_stays(tmp_path, 
 
 
 @pytest.mark.promise("P10")
-def test_the_first_words_of_a_session_may_be_tried_again(tmp_path, monkeypatch):
+def test_first_prompt_of_a_session_can_be_retried(tmp_path, monkeypatch):
     with Store.create(tmp_path / "store.git") as store:
         session = store.new_session(agent="agent")
         session.append(Message.assistant("before the first words"))
@@ -145,8 +148,8 @@ def test_the_first_words_of_a_session_may_be_tried_again(tmp_path, monkeypatch):
 
 
 @pytest.mark.promise("P10")
-def test_a_fork_that_was_refused_may_be_tried_again(tmp_path, monkeypatch):
-    """Its branch was never there, so the handle must not be on it."""
+def test_failed_fork_can_be_retried(tmp_path, monkeypatch):
+    """The branch was never created, so the handle must not be on it."""
     with Store.create(tmp_path / "store.git") as store:
         session = store.new_session(agent="agent")
         seen = session.append(Message.user("before"))
@@ -162,7 +165,7 @@ def test_a_fork_that_was_refused_may_be_tried_again(tmp_path, monkeypatch):
 
 
 def failing(patch: pytest.MonkeyPatch, *, after: int, length: int) -> None:
-    """Of the calls that change the disk, the first ``after`` succeed, ``length`` fail, and the rest succeed."""
+    """Let the first ``after`` calls that change the disk succeed, the next ``length`` fail, and the others succeed."""
     count = 0
 
     def wrapped(real):

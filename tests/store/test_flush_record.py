@@ -1,4 +1,4 @@
-"""P23, P24: what plain git deletes or sets back after a flush is named by ``verify``, and ``repair`` restores it."""
+"""Tests of P23 and P24: ``verify`` names what plain git deletes or sets back after a flush; ``repair`` restores it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from gitsession.store import flush_record, flushing, refs
 
 
 class Case:
-    """A session whose entries were appended and flushed one by one; ``line``: them all, the first first."""
+    """A session whose entries were appended and flushed one by one. ``line`` has their oids, oldest first."""
 
     def __init__(self, path: Path, entries: int = 6) -> None:
         self.path = path
@@ -41,7 +41,7 @@ class Case:
 
 
 def gone(case: Case) -> None:
-    """Have git drop what only the reflog of ``main`` names."""
+    """Make git delete the objects that only the reflog of ``main`` refers to."""
     git(case.path, "reflog", "expire", "--expire=now", "--all")
     git(case.path, "gc", "-q", "--prune=now")
 
@@ -77,7 +77,7 @@ def test_a_branch_that_plain_git_deleted_is_named_and_restored_to_its_last_entry
 
 @pytest.mark.promise("P24")
 @pytest.mark.parametrize("delete", DELETIONS.values(), ids=DELETIONS)
-def test_the_entries_of_a_deleted_branch_survive_gc_and_come_back(case: Case, faults: Faults, delete):
+def test_entries_of_a_deleted_branch_survive_gc_and_are_restored(case: Case, faults: Faults, delete):
     with faults.one():
         delete(case)
         git(case.path, "gc", "-q", "--prune=now")
@@ -88,7 +88,7 @@ def test_the_entries_of_a_deleted_branch_survive_gc_and_come_back(case: Case, fa
         assert case.reached() >= set(case.line)
 
 
-def test_after_a_purge_the_next_flush_protects_all_branches_again(case: Case):
+def test_next_flush_after_a_purge_protects_all_branches_again(case: Case):
     with Store.open(case.path, clock=Clock()) as store:
         other = store.new_session(agent="agent")
         entry = other.append(Message.user("to be purged"))
@@ -121,7 +121,7 @@ REFLOG_DAMAGE = {
 
 @pytest.mark.promise("P24")
 @pytest.mark.parametrize("damage", REFLOG_DAMAGE.values(), ids=REFLOG_DAMAGE)
-def test_a_file_that_is_no_reflog_is_written_anew_with_all_branches(case: Case, tmp_path: Path, faults: Faults, damage):
+def test_invalid_reflog_is_written_again_with_all_branches(case: Case, tmp_path: Path, faults: Faults, damage):
     with faults.one():
         (tmp_path / "elsewhere").write_bytes(b"")
         damage(case.path / flushing.REFLOG)
@@ -135,7 +135,7 @@ def test_a_file_that_is_no_reflog_is_written_anew_with_all_branches(case: Case, 
         assert (tmp_path / "elsewhere").read_bytes() == b""
 
 
-def test_lines_of_a_damaged_reflog_that_are_whole_are_kept(case: Case):
+def test_intact_lines_of_a_damaged_reflog_are_kept(case: Case):
     DELETIONS["branch -D"](case)
     with (case.path / flushing.REFLOG).open("ab") as file:
         file.write(bytes(100))
@@ -190,7 +190,7 @@ def test_a_branch_that_plain_git_set_back_is_named_and_its_entries_restored(case
 
 
 @pytest.mark.promise("P24")
-def test_repair_does_not_claim_what_it_could_not_restore(
+def test_repair_does_not_claim_unrestored_refs(
     case: Case, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], faults: Faults
 ):
     monkeypatch.setenv("GITSESSION_DIR", str(case.path))
@@ -206,9 +206,9 @@ def test_repair_does_not_claim_what_it_could_not_restore(
 
 
 @pytest.mark.promise("P24")
-def test_a_deleted_branch_whose_last_entries_are_gone_gets_the_last_that_is_known_and_there(case: Case, faults: Faults):
+def test_deleted_branch_is_restored_to_its_last_existing_entry(case: Case, faults: Faults):
     with Store.open(case.path) as store:
-        assert store.sessions()  # the catalogue has seen the branch
+        assert store.sessions()  # the catalog has read the branch
     git(case.path, "update-ref", case.main, case.line[2])
     gone(case)
     git(case.path, "update-ref", "-d", case.main)
@@ -223,7 +223,7 @@ def test_a_deleted_branch_whose_last_entries_are_gone_gets_the_last_that_is_know
 
 
 @pytest.mark.promise("P13")
-def test_a_deletion_beside_a_writer_is_taken_back_by_the_next_flush(case: Case, faults: Faults):
+def test_concurrent_deletion_is_reverted_by_the_next_flush(case: Case, faults: Faults):
     with faults.one(), Store.open(case.path, clock=Clock(), flush_on_close=False) as store:
         entry = store.session(case.sid).append(Message.user("in the journal"))
         git(case.path, "update-ref", "-d", case.main)
@@ -234,7 +234,7 @@ def test_a_deletion_beside_a_writer_is_taken_back_by_the_next_flush(case: Case, 
         assert store.verify().problems == []
 
 
-def test_what_is_undone_or_removed_is_not_missed(case: Case):
+def test_undone_or_removed_refs_are_not_reported_missing(case: Case):
     with Store.open(case.path, clock=Clock()) as store:
         session = store.session(case.sid)
         session.branch("side", session.history()[2])
@@ -254,13 +254,13 @@ A, B, C, D = (letter * 40 for letter in "abcd")
 NAME = "refs/heads/sessions/20260101-aaaaaaaaaaaaa/main"
 
 
-def test_the_record_tells_values_that_another_program_took_away(tmp_path: Path):
+def test_record_lists_values_removed_by_another_program(tmp_path: Path):
     (tmp_path / "gitsession").mkdir()
     flush_record.append(tmp_path, {NAME: (None, A)}, journal=1)
     flush_record.append(tmp_path, {NAME: (A, B), "refs/remotes/x/y": (None, A)}, journal=2)
     assert flush_record.read(tmp_path).last == {NAME: B}
     assert flush_record.read(tmp_path).passed == {}
-    flush_record.append(tmp_path, {NAME: (A, C)}, journal=2)  # a flush that was killed, done again
+    flush_record.append(tmp_path, {NAME: (A, C)}, journal=2)  # a killed flush that is repeated
     assert flush_record.read(tmp_path).passed == {}
     flush_record.append(tmp_path, {NAME: (A, D)}, journal=3)
     assert flush_record.read(tmp_path).passed == {NAME: [C]}
@@ -270,7 +270,7 @@ def test_the_record_tells_values_that_another_program_took_away(tmp_path: Path):
     assert flush_record.read(tmp_path).since == {NAME: None}
 
 
-def test_a_line_that_was_torn_takes_no_other_along(tmp_path: Path):
+def test_torn_line_does_not_affect_others(tmp_path: Path):
     (tmp_path / "gitsession").mkdir()
     flush_record.append(tmp_path, {NAME: (None, A)}, journal=1)
     with (tmp_path / flush_record.FILE).open("ab") as file:
@@ -279,7 +279,7 @@ def test_a_line_that_was_torn_takes_no_other_along(tmp_path: Path):
     assert flush_record.read(tmp_path).last == {NAME: C}
 
 
-def test_the_record_is_written_anew_when_it_has_grown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_grown_record_is_written_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(flush_record, "_SPARE_BYTES", 1000)
     (tmp_path / "gitsession").mkdir()
     flush_record.append(tmp_path, {NAME + "-other": (None, A)}, journal=1)

@@ -1,4 +1,4 @@
-"""A disk with no space left: what is there can be read, the error says why, and with space it goes on."""
+"""Tests of a full disk: the store can be read, the error names the cause, and writing works once there is space."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from gitsession.model.entries import Message
 @pytest.mark.promise("P12")
 @pytest.mark.parametrize("kind", SIZES)
 @pytest.mark.parametrize("entry_bytes", [500, 2000])
-def test_a_full_disk_can_be_read_and_goes_on_when_there_is_space(kind: str, entry_bytes: int, faults) -> None:
+def test_full_disk_can_be_read_and_written_once_there_is_space(kind: str, entry_bytes: int, faults) -> None:
     fill_disk(kind, entry_bytes)
     faults.many(FAILURES)
 
@@ -54,7 +54,7 @@ TRIES = 5
 
 
 def fill_up(session: Session) -> None:
-    """Append until there is no room for the smallest of entries, in a journal that nobody hands over meanwhile."""
+    """Append until there is no space for the smallest entry. The journal is not flushed meanwhile."""
     chance = random.Random(0)
     for length in (50_000, 5_000, 500, 50, 5):
         while True:

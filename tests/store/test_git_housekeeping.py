@@ -1,4 +1,4 @@
-"""git's own housekeeping at any time, beside writers and readers: nothing is lost, nothing goes back."""
+"""Tests of git's own maintenance beside writers and readers: no data is lost and no ref moves back."""
 
 from __future__ import annotations
 
@@ -38,7 +38,10 @@ def number_of(subject: bytes) -> int:
 
 
 def read_as_store(path: Path) -> Callable[[Callable[[], bool]], int]:
-    """Leaf, commit, tree and payload, again and again, and now and then the line behind it; how many reads."""
+    """Return a reader of the tip's commit, tree and payload, and at times of its history.
+
+    It returns the number of reads.
+    """
 
     def read(over: Callable[[], bool]) -> int:
         reads = highest = 0
@@ -64,7 +67,7 @@ def read_as_store(path: Path) -> Callable[[Callable[[], bool]], int]:
 
 
 class CatFile:
-    """One `git cat-file --batch` that goes on for as long as it is entered."""
+    """One `git cat-file --batch` process that keeps running inside the ``with`` block."""
 
     def __init__(self, path: Path) -> None:
         words = ["git", f"--git-dir={path}", "cat-file", "--batch"]
@@ -77,7 +80,7 @@ class CatFile:
         self._child.communicate()
 
     def ask(self, names: list[str]) -> list[bytes]:
-        """Return the contents of the object that each name leads to."""
+        """Return the contents of the object for each name."""
         assert self._child.stdin is not None and self._child.stdout is not None
         self._child.stdin.write("".join(f"{name}\n" for name in names).encode())
         self._child.stdin.flush()
@@ -90,10 +93,10 @@ class CatFile:
 
 
 def read_as_git(path: Path) -> Callable[[Callable[[], bool]], int]:
-    """Return a reader that asks one `git cat-file` for each name and each object anew, and counts its reads.
+    """Return a reader that starts one `git cat-file` for all names, checks each object, and counts its reads.
 
-    The objects must be whole. The leaf that a git sees when it starts must never go back; what it serves later may come
-    from a ``packed-refs`` that was replaced (``test_git_itself_serves_a_packed_ref_...``).
+    The objects must be complete. The tip that git reads when it starts must never move back. The tips that it reads
+    later may come from a ``packed-refs`` that was replaced (``test_git_itself_serves_a_packed_ref_...``).
     """
     asked = [LEAF, f"{LEAF}:entry.cbor", f"{LEAF}^{{tree}}", f"{LEAF}~1"] * 25
     highest = 0
@@ -113,10 +116,10 @@ def read_as_git(path: Path) -> Callable[[Callable[[], bool]], int]:
 
 
 def test_git_itself_serves_a_packed_ref_that_was_replaced_within_a_second(path):
-    """Show why a leaf may go back in a `git cat-file` that goes on: no process of ours writes here.
+    """Show that git alone can return an old tip in a long-running `git cat-file`. gitsession does not write here.
 
     git keeps a ``packed-refs`` of up to 32 KiB in memory while its size, inode and times in whole seconds are the same.
-    A file that is replaced twice within a second may have all of them again.
+    A file that is replaced twice within a second can have the same values again.
     """
     with GitStore.open(path) as store:
         oids = [append(store, f"a.{number}") for number in range(3)]
@@ -143,7 +146,7 @@ def test_git_itself_serves_a_packed_ref_that_was_replaced_within_a_second(path):
 
 
 @pytest.mark.promise("P15", "P16")
-def test_a_leaf_leads_to_whole_objects_and_never_goes_back_for_who_starts(path, faults):
+def test_tip_reaches_whole_objects_and_never_moves_back(path, faults):
     wanted = figure(100_000, 10_000_000)
 
     def write(over: Callable[[], bool]) -> int:
@@ -181,8 +184,11 @@ def test_a_leaf_leads_to_whole_objects_and_never_goes_back_for_who_starts(path, 
 @pytest.mark.parametrize(
     "command", [GC, REPACK, PACK_REFS, ("gc", "-q", "--prune=now")], ids=lambda words: " ".join(words[:2] + words[-1:])
 )
-def test_what_the_user_has_git_do_beside_writers_loses_nothing(path, faults, command):
-    """Also `git gc --prune=now`: what no ref reaches yet is in the journal, or in a pack that a ``.keep`` protects."""
+def test_git_commands_of_the_user_beside_writers_lose_nothing(path, faults, command):
+    """The commands include `git gc --prune=now`.
+
+    Unreachable objects are in the journal, or in a pack that a ``.keep`` file protects.
+    """
     with Store.open(path) as store:
         session = store.new_session(agent="agent")
         session.append(Message.user("begun"))
@@ -221,7 +227,7 @@ def test_what_the_user_has_git_do_beside_writers_loses_nothing(path, faults, com
 
 
 @pytest.mark.promise("P16")
-def test_what_was_undone_can_be_done_again_after_git_has_dropped_what_no_branch_reaches(path, faults):
+def test_undone_entries_can_be_redone_after_git_deleted_unreachable_objects(path, faults):
     with Store.open(path) as store:
         session = store.new_session(agent="agent")
         session.append(Message.user("begun"))
@@ -241,8 +247,8 @@ def test_what_was_undone_can_be_done_again_after_git_has_dropped_what_no_branch_
 
 
 @pytest.mark.promise("P17")
-def test_deleting_branches_takes_no_other_ref_back(path, faults):
-    """One process moves refs, one deletes its own by undo, git deletes others and packs all that is left."""
+def test_deletion_of_branches_moves_no_other_ref_back(path, faults):
+    """One process moves refs, one deletes its own by undo, and git deletes others and packs the rest."""
     watched, other = [f"refs/heads/sessions/s{number}/main" for number in range(12)], "refs/heads/other"
     has_undone = fork.Event()
 
@@ -291,8 +297,8 @@ def test_deleting_branches_takes_no_other_ref_back(path, faults):
 
 
 @pytest.mark.promise("P17")
-def test_a_ref_that_is_gone_stays_away_however_fast_git_packs_refs(path, faults):
-    """Made and deleted within the time that one `git pack-refs` takes: now and then one of them has read it between."""
+def test_deleted_ref_stays_deleted_while_git_packs_refs(path, faults):
+    """Create and delete a ref within the time of one `git pack-refs`, which sometimes has read it in between."""
 
     def make_and_delete() -> tuple[int, int]:
         over, reader = after(figure(3, 60)), RefReader(path)
@@ -306,7 +312,7 @@ def test_a_ref_that_is_gone_stays_away_however_fast_git_packs_refs(path, faults)
             sleep(number % 7 / 500)
             while writer.delete({LEAF: {oid}}) != ([], {}):
                 held_up += 1
-            sleep(0.02 * (number % 3 == 0))  # for the one that has read it to write it
+            sleep(0.02 * (number % 3 == 0))  # enough time for the git that has read the ref to write it
             assert reader.read(LEAF) is None, f"the {number}th is back"
         raise AssertionError
 
@@ -318,7 +324,7 @@ def test_a_ref_that_is_gone_stays_away_however_fast_git_packs_refs(path, faults)
 
 
 def test_a_reader_that_stumbles_is_noticed(path):
-    """The tests above see what they are there to see."""
+    """Check that the readers of the tests above detect errors."""
     with GitStore.open(path) as store:
         _, before, _ = [append(store, f"a.{number}") for number in range(3)]
     read = read_as_git(path)

@@ -1,4 +1,4 @@
-"""A store that somebody else prepared runs no code of theirs, and a store of ours is for nobody else's eyes."""
+"""Tests of stores prepared by an attacker, which must not run the attacker's code, and of file permissions."""
 
 from __future__ import annotations
 
@@ -69,7 +69,10 @@ PLANTED = {
 
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A session with a branch, and a name to undo; the user stands in a folder beside it."""
+    """Create a session with a branch and an operation to undo.
+
+    The working directory is a folder beside the store.
+    """
     folder = tmp_path / "work"
     folder.mkdir()
     monkeypatch.chdir(folder)
@@ -93,7 +96,7 @@ def run(capfd: pytest.CaptureFixture[str]) -> Run:
 
 
 def test_every_verb_is_run_below_but_for_git_itself():
-    """It replaces this process, so it has tests of its own."""
+    """`git` replaces this process, so this command has separate tests."""
     assert set(COMMANDS) - {"git"} == set(EVERY_VERB)
 
 
@@ -124,7 +127,7 @@ def test_a_store_full_of_planted_commands_runs_none_of_them(store, run, tmp_path
     Path("file.jsonl").write_bytes(header("0199-abcd", cwd=os.getcwd()) + b"\n" + said("aaaa1111", None) + b"\n")
     for lines in EVERY_VERB.values():
         for words in lines:
-            # What a verb comes to in such a store is not the question here.
+            # the result of the command does not matter here
             command_line.run(words)
             assert not dead.exists(), f"{words} ran {dead.read_text()}"
     faults.many(len(PLANTED) + 2 * len(HOOKS) + 4)
@@ -159,7 +162,7 @@ def test_a_store_full_of_planted_commands_runs_none_of_them(store, run, tmp_path
         "[newSection]\n\tofAnotherRelease = {canary}\n",
     ],
 )
-def test_git_is_not_run_in_a_store_whose_configuration_names_a_program(store, tmp_path, capfd, line, faults):
+def test_git_is_not_run_in_a_store_with_a_configured_program(store, tmp_path, capfd, line, faults):
     canary = tmp_path / "canary.sh"
     (tmp_path / "included").write_text(f"[core]\n\tpager = {canary}\n")
     with open(store / "config", "a") as file:
@@ -242,7 +245,7 @@ def test_git_runs_no_hook_of_a_store_and_scans_every_push(store, tmp_path, monke
 
 @pytest.mark.promise("P35")
 @pytest.mark.parametrize("umask", [0o000, 0o022, 0o077])
-def test_nobody_else_reads_a_store_or_an_export_whatever_the_umask(tmp_path, run, faults, umask, monkeypatch):
+def test_store_and_exports_are_private_under_any_umask(tmp_path, run, faults, umask, monkeypatch):
     monkeypatch.chdir(tmp_path)
     store = tmp_path / "closed.git"
     monkeypatch.setenv("GITSESSION_DIR", str(store))
@@ -275,7 +278,7 @@ def test_nobody_else_reads_a_store_or_an_export_whatever_the_umask(tmp_path, run
 
 @pytest.mark.promise("P33")
 @pytest.mark.parametrize("how", ["the store's configuration", "the command line"])
-def test_an_address_that_is_an_option_runs_nothing(store, run, tmp_path, how, faults):
+def test_address_in_the_form_of_an_option_runs_nothing(store, run, tmp_path, how, faults):
     canary = tmp_path / "DEAD"
     address = f"--upload-pack=touch {canary};"
     run("maintain")
@@ -293,8 +296,8 @@ def test_an_address_that_is_an_option_runs_nothing(store, run, tmp_path, how, fa
 
 
 @pytest.mark.promise("P33")
-def test_a_remote_that_promises_objects_is_not_asked_for_them(store, run, tmp_path, faults):
-    """git would ask it for a lost object, by a program that the store's configuration names."""
+def test_promisor_remote_is_not_contacted(store, run, tmp_path, faults):
+    """git would fetch a lost object from the remote, with a program that the configuration of the store names."""
     canary, other = tmp_path / "DEAD", tmp_path / "other.git"
     Store.create(other).close()
     run("maintain")
@@ -331,7 +334,7 @@ def test_verify_names_a_pipe_that_git_waits_for(tmp_path, capsys, monkeypatch, n
 
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("name", ["hooks/pre-push", "hooks/update"])
-def test_doctor_does_not_wait_for_a_pipe_that_is_a_hook(tmp_path, name):
+def test_doctor_does_not_wait_for_a_pipe_in_place_of_a_hook(tmp_path, name):
     place = tmp_path / "store.git"
     Store.create(place).close()
     (place / "hooks").mkdir(exist_ok=True)

@@ -1,4 +1,4 @@
-"""Ctrl-C in a program that goes on: the store is not held by nobody, and what was acknowledged is there."""
+"""Tests of Ctrl-C in a program that continues: no lock is left, and acknowledged entries are present."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def store(tmp_path: Path) -> Iterator[GitStore]:
 
 
 @pytest.mark.parametrize("place", ["begin", "stage", "finish", "end"])
-def test_an_interrupt_at_the_edge_of_a_transaction_lets_go_of_the_store(store, monkeypatch, place):
+def test_interrupt_at_the_edge_of_a_transaction_releases_the_store(store, monkeypatch, place):
     append(store, "before")
     real = getattr(StoreWriter, place)
 
@@ -50,9 +50,9 @@ def test_an_interrupt_at_the_edge_of_a_transaction_lets_go_of_the_store(store, m
 
 
 @pytest.mark.promise("P9")
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # cbor2 swallows one that hits it
-def test_interrupts_at_any_moment_leave_what_was_acknowledged_and_block_nobody(store, faults):
-    """The time of the processor is counted, so that they come while our own code runs."""
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # cbor2 ignores exceptions
+def test_interrupts_keep_acknowledged_entries_and_leave_no_lock(store, faults):
+    """The timer counts CPU time, so that the signals arrive while Python code runs."""
     draw = random.Random(7)
     acknowledged: list[str] = []
 

@@ -1,4 +1,4 @@
-"""The journal alone: records survive, tears end, damage is named, failures are final, numbers never come twice."""
+"""Tests of the journal alone: records survive, torn ends are cut, damage is reported, and numbers are never reused."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def read_all(directory: Path, *, locked: bool = True) -> list[str]:
         other.close()
 
 
-def test_a_record_comes_back_as_it_was_written():
+def test_record_is_read_as_written():
     objects = [("commit", b"c"), ("tree", b""), ("blob", bytes(range(256)))]
     moves = [(REF, None, OID), (REF, OID, None), ("refs/gitsession/active/s1", None, f"ref: {REF}")]
     record = decode_record(encode_record(objects, moves))
@@ -74,17 +74,17 @@ BAD_RECORDS = {
 
 
 @pytest.mark.parametrize("data", BAD_RECORDS.values(), ids=BAD_RECORDS)
-def test_a_record_of_no_form_we_know_is_corrupt(data):
+def test_record_of_an_unknown_form_is_corrupt(data):
     with pytest.raises(Corrupt):
         decode_record(data)
 
 
-def test_a_record_of_a_later_version_is_refused_by_version():
+def test_record_of_a_later_version_is_rejected_by_version():
     with pytest.raises(NotAStore, match="version 2"):
         decode_record(cbor.encode([2, "anything"]))
 
 
-def test_a_record_of_a_later_version_is_refused_at_every_look(directory, journal):
+def test_record_of_a_later_version_is_rejected_at_every_read(directory, journal):
     write(journal, "known")
     journal.append(cbor.encode([2, "anything"]), sync=True)
     other = Journal(directory)
@@ -94,7 +94,7 @@ def test_a_record_of_a_later_version_is_refused_at_every_look(directory, journal
     other.close()
 
 
-def test_another_process_reads_what_was_appended(directory, journal):
+def test_appended_records_are_read_by_another_process(directory, journal):
     write(journal, "one", "two")
     assert read_all(directory) == read_all(directory, locked=False) == ["one", "two"]
     assert texts(journal.tail(locked=True)) == []
@@ -137,7 +137,7 @@ def test_a_torn_record_is_the_end_and_is_written_over(directory, journal, cut):
 
 
 def end_of(directory: Path, *, records: int) -> int:
-    """Where the first so many records of the first file end."""
+    """Return the offset at which the given number of records of the first file ends."""
     with open(directory / "00000001", "rb") as file:
         offset = journal_frames.HEAD_BYTES
         for _ in range(records):
@@ -176,10 +176,10 @@ def test_a_record_of_an_earlier_file_does_not_verify_in_a_later_one(directory, j
 
 
 @pytest.mark.parametrize("flip", range(0, 80, 7))
-def test_damage_before_the_end_is_told_from_a_tear_and_never_written_over(directory, journal, flip):
+def test_damage_before_the_end_is_not_a_torn_end_and_never_overwritten(directory, journal, flip):
     write(journal, "one", "two", "three")
     start = end_of(directory, records=1)
-    at = start + (flip if not 4 <= flip < 8 else 8)  # a damaged length hides where the next record is
+    at = start + (flip if not 4 <= flip < 8 else 8)  # a damaged length hides the start of the next record
     raw = bytearray((directory / "00000001").read_bytes())
     raw[at] ^= 1
     (directory / "00000001").write_bytes(raw)
@@ -195,7 +195,7 @@ def test_damage_before_the_end_is_told_from_a_tear_and_never_written_over(direct
     other.close()
 
 
-def test_a_file_with_a_damaged_header_is_named_and_passed_over(directory, journal):
+def test_file_with_a_damaged_header_is_reported_and_skipped(directory, journal):
     write(journal, "one")
     with open(directory / "00000001", "r+b") as file:
         file.write(b"XXXX")
@@ -208,7 +208,7 @@ def test_a_file_with_a_damaged_header_is_named_and_passed_over(directory, journa
 
 
 @pytest.mark.parametrize("call", ["pwrite", "fdatasync"])
-def test_a_failed_append_is_taken_back_and_its_file_never_written_again(directory, journal, monkeypatch, call):
+def test_failed_append_is_revoked_and_its_file_never_written_again(directory, journal, monkeypatch, call):
     write(journal, "one")
     reader = Journal(directory, writable=False)
     assert texts(reader.tail(locked=False)) == ["one"]
@@ -217,7 +217,7 @@ def test_a_failed_append_is_taken_back_and_its_file_never_written_again(director
     def fails_once(*arguments):
         calls.append(arguments)
         if call == "fdatasync" and len(calls) == 1:
-            assert texts(reader.tail(locked=False)) == ["lost"]  # seen by somebody before it failed
+            assert texts(reader.tail(locked=False)) == ["lost"]  # another process read it before the fsync failed
         if len(calls) == 1:
             raise OSError(5, "Input/output error")
         return real(*arguments)
@@ -235,7 +235,7 @@ def test_a_failed_append_is_taken_back_and_its_file_never_written_again(director
     reader.close()
 
 
-def test_who_saw_a_record_that_was_taken_back_still_appends_in_the_right_place(directory, journal):
+def test_reader_of_a_revoked_record_appends_at_the_right_offset(directory, journal):
     write(journal, "one", "taken back")
     other = Journal(directory)
     assert texts(other.tail(locked=False)) == ["one", "taken back"]
@@ -250,7 +250,7 @@ def test_who_saw_a_record_that_was_taken_back_still_appends_in_the_right_place(d
     assert read_all(directory) == ["one", "two"]
 
 
-def test_numbers_never_come_twice_and_a_gone_file_is_noticed(directory, journal):
+def test_numbers_are_never_reused_and_a_missing_file_is_noticed(directory, journal):
     write(journal, "one")
     reader = Journal(directory, writable=False)
     assert texts(reader.tail(locked=False)) == ["one"]
@@ -264,7 +264,7 @@ def test_numbers_never_come_twice_and_a_gone_file_is_noticed(directory, journal)
 
 
 @pytest.mark.promise("P15")
-def test_who_is_killed_while_dropping_files_leaves_the_end_of_every_chain(directory, journal, monkeypatch, faults):
+def test_kill_while_dropping_files_keeps_the_end_of_every_chain(directory, journal, monkeypatch, faults):
     for text in ("one", "two", "three"):
         write(journal, text)
         journal.start_next()
@@ -281,7 +281,7 @@ def test_who_is_killed_while_dropping_files_leaves_the_end_of_every_chain(direct
         assert read_all(directory) == ["two", "three"]
 
 
-def test_what_a_killed_run_began_is_begun_again(directory, journal):
+def test_records_of_a_killed_flush_are_flushed_again(directory, journal):
     write(journal, "one")
     (directory / "tmp-2").write_bytes(b"half")
     journal.start_next()
@@ -289,7 +289,7 @@ def test_what_a_killed_run_began_is_begun_again(directory, journal):
     assert read_all(directory) == ["one", "two"]
 
 
-def test_a_file_that_could_not_be_begun_leaves_nothing(directory, journal, monkeypatch):
+def test_failed_new_file_leaves_nothing(directory, journal, monkeypatch):
     write(journal, "one")
     monkeypatch.setattr(os, "fsync", lambda fd: (_ for _ in ()).throw(OSError(28, "No space left on device")))
     with pytest.raises(OSError, match="No space"):

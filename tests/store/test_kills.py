@@ -1,4 +1,4 @@
-"""kill -9 at any system call of any command: done or not done, whole, and nobody is held up."""
+"""Tests of kill -9 at any system call of any command: it is done completely or not at all, and no lock is left."""
 
 from __future__ import annotations
 

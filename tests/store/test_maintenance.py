@@ -1,4 +1,4 @@
-"""Housekeeping loses nothing, cleans up after the dead and leaves the living alone."""
+"""Tests of maintenance: it loses nothing, and deletes temporary files of dead processes but not of running ones."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_many_packs_become_few_and_every_entry_is_there(store):
     git(store.git_dir, "fsck", "--strict", "--full")
 
 
-def test_where_git_cannot_order_packs_it_repacks_all_and_keeps_what_no_ref_reaches(store, monkeypatch):
+def test_objects_are_repacked_if_git_cannot_order_packs_and_unreachable_ones_are_kept(store, monkeypatch):
     grow(store, 3)
     with store.transaction() as transaction:
         unreachable = transaction.put("blob", b"nobody points here")
@@ -59,7 +59,7 @@ def test_where_git_cannot_order_packs_it_repacks_all_and_keeps_what_no_ref_reach
     assert store.read(unreachable) == ("blob", b"nobody points here")
 
 
-def test_what_killed_runs_left_is_removed(store):
+def test_files_of_killed_runs_are_removed(store):
     append(store, "entry")
     packs = store.git_dir / "objects" / "pack"
     ours = [packs / f"{pack_writer.TEMPORARY}0123", store.git_dir / JOURNAL / "tmp-9"]

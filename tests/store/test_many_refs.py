@@ -1,4 +1,7 @@
-"""Many refs at once: one write of ``packed-refs``, as safe beside git as a lock on each (git/ref_writer.py)."""
+"""Tests of many refs in one transaction: one write of ``packed-refs`` (git/ref_writer.py).
+
+It is as safe beside git as a lock on each ref.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ from gitsession.store.git_store import GitStore
 MANY = [refs.leaf(f"s{number:03}") for number in range(100)]
 ONE, OTHER = MANY[3], MANY[4]
 FREE = {name: [None] for name in MANY}
-"""Each is to be made."""
+"""Expected values of refs that are to be created."""
 
 
 @pytest.fixture
@@ -36,7 +39,7 @@ def writer(git_dir: Path) -> RefWriter:
 
 @pytest.fixture
 def meanwhile(writer, monkeypatch):
-    """Have something done just before our new ``packed-refs`` gets its name, and something just after."""
+    """Return a function that runs one action just before the new ``packed-refs`` is renamed, and one just after."""
 
     def arrange(before: Callable[[], object], after: Callable[[], object] = lambda: None) -> None:
         real = writer._replace_packed
@@ -72,14 +75,14 @@ def test_many_refs_are_made_moved_and_deleted_by_one_write_each(git_dir, writer)
     assert not traces(git_dir)
 
 
-def test_what_holds_something_else_or_is_a_file_of_its_own_is_left_to_the_others(git_dir, writer):
+def test_refs_with_other_values_or_own_files_are_left_out(git_dir, writer):
     writer.move(ONE, OID, ours={None})
     writer.move_many({OTHER: OID2}, {OTHER: [None]})
     assert writer.move_many(dict.fromkeys(MANY, OID), FREE) == {*MANY} - {ONE, OTHER}
     assert (writer.refs.read(ONE), writer.refs.read(OTHER)) == (OID, OID2)
 
 
-def test_a_ref_is_not_made_where_another_one_needs_a_directory_or_is_one(git_dir, writer):
+def test_ref_is_not_created_in_place_of_a_directory_or_below_another_ref(git_dir, writer):
     below, above = f"{ONE}/below", refs.SESSIONS + "s004"
     writer.move(below, OID, ours={None})
     writer.move_many({OTHER: OID}, {OTHER: [None]})
@@ -87,12 +90,12 @@ def test_a_ref_is_not_made_where_another_one_needs_a_directory_or_is_one(git_dir
     assert writer.move_many(dict.fromkeys(new, OID2), {name: [None] for name in new}) == {MANY[5]}
 
 
-def test_a_deletion_of_what_nobody_has_is_left_to_who_makes_it_durable(writer):
+def test_deletion_of_a_missing_ref_is_left_to_its_creator(writer):
     assert writer.move_many({ONE: None}, {ONE: [None]}) == set()
 
 
 @pytest.mark.promise("P16")
-def test_a_ref_that_git_makes_while_we_write_is_not_ours(git_dir, writer, meanwhile, faults):
+def test_ref_created_by_git_during_the_write_is_kept(git_dir, writer, meanwhile, faults):
     end = child_of(git_dir, first(git_dir), "theirs")
     meanwhile(lambda: git(git_dir, "update-ref", ONE, end, "0" * 40))
     with faults.one():
@@ -101,8 +104,8 @@ def test_a_ref_that_git_makes_while_we_write_is_not_ours(git_dir, writer, meanwh
 
 
 @pytest.mark.promise("P16")
-def test_a_ref_whose_lock_a_git_took_before_we_wrote_is_not_ours_yet(git_dir, writer, meanwhile, faults):
-    """It may have compared already, and take its lock for the ref after we have looked."""
+def test_ref_locked_by_git_before_the_write_is_not_moved(git_dir, writer, meanwhile, faults):
+    """git may have compared the ref already, and may lock it after gitsession has checked the lock."""
     lock = git_dir / f"{ONE}.lock"
 
     def begin() -> None:
@@ -118,7 +121,7 @@ def test_a_ref_whose_lock_a_git_took_before_we_wrote_is_not_ours_yet(git_dir, wr
 
 
 @pytest.mark.promise("P16")
-def test_a_ref_that_git_makes_and_deletes_while_we_write_is_not_taken_for_ours(git_dir, writer, meanwhile, faults):
+def test_ref_created_and_deleted_by_git_during_the_write_is_not_counted_as_written(git_dir, writer, meanwhile, faults):
     end = child_of(git_dir, first(git_dir), "theirs")
     meanwhile(
         lambda: git(git_dir, "update-ref", ONE, end, "0" * 40), lambda: git(git_dir, "update-ref", "-d", ONE, end)
@@ -128,7 +131,7 @@ def test_a_ref_that_git_makes_and_deletes_while_we_write_is_not_taken_for_ours(g
         assert writer.refs.read(ONE) is None
 
 
-def test_a_git_that_locks_after_our_write_sees_it(git_dir, writer, meanwhile):
+def test_git_that_locks_after_the_write_reads_the_new_value(git_dir, writer, meanwhile):
     begun = first(git_dir)
     end = child_of(git_dir, begun, "theirs")
     told: list[int] = []
@@ -145,7 +148,7 @@ def test_a_git_that_locks_after_our_write_sees_it(git_dir, writer, meanwhile):
 
 @pytest.mark.parametrize("moment", ["before", "after"])
 def test_a_flush_of_many_refs_that_ends_midway_is_done_by_the_next(git_dir, monkeypatch, moment):
-    """The journal has them until all is durable."""
+    """The journal has the refs until all of them are durable."""
     real = RefWriter._replace_packed
 
     def die(self: RefWriter, lock: str, data: bytes) -> None:
@@ -166,7 +169,7 @@ def test_a_flush_of_many_refs_that_ends_midway_is_done_by_the_next(git_dir, monk
     assert loose(git_dir) == [MAIN]
 
 
-def test_a_stranger_who_holds_packed_refs_holds_up_no_flush(git_dir):
+def test_foreign_lock_on_packed_refs_does_not_delay_a_flush(git_dir):
     (git_dir / "packed-refs.lock").touch()
     with GitStore.open(git_dir) as store:
         with store.transaction() as tx:
@@ -177,7 +180,7 @@ def test_a_stranger_who_holds_packed_refs_holds_up_no_flush(git_dir):
     assert len(loose(git_dir)) == 41
 
 
-def test_where_others_made_one_of_many_ours_goes_on_beside(git_dir):
+def test_ref_created_by_others_is_renamed_among_many(git_dir):
     begun = first(git_dir)
     ours, theirs = child_of(git_dir, begun, "ours"), child_of(git_dir, begun, "theirs")
     with GitStore.open(git_dir) as store:

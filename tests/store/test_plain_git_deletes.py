@@ -1,6 +1,6 @@
-"""P16: writers that are killed beside plain git that fetches, prunes, pushes, deletes, sets back and collects.
+"""Tests of P16: writers are killed beside plain git that fetches, prunes, pushes, deletes, resets and collects.
 
-``GITSESSION_PLAIN_GIT=<kills>`` runs it at length, ``GITSESSION_PLAIN_GIT_SEED=<number>`` with other seeds.
+``GITSESSION_PLAIN_GIT=<kills>`` runs more rounds, and ``GITSESSION_PLAIN_GIT_SEED=<number>`` changes the seed.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ LOSE_NOTHING = (
     ("repack", "-q", "-d"),
     ("gc", "-q", "--prune=now"),
 )
-"""Commands that leave every branch of the store as it is."""
+"""Commands that do not change any branch of the store."""
 
 
 class Campaign:
-    """A store, its writers, one after the other, and a hub that lets itself be pruned.
+    """A store, its writers in sequence, and a hub that accepts deletions.
 
-    ``acknowledged``: the oids of entries whose append has returned.
+    ``acknowledged`` has the oids of the entries whose append has returned.
     """
 
     def __init__(self, seed: str, folder: Path) -> None:
@@ -59,7 +59,7 @@ class Campaign:
         self.named = self.restored = 0
 
     def round(self, number: int) -> None:
-        """Kill one writer beside a few commands, and look for everything that it was told is kept."""
+        """Kill one writer beside a few commands, and check that all acknowledged entries are kept."""
         said = self.folder / f"said-{number}"
         child = self.writer(said, self.chance.randrange(1 << 30))
         while not said.exists():
@@ -85,7 +85,7 @@ class Campaign:
             self.look(harm=False)
 
     def writer(self, said: Path, seed: int) -> int:
-        """Start a process that appends until it is killed, and notes each entry once its append has returned."""
+        """Start a process that appends until it is killed, and logs each entry after its append has returned."""
         child = os.fork()
         if child:
             return child
@@ -105,7 +105,7 @@ class Campaign:
             os._exit(1)
 
     def plain(self, *words: str) -> None:
-        """Run a git command, that may fail: a ref may be locked, a push refused."""
+        """Run a git command that may fail, for example because a ref is locked or a push is rejected."""
         config = ("-c", "fetch.prune=true", "-c", "gc.auto=0")
         subprocess.run(["git", f"--git-dir={self.path}", *config, *words], capture_output=True, check=False)
 
@@ -124,13 +124,16 @@ class Campaign:
             self.plain("update-ref", name, f"{name}~{self.chance.randrange(1, 5)}")
 
     def unreached(self) -> set[str]:
-        """The acknowledged entries that no branch leads to, for plain git."""
+        """Return the acknowledged entries that plain git reaches from no branch."""
         with GitStore.open(self.path) as store:
             store.flush()
         return self.acknowledged - set(git(self.path, "rev-list", f"--glob={refs.SESSIONS}*").split())
 
     def look(self, *, harm: bool) -> None:
-        """Assert that nothing is lost; after ``harm``, that verify names what is missing and repair restores it."""
+        """Check that nothing is lost.
+
+        After ``harm``, check that verify names the missing entries and repair restores them.
+        """
         missing = self.unreached()
         with Store.open(self.path) as store:
             problems = store.verify(quick=True).problems
@@ -150,7 +153,7 @@ class Campaign:
 @pytest.mark.timeout(300 + 20 * KILLS)
 @pytest.mark.promise("P16")
 @pytest.mark.parametrize("part", range(PARTS))
-def test_killed_writers_beside_plain_git_that_deletes_lose_nothing(tmp_path: Path, faults: Faults, part: int):
+def test_killed_writers_beside_deletions_by_plain_git_lose_nothing(tmp_path: Path, faults: Faults, part: int):
     acknowledged = restored = 0
     for first in range(0, KILLS // PARTS, KILLS_OF_A_STORE):
         folder = tmp_path / str(first)

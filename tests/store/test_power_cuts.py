@@ -1,4 +1,4 @@
-"""Power cuts: real ones under a file system in an image, and every one that a log of system calls allows."""
+"""Tests of power cuts: real ones of a file system in an image, and every state that a log of system calls allows."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from gitsession.store.git_store import GitStore
 
 CUTS = 10
 THE_STORE_ITSELF = ""
-"""The folder in which ``packed-refs`` lies with its lock."""
+"""Folder of ``packed-refs`` and its lock."""
 
 
 CRASHES_MOST = {"ext4": 60, "posix": 280}
 SHARES = {"compact": 0.2, "from": 0.2, "leave": 0.2}
-"""Shares of the workloads whose kinds of transactions the others try in full."""
+"""Shares for workloads whose kinds of transactions other workloads cover completely."""
 
 SAMPLES = 120
 """Maximum number of samples of a workload. The deep run (benchmarks/deep) has no limit."""
 
 
 @pytest.mark.promise("P1")
-def test_what_was_acknowledged_is_there_after_a_power_cut(faults) -> None:
+def test_acknowledged_entries_are_present_after_a_power_cut(faults) -> None:
     if "ext4" not in powercut.available():
         pytest.skip("a power cut wants root, losetup and mkfs.ext4")
     assert sum(powercut.cuts("ext4", CUTS)) > CUTS
@@ -61,8 +61,8 @@ def test_every_disk_that_a_power_cut_could_leave_is_whole(work: str, model: Mode
         ("undo", THE_STORE_ITSELF),
     ],
 )
-def test_without_the_fsyncs_of_one_place_the_replay_finds_what_is_lost(work: str, place: str, bench: Bench) -> None:
-    """The judge can see: a protocol with a hole in it is told from ours."""
+def test_replay_without_the_fsyncs_of_a_folder_finds_losses(work: str, place: str, bench: Bench) -> None:
+    """Check that the replay detects missing fsyncs."""
     whole = bench.recording(work)
     holed = Recording(whole.base, [step for step in whole.log if not is_sync_of(step, place)])
     assert len(holed.log) < len(whole.log)
@@ -86,8 +86,8 @@ def is_sync_of(step: object, place: str) -> bool:
 
 
 @pytest.mark.promise("P3")
-def test_an_object_that_another_program_left_unsynced_is_carried_by_ours(bench: Bench, faults) -> None:
-    """git says "already there" of such an object, and after the power cut it is an empty file."""
+def test_unsynced_object_of_another_program_is_written_again(bench: Bench, faults) -> None:
+    """git reports that such an object exists. After a power cut, the object is an empty file."""
     with bench.store() as git_dir:
         words = ["git", f"--git-dir={git_dir}", "hash-object", "-w", "--stdin"]
         blob = subprocess.run(words, input=b"a.0", check=True, capture_output=True).stdout.decode().strip()
@@ -95,7 +95,7 @@ def test_an_object_that_another_program_left_unsynced_is_carried_by_ours(bench: 
         assert loose.exists()
         bench.shim.run("raw", git_dir)
         loose.chmod(0o600)
-        loose.write_bytes(b"")  # what ext4 leaves of a file that nobody synced
+        loose.write_bytes(b"")  # an unsynced file on ext4 after a power cut
         with GitStore.open(git_dir) as store:
             assert store.read(blob) == ("blob", b"a.0")
             assert_whole(store)

@@ -1,4 +1,4 @@
-"""A store whose HEAD or configuration is lost is one still: `repair` writes them anew, and nothing else will do."""
+"""Tests of stores without HEAD or configuration: they are still recognized, and only `repair` restores the files."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def put(file: Path, data: bytes | None) -> None:
 @pytest.mark.promise("P24")
 @pytest.mark.parametrize("data", HOW.values(), ids=HOW)
 @pytest.mark.parametrize("name", [config.HEAD, config.FILE])
-def test_it_is_named_and_written_anew(
+def test_lost_file_is_reported_and_restored(
     path: Path, capfd: pytest.CaptureFixture[str], faults: Faults, name: str, data: bytes | None
 ) -> None:
     whole = (path / name).read_bytes()
@@ -58,7 +58,7 @@ def test_it_is_named_and_written_anew(
     assert [file.read_bytes() for file in path.glob(f"{QUARANTINE}/*/{name}")] == [data] * (data is not None)
 
 
-def test_an_index_that_is_lost_too_is_made_anew(path: Path) -> None:
+def test_lost_index_is_rebuilt_too(path: Path) -> None:
     (path / config.HEAD).unlink()
     next(path.glob("objects/pack/*.idx")).unlink()
     with Store.open(path, damaged=True) as store:
@@ -67,7 +67,7 @@ def test_an_index_that_is_lost_too_is_made_anew(path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", '[core]\n\tbare = true\n[remote "x"]\n\turl = /nowhere\n[gc]\n\tauto = 5'])
-def test_settings_that_are_lost_are_told_by_doctor_and_put_back_beside_those_that_are_there(
+def test_lost_settings_are_reported_by_doctor_and_restored_beside_existing_ones(
     path: Path, capfd: pytest.CaptureFixture[str], text: str
 ) -> None:
     put(path / config.FILE, text.encode())
@@ -94,7 +94,7 @@ def test_a_folder_that_was_never_a_store_is_none(tmp_path: Path, monkeypatch: py
 
 
 OLD = "refs/heads/sessions/*:refs/heads/sessions/*"
-"""The refspec of earlier versions, by which a plain ``git fetch --prune`` deleted what was not published."""
+"""The refspec of earlier versions. With it, a plain ``git fetch --prune`` deleted unpublished refs."""
 
 
 def test_a_store_of_an_earlier_version_loses_the_refspec_that_moves_branches(path: Path) -> None:

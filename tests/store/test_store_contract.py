@@ -1,4 +1,4 @@
-"""What every ``ObjectStore`` promises: one suite for the store on disk and for its twin in memory."""
+"""Tests of the contract of ``ObjectStore``: one suite for the store on disk and the store in memory."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_a_transaction_that_raises_leaves_nothing(store):
     assert append(store, "after") == store.ref(MAIN)
 
 
-def test_an_ended_transaction_refuses_to_go_on(store):
+def test_ended_transaction_rejects_further_calls(store):
     with store.transaction() as transaction:
         pass
     with pytest.raises(RuntimeError):
@@ -133,7 +133,7 @@ def test_a_missing_object_is_named(store):
 
 
 @pytest.mark.parametrize("begins", [0, 4, 39])
-def test_the_beginning_of_an_id_is_not_an_id(store, begins):
+def test_prefix_of_an_id_is_not_an_id(store, begins):
     oid = append(store, "entry")
     store.flush()
     with pytest.raises(MissingObject):
@@ -142,7 +142,7 @@ def test_the_beginning_of_an_id_is_not_an_id(store, begins):
     assert not store.contains("../" * 13 + "x")
 
 
-def test_a_ref_that_moved_is_refused_and_the_whole_transaction_with_it(store):
+def test_moved_ref_rejects_the_whole_transaction(store):
     first = append(store, "first")
     with pytest.raises(RefMoved), store.transaction() as transaction:
         other = put_commit(transaction, "other")
@@ -162,7 +162,7 @@ def test_two_moves_of_one_ref_follow_each_other(store):
     assert store.ref(MAIN) == second
 
 
-def test_a_ref_to_an_object_nobody_wrote_is_refused(store):
+def test_ref_to_a_missing_object_is_rejected(store):
     with pytest.raises(MissingObject), store.transaction() as transaction:
         transaction.move(MAIN, "b" * 40, expected=None)
 
@@ -182,7 +182,7 @@ def test_a_ref_can_be_symbolic(store):
 
 
 @pytest.mark.parametrize("flush_between", [False, True], ids=["pending", "flushed"])
-def test_a_deleted_ref_is_gone_and_can_come_back(store, flush_between):
+def test_deleted_ref_is_gone_and_can_be_created_again(store, flush_between):
     oid = append(store, "entry")
     with store.transaction() as transaction:
         transaction.move("refs/gitsession/active/s1", symbolic(MAIN), expected=None)
@@ -212,7 +212,7 @@ def test_refs_are_listed_by_prefix_in_order(store):
 
 
 @pytest.mark.parametrize("flush_between", [False, True], ids=["pending", "flushed"])
-def test_no_ref_can_stand_where_another_needs_a_directory(store, flush_between):
+def test_ref_in_place_of_a_directory_is_rejected(store, flush_between):
     oid = append(store, "entry", "refs/gitsession/a/b")
     if flush_between:
         store.flush()
@@ -255,7 +255,7 @@ BAD_NAMES = {
 
 
 @pytest.mark.parametrize("name", BAD_NAMES.values(), ids=BAD_NAMES)
-def test_a_bad_ref_name_is_refused(store, name):
+def test_invalid_ref_name_is_rejected(store, name):
     with pytest.raises(InvalidName), store.transaction() as transaction:
         transaction.move(name, put_commit(transaction, "x"), expected=None)
     append(store, "the store works on")
@@ -291,7 +291,7 @@ def line(store: ObjectStore, ref: str = MAIN) -> list[str]:
 
 
 @given(steps=st.lists(st.sampled_from(["append main", "append side", "fork", "delete", "flush", "abort"]), max_size=15))
-def test_both_stores_come_to_the_same_refs(tmp_path_factory, steps):
+def test_both_stores_end_with_the_same_refs(tmp_path_factory, steps):
     stores: list[ObjectStore] = [MemoryStore(), on_disk(tmp_path_factory.mktemp("twin") / "store.git")]
     for store in stores:
         for number, step in enumerate(steps):
@@ -329,7 +329,7 @@ take: dict[str, Callable[[ObjectStore, int], object]] = {
 }
 
 
-# -- objects, which both stores name alike
+# -- objects, which have the same ids in both stores
 
 
 NAMES = st.text(st.characters(exclude_characters="/\0", exclude_categories=["Cs"]), min_size=1, max_size=20)
@@ -359,7 +359,7 @@ BAD_TREES = {
 
 
 @pytest.mark.parametrize("data", BAD_TREES.values(), ids=BAD_TREES)
-def test_a_malformed_tree_is_refused(data):
+def test_malformed_tree_is_rejected(data):
     with pytest.raises(Malformed):
         objects.parse_tree(data)
 
@@ -378,7 +378,7 @@ def test_a_commit_survives_encoding():
     assert parsed == objects.Commit(**fields, parents=("b" * 40, "c" * 40))
 
 
-def test_a_commit_of_somebody_else_can_be_read():
+def test_commit_of_another_program_can_be_read():
     data = (
         b"tree " + b"a" * 40 + b"\nauthor A U Thor <a@b.c> 12 +0100\ncommitter C <> 13 -0000\n"
         b"gpgsig -----BEGIN\n more\nencoding latin1\n\nSubject\n\nBody"
@@ -389,7 +389,7 @@ def test_a_commit_of_somebody_else_can_be_read():
 
 
 @pytest.mark.parametrize("name", ["", " ", "a<b", "a>b", "a\nb", "a\0b", " a", "a "])
-def test_an_author_name_that_git_would_not_take_is_refused(name):
+def test_invalid_author_name_is_rejected(name):
     with pytest.raises(Malformed):
         objects.encode_commit(
             tree="a" * 40, parents=[], author_name=name, author_seconds=0, committer_seconds=0, message=b""
@@ -397,12 +397,12 @@ def test_an_author_name_that_git_would_not_take_is_refused(name):
 
 
 @pytest.mark.parametrize("data", [b"", b"tree x\n\n", b"tree " + b"a" * 40 + b"\n\nhi", b"author\n\n"])
-def test_a_malformed_commit_is_refused(data):
+def test_malformed_commit_is_rejected(data):
     with pytest.raises(Malformed):
         objects.parse_commit(data)
 
 
-# -- what only the store on disk can meet
+# -- conditions that only the store on disk can have
 
 
 @pytest.fixture
@@ -446,7 +446,7 @@ def test_a_loose_object_that_claims_to_be_huge_is_not_unpacked(git_store):
         git_store.read("a" * 40)
 
 
-def test_a_damaged_pack_gives_no_wrong_bytes(git_store):
+def test_damaged_pack_returns_no_wrong_bytes(git_store):
     oid = append(git_store, "an entry worth keeping " * 50)
     before = set(git_store.git_dir.glob("objects/pack/*.pack"))
     git_store.close()
@@ -461,7 +461,7 @@ def test_a_damaged_pack_gives_no_wrong_bytes(git_store):
         again.read(blob)
 
 
-def test_a_ref_file_that_holds_no_ref_is_corrupt_and_hides_no_other(git_store):
+def test_invalid_ref_file_is_corrupt_and_hides_no_other(git_store):
     oid = append(git_store, "entry")
     git_store.flush()
     (git_store.git_dir / "refs/heads/sessions/s1/broken").write_bytes(b"")

@@ -1,4 +1,4 @@
-"""A store is made whole or not at all, closed to others, plain to git; all else is refused with one clear line."""
+"""Tests of store creation: it is atomic, the store is private and valid for git, and failures have clear errors."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_git_finds_a_bare_repository_with_a_main_branch(store, tmp_path):
     assert "warning" not in clone.stderr
 
 
-def test_every_store_begins_with_the_same_commit(store, tmp_path):
+def test_every_store_starts_with_the_same_commit(store, tmp_path):
     create(tmp_path / "other.git")
     assert git(store, "rev-parse", "main") == git(tmp_path / "other.git", "rev-parse", "main")
     assert git(store, "log", "-1", "--format=%an %ae %at %cn %ct") == "gitsession gitsession@gitsession 0 gitsession 0"
@@ -55,7 +55,7 @@ def test_every_store_begins_with_the_same_commit(store, tmp_path):
         "receive.denyNonFastForwards": "true",
     }.items(),
 )
-def test_git_is_told_how_to_treat_the_store(store, key, value):
+def test_git_settings_of_a_new_store(store, key, value):
     assert git(store, "config", key) == value
 
 
@@ -93,7 +93,7 @@ def test_the_users_habits_make_no_other_store(tmp_path, monkeypatch, faults):
     create(tmp_path / "other.git")
 
     def told(path: Path) -> dict[str, bytes]:
-        """Every file but for the journal, whose salt is random."""
+        """Return the contents of every file except the journal, whose salt is random."""
         files = [each for each in path.rglob("*") if each.is_file() and each.parent.name != "journal"]
         return {str(each.relative_to(path)): each.read_bytes() for each in files}
 
@@ -104,14 +104,14 @@ def test_the_users_habits_make_no_other_store(tmp_path, monkeypatch, faults):
     faults.many(len(HABITS) + 2)
 
 
-def test_nothing_is_left_loose_or_kept(store):
+def test_new_store_has_no_loose_objects_or_keep_files(store):
     assert [each for each in (store / "objects").rglob("*") if each.is_file() and each.parent.name != "pack"] == []
     assert sorted(each.suffix for each in (store / "objects/pack").iterdir()) == [".idx", ".pack"]
 
 
 @pytest.mark.promise("P35")
 @pytest.mark.parametrize("umask", [0o000, 0o022, 0o077, 0o777])
-def test_nobody_else_can_look_in_whatever_the_umask(path, umask):
+def test_new_store_is_private_under_any_umask(path, umask):
     path.parent.mkdir()
     before = os.umask(umask)
     try:
@@ -151,7 +151,7 @@ def a_dangling_link(path: Path) -> None:
 
 
 @pytest.mark.parametrize("make", [a_file, a_full_directory, a_dangling_link])
-def test_what_is_there_already_is_not_touched(tmp_path, make):
+def test_existing_path_is_not_changed(tmp_path, make):
     make(tmp_path / "there")
     with pytest.raises(NotAStore, match="there"):
         create(tmp_path / "there")
@@ -159,7 +159,7 @@ def test_what_is_there_already_is_not_touched(tmp_path, make):
 
 
 @pytest.mark.promise("P14")
-def test_of_many_creators_all_find_one_store(path):
+def test_concurrent_creators_find_one_store(path):
     context = multiprocessing.get_context("fork")
     creators = [context.Process(target=create, args=(path,)) for _ in range(8)]
     for creator in creators:
@@ -171,7 +171,7 @@ def test_of_many_creators_all_find_one_store(path):
     assert list(path.parent.iterdir()) == [path]
 
 
-def test_a_disk_that_says_no_is_unavailable_and_leaves_nothing(path, monkeypatch):
+def test_failing_disk_is_unavailable_and_leaves_nothing(path, monkeypatch):
     monkeypatch.setattr(os, "fsync", lambda fd: (_ for _ in ()).throw(OSError(28, "No space left on device")))
     with pytest.raises(Unavailable, match="No space left"):
         create(path)
@@ -220,38 +220,38 @@ REFUSED = {
 
 @pytest.mark.promise("P39")
 @pytest.mark.parametrize(("spoil", "says"), REFUSED.values(), ids=REFUSED)
-def test_what_we_cannot_open_is_refused_in_one_line(store, spoil, says, faults):
+def test_unsupported_store_is_rejected_with_one_line(store, spoil, says, faults):
     spoil(store)
     with faults.one(), pytest.raises(NotAStore, match=says) as caught:
         GitStore.open(store)
     assert "\n" not in str(caught.value)
 
 
-def test_a_store_of_ours_that_lost_its_objects_is_damaged(store):
+def test_store_without_its_objects_is_damaged(store):
     (store / MAIN).write_text("a" * 40)
     with pytest.raises(Corrupt, match="a" * 40):
         GitStore.open(store)
 
 
 @pytest.mark.parametrize("extension", [("objectFormat", "sha1"), ("refStorage", "files"), ("worktreeConfig", "true")])
-def test_what_changes_nothing_for_us_is_accepted(store, extension):
+def test_harmless_extensions_are_accepted(store, extension):
     v1(store, *extension)
     GitStore.open(store).close()
 
 
 @pytest.mark.parametrize("arguments", [["--bare"], []], ids=["bare", "with a work tree"])
-def test_a_git_repository_that_is_not_ours_is_refused(tmp_path, arguments):
+def test_other_git_repository_is_rejected(tmp_path, arguments):
     subprocess.run(["git", "init", "-q", *arguments, tmp_path / "repo"], check=True)
     with pytest.raises(NotAStore):
         check(tmp_path / "repo")
 
 
-def test_a_missing_path_is_refused(tmp_path):
+def test_missing_path_is_rejected(tmp_path):
     with pytest.raises(NotAStore, match="not a git repository"):
         GitStore.open(tmp_path / "nothing")
 
 
-def test_a_store_of_another_user_is_refused(store):
+def test_store_of_another_user_is_rejected(store):
     if os.geteuid() != 0:
         pytest.skip("only root can give files away")
     os.chown(store, 12345, -1)

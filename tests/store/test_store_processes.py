@@ -1,4 +1,4 @@
-"""Many processes, full disks, forks and threads: every acknowledged entry is there, once."""
+"""Tests with many processes, full disks, forks and threads: every acknowledged entry is present once."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def git_dir(tmp_path: Path) -> Path:
     return tmp_path / "store.git"
 
 
-# -- together
+# -- concurrency
 
 
 def writer(git_dir: Path, name: str, count: int, ref: str = LEAF) -> Callable[[], None]:
@@ -67,7 +67,7 @@ def test_processes_on_one_ref_follow_each_other(git_dir):
 
 
 @pytest.mark.promise("P15", "P16")
-def test_readers_and_git_maintenance_beside_writers_see_whole_lines_that_only_grow(git_dir):
+def test_readers_and_maintenance_beside_writers_read_whole_growing_histories(git_dir):
     over = fork.Event()
 
     def read_as_store() -> None:
@@ -102,8 +102,8 @@ def test_readers_and_git_maintenance_beside_writers_see_whole_lines_that_only_gr
 
 
 @pytest.mark.promise("P13")
-def test_an_old_failure_that_is_forgotten_during_a_transaction_does_not_let_go_of_the_store(git_dir):
-    """Its traceback holds what had asked for the lock in vain."""
+def test_old_failure_dropped_during_a_transaction_does_not_release_the_store(git_dir):
+    """The traceback of the failure refers to the failed lock request."""
     other = lock.StoreLock(git_dir / LOCK, wait_seconds=0.05)
     with GitStore.open(git_dir) as store:
         append(store, "one")
@@ -129,7 +129,7 @@ def test_an_entry_of_another_process_is_seen_without_a_flush(git_dir):
 
 
 @pytest.mark.promise("P15")
-def test_a_flush_between_the_two_looks_of_a_reader_hides_nothing(git_dir, monkeypatch, faults):
+def test_flush_between_two_reads_of_a_reader_hides_nothing(git_dir, monkeypatch, faults):
     with GitStore.open(git_dir, read_only=True) as reader, GitStore.open(git_dir) as other:
         for look in ("read", "list"):
             door = reader._opened.state.git.refs
@@ -181,7 +181,7 @@ def test_threads_share_one_store(git_dir):
 
 
 @pytest.mark.promise("P13")
-def test_a_forked_child_and_its_parent_go_on_as_two_processes(git_dir):
+def test_forked_child_and_its_parent_continue_as_two_processes(git_dir):
     with GitStore.open(git_dir) as store:
         append(store, "before")
 
@@ -202,7 +202,7 @@ def test_a_forked_child_and_its_parent_go_on_as_two_processes(git_dir):
     sound(git_dir)
 
 
-def test_threads_of_a_forked_child_close_what_it_inherited_once(git_dir, monkeypatch):
+def test_threads_of_a_forked_child_close_inherited_files_once(git_dir, monkeypatch):
     closed: list[int] = []
     real = lock.StoreLock.close
 
@@ -249,7 +249,7 @@ def test_a_child_forked_within_a_transaction_cannot_end_it(git_dir):
 
 
 @pytest.mark.promise("P18")
-def test_waiting_ends_and_says_who_holds_the_store(git_dir):
+def test_lock_timeout_names_the_holder(git_dir):
     with GitStore.open(git_dir) as store, store.transaction():
         waiting = lock.StoreLock(git_dir / LOCK, wait_seconds=0.05)
         who = f"process {os.getpid()}" if Path("/proc/locks").exists() else "another process"
@@ -258,10 +258,10 @@ def test_waiting_ends_and_says_who_holds_the_store(git_dir):
         waiting.close()
 
 
-# -- when it is handed over to git
+# -- flushes to git
 
 
-def test_a_live_writer_hands_over_when_it_has_been_idle(git_dir, monkeypatch):
+def test_idle_writer_flushes(git_dir, monkeypatch):
     monkeypatch.setattr(writing, "FLUSH_SECONDS", 0.05)
     store = GitStore.open(git_dir)
     oid = append(store, "one")
@@ -271,7 +271,7 @@ def test_a_live_writer_hands_over_when_it_has_been_idle(git_dir, monkeypatch):
     store.close()
 
 
-def test_a_writer_that_never_pauses_is_handed_over_all_the_same(git_dir, monkeypatch):
+def test_continuous_writer_is_flushed_too(git_dir, monkeypatch):
     monkeypatch.setattr(writing, "FLUSH_LATEST_SECONDS", 0.05)
     with GitStore.open(git_dir, flush_on_close=False) as store:
         append(store, "first")
@@ -299,18 +299,18 @@ def test_a_process_that_appends_once_leaves_the_handing_over_to_others(git_dir):
     assert (git_dir / LEAF).exists()
 
 
-def test_many_entries_are_handed_over_without_being_asked(git_dir):
+def test_many_entries_are_flushed_automatically(git_dir):
     with GitStore.open(git_dir) as store:
         for number in range(writing.FLUSH_RECORDS + 1):
             append(store, f"a.{number}")
         assert store.pending == 1
-        append(store, "x" * (writing.FLUSH_BYTES // 2 - 5000))  # twice: blob and message
+        append(store, "x" * (writing.FLUSH_BYTES // 2 - 5000))  # twice, as blob and in the message
         assert store.pending == 2
         append(store, "y" * 6000)
         assert store.pending == 0
 
 
-def test_a_large_transaction_is_a_pack_of_its_own_and_survives_a_repack(git_dir):
+def test_large_transaction_is_a_separate_pack_and_survives_a_repack(git_dir):
     texts = ["large " + "z" * writing.FLUSH_BYTES, "small"]
     with GitStore.open(git_dir, flush_on_close=False) as store:
         for text in texts:
@@ -325,7 +325,7 @@ def test_a_large_transaction_is_a_pack_of_its_own_and_survives_a_repack(git_dir)
 
 @pytest.mark.promise("P6")
 @pytest.mark.parametrize("durability", ["entry", "turn", "none"])
-def test_how_often_the_disk_is_asked_to_be_sure(git_dir, monkeypatch, durability):
+def test_number_of_fsyncs(git_dir, monkeypatch, durability):
     calls = []
     for name in ("fsync", "fdatasync"):
         real = getattr(os, name)
@@ -343,7 +343,7 @@ def test_how_often_the_disk_is_asked_to_be_sure(git_dir, monkeypatch, durability
     sound(git_dir)
 
 
-# -- when the machine says no
+# -- errors of the system
 
 
 def test_a_failed_flush_fails_no_append_and_is_made_up_for(git_dir, monkeypatch):
@@ -397,7 +397,7 @@ def test_an_interrupt_between_disk_and_memory_leaves_them_agreed(git_dir, monkey
     sound(git_dir)
 
 
-def test_a_read_only_store_shows_what_is_pending_and_takes_nothing(git_dir):
+def test_read_only_store_shows_pending_entries_and_rejects_writes(git_dir):
     with GitStore.open(git_dir, flush_on_close=False) as store:
         append(store, "pending")
     with GitStore.open(git_dir, read_only=True) as store:
@@ -424,7 +424,7 @@ def test_on_a_read_only_disk_a_store_is_read_only_of_itself(git_dir, monkeypatch
             append(store, "more")
 
 
-def test_a_closed_store_says_so(git_dir):
+def test_closed_store_raises(git_dir):
     store = GitStore.open(git_dir)
     append(store, "one")
     store.close()
@@ -435,12 +435,12 @@ def test_a_closed_store_says_so(git_dir):
         append(store, "two")
 
 
-def test_a_missing_object_is_looked_for_twice_and_then_named(git_dir):
+def test_missing_object_is_searched_twice_and_then_reported(git_dir):
     with GitStore.open(git_dir) as store, pytest.raises(MissingObject):
         store.read("a" * 40)
 
 
-def test_a_store_is_closed_when_its_threads_have_ended_what_they_began(git_dir):
+def test_store_is_closed_after_its_threads_have_finished(git_dir):
     store = GitStore.open(git_dir, flush_on_close=False)
     began, goes_on = threading.Event(), threading.Event()
 
@@ -463,7 +463,7 @@ def test_a_store_is_closed_when_its_threads_have_ended_what_they_began(git_dir):
         assert again.ref("refs/heads/blob") == objects.oid_of("blob", b"slow")
 
 
-def test_who_looks_while_old_journal_files_go_does_not_keep_one_that_is_gone(git_dir, monkeypatch):
+def test_reader_does_not_keep_deleted_journal_files(git_dir, monkeypatch):
     with GitStore.open(git_dir) as store, GitStore.open(git_dir) as looker:
         append(store, "one")
         real = Journal.drop

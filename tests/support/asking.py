@@ -1,4 +1,4 @@
-"""A few entries as a request, checked against the types that its provider publishes."""
+"""Requests built from a few entries, validated against the types that the provider publishes."""
 
 import published
 
@@ -51,7 +51,7 @@ def said_by(provider_, model, *blocks, **more):
 
 
 def texts_in(made):
-    """Every text of a request, in order, whatever the API calls it."""
+    """Return all texts of a request, in order, whatever their key is."""
     if isinstance(made, dict):
         return [text for value in made.values() for text in texts_in(value)]
     if isinstance(made, list):
@@ -60,7 +60,7 @@ def texts_in(made):
 
 
 def ids_of(api, made):
-    """The ids of the calls and of the results of a request, each in order."""
+    """Return the ids of the calls and the ids of the results of a request, each in order."""
     if api == "anthropic":
         blocks = [block for message in made["messages"] for block in message["content"]]
         calls = [block["id"] for block in blocks if block["type"] == "tool_use"]

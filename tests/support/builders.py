@@ -1,4 +1,4 @@
-"""Words for tests: session files written by hand, stores that tick, and what a store holds, told in sentences."""
+"""Test helpers: builders for pi's session files, stores with a fake clock, and readable descriptions of a store."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ START_MS = 1_769_904_000_000
 
 
 class Clock:
-    """A clock that goes one second at every look."""
+    """A clock that advances one second at each call."""
 
     def __init__(self, at_ms: int = START_MS) -> None:
         self.at_ms = at_ms
@@ -49,7 +49,7 @@ class Clock:
 
 
 def nonces(seed: bytes = b"") -> Any:
-    """An ``os.urandom`` that gives the same bytes in the same order every time."""
+    """Return a replacement for ``os.urandom`` with the same sequence of bytes for the same seed."""
     count = 0
 
     def urandom(size: int) -> bytes:
@@ -68,24 +68,28 @@ def dumps(value: object) -> bytes:
 
 
 def header(id: str = "s1", **fields: object) -> bytes:
-    """pi's first line."""
+    """Return the first line of a file of pi."""
     return dumps({"type": "session", "version": 3, "id": id, "timestamp": START, "cwd": "/work", **fields})
 
 
 def entry(type: str, id: str | None, parent: str | None, at: int = 1, **fields: object) -> bytes:
-    """A line of pi's, ``at`` seconds after the session's start."""
+    """Return a line of a file of pi.
+
+    Args:
+        at: Time of the entry in seconds after the start of the session.
+    """
     time = f"2026-02-01T{at // 3600:02}:{at // 60 % 60:02}:{at % 60:02}.000Z"
     return dumps({"type": type, "id": id, "parentId": parent, "timestamp": time, **fields})
 
 
 def said(id: str, parent: str | None, text: str = "", role: str = "user", at: int = 1, **fields: object) -> bytes:
-    """A message."""
+    """Return a message."""
     content = [{"type": "text", "text": text or f"words of {id}"}]
     return entry("message", id, parent, at, message={"role": role, "content": content, **fields})
 
 
 def talk(*ids: str, after: str | None = None) -> list[bytes]:
-    """Messages of user and assistant in turn, each below the one before."""
+    """Return messages of the user and the assistant in turn. Each is a child of the previous one."""
     parents = (after, *ids)
     roles = ("user", "assistant")
     return [said(id, parents[n], role=roles[n % 2], at=n + 1) for n, id in enumerate(ids)]
@@ -100,13 +104,13 @@ def named(id: str, parent: str | None, name: str, at: int = 1) -> bytes:
 
 
 def slot(title: str, at: str = START) -> bytes:
-    """omp's title slot: 256 bytes with the line end."""
+    """Return omp's title slot. It is 256 bytes long, including the line ending."""
     start = dumps({"type": "title", "v": 1, "title": title, "updatedAt": at, "pad": ""})
     return start[:-2] + b" " * (255 - len(start)) + start[-2:]
 
 
 def pi_file(*lines: bytes, id: str = "s1", **fields: object) -> bytes:
-    """A header and these lines."""
+    """Return a file of pi with a header and ``lines``."""
     return joined(header(id, **fields), *lines)
 
 
@@ -148,7 +152,7 @@ def session(
 
 
 def begun(store: ObjectStore, *words: str, clock: Clock | None = None) -> sessions.StoredSession:
-    """A session of our own in which the user said ``words``."""
+    """Create a session in gitsession with the prompts ``words``."""
     made = sessions.StoredSession.new(store, "agent", "/work", clock or Clock())
     for text in words or ("hi",):
         made.append(Message.user(text))
@@ -156,7 +160,7 @@ def begun(store: ObjectStore, *words: str, clock: Clock | None = None) -> sessio
 
 
 def fork(origin: sessions.StoredSession, at: str | Node = "leaf") -> sessions.StoredSession:
-    """A fork that takes along title and labels as they stand, found by a walk."""
+    """Fork a session, including its current title and labels. Both are found by a walk of the ``meta`` branch."""
     title, labels = _facts(origin._store, origin.id)
     chains = {to_base64url(node.chain): label for node, label in labels}
     return origin.fork(at, agent="agent", cwd="/work", title=title, labels=chains)
@@ -167,7 +171,7 @@ def title_of(store: ObjectStore, sid: str) -> str | None:
 
 
 def labels_of(store: ObjectStore, sid: str) -> dict[str, str]:
-    """Labels by the subject of what they name."""
+    """Return the labels of a session by the subject of the labeled entry."""
     return {node.subject: label for node, label in _facts(store, sid)[1]}
 
 
@@ -183,18 +187,18 @@ def all_refs(store: ObjectStore) -> dict[str, RefValue]:
 
 
 def session_refs(store: ObjectStore) -> dict[str, RefValue]:
-    """What a clone gets: leaves and meta."""
+    """Return the session refs of a store: branches and ``meta``. A clone receives the same refs."""
     return dict(store.refs(refs.SESSIONS))
 
 
 def leaves(store: ObjectStore, sid: str) -> dict[str, str]:
-    """Branches of a session, and the subject of each leaf."""
+    """Return the subject of the tip of each branch of a session."""
     tree = graph.tree(store, sid)
     return {name: tree.nodes[oid].subject for name, oid in tree.branches.items()}
 
 
 def ids_on(store: ObjectStore, leaf: Oid) -> list[str | None]:
-    """The agent's ids on a line, the root's left out."""
+    """Return the agent's ids of the entries of a branch, without the root."""
     return [node.source.id if node.source else None for node in graph.history(store, leaf)][-2::-1]
 
 
@@ -203,7 +207,7 @@ def is_ancestor(store: ObjectStore, old: Oid, new: Oid) -> bool:
 
 
 def moved_forward(store: ObjectStore, before: Mapping[str, RefValue], after: Mapping[str, RefValue]) -> bool:
-    """Whether every ref is still there and none has gone back or aside."""
+    """Return whether every ref still exists and has only moved to descendants."""
     return all(name in after and is_ancestor(store, old, after[name]) for name, old in before.items())
 
 
@@ -214,7 +218,7 @@ def assert_clean(store: ObjectStore) -> None:
 
 
 def git(store: GitStore, *arguments: str, check: bool = True) -> str:
-    """What git itself says of a store, everything handed over to it first."""
+    """Flush the store, run a git command in it and return the output."""
     store.flush()
     done = subprocess.run(["git", "-C", store.git_dir, *arguments], capture_output=True, text=True, check=False)
     assert done.returncode == 0 or not check, done.stderr
@@ -222,12 +226,12 @@ def git(store: GitStore, *arguments: str, check: bool = True) -> str:
 
 
 def assert_git_agrees(store: GitStore) -> None:
-    """``git fsck --strict`` has nothing to say."""
+    """Fail if ``git fsck --strict`` reports anything."""
     assert git(store, "fsck", "--strict", "--no-dangling", "--no-progress") == ""
 
 
 class Watched(StoreProxy):
-    """A store that counts what is put into it and how often it is read."""
+    """A store that counts writes by object and the number of reads."""
 
     def __init__(self, store: ObjectStore) -> None:
         super().__init__(store)

@@ -1,4 +1,4 @@
-"""What a catalogue says, whichever way it came about: equal for one that grew and one that was made anew."""
+"""Comparison of catalogs: an updated catalog and a rebuilt one have equal content."""
 
 from __future__ import annotations
 
@@ -14,11 +14,14 @@ _ORDER = {
     "sessions": "sid",
 }
 _NUMBERS = {"anchors", "proof"}
-"""Columns of ``entries``: a number drawn in the order in which entries came, and what is made of it."""
+"""Columns of ``entries`` that depend on the order in which entries were added, directly or derived."""
 
 
 def told(db: sqlite3.Connection) -> dict[str, list[Any]]:
-    """The rows of every table; in place of a number, what it stands for."""
+    """Return the rows of every table.
+
+    Numbers that depend on insertion order are replaced with the values they refer to.
+    """
     return {table: db.execute(_query(db, table)).fetchall() for table in _ORDER}
 
 

@@ -1,4 +1,4 @@
-"""Words for tests about checkpoints: lines of them made by hand, without any workspace."""
+"""Test helpers: checkpoints built without a workspace."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from gitsession.workspace.trees import TreeEntry
 
 
 def tree_of(store: ObjectStore, files: Mapping[str, str]) -> Oid | None:
-    """A tree of plain files, by path and content."""
+    """Write a tree of regular files, given as path and content."""
     with store.transaction() as tx:
         states = {path: TreeEntry("100644", tx.put("blob", content.encode())) for path, content in files.items()}
         return trees.patch(store, tx, None, states)
@@ -27,7 +27,7 @@ def tree_of(store: ObjectStore, files: Mapping[str, str]) -> Oid | None:
 
 def held(store: ObjectStore, sid: str, files: Mapping[str, str], at: Node | None, phase: str = "before",
          mode: str = "workspace", **fields: object) -> Point:  # fmt: skip
-    """A checkpoint of a workspace in which ``files`` were, kept if it says anything new."""
+    """Record a checkpoint of a workspace that contains ``files``. It is written only if it adds information."""
     tree = tree_of(store, files)
     said = {"at_ms": entry_of(store, at).at_ms if at else 1, **fields}
     entry = Checkpoint(mode=mode, phase=phase, **said)
@@ -35,7 +35,7 @@ def held(store: ObjectStore, sid: str, files: Mapping[str, str], at: Node | None
 
 
 def contents(store: ObjectStore, point: Point | None) -> dict[str, str]:
-    """What the files of a checkpoint say."""
+    """Return the contents of the files of a checkpoint by path."""
     found = trees.walk(store, point.files if point else None)
     return {path: store.read(file.oid)[1].decode() for path, file in found}
 
@@ -45,6 +45,6 @@ def oids(store: Store, sid: str) -> list[str]:
 
 
 def claimed(store: Store, sid: str) -> list[list[str]]:
-    """What the session changed, step by step."""
+    """Return the paths that the session changed, step by step."""
     found = attributed(at.steps(store.objects, history.history(store.objects, sid)))
     return [sorted(paths) for paths in found if paths]

@@ -1,4 +1,4 @@
-"""Sessions as Claude Code can write them, at random: it names only what it has written, and goes on from its end."""
+"""Random valid sessions of Claude Code: each entry refers only to earlier entries and continues from the tip."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ class Author:
     def __init__(self, seed: int) -> None:
         self.chance = random.Random(seed)
         self.lines: list[bytes] = []
-        self.chain: list[str] = []  # what the model sees, since the last compaction
-        self.prompts: list[tuple[str, str | None]] = []  # of them, those of the user, with what they hang below
+        self.chain: list[str] = []  # the context since the last compaction
+        self.prompts: list[tuple[str, str | None]] = []  # the prompts in ``chain``, each with its parent
         self.count = 0
 
     def session(self) -> list[bytes]:
@@ -52,7 +52,7 @@ class Author:
             self.chain.append(f"t{self.count}")
 
     def calls(self) -> None:
-        """Calls made together: each result hangs below the line of its call, in whatever order they end."""
+        """Write parallel calls. Each result is a child of its call; the calls end in random order."""
         answer, made = f"q{self.count}", []
         if self.chance.random() < 0.3:
             self.put(assistant, answer=answer)
@@ -76,7 +76,7 @@ class Author:
         self.chain, self.prompts = [f"sn{self.count}"], []
 
     def rewind(self) -> None:
-        """The user takes back what was said since one of the prompts."""
+        """Return to a random prompt and drop the conversation from there."""
         if not self.prompts:
             return
         at = self.chance.randrange(len(self.prompts))

@@ -1,6 +1,7 @@
-"""Sessions of Claude Code by the rule of docs/reference/context.md that each shows, and what the model gets.
+"""Sessions of Claude Code, each for one rule in docs/reference/context.md, with the expected context.
 
-``tests/context/test_claude_context.py`` asks our profile, ``tests/real/test_real_claude.py`` the program itself.
+``tests/context/test_claude_context.py`` checks the profile of gitsession, and ``tests/real/test_real_claude.py`` checks
+Claude Code itself.
 """
 
 from __future__ import annotations
@@ -27,11 +28,11 @@ from claude_code import (
 class Case(NamedTuple):
     lines: list[bytes]
     told: list[str]
-    """``u`` or ``a`` for the role, then the words, the call, or the result with the id of its call."""
+    """Expected lines: ``u`` or ``a`` for the role, then the text, the call, or the result with the id of its call."""
 
 
 def made_up(said: bytes, **fields: Any) -> bytes:
-    """An answer that the program made itself."""
+    """Return ``said`` as an answer that Claude Code generated without the model."""
     found = json.loads(said)
     found["message"]["model"] = "<synthetic>"
     return dumps({**found, **fields})
@@ -140,7 +141,7 @@ CASES: dict[str, Case] = {
 
 
 def told(messages: list[dict[str, Any]]) -> list[str]:
-    """A request's messages in the words of a case; results in the order of their ids."""
+    """Return the messages of a request in the notation of a case. Results are sorted by call id."""
     found: list[str] = []
     for message in messages:
         content = message["content"]

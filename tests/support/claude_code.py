@@ -1,4 +1,4 @@
-"""Session files of Claude Code written by hand: lines in its format, with short ids."""
+"""Builders for session files of Claude Code, with short ids."""
 
 from __future__ import annotations
 
@@ -11,12 +11,16 @@ SESSION = "11111111-2222-4333-8444-555555555555"
 
 
 def uuid(id: str) -> str:
-    """An id as the program itself asks for."""
+    """Return a UUID for a short id, since Claude Code requires UUIDs."""
     return f"00000000-0000-4000-8000-{id.encode().hex():0>12}"
 
 
 def line(type: str, id: str, parent: str | None, at: int = 1, **fields: Any) -> bytes:
-    """A line of the tree, ``at`` seconds after the session's start."""
+    """Return a line of the tree.
+
+    Args:
+        at: Time of the line in seconds after the start of the session.
+    """
     where = {"cwd": "/work", "sessionId": SESSION, "version": "2.1.197", "gitBranch": "main", "userType": "external"}
     up = None if parent is None else uuid(parent)
     time = f"2026-02-01T{at // 3600:02}:{at // 60 % 60:02}:{at % 60:02}.000Z"
@@ -29,7 +33,11 @@ def user(id: str, parent: str | None, text: Any = "", at: int = 1, **fields: Any
 
 
 def assistant(id: str, parent: str | None, *blocks: Any, answer: str = "", at: int = 1, **fields: Any) -> bytes:
-    """One block of an answer, or all of them. ``answer``: the id that the blocks of one share."""
+    """Return a line with one or more blocks of an answer.
+
+    Args:
+        answer: The id that all blocks of one answer share.
+    """
     content = list(blocks) or [{"type": "text", "text": f"words of {id}"}]
     usage = {"input_tokens": 10, "output_tokens": 5}
     message = {"id": answer or f"msg_{id}", "type": "message", "role": "assistant", "model": "claude-opus-4-8"}
@@ -48,9 +56,10 @@ def result(id: str, parent: str | None, of: str, text: Any = "done", at: int = 1
 def boundary(
     id: str, after: str | None, at: int = 1, *, keeps: tuple[str, ...] = (), anchor: str = "", **metadata: Any
 ) -> bytes:
-    """Where a compaction cut the history; its summary is called ``s`` and the id.
+    """Return a compaction boundary. The id of its summary is ``s`` followed by ``id``.
 
-    ``anchor``: the entry that what it keeps follows, by default the summary.
+    Args:
+        anchor: The entry after which the preserved messages continue. The default is the summary.
     """
     said: dict[str, Any] = {"trigger": "auto", "preTokens": 21_000, **metadata}
     if keeps:
@@ -72,12 +81,12 @@ def compacted(id: str, after: str | None, **fields: Any) -> list[bytes]:
 
 
 def note(type: str, **fields: Any) -> bytes:
-    """A line that is not of the tree."""
+    """Return a line outside of the tree."""
     return dumps({"type": type, **fields, "sessionId": SESSION})
 
 
 def asked() -> list[bytes]:
-    """What is logged when the user asks something."""
+    """Return the queue operations that are logged for a prompt."""
     return [
         note("queue-operation", operation="enqueue", timestamp=START, content="hi"),
         note("queue-operation", operation="dequeue", timestamp=START),
@@ -89,14 +98,14 @@ def last_prompt(leaf: str | None, **fields: Any) -> bytes:
 
 
 def talk(*ids: str, after: str | None = None) -> list[bytes]:
-    """Words of user and assistant in turn, each below the one before."""
+    """Return messages of the user and the assistant in turn. Each is a child of the previous one."""
     parents = (after, *ids)
     say = (user, assistant)
     return [say[n % 2](id, parents[n], at=n + 1) for n, id in enumerate(ids)]
 
 
 def parallel(id: str, parent: str) -> list[bytes]:
-    """Three calls at once, as the program writes them: the results come in another order."""
+    """Return three parallel calls as Claude Code writes them: the results come in another order."""
     first, second, third = (f"{id}{n}" for n in "123")
     return [
         assistant(f"{id}t", parent, {"type": "thinking", "thinking": "hm", "signature": "sig"}, answer=id),

@@ -1,4 +1,4 @@
-"""A session that no Claude Code ever saw, and what its model must be told of it."""
+"""A session that was not made by Claude Code, and the context that Claude Code must build from its export."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FIRST, SECOND = ToolCall("call_1|fc_9", "read file", {"path": "/x"}), ToolCall("
 
 
 def talked(store: ObjectStore) -> StoredSession:
-    """Two calls at once, a picture, a shell command, thoughts of another model, an extension's words."""
+    """Create a session with parallel calls, an image, a shell command, another model's thinking and a custom entry."""
     made = StoredSession.new(store, "mine", "/work", Clock())
     made.append(Message.user([Text("look at this"), Image(DOT, "image/png")], at_ms=1_769_904_000_000))
     made.append(ModelChange(provider="openai", model="gpt-9"))
@@ -40,7 +40,7 @@ TALKED = [
 
 
 def shortened(store: ObjectStore) -> StoredSession:
-    """Summed up, with the last words kept; and the summary of a branch that was left."""
+    """Create a session with a compaction that keeps the last messages, and with the summary of an abandoned branch."""
     made = StoredSession.new(store, "mine", "/work", Clock())
     for said in ("one", "two", "three", "four"):
         made.append(Message.user(said) if said in ("one", "three") else Message.assistant(said, model="m"))

@@ -1,4 +1,4 @@
-"""Rollouts of codex, written by hand: one function for each kind of line."""
+"""Builders for rollouts of codex: one function for each kind of line."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Lines = list[dict[str, Any]]
 
 
 def import_files(store: Store, files: Iterable[Path]) -> None:
-    """Import all files of threads, also those that go on from one of the others."""
+    """Import all files of threads, including files that continue another one."""
     imports = Imports(store.agents)
     for file in sorted(files):
         imports.take(file)
@@ -33,7 +33,11 @@ def import_files(store: Store, files: Iterable[Path]) -> None:
 
 
 def rollout(*parts: Lines, thread: str = THREAD, first: int | None = None, **meta: object) -> bytes:
-    """A file of these lines behind a header. ``first``: the ordinal of the header, in a paginated file."""
+    """Return a file with a header and these lines.
+
+    Args:
+        first: The ordinal of the header in a paginated file.
+    """
     history = {} if first is None else {"history_mode": "paginated"}
     header = at("session_meta", id=thread, timestamp=START, cwd="/work", originator="codex_exec",
                 cli_version="0.169.0", source="exec", **history, **meta)  # fmt: skip
@@ -41,7 +45,7 @@ def rollout(*parts: Lines, thread: str = THREAD, first: int | None = None, **met
 
 
 def joined(*parts: Lines, first: int | None = None) -> bytes:
-    """Lines of a file, each stamped with its time, and with its ordinal from ``first`` on."""
+    """Return the lines of a file. Each has a timestamp and, if ``first`` is given, its ordinal."""
     return b"".join(dumps(line) + b"\n" for line in _stamped(itertools.chain(*parts), first))
 
 
@@ -64,7 +68,7 @@ def item(name: str, /, **fields: object) -> Lines:
 
 
 def message(role: str, /, *texts: str, **fields: object) -> dict[str, Any]:
-    """A message as a response item, for a line or for a replacement of the history."""
+    """Return a message as a response item, for a line or for a replacement history."""
     kind = "output_text" if role == "assistant" else "input_text"
     return {"type": "message", "role": role, "content": [{"type": kind, "text": text} for text in texts], **fields}
 
@@ -74,7 +78,7 @@ def said(role: str, /, *texts: str, **fields: object) -> Lines:
 
 
 def user(text: str) -> Lines:
-    """What the user said, and how codex shows it on its screen."""
+    """Return a prompt as a message, and as the event that codex displays."""
     return said("user", text) + event("user_message", message=text, images=[])
 
 
@@ -97,7 +101,11 @@ def output(id: str, text: object = "a.txt\n") -> Lines:
 
 
 def turn(name: str, *before: Lines) -> Lines:
-    """Turn ``t1``: the user says ``U t1``, codex answers ``A t1``. ``before``: what stands before the user's words."""
+    """Return a turn. For ``t1``, the prompt is ``U t1`` and the answer is ``A t1``.
+
+    Args:
+        before: Lines between the start of the turn and the prompt.
+    """
     start = event("task_started", turn_id=name, model_context_window=200_000)
     end = event("task_complete", turn_id=name, last_agent_message=f"A {name}")
     words = user(f"U {name}") + settings(turn_id=name) + assistant(f"A {name}")
@@ -118,4 +126,4 @@ def compacted(text: str, items: list[dict[str, Any]] | None = None) -> Lines:
 
 
 TALK = said("developer", PERMISSIONS) + said("user", ENVIRONMENT) + turn("t1") + turn("t2")
-"""Two turns, with what codex puts before the first."""
+"""Two turns, with the context that codex writes before the first."""

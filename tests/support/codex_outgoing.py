@@ -1,4 +1,4 @@
-"""Sessions on their way out to codex: entries by themselves, and entries below those of codex's own file."""
+"""Sessions to be exported to codex: entries alone, and entries added to an imported file of codex."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ HEADER = SessionHeader(agent="codex", source_id="20261121-abcdefghijklm", cwd="/
 
 
 def line_of(*said: Entry, **fields: Any) -> Outgoing:
-    """These entries one below the other."""
+    """Return an outgoing session with these entries in sequence."""
     leaving = [
         OutgoingEntry(key=f"k{at}", below=f"k{at - 1}" if at else None, entry=entry) for at, entry in enumerate(said)
     ]
@@ -21,7 +21,7 @@ def line_of(*said: Entry, **fields: Any) -> Outgoing:
 
 
 def own(data: bytes, *made_here: Entry, leaf_at: str | None = None) -> Outgoing:
-    """A file of codex's as the store gives it, with entries of ours below its last, or below ``leaf_at``."""
+    """Return an imported file of codex with entries added in gitsession, after its last line or after ``leaf_at``."""
     source = codex.split(data)
     entries_ = [
         OutgoingEntry(

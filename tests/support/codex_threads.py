@@ -1,4 +1,4 @@
-"""Threads of codex that share lines: forks of another thread's file, and the files that a revert begins."""
+"""Threads of codex that share lines: forks of another thread's file, and the files that start at a revert."""
 
 from __future__ import annotations
 
@@ -10,11 +10,15 @@ CHILD = THREAD[:-1] + "2"
 
 PARENT_FILE = rollout(turn("t1"), turn("t2"), event("token_count"), first=0)
 AFTER_T1 = 7
-"""The ordinal behind the first turn: header, start, words, event, settings, answer, event."""
+"""Ordinal after the first turn: header, start, prompt, event, settings, answer, event."""
 
 
 def child_of(base: str, end: int, *parts: Any, thread: str = CHILD, offset: int = 0) -> bytes:
-    """``offset``: of the line ``end`` in the file of ``base``; codex goes by it, we go by the number."""
+    """Return a fork of the file ``base`` that shares its lines before the ordinal ``end``.
+
+    Args:
+        offset: Byte offset of the line ``end`` in the file ``base``. codex uses it; gitsession uses the ordinal.
+    """
     came_from = {"thread_id": base, "end_ordinal_exclusive": end, "end_byte_offset": offset}
     return rollout(*parts, thread=thread, first=end, history_base=came_from, forked_from_id=base)
 
@@ -25,11 +29,11 @@ CHILD_FILE = child_of(THREAD, AFTER_T1, user("other"), call("c1"), output("c1"),
 SEGMENTS = [f"01a1ffd1-{number}26d-7a00-aa58-5bfc88e96001" for number in (4, 5, 6, 7)]
 FORK = "01a1ffd1-926d-7a00-aa58-5bfc88e96002"
 TURN = 6
-"""The number of lines of a turn."""
+"""Number of lines of a turn."""
 
 
 def begun(base: str | None, end: int, *parts: Any, thread: str = THREAD, **meta: object) -> bytes:
-    """A file that goes on from the file ``base``, whose lines from the ordinal ``end`` on it does not share."""
+    """Return a file that continues the file ``base`` and shares its lines before the ordinal ``end``."""
     history = {"history_base": {"thread_id": base, "end_ordinal_exclusive": end, "end_byte_offset": 1}} if base else {}
     header = at("session_meta", id=thread, timestamp=meta.pop("timestamp", START), cwd="/work", originator="codex_exec",
                 cli_version="0.169.0", source="exec", history_mode="paginated", **history, **meta)  # fmt: skip
@@ -47,5 +51,8 @@ FILES = {
     name(THREAD, SEGMENTS[2]): begun(THREAD, 1 + TURN, turn("t7"), turn("t8")),
     name(FORK): begun(SEGMENTS[2], 2 + 2 * TURN, turn("t9"), thread=FORK, forked_from_id=THREAD),
 }
-"""Three turns; the last reverted; of the two that followed the last reverted; all but the first reverted. And a fork of
-the thread as it was a turn later."""
+"""Files of a thread with three turns.
+
+In turn, these are reverted: the last turn, the last of the next two, and all but the first. The last file is a fork of
+the thread one turn later.
+"""

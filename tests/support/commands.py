@@ -1,4 +1,4 @@
-"""The command line in this process, as a user meets it."""
+"""Test helpers that run commands in this process."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ Run = Callable[..., str]
 
 
 class Ended(AssertionError):
-    """A command ended with another code than was expected."""
+    """A command exited with an unexpected status."""
 
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder to stand in."""
+    """Return an empty working directory."""
     folder = tmp_path / "work"
     folder.mkdir()
     monkeypatch.chdir(folder)
@@ -29,7 +29,12 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def run(here: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> Run:
-    """``run("ls", "--json")``: standard output. ``code``: what it must end with; ``err``: standard error instead."""
+    """Return a function that runs a command, such as ``run("ls", "--json")``, and returns its standard output.
+
+    Args:
+        code: Expected exit status.
+        err: Return standard error instead.
+    """
 
     def run(*words: str, code: int = 0, err: bool = False) -> str:
         capfdbinary.readouterr()

@@ -1,11 +1,11 @@
-"""Conversations of every agent, drawn at random, and one rule for handing them over.
+"""Random conversations of every agent, and one rule for their export to another agent.
 
-**What the source's model sees is what the target's model sees, or the difference is named in a note.** Every text,
-call, result, picture and file has a mark of its own, so that two contexts are compared by the marks that they show, in
-order. The target's file is read back by the target's own rules (``context/profiles``), which other tests hold against
-the real programs.
+**The model of the target receives everything that the model of the source receives, or a note names the difference.**
+Every text, call, result, image and file contains a unique mark. Two contexts are compared by their marks, in order. The
+target's file is read with the rules of the target (``context/profiles``). Other tests compare these rules with the real
+programs.
 
-``python tests/support/conversations.py [COUNT]`` runs the matrix, and writes it into docs/reference/agents.md.
+``python tests/support/conversations.py [COUNT]`` runs the matrix and writes it into docs/reference/agents.md.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ Fields = dict[str, Any]
 
 
 class Author:
-    """Draws a conversation. ``mark``: a word that stands nowhere else, which says what it marks."""
+    """A source of random choices and of marks. A mark is a unique word that starts with its kind."""
 
     def __init__(self, seed: int) -> None:
         self.chance = random.Random(seed)
@@ -70,12 +70,12 @@ class Author:
         return self.chance.random() < 0.15
 
     def steps(self, *kinds: Callable[[], Iterable[Any]]) -> list[Any]:
-        """What some of ``kinds`` make, one behind the other; the first begins."""
+        """Return the items of a random sequence of ``kinds``. It starts with the first kind."""
         drawn = [kinds[0], *self.chance.choices(kinds, k=self.chance.randint(1, STEPS_MAX))]
         return [made for kind in drawn for made in kind()]
 
     def results(self, calls: Sequence[str]) -> list[str]:
-        """Those of ``calls`` that have a result, in any order."""
+        """Return a random selection of ``calls`` in random order: the calls that have a result."""
         found = [call for call in calls if not self.seldom()]
         self.chance.shuffle(found)
         return found
@@ -88,7 +88,7 @@ class Author:
 
 
 class _Pi:
-    """pi's and omp's: entries in a row, with a branch beside them now and then."""
+    """Writer of sessions of pi and omp: a sequence of entries, sometimes with a second branch."""
 
     def __init__(self, seed: int, *, omp: bool) -> None:
         self.draw, self.omp = Author(seed), omp
@@ -173,7 +173,7 @@ class _Pi:
 
 
 class _Claude:
-    """A line for each block of an answer; results in any order."""
+    """Writer of sessions of Claude Code: a line for each block of an answer, with results in random order."""
 
     def __init__(self, seed: int) -> None:
         self.draw = Author(seed)
@@ -198,7 +198,7 @@ class _Claude:
         return [id]
 
     def seen(self) -> list[Fields]:
-        """A picture or a document, now and then."""
+        """Return an image, a document, both or, most often, neither."""
         found = []
         for type, kind, mime in (("image", "pic", "image/png"), ("document", "pdf", "application/pdf")):
             if self.draw.seldom():
@@ -256,7 +256,7 @@ class _Claude:
 
 
 class _Codex:
-    """Items in the order in which they came: calls of one answer, and their results among them."""
+    """Writer of rollouts of codex: items in the order of arrival, with results between the calls of an answer."""
 
     def __init__(self, seed: int) -> None:
         self.draw = Author(seed)
@@ -336,7 +336,7 @@ class _Codex:
         users = [item for item in self.items if item.get("role") == "user"][-3:]
         summary = self.draw.mark("sum")
         match self.draw.chance.randint(0, 2):
-            case 0:  # as it was before codex kept the list
+            case 0:  # before codex kept the replacement history
                 return self.put(message=summary)
             case 1:
                 told = {**codex_files.message("user", summary)}
@@ -347,7 +347,7 @@ class _Codex:
 
 
 class _Opencode:
-    """Messages with the results beside the calls; a call may still be waiting or have failed."""
+    """Writer of sessions of opencode: results are stored with the calls, and a call can be pending or failed."""
 
     def __init__(self, seed: int) -> None:
         self.draw = Author(seed)
@@ -460,7 +460,10 @@ NAMES = {"aider": "/work/.aider.chat.history", "claude": claude_code.SESSION, "c
 
 
 class Seen(NamedTuple):
-    """A mark in a context. ``by``: whose words: the ``model``'s or ``others``'; ``call``: the call it belongs to."""
+    """A mark in a context.
+
+    ``by`` is ``model`` for the model's own text, otherwise ``others``. ``call`` is the call to which the mark belongs.
+    """
 
     by: str
     mark: str
@@ -472,7 +475,7 @@ class Seen(NamedTuple):
 
 
 def seen(rules: Profile, items: Sequence[Item]) -> list[Seen]:
-    """The marks of a context in order, each result behind its call."""
+    """Return the marks of a context in order. The marks of a result follow those of its call."""
     found: list[Seen] = []
     results: dict[str, list[Seen]] = {}
     for said in (item.entry for item in items):
@@ -517,7 +520,7 @@ def marks(by: str, text: str) -> list[Seen]:
 
 
 def is_paired(items: Sequence[Item]) -> bool:
-    """Whether each result stands right behind the answer with its call, as providers want it."""
+    """Return whether each result follows the answer with its call, as providers require."""
     open_calls: set[str | None] = set()
     follows = False  # an answer of several messages, as codex keeps one
     for said in (item.entry for item in items):
@@ -553,13 +556,14 @@ NAMED = {
     "sys": "system",
     "dev": "developer",
 }
-"""Notes that report an item which the target's model does not see, by kind of mark."""
+"""Patterns of notes that report an item missing from the target's context, by kind of mark."""
 
 
 class Handed(NamedTuple):
-    """``shown``: marks that the source's model sees; ``named``: of these, how many a note accounts for.
+    """The result of one export.
 
-    ``wrong``: how the rule was broken, empty where it was not.
+    ``shown`` is the number of marks in the source's context. ``named`` is the number of them that notes account for.
+    ``wrong`` has the violations of the rule.
     """
 
     shown: int
@@ -568,12 +572,12 @@ class Handed(NamedTuple):
 
 
 def hand_over(source: str, target: str, data: bytes) -> tuple[Handed, ExportResult]:
-    """Write a session of ``source`` for ``target``, and hold what the target makes of it against the rule."""
+    """Export a session of ``source`` to ``target`` and check the rule on the target's context."""
     store, other = MemoryStore(), MemoryStore()
     sid = bring(store, data, agent=source, name=NAMES.get(source, "s1")).session
     sent = export(store, sid, target)
     theirs = seen(*context(store, sid, source))
-    if not sent.data:  # nothing is in sight
+    if not sent.data:  # the context is empty
         return compared(theirs, [], sent.notes, []), sent
     taken = bring(other, sent.data, agent=target, name=NAMES.get(target, "s1"), final=True).session
     rules, items = context(other, taken, target)
@@ -589,7 +593,11 @@ def compared(
     *,
     in_words: bool = False,
 ) -> Handed:
-    """``in_words``: the target has no calls, so its results stand in the order in which they came."""
+    """Compare two contexts by their marks.
+
+    Args:
+        in_words: The target has no calls. Its results are compared in the order in which they came.
+    """
     if not source and any("reset at the end" in note for note in notes):
         return Handed(0, 0, wrong)
     there, wanted = {each.mark for each in target}, {each.mark for each in source}
@@ -611,7 +619,7 @@ def compared(
 
 
 def _spoken(each: Seen) -> tuple[str, str]:
-    """A summary is anybody's words: some agents keep it as an answer."""
+    """Return the author and the mark. A summary has no author, because some agents keep it as an answer."""
     return ("" if each.kind == "sum" else each.by), each.mark
 
 
@@ -625,8 +633,10 @@ def _apart(marks: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
 
 
 class Cell(NamedTuple):
-    """``conversations`` with ``marks`` in sight, of which ``named`` were accounted for by notes; ``broken``: how many
-    conversations broke the rule.
+    """A cell of the matrix.
+
+    ``marks`` is the number of marks in the contexts of ``conversations``. ``named`` is the number of marks that notes
+    account for. ``broken`` is the number of conversations that violate the rule.
     """
 
     conversations: int
@@ -636,7 +646,7 @@ class Cell(NamedTuple):
 
 
 def matrix(seeds: Iterable[int]) -> dict[tuple[str, str], Cell]:
-    """Hand over a conversation of each source, for each of ``seeds``, to each other agent."""
+    """Export a conversation of each source and each seed to each other agent."""
     found: dict[tuple[str, str], Cell] = {}
     for seed in seeds:
         for source in SOURCES:
@@ -654,7 +664,7 @@ BEGIN, END = "<!-- hand-over -->", "<!-- /hand-over -->"
 
 
 def table(cells: Mapping[tuple[str, str], Cell]) -> str:
-    """The matrix as docs/reference/agents.md has it, with a digest by which a test knows it."""
+    """Return the matrix for docs/reference/agents.md, with a digest that a test compares."""
     [count] = {cell.conversations for cell in cells.values()}
     shown = sum(cell.marks for cell in cells.values())
     broken = sum(cell.broken for cell in cells.values())

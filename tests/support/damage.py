@@ -1,7 +1,7 @@
-"""Ways to damage a file, by name, and a child process in which to look at what comes of it.
+"""Named kinds of damage to a file, and a child process that reads damaged files.
 
-A reader of damaged files may crash, hang or eat the memory, so it works in a forked child: with limits, and counting as
-it goes, so that the parent knows how far it came.
+A reader of damaged files can crash, hang or exhaust the memory. It therefore runs in a forked child with limits, and
+reports its progress to the parent.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any
 Change = Callable[[bytes], bytes]
 
 HANG_SECONDS = 120.0
-"""Duration in seconds after which a call hangs. A call on a busy machine takes less."""
+"""Duration in seconds after which a call counts as hung. A call on a busy machine takes less."""
 
 
 def flipped(data: bytes, bit: int) -> bytes:
@@ -34,7 +34,11 @@ def zeroed(data: bytes, at: int, length: int = 512) -> bytes:
 
 
 def changes(data: bytes, other: bytes, chance: random.Random, many: int) -> Iterator[tuple[str, Change]]:
-    """About ``many`` ways to damage a file that holds ``data``. ``other``: what another file of its kind holds."""
+    """Yield about ``many`` changes that damage a file with content ``data``.
+
+    Args:
+        other: Content of another file of the same kind.
+    """
     yield "empty", lambda _: b""
     yield "swapped", lambda _: other
     yield "longer", lambda old: old + b"\0" * 100
@@ -46,13 +50,17 @@ def changes(data: bytes, other: bytes, chance: random.Random, many: int) -> Iter
         at = chance.randrange(len(data))
         yield f"zeroed at {at}", lambda old, at=at: zeroed(old, at)
     for _ in range(many - 2 * (many // 6) - 4):
-        # Half of the flips in the first bytes, where heads, counts and sizes are.
+        # Half of the flips are in the first bytes, which hold headers, counts and sizes.
         bit = chance.randrange(min(len(data), 64) * 8 if chance.random() < 0.5 else len(data) * 8)
         yield f"bit {bit} flipped", lambda old, bit=bit: flipped(old, bit)
 
 
 def in_child(work: Callable[[Callable[[object], None]], None], *, memory: int = 1 << 30) -> list[Any]:
-    """What ``work`` told before it ended. Raises ``AssertionError`` where it crashed, hung or raised."""
+    """Return the objects that ``work`` reported.
+
+    Raises:
+        AssertionError: ``work`` crashed, hung or raised.
+    """
     read, write = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -79,14 +87,14 @@ def in_child(work: Callable[[Callable[[object], None]], None], *, memory: int = 
 
 
 def replace_file(path: Path, data: bytes) -> None:
-    """As a damaged disk would show it: the same name with other bytes. A new inode, so that nothing remembers it."""
+    """Replace a file by one of the same name with other bytes. The new inode prevents use of cached data."""
     aside = path.with_name(path.name + ".damage")
     aside.write_bytes(data)
     os.replace(aside, path)
 
 
 def without(path: Path, *oids: str) -> None:
-    """Every object loose, but these."""
+    """Unpack all objects of a repository and delete those with ``oids``."""
     bodies = [file.read_bytes() for file in path.glob("objects/pack/*.pack")]
     for file in path.glob("objects/pack/*"):
         file.unlink()
@@ -97,7 +105,7 @@ def without(path: Path, *oids: str) -> None:
 
 
 class Watch:
-    """Raises ``AssertionError`` where a block takes as long as something that hangs."""
+    """A context manager that raises ``AssertionError`` if its block takes longer than ``HANG_SECONDS``."""
 
     def __enter__(self) -> None:
         self._start = time.monotonic()
@@ -124,4 +132,4 @@ KEPT = {
     "a loose ref": "refs/heads/sessions/*/main",
     "packed-refs": "packed-refs",
 }
-"""Files of a store, by their pattern."""
+"""Patterns of the kinds of files in a store."""

@@ -1,4 +1,4 @@
-"""How far a promise is tested: the figure of every run, and the deep one of minutes (``GITSESSION_DEEP=1``)."""
+"""Sizes of the tests: one for every run and one for deep runs of several minutes (``GITSESSION_DEEP=1``)."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ DEEP = bool(os.environ.get("GITSESSION_DEEP"))
 
 
 def figure(every_run: int, deep: int) -> int:
-    """How many rounds, inputs or seconds."""
+    """Return the number of rounds, inputs or seconds for this run."""
     return deep if DEEP else every_run

@@ -1,6 +1,6 @@
-"""Session files of every agent, and what can be done to one that no agent would do: for the tests that attack imports.
+"""Session files of every agent, and random changes to them that no agent makes, for tests of hostile imports.
 
-A wound is drawn from a ``random.Random``, which may be hypothesis's own: then a failure gets small.
+The changes are drawn from a ``random.Random``. If it is hypothesis's own, hypothesis can shrink a failure.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from builders import dumps, entry, joined, label, named, pi_file, said, slot, ta
 from mutation import mutant
 
 _RAW = "raw token "
-"""Prefix of a string that stands for a token ``json`` would not write."""
+"""Prefix of a string that is written as a raw token, which ``json`` would not write."""
 
 PI = [
     *talk("00000001", "00000002", "00000003"),
@@ -94,7 +94,7 @@ FILES: dict[str, bytes] = {
     "opencode": OPENCODE,
     "pi": pi_file(*PI),
 }
-"""A session of each agent with something of everything."""
+"""A session file of each agent with examples of every kind of content."""
 
 HOSTILE: Sequence[Any] = (
     None, True, False, 0, -1, 1, 3, 1.5, -0.0, 2**31, 2**53, 2**63, -(2**63) - 1, 2**64, 10**300, "", " ", "0", "x",
@@ -107,11 +107,11 @@ HOSTILE: Sequence[Any] = (
     f"{_RAW}{'[' * 1000}{']' * 1000}", f'{_RAW}{{"a":' * 1 + "1}", f'{_RAW}1,"id":"other"', f"{_RAW}1}}", f"{_RAW}",
     f'{_RAW}"\\ud800"', f'{_RAW}{{"a":1,"a":2}}', f"{_RAW}01", f'{_RAW}"\t"',
 )  # fmt: skip
-"""Values that no field expects. Texts that begin with ``_RAW`` are written as they are."""
+"""Values that no field expects. Texts that begin with ``_RAW`` are written without quotes."""
 
 
 def spelled(value: Any, indent: int | None = None) -> bytes:
-    """JSON, and what only looks like it."""
+    """Return JSON, with the tokens marked by ``_RAW`` written as raw, possibly invalid text."""
     text = json.dumps(value, ensure_ascii=False, indent=indent, separators=None if indent else (",", ":"))
     parts = text.split(f'"{_RAW}')
     for at, part in enumerate(parts[1:], 1):
@@ -121,7 +121,7 @@ def spelled(value: Any, indent: int | None = None) -> bytes:
 
 
 def wounded(draw: random.Random, agent: str) -> bytes:
-    """The session file of ``agent`` with one to five wounds, of its meaning first, then of its bytes."""
+    """Return the session file of ``agent`` with one to five changes: first to its values, then to its bytes."""
     data = FILES[agent]
     for _ in range(draw.randint(0, 4)):
         data = draw.choice(_MEANING[agent])(draw, data)
@@ -143,7 +143,7 @@ def _lines(change: Callable[[random.Random, list[bytes]], None]) -> Callable[[ra
 
 
 def _objects(change: Callable[[random.Random, list[Any]], None]) -> Callable[[random.Random, bytes], bytes]:
-    """A change of what the lines say; one that does not parse stays as it is."""
+    """Return a change of the values in a file of lines. Lines that are not valid JSON stay the same."""
 
     def wound(draw: random.Random, data: bytes) -> bytes:
         lines = data.split(b"\n")
@@ -160,7 +160,7 @@ def _objects(change: Callable[[random.Random, list[Any]], None]) -> Callable[[ra
 
 
 def _document(change: Callable[[random.Random, list[Any]], None]) -> Callable[[random.Random, bytes], bytes]:
-    """The same for one object, whose messages stand for lines."""
+    """Return a change of the messages of a document, or of the whole document."""
 
     def wound(draw: random.Random, data: bytes) -> bytes:
         value = _parsed(data)
@@ -185,7 +185,7 @@ def _parsed(text: bytes) -> Any:
 
 
 def _places(value: Any) -> list[tuple[Any, Any]]:
-    """Every place in a value: what it stands in, and under which key."""
+    """Return every position in a value, as its container and its key or index."""
     found: list[tuple[Any, Any]] = []
     todo = [value]
     while todo:
@@ -210,7 +210,7 @@ def _swap(draw: random.Random, values: list[Any]) -> None:
 
 
 def _reuse(draw: random.Random, values: list[Any]) -> None:
-    """Ids of one in the place of another's: reuse, cycles, what hangs below itself."""
+    """Replace an id with another one. This causes reused ids, cycles and entries that are their own parent."""
     places = [place for value in values for place in _places(value) if place[1] in _IDS]
     if places:
         (at, key), (other, its) = draw.choice(places), draw.choice(places)
@@ -218,7 +218,7 @@ def _reuse(draw: random.Random, values: list[Any]) -> None:
 
 
 def _all_one(draw: random.Random, values: list[Any]) -> None:
-    """One id for all, or one parent."""
+    """Set one id, or one parent, for all lines."""
     name, chosen = draw.choice(_IDS), draw.choice(["00000001", "ffffffff", "", None, 5, "nobody"])
     for value in values:
         if isinstance(value, dict) and name in value:
@@ -226,7 +226,7 @@ def _all_one(draw: random.Random, values: list[Any]) -> None:
 
 
 def _wrap(draw: random.Random, values: list[Any]) -> None:
-    """Ids that begin anew, and phantoms."""
+    """Replace an id with one that is unknown or at the start or end of its range."""
     places = [place for value in values for place in _places(value) if place[1] in _IDS]
     if places:
         at, key = draw.choice(places)
@@ -247,7 +247,7 @@ def _less(draw: random.Random, values: list[Any]) -> None:
 
 
 def _more(draw: random.Random, values: list[Any]) -> None:
-    """A field that stands in another line, or that nobody knows."""
+    """Copy a field to another line or under an unknown key."""
     target = draw.choice(values)
     fields = [place for value in values for place in _places(value) if isinstance(place[0], dict)]
     if isinstance(target, dict) and fields:
@@ -256,7 +256,7 @@ def _more(draw: random.Random, values: list[Any]) -> None:
 
 
 def _another(draw: random.Random, values: list[Any]) -> None:
-    """The same once more, later or elsewhere, perhaps with a change."""
+    """Copy a line over another one, in half of the cases with a change."""
     again = json.loads(json.dumps(draw.choice(values)))
     values[draw.randrange(len(values))] = again
     if draw.random() < 0.5:
@@ -282,7 +282,7 @@ def _order(draw: random.Random, lines: list[bytes]) -> None:
 
 
 def _strange(draw: random.Random, lines: list[bytes]) -> None:
-    """A line of another agent, or of nobody."""
+    """Insert a line of another agent, or one of no known format."""
     other = draw.choice(FILES[draw.choice(sorted(FILES))].split(b"\n"))
     odd = [
         b"",
@@ -331,7 +331,7 @@ def _begun_oddly(draw: random.Random, data: bytes) -> bytes:
 
 
 def _nuls(draw: random.Random, data: bytes) -> bytes:
-    """As a power cut leaves them: blocks of zeros, in it or at its end."""
+    """Write blocks of zeros into the file or at its end, as a power failure does."""
     at = draw.randint(0, len(data))
     return data[:at] + bytes(draw.choice([1, 9, 4096])) + draw.choice([data[at:], data[at + 4096 :], b""])
 

@@ -1,4 +1,4 @@
-"""The golden sessions, which lie beside the checkout, if at all: files of pi, and what pi itself makes of them."""
+"""Golden sessions, if they are installed beside the checkout: files of pi, and the output of pi for them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ GOLDEN = SHARED / "golden" / "pi-150.json.gz"
 
 
 def cases() -> list[dict[str, Any]]:
-    """All of them; none where they are not here."""
+    """Return all golden sessions, or an empty list if they are not installed."""
     found: list[dict[str, Any]] = json.loads(gzip.decompress(GOLDEN.read_bytes())) if GOLDEN.exists() else []
     return found
 
@@ -28,7 +28,7 @@ def golden() -> list[dict[str, Any]]:
 
 
 def given_back(source: Source) -> bytes:
-    """The file again: what was taken in, line by line, and what waits."""
+    """Return the file, reassembled from the imported lines and the bytes that are still waiting."""
     lines = sorted((*source.meta, *source.records), key=lambda record: record.line)
     taken = b"".join(record.payload + b"\n" for record in lines)
     return (taken if source.ends_with_newline else taken[:-1]) + source.waiting

@@ -1,4 +1,4 @@
-"""Work counted in calls of functions: it grows with the input, not with its square."""
+"""Test helpers that count function calls, to check that work grows linearly with the input."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ FEW, MANY = 100, 400
 
 
 def calls_of(what: Callable[[], object]) -> int:
-    """How many functions are called until ``what`` is done."""
+    """Return the number of function calls that ``what`` makes."""
     count = 0
 
     def one(_frame: object, event: str, _argument: object) -> None:
@@ -25,6 +25,9 @@ def calls_of(what: Callable[[], object]) -> int:
 
 
 def assert_in_step(work: Callable[[int], int]) -> None:
-    """Four times as much takes about four times as long: with squares it would be sixteen."""
+    """Fail unless four times the input takes less than six times the work.
+
+    With quadratic growth, it would take sixteen times the work.
+    """
     few, many = work(FEW), work(MANY)
     assert many < 6 * few, (few, many)

@@ -1,4 +1,4 @@
-"""The real agents, offline: each goes on with a session that was put where it looks, by the command that was given."""
+"""The real agents, offline: each resumes an exported session with the printed command."""
 
 from __future__ import annotations
 
@@ -73,14 +73,18 @@ kill $model
 
 
 def is_there(agent: str) -> bool:
-    """Whether the program can be run here, with a network that has no other end."""
+    """Return whether the program is installed and can run in a network namespace without a connection."""
     if not (MODEL.exists() and all(part.exists() for part in PROGRAMS[agent]) and shutil.which("unshare")):
         return False
     return subprocess.run(["unshare", "-n", "true"], capture_output=True).returncode == 0
 
 
 def asked(found: ResumePlan, home: Path) -> Told:
-    """What the agent's model is told when the agent goes on with ``found``, below the home directory ``home``."""
+    """Return the messages that the agent sends to its model when it resumes ``found``.
+
+    Args:
+        home: Home directory of the agent.
+    """
     agent, base = found.sent.agent, home.parent
     (base / "script.json").write_text('[{"text": "ANSWER"}]')
     (base / "opencode.tmpl").write_text(json.dumps(real_opencode.CONFIG))
@@ -90,7 +94,8 @@ def asked(found: ResumePlan, home: Path) -> Told:
         path.unlink(missing_ok=True)
     *first, last = found.commands
     before = "".join(f"timeout {SECONDS} {shlex.join([*start, *words[1:]])} < /dev/null\n" for words in first)
-    lifetime = SECONDS * (len(found.commands) + 1)  # the last command asks the model, after SECONDS for each before it
+    # The last command sends the request. Each earlier command may take SECONDS.
+    lifetime = SECONDS * (len(found.commands) + 1)
     run = _RUN.format(model=MODEL, base=base, peers=PEERS, seconds=SECONDS, lifetime=lifetime, before=before)
     quiet = ["TELEMETRY", "ERROR_REPORTING", "AUTOUPDATER", "BUG_COMMAND"]
     env = {
@@ -109,7 +114,7 @@ def asked(found: ResumePlan, home: Path) -> Told:
 
 
 def _told(messages: Sequence[dict[str, Any]]) -> Iterator[tuple[str, str]]:
-    """Who says what, in the words of any of the three APIs."""
+    """Yield the author and the text of each message, for any of the three APIs."""
     for message in messages:
         match message.get("type"), message.get("role"):
             case "function_call", _:

@@ -1,4 +1,4 @@
-"""Words for tests of hooks: a Claude Code that tells what it does, to a store that may not be there."""
+"""Test helpers for hooks: a simulated Claude Code that runs its hooks, with or without a store."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from gitsession.live import spool
 from gitsession.model.entries import Checkpoint
 from gitsession.workspace import trees
 
-# What a busy machine makes of them is no matter of these tests.
+# The time limits of hooks on a busy machine are not tested here.
 hooking.LOOK_SECONDS = hooking.WAIT_SECONDS = 120.0
 
 
 def run(store: Path, event: str, said: bytes | dict[str, Any], *words: str, **how: Any) -> subprocess.CompletedProcess:
-    """The program itself, as an agent runs it."""
+    """Run the hook in a process of its own, as an agent does."""
     data = said if isinstance(said, bytes) else json.dumps(said).encode()
     command = [sys.executable, "-m", "gitsession", "--store", str(store), "hook", event, "--from", "claude", *words]
     return subprocess.run(command, input=data, capture_output=True, timeout=60, check=False, **how)
 
 
 def told(store: Path, event: str, said: bytes | dict[str, Any], agent: str = "claude") -> bool:
-    """The same in this process; whether a program that takes it in would have been started."""
+    """Run the hook in this process and return whether it would have started the ingest process."""
     data = said if isinstance(said, bytes) else json.dumps(said).encode()
     started: list[str] = []
     with (
@@ -46,7 +46,7 @@ def told(store: Path, event: str, said: bytes | dict[str, Any], agent: str = "cl
 
 
 class Agent:
-    """Claude Code at work in a folder of its own: its file grows, and its hooks tell."""
+    """A simulated Claude Code in its own folder. It appends to its session file and runs its hooks."""
 
     def __init__(self, folder: Path, session: str = SESSION, workspace: Path | None = None) -> None:
         self.session = session
@@ -58,7 +58,7 @@ class Agent:
         self._last: str | None = None
 
     def write(self, *lines: bytes) -> None:
-        """Lines into its own file, said now."""
+        """Append lines to the session file, with the current time."""
         now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         said = [re.sub(rb'"timestamp":"[^"]*"', f'"timestamp":"{now}"'.encode(), one) for one in lines]
         self._lines += [one.replace(SESSION.encode(), self.session.encode()) for one in said]
@@ -74,13 +74,13 @@ class Agent:
         self._last = id
 
     def calls(self, id: str, name: str = "Bash", **given: Any) -> None:
-        """It says that it will call a tool, and that it begins."""
+        """Write a call to the session file and run the hook for its start."""
         self.write(assistant(id, self._last, call(f"call_{id}", name, **given), at=len(self._lines) + 1))
         self._last = id
         self.tell("PreToolUse", tool_name=name, tool_input=given, tool_use_id=f"call_{id}")
 
     def called(self, id: str, name: str = "Bash", event: str = "PostToolUse", **given: Any) -> None:
-        """The call has ended."""
+        """Run the hook for the end of a call and write the result to the session file."""
         self.tell(event, tool_name=name, tool_input=given, tool_use_id=f"call_{id}")
         self.write(result(f"r{id}", self._last, f"call_{id}", at=len(self._lines) + 1))
         self._last = f"r{id}"
@@ -89,7 +89,7 @@ class Agent:
         return self.tell("Stop")
 
     def fill(self, **files: str | None) -> None:
-        """Files of the workspace, ``__`` for a dot; ``None`` takes one away."""
+        """Write files of the workspace. In names, ``__`` is a dot. ``None`` deletes the file."""
         for name, content in files.items():
             path = self.workspace / name.replace("__", ".")
             path.write_text(content) if content is not None else path.unlink()
@@ -100,7 +100,7 @@ class Agent:
             return store.drain()
 
     def points(self, session: str = "") -> list[tuple[str, str | None, dict[str, str]]]:
-        """The checkpoints, oldest first: phase, call, and what the files say."""
+        """Return the checkpoints, oldest first: phase, call, and the contents of the files."""
         with Store.open(self.store) as store:
             [sid] = [row.sid for row in store.sessions() if row.source_id == (session or self.session)]
             return [

@@ -1,4 +1,4 @@
-"""Packs that no honest program writes, each with an index whose checksums are right."""
+"""Malicious packs, each with an index whose checksums are correct."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def back(distance: int) -> bytes:
 
 
 def hostile(place: Path, *entries: tuple[bytes, bytes]) -> Packs:
-    """A pack of these entries, each with the name that its index gives it; every checksum is right."""
+    """Write a pack with these entries. Its index gives each entry the given name, and all checksums are correct."""
     (place / "pack").mkdir(parents=True, exist_ok=True)
     body, rows = b"PACK" + binary(">II", 2, len(entries)), []
     for raw, data in entries:

@@ -1,4 +1,4 @@
-"""Stand-in servers for models behind HTTP, on 127.0.0.1, and what they answer."""
+"""Fake model servers on 127.0.0.1, and their answers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ KEY = "sk-secret-0123456789"
 
 
 class Server(ThreadingHTTPServer):
-    """Answers in order what it was given: (status, headers, body), or a function of the handler."""
+    """A server that sends the given answers in order.
+
+    An answer is a tuple (status, headers, body) or a function that is called with the request handler.
+    """
 
     daemon_threads = True
 

@@ -1,4 +1,4 @@
-"""Bytes that were right and are not any more."""
+"""Random damage to valid bytes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _TELLING = (0x0A, 0x20, 0x5F, 0x7F, 0x9B, 0xBB, 0xC2, 0xD8, 0xF7, 0xF9, 0xFB, 0x
 
 
 def mutant(draw: random.Random, seed: bytes) -> bytes:
-    """``seed`` with one to four wounds: a bit flipped, a telling byte, bytes gone, bytes twice, the end cut off."""
+    """Return ``seed`` with one to four changes: flipped bits, special bytes, deletions, duplications, a cut end."""
     data = bytearray(seed)
     for _ in range(draw.randint(1, 4)):
         at = draw.randrange(len(data))

@@ -1,4 +1,4 @@
-"""A session begun in gitsession, to be written for opencode."""
+"""A session created in gitsession, for export to opencode."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PNG = b"\x89PNG\r\n\x1a\n" + bytes(20)
 
 
 def ours(store: ObjectStore) -> sessions.StoredSession:
-    """A session begun here: a call with its result, a picture, a summary that keeps the last turn."""
+    """Create a session with a call and its result, an image, and a compaction that keeps the last turn."""
     made = sessions.StoredSession.new(store, "agent", "/work", Clock())
     made.append(Message.user([Text("Look"), Image(PNG, "image/png")]))
     call = ToolCall("call_1", "read", {"path": "a.py"})

@@ -1,4 +1,4 @@
-"""Sessions that try the rules by which opencode makes its context, by name."""
+"""Sessions for the rules by which opencode builds its context, by name."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAW
 
 
 def marked(part: Message, *, at: int) -> Message:
-    """The part, with the mark that it is not shown any more."""
+    """Return the part, marked as removed from the context."""
     time = {**part["state"]["time"], "compacted": START_MS + 1000 * at + 500}
     return {**part, "state": {**part["state"], "time": time}}
 

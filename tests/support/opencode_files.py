@@ -1,4 +1,4 @@
-"""Sessions as opencode keeps them, written by hand: messages, an export of them, a database, the folders of old."""
+"""Builders for sessions of opencode: messages, exports, databases, and the folders of older versions."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ OLD_COLUMNS = (
 
 
 def info(**fields: Any) -> dict[str, Any]:
-    """What an export says of a session."""
+    """Return the ``info`` of a session in an export."""
     said: dict[str, Any] = {
         "id": SES,
         "slug": "kind-river",
@@ -45,7 +45,11 @@ def info(**fields: Any) -> dict[str, Any]:
 
 
 def user(id: str, *words: str, at: int, parts: Iterable[Message] = (), **fields: Any) -> Message:
-    """A message of the user's. ``at``: seconds behind the start."""
+    """Return a prompt.
+
+    Args:
+        at: Time in seconds after the start of the session.
+    """
     about = {"role": "user", "time": {"created": START_MS + 1000 * at}, "agent": "build"}
     model = {"model": {"providerID": "mock", "modelID": "m"}}
     said = [{"type": "text", "text": text} for text in words]
@@ -53,7 +57,11 @@ def user(id: str, *words: str, at: int, parts: Iterable[Message] = (), **fields:
 
 
 def answer(id: str, *words: str, at: int, parts: Iterable[Message] = (), done: bool = True, **fields: Any) -> Message:
-    """An answer. ``done``: whether it is finished."""
+    """Return an answer.
+
+    Args:
+        done: Whether the answer is finished.
+    """
     time = {"created": START_MS + 1000 * at, **({"completed": START_MS + 1000 * at + 500} if done else {})}
     about = {"parentID": "msg_u1", "role": "assistant", "mode": "build", "agent": "build", "cost": 0.25}
     tokens = {"total": 30, "input": 20, "output": 10, "reasoning": 0, "cache": {"read": 0, "write": 0}}
@@ -63,7 +71,7 @@ def answer(id: str, *words: str, at: int, parts: Iterable[Message] = (), done: b
 
 
 def tool(call: str, output: str = "out", *, name: str = "bash", at: int = 2, **state: Any) -> Message:
-    """A part: a call and what it gave back."""
+    """Return a part with a call and its result."""
     time = {"start": START_MS + 1000 * at, "end": START_MS + 1000 * at + 100, **state.pop("time", {})}
     made = {"status": "completed", "input": {"command": "ls"}, "output": output, "metadata": {}, "title": "ls"}
     return {"type": "tool", "tool": name, "callID": call, "state": {**made, **state, "time": time}}
@@ -82,20 +90,20 @@ def _ids(part: str, message: str) -> dict[str, str]:
 
 
 def compaction(asked: str, summary: str, words: str, *, at: int, tail: str | None = None) -> list[Message]:
-    """The two messages of a compaction."""
+    """Return the two messages of a compaction."""
     part = {"type": "compaction", "auto": True, "overflow": False, **({"tail_start_id": tail} if tail else {})}
     said = {"summary": True, "mode": "compaction", "agent": "compaction", "parentID": asked}
     return [user(asked, at=at, parts=[part]), answer(summary, words, at=at + 1, **said)]
 
 
 def export(messages: Iterable[Message], about: Mapping[str, Any] | None = None) -> bytes:
-    """What ``opencode export`` prints."""
+    """Return the output of ``opencode export``."""
     document = {"info": about or info(), "messages": list(messages)}
     return f"{json.dumps(document, indent=2, ensure_ascii=False)}\n".encode()
 
 
 class Database:
-    """A database of opencode's, in which one session after the other can be put as it stands."""
+    """A database of opencode to which sessions are added."""
 
     def __init__(self, path: Path, *, columns: str = _COLUMNS, log: bool = False) -> None:
         self.path = path
@@ -111,7 +119,7 @@ class Database:
             self.db.execute(f"INSERT INTO {secret} VALUES ('x', 'do not read me')")
 
     def put(self, messages: Iterable[Message], about: Mapping[str, Any] | None = None, **columns: Any) -> None:
-        """A session, in place of what was there of it."""
+        """Write a session and replace its previous state."""
         said = dict(about or info())
         there = [row[1] for row in self.db.execute("PRAGMA table_info(session)")]
         self.db.execute("BEGIN")
@@ -141,7 +149,7 @@ class Database:
 
 
 def folders(place: Path, messages: Iterable[Message], about: Mapping[str, Any] | None = None) -> Path:
-    """The files of a session before the database; the one that describes it."""
+    """Write a session as files, as versions before the database did. Return the file that describes the session."""
     said = about or info()
     path = _file(place / "session" / "p1" / f"{said['id']}.json", said)
     for message in messages:

@@ -1,4 +1,4 @@
-"""opencode at work in a folder, as far as it leaves anything behind: messages in its database, trees in its own git."""
+"""A simulated opencode: it writes messages to its database and trees to its own git repository."""
 
 from __future__ import annotations
 
@@ -15,7 +15,12 @@ Do = Callable[[], object]
 
 
 class Agent:
-    """``folder``: where in the project ``work`` the session is held. ``is_old``: laid out as older versions did."""
+    """A simulated opencode that works in ``work``.
+
+    Args:
+        folder: The folder in ``work`` in which the session runs.
+        is_old: Use the repository layout of older versions.
+    """
 
     def __init__(self, data: Path, work: Path, *, folder: Path | None = None, is_old: bool = False) -> None:
         self.data, self.work, self.folder = data, work, folder or work
@@ -33,7 +38,12 @@ class Agent:
         self.messages.append(user(id, words, at=self.at))
 
     def step(self, id: str, *calls: tuple[str, Do] | Message, do: Do = bool) -> None:
-        """An answer with these calls: of each the part, or its tool and what it does. ``do``: what else is done."""
+        """Write an answer with these calls.
+
+        Args:
+            calls: A part, or the name of a tool and its action.
+            do: Another action before the step ends.
+        """
         before, parts = self.track(), []
         for number, call in enumerate(calls):
             if isinstance(call, dict):
@@ -49,13 +59,17 @@ class Agent:
         self.step(id, ("bash", do))
 
     def write(self, id: str, path: str, content: str, *, do: Do = bool) -> None:
-        """A call that names its file. ``do``: what somebody else does meanwhile."""
+        """Write a file with a call that names it.
+
+        Args:
+            do: A concurrent action of another program.
+        """
         (self.work / path).parent.mkdir(parents=True, exist_ok=True)
         part = tool(f"call_{id}", name="write", at=self.at + 11, input={"filePath": str(self.work / path)})
         self.step(id, part, do=lambda: ((self.work / path).write_text(content), do()))
 
     def say(self, id: str, before: Any, after: Any, *parts: Message) -> None:
-        """An answer between two trees."""
+        """Write an answer between two trees."""
         self.at += 10
         ended = {"type": "step-finish", "reason": "stop", "snapshot": after, "cost": 0}
         about = {"cwd": str(self.folder), "root": str(self.work)}
@@ -63,24 +77,24 @@ class Agent:
         self.messages.append(answer(id, parts=said, at=self.at, path=about))
 
     def track(self) -> str:
-        """The tree of the project as it is."""
+        """Write the current tree of the project and return its object id."""
         self._git("add", "--all")
         return self._git("write-tree").strip()
 
     def object(self, kind: str, data: bytes) -> str:
-        """Any object, sound or not; its name."""
+        """Write an object without checking it, and return its object id."""
         return self._git("hash-object", "-w", "--literally", "-t", kind, "--stdin", stdin=data).strip()
 
     def loose(self, oid: str) -> Path:
         return self.git_dir / "objects" / oid[:2] / oid[2:]
 
     def save(self, count: int | None = None) -> Path:
-        """The database, with the first ``count`` messages of the session."""
+        """Write the first ``count`` messages of the session to the database."""
         self.database.put(self.messages[:count], self.about)
         return self.database.path
 
     def in_folders(self, messages: list[Message]) -> Path:
-        """The same as the files of old."""
+        """Write the messages as files, as older versions did."""
         return folders(self.data / "storage", messages, self.about)
 
     def _git(self, *words: str, stdin: bytes | None = None) -> str:

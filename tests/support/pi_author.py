@@ -9,7 +9,7 @@ from pi_drivers import Fields
 
 
 class Author:
-    """Writes a session at random, of kinds that ``profile``'s agent has."""
+    """A writer of random sessions with the entry kinds that the agent of ``profile`` has."""
 
     def __init__(self, seed: int, profile: str) -> None:
         self.chance = random.Random(seed)

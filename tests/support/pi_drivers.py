@@ -1,4 +1,4 @@
-"""Drivers of the released pi and omp, which lie in ``$LAB``, if at all."""
+"""Drivers of the released pi and omp, if they are installed in ``$LAB``."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ def release(request: pytest.FixtureRequest) -> str:
 
 
 def ask_all(release: str, requests: list[Fields], scratch: Path) -> list[Fields]:
-    """What the driver of the real program answers to each request."""
+    """Send requests to the driver of the real program and return its answers."""
     known = {"LAB": str(LAB), "HOME": str(scratch), "PATH": os.environ["PATH"]}
     command = [*RELEASES[release][1], "--serve"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=known) as process:
         assert process.stdin and process.stdout
         answers = []
-        for at, request in enumerate(requests):  # one by one: at the end of its input a program may not say the rest
+        for at, request in enumerate(requests):  # one by one: answers may be lost at the end of input
             process.stdin.write(json.dumps({"id": at, **request}).encode() + b"\n")
             process.stdin.flush()
             answers.append(json.loads(process.stdout.readline()))

@@ -1,4 +1,4 @@
-"""Where the checkout, its tests and the shared sample files are."""
+"""Paths of the checkout, its tests and the shared sample files."""
 
 from __future__ import annotations
 

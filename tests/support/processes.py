@@ -1,4 +1,4 @@
-"""Words for tests with many processes: what runs beside what, what each of them was promised, and what is there."""
+"""Test helpers that run functions and git commands in parallel processes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,11 @@ Until = Callable[[Callable[[], bool]], Any]
 
 
 def together(*works: Work) -> list[Any]:
-    """Run each in a process of its own, all begun at once; what they return, in order. One that fails fails all."""
+    """Run each function in a process of its own, all at once, and return the results in order.
+
+    Raises:
+        AssertionError: One of the processes failed.
+    """
     start = fork.Barrier(len(works))
     ends = [fork.Pipe(duplex=False) for _ in works]
 
@@ -45,9 +49,9 @@ def together(*works: Work) -> list[Any]:
 
 @contextmanager
 def beside(*works: Until) -> Iterator[list[Any]]:
-    """Run each in a process of its own for as long as the block takes, and fill the list with what they return.
+    """Run each function in a process of its own while the block runs. Yield a list that is filled with the results.
 
-    Each is given a function that says whether it is over.
+    Each function is called with a function that returns whether the block has ended.
     """
     over: Event = fork.Event()
     ends = [fork.Pipe(duplex=False) for _ in works]
@@ -75,8 +79,10 @@ def beside(*works: Until) -> Iterator[list[Any]]:
 
 
 def looping(git_dir: Path, *commands: tuple[str, ...], may_fail: bool = False) -> Until:
-    """git commands, one after another and again; returns how many ran. One that fails fails the test, but for
-    ``may_fail``: git gives up on a lock after a second, which is no fault of ours."""
+    """Return a function that repeats git commands and returns how many ran.
+
+    A command that fails also fails the test, unless ``may_fail`` is set: git gives up on a lock after one second.
+    """
 
     def loop(over: Callable[[], bool]) -> int:
         count = 0
@@ -91,6 +97,6 @@ def looping(git_dir: Path, *commands: tuple[str, ...], may_fail: bool = False) -
 
 
 def after(seconds: float) -> Callable[[], bool]:
-    """Whether so many seconds have passed."""
+    """Return a function that returns whether ``seconds`` have passed."""
     end = time.monotonic() + seconds
     return lambda: time.monotonic() >= end

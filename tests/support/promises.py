@@ -55,20 +55,20 @@ PROMISES = {
 
 
 class Faults:
-    """How many faults one test injected, and how many the store survived."""
+    """Numbers of faults that one test injected and that the store survived."""
 
     def __init__(self) -> None:
         self.injected = self.survived = 0
 
     @contextmanager
     def one(self) -> Iterator[None]:
-        """One fault: survived if the block, which checks that, ends without an error."""
+        """Count one fault. It is survived if the block, which checks the store, ends without an error."""
         self.injected += 1
         yield
         self.survived += 1
 
     def many(self, count: int) -> None:
-        """``count`` faults that were judged together, and all survived."""
+        """Count ``count`` faults that were checked together and survived."""
         self.injected += count
         self.survived += count
 
@@ -81,7 +81,7 @@ def faults(request: pytest.FixtureRequest) -> Iterator[Faults]:
 
 
 class Account:
-    """Collects over all processes of the run, and prints."""
+    """Totals of all processes of the run, printed at its end."""
 
     def __init__(self) -> None:
         self.rows: dict[str, list[int]] = {}

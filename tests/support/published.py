@@ -1,4 +1,4 @@
-"""What the providers publish about their requests, and a check that a request of ours is one."""
+"""The types that providers publish for their requests, and a check of requests against them."""
 
 import functools
 import json
@@ -8,7 +8,10 @@ import pytest
 
 
 def check(provider, made):
-    """Fail unless ``made`` is JSON and, with what the caller adds, a request of ``provider`` by its own types."""
+    """Fail unless ``made`` is a valid request by the types of ``provider``.
+
+    The fields that a caller adds are filled in first.
+    """
     read = json.loads(json.dumps(made, allow_nan=False, ensure_ascii=False).encode())
     assert read == made
     added = {"model": "m", "max_tokens": 1} if provider.startswith("anthropic") else {"model": "m"}
@@ -32,14 +35,14 @@ def _adapter(provider):
                 extra = "allow" if is_open else "forbid"
                 known.__pydantic_config__ = {"extra": extra, "arbitrary_types_allowed": True}
     with pytest.MonkeyPatch.context() as patch:
-        # What the API answered may be sent back as the object it came as, which a dict of ours must not pass for.
+        # The types also accept answers as objects of the API's classes. A dict must not pass as such an object.
         only_such = classmethod(lambda cls, *_: pydantic_core.core_schema.is_instance_schema(cls))
         patch.setattr(sdk.BaseModel, "__get_pydantic_core_schema__", only_such)
         return pydantic.TypeAdapter(types)
 
 
 def _settle(value):
-    """Walk through ``value``: what is declared an iterable is validated as it is read."""
+    """Read ``value`` recursively, because iterables are validated only when they are read."""
     if isinstance(value, dict):
         for item in value.values():
             _settle(item)

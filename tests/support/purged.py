@@ -1,4 +1,4 @@
-"""Words for tests of purges: what is purged, and where it could still stand."""
+"""Test helpers for purges: tombstone keys, and searches for traces of purged text."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ SECRET = "the password is hunter2-hunter2"
 
 
 def key_of(store: ObjectStore, node: Node) -> str:
-    """What the set calls an entry."""
+    """Return the key of an entry in the tombstone set."""
     parts = content.kept(store, node)
     return digest_of(parts.stored, parts.holes).hex()
 
 
 def entries(store: ObjectStore) -> dict[str, Node]:
-    """Every entry that a session's ref leads to, by oid."""
+    """Return all entries that session refs reach, by oid."""
     return {node.oid: node for value in store.refs(refs.SESSIONS).values() for node in graph.history(store, value)}
 
 
 def find(store: ObjectStore, text: str = SECRET) -> Node:
-    """The one entry whose subject has ``text``."""
+    """Return the only entry whose subject contains ``text``."""
     [found] = [node for node in entries(store).values() if text in node.subject]
     return found
 
@@ -47,12 +47,12 @@ def purge(store: GitStore, *nodes: Node) -> purging.Applied:
 
 
 def whole(store: ObjectStore, sid: str) -> Tombstones:
-    """A whole session."""
+    """Return the tombstones of a whole session."""
     return finding.session(store, sid).more
 
 
 def traces(store: GitStore, text: str = SECRET) -> list[str]:
-    """Where ``text`` stands: in every file below the store, and in every object, inflated."""
+    """Return where ``text`` occurs: in files of the store, and in its decompressed objects."""
     found = []
     for parent, _, names in os.walk(store.git_dir):
         for name in names:
@@ -62,13 +62,13 @@ def traces(store: GitStore, text: str = SECRET) -> list[str]:
 
 
 def said_by_objects(path: Path) -> bytes:
-    """Every object of a repository, loose or packed, reached or not."""
+    """Return the contents of all objects of a repository: loose, packed, reachable and unreachable."""
     command = ["git", f"--git-dir={path}", "cat-file", "--batch-all-objects", "--batch", "--unordered"]
     return subprocess.run(command, capture_output=True, check=True).stdout
 
 
 def files_that_say(path: Path) -> bytes:
-    """Return the bytes of every file of a repository beside its objects and what a purge set aside for its owner."""
+    """Return the bytes of all files of a repository, except its objects and the data that a purge set aside."""
     apart = ("objects", "gitsession/set-aside")
     found = (file for file in sorted(path.rglob("*")) if not file.relative_to(path).as_posix().startswith(apart))
     return b"".join(file.read_bytes() for file in found if file.is_file())
@@ -79,7 +79,7 @@ def chains(store: ObjectStore, ref: str) -> list[bytes]:
 
 
 def subjects(store: ObjectStore, ref: str) -> list[str]:
-    """From the root to the leaf."""
+    """Return the subjects of a branch from its root to its tip."""
     return [node.subject for node in graph.history(store, store.ref(ref) or "")][::-1]
 
 
@@ -88,7 +88,7 @@ def session_key(sid: str) -> str:
 
 
 class Three:
-    """Three stores that have one session, with SECRET in the middle, and a server between them."""
+    """Three stores that share a session with SECRET in the middle, and a server."""
 
     def __init__(self, folder, make):
         self.hub = make(folder / "hub.git")
@@ -106,7 +106,7 @@ class Three:
         return said_by_objects(self.hub).count(SECRET.encode())
 
     def assert_purged_and_whole(self):
-        """What ``b`` said meanwhile and the branch it cut are there, and the secret is nowhere."""
+        """Fail unless the entry and branch that ``b`` added exist and the secret is gone from all stores."""
         for store in self.stores:
             assert traces(store) == []
             assert_clean(store)

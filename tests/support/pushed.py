@@ -1,4 +1,4 @@
-"""Words for what is pushed: entries that are right but for one thing, put together by hand, and a real `git push`."""
+"""Test helpers for validation: entries with a single fault, built by hand, and a real ``git push``."""
 
 from __future__ import annotations
 
@@ -31,13 +31,17 @@ Row = tuple[str, bytes, Oid]
 
 
 def bare(path: Path) -> Path:
-    """An empty repository, as somebody makes one on a server."""
+    """Create an empty bare repository."""
     subprocess.run(["git", "init", "-q", "--bare", "-b", "master", str(path)], check=True)
     return path
 
 
 def hub(path: Path, *, strict: bool = True) -> Path:
-    """A server of sessions. ``strict``: git's own check comes first, as it is installed; else ours stands alone."""
+    """Create a server for sessions.
+
+    Args:
+        strict: Also run git's own object checks, as the installation sets them up.
+    """
     server.install(bare(path), runner())
     if not strict:
         subprocess.run(["git", f"--git-dir={path}", "config", "transfer.fsckObjects", "false"], check=True)
@@ -45,13 +49,13 @@ def hub(path: Path, *, strict: bool = True) -> Path:
 
 
 def push(client: Path, to: Path, *refspecs: str, options: Iterable[str] = ()) -> subprocess.CompletedProcess[str]:
-    """What git itself says of it."""
+    """Run ``git push`` and return its result."""
     command = ["git", f"--git-dir={client}", "push", *options, str(to), *refspecs]
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=PUSH_SECONDS)
 
 
 def everything_in(repository: Path) -> tuple[str, str]:
-    """Its refs, and the names of all its objects."""
+    """Return the refs and all object ids of a repository."""
     git = ["git", f"--git-dir={repository}"]
     words = (["for-each-ref"], ["cat-file", "--batch-all-objects", "--batch-check", "--unordered"])
     refs_of, objects = (subprocess.run([*git, *w], capture_output=True, text=True, check=True).stdout for w in words)
@@ -68,14 +72,14 @@ def checkpoint(at_ms: int = 1_800_000_000_000) -> kinds.Checkpoint:
 
 @dataclass
 class Client:
-    """A store with a session, and hands to make what no store of ours makes."""
+    """A store with a session, and methods to write data that gitsession never writes."""
 
     store: GitStore
     sid: str
 
     @classmethod
     def begin(cls, path: Path) -> Client:
-        """``main`` with two messages, and ``meta`` and ``files`` as a session has them."""
+        """Create a session: ``main`` with two messages, ``meta`` and ``files``."""
         store = on_disk(path)
         session = begun(store, "hi", "there", clock=Clock())
         client = cls(store, session.id)
@@ -121,11 +125,11 @@ class Client:
     # -- objects
 
     def commit(self, node: Node) -> bytes:
-        """The bytes of its commit."""
+        """Return the bytes of an entry's commit."""
         return self.git_bytes("cat-file", "commit", node.oid)
 
     def put(self, kind: str, data: bytes) -> Oid:
-        """Any bytes as an object; git is not asked what it thinks of them."""
+        """Write any bytes as an object, without the checks of git."""
         whole = f"{kind} {len(data)}\0".encode() + data
         oid = sha1(whole, usedforsecurity=False).hexdigest()
         place = self.path / "objects" / oid[:2] / oid[2:]
@@ -135,11 +139,11 @@ class Client:
         return oid
 
     def tree(self, *rows: Row) -> Oid:
-        """Rows as they are given, in that order."""
+        """Write a tree with these rows in this order."""
         return self.put("tree", b"".join(b"%b %b\0%b" % (m.encode(), name, bytes.fromhex(o)) for m, name, o in rows))
 
     def files(self, *rows: tuple[str, bytes, bytes]) -> Oid:
-        """A tree of files: mode, name, content."""
+        """Write a tree of files, given as mode, name and content."""
         return self.tree(*((mode, name, self.put("blob", data)) for mode, name, data in rows))
 
     def entry(
@@ -156,10 +160,13 @@ class Client:
         old: bytes = b"",
         new: bytes = b"",
     ) -> Node:
-        """An entry of our own after ``parent``, right in all but what is given.
+        """Write an entry after ``parent``. It is valid except for the given changes.
 
-        ``payload``: other bytes, with their chain; ``stored``: with holes; ``more``: rows of its tree;
-        ``old`` is put in place of ``new`` in the commit.
+        Args:
+            payload: Replacement payload; the chain digest is computed from it.
+            stored: Replacement stored payload, with its holes.
+            more: Additional rows of the entry's tree.
+            old: Bytes of the commit that are replaced with ``new``.
         """
         draft = commit_writer.own(entry, NONCE, None)
         if payload is not None:

@@ -1,4 +1,4 @@
-"""Words for the tests of the store floor: commits that are no entries, and git as the judge."""
+"""Test helpers for the lowest layer of the store: commits without entries, and git commands."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LEAF = "refs/heads/sessions/s1/main"
 
 
 def git(git_dir: Path, *arguments: str, stdin: str | bytes = b"") -> str:
-    """What git says of a repository, without the ends of its lines around."""
+    """Run a git command and return its output without leading and trailing whitespace."""
     return git_bytes(git_dir, *arguments, stdin=stdin).decode().strip()
 
 
@@ -23,7 +23,7 @@ def git_bytes(git_dir: Path, *arguments: str, stdin: str | bytes = b"") -> bytes
 
 
 def append(store: GitStore, text: str, ref: str = LEAF) -> str:
-    """Follow whoever appended last."""
+    """Append a commit to the current tip of the ref."""
     with store.transaction() as transaction:
         leaf = store.ref(ref)
         tree = objects.encode_tree({"entry.cbor": ("100644", transaction.put("blob", text.encode()))})

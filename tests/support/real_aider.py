@@ -1,4 +1,4 @@
-"""The real Aider, offline, in a repository of its own: a scripted model says what it was sent."""
+"""The real Aider, offline, in its own repository. A scripted model logs the requests."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ exit $code
 
 
 def is_there() -> bool:
-    """Whether the program can be run here, with a network that has no other end."""
+    """Return whether the program is installed and can run in a network namespace without a connection."""
     if not (PROGRAM.exists() and (PEERS / "mock_llm.py").exists() and shutil.which("unshare")):
         return False
     return subprocess.run(["unshare", "-n", "true"], capture_output=True).returncode == 0
 
 
 def project(folder: Path) -> Path:
-    """A repository with one file in it."""
+    """Create a repository with one file."""
     work = folder / "work"
     work.mkdir(parents=True)
     (work / "app.py").write_text('print("hi")\n')
@@ -52,7 +52,7 @@ def project(folder: Path) -> Path:
 
 
 def talk(work: Path, typed: Sequence[str], says: Sequence[str], *options: str) -> list[list[dict[str, Any]]]:
-    """Type these lines, one answer each: the messages of every request for one, without what Aider tells anew."""
+    """Type lines into Aider and return the messages of each request, without those that Aider adds anew each time."""
     rules = [{"needle": "commit message", "step": {"text": "feat: update app"}}]
     script = {"rules": rules, "steps": [{"text": text} for text in says]}
     (work.parent / "script.json").write_text(json.dumps(script))
@@ -82,10 +82,10 @@ def talk(work: Path, typed: Sequence[str], says: Sequence[str], *options: str) -
 
 
 ANEW_BEFORE = "I switched to a new code base."
-"""Start of the last example before the conversation. An answer follows it."""
+"""Start of the last example message before the conversation. An answer follows it."""
 
 ANEW_AMID = ("I have *added these files to the chat*", "I am not sharing any files", "I have not shared any files")
-"""Starts of Aider's messages about the files in the chat, after its last change. An answer follows."""
+"""Starts of the messages that Aider adds about the files in the chat, after its last change. An answer follows each."""
 
 
 def _said(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:

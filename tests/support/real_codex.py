@@ -1,4 +1,4 @@
-"""The real codex, offline: it goes on with a rollout, and a scripted model says what it was sent."""
+"""The real codex, offline. It resumes a rollout, and a scripted model logs the requests."""
 
 from __future__ import annotations
 
@@ -34,31 +34,35 @@ exit $code
 
 
 def is_there() -> bool:
-    """Whether the program can be run here, with a network that has no other end."""
+    """Return whether the program is installed and can run in a network namespace without a connection."""
     if not (PROGRAM.exists() and (PEERS / "mock_llm.py").exists() and shutil.which("unshare")):
         return False
     return subprocess.run(["unshare", "-n", "true"], capture_output=True).returncode == 0
 
 
 class Answer:
-    """``sent``: what the model was sent; ``files``: codex's files behind it, by name. ``error``: what codex said."""
+    """The result of a run of codex.
+
+    ``sent`` is the input of the model, ``files`` are the files of codex after the run, by name, and ``error`` is the
+    error output of codex.
+    """
 
     def __init__(self, sent: list[dict[str, Any]] | None, error: str, files: dict[str, bytes]) -> None:
         self.sent, self.error, self.files = sent, error, files
 
     def history(self, count: int) -> list[dict[str, Any]]:
-        """The first ``count`` items behind the instructions, without the fields that say nothing."""
+        """Return the first ``count`` items after the instructions, without null fields."""
         assert self.sent is not None, self.error[-2000:]
         return [plain(item) for item in self.sent[1 : count + 1]]
 
     def told_anew(self, count: int) -> list[str]:
-        """What follows those: by role, and the tag it begins with; the last is what it was asked."""
+        """Return the role and first tag of each item after the history. The last one is the prompt."""
         assert self.sent is not None
         return [_told(item) for item in self.sent[count + 1 :]]
 
 
 def plain(item: dict[str, Any]) -> dict[str, Any]:
-    """A field that is null says nothing."""
+    """Return the item without null fields."""
     return {name: value for name, value in item.items() if value is not None}
 
 
@@ -71,7 +75,12 @@ def _told(item: dict[str, Any]) -> str:
 def resume(
     folder: Path, files: Mapping[str, bytes], thread: str, *, steps: Sequence[Mapping[str, Any]] = ({"text": "Done."},)
 ) -> Answer:
-    """codex goes on with ``thread``; ``files``: rollouts by name; ``steps``: what the model says, answer by answer."""
+    """Resume ``thread`` in codex.
+
+    Args:
+        files: Rollouts by name.
+        steps: Scripted answers of the model.
+    """
     home, work = folder / "home/.codex", folder / "work"
     work.mkdir(parents=True, exist_ok=True)
     for name, data in files.items():
@@ -97,7 +106,10 @@ def resume(
 
 
 def for_the_script(data: bytes) -> tuple[bytes, str]:
-    """A rollout that says it was held with the scripted model, since codex goes on with no other; and its thread."""
+    """Change the model provider of a rollout to the scripted model, because codex resumes with no other.
+
+    Returns the rollout and its thread id.
+    """
     head, _, rest = data.partition(b"\n")
     header = json.loads(head)
     header["payload"]["model_provider"] = "mock"

@@ -1,4 +1,4 @@
-"""The released opencode in a folder of its own, without a network, before a scripted model: where ``$LAB`` has it."""
+"""The released opencode, if it is in ``$LAB``, in its own folder, offline and with a scripted model."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def can_run() -> bool:
 
 
 class Lab:
-    """A home of the program's own, below ``place``."""
+    """A home directory for the program, below ``place``."""
 
     def __init__(self, place: Path) -> None:
         self.place, self.work = place, place / "work"
@@ -57,7 +57,7 @@ class Lab:
         self.data = place / "home/data"
 
     def run(self, *steps: str, answers: str = '[{"text": "ANSWER"}]') -> list[dict[str, Any]]:
-        """Run shell commands, in which ``$OC`` is the program; the requests that the model got."""
+        """Run shell commands, in which ``$OC`` is the program, and return the requests to the model."""
         log, port, script = self.place / "requests.jsonl", self.place / "port", self.place / "script.json"
         config = self.place / "home/config/opencode/opencode.json"
         config.parent.mkdir(parents=True, exist_ok=True)
@@ -82,7 +82,10 @@ class Lab:
         return [found["body"] for line in lines if "body" in (found := json.loads(line))]
 
     def resumed(self, export: bytes, id: str) -> Messages:
-        """What the model gets when the program takes in an export and goes on: all but its system prompt, and ours."""
+        """Import an export, resume the session and return the messages sent to the model.
+
+        The system prompt and the new prompt are left out.
+        """
         (self.place / "in.json").write_bytes(export)
         requests = self.run(f'$OC import "{self.place}/in.json"', f'$OC run --session {id} "{NEXT}" < /dev/null')
         asked = [found["messages"] for found in requests if NEXT in json.dumps(found["messages"][-1])]

@@ -20,6 +20,6 @@ def first(git_dir: Path) -> str:
 
 
 def child_of(git_dir: Path, parent: str, text: str) -> str:
-    """A commit made by git itself, which writes it loose."""
+    """Write a child commit with git, as a loose object, and return its object id."""
     who = ("-c", "user.name=a", "-c", "user.email=a@b")
     return git(git_dir, *who, "commit-tree", "-p", parent, "-m", text, f"{parent}^{{tree}}")

@@ -1,4 +1,4 @@
-"""Words for tests of sync: stores with a hub between them."""
+"""Test helpers for sync: stores and a hub."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["begun", "git", "hub", "said", "session", "shared", "store_with", "sy
 
 
 def hub(path: Path) -> Path:
-    """A bare repository as a server keeps it: every object is checked, nothing goes back."""
+    """Create a hub: a bare repository that checks every object and rejects non-fast-forward pushes and deletions."""
     subprocess.run(["git", "init", "-q", "--bare", "-b", "main", str(path)], check=True)
     for setting in ("transfer.fsckObjects=true", "receive.denyNonFastForwards=true", "receive.denyDeletes=true"):
         git(path, "config", *setting.split("="))
@@ -31,14 +31,17 @@ def hub(path: Path) -> Path:
 
 
 def forge(path: Path) -> Path:
-    """One that runs no hooks of ours, and lets whoever may push set a branch to anything."""
+    """Create a hub without hooks that accepts non-fast-forward pushes."""
     hub(path)
     git(path, "config", "receive.denyNonFastForwards", "false")
     return path
 
 
 def store_with(path: Path, *urls: Path, home: str = "") -> GitStore:
-    """A store with a remote for each of ``urls``: ``origin``, then by their names."""
+    """Create a store with a remote for each of ``urls``.
+
+    The first is called ``origin``, the others by their file names.
+    """
     store = on_disk(path)
     for number, url in enumerate(urls):
         name = url.stem if number else "origin"
@@ -51,7 +54,7 @@ def remote(store: GitStore, name: str = "") -> Remote:
 
 
 def sync(store: GitStore, name: str = "") -> dict[str, str]:
-    """What became of every ref that is not as it was, by the last words of its name."""
+    """Sync and return the outcome of every changed ref, by the last part of its name."""
     return told(syncing.sync(store, remote(store, name)))
 
 
@@ -72,18 +75,18 @@ def told(report: syncing.SyncReport) -> dict[str, str]:
 
 
 def shared(store: ObjectStore) -> dict[str, str]:
-    """The refs that are the same everywhere once all is synced."""
+    """Return the refs that are equal in all stores after a sync."""
     return dict(store.refs("refs/heads/"))
 
 
 def there(path: Path) -> dict[str, str]:
-    """The same of a repository that git alone keeps."""
+    """Return the same refs of a bare repository, read with git."""
     rows = git(path, "for-each-ref", "--format=%(refname) %(objectname)", "refs/heads").splitlines()
     return dict(row.split(" ") for row in rows)
 
 
 def said(store: ObjectStore, sid: str) -> dict[str, list[str]]:
-    """The words of every branch, the oldest first."""
+    """Return the text of the entries of every branch, oldest first."""
     return {
         name: [node.subject.partition(": ")[2] for node in graph.history(store, oid)][-2::-1]
         for name, oid in graph.branches(store, sid).items()
@@ -99,5 +102,5 @@ def meta_kinds(store: ObjectStore, sid: str) -> list[str]:
 
 
 def everywhere(stores: Mapping[str, GitStore], path: Path) -> bool:
-    """Whether all stores and the hub have the same refs."""
+    """Return whether all stores and the hub have the same refs."""
     return all(shared(store) == there(path) for store in stores.values())

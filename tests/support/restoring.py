@@ -1,4 +1,4 @@
-"""Words for the tests of files written back: what lies in a folder, to the bit, and changes carried out there."""
+"""Test helpers for restored files: the exact state of a folder, and applied plans."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ BYTES_MAX = 1 << 20
 
 
 def picture(folder: Path, *, times: bool = True) -> dict[bytes, tuple[object, ...]]:
-    """Everything below ``folder``: kind, permissions, content, and when it was written. Nothing is followed."""
+    """Return the kind, permissions, content and modification time of every path below ``folder``.
+
+    Symbolic links are not followed.
+    """
     found: dict[bytes, tuple[object, ...]] = {}
     stack = [os.fsencode(folder)]
     while stack:
@@ -81,7 +84,7 @@ def carried_out(
 
 
 def as_seen(folder: Path, wanted: Mapping[str, TreeEntry | None]) -> list[PlannedChange]:
-    """Changes from whatever file is there now: the boldest that a caller can ask for."""
+    """Plan changes from the current files: the most permissive plan that a caller can make."""
     with opened(folder) as root:
         now = {path: root.now(path) for path in wanted}
     return [

@@ -1,4 +1,4 @@
-"""Words for tests on real folders: what is in one, and the ways in which people and tools change it."""
+"""Test helpers for real folders: their contents, and the changes that people and tools make."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Held = tuple[str, bytes]
 
 
 def snapshot(folder: Path) -> dict[bytes, Held]:
-    """Every file and link below ``folder``, by its name as the disk has it; a repository's own folder left out."""
+    """Return every file and link below ``folder``, by its name on disk. ``.git`` folders are left out."""
     found: dict[bytes, Held] = {}
     root = os.fsencode(folder)
     for base, folders, names in os.walk(root):
@@ -38,7 +38,7 @@ def snapshot(folder: Path) -> dict[bytes, Held]:
 
 
 def put(folder: Path, name: bytes | str, content: bytes | str = b"", *, kind: str = "file") -> None:
-    """Make ``name`` in ``folder`` this, whatever was there."""
+    """Write ``name`` in ``folder`` and replace anything that was there."""
     path = os.path.join(os.fsencode(folder), name.encode() if isinstance(name, str) else name)
     content = content.encode() if isinstance(content, str) else content
     os.makedirs(os.path.dirname(path), exist_ok=True)
@@ -59,7 +59,7 @@ def take_away(path: bytes | str | Path) -> None:
 
 
 def fill(folder: Path, files: Mapping[str, str | bytes]) -> Path:
-    """A folder with these files."""
+    """Write these files into ``folder`` and return it."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, content in files.items():
         put(folder, name, content)
@@ -67,7 +67,7 @@ def fill(folder: Path, files: Mapping[str, str | bytes]) -> Path:
 
 
 def talk(store: Store, folder: Path, *words: str) -> Session:
-    """A session held in ``folder`` in which the user said ``words``."""
+    """Create a session in ``folder`` with the prompts ``words``."""
     session = store.new_session(agent="agent", cwd=str(folder))
     for text in words or ("hi",):
         session.append(Message.user(text))
@@ -80,7 +80,7 @@ def git_in(folder: Path, *words: str) -> str:
 
 
 def repository(folder: Path) -> Path:
-    """The user's own repository, with a commit and a stash."""
+    """Create a repository of the user, with a commit and a stash."""
     folder.mkdir(parents=True, exist_ok=True)
     git_in(folder, "init", "-q", "-b", "trunk")
     git_in(folder, "config", "user.name", "user")
@@ -97,7 +97,7 @@ def repository(folder: Path) -> Path:
 
 
 def told(folder: Path) -> dict[str, str]:
-    """What a repository says of itself, files aside."""
+    """Return the state of a repository except its files."""
     return {
         "head": git_in(folder, "rev-parse", "HEAD"),
         "stash": git_in(folder, "stash", "list"),

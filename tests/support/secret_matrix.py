@@ -1,4 +1,4 @@
-"""Shapes of secrets against the contexts in which they stand in a session.
+"""Detection of secret shapes in the contexts in which they occur in a session.
 
 ``python tests/support/secret_matrix.py --write`` puts the table into docs/explanation/secrets.md.
 """
@@ -80,18 +80,18 @@ _PLACES = {
 
 
 def shapes():
-    """Return the templates by name: one for each common kind of token, and one for each place that shows a secret."""
+    """Return the templates by name: one for each common kind of token, and one for each text that marks a secret."""
     samples = {rule.name: rule.samples[0] for rule in RULES}
     return {**{name: samples[name] for name in _TOKENS}, **_PLACES}
 
 
 def _lines(text, mark):
-    """Return ``text`` with ``mark`` before each line; it is called with the number of the line."""
+    """Return ``text`` with a prefix on each line. ``mark`` is called with the line number and returns the prefix."""
     return "\n".join(mark(number) + line for number, line in enumerate(("first", *text.split("\n"), "last"), 9))
 
 
 def _coloured(text):
-    """Return ``text`` as a highlighter prints it: each word, sign and value in a colour of its own."""
+    """Return ``text`` as a highlighter prints it: each word and each sign has its own color."""
     colour = lambda found: f"\x1b[38;5;{len(found[0]) % 7 + 30}m{found[0]}\x1b[39m"  # noqa: E731
     return re.sub(r"\w+|[^\w\s]+", colour, text)
 
@@ -137,7 +137,7 @@ CONTEXTS = {
 
 
 def is_hidden(template, context, scanner):
-    """Return whether nothing of the secret is left: in text, in JSON, in JSON within JSON, and in an entry of ours."""
+    """Return whether the secret is removed completely: in text, in JSON, in nested JSON, and in an entry."""
     shape = Shape(template)
     text = CONTEXTS[context](shape.text)
     if context == "UTF-16" and in_file(text.encode("utf-16"), scanner) is None:
@@ -158,14 +158,14 @@ def is_hidden(template, context, scanner):
 
 
 def _parts(secret, context):
-    """Return what must not be left: all of a secret; of one that is cut in two, its longer half."""
+    """Return the parts of a secret that must not remain. A wrapped secret is cut into two parts."""
     if context.startswith("wrapped"):
         return [secret[: len(secret) // 2], secret[len(secret) // 2 :]]
     return [secret]
 
 
 def missed(scanner):
-    """Return, by context, the names of the shapes that are not found there."""
+    """Return the names of the shapes that are not detected, by context."""
     return {
         context: [name for name, template in shapes().items() if not is_hidden(template, context, scanner)]
         for context in CONTEXTS
@@ -173,7 +173,7 @@ def missed(scanner):
 
 
 def table(found):
-    """Return the lines of the page for what ``missed`` returns."""
+    """Return the table for the result of ``missed``, as Markdown."""
     count = len(shapes())
     rows = [f"{count} shapes in {len(found)} contexts; each as text, as JSON, as JSON in JSON, and as an entry.\n\n"]
     rows += ["| context | found | not found |\n|---|---|---|\n"]

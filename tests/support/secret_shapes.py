@@ -1,4 +1,4 @@
-"""Secrets that are none, made when they are needed: nothing that looks like one stands in this repository."""
+"""Fake secrets, generated on demand, so that this repository contains nothing that looks like a secret."""
 
 import base64
 import json
@@ -21,13 +21,16 @@ KINDS = {
     "pub": LETTERS + DIGITS,
 }
 PUBLIC = {"d", "pub"}
-"""Parts that may stay visible: account numbers, the public half of a key."""
+"""Kinds of parts that may stay visible: account numbers, the public half of a key."""
 
 _BLANK = re.compile(r"\{(\w+)(?::(\d+))?\}")
 
 
 class Shape:
-    """A template with its blanks filled in, the same each time. ``hidden``: the parts that nobody may see."""
+    """A template with its blanks filled in, always the same for one seed.
+
+    ``hidden`` are the parts that redaction must remove.
+    """
 
     def __init__(self, template, seed=0):
         chance = random.Random(f"{template} {seed}")
@@ -48,13 +51,16 @@ class Shape:
         self.text = _BLANK.sub(fill, template).replace("{{", "{").replace("}}", "}")
 
     def is_in(self, data):
-        """Whether ``data`` tells any of what is hidden, or its escaped form."""
+        """Return whether ``data`` contains any hidden part."""
         data = data if isinstance(data, bytes) else data.encode()
         return any(part.encode() in data for part in self.hidden)
 
 
 def _mixed(chance, letters, count):
-    """As those who make tokens draw them; one in thousands is a word by chance, and is drawn again."""
+    """Return random letters, as generators of tokens draw them.
+
+    One result in thousands is a word by chance; it is drawn again.
+    """
     while True:
         drawn = "".join(chance.choices(letters, k=count))
         if count < 8 or letters == DIGITS or (any(c.isdigit() for c in drawn) and any(c.isalpha() for c in drawn)):
@@ -73,14 +79,14 @@ CONTEXTS = {
 
 
 def nested(text, levels):
-    """``text`` as agents put it into JSON, in JSON, ..."""
+    """Return ``text`` in JSON, nested ``levels`` deep, as agents write it."""
     for _ in range(levels):
         text = json.dumps({"command": "cat", "output": text})
     return text
 
 
 def a_token(seed=0):
-    """Any one secret, for tests that need one."""
+    """Return a fake secret, for tests that need any secret."""
     return Shape("ghp_{an:36}", seed)
 
 

@@ -21,7 +21,11 @@ WAIT_SECONDS = 20.0
 
 @contextmanager
 def http(folder: Path, *, password: str = "") -> Iterator[str]:
-    """Repositories below ``folder`` over smart HTTP; the URL of the folder. ``password``: of the user ``me``."""
+    """Serve the repositories below ``folder`` over smart HTTP and yield the URL of the folder.
+
+    Args:
+        password: Password of the user ``me``. Without one, anyone has access.
+    """
     environment = {
         "PATH": os.environ["PATH"],
         "GIT_PROJECT_ROOT": str(folder),
@@ -35,7 +39,7 @@ def http(folder: Path, *, password: str = "") -> Iterator[str]:
     }
 
     class Handler(BaseHTTPRequestHandler):
-        """A CGI for one program."""
+        """A request handler that runs ``git http-backend`` as a CGI program."""
 
         protocol_version = "HTTP/1.1"
 
@@ -87,7 +91,7 @@ def http(folder: Path, *, password: str = "") -> Iterator[str]:
             return b"".join(parts)
 
         def log_message(self, *_: object) -> None:
-            """Tests are quiet."""
+            """Print nothing."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
@@ -102,9 +106,10 @@ def http(folder: Path, *, password: str = "") -> Iterator[str]:
 
 @contextmanager
 def ssh(folder: Path) -> Iterator[tuple[str, str]]:
-    """Repositories over ssh: the beginning of their URLs, and the command that knows key and host.
+    """Serve repositories over ssh. Yield the prefix of their URLs and the ssh command with its keys.
 
-    OpenSSH's own server where it is installed, else one of Python's; skips the test where there is neither.
+    The server is OpenSSH's own if it is installed, otherwise one in Python. If neither is available, the test is
+    skipped.
     """
     if not shutil.which("ssh") or not shutil.which("ssh-keygen"):
         pytest.skip("there is no ssh here")

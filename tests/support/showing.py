@@ -1,4 +1,4 @@
-"""Imported sessions of a few lines, and what a profile shows of them."""
+"""Short imported sessions, and the contexts that a profile builds from them."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ ALL = ("pi", "pi-0.73", "omp")
 
 
 def seen(*lines: bytes, profile: str = "pi", at: str = "leaf", agent: str = "pi") -> Context:
-    """The context of an imported session with these lines."""
+    """Import a session with these lines and return its context."""
     store = MemoryStore()
     sid = bring(store, pi_file(*lines), agent=agent).session
     return build.context(ContextHistory(store, resolve(store, sid, at).oid), profile)
 
 
 def words(context: Context) -> list[str]:
-    """What each item says, in short."""
+    """Return the text or summary of each item."""
     return [said.summary if isinstance(said, Compaction | BranchSummary) else said.text for said in context.messages]
 
 
 def called(id: str, parent: str | None, *calls: str, text: str = "", at: int = 1, **fields: Any) -> bytes:
-    """An assistant's message that calls tools."""
+    """Return an assistant message with calls."""
     content: list[dict[str, Any]] = [{"type": "text", "text": text}] if text else []
     content += [{"type": "toolCall", "id": call, "name": "bash", "arguments": {"command": "ls"}} for call in calls]
     return entry("message", id, parent, at, message={"role": "assistant", "content": content, **fields})

@@ -1,9 +1,8 @@
 """Random schedules of several stores that share a hub, with real git between them.
 
-The stores append, branch, fork, label, checkpoint, undo, purge, archive, restore, push and pull; they are killed,
-copied and offline. After the final rounds of sync every acknowledged entry that was not purged is in every store, all
-stores and the hub have the same refs, and nothing that was purged is in any of them. Everything a run does follows from
-its seed.
+The stores append, branch, fork, label, checkpoint, undo, purge, archive, restore, push and pull. They are killed,
+copied and disconnected. After the final rounds of sync, every acknowledged entry that was not purged is in every store,
+all stores and the hub have the same refs, and no store contains purged data. The seed determines the whole run.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ SESSIONS = 2
 
 
 class Killed(BaseException):
-    """Where kill -9 would end a process."""
+    """A simulated kill -9 of the process."""
 
 
 def _end() -> NoReturn:
@@ -64,7 +63,11 @@ def _end() -> NoReturn:
 
 @dataclass
 class Machine:
-    """One store. ``said``: the chains of entries that it acknowledged; ``off``: it cannot reach the hub."""
+    """One store.
+
+    ``said`` has the chain digests of the entries that the store acknowledged. ``off`` is set while the store cannot
+    reach the hub.
+    """
 
     name: str
     path: Path
@@ -76,15 +79,18 @@ class Machine:
         self.store = GitStore.open(self.path, flush_on_close=False)
 
     def killed(self) -> None:
-        """What a process held in memory is gone; what it synced is there."""
+        """Reopen the store, as after kill -9: buffered data is lost, synced data is kept."""
         self.store.close()
         self.open()
 
 
 @dataclass
 class Outcome:
-    """``lost``: what was acknowledged and is not in some place; ``apart``: places whose refs differ; ``wrong``: what a
-    check says; ``traces``: what was purged and is there; ``names``: branches at the end.
+    """The findings of a run.
+
+    ``lost``: acknowledged entries that a store does not have. ``apart``: stores whose refs differ. ``wrong``: problems
+    that ``verify`` or ``git fsck`` found. ``traces``: purged texts that still exist. ``names``: the branches at the
+    end.
     """
 
     lost: list[str] = field(default_factory=list)
@@ -100,9 +106,15 @@ class Outcome:
 
 
 class Simulation:
-    """``stores``: how many machines there are at first; ``copies``: one may be copied with all it is; ``hooks``: of
-    ours run at the hub, else none; ``url``: where the hub is reached, if not by its path. ``keeps``: the hub lets
-    nobody delete a branch. ``skip``: the numbers of steps to leave out; the others stay the same.
+    """A random run of several stores.
+
+    Args:
+        stores: Number of stores at the start.
+        copies: Whether a store may be copied with all its data.
+        hooks: Whether the hub runs the hooks of gitsession.
+        url: URL of the hub. The default is its path.
+        keeps: Whether the hub rejects the deletion of branches.
+        skip: Numbers of the steps to leave out. The other steps stay the same.
     """
 
     def __init__(
@@ -133,13 +145,13 @@ class Simulation:
         self.contents: dict[Oid, tuple[str, str]] = {}
         """The text of each captured file and its session, by blob."""
         self.inherited: dict[str, set[str]] = {}
-        """The keys and blobs that a fork shares with the session it was made of."""
+        """The keys and blobs that a fork shares with its origin."""
         self.undone: set[str] = set()
-        """Forks that were taken back."""
+        """Forks that were undone."""
         self.purged: set[str] = set()
-        """Texts."""
+        """Purged texts."""
         self.ended: set[str] = set()
-        """Sessions that were purged whole."""
+        """Sessions that were purged completely."""
         self.numbers = count()
         self.trace: list[str] = []
         self.machines: list[Machine] = []
@@ -149,7 +161,7 @@ class Simulation:
             self.machines.append(Machine(str(number), path, clock, GitStore.open(path, flush_on_close=False)))
         self.sids = sorted({refs.session_of(ref) for ref in self.machines[0].store.refs(refs.SESSIONS)})
 
-    # ---- what may happen
+    # ---- steps
 
     def run(self, steps: int) -> Outcome:
         acts: list[tuple[int, Callable[[Machine], None]]] = [
@@ -256,7 +268,7 @@ class Simulation:
             archiving.restore(machine.store, self.chance.choice(found), machine.clock())
 
     def undo(self, machine: Machine) -> None:
-        """What is taken back need not be anywhere; what was published stays."""
+        """Undo or redo an operation. Unpublished entries that are undone need not be kept."""
         before, sids = self.here(machine.store), self.live(machine.store)
         self.chance.choice([operation_log.undo, operation_log.redo])(machine.store, machine.clock())
         for chain in before - self.here(machine.store):
@@ -280,7 +292,7 @@ class Simulation:
             subprocess.run(["git", f"--git-dir={machine.path}", word, "-q"], capture_output=True, check=False)
 
     def die(self, machine: Machine) -> None:
-        """kill -9 in the middle of a sync, or of nothing."""
+        """Kill the process in the middle of a sync, or between operations."""
         if not machine.off:
             with self.killing(self.chance.randrange(PLACES)), suppress(Killed):
                 self.chance.choice([syncing.sync, syncing.pull, syncing.push])(machine.store, remote(machine.store))
@@ -290,7 +302,7 @@ class Simulation:
         machine.off = not machine.off
 
     def copy(self, machine: Machine) -> None:
-        """A store and its copy have one past, and know nothing of each other."""
+        """Copy a store. The store and its copy have the same history, and neither has data about the other."""
         if self.copies and len(self.machines) < 5:
             machine.store.close()
             path = self.folder / f"{len(self.machines)}.git"
@@ -304,7 +316,7 @@ class Simulation:
         machine.store.flush()
 
     def purge(self, machine: Machine) -> None:
-        """Purge an entry that was acknowledged."""
+        """Purge an acknowledged entry."""
         session = self.session(machine)
         machine.store.flush()
         said = [node for node in session.history() if node.chain.hex() in self.acknowledged]
@@ -314,7 +326,7 @@ class Simulation:
             self.purged.add(self.acknowledged.pop(node.chain.hex())[0])
 
     def purge_session(self, machine: Machine) -> None:
-        """Purge a whole session, a fork or one that was forked, listed or archived."""
+        """Purge a whole session. It can be a fork, an origin of a fork, or archived."""
         view = UnarchivedStore.of(machine.store)
         found = sorted(self.live(view) - self.ended)
         if len(found) > 1:
@@ -325,7 +337,7 @@ class Simulation:
             purging.add(machine.store, whole(view, sid), machine.clock())
 
     def purge_file(self, machine: Machine) -> None:
-        """Purge a captured file, in every checkpoint that has it."""
+        """Purge a captured file from all checkpoints that contain it."""
         found = sorted(oid for oid in self.contents if machine.store.contains(oid))
         if found:
             oid = self.chance.choice(found)
@@ -333,7 +345,7 @@ class Simulation:
             purging.add(machine.store, Tombstones(frozenset({FILE + oid})), machine.clock())
             self.purged.add(self.contents.pop(oid)[0])
 
-    # ---- how
+    # ---- helpers
 
     def session(self, machine: Machine) -> StoredSession:
         sid = self.chance.choice([sid for sid in self.sids if sid in self.live(machine.store)] or self.sids)
@@ -350,7 +362,7 @@ class Simulation:
 
     @contextmanager
     def killing(self, at: int, end: Callable[[], NoReturn] = _end):
-        """At the ``at``-th of the places on the way where the state of the world changes, the process ends."""
+        """Patch the calls that change state so that the process ends before or after the ``at``-th of them."""
         count = 0
 
         def dying(call, *, before: bool):
@@ -387,14 +399,14 @@ class Simulation:
                 setattr(owner, name, call)
 
     def here(self, store: GitStore) -> set[str]:
-        """Return the keys of all entries that session refs reach, or that are archived."""
+        """Return the keys of all entries that session refs reach, including those of archived sessions."""
         return self.keys_of(store, UnarchivedStore.of(store).refs(refs.SESSIONS).items())
 
     def keys_of(self, store: GitStore, held: Iterable[tuple[str, Oid]]) -> set[str]:
         """Return the keys of the entries that refs reach.
 
-        The key of an entry is its chain, except for titles and labels: their chain changes where two stores named a
-        session without each other.
+        The key of an entry is its chain digest, except for titles and labels. Their chain digest changes if two stores
+        name a session independently.
         """
         seen: set[str] = set()
         found = set()
@@ -416,9 +428,11 @@ class Simulation:
         return {refs.session_of(ref) for ref in store.refs(refs.SESSIONS)} - {""}
 
     def settle_purged(self) -> dict[str, str]:
-        """Return the acknowledged entries that must be everywhere; add to ``purged`` what must be nowhere.
+        """Return the acknowledged entries that every store must have.
 
-        A fork that was not purged keeps what it shares with a session that was.
+        Those that no store may have are added to ``purged``.
+
+        A fork that was not purged keeps the entries that it shares with a purged session.
         """
         kept = {}
         alive = {sid: shared for sid, shared in self.inherited.items() if sid not in self.ended}
@@ -463,9 +477,9 @@ class Simulation:
             outcome.wrong += [f"{machine.name}: {found}" for found in self.names_that_grew(machine.store)]
         outcome.wrong += [f"hub: {line}" for line in process.fsck(self.hub)]
         if self.purged:
-            git(self.hub, "gc", "-q", "--prune=now")  # the owner's, of what no branch there leads to
+            git(self.hub, "gc", "-q", "--prune=now")  # the owner removes unreachable objects
             for machine in self.machines:
-                purging.apply(machine.store, thorough=True)  # of what plain git brought, and led its refs away from
+                purging.apply(machine.store, thorough=True)  # also unreachable data that plain git fetched
             for path in (self.hub, *(machine.path for machine in self.machines)):
                 there_is = said_by_objects(path)
                 there_is += files_that_say(path)
@@ -474,13 +488,13 @@ class Simulation:
         return outcome
 
     def at_hub(self) -> dict[str, str]:
-        """Return the branches of the hub, without those of archived sessions that it lets nobody delete."""
+        """Return the branches of the hub, without those of archived sessions if the hub rejects deletions."""
         found = there(self.hub)
         away = set(archive_set.read(self.machines[0].store)) if self.keeps else set()
         return {name: oid for name, oid in found.items() if refs.session_of(name) not in away}
 
     def names_that_grew(self, store: GitStore) -> list[str]:
-        """No name is longer than it has to be, and no two are for one line."""
+        """Return the names that are longer than necessary, and pairs of names for one branch."""
         found = [ref for ref in store.refs(refs.SESSIONS) if not refs.is_session_ref(ref)]
         tips = store.refs(refs.SESSIONS)
         for ref, tip in tips.items():
@@ -500,7 +514,7 @@ class Simulation:
 
 @functools.cache
 def _prepared(stores: int) -> Path:
-    """A hub, and stores that have the same sessions: made once, for it is the same for every seed."""
+    """Create a hub and stores with the same sessions. It is created once, because it is the same for all seeds."""
     folder = Path(scratch())
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     url = forge(folder / "hub.git")
@@ -514,14 +528,14 @@ def _prepared(stores: int) -> Path:
 
 
 def _put(prepared: Path, folder: Path, url: str) -> None:
-    """A copy of it, whose stores know the hub beside them by ``url``."""
+    """Copy the prepared folder and set the hub's URL in the stores."""
     shutil.copytree(prepared, folder, dirs_exist_ok=True)
     for file in folder.glob("*.git/config"):
         file.write_text(file.read_text().replace(str(prepared / "hub.git"), url))
 
 
 def simulate(seed: int, folder: Path, steps: int, kind: type[Simulation] = Simulation, **options: object) -> Outcome:
-    """One run from beginning to end, in ``seed-N``, which is left to be looked at where something is wrong."""
+    """Run one simulation in ``seed-N``. If it finds a problem, the folder is kept."""
     place = folder / f"seed-{seed}"
     place.mkdir(parents=True)
     real = os.urandom

@@ -1,4 +1,4 @@
-"""One conversation as each agent keeps it: a question with a picture, a look at a file, an answer, a name."""
+"""One conversation in the format of each agent: a question with an image, a read of a file, an answer, a title."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def of_codex() -> bytes:
 
 
 def of_opencode() -> bytes:
-    """As the released program wants it: it refuses an id that is not like its own, and looks at every field."""
+    """Return the story of opencode in full: the released program rejects foreign ids and validates every field."""
     picture = {"type": "file", "mime": "image/png", "filename": "a.png", "url": f"data:image/png;base64,{PIXEL}"}
     call = opencode_files.tool("call_1", OUTPUT, input={"command": COMMAND})
     thought = {"type": "reasoning", "text": "hm", "time": {"start": 1, "end": 2}}
@@ -92,7 +92,7 @@ def of_opencode() -> bytes:
 
 
 def of_aider() -> bytes:
-    """Aider has no calls of tools: the user runs the command, and tells the model what came of it."""
+    """Return the story of Aider. It has no calls: the user runs the command and reports the output."""
     return aider_files.history(
         aider_files.run(), aider_files.user(FIRST), aider_files.answer(LOOK), aider_files.user(OUTPUT),
         aider_files.answer(LAST),
@@ -100,7 +100,7 @@ def of_aider() -> bytes:
 
 
 def of_librecode() -> bytes:
-    """The rows one a line. A result says what was asked; no message makes the call."""
+    """Return the story of librecode, one row a line. It has a result with the command, but no message with the call."""
     picture = {"type": "image", "mime_type": "image/png", "data": PIXEL}
     rows = [
         {"id": "u1", "role": "user", "content": FIRST, "parts": [{"type": "text", "text": FIRST}, picture]},
@@ -125,7 +125,7 @@ NAMES = {
     "aider": "/work/a folder/.aider.chat.history", "claude": claude_code.SESSION, "codex": codex_files.NAME,
     "librecode": "s1", "omp": "s1", "opencode": "", "pi": "s1",
 }  # fmt: skip
-"""File name by agent, without its extension."""
+"""File names by agent, without extensions."""
 
 OF_A_SUB_AGENT = joined(*claude_code.talk("a", "b", "c", "d")).replace(
     b'"isSidechain":false', b'"isSidechain":true,"agentId":"x"'

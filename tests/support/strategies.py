@@ -1,4 +1,4 @@
-"""What hypothesis draws for these tests: any plain value, any block, any entry of any kind."""
+"""Hypothesis strategies: any plain value, any block, any entry of any kind."""
 
 import dataclasses
 
@@ -13,7 +13,7 @@ BLOCK_TYPES = [block.type for block in (Text, Thinking, ToolCall, Image, File)]
 INTEGERS = st.integers(-(2**63), 2**64 - 1)
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 WILD_TEXT = st.text(st.characters(), max_size=200)
-"""Lone surrogates too: what a JSON file may hold, and our CBOR may not."""
+"""Text with lone surrogates, which JSON files can contain and CBOR cannot."""
 
 SCALARS = st.one_of(
     st.none(), st.booleans(), INTEGERS, st.floats(allow_nan=False, allow_infinity=False), TEXT, st.binary(max_size=20)
@@ -55,7 +55,7 @@ BY_ANNOTATION = {
 
 
 def fields_of(kind: type[Entry]) -> list[str]:
-    """The fields that stand in the body of an entry of ``kind``, in order."""
+    """Return the fields in the body of an entry of ``kind``, in order."""
     return [field.name for field in dataclasses.fields(kind) if field.name not in ("at_ms", "extra")]
 
 

@@ -1,4 +1,4 @@
-"""A conversation to summarise, and words for what goes wrong."""
+"""A conversation to be summarized, and fake errors."""
 
 import threading
 

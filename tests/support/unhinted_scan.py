@@ -1,4 +1,4 @@
-"""A scanner without the first look, which must find the same as the scanner with it."""
+"""A scanner without the pre-check. It must find the same secrets as the scanner with the pre-check."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ RUN = re.compile(rb"[A-Za-z0-9_\-./+=~:$@%%]{%d,}" % RUN_MIN)
 
 
 class Plain(Scanner):
-    """Without a look at anything before: each pattern, wherever its word is, at every depth."""
+    """A scanner that applies each pattern to all text, at every depth."""
 
     def may_hold(self, data):
         return True
@@ -35,7 +35,7 @@ SCANNER, PLAIN = Scanner(), Plain()
 
 
 def check(form, data):
-    """Both say the same of ``data``, alone and among others."""
+    """Fail unless both scanners return the same result for ``data``, alone and among other payloads."""
     expected = redact(form, data, PLAIN)
     assert redact(form, data, SCANNER) == expected
     if expected.is_changed and form != "cbor":

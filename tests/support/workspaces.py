@@ -1,4 +1,4 @@
-"""Workspaces for tests: folders with files in them, what a plain walk finds there, and all that a repository is."""
+"""Test helpers for workspaces: files, a plain walk for comparison, and the full state of a repository."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gitsession.workspace.trees import TreeEntry
 
 
 def git(at: Path, *words: str, stdin: bytes = b"", accept: tuple[int, ...] = (0,)) -> bytes:
-    """git as the user runs it."""
+    """Run git as the user does."""
     who = ("-c", "user.name=u", "-c", "user.email=u@example.com", "-c", "protocol.file.allow=always")
     done = subprocess.run(["git", *who, *words], cwd=at, input=stdin, capture_output=True, check=False)
     assert done.returncode in accept, done.stderr
@@ -29,7 +29,7 @@ def repository(at: Path) -> Path:
 
 
 def fill(at: Path, **files: str | bytes) -> None:
-    """Files by their paths, ``__`` for a slash and ``_dot_`` for a dot."""
+    """Write files. In their names, ``__`` is a slash and ``_dot_`` is a dot."""
     for name, data in files.items():
         write(at / name.replace("__", "/").replace("_dot_", "."), data)
 
@@ -48,7 +48,10 @@ def is_repository(folder: bytes) -> bool:
 
 
 def walked(at: Path, *, bytes_max: int = 1 << 30) -> dict[str, TreeEntry]:
-    """Every file and link, as a tree says it, ignored or not; no ``.git``, and nothing of other repositories."""
+    """Return every file and link as tree entries, including ignored ones.
+
+    ``.git`` folders and other repositories are left out.
+    """
     found: dict[str, TreeEntry] = {}
     for folder, folders, files in os.walk(os.fsencode(at)):
         links = [name for name in folders if os.path.islink(os.path.join(folder, name))]
@@ -73,7 +76,10 @@ def stated(path: bytes, bytes_max: int = 1 << 30) -> TreeEntry | None:
 
 
 def without_ignored(at: Path, found: dict[str, TreeEntry]) -> dict[str, TreeEntry]:
-    """As git's own check says, asked of each path; no index has a say. ``./``: a name may begin with a colon."""
+    """Return the files without those that ``git check-ignore`` reports.
+
+    ``--no-index`` makes the result independent of the index. ``./`` protects names that begin with a colon.
+    """
     asked = b"".join(b"./%b\0" % names.unescape_path(path) for path in found)
     told = git(at, "check-ignore", "-z", "--no-index", "--stdin", stdin=asked, accept=(0, 1))
     ignored = {names.escape_path(raw.removeprefix(b"./")) for raw in told.split(b"\0") if raw}
@@ -81,7 +87,7 @@ def without_ignored(at: Path, found: dict[str, TreeEntry]) -> dict[str, TreeEntr
 
 
 def fingerprint(at: Path) -> list[object]:
-    """Everything of the user's repository that must stay as it is."""
+    """Return the state of the user's repository that must not change."""
     told: list[object] = [
         git(at, "--no-optional-locks", *words)
         for words in (
@@ -96,7 +102,7 @@ def fingerprint(at: Path) -> list[object]:
 
 
 def kept(git_dir: Path) -> list[object]:
-    """Every file of a repository's own folder, with its content and its status."""
+    """Return every file of a repository's git directory with its content and status."""
     told: list[object] = []
     for file in sorted(git_dir.rglob("*")):
         status = file.lstat()

@@ -1,4 +1,4 @@
-"""A store with every kind of file that git or we may keep in one, and all that was written to it."""
+"""A store with every kind of file that git or gitsession writes, and a list of the data written to it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,11 @@ from gitsession.store.git_store import GitStore
 
 @dataclass(frozen=True)
 class Written:
-    """``objects`` and ``refs``: what must be read. ``before``: lines whose end is in the journal only, by session."""
+    """A store and the data that it must contain.
+
+    ``objects`` and ``refs`` are the written data. ``before`` has, by session, the entries whose tip is only in the
+    journal.
+    """
 
     path: Path
     objects: Mapping[Oid, tuple[Kind, bytes]]
@@ -30,7 +34,7 @@ class Written:
     before: Mapping[str, Sequence[Oid]] = field(default_factory=dict)
 
     def at(self, path: Path) -> Written:
-        """The same, in a copy of the store."""
+        """Return the same data for a copy of the store at ``path``."""
         return dataclasses.replace(self, path=path)
 
     def one(self, pattern: str, at: int = 0) -> Path:
@@ -39,7 +43,11 @@ class Written:
         return found[at]
 
     def read_all(self) -> int:
-        """Read everything that was written; how much of it is lost. Raises where one byte of it is another."""
+        """Read everything that was written and return how much of it is lost.
+
+        Raises:
+            AssertionError: An object was read with other content.
+        """
         lost = 0
         try:
             store = GitStore.open(self.path, flush_on_close=False)
@@ -58,7 +66,10 @@ class Written:
             store.close()
 
     def _refs_lost(self, store: GitStore) -> int:
-        """A ref may be gone or lead nowhere. It never leads to something else that is there."""
+        """Return how many refs are lost.
+
+        A ref may be missing or point to a missing object. It must never point to another existing object.
+        """
         lost = 0
         try:
             found = store.refs("refs/")
@@ -69,7 +80,7 @@ class Written:
             if held == value:
                 continue
             lost += 1
-            # What waited in a damaged journal is gone: then the ref is where it was before.
+            # Data in a damaged journal is lost. The ref then has its earlier value.
             earlier = any(held in line for line in self.before.values())
             assert held is None or earlier or held.startswith("ref: ") or not store.contains(held), (name, held)
         return lost

@@ -1,4 +1,4 @@
-"""Commits of a project that say in which session they were made, by a real git with our hook in it."""
+"""Tests of commit trailers that name the session, with a real git and the hook of gitsession."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from gitsession.cli.commands import link
 link.SECONDS_MAX = 60
 sys.exit(app.run(sys.argv[1:]))
 """
-"""The command line with a longer limit of its hook: a busy machine must not decide what a test sees."""
+"""The command line with a longer time limit for its hook, so that a busy machine does not affect the result."""
 
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A repository with our hook; the store is the user's own."""
+    """Create a repository with the hook. The store is the user's own."""
     monkeypatch.setenv("GITSESSION_DIR", str(tmp_path / "store.git"))
     for who in ("AUTHOR", "COMMITTER"):
         monkeypatch.setenv(f"GIT_{who}_NAME", "A")
@@ -50,7 +50,7 @@ def git(place: Path, *words: str, stdin: str = "", editor: str = "true") -> str:
 
 
 def session_in(place: Path, *words: str, ago_hours: float = 0) -> str:
-    """A session held there; its newest entry's address."""
+    """Create a session in the folder and return the address of its newest entry."""
     at_ms = int(time.time() * 1000 - ago_hours * HOUR_MS)
     with Store.open(os.environ["GITSESSION_DIR"] if Path(os.environ["GITSESSION_DIR"]).exists() else None,
                     clock=lambda: at_ms) as store:  # fmt: skip
@@ -65,13 +65,13 @@ def store(project: Path) -> None:
 
 
 def commit(place: Path, *words: str, **how: str) -> str:
-    """The value of its trailer, "" where there is none."""
+    """Commit and return the value of the trailer, or "" if there is none."""
     git(place, "commit", "-q", "--allow-empty", *(words or ("-m", "Work")), **how)
     return git(place, "log", "-1", "--format=%(trailers:key=Session,valueonly)")
 
 
 @pytest.mark.usefixtures("store")
-def test_a_commit_names_the_newest_entry_of_the_session_that_goes_on(project: Path) -> None:
+def test_commit_names_the_newest_entry_of_the_current_session(project: Path) -> None:
     session_in(project, "earlier", ago_hours=1)
     newest = session_in(project, "hi", "more")
     assert commit(project) == newest
@@ -79,7 +79,7 @@ def test_a_commit_names_the_newest_entry_of_the_session_that_goes_on(project: Pa
 
 
 def edited_in(place: Path, **files: str) -> str:
-    """A session held there whose tool writes files; its newest entry's address."""
+    """Create a session in the folder whose tool writes files, and return the address of its newest entry."""
     with Store.open(os.environ["GITSESSION_DIR"]) as store:
         session = store.new_session(agent="agent", cwd=str(place))
         node = session.append(Message.user("edit"))
@@ -90,7 +90,7 @@ def edited_in(place: Path, **files: str) -> str:
 
 
 @pytest.mark.usefixtures("store")
-def test_a_commit_names_the_session_that_made_what_is_staged(project: Path) -> None:
+def test_commit_names_the_session_that_wrote_the_staged_files(project: Path) -> None:
     editor = edited_in(project, a="one\n", b="two\n")
     other = edited_in(project, c="three\n")
     session_in(project, "only asks")
@@ -101,7 +101,7 @@ def test_a_commit_names_the_session_that_made_what_is_staged(project: Path) -> N
 
 
 @pytest.mark.usefixtures("store")
-def test_of_two_sessions_that_changed_a_file_the_one_whose_content_is_staged_is_named(project: Path) -> None:
+def test_session_with_the_staged_content_is_named(project: Path) -> None:
     (project / "sub").mkdir()
     first = edited_in(project / "sub", a="first\n")
     git(project, "add", "sub/a")
@@ -112,7 +112,7 @@ def test_of_two_sessions_that_changed_a_file_the_one_whose_content_is_staged_is_
 
 @pytest.mark.usefixtures("store")
 @pytest.mark.parametrize("others", [0, 1, 2])
-def test_a_commit_of_files_that_no_session_changed_names_none_and_the_user_is_told(project: Path, others: int) -> None:
+def test_commit_of_files_that_no_session_changed_has_no_trailer(project: Path, others: int) -> None:
     if others > 1:
         edited_in(project, a="one\n")
     if others > 0:
@@ -133,7 +133,7 @@ def test_a_commit_that_changes_no_file_names_the_newest_session(project: Path) -
 
 
 @pytest.mark.usefixtures("store")
-def test_nothing_is_said_where_there_is_no_session(project: Path) -> None:
+def test_nothing_is_printed_without_a_session(project: Path) -> None:
     (project / "mine").write_text("mine\n")
     git(project, "add", "mine")
     done = subprocess.run(["git", "commit", "-qm", "Work"], cwd=project, capture_output=True, text=True, check=True)
@@ -150,10 +150,10 @@ def test_a_session_below_the_top_counts_and_one_elsewhere_does_not(project: Path
 
 
 @pytest.mark.usefixtures("store")
-def test_what_was_said_long_ago_is_no_session_that_goes_on(project: Path) -> None:
+def test_old_session_is_not_named(project: Path) -> None:
     old = session_in(project, "hi", ago_hours=5)
     assert commit(project) == ""
-    commit_trailers.enable(project, ["true"], 6)  # it writes the settings only
+    commit_trailers.enable(project, ["true"], 6)  # it only writes the settings
     assert command_line.run(["link", "enable", str(project), "--hours", "6"]) == 0
     assert commit(project) == old
 
@@ -169,7 +169,7 @@ def test_a_worktree_has_its_own_sessions(project: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("store")
-def test_trailers_that_are_there_stay_and_ours_joins_them(project: Path) -> None:
+def test_existing_trailers_are_kept_and_ours_is_added(project: Path) -> None:
     newest = session_in(project, "hi")
     assert commit(project, "-m", "Work", "-m", "Signed-off-by: A <a@b>") == newest
     assert "Signed-off-by: A <a@b>\nSession: " in git(project, "log", "-1", "--format=%B")
@@ -177,7 +177,7 @@ def test_trailers_that_are_there_stay_and_ours_joins_them(project: Path) -> None
 
 
 @pytest.mark.usefixtures("store")
-def test_an_amended_commit_keeps_what_it_said(project: Path) -> None:
+def test_amended_commit_keeps_its_trailer(project: Path) -> None:
     first = session_in(project, "hi")
     commit(project)
     session_in(project, "later")
@@ -185,7 +185,7 @@ def test_an_amended_commit_keeps_what_it_said(project: Path) -> None:
 
 
 @pytest.mark.usefixtures("store")
-def test_a_message_left_empty_goes_on_giving_the_commit_up(project: Path) -> None:
+def test_empty_message_still_aborts_the_commit(project: Path) -> None:
     session_in(project, "hi")
     done = subprocess.run(
         ["git", "commit", "--allow-empty"], cwd=project, capture_output=True, text=True, check=False,
@@ -210,7 +210,7 @@ def test_no_commit_fails_for_us(project: Path, tmp_path: Path, break_it) -> None
     assert commit(project) == ""
 
 
-def test_a_hook_that_is_there_is_run_first_and_may_stop_the_commit(project: Path) -> None:
+def test_existing_hook_runs_first_and_may_stop_the_commit(project: Path) -> None:
     commit_trailers.disable(project)
     hook = project / ".git/hooks" / commit_trailers.HOOK
     hook.write_text('#!/bin/sh\necho "theirs" >> "$1"\n')

@@ -1,4 +1,4 @@
-"""A secret that is in the store already does not leave it: by our push, and by plain `git push` with our hook."""
+"""Tests of stored secrets: neither a push of gitsession nor a plain `git push` with the hook publishes them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from gitsession.store.git_store import GitStore
 from gitsession.sync import secret_scan
 from gitsession.validation.quarantine_reader import Proposed
 
-KEY = "AKIA" + "Z3KQ7XJ2M5TB6WPL"  # joined here, so that no file of ours looks as if it held one
+KEY = "AKIA" + "Z3KQ7XJ2M5TB6WPL"  # joined here, so that this file does not seem to contain a key
 OTHER = "AKIA" + "Q5NV2RC7D3HY4SGF"
 RULE = "aws-access-key"
 SESSIONS = "refs/heads/sessions/*:refs/heads/sessions/*"
@@ -31,7 +31,7 @@ SESSIONS = "refs/heads/sessions/*:refs/heads/sessions/*"
 
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """Redaction is off: what is said is kept as it is."""
+    """Create a store without redaction."""
     create.create(tmp_path / "store.git")
     with (tmp_path / "store.git/config").open("a") as config:
         config.write("[gitsession]\n\tredact = false\n")
@@ -41,18 +41,18 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 
 
 def told(store: GitStore, *olds: str) -> list[tuple[str, str, str]]:
-    """What is found in all there is: session, rule, path."""
+    """Scan all session refs and return the findings as session, rule and path."""
     store.flush()
     moves = [Proposed(ref, None, oid) for ref, oid in store.refs(refs.SESSIONS).items()]
     return [(hit.session, hit.rule, hit.path) for hit in secret_scan.scan_new(store, moves, olds)]
 
 
-def test_what_was_said_is_found_in_its_entry_by_its_rule(store) -> None:
+def test_secret_is_found_in_its_entry_by_its_rule(store) -> None:
     said = begun(store, "hi", f"the key is {KEY}", "thanks")
     assert told(store) == [(said.id, RULE, "")]
 
 
-def test_what_the_other_side_has_is_not_looked_at_again(store) -> None:
+def test_entries_of_the_remote_are_not_scanned_again(store) -> None:
     said = begun(store, f"the key is {KEY}")
     leaf = said.leaf.oid
     assert told(store, leaf) == []
@@ -60,7 +60,7 @@ def test_what_the_other_side_has_is_not_looked_at_again(store) -> None:
     assert told(store, leaf) == [(said.id, RULE, "")]
 
 
-def test_what_is_looked_at_together_is_told_in_its_order_each_by_itself(store, monkeypatch) -> None:
+def test_findings_of_a_batch_are_in_order(store, monkeypatch) -> None:
     monkeypatch.setattr(secret_scan, "_AT_ONCE", 3)
     said = begun(store, *(f"the key is {KEY}" if n % 3 else f"number {n}" for n in range(10)))
     store.flush()
@@ -69,7 +69,7 @@ def test_what_is_looked_at_together_is_told_in_its_order_each_by_itself(store, m
     assert [hit.oid for hit in found] == [oid for n, oid in reversed([*enumerate(line[-10:])]) if n % 3]
 
 
-def test_what_cannot_be_read_hides_nothing_beside_it(store) -> None:
+def test_unreadable_entry_does_not_hide_other_findings(store) -> None:
     said = begun(store, "hi", f"the key is {KEY}", "thanks")
     store.flush()
     without(store.git_dir, content.kept(store, said.leaf).blob)
@@ -77,7 +77,7 @@ def test_what_cannot_be_read_hides_nothing_beside_it(store) -> None:
         assert told(again) == [(said.id, RULE, "")]
 
 
-def test_an_entry_that_two_sessions_share_is_told_once(store) -> None:
+def test_entry_shared_by_two_sessions_is_reported_once(store) -> None:
     said = begun(store, f"the key is {KEY}")
     fork(said)
     assert len(told(store)) == 1
@@ -91,14 +91,14 @@ def test_titles_branches_that_were_left_and_files_are_looked_at(store) -> None:
     assert {(rule, path) for _, rule, path in told(store)} >= {(RULE, ""), (RULE, "src/.env")}
 
 
-def test_a_file_that_does_not_change_is_told_once(store) -> None:
+def test_unchanged_file_is_reported_once(store) -> None:
     said = begun(store, "hi", clock=Clock())
     for n in range(3):
         held(store, said.id, {".env": f"AWS_ACCESS_KEY_ID={OTHER}\n", "n": str(n)}, said.leaf)
     assert len(told(store)) == 1
 
 
-def test_what_is_allowed_goes_and_nothing_else(store) -> None:
+def test_allowed_secret_is_sent_and_no_other(store) -> None:
     said = begun(store, f"the key is {KEY}", f"another is {OTHER}")
     first = said.history()[-2]
     assert secret_scan.allow(store, secret_scan.at(store, said.id, first, RULE)) == 1
@@ -108,7 +108,7 @@ def test_what_is_allowed_goes_and_nothing_else(store) -> None:
     assert KEY not in (store.git_dir / "config").read_text()
 
 
-def test_a_line_that_git_is_told_to_cut_is_looked_at_whole(store) -> None:
+def test_history_with_a_graft_is_scanned_completely(store) -> None:
     said = begun(store, f"the key is {KEY}", "thanks")
     store.flush()
     (store.git_dir / "info").mkdir(exist_ok=True)
@@ -162,7 +162,7 @@ PLACES = {
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_plain_git_push_stops_whatever_the_ref_is_called_there(store, remote: Path, place: str) -> None:
+def test_plain_git_push_is_stopped_for_any_remote_ref_name(store, remote: Path, place: str) -> None:
     said = begun(store, "hi", f"the key is {KEY}", "thanks")
     assert command_line.run(["gate", "install"]) == 0
     store.flush()
@@ -176,7 +176,7 @@ def test_plain_git_push_stops_whatever_the_ref_is_called_there(store, remote: Pa
     assert everything_in(remote) == ("", "")
 
 
-def test_a_hook_that_is_there_is_asked_first_and_comes_back(store, remote: Path, tmp_path: Path) -> None:
+def test_existing_hook_runs_first_and_is_restored(store, remote: Path, tmp_path: Path) -> None:
     begun(store, "hi")
     hooks = store.git_dir / "hooks"
     hooks.mkdir(exist_ok=True)
@@ -191,7 +191,7 @@ def test_a_hook_that_is_there_is_asked_first_and_comes_back(store, remote: Path,
     assert not hook_files.is_kept(hooks, "pre-push")
 
 
-def test_without_gitsession_nothing_is_pushed(store, remote: Path) -> None:
+def test_nothing_is_pushed_if_gitsession_is_missing(store, remote: Path) -> None:
     begun(store, "hi")
     assert command_line.run(["gate", "install"]) == 0
     with (store.git_dir / "config").open("a") as config:
@@ -202,7 +202,7 @@ def test_without_gitsession_nothing_is_pushed(store, remote: Path) -> None:
     assert "nothing is pushed" in done.stderr
 
 
-def test_git_is_refused_where_it_would_push_without_the_hook(store, tmp_path: Path, monkeypatch, capsys) -> None:
+def test_git_is_stopped_if_it_would_push_without_the_hook(store, tmp_path: Path, monkeypatch, capsys) -> None:
     (tmp_path / "pre-push").mkdir()
     (tmp_path / "pre-push/pre-push").write_bytes(hook_files.script("pre-push"))
     monkeypatch.setattr(hook_files, "_SHIPPED", tmp_path)
@@ -210,25 +210,25 @@ def test_git_is_refused_where_it_would_push_without_the_hook(store, tmp_path: Pa
     assert "is not executable" in capsys.readouterr().err
 
 
-def test_an_imported_session_is_looked_at_in_its_agents_words(store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_imported_session_is_scanned_in_its_payloads(store, monkeypatch: pytest.MonkeyPatch) -> None:
     escaped = KEY.replace("A", "\\u0041", 1).encode()
     lines = [line.replace(b"words of a", escaped) for line in talk("a", "b")]
     sid = bring(store, pi_file(*lines)).session
     assert told(store) == [(sid, RULE, "")]
 
 
-# ---- our own push
+# ---- push of gitsession
 
 
 @pytest.fixture
 def home(store, remote: Path) -> Path:
-    """The remote that the store is synced with."""
+    """Add the remote that the store is synced with."""
     assert command_line.run(["remote", "add", "origin", str(remote), "--all"]) == 0
     return remote
 
 
 @pytest.mark.parametrize("how", ["push", "sync"])
-def test_our_push_holds_back_what_would_take_a_secret_along_and_sends_the_rest(store, home: Path, how, capsys) -> None:
+def test_own_push_holds_back_sessions_with_a_secret_and_sends_the_rest(store, home: Path, how, capsys) -> None:
     clean = begun(store, "hi")
     said = begun(store, "hi", f"the key is {KEY}", "thanks")
     said.branch("side", "leaf")
@@ -248,7 +248,7 @@ def test_our_push_holds_back_what_would_take_a_secret_along_and_sends_the_rest(s
     assert refs.leaf(said.id, "side") in everything_in(home)[0]
 
 
-def test_what_may_go_is_left_alone_by_redact(store, capsys) -> None:
+def test_allowed_secret_is_not_redacted(store, capsys) -> None:
     said = begun(store, f"the key is {KEY}", f"and {OTHER}")
     store.flush()
     assert command_line.run(["gate", "allow", f"{said.id}@leaf", RULE]) == 0
@@ -261,14 +261,14 @@ def test_what_may_go_is_left_alone_by_redact(store, capsys) -> None:
     assert OTHER in capsys.readouterr().out
 
 
-def test_a_name_of_a_file_is_looked_at_and_not_repeated(store) -> None:
+def test_file_name_is_scanned_and_not_printed(store) -> None:
     said = begun(store, "hi")
     held(store, said.id, {f"{KEY}/a.txt": "text", "b.txt": "text"}, said.leaf)
     found = told(store)
     assert found == [(said.id, RULE, f"[redacted:{RULE}]/a.txt")]
 
 
-def test_what_was_let_go_is_told_and_taken_back(store, home: Path, capsys) -> None:
+def test_allowances_are_listed_and_revoked(store, home: Path, capsys) -> None:
     said = begun(store, "hi", f"the key is {KEY}")
     held(store, said.id, {".env": f"AWS_ACCESS_KEY_ID={OTHER}\n"}, said.leaf)
     store.flush()
@@ -290,7 +290,7 @@ def test_what_was_let_go_is_told_and_taken_back(store, home: Path, capsys) -> No
     assert command_line.run(["gate", "forget", entry]) == 1
 
 
-def test_what_was_let_go_of_an_entry_that_is_gone_is_told_by_its_digest(store, capsys) -> None:
+def test_allowance_for_a_purged_entry_is_listed_by_its_digest(store, capsys) -> None:
     digest = "0f" * 32
     git(store.git_dir, "config", secret_scan.ALLOWED, f"{digest}:{RULE}")
     assert command_line.run(["gate", "list", "--json"]) == 0

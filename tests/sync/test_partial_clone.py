@@ -1,4 +1,4 @@
-"""Clones that left something out: read as if they had it, and never taken for short sessions."""
+"""Tests of partial clones: missing objects are fetched, and a session is never mistaken for a shorter one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LARGE = "x" * 100_000
 
 @pytest.fixture
 def url(tmp_path):
-    """A hub with one session that has a large text in it."""
+    """Create a hub with one session that contains a large text."""
     path = hub(tmp_path / "hub.git")
     git(path, "config", "uploadpack.allowFilter", "true")
     with store_with(tmp_path / "a.git", path) as store:
@@ -30,7 +30,7 @@ def url(tmp_path):
 
 
 def large_of(store):
-    """The payload of the entry with the large text."""
+    """Return the payload of the entry with the large text."""
     [row] = store.sessions()
     nodes = store.session(row.sid).history()
     return payload_of(store.objects, nodes[1])
@@ -44,26 +44,26 @@ def clone(url, tmp_path):
         yield made
 
 
-def test_what_was_left_out_is_fetched_when_it_is_read(clone):
+def test_missing_object_is_fetched_on_reading(clone):
     sizes = git(clone.objects.git_dir, "count-objects", "-v")
     assert LARGE.encode() in large_of(clone)
     assert git(clone.objects.git_dir, "count-objects", "-v") != sizes
     assert_git_agrees(clone.objects)
 
 
-def test_what_is_there_asks_nobody(clone, url):
+def test_present_object_is_read_without_the_remote(clone, url):
     url.rename(url.with_name("away"))
     [row] = clone.sessions()
     assert "small" in str(clone.session(row.sid).resolve("leaf").subject)
 
 
-def test_who_cannot_reach_the_remote_is_told_what_is_the_matter(clone, url):
+def test_unreachable_remote_is_reported(clone, url):
     url.rename(url.with_name("away"))
     with pytest.raises(MissingObject, match="cannot be fetched from origin"):
         large_of(clone)
 
 
-def test_by_itself_the_store_reaches_out_to_nobody(clone, tmp_path):
+def test_store_never_contacts_a_remote_by_itself(clone, tmp_path):
     with GitStore.open(clone.objects.git_dir) as store:
         [row] = clone.sessions()
         nodes = clone.session(row.sid).history()
@@ -71,7 +71,7 @@ def test_by_itself_the_store_reaches_out_to_nobody(clone, tmp_path):
             payload_of(store, nodes[1])
 
 
-def test_it_is_synced_like_any_other(clone, url, tmp_path):
+def test_partial_clone_is_synced_as_any_store(clone, url, tmp_path):
     sid = begun(clone.objects, "from the clone").id
     [old] = [row.sid for row in clone.sessions() if row.sid != sid]
     with GitStore.open(tmp_path / "a.git") as store:

@@ -1,7 +1,7 @@
-"""Random schedules of several stores and a hub (tests/support/simulation.py), and whether the judge sees defects.
+"""Random schedules of several stores and a hub (tests/support/simulation.py), and tests that they detect defects.
 
-``GITSESSION_SIMULATIONS=<schedules>`` runs longer ones, with our hooks at every fifth hub;
-``GITSESSION_SIMULATIONS_SEED=<number>`` is the first seed.
+``GITSESSION_SIMULATIONS=<schedules>`` runs longer schedules, with the hooks of gitsession at every fifth hub.
+``GITSESSION_SIMULATIONS_SEED=<number>`` sets the first seed.
 """
 
 from __future__ import annotations
@@ -28,14 +28,17 @@ FIRST = int(os.environ.get("GITSESSION_SIMULATIONS_SEED", "0"))
 STEPS = 40 if IS_LONG else 20
 PARTS = 10
 HOOKS_EVERY = 5 if IS_LONG else 67
-"""Each push to a server with our hooks starts a program: few of these schedules, and more of the longer ones."""
+"""Interval of schedules with a server with hooks.
+
+Each push to it starts a program, so short runs have few of them.
+"""
 KEEPS_EVERY = 4
-"""The hub of one in so many schedules lets nobody delete a branch."""
+"""Interval of schedules with a hub that rejects the deletion of branches."""
 
 
 @pytest.fixture
 def folder():
-    """In memory where that can be: what is asked here is not whether a disk keeps what was synced."""
+    """Create a folder in memory if possible, since the durability of the disk is not tested here."""
     made = Path(scratch())
     yield made
     shutil.rmtree(made, ignore_errors=True)
@@ -44,31 +47,34 @@ def folder():
 @pytest.mark.timeout(300 + 10 * SEEDS)
 @pytest.mark.promise("P42")
 @pytest.mark.parametrize("part", range(PARTS))
-def test_what_was_acknowledged_is_everywhere_and_everywhere_is_the_same(part, folder, faults):
+def test_acknowledged_entries_are_in_every_store_and_all_stores_are_equal(part, folder, faults):
     for seed in range(FIRST + part, FIRST + SEEDS, PARTS):
         with faults.one():
             outcome = simulate(seed, folder, STEPS, hooks=seed % HOOKS_EVERY == 0, keeps=seed % KEEPS_EVERY == 0)
             assert outcome.is_good, f"seed {seed}: {outcome}\n" + "\n".join(outcome.trace)
 
 
-def test_a_schedule_that_took_a_rewritten_archive_for_damage_ends_well(folder):
-    """A purge from elsewhere made our archive what the remote had, whose pack was made anew while it was read."""
+def test_schedule_with_a_rewritten_archive_ends_well(folder):
+    """A purge replaced the archive with that of the remote.
+
+    The pack of the archive was rewritten while it was read.
+    """
     assert simulate(6436, folder, 40).is_good
 
 
 def caught(folder, most: int = 60) -> bool:
-    """Whether a run among the first shows that something is wrong."""
+    """Return whether one of the first runs finds a problem."""
     for seed in range(most):
         try:
             if not simulate(seed, folder, STEPS * 2).is_good:
                 return True
-        except Exception:  # a break may be so bad that the run cannot go on
+        except Exception:  # a defect can be so serious that the run fails
             return True
     return False
 
 
 def test_names_by_writer_that_overwrite_are_caught(folder, monkeypatch):
-    """The rule as it was first written: what stepped aside before, and was never sent, is lost."""
+    """The first version of the rule lost a renamed branch that was never pushed."""
 
     def by_writer(read, held, name, ours, theirs):
         folder, _, branch = name.rpartition("/")
@@ -82,14 +88,14 @@ def test_names_by_writer_that_overwrite_are_caught(folder, monkeypatch):
     assert caught(folder)
 
 
-def test_names_by_the_end_of_a_line_are_caught(folder, monkeypatch):
-    """The line moves on after a crash, and gets a second name."""
+def test_names_by_the_tip_of_a_branch_are_caught(folder, monkeypatch):
+    """The branch moves after a crash and gets a second name."""
     key = histories._key
     monkeypatch.setattr(histories, "_key", lambda read, ours, theirs: key(read, ours, None))
     assert caught(folder)
 
 
-def test_to_take_the_name_without_stepping_aside_is_caught(folder, monkeypatch):
+def test_overwriting_a_diverged_branch_is_caught(folder, monkeypatch):
     def taken(store, tx, ref, mine, there):
         tx.move(ref, there, expected=mine)
         return merge_remote_branches.SyncedBranch(ref, "forwarded", mine, there)
@@ -103,7 +109,7 @@ def test_to_take_the_name_without_stepping_aside_is_caught(folder, monkeypatch):
 
 @pytest.fixture
 def two(tmp_path):
-    """Stores with a session of which the first purges the middle, and the other has not heard of it yet."""
+    """Create two stores with a session. The first purges its middle; the second does not have the purge yet."""
     hub = forge(tmp_path / "hub.git")
     with store_with(tmp_path / "a.git", hub) as a, store_with(tmp_path / "b.git", hub) as b:
         begun(a, "first", SECRET, "last")
@@ -115,7 +121,7 @@ def two(tmp_path):
 
 
 def forks(a, b) -> bool:
-    """Whether there is another branch than there was, once all have synced."""
+    """Sync all stores and return whether there is an additional branch."""
     for store in (b, a, b):
         sync(store)
     return shared(a) != shared(b) or len(b.refs(refs.SESSIONS)) > 2
@@ -126,7 +132,7 @@ def test_a_purge_forks_no_line(two):
 
 
 def differing(monkeypatch):
-    """Each store makes another commit of a purged entry."""
+    """Make each store write another commit for a purged entry."""
     made, turns = tombstone.of_entry, count(1)
 
     def of_entry(node, digest, parents):
@@ -137,7 +143,7 @@ def differing(monkeypatch):
 
 
 def hasty(monkeypatch):
-    """Lines are brought together first, and what was purged is taken out of ours after that."""
+    """Merge branches first, and remove purged entries from the store afterwards."""
     apply, take_in = purging.apply, syncing.pull_refs
 
     def taken(store, remote, talk):

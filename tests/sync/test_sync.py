@@ -1,4 +1,4 @@
-"""Stores that go on without each other and come together over a git server: all is there, and everywhere the same."""
+"""Tests of sync: stores that continue independently and meet at a git server end with the same data."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from gitsession.sync import cloning, remotes, syncing, transport
 
 
 class Two:
-    """Stores ``a`` and ``b`` with one session in common, and the hub between them."""
+    """Stores ``a`` and ``b`` with a common session, and the hub between them."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -47,7 +47,7 @@ class Two:
         sync(self.b)
 
     def everywhere(self, rounds: int = 2) -> bool:
-        """Sync until all is said, and see that all have the same."""
+        """Sync repeatedly and return whether all have the same refs."""
         for _ in range(rounds):
             for store in (self.a, self.b):
                 sync(store)
@@ -68,10 +68,10 @@ def two(tmp_path):
         store.close()
 
 
-# ---- what becomes of a ref
+# ---- outcomes of refs
 
 
-def test_what_one_says_the_other_has(two):
+def test_entry_reaches_the_other_store(two):
     say(two.a, two.sid, "more")
     assert sync(two.a) == {"main": "ahead"}
     assert sync(two.b) == {"main": "forwarded"}
@@ -80,7 +80,7 @@ def test_what_one_says_the_other_has(two):
     two.clean()
 
 
-def test_new_sessions_and_branches_come_along(two):
+def test_new_sessions_and_branches_are_fetched(two):
     begun(two.a, "another")
     session(two.a, two.sid).branch("side")
     assert sync(two.a) == {"main": "ahead", "meta": "ahead", "side": "ahead"}
@@ -89,7 +89,7 @@ def test_new_sessions_and_branches_come_along(two):
     two.clean()
 
 
-def test_what_is_local_stays_local(two):
+def test_local_refs_are_not_sent(two):
     session(two.a, two.sid).branch("side")
     session(two.a, two.sid).switch("side")
     sync(two.a)
@@ -97,7 +97,7 @@ def test_what_is_local_stays_local(two):
     assert all(name.startswith("refs/heads/") for name in git(two.hub, "for-each-ref", "--format=%(refname)").split())
 
 
-def test_who_published_first_keeps_the_name_and_the_other_goes_on_beside_it(two):
+def test_first_published_branch_keeps_its_name_and_the_other_is_renamed(two):
     say(two.a, two.sid, "from a")
     first = session(two.b, two.sid).append(Message.user("from b"))
     sync(two.a)
@@ -110,7 +110,7 @@ def test_who_published_first_keeps_the_name_and_the_other_goes_on_beside_it(two)
     two.clean()
 
 
-def test_a_store_goes_on_where_it_was_whatever_came_in_beside(two):
+def test_store_stays_on_its_branch_after_a_sync(two):
     say(two.a, two.sid, "from a")
     sync(two.a)
     session(two.b, two.sid).append(Message.user("from b, and newer"))
@@ -124,7 +124,7 @@ def test_a_store_goes_on_where_it_was_whatever_came_in_beside(two):
     two.clean()
 
 
-def test_who_went_on_elsewhere_is_left_there(two):
+def test_active_branch_elsewhere_is_kept(two):
     say(two.a, two.sid, "from a")
     sync(two.a)
     mine = session(two.b, two.sid)
@@ -135,7 +135,7 @@ def test_who_went_on_elsewhere_is_left_there(two):
     assert active(two.b, two.sid) == "elsewhere"
 
 
-def test_what_is_said_beside_goes_on_there_and_the_name_stays(two):
+def test_renamed_branch_continues_under_its_new_name(two):
     for n in range(3):
         say(two.a, two.sid, f"a{n}", "main")
         say(two.b, two.sid, f"b{n}", active(two.b, two.sid))
@@ -146,7 +146,7 @@ def test_what_is_said_beside_goes_on_there_and_the_name_stays(two):
     assert sorted(said(two.a, two.sid).values()) == [["hi", "a0", "a1", "a2"], ["hi", "b0", "b1", "b2"]]
 
 
-def test_pull_sends_nothing_and_push_takes_nothing(two):
+def test_pull_sends_nothing_and_push_fetches_nothing(two):
     say(two.a, two.sid, "from a")
     say(two.b, two.sid, "from b")
     before = there(two.hub)
@@ -157,7 +157,7 @@ def test_pull_sends_nothing_and_push_takes_nothing(two):
     assert said(two.b, two.sid) == {"main": ["hi", "from b"]}
 
 
-def test_what_is_refused_stops_no_other(two):
+def test_rejected_ref_does_not_stop_others(two):
     say(two.a, two.sid, "from a")
     sync(two.a)
     say(two.b, two.sid, "from b")
@@ -179,7 +179,7 @@ def test_one_session_may_be_sent_alone(two):
     assert refs.leaf(other) not in there(two.hub)
 
 
-# ---- what says nothing in the conversation
+# ---- entries outside the conversation
 
 
 def test_labels_and_titles_make_no_branch(two):
@@ -194,8 +194,8 @@ def test_labels_and_titles_make_no_branch(two):
     two.clean()
 
 
-def test_what_is_said_again_behind_others_is_not_missed_where_it_stood(two):
-    """The operation log knows the commit that held it; another one does now."""
+def test_rebased_title_is_not_reported_missing(two):
+    """The operation log refers to the old commit of the entry. Now another commit has the entry."""
     session(two.a, two.sid).rename("of a")
     session(two.b, two.sid).rename("of b")
     sync(two.a)
@@ -203,7 +203,7 @@ def test_what_is_said_again_behind_others_is_not_missed_where_it_stood(two):
     assert Store(two.b).verify().problems == []
 
 
-def test_what_was_used_makes_no_branch(two):
+def test_token_counts_make_no_branch(two):
     for store in (two.a, two.b):
         session(store, two.sid).append(Usage(purpose="title", at_ms=Clock()()))
     sync(two.a)
@@ -213,8 +213,8 @@ def test_what_was_used_makes_no_branch(two):
     two.clean()
 
 
-def test_what_both_said_alike_is_said_once(two):
-    """A store that was copied with what it had not sent yet."""
+def test_equal_title_of_both_stores_is_stored_once(two):
+    """The store was copied with unpublished entries."""
     session(two.b, two.sid).rename("once")
     two.b.flush()
     shutil.copytree(two.b.git_dir, two.folder / "c.git")
@@ -227,7 +227,7 @@ def test_what_both_said_alike_is_said_once(two):
         assert meta_kinds(two.a, two.sid).count("title") == 3
 
 
-def test_an_imported_session_that_both_took_in_is_one(two):
+def test_session_imported_by_both_stores_is_one(two):
     data = pi_file(*talk("a", "b", "c"))
     more = pi_file(*talk("a", "b", "c", "d", "e"))
     sid = bring(two.a, data).session
@@ -241,7 +241,7 @@ def test_an_imported_session_that_both_took_in_is_one(two):
 # ---- several remotes
 
 
-def test_of_several_remotes_one_is_home_and_rules_names(tmp_path):
+def test_home_remote_keeps_the_branch_names(tmp_path):
     one, other = hub(tmp_path / "one.git"), hub(tmp_path / "other.git")
     with store_with(tmp_path / "a.git", one, other) as a, store_with(tmp_path / "b.git", other) as b:
         sid = begun(a, "hi").id
@@ -267,7 +267,7 @@ def test_of_several_remotes_one_is_home_and_rules_names(tmp_path):
         assert ["hi", "at one"] in said(b, sid).values()
 
 
-def test_without_a_home_a_remote_is_to_be_named(tmp_path):
+def test_remote_must_be_named_if_there_is_no_home(tmp_path):
     with on_disk(tmp_path / "a.git") as store:
         for name in ("one", "other"):
             remotes.add(store.git_dir, name, str(tmp_path / name))
@@ -276,7 +276,7 @@ def test_without_a_home_a_remote_is_to_be_named(tmp_path):
         assert remotes.find(store.git_dir, "other").url == str(tmp_path / "other")
 
 
-# ---- beside code
+# ---- in a repository with code
 
 
 def code(path: Path, branch: str) -> Path:
@@ -294,7 +294,7 @@ def test_sessions_do_not_mix_with_code(tmp_path, branch, verb):
     with store_with(tmp_path / "a.git", url) as store:
         begun(store, "hi")
         if verb == "pull" and branch == "trunk":
-            assert pull(store) == {}  # nothing there is ours
+            assert pull(store) == {}  # nothing there belongs to gitsession
         else:
             with pytest.raises(Refused, match="not a store of sessions"):
                 getattr(syncing, verb)(store, remote(store))
@@ -302,14 +302,14 @@ def test_sessions_do_not_mix_with_code(tmp_path, branch, verb):
 
 
 @pytest.mark.parametrize(("branch", "says"), [("main", "its branch main is not"), ("trunk", "it has the branch")])
-def test_a_clone_of_code_is_refused_in_the_same_words(tmp_path, branch, says):
+def test_clone_of_code_is_rejected_with_the_same_message(tmp_path, branch, says):
     with pytest.raises(Refused, match=f"not a store of sessions: {says}"):
         cloning.clone(str(code(tmp_path / "code", branch)), tmp_path / "clone.git", transport.TransportOptions())
     assert not (tmp_path / "clone.git").exists()
 
 
 @pytest.mark.parametrize("main", ["that goes on", "missing"])
-def test_a_clone_takes_the_main_that_a_sync_takes(two, tmp_path, main):
+def test_clone_has_the_same_main_as_a_sync(two, tmp_path, main):
     first = create.first_commit()[0]
     words = ("-c", "user.name=a", "-c", "user.email=a@b", "commit-tree", "-p", first, "-m", "on", f"{first}^{{tree}}")
     new = git(two.hub, *words) if main == "that goes on" else None
@@ -323,7 +323,7 @@ def test_a_clone_takes_the_main_that_a_sync_takes(two, tmp_path, main):
     assert two.a.ref(create.MAIN) == (new or first)
 
 
-def test_beside_code_sessions_have_a_place_of_their_own(tmp_path):
+def test_sessions_in_a_repository_of_code_have_their_own_namespace(tmp_path):
     url = code(tmp_path / "code", "main")
     with on_disk(tmp_path / "a.git") as a, on_disk(tmp_path / "b.git") as b:
         for store in (a, b):
@@ -342,10 +342,10 @@ def test_beside_code_sessions_have_a_place_of_their_own(tmp_path):
         assert {name.split("/")[2] for name in names} == {"sessions"}
 
 
-# ---- plain git in any mixture
+# ---- mixed use with plain git
 
 
-def test_plain_push_is_refused_by_name_and_plain_fetch_moves_no_branch(two):
+def test_plain_push_is_rejected_by_name_and_plain_fetch_moves_no_branch(two):
     say(two.a, two.sid, "from a")
     sync(two.a)
     other = begun(two.b, "another").id
@@ -363,7 +363,7 @@ def test_plain_push_is_refused_by_name_and_plain_fetch_moves_no_branch(two):
     two.clean()
 
 
-def test_plain_fetch_brings_what_others_said_to_the_tracking_refs_and_the_next_pull_joins_it(two):
+def test_plain_fetch_updates_tracking_refs_and_the_next_pull_merges_them(two):
     say(two.a, two.sid, "more")
     sync(two.a)
     git(two.b.git_dir, "fetch", "-q")
@@ -389,8 +389,8 @@ def test_plain_git_that_prunes_deletes_no_branch(two, command):
     assert two.everywhere()
 
 
-def test_what_plain_fetch_brought_outlives_the_remote_that_deletes_it(two):
-    """``push --prune`` by a third program may have removed the only other copy."""
+def test_session_fetched_by_plain_git_survives_its_deletion_at_the_remote(two):
+    """Another program's ``push --prune`` may have deleted the only other copy."""
     gone = begun(two.a, "only at the hub").id
     sync(two.a)
     git(two.b.git_dir, "fetch", "-q")
@@ -417,12 +417,12 @@ def test_plain_fetch_under_a_journal_loses_nothing(two):
 # ---- directed schedules
 
 
-def test_a_line_beside_that_was_not_sent_is_never_overwritten(two):
-    """D1: it steps aside, its push is killed, and the next one steps aside from the same branch."""
+def test_unsent_renamed_branch_is_never_overwritten(two):
+    """D1: a branch is renamed and its push is killed. Then a second branch is renamed from the same one."""
     say(two.a, two.sid, "a1")
     sync(two.a)
     say(two.b, two.sid, "b1")
-    pull(two.b)  # steps aside, and dies before it is sent
+    pull(two.b)  # renames a branch and ends before it is pushed
     say(two.b, two.sid, "b2", "main")
     say(two.a, two.sid, "a2", "main")
     sync(two.a)
@@ -435,8 +435,8 @@ def test_a_line_beside_that_was_not_sent_is_never_overwritten(two):
     two.clean()
 
 
-def test_copies_of_a_store_give_each_line_one_name(two):
-    """D2: a store that was copied with all it is, and both go on on the same branch again and again."""
+def test_copies_of_a_store_give_each_branch_one_name(two):
+    """D2: a store is copied completely, and both copies repeatedly continue the same branch."""
     two.b.close()
     shutil.copytree(two.b.git_dir, two.folder / "c.git")
     two.b = GitStore.open(two.b.git_dir)
@@ -455,7 +455,7 @@ def test_copies_of_a_store_give_each_line_one_name(two):
         assert every == {"hi"} | {f"{name}{n}" for n in range(3) for name in "abc"}
 
 
-def test_a_line_that_was_copied_while_beside_goes_on_twice(two):
+def test_copied_renamed_branch_continues_twice(two):
     say(two.a, two.sid, "a")
     sync(two.a)
     say(two.b, two.sid, "b")
@@ -477,8 +477,8 @@ def test_a_line_that_was_copied_while_beside_goes_on_twice(two):
         ]
 
 
-def test_who_publishes_in_between_is_taken_in(two, monkeypatch):
-    """The remote moves between our fetch and our push."""
+def test_entry_published_between_fetch_and_push_is_merged(two, monkeypatch):
+    """The remote moves between the fetch and the push."""
     say(two.b, two.sid, "from b")
     send = transport.push
     rivals = iter(["from a"])
@@ -494,7 +494,7 @@ def test_who_publishes_in_between_is_taken_in(two, monkeypatch):
     assert sorted(said(two.b, two.sid).values()) == [["hi", "from a"], ["hi", "from b"]]
 
 
-def test_who_is_overtaken_again_and_again_says_so_and_loses_nothing(two, monkeypatch):
+def test_repeatedly_overtaken_sync_reports_it_and_loses_nothing(two, monkeypatch):
     send = transport.push
     number = 0
 
@@ -511,18 +511,18 @@ def test_who_is_overtaken_again_and_again_says_so_and_loses_nothing(two, monkeyp
 
     say(two.b, two.sid, "b0")
     monkeypatch.setattr(transport, "push", late)
-    syncing.sync(two.b, remote(two.b))  # what is appended meanwhile goes with the next one
+    syncing.sync(two.b, remote(two.b))  # entries appended meanwhile are part of the next sync
     monkeypatch.undo()
     assert two.everywhere()
     every = {word for line in said(two.a, two.sid).values() for word in line}
     assert every >= {f"b{n}" for n in range(number + 1)} | {f"a{n}" for n in range(1, number + 1)}
 
 
-# ---- what is fetched is judged
+# ---- validation of fetched data
 
 
 def bad_entry(two, ref):
-    """An entry on the hub that is a commit for git, and none for us."""
+    """Create an entry on the hub that is a valid commit for git but invalid for gitsession."""
     old = there(two.hub)[ref]
     tree = git(two.hub, "rev-parse", f"{old}^{{tree}}")
     data = encode_commit(
@@ -533,7 +533,7 @@ def bad_entry(two, ref):
     return new
 
 
-def test_what_is_no_entry_reaches_no_ref_and_no_pack(two):
+def test_invalid_entry_reaches_no_ref_and_no_pack(two):
     other = begun(two.a, "good").id
     sync(two.a)
     new = bad_entry(two, refs.leaf(two.sid))
@@ -549,8 +549,8 @@ def test_what_is_no_entry_reaches_no_ref_and_no_pack(two):
     assert_clean(two.b)
 
 
-def test_what_git_finds_wrong_stops_no_other(two):
-    """An object that fsck refuses: the fetch of everything fails, and the rest comes ref by ref."""
+def test_ref_rejected_by_fsck_does_not_stop_others(two):
+    """The fetch of all refs fails if fsck rejects an object. Each ref is then fetched alone."""
     git(two.hub, "config", "transfer.fsckObjects", "false")
     other = begun(two.a, "good").id
     sync(two.a)
@@ -573,24 +573,24 @@ NAMES = ["sessions/x/main", "sessions/20260201-aaaaaaaaaaaaa/Main", "sessions/20
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_ref_of_no_name_of_ours_does_not_come_in(two, name):
+def test_ref_with_an_unknown_name_is_not_fetched(two, name):
     git(two.hub, "update-ref", f"refs/heads/{name}", there(two.hub)[refs.leaf(two.sid)])
     report = syncing.pull(two.b, remote(two.b))
     assert [one.ref for one in report.of("refused")] == [f"refs/heads/{name}"]
     assert f"refs/heads/{name}" not in shared(two.b)
 
 
-def test_other_branches_of_the_remote_are_not_ours(two):
+def test_other_branches_of_the_remote_are_ignored(two):
     git(two.hub, "update-ref", "refs/heads/notes", there(two.hub)[refs.leaf(two.sid)])
     git(two.hub, "update-ref", "refs/heads/mainline", there(two.hub)[refs.leaf(two.sid)])
     assert pull(two.b) == {}
     assert "refs/heads/notes" not in shared(two.b)
 
 
-# ---- when it does not go
+# ---- errors
 
 
-def test_a_remote_that_is_not_there_is_told_in_one_line(tmp_path):
+def test_missing_remote_is_reported_in_one_line(tmp_path):
     with store_with(tmp_path / "a.git", tmp_path / "nowhere.git") as store:
         begun(store, "hi")
         for verb in (syncing.pull, syncing.push, syncing.sync):
@@ -599,7 +599,7 @@ def test_a_remote_that_is_not_there_is_told_in_one_line(tmp_path):
             assert "\n" not in str(told_so.value)
 
 
-def test_nobody_listens(tmp_path):
+def test_unreachable_server_is_an_error(tmp_path):
     with on_disk(tmp_path / "a.git") as store:
         remotes.add(store.git_dir, "origin", "http://user:secret@127.0.0.1:1/x.git")
         with pytest.raises(Unavailable, match="cannot be reached") as told_so:
@@ -608,8 +608,8 @@ def test_nobody_listens(tmp_path):
 
 
 @pytest.mark.parametrize("said, code", [(b"fatal: write error: No space left on device\n", 128), (b"", -9)])
-def test_what_goes_wrong_here_is_not_looked_for_ref_by_ref(two, monkeypatch, said, code):
-    """Thousands of refs, each fetched alone onto a disk that is full."""
+def test_local_error_does_not_cause_a_fetch_of_each_ref(two, monkeypatch, said, code):
+    """A full disk must not cause thousands of refs to be fetched one by one."""
     asked = []
 
     def talk(git_dir, *words, **_):
@@ -634,7 +634,7 @@ def test_offline_is_no_harm(two):
 
 
 def test_a_hook_that_refuses_one_ref_is_found_by_halving(two):
-    """A server's pre-receive takes all or nothing: the others go without it."""
+    """A pre-receive hook accepts or rejects the whole push. The other refs are pushed without the rejected one."""
     sids = [begun(two.a, f"session {n}").id for n in range(5)]
     hook = two.hub / "hooks" / "pre-receive"
     hook.parent.mkdir(exist_ok=True)
@@ -646,7 +646,7 @@ def test_a_hook_that_refuses_one_ref_is_found_by_halving(two):
     assert len(report.of("new")) == 9
 
 
-def test_what_was_about_to_go_is_noted_before_git_begins(two, monkeypatch):
+def test_pending_deletions_are_recorded_before_git_starts(two, monkeypatch):
     say(two.a, two.sid, "more")
     seen = []
 
@@ -664,7 +664,7 @@ def test_what_was_about_to_go_is_noted_before_git_begins(two, monkeypatch):
     assert list(published.noted(two.a.git_dir)) == []
 
 
-def test_two_at_once_take_turns(two):
+def test_concurrent_syncs_take_turns(two):
     say(two.a, two.sid, "more")
     with GitStore.open(two.a.git_dir) as other:
         sync(other)
@@ -681,7 +681,7 @@ def test_a_fetch_that_was_killed_leaves_room(two):
 # ---- exact refs only
 
 
-def test_one_new_entry_asks_for_one_ref(two, monkeypatch):
+def test_one_new_entry_pushes_one_ref(two, monkeypatch):
     for n in range(5):
         begun(two.a, f"session {n}")
     sync(two.a)
@@ -698,7 +698,7 @@ def test_one_new_entry_asks_for_one_ref(two, monkeypatch):
     assert [list(chunk) for chunk in pushed] == [[refs.leaf(two.sid)]]
 
 
-def test_thousands_go_in_chunks(two, monkeypatch):
+def test_thousands_of_refs_are_pushed_in_chunks(two, monkeypatch):
     monkeypatch.setattr(transport, "FIRST_CHUNK", 2)
     monkeypatch.setattr(transport, "CHUNK_MAX", 4)
     for n in range(6):
@@ -711,8 +711,8 @@ def test_thousands_go_in_chunks(two, monkeypatch):
 
 
 @pytest.mark.parametrize("size", [1, 2, 3])
-def test_the_refs_of_a_session_go_together_however_small_the_chunks(tmp_path, monkeypatch, size):
-    """Our server takes no branch of a fork before its `main`, which says where it began."""
+def test_refs_of_a_session_are_pushed_in_one_chunk(tmp_path, monkeypatch, size):
+    """The server accepts no branch of a fork before its `main`, which has the fork point."""
     monkeypatch.setattr(transport, "FIRST_CHUNK", size)
     monkeypatch.setattr(transport, "CHUNK_MAX", size)
     with store_with(tmp_path / "a.git", server(tmp_path / "hub.git")) as store:
@@ -725,7 +725,7 @@ def test_the_refs_of_a_session_go_together_however_small_the_chunks(tmp_path, mo
         assert there(tmp_path / "hub.git") == shared(store)
 
 
-def test_a_remote_that_takes_nothing_is_not_asked_for_each_session(two, monkeypatch):
+def test_remote_that_rejects_everything_is_not_tried_for_each_session(two, monkeypatch):
     for n in range(40):
         begun(two.a, f"session {n}")
     hook = two.hub / "hooks" / "pre-receive"
@@ -742,7 +742,7 @@ def test_a_remote_that_takes_nothing_is_not_asked_for_each_session(two, monkeypa
     assert there(two.hub) == shared(two.a)
 
 
-def test_what_a_remote_refuses_first_keeps_nothing_else_from_going(two, monkeypatch):
+def test_rejected_refs_do_not_block_others(two, monkeypatch):
     for n in range(transport.REFUSED_ENOUGH + 4):
         begun(two.a, f"session {n}")
     names = sorted(ref for ref in shared(two.a) if ref.startswith(refs.SESSIONS) and two.sid not in ref)
@@ -756,8 +756,8 @@ def test_what_a_remote_refuses_first_keeps_nothing_else_from_going(two, monkeypa
     assert names[-1] in there(two.hub)
 
 
-def test_of_a_session_that_is_refused_all_goes_that_can(two, monkeypatch):
-    """Where a server refuses a push as a whole, the ref is found that it does not want."""
+def test_all_other_refs_of_a_session_with_a_rejected_ref_are_sent(two, monkeypatch):
+    """The rejected ref is found even if the server rejects the whole push."""
     mine = session(two.a, two.sid)
     for name in ("one", "secret-name", "two"):
         mine.branch(name)
@@ -774,7 +774,7 @@ def test_of_a_session_that_is_refused_all_goes_that_can(two, monkeypatch):
 
 
 def test_names_are_found_by_content_wherever_they_are_made(two):
-    """What a flush names and what a sync names is one name."""
+    """A flush and a sync give a branch the same name."""
     say(two.a, two.sid, "from a")
     sync(two.a)
     first = session(two.b, two.sid).append(Message.user("from b"))

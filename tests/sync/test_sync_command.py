@@ -1,4 +1,4 @@
-"""Remotes, sync and bundles as a user meets them: what is said, and that a hint works where it is pasted."""
+"""Tests of the commands for remotes, sync and bundles: their output, and that their hints work when pasted."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from gitsession.cli.commands.remotes import Progress
 from gitsession.git import process
 from gitsession.sync.transport import TransportOptions
 
-KEY = "AKIA" + "Z3KQ7XJ2M5TB6WPL"  # joined here, so that no file of ours looks as if it held one
+KEY = "AKIA" + "Z3KQ7XJ2M5TB6WPL"  # joined here, so that this file does not seem to contain a key
 
 
 @pytest.fixture
 def here(here: Path) -> Path:
-    """A folder to stand in, with a hub."""
+    """Create a working directory with a hub."""
     hub(here / "hub.git")
     return here
 
 
 def imported(run: Run, here: Path, *texts: str, name: str = "0199-abcd") -> str:
-    """A session of pi that says ``texts``; its id."""
+    """Import a session of pi with ``texts`` and return its id."""
     lines = [said(f"aaaa{at:04}", f"aaaa{at - 1:04}" if at else None, text, at=at + 1) for at, text in enumerate(texts)]
     (here / f"{name}.jsonl").write_bytes(b"\n".join([header(name, cwd=str(here)), *lines]) + b"\n")
     told: str = json.loads(run("import", f"{name}.jsonl", "--json"))["sessions"][0]["session"]
@@ -56,25 +56,25 @@ def test_remotes_are_listed_by_either_command(run: Run) -> None:
     assert run("remote", "list", "--json") == run("remote", "--json")
 
 
-def test_a_remote_that_is_not_home_is_named_in_what_to_do_next(run: Run) -> None:
+def test_hint_names_a_remote_that_is_not_home(run: Run) -> None:
     assert "`gitsession sync`" in run("remote", "add", "origin", "hub.git", "--all")
     assert "`gitsession sync other`" in run("remote", "add", "other", "hub.git")
 
 
-def test_what_was_forgotten_is_told_as_json_too(run: Run, here: Path) -> None:
+def test_removed_remote_is_in_the_json_output(run: Run, here: Path) -> None:
     run("remote", "add", "origin", "hub.git", "--all")
     told = json.loads(run("remote", "remove", "origin", "--json"))
     assert [remote["name"] for remote in told["remotes"]] == ["origin"]
     assert run("remote", code=1) == ""
 
 
-def test_who_names_a_session_in_place_of_the_remote_is_told_how(run: Run, here: Path) -> None:
+def test_session_in_place_of_the_remote_is_explained(run: Run, here: Path) -> None:
     sid = imported(run, here, "hi")
     run("remote", "add", "origin", "hub.git", "--all")
     assert "`gitsession push REMOTE SESSION`" in run("push", sid, code=3, err=True)
 
 
-# ---- what a sync says
+# ---- output of sync
 
 
 def test_a_session_without_a_title_is_called_by_its_first_words(run: Run, here: Path) -> None:
@@ -83,7 +83,7 @@ def test_a_session_without_a_title_is_called_by_its_first_words(run: Run, here: 
     assert f"{sid}/main  Fix the login redirect" in run("sync")
 
 
-def test_of_a_large_sync_some_are_shown_and_the_rest_counted(run: Run, here: Path, monkeypatch) -> None:
+def test_long_sync_output_is_shortened(run: Run, here: Path, monkeypatch) -> None:
     monkeypatch.setattr(remotes, "_SHOWN", 2)
     for number in range(3):
         imported(run, here, "hi", name=f"0199-{number}")
@@ -93,14 +93,14 @@ def test_of_a_large_sync_some_are_shown_and_the_rest_counted(run: Run, here: Pat
     assert re.fullmatch(r"\.\.\. and \d+ more; --json lists all", told[2])
 
 
-def test_who_has_sent_all_is_told_that(run: Run, here: Path) -> None:
+def test_push_without_changes_prints_that(run: Run, here: Path) -> None:
     imported(run, here, "hi")
     run("remote", "add", "origin", "hub.git", "--all")
     run("push")
     assert run("push") == "origin: nothing to do\n"
 
 
-def test_a_purge_that_a_sync_publishes_is_told(run: Run, here: Path) -> None:
+def test_purge_published_by_a_sync_is_reported(run: Run, here: Path) -> None:
     imported(run, here, "hi", "what nobody should read", "bye")
     run("remote", "add", "origin", "hub.git", "--all")
     run("sync")
@@ -119,7 +119,7 @@ def test_the_hint_of_a_ref_that_was_held_back_can_be_pasted(run: Run, here: Path
     run("sync")
 
 
-def test_of_a_session_that_is_held_back_nothing_is_sent_that_its_clone_could_not_place(run: Run, here: Path) -> None:
+def test_held_back_session_sends_no_refs_that_a_clone_cannot_use(run: Run, here: Path) -> None:
     keep_secrets(run)
     imported(run, here, f"the key is {KEY}")
     run("remote", "add", "origin", "hub.git", "--all")
@@ -128,7 +128,7 @@ def test_of_a_session_that_is_held_back_nothing_is_sent_that_its_clone_could_not
     assert run("--store", "other.git", "verify").splitlines()[-1].endswith("0 problems")
 
 
-def test_git_tells_its_progress_and_we_tell_what_became_of_each_ref(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_of_git_and_the_outcome_of_each_ref_are_printed(monkeypatch: pytest.MonkeyPatch) -> None:
     class Terminal(io.StringIO):
         pass
 
@@ -147,7 +147,7 @@ def test_git_tells_its_progress_and_we_tell_what_became_of_each_ref(monkeypatch:
 
 
 def test_git_has_nothing_to_warn_of(run: Run, here: Path) -> None:
-    """A setting that git does not know is told to everybody who watches."""
+    """Git warns about an unknown setting, and a progress callback receives the warning."""
     imported(run, here, "hi")
     run("remote", "add", "origin", "hub.git", "--all")
     run("sync")
@@ -160,7 +160,7 @@ def test_git_has_nothing_to_warn_of(run: Run, here: Path) -> None:
 # ---- bundles
 
 
-def test_a_session_in_which_something_was_purged_goes_on_a_stick(run: Run, here: Path) -> None:
+def test_session_with_a_purged_entry_can_be_bundled(run: Run, here: Path) -> None:
     sid = imported(run, here, "hi", "what nobody should read", "bye")
     imported(run, here, "another", name="0199-ffff")
     run("purge", "--match", "what nobody should read", "--yes")
@@ -184,7 +184,7 @@ def test_half_a_bundle_is_called_that(run: Run, here: Path) -> None:
     )
 
 
-# ---- words
+# ---- wording
 
 
 def test_documents_are_named_without_blanks(run: Run, here: Path) -> None:
@@ -199,17 +199,17 @@ def test_documents_are_named_without_blanks(run: Run, here: Path) -> None:
 
 
 @pytest.mark.parametrize("group", ["bundle", "gate", "link", "server"])
-def test_a_command_with_parts_says_what_they_are_in_whole_sentences(run: Run, group: str) -> None:
+def test_command_groups_describe_their_commands_in_full(run: Run, group: str) -> None:
     told = run(group, code=2, err=True)
     assert told.startswith("Usage: ")
     assert "..." not in told.partition("Commands:")[2]
 
 
-# ---- what is sent
+# ---- selection of sessions
 
 
 def seen_at(here: Path) -> set[str]:
-    """The sessions that the hub has."""
+    """Return the sessions that the hub has."""
     told = git(here / "hub.git", "for-each-ref", "--format=%(refname)", "refs/heads/sessions")
     return {name.split("/")[3] for name in told.splitlines()}
 
@@ -231,7 +231,7 @@ def test_the_first_sync_lists_sessions_by_project_and_sends_nothing_unasked(run:
     assert seen_at(here) == {sid, more}
 
 
-def test_a_dry_run_of_sync_lists_what_would_be_sent(run: Run, here: Path) -> None:
+def test_dry_run_of_sync_lists_outgoing_sessions(run: Run, here: Path) -> None:
     sid = imported(run, here, "Fix the login redirect")
     run("remote", "add", "origin", "hub.git")
     assert sid in run("sync", "--dry-run")
@@ -281,7 +281,7 @@ def test_checkpoints_of_a_session_that_no_list_has_are_not_sent_without_asking(r
     sid = imported(run, here, "Fix the login redirect")
     run("checkpoint", sid, "--workspace", str(here))
     run("remote", "add", "origin", str(here / "hub.git"))
-    with Store.open() as store, store.objects.transaction() as transaction:  # as the undo of an import leaves it
+    with Store.open() as store, store.objects.transaction() as transaction:  # as after the undo of an import
         for name, value in store.objects.refs(f"refs/heads/sessions/{sid}/").items():
             if not name.endswith("/files"):
                 transaction.move(name, None, expected=value)
@@ -294,7 +294,7 @@ def test_checkpoints_of_a_session_that_no_list_has_are_not_sent_without_asking(r
 
 
 @pytest.mark.parametrize("address", ["ht!tp://x", "://x", "https://", "1http://x"])
-def test_an_address_that_is_no_url_is_refused(run: Run, address: str) -> None:
+def test_invalid_remote_address_is_rejected(run: Run, address: str) -> None:
     assert "it is not a URL" in run("remote", "add", "bad", address, code=2, err=True)
     assert "bad" not in run("remote", code=1)
 
@@ -302,7 +302,7 @@ def test_an_address_that_is_no_url_is_refused(run: Run, address: str) -> None:
 @pytest.mark.parametrize(
     ("address", "why"), [("user@host", "it has no path"), ("ext::sh -c id", "it names a program to run")]
 )
-def test_what_cannot_be_a_repository_is_refused(run: Run, here: Path, address: str, why: str) -> None:
+def test_invalid_repository_address_is_rejected(run: Run, here: Path, address: str, why: str) -> None:
     told = run("remote", "add", "bad", address, code=2, err=True)
     assert f"cannot use {address!r} as a repository: {why}" in told
     assert "bad" not in run("remote", code=1)
@@ -340,7 +340,7 @@ def test_the_hint_of_several_remotes_can_be_pasted(run: Run, here: Path) -> None
     hint = re.search(r"`gitsession (git config [^`]*)`", run("sync", code=3, err=True))
     assert hint
     words = hint[1].replace("NAME", "two").split()
-    subprocess.run([sys.executable, "-m", "gitsession", *words], check=True)  # it becomes git
+    subprocess.run([sys.executable, "-m", "gitsession", *words], check=True)  # the process is replaced by git
     assert "two: nothing to do" in run("push")
 
 
@@ -349,11 +349,11 @@ def test_a_scope_is_either_all_or_limited(run: Run) -> None:
     assert json.loads(run("remote", "--json", code=1))["remotes"] == []
 
 
-# ---- clones of what is no store
+# ---- clones of repositories that are not stores
 
 
 def closed_port() -> int:
-    """A port of this machine at which nobody listens: it was free, and is let go of."""
+    """Return a port of this machine on which no process listens."""
     with socket.socket() as held:
         held.bind(("127.0.0.1", 0))
         port: int = held.getsockname()[1]
@@ -396,7 +396,7 @@ NO_CLONE = {
 
 
 @pytest.mark.parametrize(("url", "code", "says", "hint"), NO_CLONE.values(), ids=NO_CLONE)
-def test_a_clone_of_what_is_no_store_says_why_and_what_to_do(
+def test_clone_of_another_repository_explains_the_error(
     url: str, code: int, says: str, hint: str, run: Run, here: Path
 ) -> None:
     (here / "empty").mkdir()
@@ -414,7 +414,7 @@ def test_a_clone_of_what_is_no_store_says_why_and_what_to_do(
     assert sorted(path.name for path in here.iterdir()) == before
 
 
-def test_a_clone_of_an_empty_repository_says_that_it_is_a_beginning(run: Run, here: Path) -> None:
+def test_clone_of_an_empty_repository_prints_how_to_continue(run: Run, here: Path) -> None:
     subprocess.run(["git", "init", "-q", "--bare", "plain.git"], check=True)
     told = run("clone", "plain.git", "out.git").splitlines()
     assert told == [
@@ -423,7 +423,7 @@ def test_a_clone_of_an_empty_repository_says_that_it_is_a_beginning(run: Run, he
     ]
 
 
-def test_a_git_that_is_killed_while_it_clones_is_told_without_the_folder_it_wrote_to(
+def test_killed_git_during_a_clone_is_reported_without_the_temporary_folder(
     run: Run, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def killed(*words: object, **how: object) -> process.ProcessResult:

@@ -1,5 +1,6 @@
-"""kill -9, or a disk that says no, at any system call of a sync, ours or git's, here or on the server: done again, it
-ends where it would have.
+"""Tests of kill -9 and disk errors at any system call of a sync: when repeated, it ends in the same state.
+
+The calls are those of gitsession and of git, in the store and on the server.
 """
 
 from __future__ import annotations
@@ -28,21 +29,21 @@ SHARE = float(os.environ.get("GITSESSION_SYNC_KILLS", "0.003"))
 """Share of the calls that are tried; 1 is all of them."""
 
 ERROR = re.compile(r"^[\w.]+(?=: )", re.MULTILINE)
-"""The classes of errors in a traceback, the last one last."""
+"""Pattern of the class names of the errors in a traceback."""
 
 Prepare = Callable[[Path], None]
 State = tuple[Mapping[str, str], Mapping[str, str]]
 
 
 class Syncs(Scene):
-    """A store, its hub, and what they hold after each work that nothing disturbs."""
+    """A store, its hub, and their state after each work without faults."""
 
     def __init__(self, prepare: Prepare) -> None:
         super().__init__(prepare)
         self._ends: dict[str, State] = {}
 
     def end(self, work: str) -> State:
-        """What store and hub hold after a run that nothing disturbs."""
+        """Return the state of the store and the hub after a run without faults."""
         if work not in self._ends:
             ran = self.run(work)
             assert ran.code == 0, ran.stderr
@@ -50,20 +51,20 @@ class Syncs(Scene):
         return self._ends[work]
 
     def again(self, work: str) -> State:
-        """Look at what a kill has left, and do it once more."""
+        """Check the state after a kill, and repeat the work."""
         store, hub = self.store(work), self.place / "hub.git"
         for lock in [hub / "packed-refs.lock", *hub.rglob("refs/**/*.lock")]:
-            lock.unlink(missing_ok=True)  # git's own: where nobody is at work its owner may
+            lock.unlink(missing_ok=True)  # git's own; if no process is running, the owner may delete it
         assert process.fsck(hub) == []
         if (hub / "hooks/post-receive").exists():
-            Store.open(hub).close()  # a server that was killed while it purged goes on when it is opened next
+            Store.open(hub).close()  # opening a server continues an interrupted purge
         if work != hurt.CLONE or not store.exists():
             hurt.do(work, str(self.place))
         return self.judged(work)
 
     def judged(self, work: str) -> State:
         if work == hurt.PUSH:
-            hurt.do(hurt.PULL, str(self.place))  # what was about to go is noted until the remote has said what it has
+            hurt.do(hurt.PULL, str(self.place))  # pending deletions are noted until the next fetch
         store, hub = self.store(work), self.place / "hub.git"
         left = store / create.INCOMING
         assert not left.exists() or not [*left.iterdir()]
@@ -104,7 +105,7 @@ def scenes() -> Iterator[Callable[[Prepare], Syncs]]:
 
 @pytest.mark.promise("P7", "P8", "P9", "P42")
 @pytest.mark.parametrize(("prepare", "work", "mode"), CASES)
-def test_what_was_hurt_at_any_call_ends_the_same(
+def test_interrupted_sync_ends_in_the_same_state(
     scenes: Callable[[Prepare], Syncs], prepare: Prepare, work: str, mode: str, faults: Faults
 ) -> None:
     scene = scenes(prepare)
@@ -116,8 +117,8 @@ def test_what_was_hurt_at_any_call_ends_the_same(
             assert scene.again(work) == expected, at
 
 
-def test_what_a_killed_clone_has_left_goes_with_the_next_one_to_that_place(tmp_path: Path) -> None:
-    """But not what another one is filling at the moment, nor what is no clone's."""
+def test_files_of_a_killed_clone_are_removed_by_the_next_one(tmp_path: Path) -> None:
+    """A folder that another clone is filling, and one that is not a clone's, are kept."""
     Store.create(tmp_path / "source.git").close()
     names = (".to.git.0123456789ab.tmp", ".to.git.ba9876543210.tmp", ".to.git.x.tmp")
     left, held, other = (tmp_path / name for name in names)

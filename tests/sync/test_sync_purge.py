@@ -1,4 +1,4 @@
-"""What one store purges goes from the server and from every other store, and nothing else goes."""
+"""Tests of purges and sync: an entry purged in one store is deleted from the server and every other store, alone."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def three(tmp_path):
 
 
 @pytest.mark.timeout(300)
-def test_a_purge_reaches_everybody_and_takes_nothing_else(three):
-    """B went on at its end and cut a branch at what is purged; C sums it up."""
+def test_purge_reaches_every_store_and_removes_nothing_else(three):
+    """B continued at the tip and branched at the purged entry. C summarized the entry."""
     say(three.b, three.sid, "of b")
     session(three.b, three.sid).branch("cut", at=find(three.b))
     three.b.flush()
@@ -46,7 +46,7 @@ def test_a_purge_reaches_everybody_and_takes_nothing_else(three):
     three.assert_purged_and_whole()
 
 
-def test_a_stale_store_is_told_what_was_purged(three):
+def test_outdated_store_reports_purged_refs(three):
     purge(three.a, find(three.a))
     sync(three.a)
     report = syncing.pull(three.b, remote(three.b))
@@ -54,7 +54,7 @@ def test_a_stale_store_is_told_what_was_purged(three):
     assert traces(three.b) == []
 
 
-def test_two_purge_at_once_and_come_together(three):
+def test_two_concurrent_purges_are_merged(three):
     other = begun(three.a, "more", "of " + SECRET[::-1]).id
     three.settle()
     purge(three.a, find(three.a))
@@ -65,7 +65,7 @@ def test_two_purge_at_once_and_come_together(three):
     assert said(three.c, other)["main"] == ["more", "user message"]
 
 
-def test_what_is_in_the_trash_does_not_come_back(three):
+def test_trashed_session_does_not_return(three):
     from gitsession.api import Store
 
     Store(three.a, tends=False).trash.put(three.sid)
@@ -78,8 +78,8 @@ def test_what_is_in_the_trash_does_not_come_back(three):
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("make", [server, forge])
-def test_purged_fork_that_others_went_on_with_is_the_same_everywhere(tmp_path, make):
-    """Another clone named it, labelled, branched and checkpointed it meanwhile, and a new one joins."""
+def test_purged_fork_that_others_continued_is_equal_everywhere(tmp_path, make):
+    """Another clone renamed, labeled, branched and checkpointed the fork meanwhile, and a new clone joins."""
     three = Three(tmp_path, make)
     a, b, c = three.stores
     fork = forked(session(a, three.sid), find(a))
@@ -107,7 +107,7 @@ def test_purged_fork_that_others_went_on_with_is_the_same_everywhere(tmp_path, m
     three.close()
 
 
-def test_plain_git_may_stand_between(three):
+def test_plain_git_may_sync_in_between(three):
     purge(three.a, find(three.a))
     sync(three.a)
     done = subprocess.run(["git", f"--git-dir={three.b.git_dir}", "fetch"], capture_output=True, text=True, check=False)

@@ -1,4 +1,4 @@
-"""Others at work in a store, or into it, while it syncs: at each step of the sync in turn, and all of it is there."""
+"""Tests of concurrent writes to a store at each step of a sync: no entry is lost."""
 
 from __future__ import annotations
 
@@ -29,11 +29,14 @@ STEPS = {
     "forget": (published, "forget"),
 }
 LOCKED = ("move in", "reconcile")
-"""Steps at which nobody else can write: who wants to is waiting, and comes next."""
+"""Steps at which no other process can write. A writer waits and continues afterwards."""
 
 
 class Desk:
-    """Store ``a`` is to sync, and lies apart from ``b``, which has published; ``words``: what was acknowledged."""
+    """Store ``a`` is to sync and has diverged from ``b``, which has published.
+
+    ``words`` has the acknowledged texts.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.hub = hub(folder / "hub.git")
@@ -65,7 +68,7 @@ class Desk:
 
 
 def append(desk: Desk) -> None:
-    """Another process, that ends before it has handed over to git."""
+    """Append from another process that ends before it flushes to git."""
     with GitStore.open(desk.a.git_dir, flush_on_close=False) as other:
         say(other, desk.sids[0], "meanwhile", "main")
         say(other, desk.sids[3], "and elsewhere")
@@ -81,12 +84,12 @@ def git_push(desk: Desk) -> None:
 
 
 def push_into(desk: Desk) -> None:
-    """The store is a remote of another one."""
+    """Push from a store that has this store as a remote."""
     _git(desk.b, "push", str(desk.a.git_dir), "refs/heads/sessions/*:refs/heads/sessions/*")
 
 
 def _git(store: GitStore, *words: str) -> None:
-    """What cannot move forward git refuses."""
+    """Run git. A push that is not a fast-forward is rejected."""
     subprocess.run(["git", f"--git-dir={store.git_dir}", *words], capture_output=True, check=False, timeout=60)
 
 
@@ -105,7 +108,7 @@ def desk(tmp_path: Path) -> Iterator[Desk]:
 
 @pytest.mark.promise("P13", "P16", "P42")
 @pytest.mark.parametrize(("step", "when", "other"), CASES)
-def test_what_others_do_at_a_step_is_there_in_the_end(
+def test_concurrent_changes_at_any_step_are_kept(
     desk: Desk, step: str, when: str, other: Callable[[Desk], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     owner, name = STEPS[step]

@@ -1,4 +1,4 @@
-"""Redacted entries and the archive stay out of a remote with a scope, and out of a push of named sessions."""
+"""Tests of remotes with a scope and pushes of named sessions: redacted entries and the archive are not sent."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from remotes import forge, hub
 
 from gitsession import Message, Session, Store
 
-KEY = "AKIA" + "Z3KQ7XJ2M5TB6WPL"  # joined here, so that no file of ours looks as if it held one
+KEY = "AKIA" + "Z3KQ7XJ2M5TB6WPL"  # joined here, so that this file does not seem to contain a key
 
 
 @pytest.fixture(params=[hub, forge], ids=["hub", "forge"])
@@ -22,7 +22,7 @@ def server(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
 
 
 def store_with_secrets(path: Path) -> Store:
-    """A store in which redaction was off so far."""
+    """Create a store without redaction."""
     Store.create(path).close()
     git(path, "config", "gitsession.redact", "false")
     return Store.open(path)
@@ -36,7 +36,7 @@ def begun(store: Store, agent: str, *texts: str) -> Session:
 
 
 def redacted(path: Path) -> Store:
-    """The store opened with redaction on, and every secret in it hidden."""
+    """Open the store with redaction, and redact every secret in it."""
     git(path, "config", "gitsession.redact", "true")
     store = Store.open(path)
     store.secrets.redact(list(store.secrets.find()))
@@ -47,7 +47,7 @@ def everything(repository: Path) -> bytes:
     return git_bytes(repository, "cat-file", "--batch-all-objects", "--batch")
 
 
-def test_a_redaction_outside_of_the_scope_takes_no_words_along(tmp_path: Path, server: Path) -> None:
+def test_redaction_outside_of_the_scope_sends_no_text(tmp_path: Path, server: Path) -> None:
     path = tmp_path / "store.git"
     with store_with_secrets(path) as store:
         begun(store, "pi", f"public {KEY}")
@@ -65,7 +65,7 @@ def test_a_redaction_outside_of_the_scope_takes_no_words_along(tmp_path: Path, s
         assert store.verify().problems == []
 
 
-def test_what_was_redacted_in_the_scope_reaches_other_stores(tmp_path: Path) -> None:
+def test_redaction_in_the_scope_reaches_other_stores(tmp_path: Path) -> None:
     server, path = forge(tmp_path / "forge.git"), tmp_path / "store.git"
     with store_with_secrets(path) as store:
         public = begun(store, "pi", f"public {KEY}").id
@@ -88,7 +88,7 @@ def test_what_was_redacted_in_the_scope_reaches_other_stores(tmp_path: Path) -> 
         assert b"private" not in everything(server)
 
 
-def test_a_push_of_named_sessions_leaves_the_words_and_the_archive_of_others(tmp_path: Path, server: Path) -> None:
+def test_push_of_named_sessions_leaves_out_text_and_archive_of_others(tmp_path: Path, server: Path) -> None:
     path = tmp_path / "store.git"
     with store_with_secrets(path) as store:
         public = begun(store, "pi", "public").id
@@ -108,7 +108,7 @@ def test_a_push_of_named_sessions_leaves_the_words_and_the_archive_of_others(tmp
             assert other.verify().problems == []
 
 
-def test_a_bundle_of_named_sessions_leaves_the_words_of_others(tmp_path: Path) -> None:
+def test_bundle_of_named_sessions_leaves_out_text_of_others(tmp_path: Path) -> None:
     path, file = tmp_path / "store.git", tmp_path / "one.bundle"
     with store_with_secrets(path) as store:
         public = begun(store, "pi", f"public {KEY}").id
@@ -159,7 +159,7 @@ def test_a_push_of_named_sessions_does_not_answer_the_question_of_the_first_push
     assert b"later" in everything(here / "hub.git")
 
 
-def test_what_was_pulled_does_not_answer_the_question_of_the_first_push(run: Run, here: Path) -> None:
+def test_pull_does_not_confirm_the_first_push(run: Run, here: Path) -> None:
     hub(here / "hub.git")
     with Store.create(here / "other.git") as other:
         begun(other, "pi", "public")
@@ -178,6 +178,6 @@ def test_what_was_pulled_does_not_answer_the_question_of_the_first_push(run: Run
 
 
 @pytest.mark.parametrize("limit", ["--project", "--agent", "--label"])
-def test_an_empty_scope_is_refused(run: Run, limit: str) -> None:
+def test_empty_scope_is_rejected(run: Run, limit: str) -> None:
     assert "is empty" in run("remote", "add", "origin", "hub.git", limit, "", code=2, err=True)
     assert "origin" not in run("remote", code=1)

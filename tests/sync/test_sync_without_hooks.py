@@ -1,4 +1,4 @@
-"""A forge runs no hooks of ours: what was purged goes from there by the next sync of any store, and comes into none."""
+"""Tests of purges with a server without hooks: the next sync of any store removes purged data from it."""
 
 from __future__ import annotations
 
@@ -34,20 +34,20 @@ def three(tmp_path):
 
 
 def swept(path) -> bytes:
-    """Every object of a repository that nobody's refs leave out: what its owner's `git gc` leaves."""
+    """Return the objects that remain after the `git gc` of the repository's owner."""
     git(path, "-c", "gc.reflogExpire=now", "gc", "-q", "--prune=now")
     return said_by_objects(path)
 
 
 def plain_git(store: GitStore, *words: str) -> int:
-    """What a clone does that has not heard of a purge; git's exit code."""
+    """Run git in a clone that does not have the purge yet, and return the exit code."""
     store.flush()
     return subprocess.run(["git", f"--git-dir={store.git_dir}", *words], capture_output=True, check=False).returncode
 
 
 @pytest.mark.timeout(300)
-def test_a_purge_reaches_a_forge_and_everybody_and_takes_nothing_else(three):
-    """B went on at its end, and cut a branch at what is purged; C sums it up."""
+def test_purge_reaches_a_forge_and_every_store_and_removes_nothing_else(three):
+    """B continued at the tip and branched at the purged entry. C summarized the entry."""
     say(three.b, three.sid, "of b")
     session(three.b, three.sid).branch("cut", at=find(three.b))
     three.b.flush()
@@ -63,12 +63,12 @@ def test_a_purge_reaches_a_forge_and_everybody_and_takes_nothing_else(three):
     three.assert_purged_and_whole()
 
 
-def test_a_stale_clone_brings_it_back_until_any_store_of_ours_syncs(three):
-    """By a branch that nobody has seen, and by force."""
+def test_outdated_clone_restores_the_entry_until_any_store_syncs(three):
+    """The clone pushes a branch that no other store has, and forces a push."""
     session(three.b, three.sid).branch("cut", at=find(three.b))
     purge(three.a, find(three.a))
     sync(three.a)
-    assert plain_git(three.b, "push", "origin") == 1  # `main` is another line there
+    assert plain_git(three.b, "push", "origin") == 1  # `main` has another history there
     assert plain_git(three.b, "push", "--force", "origin", f"{refs.leaf(three.sid)}:{refs.leaf(three.sid)}") == 0
     assert SECRET.encode() in swept(three.hub)
     assert sync(three.c)["cut"] == "new"
@@ -78,8 +78,8 @@ def test_a_stale_clone_brings_it_back_until_any_store_of_ours_syncs(three):
     assert said(three.c, three.sid) == {"main": ["first", "user message", "last"], "cut": ["first", "user message"]}
 
 
-def test_what_a_store_lends_to_a_fetch_does_not_come_in_with_it(three):
-    """git completes what it fetched with what is here: by then it may be purged."""
+def test_local_objects_used_by_a_fetch_are_not_imported(three):
+    """Git completes a fetched pack with local objects, which may have been purged meanwhile."""
     words = "".join(f" {n * n * n}" for n in range(100))
     say(three.a, three.sid, "sesame" + words)
     three.settle(1)
@@ -90,7 +90,7 @@ def test_what_a_store_lends_to_a_fetch_does_not_come_in_with_it(three):
     assert traces(three.b, "sesame") == []
 
 
-def test_who_publishes_while_it_is_taken_out_is_not_overwritten(three, monkeypatch):
+def test_entry_published_during_a_purge_is_not_overwritten(three, monkeypatch):
     purge(three.a, find(three.a))
     send = transport.push
     rivals = iter(["of b"])
@@ -110,7 +110,7 @@ def test_who_publishes_while_it_is_taken_out_is_not_overwritten(three, monkeypat
 
 
 @pytest.mark.parametrize("refusal", ["receive.denyNonFastForwards", "a protected branch"])
-def test_a_remote_that_refuses_is_told_of_and_all_else_goes_on(tmp_path, refusal):
+def test_remote_that_rejects_a_purge_is_reported_and_all_else_is_synced(tmp_path, refusal):
     three = Three(tmp_path, forge)
     if refusal.startswith("receive"):
         git(three.hub, "config", refusal, "true")
@@ -140,7 +140,7 @@ def test_a_remote_that_refuses_is_told_of_and_all_else_goes_on(tmp_path, refusal
     three.close()
 
 
-def test_a_push_alone_takes_nothing_out_and_says_what_does(three):
+def test_push_alone_removes_nothing_and_names_the_command_that_does(three):
     purge(three.a, find(three.a))
     pull(three.a)
     say(three.a, three.sid, "more")
@@ -166,7 +166,7 @@ def test_a_server_with_our_hooks_is_never_forced(tmp_path, monkeypatch):
     three.close()
 
 
-def test_a_whole_session_goes_from_a_forge(three):
+def test_whole_session_is_purged_from_a_forge(three):
     session(three.b, three.sid).branch("side")
     other = begun(three.b, "stays").id
     sync(three.b)
@@ -180,7 +180,7 @@ def test_a_whole_session_goes_from_a_forge(three):
         assert_clean(store)
 
 
-def test_a_captured_file_goes_from_a_forge(three):
+def test_captured_file_is_purged_from_a_forge(three):
     held(three.a, three.sid, {"notes": "the file says sesame", "other": "stays"}, session(three.a, three.sid).leaf)
     blob = oid_of("blob", b"the file says sesame")
     three.settle()
@@ -214,7 +214,7 @@ def test_a_clone_of_a_forge_and_a_bundle_bring_nothing_of_it(three, tmp_path):
     assert said(three.a, three.sid) == {"main": ["first", "user message", "last"], "cut": ["first", "user message"]}
 
 
-def test_a_clone_judges_every_session_by_what_was_purged(three, tmp_path, monkeypatch):
+def test_clone_validates_every_session_against_the_tombstone_set(three, tmp_path, monkeypatch):
     begun(three.a, "another")
     purge(three.a, find(three.a))
     sync(three.a)
@@ -224,7 +224,7 @@ def test_a_clone_judges_every_session_by_what_was_purged(three, tmp_path, monkey
     assert report.of("refused") == []
 
 
-def test_a_clone_without_large_blobs_takes_it_out_too(three, tmp_path):
+def test_clone_without_large_blobs_purges_the_remote_too(three, tmp_path):
     git(three.hub, "config", "uploadpack.allowFilter", "true")
     large = "x" * 100_000
     begun(three.a, "first", large, "last")
@@ -232,7 +232,7 @@ def test_a_clone_without_large_blobs_takes_it_out_too(three, tmp_path):
     made = [tmp_path / "d.git", tmp_path / "e.git"]
     cloning.clone(f"file://{three.hub}", made[0], TransportOptions(), filter="blob:limit=64k")
     purge(three.a, find(three.a), find(three.a, "xxx"))
-    syncing.push(three.a, remote(three.a))  # the set; the lines are not forced
+    syncing.push(three.a, remote(three.a))  # the tombstone set; branches are not forced
     cloning.clone(f"file://{three.hub}", made[1], TransportOptions(), filter="blob:limit=64k")
     for path in made:
         with GitStore.open(path) as store:
@@ -243,7 +243,7 @@ def test_a_clone_without_large_blobs_takes_it_out_too(three, tmp_path):
     assert SECRET.encode() not in swept(three.hub)
 
 
-def test_beside_code_it_goes_too(tmp_path):
+def test_purge_in_a_repository_of_code(tmp_path):
     git_dir = forge(tmp_path / "code.git")
     with store_with(tmp_path / "a.git") as store:
         remotes.add(store.git_dir, "team", str(git_dir), namespace="gitsession", home=True)
@@ -255,7 +255,7 @@ def test_beside_code_it_goes_too(tmp_path):
         assert git(git_dir, "rev-parse", f"refs/gitsession/sessions/{sid}/main").strip() == store.ref(refs.leaf(sid))
 
 
-def test_a_lock_that_a_killed_git_left_there_is_told_in_gits_words(tmp_path: Path) -> None:
+def test_lock_of_a_killed_git_on_the_remote_is_reported_with_gits_message(tmp_path: Path) -> None:
     place = bare(tmp_path / "hub.git")
     with Store.create(tmp_path / "one.git") as one:
         one.remotes.add("origin", str(place))
@@ -277,7 +277,10 @@ def test_a_lock_that_a_killed_git_left_there_is_told_in_gits_words(tmp_path: Pat
 @pytest.mark.parametrize("refuses", ["false", "true"])
 @pytest.mark.parametrize("away", ["archive", "trash"])
 def test_purge_in_a_session_that_is_archived_or_in_the_trash_reaches_a_forge(three, away, refuses):
-    """The refs of such a session are none of the store's branches, and are set anew at the remote like any other."""
+    """The refs of such a session are not branches of the store.
+
+    At the remote, they are rewritten like all others.
+    """
     store, going = three.a, keys(three.a, find(three.a))
     if away == "archive":
         archiving.archive(store, [three.sid], 1000)

@@ -1,4 +1,4 @@
-"""What honest people push passes, whatever release or agent wrote it, with git's own check on as well."""
+"""Tests of valid pushes: they are accepted from every release and agent, also with git's own checks."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def move(client: Client, ref: str, oid: str) -> None:
 
 @good("a session that was begun here")
 def _(client: Client) -> None:
-    """With its title, and a checkpoint."""
+    """The session also has its title and a checkpoint."""
 
 
 @good("labels and names")
@@ -191,7 +191,7 @@ def _(client: Client) -> None:
 
 
 @pytest.mark.parametrize("name", GOOD)
-def test_a_good_push_is_taken_in(name: str, server: Path, tmp_path: Path) -> None:
+def test_valid_push_is_accepted(name: str, server: Path, tmp_path: Path) -> None:
     client = Client.begin(tmp_path / "store.git")
     GOOD[name](client)
     client.store.flush()
@@ -208,7 +208,7 @@ def _git(repository: Path, *words: str) -> str:
     return subprocess.run(["git", f"--git-dir={repository}", *words], capture_output=True, text=True, check=True).stdout
 
 
-def test_a_line_that_grows_is_pushed_step_by_step(tmp_path: Path, server: Path) -> None:
+def test_growing_branch_is_pushed_step_by_step(tmp_path: Path, server: Path) -> None:
     client = Client.begin(tmp_path / "store.git")
     ours = session(client.store, client.sid, clock=Clock(2_000_000_000_000))
     for n in range(3):
@@ -219,7 +219,7 @@ def test_a_line_that_grows_is_pushed_step_by_step(tmp_path: Path, server: Path) 
     assert push(client.path, server, SESSIONS).stderr.strip() == "Everything up-to-date"
 
 
-def test_a_fork_may_come_before_what_it_was_forked_from(tmp_path: Path, server: Path) -> None:
+def test_fork_may_be_pushed_before_its_origin(tmp_path: Path, server: Path) -> None:
     client = Client.begin(tmp_path / "store.git")
     copy = fork(session(client.store, client.sid))
     copy.append(Message.user("mine"))
@@ -229,7 +229,7 @@ def test_a_fork_may_come_before_what_it_was_forked_from(tmp_path: Path, server: 
         assert done.returncode == 0, done.stderr
 
 
-def test_branches_of_a_fork_of_a_fork_may_begin_in_any_session_that_it_shares(tmp_path: Path, server: Path) -> None:
+def test_branches_of_a_fork_of_a_fork_may_start_in_any_shared_session(tmp_path: Path, server: Path) -> None:
     client = Client.begin(tmp_path / "store.git")
     first = fork(session(client.store, client.sid))
     first.append(Message.user("first"))
@@ -237,7 +237,7 @@ def test_branches_of_a_fork_of_a_fork_may_begin_in_any_session_that_it_shares(tm
     second.append(Message.user("second"))
     client.store.flush()
     assert push(client.path, server, SESSIONS).returncode == 0
-    second.branch("in-first", second.history()[-3])  # behind the `fork` entry of the first
+    second.branch("in-first", second.history()[-3])  # after the `fork` entry of the first one
     second.branch("in-origin", "root")
     for name in ("in-first", "in-origin"):
         second.switch(name)
@@ -247,7 +247,7 @@ def test_branches_of_a_fork_of_a_fork_may_begin_in_any_session_that_it_shares(tm
     assert done.returncode == 0, done.stderr
 
 
-def test_titles_and_labels_on_a_branch_pass_beside_those_of_meta(tmp_path: Path, server: Path) -> None:
+def test_titles_and_labels_on_a_branch_are_accepted_beside_those_of_meta(tmp_path: Path, server: Path) -> None:
     client = Client.begin(tmp_path / "store.git")
     ours = session(client.store, client.sid)
     ours.append(kinds.Title(title="inline"))
@@ -262,7 +262,7 @@ def test_titles_and_labels_on_a_branch_pass_beside_those_of_meta(tmp_path: Path,
 
 
 def test_a_store_of_another_release_is_pushed_whole(tmp_path: Path, server: Path) -> None:
-    """All agents, forked and branched, in one push."""
+    """Push sessions of all agents, with forks and branches, at once."""
     client = Client.begin(tmp_path / "store.git")
     for agent, data in STORIES.items():
         sid = bring(client.store, data, agent=agent, name=NAMES[agent]).session

@@ -1,4 +1,4 @@
-"""What comes from a remote that checks nothing is judged here, by the judge of the servers."""
+"""Tests of fetches from a remote without validation: the store validates them with the rules of the servers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def client(tmp_path: Path) -> Client:
 
 @pytest.fixture
 def remote(tmp_path: Path) -> Path:
-    """A repository without any hook."""
+    """Create a repository without hooks."""
     return bare(tmp_path / "remote.git")
 
 
@@ -42,7 +42,7 @@ def altered(client: Client, entry: Entry) -> Node:
 
 
 @pytest.mark.promise("P34")
-def test_a_bad_line_is_refused_by_its_reason_and_the_others_come(
+def test_invalid_branch_is_rejected_with_its_reason_and_others_are_fetched(
     client: Client, remote: Path, ours: Store, faults: Faults
 ) -> None:
     good = begun(client.store, "good")
@@ -59,18 +59,18 @@ def test_a_bad_line_is_refused_by_its_reason_and_the_others_come(
         assert not ours.objects.contains(bad.oid)
 
 
-def test_a_tree_that_leads_out_of_the_workspace_does_not_come(client: Client, remote: Path, ours: Store) -> None:
+def test_tree_that_leads_out_of_the_workspace_is_rejected(client: Client, remote: Path, ours: Store) -> None:
     evil = client.entry(checkpoint(), client.on("files"), files=client.files(("100644", b"..", b"evil")))
     push(client.path, remote, *EVERYTHING, f"{evil.oid}:{client.ref('files-x')}")
     try:
         told = {branch.ref: branch.outcome for branch in ours.remotes.pull("origin").branches}
         assert told[client.ref("files-x")] == "refused"
-    except GitSessionError as error:  # git's own check may have been first
+    except GitSessionError as error:  # git's own checks may have failed first
         assert "files-x" in str(error) or "hasDotdot" in str(error)
     assert not ours.objects.contains(evil.oid)
 
 
-def test_lines_that_diverged_are_judged_from_where_they_parted(client: Client, remote: Path, ours: Store) -> None:
+def test_diverged_branches_are_validated_from_their_common_entry(client: Client, remote: Path, ours: Store) -> None:
     push(client.path, remote, *EVERYTHING)
     ours.remotes.pull("origin")
     ours.session(client.sid).append(Message.user("ours"))
@@ -81,7 +81,7 @@ def test_lines_that_diverged_are_judged_from_where_they_parted(client: Client, r
     assert told[client.ref()] == "forked"
 
 
-def test_more_sessions_than_are_judged_at_once_come(
+def test_more_sessions_than_one_batch_are_fetched(
     client: Client, remote: Path, ours: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(validate, "SESSIONS_AT_ONCE", 2)
@@ -93,9 +93,7 @@ def test_more_sessions_than_are_judged_at_once_come(
     assert len(ours.sessions()) == 6
 
 
-def test_a_set_of_what_was_purged_that_holds_something_else_is_not_joined(
-    client: Client, remote: Path, ours: Store
-) -> None:
+def test_invalid_tombstone_set_is_not_merged(client: Client, remote: Path, ours: Store) -> None:
     odd = client.git("commit-tree", "-m", "1 purged", client.files(("100644", b"run.sh", b"evil")))
     push(client.path, remote, *EVERYTHING, f"{odd}:{refs.TOMBSTONES}")
     told = {branch.ref: branch.outcome for branch in ours.remotes.pull("origin").branches}
@@ -105,7 +103,7 @@ def test_a_set_of_what_was_purged_that_holds_something_else_is_not_joined(
     assert not ours.objects.contains(odd)
 
 
-def test_no_meta_comes_without_its_session(client: Client, remote: Path, ours: Store) -> None:
+def test_meta_without_its_session_is_rejected(client: Client, remote: Path, ours: Store) -> None:
     held = session(client.store, client.sid)
     held.label(held.leaf, "a label")
     client.store.flush()
@@ -118,8 +116,8 @@ def test_no_meta_comes_without_its_session(client: Client, remote: Path, ours: S
     assert_clean(ours.objects)
 
 
-def test_a_session_under_a_second_name_does_not_come(tmp_path: Path, client: Client, remote: Path, ours: Store) -> None:
-    """A store that has the session refuses the other name; a clone takes one of them."""
+def test_session_under_a_second_id_is_rejected(tmp_path: Path, client: Client, remote: Path, ours: Store) -> None:
+    """A store that has the session rejects the other id. A clone accepts one of them."""
     push(client.path, remote, *EVERYTHING)
     ours.remotes.pull("origin")
     second = refs.leaf(f"{client.sid[:8]}-{'7' * 13}")
@@ -135,7 +133,7 @@ def test_a_session_under_a_second_name_does_not_come(tmp_path: Path, client: Cli
 
 
 @pytest.mark.parametrize("ref", ["main", "side"])
-def test_a_fork_s_line_under_its_origin_s_name_does_not_come(
+def test_branch_of_a_fork_under_the_id_of_its_origin_is_rejected(
     client: Client, remote: Path, ours: Store, ref: str
 ) -> None:
     push(client.path, remote, *EVERYTHING)
@@ -150,7 +148,7 @@ def test_a_fork_s_line_under_its_origin_s_name_does_not_come(
     assert_clean(ours.objects)
 
 
-def test_meta_as_a_branch_does_not_come(tmp_path: Path, client: Client, remote: Path, ours: Store) -> None:
+def test_meta_as_a_branch_is_rejected(tmp_path: Path, client: Client, remote: Path, ours: Store) -> None:
     push(client.path, remote, *EVERYTHING)
     ours.remotes.pull("origin")
     push(client.path, remote, f"{client.ref('meta')}:{client.ref('zzz')}")
@@ -181,7 +179,7 @@ def test_a_malformed_object_on_one_ref_stops_no_clone(
         assert_clean(made.objects)
 
 
-def test_a_store_whose_only_session_is_malformed_is_cloned_without_it(
+def test_store_with_a_single_malformed_session_is_cloned_without_it(
     tmp_path: Path, client: Client, remote: Path
 ) -> None:
     evil = client.entry(checkpoint(), client.on("files"), files=client.files(("100644", b"..", b"evil")))

@@ -1,4 +1,4 @@
-"""Somebody else's set of what was purged takes away and hides; it puts no other words into a history, nor breaks it."""
+"""Tests of malicious tombstone sets: they can remove and redact, but neither change the text nor break a history."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def pushed(client: Client, to: Path, said: Tombstones) -> subprocess.CompletedPr
 
 @pytest.mark.promise("P34")
 @pytest.mark.parametrize("name", FORGED)
-def test_a_forged_set_is_not_joined_and_the_store_goes_on(tmp_path: Path, client: Client, name: str, faults) -> None:
+def test_forged_set_is_not_merged_and_the_store_continues(tmp_path: Path, client: Client, name: str, faults) -> None:
     place = bare(tmp_path / "hub.git")
     push(client.path, place, ALL)
     ours = store_with(tmp_path / "ours.git", place)
@@ -106,7 +106,7 @@ def test_a_server_refuses_it(tmp_path: Path, client: Client, name: str, faults) 
 
 
 def test_a_redaction_is_no_forgery(tmp_path: Path) -> None:
-    """Of our own entries, with the secret in a text, in a key and in a value, and in one that was redacted before."""
+    """Redact own entries with the secret in a text, a key and a value, and one that was redacted before."""
     place = hub(tmp_path / "hub.git")
     with Store.create(tmp_path / "one.git") as one:
         one.remotes.add("origin", str(place))
@@ -116,7 +116,7 @@ def test_a_redaction_is_no_forgery(tmp_path: Path) -> None:
         call = ToolCall(id="1", name="run", arguments={TOKEN.text: "x", "a": [TOKEN.text, 7]})
         said.append(Message.assistant([Text(text="done"), call]))
         said.append(Message.user("and acme_0123456789 again"))
-        assert one.remotes.push("origin").of("refused")  # the gate
+        assert one.remotes.push("origin").of("refused")  # the secret scan of the push
     push(tmp_path / "one.git", place, ALL)
     shutil.copytree(place, bare(tmp_path / "plain.git"), dirs_exist_ok=True)
     for at in ("two.git", "three.git"):
@@ -132,8 +132,8 @@ def test_a_redaction_is_no_forgery(tmp_path: Path) -> None:
         assert not TOKEN.is_in(b"".join(two.read(oid)[1] for oid in two.oids()))
 
 
-def test_what_stands_for_a_purged_file_is_never_purged_itself(tmp_path: Path) -> None:
-    """Else no checkpoint in which a file was purged could be pushed or fetched any more."""
+def test_placeholder_of_a_purged_file_is_never_purged(tmp_path: Path) -> None:
+    """Purged placeholders would block the push and fetch of every checkpoint with a purged file."""
     place = hub(tmp_path / "hub.git")
     folder = tmp_path / "work"
     folder.mkdir()
@@ -158,7 +158,7 @@ samples = ["{name}_01234567"]
 
 
 def redacted_by(path: Path, name: str) -> None:
-    """``path``: a store, whose every entry is redacted by one more rule."""
+    """Redact every entry of the store ``path`` with one more rule."""
     (path.parent / f"{name}.toml").write_text(RULES.format(name=name))
     subprocess.run(["git", "-C", path, "config", "gitsession.redact", "true"], check=True)
     subprocess.run(["git", "-C", path, "config", "gitsession.rules", path.parent / f"{name}.toml"], check=True)
@@ -167,7 +167,7 @@ def redacted_by(path: Path, name: str) -> None:
 
 
 def two_with(tmp_path: Path, place: Path, text: str) -> list[Path]:
-    """Two stores, and ``place`` between them, of one session in which ``text`` was said."""
+    """Create two stores, with ``place`` as their remote, and one session that contains ``text``."""
     paths = [tmp_path / "one.git", tmp_path / "two.git"]
     with Store.create(paths[0]) as one:
         one.remotes.add("origin", str(place))
@@ -232,7 +232,7 @@ def test_an_entry_that_was_redacted_can_only_be_hidden_more(tmp_path: Path) -> N
 
 
 def ticking(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each look at the clock takes a second."""
+    """Advance the clock one second at each call."""
     monkeypatch.setattr(quarantine_reader.time, "monotonic", itertools.count().__next__)
 
 
@@ -252,7 +252,7 @@ def test_the_time_for_judging_counts_for_sets_too(client: Client, monkeypatch: p
 
 
 def test_the_time_for_judging_counts_to_the_end_of_a_line(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Entries are read many at a time, and after that each line is walked down."""
+    """Entries are read in batches. Each branch is checked to its end afterwards."""
     moves = [Proposed(ref, None, oid) for ref, oid in client.store.refs(refs.SESSIONS).items()]
     with GitReader(client.path, {}) as read:
         assert validate.judge(read, moves) == []

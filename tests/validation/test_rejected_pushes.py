@@ -1,6 +1,6 @@
-"""Pushes that nobody honest makes: each is refused by the hook, by its reason, and leaves nothing behind.
+"""Tests of malicious pushes: the hook rejects each with its reason, and no data is left behind.
 
-git's own check is off in the repository that is pushed to, so that ours stands alone.
+The checks of git are disabled in the repository, so that only those of gitsession apply.
 """
 
 from __future__ import annotations
@@ -40,7 +40,13 @@ BAD: dict[str, Bad] = {}
 
 
 def bad(name: str, rule: str, says: str) -> Callable[[Make], Make]:
-    """``says``: what stands in the line of the refusal."""
+    """Register a malicious push.
+
+    Args:
+        name: Name of the case.
+        rule: Rule that rejects it.
+        says: Text in the error message.
+    """
 
     def add(make: Make) -> Make:
         assert name not in BAD
@@ -57,7 +63,7 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Client:
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory, client: Client) -> tuple[Path, object]:
-    """A server that has the session, and everything in it."""
+    """Create a server that has the session, and return it with its refs and objects."""
     made = hub(tmp_path_factory.mktemp("server") / "hub.git", strict=False)
     done = push(client.path, made, "refs/heads/sessions/*:refs/heads/sessions/*")
     assert done.returncode == 0, done.stderr
@@ -70,7 +76,7 @@ def server(tmp_path_factory: pytest.TempPathFactory, client: Client) -> tuple[Pa
 
 
 def kept(client: Client, files: str) -> str:
-    """A checkpoint with that tree of files, after the last one."""
+    """Write a checkpoint with this tree of files after the last one, and return its refspec."""
     return f"{client.entry(checkpoint(), client.on('files'), files=files).oid}:{client.ref('files')}"
 
 
@@ -146,7 +152,7 @@ def _(client: Client) -> str:
 
 
 def after(client: Client, node: Node) -> str:
-    """``node`` as the new end of ``main``."""
+    """Return the refspec that sets ``main`` to ``node``."""
     return f"{node.oid}:{client.ref()}"
 
 
@@ -201,7 +207,7 @@ def _(client: Client) -> str:
 
 
 def with_hole(client: Client, *rows: object, content: bytes = b"words", named: bytes | None = None) -> str:
-    """An entry with a table of holes, and one blob."""
+    """Write an entry with a table of holes and one blob, and return its refspec."""
     digest = hash_of(content)
     table = cbor.encode([[*row] if isinstance(row, tuple) else row for row in rows])  # type: ignore[list-item]
     payload = client.store.read(payload_blob(client))[1]
@@ -396,7 +402,7 @@ bad("a branch that is deleted", "delete", "cannot be deleted")(lambda c: f":{c.r
 
 @bad("a line that only speaks of what it takes the place of", "rewind", "not a fast-forward along first parents")
 def _(client: Client) -> str:
-    """git would call it a fast-forward: what was there is its second parent."""
+    """git would accept this as a fast-forward, because the old tip is the second parent."""
     summary = kinds.BranchSummary(at_ms=1_800_000_000_000, summary="left")
     return f"{client.entry(summary, client.root, second_parent=client.leaf.oid).oid}:{client.ref()}"
 
@@ -422,7 +428,7 @@ def _(client: Client) -> str:
     return f"+{client.git('commit-tree', '-m', 'x', tree)}:{create.MAIN}"
 
 
-# ---- what stands where
+# ---- positions of entries
 
 bad("a message on meta", "place", "'message' is not allowed on 'meta'")(
     lambda c: f"{c.entry(user(), c.on('meta')).oid}:{c.ref('meta')}"
@@ -454,7 +460,7 @@ bad("a line that begins with a message", "root", "must begin with a session")(
 
 
 def meta_of_another(client: Client) -> Refspecs:
-    """A new session whose ``meta`` is its ``main``."""
+    """Create a new session whose ``meta`` is its ``main``."""
     session = begun(client.store, "new")
     client.store.flush()
     leaf = client.store.ref(refs.leaf(session.id))
@@ -514,7 +520,7 @@ FORK = "20270115-aaaaaaaaaaaaa"
 
 
 def forked(client: Client) -> Node:
-    """The ``fork`` entry of a session that goes on from ``main``."""
+    """Write the ``fork`` entry of a session that continues ``main``."""
     fork = kinds.Fork(session=FORK, agent="agent", view=1, at_ms=1_800_000_000_000)
     return client.entry(fork, client.leaf)
 
@@ -556,7 +562,7 @@ def _(client: Client) -> str:
     return after(client, client.entry(summary, client.leaf, second_parent=left))
 
 
-# ---- too much at once
+# ---- limits
 
 
 @bad("more entries than a push may hold", "limit", "more than 50 new entries")
@@ -567,7 +573,7 @@ def _(client: Client) -> str:
     return after(client, at)
 
 
-# ---- each of them
+# ---- tests of all cases
 
 
 # ---- the archive
@@ -582,7 +588,7 @@ def filed(
     old: bytes = b"",
     new: bytes = b"",
 ) -> str:
-    """A commit of the archive, right in all but what is given: its oid."""
+    """Write a commit of the archive that is valid except for the given changes, and return its oid."""
     made, objects = archive_set.tree_of(said)
     for kind, data in objects.values():
         client.put(kind, data)
@@ -597,7 +603,7 @@ def listing(client: Client, *ends: tuple[str, str], sid: str = "", turn: int = 1
 
 
 def rows(client: Client, text: str, name: bytes = b"") -> str:
-    """The tree of an archive that holds just that."""
+    """Write the tree of an archive that contains only ``text``."""
     return client.tree(("100644", name or f"{client.sid[:6]}.tsv".encode(), client.put("blob", text.encode())))
 
 
@@ -670,7 +676,7 @@ def _(client: Client) -> str:
 
 @pytest.mark.promise("P34")
 @pytest.mark.parametrize("name", BAD)
-def test_a_bad_push_is_refused_by_its_reason_and_leaves_nothing(
+def test_invalid_push_is_rejected_with_its_reason_and_leaves_nothing(
     name: str, client: Client, server: tuple[Path, object], faults: Faults
 ) -> None:
     wanted = BAD[name]

@@ -1,4 +1,4 @@
-"""What the commands say of a damaged store: in words, in order, not too many, and with what mends it."""
+"""Tests of the output for damaged stores: complete sentences, sorted, limited in number, with the repair command."""
 
 from __future__ import annotations
 
@@ -61,8 +61,8 @@ def test_doctor_sees_it_without_reading_everything(
     assert "b'" not in told
 
 
-def test_maintain_on_a_damaged_pack_says_which_and_what_mends_it(path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    with Store.open(path, clock=Clock()) as store:  # a second pack like the first, so that git wants to merge them
+def test_maintain_names_a_damaged_pack_and_the_repair_command(path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    with Store.open(path, clock=Clock()) as store:  # a second pack like the first, so that git merges them
         bring(store.objects, pi_file(*talk(*(f"other {n}" for n in range(ENTRIES - 1))), id="other"))
     file = largest(path, "objects/pack/*.pack")
     replace_file(file, zeroed(file.read_bytes(), file.stat().st_size // 3))
@@ -86,7 +86,7 @@ def test_an_entry_in_a_damaged_pack_is_an_error_in_words(path: Path, capfd: pyte
 
 @pytest.fixture
 def half(path: Path) -> Path:
-    """Without the trees of many entries."""
+    """Delete the trees of many entries."""
     with Store.open(path) as store:
         [row] = store.sessions()
         lost = [node.tree for node in store.session(row.sid).history()[1:31]]
@@ -94,7 +94,7 @@ def half(path: Path) -> Path:
     return path
 
 
-def test_verify_counts_by_session_says_ours_first_and_shows_some_of_many(
+def test_verify_counts_by_session_and_shows_some_of_many_problems(
     half: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["verify"]) == exits.INTEGRITY
@@ -111,7 +111,7 @@ def test_verify_counts_by_session_says_ours_first_and_shows_some_of_many(
     assert len(json.loads(capfd.readouterr().out)["problems"]) > 60
 
 
-def test_repair_counts_what_is_missing_by_session(half: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_repair_counts_missing_objects_by_session(half: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert run(["repair"]) == exits.INTEGRITY
     told = capfd.readouterr().out
     sid = next(half.glob("refs/heads/sessions/*")).name

@@ -1,4 +1,4 @@
-"""A check in parts: each goes on where the one before it ended, and a whole round misses nothing."""
+"""Tests of partial verification: each run continues after the previous one, and together they check everything."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def store(tmp_path: Path) -> Iterator[GitStore]:
 
 @pytest.fixture
 def checked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The entries that are checked, in order."""
+    """Record the entries that are checked, in order."""
     found: list[str] = []
     check = Walk.check
 
@@ -85,7 +85,7 @@ def test_parts_hold_other_entries_until_every_one_came(store: GitStore, checked:
     assert set(checked) == {node.oid for leaf in leaves for node in history(store, leaf)}
 
 
-def test_what_a_round_has_covered_is_told(store: GitStore) -> None:
+def test_progress_of_a_round_is_reported(store: GitStore) -> None:
     first = part(store, 4, now_ms=1000).covered
     assert first is not None
     assert (first.since_ms, first.entries, first.of, first.ended, first.before_ms) == (1000, 4, 7, False, None)
@@ -99,7 +99,7 @@ def test_what_a_round_has_covered_is_told(store: GitStore) -> None:
     assert (again.since_ms, again.before_ms, again.entries) == (9000, 1000, 4)
 
 
-def test_when_time_ends_the_next_part_goes_on_from_there(tmp_path: Path, checked: list[str]) -> None:
+def test_next_part_continues_where_the_time_ran_out(tmp_path: Path, checked: list[str]) -> None:
     with Store.create(tmp_path / "store.git") as store:
         begun(store.objects, *(f"words {number}" for number in range(200)))
         store.flush()
@@ -114,7 +114,7 @@ def test_when_time_ends_the_next_part_goes_on_from_there(tmp_path: Path, checked
     assert len(checked) == len(set(checked)) == 203 - 1
 
 
-def test_sessions_that_come_and_go_meanwhile_do_not_hold_up_a_round(store: GitStore) -> None:
+def test_created_and_deleted_sessions_do_not_stop_a_round(store: GitStore) -> None:
     part(store, 2)
     place = store_check.read(store.git_dir)
     assert place.entry
@@ -137,7 +137,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("data", BROKEN.values(), ids=BROKEN)
-def test_a_place_that_cannot_be_read_begins_a_round(store: GitStore, data: bytes) -> None:
+def test_unreadable_position_starts_a_new_round(store: GitStore, data: bytes) -> None:
     part(store, 3)
     (store.git_dir / store_check.FILE).write_bytes(data)
     report = part(store, 3, now_ms=5000)
@@ -145,7 +145,7 @@ def test_a_place_that_cannot_be_read_begins_a_round(store: GitStore, data: bytes
     assert (report.covered.since_ms, report.covered.entries) == (5000, 3)
 
 
-def test_a_store_that_cannot_be_written_is_checked_from_the_beginning_each_time(store: GitStore) -> None:
+def test_store_that_cannot_be_written_is_checked_from_the_start_each_time(store: GitStore) -> None:
     store.flush()
     with GitStore.open(store.git_dir, read_only=True) as held:
         assert [part(held, 3).covered, part(held, 3).covered][0] == part(held, 3).covered
@@ -172,7 +172,7 @@ def test_a_bit_flipped_anywhere_is_found_within_a_round(
         data = file.read_bytes()
         at = chance.randrange(len(data))
         if pattern == "packed-refs" and data.rfind(b"\n", 0, at) == -1:
-            continue  # the comment at its head
+            continue  # the comment in the first line
         with faults.one():
             replace_file(file, data[:at] + bytes([data[at] ^ 1 << chance.randrange(8)]) + data[at + 1 :])
             hurt = bool(process.fsck(path)) or here.read_all() > 0
@@ -182,7 +182,7 @@ def test_a_bit_flipped_anywhere_is_found_within_a_round(
 
 
 def in_a_round(path: Path) -> list[str]:
-    """What parts of a few entries each tell until the round ends."""
+    """Verify in parts of a few entries until everything is checked, and return the findings."""
     told: list[str] = []
     for _ in range(300):
         try:
@@ -199,7 +199,7 @@ def in_a_round(path: Path) -> list[str]:
 # ---- the command
 
 
-def test_the_command_says_how_far_it_is(
+def test_command_reports_its_progress(
     store: GitStore, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("GITSESSION_DIR", str(store.git_dir))
@@ -212,12 +212,12 @@ def test_the_command_says_how_far_it_is(
     assert (told["checked"], told["whole"], told["covered"]["entries"], told["notices"]) == (4, False, 8, None)
     assert run(["verify", "--max-seconds", "600"]) == exits.OK
     assert "The whole store was checked since" in capfd.readouterr().out
-    assert not (store.git_dir / lost_refs.FILE).exists()  # what git itself would say is not known
+    assert not (store.git_dir / lost_refs.FILE).exists()  # git's own findings are unknown here
     assert run(["verify", "--json"]) == exits.OK
     assert json.loads(capfd.readouterr().out)["covered"] is None
 
 
-def test_a_notice_is_told_by_the_address_that_other_commands_take(
+def test_notice_has_an_address_that_other_commands_accept(
     store: GitStore, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     said = begun(store, "hi")

@@ -1,4 +1,4 @@
-"""P23, P24: a ref that was lost or set back, without a command that did it, is told and mended."""
+"""Tests of P23 and P24: a ref that is lost or set back without a command is reported and repaired."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from gitsession.verify import lost_refs
 
 
 class Case:
-    """An imported session of a few entries, made active by hand."""
+    """An imported session of a few entries, with its active branch set."""
 
     def __init__(self, path: Path, *, checked: bool) -> None:
         self.path, self.checked = path, checked
@@ -61,7 +61,7 @@ def case(tmp_path: Path, request: pytest.FixtureRequest) -> Case:
 
 @pytest.mark.promise("P23")
 @pytest.mark.parametrize("which", ["main", "side", "meta", "active"])
-def test_a_ref_that_is_gone_is_told_and_comes_back(case: Case, faults: Faults, which: str) -> None:
+def test_lost_ref_is_reported_and_restored(case: Case, faults: Faults, which: str) -> None:
     name = refs.active(case.sid) if which == "active" else refs.leaf(case.sid, which)
     before = case.refs()
     (case.path / name).unlink()
@@ -78,9 +78,7 @@ def test_a_ref_that_is_gone_is_told_and_comes_back(case: Case, faults: Faults, w
 
 @pytest.mark.promise("P23")
 @pytest.mark.parametrize("packed", [False, True], ids=["loose", "packed"])
-def test_a_ref_that_was_set_back_is_told_and_what_it_held_becomes_a_branch(
-    case: Case, faults: Faults, packed: bool
-) -> None:
+def test_ref_set_back_is_reported_and_its_old_value_becomes_a_branch(case: Case, faults: Faults, packed: bool) -> None:
     leaf, earlier = case.refs()[case.main], case.line[1]
     case.git("update-ref", case.main, earlier)
     if packed:
@@ -100,7 +98,7 @@ def test_a_ref_that_was_set_back_is_told_and_what_it_held_becomes_a_branch(
 
 
 @pytest.mark.promise("P23")
-def test_an_operation_log_that_is_gone_is_told_and_comes_back(tmp_path: Path, faults: Faults) -> None:
+def test_lost_operation_log_is_reported_and_restored(tmp_path: Path, faults: Faults) -> None:
     case = Case(tmp_path / "store.git", checked=True)
     before = case.refs()
     (case.path / refs.OPLOG).unlink()
@@ -112,7 +110,7 @@ def test_an_operation_log_that_is_gone_is_told_and_comes_back(tmp_path: Path, fa
         assert case.told() == {}
 
 
-def test_an_operation_log_that_began_anew_is_not_missed(tmp_path: Path) -> None:
+def test_restarted_operation_log_is_not_reported_missing(tmp_path: Path) -> None:
     case = Case(tmp_path / "store.git", checked=True)
     with Store.open(case.path) as store:
         mark = lost_refs.read(case.path)
@@ -123,7 +121,7 @@ def test_an_operation_log_that_began_anew_is_not_missed(tmp_path: Path) -> None:
     assert case.told() == {}
 
 
-def test_what_grew_was_undone_or_was_done_again_is_not_missed(case: Case) -> None:
+def test_extended_undone_or_redone_refs_are_not_reported_missing(case: Case) -> None:
     with Store.open(case.path, clock=Clock()) as store:
         session = store.session(case.sid)
         session.append(Message.user("more"))
@@ -135,7 +133,7 @@ def test_what_grew_was_undone_or_was_done_again_is_not_missed(case: Case) -> Non
             assert store.verify().problems == []
 
 
-def test_a_line_that_stepped_aside_for_another_program_is_not_missed(case: Case) -> None:
+def test_branch_renamed_for_another_program_is_not_reported_missing(case: Case) -> None:
     with Store.open(case.path, clock=Clock(), flush_on_close=False) as store:
         session = store.session(case.sid).on("main")
         session.append(Message.user("ours"))
@@ -145,7 +143,7 @@ def test_a_line_that_stepped_aside_for_another_program_is_not_missed(case: Case)
         assert store.verify().problems == []
 
 
-def test_a_session_that_the_catalogue_saw_and_no_command_wrote_comes_back(tmp_path: Path) -> None:
+def test_session_known_only_to_the_catalog_is_restored(tmp_path: Path) -> None:
     path = tmp_path / "store.git"
     with Store.create(path) as store:
         session = store.new_session(agent="agent")
@@ -165,7 +163,7 @@ def test_a_session_that_the_catalogue_saw_and_no_command_wrote_comes_back(tmp_pa
 
 
 def copy_with_more(case: Case, tmp_path: Path) -> tuple[Path, str]:
-    """A copy of the store that has a session more than it; which one."""
+    """Create a copy of the store with an additional session, and return its id."""
     copy = tmp_path / "copy.git"
     shutil.copytree(case.path, copy)
     with Store.open(copy, clock=Clock()) as store:
@@ -177,7 +175,7 @@ def copy_with_more(case: Case, tmp_path: Path) -> tuple[Path, str]:
 
 @pytest.mark.promise("P24")
 @pytest.mark.parametrize("url", [False, True], ids=["a folder", "a URL"])
-def test_what_only_a_copy_has_comes_back_from_it(case: Case, tmp_path: Path, faults: Faults, url: bool) -> None:
+def test_session_of_a_copy_is_restored(case: Case, tmp_path: Path, faults: Faults, url: bool) -> None:
     copy, sid = copy_with_more(case, tmp_path)
     with faults.one():
         with Store.open(case.path) as store:
@@ -190,7 +188,7 @@ def test_what_only_a_copy_has_comes_back_from_it(case: Case, tmp_path: Path, fau
             assert store.repair([copy]).plan.is_empty
 
 
-def test_what_was_undone_here_does_not_come_back_from_a_copy(case: Case, tmp_path: Path) -> None:
+def test_undone_session_is_not_restored_from_a_copy(case: Case, tmp_path: Path) -> None:
     copy = tmp_path / "copy.git"
     shutil.copytree(case.path, copy)
     with Store.open(case.path) as store:
@@ -200,7 +198,7 @@ def test_what_was_undone_here_does_not_come_back_from_a_copy(case: Case, tmp_pat
         assert store.repair([copy]).plan.is_empty
 
 
-def test_of_a_copy_that_lacks_a_part_nothing_is_taken_over(case: Case, tmp_path: Path) -> None:
+def test_incomplete_session_of_a_copy_is_not_restored(case: Case, tmp_path: Path) -> None:
     copy, sid = copy_with_more(case, tmp_path)
     with Store.open(copy) as store:
         lost = store.session(sid).history()[2].tree
@@ -211,10 +209,12 @@ def test_of_a_copy_that_lacks_a_part_nothing_is_taken_over(case: Case, tmp_path:
         assert refs.leaf(sid) not in store.objects.refs(refs.SESSIONS)
 
 
-# ---- as a user sees it
+# ---- output
 
 
-def test_the_commands_say_it(case: Case, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+def test_commands_report_lost_refs(
+    case: Case, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setenv("GITSESSION_DIR", str(case.path))
     case.git("update-ref", case.main, case.line[0])
     (case.path / case.side).unlink()
@@ -231,13 +231,11 @@ def test_the_commands_say_it(case: Case, monkeypatch: pytest.MonkeyPatch, capfd:
 
 
 @pytest.mark.promise("P24")
-def test_a_mirror_made_through_gitsession_has_what_a_killed_writer_left_in_the_journal(
-    tmp_path: Path, faults: Faults
-) -> None:
+def test_mirror_made_by_gitsession_has_the_journal_of_a_killed_writer(tmp_path: Path, faults: Faults) -> None:
     path, copy = tmp_path / "store.git", tmp_path / "copy.git"
     store = Store.create(path)
     session = store.new_session(agent="agent")
-    last = session.append(Message.user("hi"))  # and no flush, as after a kill
+    last = session.append(Message.user("hi"))  # no flush, as after a kill
     with faults.one():
         words = ["--store", str(path), "git", "clone", "-q", "--mirror", str(path), str(copy)]
         subprocess.run([sys.executable, "-m", "gitsession", *words], check=True)
@@ -247,8 +245,8 @@ def test_a_mirror_made_through_gitsession_has_what_a_killed_writer_left_in_the_j
     store.close()
 
 
-def test_a_choice_that_leads_nowhere_is_deleted_by_repair(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Earlier versions left it where a session was archived or put into the trash."""
+def test_dangling_active_ref_is_deleted_by_repair(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Earlier versions left the ref when a session was archived or moved to the trash."""
     monkeypatch.setenv("GITSESSION_DIR", str(case.path))
     gone = refs.active("20260101-aaaaaaaaaaaaa")
     case.git("symbolic-ref", gone, refs.leaf("20260101-aaaaaaaaaaaaa"))
@@ -270,8 +268,8 @@ def test_the_choice_of_an_archived_session_is_not_missed(case: Case) -> None:
 
 
 @pytest.mark.promise("P24")
-def test_what_was_set_back_and_went_on_beside_comes_back_whole_when_that_branch_goes_too(tmp_path: Path) -> None:
-    """Both are kept under one name: that of the longer line."""
+def test_renamed_branch_is_restored_whole_after_its_deletion(tmp_path: Path) -> None:
+    """Both branches are kept under one name, that of the longer one."""
     with Store.create(tmp_path / "store.git", clock=Clock()) as store:
         session = store.new_session(agent="test")
         first = session.append(Message.user("one"))
@@ -293,7 +291,7 @@ def test_what_was_set_back_and_went_on_beside_comes_back_whole_when_that_branch_
 
 
 @pytest.mark.promise("P23", "P24")
-def test_a_ref_whose_commit_nobody_has_is_named_and_not_restored(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_ref_with_a_missing_commit_is_reported_and_not_restored(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     place = tmp_path / "store.git"
     with Store.create(place, clock=Clock()) as store:
         session = store.new_session(agent="test")
@@ -304,7 +302,7 @@ def test_a_ref_whose_commit_nobody_has_is_named_and_not_restored(tmp_path: Path,
     subprocess.run([*ours, "reflog", "expire", "--all", "--expire=now"], check=True)
     subprocess.run([*ours, "update-ref", "-d", name], check=True)
     subprocess.run([*ours, "gc", "-q", "--prune=now"], check=True)
-    for _ in range(2):  # the record of it stays
+    for _ in range(2):  # the record of it remains
         assert run(["--store", str(place), "repair"]) == exits.INTEGRITY
         said = capsys.readouterr().out
         assert name in said

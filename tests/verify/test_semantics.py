@@ -1,4 +1,4 @@
-"""What sessions must be beyond their entries: what cannot be as we write it is a problem, what is only odd a notice."""
+"""Tests of the rules for whole sessions: impossible data is a problem, unusual data of agents is a notice."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def store(request, tmp_path: Path):
 
 
 def put(store: ObjectStore, what: Entry, parent: Oid | None, ref: str, files: Oid | None = None) -> Node:
-    """An entry of our own behind ``parent``, whatever any rule says, and ``ref`` leads to it."""
+    """Write an entry after ``parent`` without any validation, and move ``ref`` to it."""
     with store.transaction() as tx:
         draft = dataclasses.replace(
             commit_writer.own(dataclasses.replace(what, at_ms=1000), os.urandom(16), None), files=files
@@ -165,7 +165,7 @@ SESSIONS: dict[str, tuple[Callable[[ObjectStore, StoredSession], None], str]] = 
 
 
 @pytest.mark.parametrize(("spoil", "words"), SESSIONS.values(), ids=SESSIONS)
-def test_a_session_that_cannot_be_as_we_write_it_is_a_problem(
+def test_impossible_session_is_a_problem(
     store: ObjectStore, spoil: Callable[[ObjectStore, StoredSession], None], words: str
 ) -> None:
     held = begun(store, "one", "two")
@@ -241,7 +241,7 @@ def test_contents_that_a_clone_left_out_are_no_problem(tmp_path: Path) -> None:
         assert told(store) == ""
 
 
-def test_a_tree_that_holds_itself_many_times_over_ends(store: ObjectStore) -> None:
+def test_exponentially_nested_tree_is_bounded(store: ObjectStore) -> None:
     session = begun(store)
     at = tree(store, {"f": ("100644", blob(store))})
     for _ in range(50):
@@ -250,7 +250,7 @@ def test_a_tree_that_holds_itself_many_times_over_ends(store: ObjectStore) -> No
     assert told(store) == ""
 
 
-def test_edited_paths_that_changed_or_went_are_as_they_should_be(store: ObjectStore) -> None:
+def test_changed_or_deleted_edited_paths_are_valid(store: ObjectStore) -> None:
     session = begun(store)
     checkpoint(store, session, tree_of(store, {"a": "1", "d/b": "2"}), mode="edited", paths=("a", "d/b", "gone"))
     checkpoint(store, session, tree_of(store, {"a": "1", "d": "a file now"}), mode="edited", paths=("d/b", "d"))
@@ -258,10 +258,10 @@ def test_edited_paths_that_changed_or_went_are_as_they_should_be(store: ObjectSt
     assert told(store) == ""
 
 
-# ---- what is clean
+# ---- valid sessions
 
 
-def test_a_fork_begins_on_anothers_line(store: ObjectStore) -> None:
+def test_fork_starts_on_a_branch_of_its_origin(store: ObjectStore) -> None:
     one = begun(store, "one", "two")
     one.append(Compaction(summary="s", first_kept=to_base64url(one.history()[1].chain)))
     two = fork(one)
@@ -271,7 +271,7 @@ def test_a_fork_begins_on_anothers_line(store: ObjectStore) -> None:
     assert_clean(store)
 
 
-def test_what_a_lost_entry_hides_is_not_judged() -> None:
+def test_entries_behind_a_lost_one_are_not_reported() -> None:
     store = MemoryStore()
     session = begun(store, "one", "two", "three")
     first, lost = session.history()[1], session.history()[2]
@@ -281,7 +281,7 @@ def test_what_a_lost_entry_hides_is_not_judged() -> None:
         assert where in (lost.oid, session.history_with_gaps()[3].oid)
 
 
-def test_later_kinds_may_stand_where_no_kind_of_ours_may(store: ObjectStore) -> None:
+def test_later_kinds_are_allowed_anywhere(store: ObjectStore) -> None:
     session = begun(store)
     later = kinds.UnknownEntry(name="telepathy", body={"wave": 7})
     for name in (refs.meta(session.id), refs.leaf(session.id)):
@@ -330,19 +330,19 @@ NOTICES = {
 
 
 @pytest.mark.parametrize(("lines", "words"), NOTICES.values(), ids=NOTICES)
-def test_what_an_agent_wrote_so_is_a_notice_and_no_problem(store: ObjectStore, lines: list[bytes], words: str) -> None:
+def test_unusual_data_of_an_agent_is_a_notice(store: ObjectStore, lines: list[bytes], words: str) -> None:
     sid = bring(store, pi_file(said("a", None), *lines)).session
     assert words in "\n".join(odd(store, sid))
 
 
-def test_what_has_its_place_is_no_notice(store: ObjectStore) -> None:
+def test_regular_data_causes_no_notice(store: ObjectStore) -> None:
     lines = [*talk("a"), called("b", "a", "c1"), answered("c", "b", "c1"), label("d", "c", "b", "here")]
-    lines += [said("e", "b"), answered("f", "e", "c1")]  # the same call answered again, on another branch
+    lines += [said("e", "b"), answered("f", "e", "c1")]  # a second result of the same call, on another branch
     lines += [entry("compaction", "g", "f", summary="s", firstKeptEntryId="b", tokensBefore=1)]
     assert odd(store, bring(store, pi_file(*lines)).session) == []
 
 
-def test_what_stands_on_several_branches_and_in_several_sessions_is_told_once(store: ObjectStore) -> None:
+def test_notice_about_shared_entries_is_reported_once(store: ObjectStore) -> None:
     lines = [said("a", None), called("b", "a", "c1"), said("x", "a"), called("d", "x", "c1")]
     lines += [label("e", "d", "gone", "x")]
     sid = bring(store, pi_file(*lines)).session
@@ -353,7 +353,7 @@ def test_what_stands_on_several_branches_and_in_several_sessions_is_told_once(st
     ]  # fmt: skip
 
 
-def test_calls_of_our_own_are_told_too(store: ObjectStore) -> None:
+def test_own_calls_without_results_are_reported_too(store: ObjectStore) -> None:
     session = begun(store, "hi")
     call = ToolCall(id="c1", name="bash")
     session.append(Message.assistant([call]))
@@ -363,18 +363,18 @@ def test_calls_of_our_own_are_told_too(store: ObjectStore) -> None:
     assert odd(store, session.id) == []
 
 
-def test_nobody_asked_for_notices_gets_none(store: ObjectStore) -> None:
+def test_notices_are_off_by_default(store: ObjectStore) -> None:
     assert entry_walk.verify(store).notices is None
 
 
-# ---- what agents wrote
+# ---- data of agents
 
 REAL = shared_files("pi", "omp", "claude", "codex")
 
 
 @pytest.mark.skipif(not SHARED.is_dir(), reason="session files that are not ours to give away")
 @pytest.mark.parametrize("path", REAL, ids=lambda path: f"{path.parent.name}/{path.name}"[:60])
-def test_what_real_agents_wrote_is_clean(path: Path) -> None:
+def test_sessions_of_real_agents_have_no_problems(path: Path) -> None:
     data = path.read_bytes()
     store = MemoryStore()
     if b"\n" not in data[:100_000] or len(data) > 4_000_000:
@@ -388,7 +388,7 @@ def test_what_real_agents_wrote_is_clean(path: Path) -> None:
     assert {found.where for found in notices} <= tree.nodes.keys() | on_meta
 
 
-def test_the_heaps_are_told_apart_by_who_wrote_it(store: ObjectStore) -> None:
+def test_problems_and_notices_depend_on_the_writer(store: ObjectStore) -> None:
     line = entry("compaction", "b", "a", summary="s", firstKeptEntryId="gone", tokensBefore=1)
     sid = bring(store, joined(header(), said("a", None), line)).session
     assert_clean(store)

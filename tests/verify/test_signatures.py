@@ -1,4 +1,4 @@
-"""Seals: a branch as it was, signed by somebody; what is a good one, and everything that is not."""
+"""Tests of signatures of branches: valid ones, and every kind of invalid one."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def new_key(place: Path) -> Path:
 
 @pytest.fixture
 def keys(tmp_path: Path) -> Path:
-    """Ada's key signs, and is the one that is allowed."""
+    """Create a key of Ada, sign with it, and allow only this key."""
     ada = new_key(tmp_path / "ada")
     setting("gpg.format", "ssh")
     setting("user.signingKey", ada)
@@ -90,7 +90,7 @@ def problems(store: ObjectStore) -> list[str]:
     return [found.what for found in entry_walk.verify(store).problems]
 
 
-# ---- what is signed
+# ---- signed data
 
 
 def test_the_statement_is_that_of_the_format_page() -> None:
@@ -103,18 +103,18 @@ def test_the_statement_is_that_of_the_format_page() -> None:
 
 
 @needs_ssh
-def test_anybody_can_check_a_seal_with_ssh_keygen_alone(talk: StoredSession, keys: Path) -> None:
+def test_signature_can_be_checked_with_ssh_keygen_alone(talk: StoredSession, keys: Path) -> None:
     made = seal(talk)
     (keys / "sig").write_bytes(made.signature)
     words = ["ssh-keygen", "-Y", "verify", "-f", keys / "allowed", "-I", "ada@example.com", "-n", "gitsession"]
     subprocess.run([*words, "-s", keys / "sig"], input=signatures.statement(made), check=True, capture_output=True)
 
 
-# ---- what is good
+# ---- valid signatures
 
 
 @needs_ssh
-def test_a_seal_is_good_and_the_talk_goes_on_behind_it(talk: StoredSession, keys: Path) -> None:
+def test_signature_stays_good_when_the_session_continues(talk: StoredSession, keys: Path) -> None:
     made = seal(talk)
     leaf = talk.leaf
     assert leaf is not None
@@ -131,7 +131,7 @@ def test_a_seal_is_good_and_the_talk_goes_on_behind_it(talk: StoredSession, keys
 
 
 @needs_ssh
-def test_a_seal_goes_where_the_session_goes(talk: StoredSession, keys: Path, tmp_path: Path) -> None:
+def test_signature_is_synced_with_the_session(talk: StoredSession, keys: Path, tmp_path: Path) -> None:
     seal(talk)
     assert isinstance(talk._store, GitStore)
     git(talk._store, "clone", "-q", "--mirror", str(talk._store.git_dir), str(tmp_path / "clone.git"))
@@ -141,7 +141,7 @@ def test_a_seal_goes_where_the_session_goes(talk: StoredSession, keys: Path, tmp
 
 
 @needs_ssh
-def test_a_fork_has_seals_of_its_own(talk: StoredSession, keys: Path) -> None:
+def test_fork_has_its_own_signatures(talk: StoredSession, keys: Path) -> None:
     seal(talk)
     forked = fork(talk)
     assert states(forked) == []
@@ -151,11 +151,11 @@ def test_a_fork_has_seals_of_its_own(talk: StoredSession, keys: Path) -> None:
     assert problems(talk._store) == []
 
 
-# ---- what nobody can tell
+# ---- unverifiable signatures
 
 
 @needs_ssh
-def test_without_a_list_of_signers_nobody_can_tell(talk: StoredSession, keys: Path) -> None:
+def test_signature_is_unchecked_without_a_list_of_signers(talk: StoredSession, keys: Path) -> None:
     seal(talk)
     (keys / "allowed").unlink()
     [sealed] = looked_at(talk)
@@ -174,7 +174,7 @@ UNKNOWN: dict[str, Callable[[Path], None]] = {
 
 @needs_ssh
 @pytest.mark.parametrize("spoil", UNKNOWN.values(), ids=UNKNOWN)
-def test_a_key_that_is_not_known_is_no_problem_and_not_good(
+def test_unknown_key_is_neither_a_problem_nor_good(
     talk: StoredSession, keys: Path, spoil: Callable[[Path], None]
 ) -> None:
     seal(talk)
@@ -185,14 +185,14 @@ def test_a_key_that_is_not_known_is_no_problem_and_not_good(
 
 
 @needs_ssh
-def test_a_program_that_is_missing_is_no_problem(talk: StoredSession, keys: Path) -> None:
+def test_missing_program_is_not_a_problem(talk: StoredSession, keys: Path) -> None:
     seal(talk)
     setting("gpg.ssh.program", "/nowhere/ssh-keygen")
     assert states(talk) == ["unchecked"]
     assert problems(talk._store) == []
 
 
-# ---- what is wrong
+# ---- invalid signatures
 
 
 def in_a_letter(made: bytes) -> bytes:
@@ -216,7 +216,7 @@ CHANGED: dict[str, tuple[Callable[[Seal], dict[str, object]], str]] = {
 
 @needs_ssh
 @pytest.mark.parametrize(("change", "state"), CHANGED.values(), ids=CHANGED)
-def test_a_seal_that_was_changed_is_a_problem(
+def test_changed_signature_is_a_problem(
     talk: StoredSession, keys: Path, change: Callable[[Seal], dict[str, object]], state: str
 ) -> None:
     made = signatures.make(talk._store, talk.id, "main", 1_800_000_000_000, Signing.of_user())
@@ -226,7 +226,7 @@ def test_a_seal_that_was_changed_is_a_problem(
 
 
 @needs_ssh
-def test_a_good_seal_of_another_session_is_a_problem_here(talk: StoredSession, keys: Path) -> None:
+def test_good_signature_of_another_session_is_a_problem(talk: StoredSession, keys: Path) -> None:
     made = seal(talk)
     other = begun(talk._store, "elsewhere")
     other.seal(made)
@@ -234,7 +234,7 @@ def test_a_good_seal_of_another_session_is_a_problem_here(talk: StoredSession, k
 
 
 @needs_ssh
-def test_a_count_that_does_not_fit_is_a_problem_though_it_was_signed(talk: StoredSession, keys: Path) -> None:
+def test_wrong_signed_count_is_a_problem(talk: StoredSession, keys: Path) -> None:
     made = signatures.make(talk._store, talk.id, "main", 1000, Signing.of_user())
     lie = replace(made, entries=7)
     talk.seal(replace(lie, signature=Signing.of_user().sign(signatures.statement(lie)).armoured))
@@ -242,11 +242,11 @@ def test_a_count_that_does_not_fit_is_a_problem_though_it_was_signed(talk: Store
 
 
 @needs_ssh
-def test_a_line_that_was_rewritten_as_a_whole_no_longer_fits_its_seal(keys: Path) -> None:
+def test_rewritten_branch_no_longer_matches_its_signature(keys: Path) -> None:
     store = MemoryStore()
     held = begun(store, "one", "two")
     seal(held)
-    other = begun(store, "one", "another two")  # whoever can write refs makes a line that is one piece
+    other = begun(store, "one", "another two")  # whoever can write refs can write a valid history
     with store.transaction() as tx:
         tx.move(refs.leaf(held.id), store.ref(refs.leaf(other.id)), expected=store.ref(refs.leaf(held.id)))
     assert states(held) == ["gone"]
@@ -254,7 +254,7 @@ def test_a_line_that_was_rewritten_as_a_whole_no_longer_fits_its_seal(keys: Path
 
 
 @needs_ssh
-def test_a_sealed_line_that_damage_hides_is_not_called_gone(keys: Path) -> None:
+def test_signed_branch_hidden_by_damage_is_not_reported_missing(keys: Path) -> None:
     store = MemoryStore()
     held = begun(store, "one", "two")
     seal(held)
@@ -291,7 +291,7 @@ def test_a_store_names_no_program_and_no_signers(talk: StoredSession, keys: Path
 # ---- signing
 
 
-def test_where_nobody_signs_nothing_is_kept(talk: StoredSession, tmp_path: Path) -> None:
+def test_nothing_is_written_without_a_signing_key(talk: StoredSession, tmp_path: Path) -> None:
     setting("gpg.format", "ssh")
     before = talk._store.ref(refs.meta(talk.id))
     for key in ("", tmp_path / "none"):
@@ -309,10 +309,10 @@ def test_where_nobody_signs_nothing_is_kept(talk: StoredSession, tmp_path: Path)
 
 
 @needs_ssh
-def test_a_key_of_an_agent_may_be_named_by_itself(
+def test_public_key_of_an_ssh_agent_is_accepted(
     talk: StoredSession, keys: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As git takes it: `user.signingKey` is the public key, and ssh-agent has the other half."""
+    """`user.signingKey` is the public key, as in git, and ssh-agent has the private key."""
     if shutil.which("ssh-agent") is None or shutil.which("ssh-add") is None:
         pytest.skip("needs ssh-agent")
     begun = ["ssh-agent", "-s", "-a", str(keys / "agent")]
@@ -329,7 +329,7 @@ def test_a_key_of_an_agent_may_be_named_by_itself(
 
 
 @needs_ssh
-def test_a_key_may_be_named_from_where_one_stands(
+def test_path_of_a_key_may_be_relative_to_the_working_directory(
     talk: StoredSession, keys: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     setting("user.signingKey", "")
@@ -340,10 +340,10 @@ def test_a_key_may_be_named_from_where_one_stands(
 
 
 @needs_ssh
-# ---- purged and synced
+# ---- purge and sync
 
 
-def test_a_purge_under_a_seal_is_told_and_breaks_nothing(talk: StoredSession, keys: Path) -> None:
+def test_purge_of_signed_entries_is_reported_and_harmless(talk: StoredSession, keys: Path) -> None:
     seal(talk)
     talk.append(Message.user("three"))
     store = talk._store
@@ -356,7 +356,7 @@ def test_a_purge_under_a_seal_is_told_and_breaks_nothing(talk: StoredSession, ke
     assert [(sealed.state, sealed.purged) for sealed in report.signatures] == [("good", 1)]
 
 
-def test_what_stands_behind_a_seal_without_a_purge_is_a_problem(talk: StoredSession, keys: Path) -> None:
+def test_changed_branch_without_a_purge_is_a_problem(talk: StoredSession, keys: Path) -> None:
     seal(talk)
     store = talk._store
     assert isinstance(store, GitStore)
@@ -369,7 +369,7 @@ def test_what_stands_behind_a_seal_without_a_purge_is_a_problem(talk: StoredSess
     assert problem is not None and "not by a purge or a redaction" in problem.what
 
 
-def test_a_seal_that_a_sync_says_again_behind_another_is_as_good(keys: Path, tmp_path: Path) -> None:
+def test_signature_rebased_by_a_sync_stays_good(keys: Path, tmp_path: Path) -> None:
     server = hub(tmp_path / "hub.git")
     here, there = store_with(tmp_path / "here.git", server), store_with(tmp_path / "there.git", server)
     sid = begun(here, "one", "two").id
@@ -385,7 +385,7 @@ def test_a_seal_that_a_sync_says_again_behind_another_is_as_good(keys: Path, tmp
         assert entry_walk.verify(store).problems == []
 
 
-def test_undo_takes_a_seal_away(talk: StoredSession, keys: Path) -> None:
+def test_undo_removes_a_signature(talk: StoredSession, keys: Path) -> None:
     with Store.open(talk._store.git_dir) as store:  # type: ignore[attr-defined]
         store.session(talk.id).sign()
         assert [sealed.state for sealed in store.session(talk.id).signatures()] == ["good"]
@@ -398,7 +398,7 @@ def test_undo_takes_a_seal_away(talk: StoredSession, keys: Path) -> None:
 
 @pytest.fixture
 def ring(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    with tempfile.TemporaryDirectory(prefix="gpg-", ignore_cleanup_errors=True) as home:  # a socket's path is short
+    with tempfile.TemporaryDirectory(prefix="gpg-", ignore_cleanup_errors=True) as home:  # a short path
         monkeypatch.setenv("GNUPGHOME", home)
         made = ["--quick-gen-key", "Ada <ada@example.com>", "ed25519", "sign", "never"]
         if subprocess.run(["gpg", "--batch", "--passphrase", "", *made], capture_output=True, check=False).returncode:
@@ -418,13 +418,13 @@ def test_gpg_signs_and_checks_too(
     assert (sealed.state, sealed.by) == ("good", "Ada <ada@example.com>")
     talk.seal(replace(made, entries=9))
     assert states(talk) == ["bad", "good"]
-    monkeypatch.setenv("GNUPGHOME", str(tmp_path))  # a ring without her
+    monkeypatch.setenv("GNUPGHOME", str(tmp_path))  # a key ring without her key
     tmp_path.chmod(0o700)
-    assert states(talk) == ["misplaced", "unknown"]  # what it counts can be seen without a key
+    assert states(talk) == ["misplaced", "unknown"]  # the number of entries can be read without a key
 
 
 @needs_gpg
-def test_a_key_that_gpg_does_not_trust_is_said_so(talk: StoredSession, ring: str) -> None:
+def test_key_that_gpg_does_not_trust_is_reported(talk: StoredSession, ring: str) -> None:
     seal(talk)
     told = subprocess.run(["gpg", "--export-ownertrust"], capture_output=True, text=True, check=True).stdout
     lines = [line.rsplit(":", 2)[0] + ":2:\n" for line in told.splitlines() if line and not line.startswith("#")]
@@ -440,7 +440,7 @@ def test_a_signature_of_another_kind_is_not_checked() -> None:
 # ---- the command
 
 
-def test_who_has_no_key_of_gpgs_is_told_of_ssh(tmp_path: Path) -> None:
+def test_missing_gpg_key_has_a_hint_about_ssh(tmp_path: Path) -> None:
     gpg = tmp_path / "gpg"
     said = ("gpg: created", "gpg: No secret key", "[GNUPG:] FAILURE")
     gpg.write_text("".join(["#!/bin/sh\n", *(f"echo '{line}' >&2\n" for line in said), "exit 2\n"]))

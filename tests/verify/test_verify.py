@@ -1,4 +1,4 @@
-"""Every kind of damage is found and named; what is whole is clean."""
+"""Tests of verify: every kind of damage is found and named, and an intact store has no findings."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ def imported(store: ObjectStore) -> str:
 
 
 def what(store: ObjectStore, sid: str | None = None) -> str:
-    """All that is found, in one text; at least one thing."""
+    """Verify and return all findings as one text. There must be at least one."""
     report = verify(store, sid)
     assert report.problems
     return "\n".join(f"{found.where}: {found.what}" for found in report.problems)
 
 
 def replaced(store: ObjectStore, sid: str, commit: bytes, branch: str = "main") -> Oid:
-    """Put ``commit`` in the place of a branch's leaf."""
+    """Replace the tip of a branch with ``commit``."""
     ref = refs.leaf(sid, branch)
     with store.transaction() as tx:
         oid = tx.put("commit", commit)
@@ -54,10 +54,10 @@ def leaf(store: ObjectStore, sid: str) -> bytes:
     return store.read(store.ref(refs.leaf(sid)) or "")[1]
 
 
-# ---- whole
+# ---- intact stores
 
 
-def test_what_is_whole_is_clean(store: ObjectStore) -> None:
+def test_intact_store_has_no_problems(store: ObjectStore) -> None:
     imported(store)
     held = begun(store, "one", "two")
     held.append(Compaction(summary="what was said", first_kept=None, tokens_before=61_000))
@@ -65,11 +65,11 @@ def test_what_is_whole_is_clean(store: ObjectStore) -> None:
     fork(held).append(Message.user("on"))
     report = verify(store)
     assert (report.problems, report.whole) == ([], True)
-    assert report.checked == 7 + 6 + 2  # the import with its header; ours with header and title; the fork
+    assert report.checked == 7 + 6 + 2  # the import with its header; the new session with header and title; the fork
     assert verify(store, held.id).checked == 6
 
 
-def test_a_sample_and_a_time_limit_say_that_they_are_not_the_whole(store: ObjectStore) -> None:
+def test_sample_and_time_limit_report_a_partial_check(store: ObjectStore) -> None:
     sid = imported(store)
     some = verify(store, sid, sample=2)
     assert (some.checked, some.whole, some.problems) == (2, False, [])
@@ -78,7 +78,7 @@ def test_a_sample_and_a_time_limit_say_that_they_are_not_the_whole(store: Object
     assert verify(store, sid, sample=100).whole
 
 
-# ---- a commit that is not what its payload says
+# ---- commits that do not match their payload
 
 COMMITS: dict[str, tuple[Callable[[bytes], bytes], str]] = {
     "another message": (lambda data: data.replace(b"yyyy", b"yyyx", 1), "message"),
@@ -133,7 +133,7 @@ def test_an_entry_below_another_parent_is_named(tmp_path: Path) -> None:
         assert "chain" in found
 
 
-def test_a_second_parent_that_is_no_entry_is_named(store: ObjectStore) -> None:
+def test_second_parent_that_is_not_an_entry_is_reported(store: ObjectStore) -> None:
     sid = imported(store)
     with store.transaction() as tx:
         tree = tx.put("tree", b"")
@@ -147,7 +147,7 @@ def test_a_second_parent_that_is_no_entry_is_named(store: ObjectStore) -> None:
     assert stranger in found
 
 
-# ---- a tree that is not an entry's
+# ---- invalid trees of entries
 
 
 def with_tree(store: ObjectStore, sid: str, change: Callable[[dict[str, tuple[str, Oid]]], None]) -> Oid:
@@ -231,7 +231,7 @@ def test_a_tree_that_was_changed_is_named(
 # ---- refs
 
 
-def test_a_ref_that_is_no_branch_of_a_session_is_named(store: ObjectStore) -> None:
+def test_ref_that_is_not_a_branch_of_a_session_is_reported(store: ObjectStore) -> None:
     sid = imported(store)
     with store.transaction() as tx:
         tx.move("refs/heads/sessions/stray", store.ref(refs.leaf(sid)), expected=None)
@@ -248,7 +248,7 @@ def test_a_ref_to_no_entry_is_named(store: ObjectStore) -> None:
     assert refs.leaf(sid, "side") in found
 
 
-# ---- a store whose objects are not what their names say
+# ---- objects that do not match their oid
 
 
 def objects_of(store: MemoryStore) -> dict[Oid, tuple[str, bytes]]:
@@ -306,8 +306,8 @@ def test_damage_costs_one_entry_and_the_others_are_still_read() -> None:
     assert [found.where for found in verify(store).problems] == [broken.oid]
 
 
-def test_what_is_written_beside_a_check_is_not_compared_with_what_it_read(store: ObjectStore) -> None:
-    """A fork whose line the check has not walked looked like a session that begins in the middle of a line."""
+def test_concurrent_writes_are_not_compared_with_earlier_reads(store: ObjectStore) -> None:
+    """A fork of a branch that the check has not read seemed to begin in the middle of a history."""
     made = begun(store, "one", "two", "three")
     report = Report()
     walk = Walk(store, None, report, EntryChecks(store, report))

@@ -1,4 +1,4 @@
-"""P23: whatever is damaged in the files of a store, ``verify`` says so; and a quick check looks at what is new."""
+"""Tests of P23: ``verify`` reports any damage to files of a store, and a quick check covers new data."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from gitsession.verify import lost_refs
 
 @pytest.mark.promise("P23")
 @pytest.mark.parametrize("pattern", KEPT.values(), ids=KEPT)
-def test_verify_reports_whatever_changes_what_is_kept_or_what_git_complains_of(
+def test_verify_reports_any_change_of_stored_data_or_complaint_of_git(
     written: Written, tmp_path: Path, faults: Faults, pattern: str
 ) -> None:
     path = tmp_path / "store.git"
@@ -79,12 +79,12 @@ def test_every_lost_or_damaged_object_is_named_with_its_session(tmp_path: Path, 
         assert store.verify().problems == []
 
 
-# ---- quick
+# ---- quick checks
 
 
 @pytest.fixture
 def checked(tmp_path: Path) -> Path:
-    """A store that was found clean."""
+    """Create a store that was verified without findings."""
     path = tmp_path / "store.git"
     with Store.create(path, clock=Clock()) as store:
         bring(store.objects, pi_file(*talk("a", "b", "c", "d")))
@@ -98,7 +98,7 @@ def more(path: Path) -> None:
         store.flush()
 
 
-def test_a_quick_check_reads_only_what_is_new(checked: Path) -> None:
+def test_quick_check_only_reads_new_entries(checked: Path) -> None:
     with Store.open(checked) as store:
         assert store.verify(quick=True).checked == 0
         more(checked)
@@ -107,7 +107,7 @@ def test_a_quick_check_reads_only_what_is_new(checked: Path) -> None:
         assert store.verify().checked == 8
 
 
-def test_damage_in_what_is_new_is_found_quickly_and_stays_found(checked: Path) -> None:
+def test_damage_in_new_data_is_found_by_every_quick_check(checked: Path) -> None:
     old = set(checked.glob("objects/pack/*.pack"))
     more(checked)
     [new] = set(checked.glob("objects/pack/*.pack")) - old
@@ -118,14 +118,14 @@ def test_damage_in_what_is_new_is_found_quickly_and_stays_found(checked: Path) -
         assert store.verify(quick=True).problems
 
 
-def test_a_pack_that_git_takes_away_while_it_is_looked_at_is_no_pack(checked: Path) -> None:
+def test_pack_removed_by_git_during_the_check_is_ignored(checked: Path) -> None:
     before = lost_refs.present(checked, {})
-    (checked / "objects/pack/pack-gone.pack").symlink_to("nowhere")  # listed, and not there when it is asked for
+    (checked / "objects/pack/pack-gone.pack").symlink_to("nowhere")  # listed, but missing when it is opened
     assert lost_refs.present(checked, {}) == before
 
 
 @pytest.mark.parametrize("data", [None, b"", b"{}", b'{"version": 2}', b'{"version": 1, "refs": 3}'], ids=str)
-def test_without_a_mark_all_is_checked(checked: Path, data: bytes | None) -> None:
+def test_quick_check_without_a_mark_checks_everything(checked: Path, data: bytes | None) -> None:
     (checked / lost_refs.FILE).unlink()
     if data is not None:
         (checked / lost_refs.FILE).write_bytes(data)
@@ -134,7 +134,7 @@ def test_without_a_mark_all_is_checked(checked: Path, data: bytes | None) -> Non
         assert store.verify(quick=True).checked == 0
 
 
-def test_where_a_pack_is_another_file_all_is_checked(checked: Path) -> None:
+def test_quick_check_with_a_replaced_pack_checks_everything(checked: Path) -> None:
     for file in checked.glob("objects/pack/*.pack"):
         replace_file(file, file.read_bytes())
     with Store.open(checked) as store:
@@ -142,14 +142,14 @@ def test_where_a_pack_is_another_file_all_is_checked(checked: Path) -> None:
 
 
 @pytest.mark.parametrize("how", [{"sample": 1}, {"max_seconds": -1.0}], ids=str)
-def test_a_part_that_is_clean_leaves_no_mark(checked: Path, how: dict[str, float]) -> None:
+def test_partial_check_leaves_no_mark(checked: Path, how: dict[str, float]) -> None:
     (checked / lost_refs.FILE).unlink()
     with Store.open(checked) as store:
         assert store.verify(**how).problems == []  # type: ignore[arg-type]
         assert not (checked / lost_refs.FILE).exists()
 
 
-def test_a_damaged_store_leaves_no_mark_and_the_command_says_what_mends_it(
+def test_damaged_store_has_no_mark_and_the_command_names_repair(
     checked: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     (checked / lost_refs.FILE).unlink()
@@ -166,7 +166,7 @@ def test_a_damaged_store_leaves_no_mark_and_the_command_says_what_mends_it(
 
 
 def test_a_git_that_crashes_on_a_damaged_file_is_a_finding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """git 2.39 can, on a damaged multi-pack-index."""
+    """git 2.39 can crash on a damaged multi-pack-index."""
     with Store.create(tmp_path / "store.git") as store:
         program = tmp_path / "bin" / "git"
         program.parent.mkdir()

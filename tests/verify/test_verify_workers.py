@@ -1,4 +1,4 @@
-"""Checks that are shared with processes of our own find what one process finds, whatever becomes of the others."""
+"""Tests of parallel verification: it has the same findings as one process, even if workers fail."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from gitsession.verify import entry_walk
 entry_walk.THINGS_MIN, entry_walk._AT_ONCE = 10, 3
 entry_walk._processors = lambda: 3
 """
-"""A process with one thread: that of a test may have more."""
+"""A process with one thread, which the test process may not be."""
 
 
 def said(program: str, *arguments: str) -> list[str]:
@@ -47,7 +47,7 @@ print(len({pid for pid, _ in found}))
 
 @LINUX
 @pytest.mark.parametrize("end", ["os.kill(os.getpid(), signal.SIGKILL)", "raise SystemExit(1)"])
-def test_what_a_process_did_not_come_to_say_is_done_here(end: str) -> None:
+def test_unfinished_work_of_a_worker_is_done_by_the_main_process(end: str) -> None:
     told = said(
         f"""
 here = os.getpid()
@@ -64,8 +64,8 @@ print("all")
 
 
 @LINUX
-def test_who_has_said_its_part_is_ended_without_a_word() -> None:
-    """The one who asked ends it, maybe before it has ended; what the program does when it is told to end is its own."""
+def test_finished_worker_is_terminated_silently() -> None:
+    """The main process terminates its workers. Signal handlers of the program must not run in them."""
     told = said(
         """
 signal.signal(signal.SIGTERM, lambda *_: sys.exit("told to end"))
@@ -77,7 +77,7 @@ for how in entry_walk.share(range(100), lambda part: signal.getsignal(signal.SIG
 
 
 @LINUX
-def test_a_store_that_is_checked_by_several_says_what_it_says_to_one(tmp_path: Path) -> None:
+def test_check_with_workers_has_the_same_result(tmp_path: Path) -> None:
     with Store.create(tmp_path / "store.git", clock=Clock()) as store:
         held = begun(store.objects, *(f"words {number}" for number in range(80)))
         store.flush()

@@ -1,4 +1,4 @@
-"""What differs, into a store: contents in pieces, trees from trees; and named paths, without git."""
+"""Tests of captured files: contents in chunks, trees built from trees, and named paths without git."""
 
 import os
 
@@ -33,7 +33,7 @@ def captured(store, at, plain, **asked):
         return capture.capture(store, root, plain, **asked)
 
 
-def test_the_tree_holds_all_there_is_and_a_change_costs_a_change(store, work, tmp_path):
+def test_tree_is_complete_and_a_change_writes_only_the_change(store, work, tmp_path):
     fill(work, a="1", b__c="2", d__e="3")
     os.symlink("b", work / "link")
     first = captured(store, work, tmp_path / "plain")
@@ -62,7 +62,7 @@ def test_an_empty_workspace_is_no_tree(store, work, tmp_path):
     assert captured(store, work, tmp_path / "plain").changes == {}
 
 
-def test_contents_go_into_the_store_in_pieces(store, work, tmp_path, monkeypatch):
+def test_contents_are_stored_in_chunks(store, work, tmp_path, monkeypatch):
     monkeypatch.setattr(capture, "PIECE_BYTES", 1000)
     sizes = []
     real = GitStore.transaction
@@ -89,7 +89,7 @@ def test_a_large_first_look_is_whole_for_git_too(store, work, tmp_path):
     assert not list(store.git_dir.glob("objects/??/*"))
 
 
-def test_a_store_that_lacks_the_last_tree_gets_all_of_it_again(work, tmp_path):
+def test_store_without_the_last_tree_gets_the_whole_tree(work, tmp_path):
     fill(work, a="1", b="2")
     captured(MemoryStore(), work, tmp_path / "plain")
     store = MemoryStore()
@@ -97,7 +97,7 @@ def test_a_store_that_lacks_the_last_tree_gets_all_of_it_again(work, tmp_path):
     assert dict(trees.walk(store, taken.tree)) == walked(work)
 
 
-def test_a_store_that_lacks_a_folder_of_the_last_tree_gets_all_of_it_again(work, tmp_path):
+def test_store_without_a_folder_of_the_last_tree_gets_the_whole_tree(work, tmp_path):
     fill(work, a__b="1", c__d="2")
     store = MemoryStore()
     first = captured(store, work, tmp_path / "plain")
@@ -108,7 +108,7 @@ def test_a_store_that_lacks_a_folder_of_the_last_tree_gets_all_of_it_again(work,
     assert dict(trees.walk(store, taken.tree)) == walked(work)
 
 
-def test_what_the_store_could_not_keep_shows_again(work, tmp_path):
+def test_change_that_was_not_stored_is_found_again(work, tmp_path):
     class Full(MemoryStore):
         def transaction(self):
             raise OSError("full")
@@ -150,7 +150,7 @@ def named(at, *paths, **asked):
         return capture.named(root, paths, **asked)
 
 
-def test_named_paths_are_taken_ignored_or_not_and_no_git_is_asked(work, tmp_path, monkeypatch):
+def test_named_paths_are_captured_even_if_ignored_without_git(work, tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", "/nonexistent")
     fill(work, _dot_gitignore="*\n", a="1", b__c="2")
     taken = named(work, "a", str(work / "b/c"), "gone", "b/../a")
@@ -162,7 +162,7 @@ def test_named_paths_are_taken_ignored_or_not_and_no_git_is_asked(work, tmp_path
     assert taken.skipped == []
 
 
-def test_named_paths_that_cannot_be_taken_are_named_with_why(work, tmp_path):
+def test_named_paths_that_cannot_be_captured_are_reported_with_the_reason(work, tmp_path):
     fill(work, big="12345", folder__x="1", _dot_git__config="2")
     write(tmp_path / "outside", "3")
     os.symlink(tmp_path, work / "out")
@@ -188,7 +188,7 @@ def test_a_named_link_is_a_link(work):
     assert (change.file.mode, change.data) == ("120000", b"/etc/passwd")
 
 
-def test_a_path_by_way_of_a_link_in_the_workspace_is_the_file_behind_it(work):
+def test_path_through_a_link_in_the_workspace_is_its_target(work):
     fill(work, real__a="1")
     os.symlink("real", work / "way")
     assert [change.path for change in named(work, "way/a").changes] == ["real/a"]

@@ -1,4 +1,4 @@
-"""Names in a checkpoint's tree: themselves where nobody can be hurt, else escaped; git takes every one of them."""
+"""Tests of file names in the trees of checkpoints: dangerous names are escaped, and git accepts all of them."""
 
 import subprocess
 
@@ -96,19 +96,19 @@ REFUSED += [".g\u200cit".encode(), ".git\u200d".encode(), "\ufeff.git".encode(),
 
 
 @given(LEGAL)
-def test_what_is_escaped_comes_back_and_is_as_a_checkpoint_writes_it(name):
+def test_escaped_name_is_restored_and_valid_in_a_checkpoint(name):
     text = names.escape(name)
     assert names.unescape(text) == name
     assert names.tree_refusal(text) == names.refusal(name)
 
 
 @given(LEGAL, LEGAL)
-def test_no_two_names_are_written_alike(one, other):
+def test_escaped_names_are_distinct(one, other):
     assert (names.escape(one) == names.escape(other)) == (one == other)
 
 
 @given(LEGAL)
-def test_what_is_written_hurts_nobody(name):
+def test_escaped_name_is_harmless(name):
     text = names.escape(name)
     assert text.isprintable() or "\xa0" in text or not text.isascii()
     assert not set(text) & set('/\\:<>"|?*\0\n') and not text.endswith((".", " "))
@@ -116,7 +116,7 @@ def test_what_is_written_hurts_nobody(name):
 
 
 @given(st.text(max_size=12))
-def test_what_nobody_would_write_is_told(text):
+def test_unusual_name_is_rejected(text):
     try:
         assert names.escape(names.unescape(text)) == text
     except Malformed:
@@ -172,7 +172,7 @@ def test_a_name_that_escape_would_not_have_made_is_hand_made(text, faults):
 
 
 @pytest.mark.promise("P28")
-def test_a_path_is_refused_for_any_of_its_names_and_for_its_depth():
+def test_path_is_rejected_for_any_of_its_names_and_its_depth():
     assert names.path_refusal("a/b/c") is None
     assert names.path_refusal("/".join("a" * 64)) is None
     assert "deep" in names.path_refusal("/".join("a" * 65))
@@ -182,7 +182,7 @@ def test_a_path_is_refused_for_any_of_its_names_and_for_its_depth():
 
 
 def server(path):
-    """A repository that checks whatever it is sent."""
+    """Create a repository that checks all received objects."""
     subprocess.run(["git", "init", "-q", "--bare", path], check=True)
     subprocess.run(["git", "-C", path, "config", "transfer.fsckObjects", "true"], check=True)
     return path
@@ -196,7 +196,7 @@ def put(repository, kind, data):
 NASTY = sorted({name for name, _ in ESCAPED.values()} | {name.encode() for name in PLAIN} | {*REFUSED} - {b""})
 
 
-def test_a_server_that_checks_takes_every_name_that_we_write(tmp_path):
+def test_strict_server_accepts_every_escaped_name(tmp_path):
     here, there = server(tmp_path / "here"), server(tmp_path / "there")
     content = put(here, "blob", b'[submodule "../x"]\n\tpath = -x\n\turl = -u\n' + b"a" * 4096)
     link = put(here, "blob", b"anywhere")
@@ -208,7 +208,7 @@ def test_a_server_that_checks_takes_every_name_that_we_write(tmp_path):
     tree = put(here, "tree", objects.encode_tree(rows))
     told = subprocess.run(["git", "-C", here, "fsck", "--strict"], capture_output=True, text=True, check=True)
     said = [line for line in told.stderr.splitlines() if not line.startswith("notice")]
-    assert [line.rsplit(": ")[-1] for line in said] == [".gitignore is a symlink", ".mailmap is a symlink"]  # no more
+    assert [line.rsplit(": ")[-1] for line in said] == [".gitignore is a symlink", ".mailmap is a symlink"]  # only two
     words = ["-c", "user.name=a", "-c", "user.email=a@b"]
     made = subprocess.run(
         ["git", "-C", here, *words, "commit-tree", tree], input="x", text=True, check=True, capture_output=True
@@ -219,7 +219,7 @@ def test_a_server_that_checks_takes_every_name_that_we_write(tmp_path):
 
 
 @pytest.mark.parametrize("name", [b".gitmodules", b"GITMOD~1", b"gi7eba~1", b"~1000000", b".gitattributes", b".git"])
-def test_the_same_server_refuses_the_same_file_where_its_name_is_not_escaped(tmp_path, name):
+def test_strict_server_rejects_the_same_file_with_an_unescaped_name(tmp_path, name):
     here, there = server(tmp_path / "here"), server(tmp_path / "there")
     content = put(here, "blob", b'[submodule "../x"]\n' + b"a" * 4096)
     tree = put(here, "tree", objects.encode_tree({name.decode(): ("100644", content)}))

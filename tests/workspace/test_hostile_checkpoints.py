@@ -1,7 +1,7 @@
-"""Trees made by hand to do harm, and a workspace prepared for it: nothing outside changes, and each refusal is named.
+"""Tests of malicious trees and of prepared workspaces: no file outside changes, and each rejection is reported.
 
-Beside the workspace lies a folder of somebody else's, in it the user's ``.git``: both are the same to the bit and to
-the time of writing, after every case. The trees are written as bytes where ours would not be written so.
+Beside the workspace is a folder of another user with a ``.git`` folder. After every case, both have the same bytes and
+modification times. Trees that gitsession would not write are written as bytes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from gitsession.workspace.trees import TreeEntry
 
 
 class Scene:
-    """A workspace, what lies around it, and a store that trees are put into as bytes."""
+    """A workspace, the folders around it, and a store for trees that are written as bytes."""
 
     def __init__(self, place):
         self.place, self.blobs, self.store = place, Blobs(), MemoryStore()
@@ -51,13 +51,16 @@ class Scene:
             return tx.put("blob", data)
 
     def raw_tree(self, *rows):
-        """A tree of ``(mode, name, oid)`` as they come, whatever they say."""
+        """Write a tree of ``(mode, name, oid)`` without validation."""
         data = b"".join(mode.encode() + b" " + name + b"\0" + bytes.fromhex(oid) for mode, name, oid in rows)
         with self.store.transaction() as tx:
             return tx.put("tree", data)
 
     def restored(self, tree):
-        """What became of each path of ``tree``, asked for in the boldest way; nothing, where all of it is refused."""
+        """Restore ``tree`` with the most permissive plan.
+
+        Return the result of each path, or the error for the whole tree.
+        """
         try:
             files = dict(trees.walk(self.store, tree))
         except Malformed as error:
@@ -91,13 +94,13 @@ NEVER = [
     *(b".git::$INDEX_ALLOCATION", b".git:x", b".git\\config", b"d\\.git", ".g\u200cit".encode(), "\ufeff.git".encode()),
     *(".git\u200d".encode(), b"x" * 300),
 ]
-"""Refused however they are written."""
+"""Names that are rejected in any notation."""
 
 ONLY_ESCAPED = [
     *(b"..\\x", b"a\\b", b"a\nb", b"\x1b]0;x\x07", b"CON", b"aux.txt", b"COM1", b"a:b", b"trailing.", b"trailing "),
     *(b".gitmodules", b".gitattributes", b"\xff\xfe", ".git\u200b".encode(), "a\u202eb".encode(), b"%41", b"%"),
 ]
-"""Written only where the tree has them as ``escape`` writes them."""
+"""Names that are written only if the tree has them as ``escape`` writes them."""
 
 NOT_EVEN_TREES = [b"", b"a/b", b"/etc", b"../victim", b"x/../../victim", b"../outside/victim", b"d//e"]
 
@@ -115,7 +118,7 @@ def planted(scene, kind, name):
 @pytest.mark.promise("P26", "P28")
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", HOSTILE, ids=ascii)
-def test_a_hostile_name_is_refused_as_a_file_a_link_a_folder_and_a_submodule(scene, name, kind):
+def test_malicious_name_is_rejected_for_every_kind_of_file(scene, name, kind):
     before = picture(scene.workspace)
     outcomes = scene.restored(planted(scene, kind, name))
     assert len(outcomes) == 1
@@ -126,7 +129,7 @@ def test_a_hostile_name_is_refused_as_a_file_a_link_a_folder_and_a_submodule(sce
 @pytest.mark.promise("P26", "P28")
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", NEVER, ids=ascii)
-def test_escaping_makes_no_name_harmless_that_is_never_written(scene, name, kind):
+def test_escaping_does_not_allow_a_forbidden_name(scene, name, kind):
     before = picture(scene.workspace)
     outcomes = scene.restored(planted(scene, kind, names.escape(name).encode()))
     assert [did for did, _ in outcomes.values()] == ["refused"]
@@ -135,7 +138,7 @@ def test_escaping_makes_no_name_harmless_that_is_never_written(scene, name, kind
 
 @pytest.mark.promise("P26", "P28")
 @pytest.mark.parametrize("name", ONLY_ESCAPED, ids=ascii)
-def test_an_odd_name_that_is_escaped_is_one_file_in_the_workspace(scene, name):
+def test_escaped_unusual_name_is_one_file_in_the_workspace(scene, name):
     outcomes = scene.restored(planted(scene, "blob", names.escape(name).encode()))
     assert list(outcomes.values()) == [("done", "")]
     assert set(picture(scene.workspace)) - {b".", b"d", b"d/e"} == {name, *under_git(scene)}
@@ -165,7 +168,7 @@ MALFORMED = {
 
 @pytest.mark.promise("P26", "P28")
 @pytest.mark.parametrize("rows", MALFORMED.values(), ids=MALFORMED)
-def test_what_is_no_tree_is_refused_whole(scene, rows):
+def test_invalid_tree_is_rejected_as_a_whole(scene, rows):
     outcomes = scene.restored(scene.raw_tree(*rows_of(scene, *rows)))
     assert all(reason.startswith("not a tree") for _, reason in outcomes.values()) and len(outcomes) == 1
 
@@ -174,14 +177,14 @@ def test_what_is_no_tree_is_refused_whole(scene, rows):
 @pytest.mark.parametrize(
     "mode", ["100664", "100600", "104755", "777777", "120777", "10644", "60000", "140000", "20000"]
 )
-def test_a_mode_of_no_file_is_refused(scene, mode):
+def test_unknown_mode_is_rejected(scene, mode):
     outcomes = scene.restored(scene.raw_tree((mode, b"a", scene.blob("evil"))))
     assert outcomes == {"a": ("refused", f"unsupported file mode: {mode}")}
 
 
 @pytest.mark.promise("P26")
 @pytest.mark.parametrize("cut", [1, 5, 10, 27])
-def test_a_tree_that_is_cut_short_is_refused(scene, cut):
+def test_truncated_tree_is_rejected(scene, cut):
     with scene.store.transaction() as tx:
         tree = tx.put("tree", (b"100644 a\0" + bytes(20))[:-cut])
     assert [did for did, _ in scene.restored(tree).values()] == ["refused"]
@@ -189,7 +192,7 @@ def test_a_tree_that_is_cut_short_is_refused(scene, cut):
 
 @pytest.mark.promise("P26", "P28")
 @pytest.mark.parametrize("depth", [64, 65, 3000])
-def test_what_lies_too_deep_is_refused_and_no_folder_is_made(scene, depth):
+def test_deep_path_is_rejected_without_creating_folders(scene, depth):
     path = "/".join(["n"] * depth)
     did, _ = scene.written({path: scene.blobs.file("evil")})[path]
     assert did == ("done" if depth == 64 else "refused")
@@ -197,7 +200,7 @@ def test_what_lies_too_deep_is_refused_and_no_folder_is_made(scene, depth):
 
 
 @pytest.mark.promise("P28")
-def test_too_many_paths_are_each_refused(scene):
+def test_too_many_paths_are_all_rejected(scene):
     file = scene.blobs.file("evil")
     changes = [PlannedChange(f"f{at}", None, file) for at in range(CHANGES_MAX + 1)]
     outcomes = carried_out(scene.workspace, scene.blobs, *changes)
@@ -206,7 +209,7 @@ def test_too_many_paths_are_each_refused(scene):
 
 
 @pytest.mark.promise("P26")
-def test_content_that_is_too_large_missing_or_another_is_refused(scene):
+def test_too_large_missing_or_different_content_is_rejected(scene):
     wrong = TreeEntry("100644", "2" * 40)
     scene.blobs.held[wrong.oid] = b"evil"
     files = {"large": scene.blobs.file(b"x" * 11), "missing": TreeEntry("100644", "1" * 40), "wrong": wrong}
@@ -216,7 +219,7 @@ def test_content_that_is_too_large_missing_or_another_is_refused(scene):
 
 
 @pytest.mark.promise("P26")
-def test_content_that_says_it_is_huge_is_refused_by_whoever_reads_it_and_the_others_are_written(scene):
+def test_content_with_a_huge_size_is_rejected_and_others_are_written(scene):
     huge, fine = TreeEntry("100644", "3" * 40), scene.blobs.file("fine")
 
     def content(oid):
@@ -232,7 +235,7 @@ def test_content_that_says_it_is_huge_is_refused_by_whoever_reads_it_and_the_oth
 
 
 @pytest.mark.promise("P26", "P28")
-def test_a_path_that_is_a_file_and_a_folder_or_comes_twice_is_refused(scene):
+def test_path_that_is_a_file_and_a_folder_or_a_duplicate_is_rejected(scene):
     file = scene.blobs.file("evil")
     changes = [PlannedChange(path, None, file) for path in ("a", "a/b", "c", "c", "fine")]
     outcomes = carried_out(scene.workspace, scene.blobs, *changes)
@@ -241,7 +244,7 @@ def test_a_path_that_is_a_file_and_a_folder_or_comes_twice_is_refused(scene):
 
 @pytest.mark.promise("P26")
 @pytest.mark.parametrize("path", [".gitsession-t-0.tmp", ".gitsession-abc-é0.tmp"])
-def test_a_name_of_our_temporaries_is_refused(scene, path):
+def test_name_of_a_temporary_file_is_rejected(scene, path):
     assert scene.written({path: scene.blobs.file("evil")})[path][0] == "refused"
 
 
@@ -293,7 +296,7 @@ TARGETS = {
 
 @pytest.mark.promise("P26", "P29")
 @pytest.mark.parametrize("target", TARGETS.values(), ids=TARGETS)
-def test_a_link_that_leads_out_is_refused_and_told(scene, target):
+def test_link_to_the_outside_is_rejected_and_reported(scene, target):
     did, reason = scene.written({"l": scene.blobs.link(target)})["l"]
     assert did == "refused"
     assert ("leads out" in reason) == (b".." in target and b"\0" not in target)
@@ -302,7 +305,7 @@ def test_a_link_that_leads_out_is_refused_and_told(scene, target):
 
 @pytest.mark.promise("P29")
 @pytest.mark.parametrize("path, target", [("d/l", b"../../outside"), ("d/e/l", b"../../../x"), ("d/l", b"../..")])
-def test_a_link_further_down_leads_out_only_with_more_steps_up(scene, path, target):
+def test_deeper_link_needs_more_parent_steps_to_leave_the_workspace(scene, path, target):
     assert scene.written({path: scene.blobs.link(target)})[path][0] == "refused"
 
 
@@ -355,8 +358,8 @@ def bind(at):
 @pytest.mark.parametrize("at", ["p", "d/e/p"])
 @pytest.mark.parametrize("plant", PLANTS.values(), ids=PLANTS)
 @pytest.mark.parametrize("what", ["file", "link", "nothing"])
-def test_what_was_planted_in_the_workspace_leads_nowhere(scene, plant, at, below, what):
-    """At the path itself, or as a folder on the way to it; written, linked and removed."""
+def test_planted_file_is_not_followed(scene, plant, at, below, what):
+    """The planted file is at the path, or in the place of a parent folder. The change writes, links or removes."""
     place = scene.workspace / at
     plant(scene, place)
     new = {"file": scene.blobs.file("evil"), "link": scene.blobs.link("x"), "nothing": None}[what]
@@ -368,7 +371,10 @@ def test_what_was_planted_in_the_workspace_leads_nowhere(scene, plant, at, below
 
 
 def swapping(workspace, outside, folders, swaps, over):
-    """Links in the place of folders, and of files in them (by handles, so that this itself goes nowhere else)."""
+    """Swap folders and files with links while the test runs.
+
+    File handles keep the swap itself inside of the folder.
+    """
     while not over():
         for folder in ("d", "d/e"):
             here, away = f"{workspace}/{folder}", f"{workspace}/{folder}.away"
@@ -378,7 +384,7 @@ def swapping(workspace, outside, folders, swaps, over):
                 swaps.value += 1
                 os.unlink(here)
             if os.path.exists(away):
-                shutil.rmtree(here, ignore_errors=True)  # what was made there meanwhile
+                shutil.rmtree(here, ignore_errors=True)  # files created there meanwhile
                 with suppress(OSError):
                     os.rename(away, here)
         with suppress(OSError):
@@ -391,7 +397,7 @@ PATHS = [*("victim", "d/victim", "d/e/victim", "d/e/folder/f", "d/folder/f", "d/
 
 @pytest.mark.promise("P27")
 @pytest.mark.timeout(1800)
-def test_nothing_outside_changes_while_others_swap_folders_for_links(scene, faults):
+def test_no_file_outside_changes_while_folders_are_swapped_for_links(scene, faults):
     scene.outside.joinpath("e").mkdir()
     for path in ("victim", "folder/f", "e/victim"):
         scene.outside.joinpath(path).parent.mkdir(exist_ok=True)

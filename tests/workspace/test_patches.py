@@ -1,4 +1,4 @@
-"""Patches of files: as git writes them, of unflushed entries too, and bounded whatever the contents are."""
+"""Tests of patches: the same as git's, also for unflushed entries, with a bounded size for any content."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ CASES: dict[str, tuple[Files, Files, list[tuple[str, str | None, int | None, int
 
 @pytest.mark.parametrize("is_large", [False, True], ids=["by libgit2", "by git"])
 @pytest.mark.parametrize(("old", "new", "expected"), CASES.values(), ids=CASES)
-def test_a_patch_is_what_git_writes(
+def test_patch_equals_that_of_git(
     store: GitStore,
     monkeypatch: pytest.MonkeyPatch,
     old: Files,
@@ -110,16 +110,16 @@ def test_a_patch_is_what_git_writes(
 
 
 def alike(text: bytes) -> bytes:
-    """Of a patch, what libgit2 and git write alike: not the percentage of a rename, and no tab after a name."""
+    """Return the parts of a patch on which libgit2 and git agree: no rename percentage, no tab after a name."""
     text = re.sub(rb"^similarity index .*$", b"", text, flags=re.MULTILINE)
     return re.sub(rb"^((?:---|\+\+\+) .*)\t$", rb"\1", text, flags=re.MULTILINE)
 
 
-def test_nothing_that_differs_is_nothing(store: GitStore) -> None:
+def test_equal_trees_have_no_patch(store: GitStore) -> None:
     assert compared(store, {"a": plain(TEXT)}, {"a": plain(TEXT)}) == []
 
 
-# ---- what is large, slow or not there
+# ---- large, slow or missing content
 
 
 def few_lines(seed: int, size: int) -> bytes:
@@ -128,7 +128,7 @@ def few_lines(seed: int, size: int) -> bytes:
 
 
 @pytest.mark.promise("P30")
-def test_two_files_of_4_mb_and_few_distinct_lines_end_at_the_deadline(
+def test_two_large_files_with_few_distinct_lines_end_at_the_deadline(
     store: GitStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(patches, "CHILD_SECONDS", 1.0)
@@ -168,9 +168,7 @@ def test_contents_that_find_no_room_are_read_again(store: GitStore, monkeypatch:
     assert (found.added, found.deleted) == (1, 2)
 
 
-def test_without_git_large_files_are_an_error_and_others_are_compared(
-    store: GitStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_large_files_require_git_and_others_do_not(store: GitStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nonexistent")
     assert [each.added for each in compared(store, {"a": plain(TEXT)}, {"a": plain(OTHER)})] == [1]
     with pytest.raises(Unavailable, match="not on the PATH"):
@@ -194,7 +192,7 @@ def test_a_content_that_cannot_be_read_is_an_error(store: GitStore, error: Excep
 
 
 @pytest.mark.promise("P30")
-def test_a_tree_bomb_and_endless_folders_are_refused_in_time(store: GitStore) -> None:
+def test_tree_bomb_and_endless_folders_are_rejected_in_time(store: GitStore) -> None:
     def work(tell: Callable[[object], None]) -> None:
         with store.transaction() as transaction:
             child = transaction.put("tree", encode_tree({"f": ("100644", transaction.put("blob", b"x"))}))
@@ -211,10 +209,10 @@ def test_a_tree_bomb_and_endless_folders_are_refused_in_time(store: GitStore) ->
     assert in_child(work, memory=2 << 30) == ["refused"]
 
 
-# ---- of a session
+# ---- patches of a session
 
 
-def test_a_session_gives_patches_between_entries(tmp_path: Path) -> None:
+def test_session_has_patches_between_entries(tmp_path: Path) -> None:
     workspace = tmp_path / "work"
     workspace.mkdir()
     with Store.create(tmp_path / "store.git") as store:

@@ -1,4 +1,4 @@
-"""A session that came from somebody else says where its files were. That is no leave to write there."""
+"""Tests of sessions from other people: the workspace path in them is no permission to write there."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def keys(tmp_path):
 
 @pytest.fixture
 def planted(tmp_path, keys):
-    """A store with a session fetched from another one, which took away from ``keys`` what never was there."""
+    """Create a store with a fetched session that claims to have deleted files from ``keys`` that never existed."""
     with Store.create(tmp_path / "theirs.git") as theirs:
         session = talk(theirs, tmp_path / "elsewhere", "hi")
         held(theirs.objects, session.id, {"id": "mine", "more": "theirs"}, session.leaf, workspace=str(keys))
@@ -46,7 +46,7 @@ def test_a_rewind_writes_to_no_folder_that_only_the_session_names(planted, keys,
     assert snapshot(tmp_path / "home") == before
 
 
-def test_before_the_first_look_it_is_the_folder_that_the_session_was_held_in(tmp_path, monkeypatch):
+def test_workspace_before_the_first_scan_is_the_sessions_folder(tmp_path, monkeypatch):
     work = fill(tmp_path / "work", {"a": "1"})
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
@@ -61,7 +61,7 @@ def test_before_the_first_look_it_is_the_folder_that_the_session_was_held_in(tmp
             nowhere.files.take_checkpoint("before")
 
 
-def test_where_the_user_stands_or_names_the_folder_it_is_written(planted, keys, monkeypatch):
+def test_rewind_writes_to_the_current_or_named_folder(planted, keys, monkeypatch):
     assert planted.files.plan_rewind("leaf", "files", workspace=keys).workspace == str(keys)
     monkeypatch.chdir(keys)
     planted.files.rewind(planted.files.plan_rewind("leaf", "files"))

@@ -1,4 +1,4 @@
-"""Edits at random, then a capture: the tree is what a plain walk and git's own check of ignore rules say."""
+"""Random edits followed by captures: the tree equals a plain walk without the files that git ignores."""
 
 import os
 import shutil
@@ -25,7 +25,10 @@ ATTRIBUTES = st.sampled_from([b"* text eol=crlf\n", b"* filter=gone ident\n", b"
 
 
 class Workspace(RuleBasedStateMachine):
-    """``seen`` is what was captured last: what git's ignore rules do not bring, but a capture had, stays looked at."""
+    """Random edits and captures.
+
+    ``seen`` is the last captured state: files that were captured once are captured even if git ignores them.
+    """
 
     @initialize(in_repository=st.booleans(), beside_the_index=st.sampled_from([-1, 2, 256]))
     def begin(self, in_repository, beside_the_index):
@@ -49,7 +52,7 @@ class Workspace(RuleBasedStateMachine):
         return os.path.join(self.raw, path)
 
     def room(self, path):
-        """Whatever stands in the way of a file there goes."""
+        """Remove any file in the place of a parent folder."""
         whole = self.spot(path)
         folder = self.raw
         for name in path.split(b"/")[:-1]:
@@ -172,7 +175,7 @@ class Workspace(RuleBasedStateMachine):
 
 
 @pytest.mark.parametrize("name", [":", ":(top)", ":!a", ":^a"])
-def test_what_git_is_asked_of_a_name_with_a_colon_is_that_name(tmp_path, name):
+def test_name_with_a_colon_is_passed_to_git_as_a_path(tmp_path, name):
     repository(tmp_path)
     (tmp_path / name).write_text("1")
     (tmp_path / ".gitignore").write_text("a\n")
@@ -181,7 +184,7 @@ def test_what_git_is_asked_of_a_name_with_a_colon_is_that_name(tmp_path, name):
 
 
 def without_ignored_by_anyone(at, found):
-    """A folder without a repository of its own is asked in a scratch one."""
+    """Return the files that git does not ignore. A folder without a repository gets a temporary one."""
     if (at / ".git").exists():
         return without_ignored(at, found)
     repository(at)

@@ -1,4 +1,4 @@
-"""Files written back: each is old or new, what somebody changed since stays, and nobody loses a bit by it."""
+"""Tests of restored files: each is old or new, later changes by others are kept, and no data is lost."""
 
 import errno
 import os
@@ -47,7 +47,7 @@ def test_a_file_is_made_with_the_folders_on_the_way(workspace, blobs):
     assert temporaries(workspace) == []
 
 
-def test_a_file_that_is_replaced_keeps_its_extended_attributes(workspace, blobs):
+def test_replaced_file_keeps_its_extended_attributes(workspace, blobs):
     old = workspace / "a"
     old.write_text("old")
     try:
@@ -84,14 +84,14 @@ def test_a_mode_changes_as_git_changes_it(workspace, blobs, before, executable, 
     assert stat.S_IMODE((workspace / "a").stat().st_mode) == after
 
 
-def test_what_lets_others_act_as_the_owner_is_not_kept(workspace, blobs):
+def test_setuid_bit_is_not_kept(workspace, blobs):
     (workspace / "a").write_text("x")
     (workspace / "a").chmod(0o4755)
     carried_out(workspace, blobs, PlannedChange("a", blobs.program("x"), blobs.program("y")))
     assert stat.S_IMODE((workspace / "a").stat().st_mode) == 0o755
 
 
-def test_a_new_file_has_what_the_umask_leaves(workspace, blobs):
+def test_new_file_gets_the_mode_of_the_umask(workspace, blobs):
     old = os.umask(0o027)
     try:
         carried_out(
@@ -125,7 +125,7 @@ def test_a_file_becomes_a_link_and_a_link_a_file(workspace, blobs):
     assert (workspace / "l").read_text() == "y" and not (workspace / "l").is_symlink()
 
 
-def test_what_goes_away_takes_along_the_empty_folders_that_the_session_made_and_no_others(workspace, blobs):
+def test_deletion_removes_only_empty_folders_of_the_session(workspace, blobs):
     for path in ("mine/a/b/f", "theirs/a/f", "mine/kept"):
         (workspace / path).parent.mkdir(parents=True, exist_ok=True)
         (workspace / path).write_text("x")
@@ -134,7 +134,7 @@ def test_what_goes_away_takes_along_the_empty_folders_that_the_session_made_and_
     assert {name.decode() for name in picture(workspace)} == {".", "mine", "mine/kept", "theirs", "theirs/a"}
 
 
-def test_a_file_that_the_session_replaced_by_folders_is_a_file_again(workspace, blobs):
+def test_file_replaced_by_folders_is_restored(workspace, blobs):
     (workspace / "a/b").mkdir(parents=True)
     (workspace / "a/b/f").write_text("x")
     changes = [PlannedChange("a", None, blobs.file("file")), PlannedChange("a/b/f", blobs.file("x"), None)]
@@ -142,14 +142,14 @@ def test_a_file_that_the_session_replaced_by_folders_is_a_file_again(workspace, 
     assert (workspace / "a").read_text() == "file"
 
 
-def test_a_folder_that_the_session_replaced_by_a_file_is_a_folder_again(workspace, blobs):
+def test_folder_replaced_by_a_file_is_restored(workspace, blobs):
     (workspace / "a").write_text("file")
     changes = [PlannedChange("a", blobs.file("file"), None), PlannedChange("a/b/f", None, blobs.file("x"))]
     assert {outcome.did for outcome in carried_out(workspace, blobs, *changes)} == {"done"}
     assert (workspace / "a/b/f").read_text() == "x"
 
 
-def test_a_folder_with_something_unexpected_in_it_stays(workspace, blobs):
+def test_folder_with_an_unexpected_file_is_kept(workspace, blobs):
     (workspace / "a").mkdir()
     (workspace / "a/f").write_text("session's")
     (workspace / "a/mine").write_text("user's")
@@ -167,7 +167,7 @@ KEPT = {
 
 
 @pytest.mark.parametrize("there, expected, reason", KEPT.values(), ids=KEPT)
-def test_what_is_not_as_expected_stays_and_is_told(workspace, blobs, there, expected, reason):
+def test_unexpected_file_is_kept_and_reported(workspace, blobs, there, expected, reason):
     if there:
         (workspace / "f").write_text(there)
     before = picture(workspace)
@@ -176,7 +176,7 @@ def test_what_is_not_as_expected_stays_and_is_told(workspace, blobs, there, expe
     assert picture(workspace) == before
 
 
-def test_a_changed_file_is_not_taken_away(workspace, blobs):
+def test_changed_file_is_not_deleted(workspace, blobs):
     (workspace / "f").write_text("user's")
     assert only(carried_out(workspace, blobs, PlannedChange("f", blobs.file("session's"), None)))[0] == "kept"
     assert (workspace / "f").read_text() == "user's"
@@ -194,12 +194,12 @@ def test_a_path_that_already_is_new_is_done_and_not_touched(workspace, blobs):
 
 
 def meanwhile(monkeypatch, act):
-    """``act`` when the new content is ready, just before its place is looked at for the last time."""
+    """Run ``act`` when the new content is written, just before the path is checked for the last time."""
     real = os.fsync
     monkeypatch.setattr(os, "fsync", lambda fd: (act(), real(fd))[1])
 
 
-def test_who_writes_at_the_last_moment_wins(workspace, blobs, monkeypatch):
+def test_file_changed_at_the_last_moment_is_kept(workspace, blobs, monkeypatch):
     (workspace / "f").write_text("old")
     meanwhile(monkeypatch, lambda: (workspace / "f").write_text("user's"))
     change = PlannedChange("f", blobs.file("old"), blobs.file("new"))
@@ -208,7 +208,7 @@ def test_who_writes_at_the_last_moment_wins(workspace, blobs, monkeypatch):
     assert temporaries(workspace) == []
 
 
-def test_a_file_that_is_being_written_stays(workspace, blobs, monkeypatch):
+def test_file_open_for_writing_is_kept(workspace, blobs, monkeypatch):
     (workspace / "f").write_text("old")
     real = os.read
 
@@ -223,7 +223,7 @@ def test_a_file_that_is_being_written_stays(workspace, blobs, monkeypatch):
 
 
 @pytest.mark.parametrize("hard_links", [True, False])
-def test_who_makes_the_file_at_the_last_moment_wins(workspace, blobs, monkeypatch, hard_links):
+def test_file_created_at_the_last_moment_is_kept(workspace, blobs, monkeypatch, hard_links):
     def refuse(*names, **at):
         raise OSError(errno.EPERM, "no hard links here")
 
@@ -236,7 +236,7 @@ def test_who_makes_the_file_at_the_last_moment_wins(workspace, blobs, monkeypatc
     assert temporaries(workspace) == []
 
 
-def test_a_file_that_is_made_after_the_last_look_is_not_replaced(workspace, blobs, monkeypatch):
+def test_file_created_after_the_last_check_is_not_replaced(workspace, blobs, monkeypatch):
     def late(real, *names, **at):
         (workspace / "f").write_text("user's")
         return real(*names, **at)
@@ -255,7 +255,7 @@ def test_a_hard_links_other_name_keeps_the_old_content(workspace, blobs, tmp_pat
     assert (workspace / "f").read_text() == "new"
 
 
-def test_a_submodule_is_left_alone_and_told(workspace, blobs):
+def test_submodule_is_left_alone_and_reported(workspace, blobs):
     commit = TreeEntry("160000", "1" * 40)
     changes = [
         PlannedChange("s", None, commit),
@@ -267,7 +267,7 @@ def test_a_submodule_is_left_alone_and_told(workspace, blobs):
     assert list(workspace.iterdir()) == []
 
 
-def test_the_outcomes_come_in_the_order_of_the_changes(workspace, blobs):
+def test_outcomes_are_in_the_order_of_the_changes(workspace, blobs):
     paths = ["z", "a/b", "a", "m"]
     assert [
         each.path for each in carried_out(workspace, blobs, *(PlannedChange(path, None, None) for path in paths))
@@ -315,7 +315,7 @@ def test_every_folder_that_changed_is_synced_once_after_all_was_written(workspac
     assert len(synced) == 5 and all(".tmp" in path for path in synced[:3])
 
 
-def test_what_a_killed_run_has_done_is_durable_after_the_next_one(workspace, blobs, monkeypatch):
+def test_files_of_a_killed_run_are_durable_after_the_next_one(workspace, blobs, monkeypatch):
     if not Path("/proc/self/fd").exists():
         pytest.skip("cannot see what a handle is of")
     changes = [PlannedChange("a/b/new", None, blobs.file("x")), PlannedChange("c/gone", blobs.file("x"), None)]
@@ -328,7 +328,7 @@ def test_what_a_killed_run_has_done_is_durable_after_the_next_one(workspace, blo
     assert sorted(map(Path, synced)) == [workspace, workspace / "a", workspace / "a/b", workspace / "c"]
 
 
-def test_where_the_disk_cannot_be_asked_names_that_may_be_one_are_refused(workspace, blobs, monkeypatch):
+def test_ambiguous_names_are_rejected_if_the_disk_cannot_be_examined(workspace, blobs, monkeypatch):
     def refuse(folder, tag):
         raise OSError(errno.EILSEQ, os.strerror(errno.EILSEQ))
 
@@ -338,12 +338,12 @@ def test_where_the_disk_cannot_be_asked_names_that_may_be_one_are_refused(worksp
 
 
 def steps_of(monkeypatch, name, step):
-    """``step`` is told the words of each call of ``os.<name>``, before it is made."""
+    """Call ``step`` with the arguments of each call of ``os.<name>``, before the call."""
     real = getattr(os, name)
     monkeypatch.setattr(os, name, lambda *words, **more: (step(*words), real(*words, **more))[1])
 
 
-def test_what_is_put_together_is_synced_before_any_of_it_is_put(workspace, blobs, monkeypatch):
+def test_batch_is_synced_before_any_of_its_files_is_renamed(workspace, blobs, monkeypatch):
     monkeypatch.setattr(write_batch, "FILES", 2)
     done = []
     for path in "abc":
@@ -354,7 +354,7 @@ def test_what_is_put_together_is_synced_before_any_of_it_is_put(workspace, blobs
     assert done == ["sync", "sync", "put", "put", "sync", "put", "settle"]
 
 
-def test_so_many_bytes_are_put_that_no_more_wait(workspace, blobs, monkeypatch):
+def test_batch_is_limited_by_bytes(workspace, blobs, monkeypatch):
     monkeypatch.setattr(write_batch, "BYTES", 100)
     done = []
     steps_of(monkeypatch, "fsync", lambda fd: done.append("sync"))
@@ -363,8 +363,8 @@ def test_so_many_bytes_are_put_that_no_more_wait(workspace, blobs, monkeypatch):
     assert done[:-1] == ["sync", "sync", "put", "put", "sync", "put"]
 
 
-def test_where_the_disk_is_full_what_waits_is_put_first(workspace, blobs, monkeypatch):
-    """A disk with room for one file more, played."""
+def test_pending_files_are_renamed_first_on_a_full_disk(workspace, blobs, monkeypatch):
+    """The simulated disk has space for one more file."""
     for path in "abc":
         (workspace / path).write_text("old")
     real = place_file.write_all
@@ -381,9 +381,7 @@ def test_where_the_disk_is_full_what_waits_is_put_first(workspace, blobs, monkey
 
 
 @pytest.mark.parametrize("instead", ["nothing", "a file", "a link to it"])
-def test_a_folder_that_is_moved_away_at_the_last_moment_is_not_written_to(
-    workspace, blobs, monkeypatch, tmp_path, instead
-):
+def test_folder_moved_away_at_the_last_moment_is_not_written_to(workspace, blobs, monkeypatch, tmp_path, instead):
     for path in ("d/f", "e/f"):
         (workspace / path).parent.mkdir()
         (workspace / path).write_text("old")
@@ -418,7 +416,7 @@ CALLS = ["open", "fsync", "link", "rename", "unlink", "rmdir", "mkdir", "symlink
 
 
 class Dying:
-    """From its ``last`` call on, every call is death: nothing is cleaned up after that."""
+    """Simulated death of the process: from the ``last`` call on, every call fails, also those that clean up."""
 
     def __init__(self, monkeypatch, last):
         self.left = last
@@ -483,7 +481,7 @@ def test_killed_at_any_call_each_path_is_old_or_new_and_doing_it_again_finishes(
     assert at > 50
 
 
-def test_a_sweep_takes_the_temporaries_of_its_tag_and_nothing_else(workspace, blobs):
+def test_sweep_removes_only_temporary_files_of_its_tag(workspace, blobs):
     (workspace / "d").mkdir()
     kept = [".gitsession-u-0.tmp", ".gitsession-t-notes.md", "d/x.tmp"]
     for name in [".gitsession-t-0.tmp", "d/.gitsession-t-12.tmp", *kept]:
@@ -493,13 +491,13 @@ def test_a_sweep_takes_the_temporaries_of_its_tag_and_nothing_else(workspace, bl
     assert sorted(path.name for path in workspace.rglob("*.*")) == sorted(Path(name).name for name in kept)
 
 
-def test_a_leftover_of_the_same_tag_is_in_nobodys_way(workspace, blobs):
+def test_leftover_of_the_same_tag_does_not_block(workspace, blobs):
     (workspace / ".gitsession-t-0.tmp").write_text("left")
     assert only(carried_out(workspace, blobs, PlannedChange("f", None, blobs.file("new")))) == ("done", "")
     assert (workspace / ".gitsession-t-0.tmp").read_text() == "left"
 
 
-def test_the_sessions_folders_are_not_looked_for_where_names_are_refused(workspace, blobs):
+def test_sessions_folders_are_not_searched_if_names_are_rejected(workspace, blobs):
     (workspace / ".git").mkdir()
     outcome = carried_out(workspace, blobs, PlannedChange("f", None, None), made=(".git", "%.git", "..", ""))
     assert only(outcome) == ("done", "") and (workspace / ".git").is_dir()
@@ -545,7 +543,7 @@ ALIKE = [("File", "fILE"), ("é", "e\u0301"), ("A", "a/x"), ("d/É", "D/e\u0301"
 
 @pytest.mark.promise("P28")
 @pytest.mark.parametrize("one, other", ALIKE)
-def test_names_that_the_disk_takes_for_one_are_both_refused(workspace, blobs, monkeypatch, one, other, faults):
+def test_names_that_the_disk_does_not_distinguish_are_rejected(workspace, blobs, monkeypatch, one, other, faults):
     monkeypatch.setattr(place_file, "probe", lambda folder, tag: (True, True))
     changes = [
         PlannedChange(one, None, blobs.file("1")),
@@ -558,7 +556,7 @@ def test_names_that_the_disk_takes_for_one_are_both_refused(workspace, blobs, mo
 
 
 @pytest.mark.parametrize("one, other", ALIKE)
-def test_names_that_the_disk_tells_apart_are_two(workspace, blobs, one, other):
+def test_names_that_the_disk_distinguishes_are_two_files(workspace, blobs, one, other):
     with opened(workspace) as root, root.enter("") as top:
         if any(place_file.probe(top, "t")):
             pytest.skip("a file system that folds names")
@@ -567,13 +565,13 @@ def test_names_that_the_disk_tells_apart_are_two(workspace, blobs, one, other):
     assert temporaries(workspace) == []
 
 
-def test_two_folders_that_the_disk_takes_for_one_collide_only_in_their_files():
+def test_folders_that_the_disk_does_not_distinguish_only_collide_in_their_files():
     changes = [PlannedChange(path, None, TreeEntry("100644", "1" * 40)) for path in ("D/a", "d/b", "D/c", "d/C")]
     assert set(path_rules.collisions(changes, NameFolding(case=True, form=False))) == {"D/c", "d/C"}
 
 
-def test_what_is_spelled_otherwise_on_the_disk_is_another_file(workspace, blobs, monkeypatch):
-    """A file system that folds case, played: any spelling finds the one file that there is."""
+def test_other_spelling_on_the_disk_is_another_file(workspace, blobs, monkeypatch):
+    """The file system is a simulated case-insensitive one, on which any spelling finds the one file."""
     (workspace / "File").write_text("x")
     real = os.stat
 
@@ -594,7 +592,7 @@ def test_two_names_of_one_file_are_each_its_own(workspace):
         assert not place_file.spelled_otherwise(top, b"fILE", place_file.inspect.status(top, b"fILE"))
 
 
-def test_restore_lets_go_of_all_its_handles(workspace, blobs):
+def test_restore_closes_all_its_handles(workspace, blobs):
     if not Path("/proc/self/fd").exists():
         pytest.skip("cannot count handles")
     before = len(os.listdir("/proc/self/fd"))

@@ -1,4 +1,4 @@
-"""Trees of files as values: a tree is what a dict of paths says, whichever way it came about."""
+"""Tests of trees as values: a tree depends only on its paths and files, not on the way it was built."""
 
 import pytest
 from hypothesis import given
@@ -20,7 +20,7 @@ def is_above(path, other):
 
 
 def without_clashes(paths):
-    """Of a dict of paths, those that are below no other."""
+    """Return the paths that are not below another path."""
     return {path: file for path, file in paths.items() if not any(is_above(other, path) for other in paths)}
 
 
@@ -33,7 +33,7 @@ def built(store, changes, tree=None):
 
 
 @given(STATES)
-def test_what_was_put_in_is_what_is_walked_and_looked_up(state):
+def test_tree_is_walked_and_searched_as_written(state):
     store = MemoryStore()
     tree = built(store, state)
     assert dict(trees.walk(store, tree)) == state
@@ -42,7 +42,7 @@ def test_what_was_put_in_is_what_is_walked_and_looked_up(state):
 
 
 @given(STATES, STATES)
-def test_the_difference_of_two_trees_is_that_of_their_paths_and_makes_one_of_the_other(old, new):
+def test_difference_of_two_trees_turns_one_into_the_other(old, new):
     store = MemoryStore()
     before, after = built(store, old), built(store, new)
     differing = {path: (old.get(path), new.get(path)) for path in old.keys() | new.keys()}
@@ -52,7 +52,7 @@ def test_the_difference_of_two_trees_is_that_of_their_paths_and_makes_one_of_the
 
 
 @given(STATES, PATHS, FILES)
-def test_a_file_takes_the_place_of_a_folder_and_the_other_way_about(state, path, file):
+def test_file_replaces_a_folder_and_a_folder_a_file(state, path, file):
     store = MemoryStore()
     kept = {
         other: kept
@@ -63,7 +63,7 @@ def test_a_file_takes_the_place_of_a_folder_and_the_other_way_about(state, path,
 
 
 @given(STATES, PATHS)
-def test_to_take_away_what_is_not_there_changes_nothing(state, path):
+def test_deleting_a_missing_path_changes_nothing(state, path):
     store = MemoryStore()
     tree = built(store, state)
     if path not in state:
@@ -71,7 +71,7 @@ def test_to_take_away_what_is_not_there_changes_nothing(state, path):
 
 
 def nested(store, levels, wide):
-    """A tree of ``wide`` times the same tree, and so on."""
+    """Write a tree with ``wide`` references to the same subtree, ``levels`` deep."""
     with store.transaction() as tx:
         tree = tx.put("tree", encode_tree({"f": ("100644", tx.put("blob", b""))}))
         for _ in range(levels):
@@ -81,7 +81,7 @@ def nested(store, levels, wide):
 
 @pytest.mark.promise("P28")
 @pytest.mark.parametrize("levels, wide, words", [(50, 10, "names"), (3000, 1, "deep"), (64, 1, "deep")])
-def test_a_tree_that_has_no_end_is_refused(monkeypatch, levels, wide, words, faults):
+def test_endless_tree_is_rejected(monkeypatch, levels, wide, words, faults):
     monkeypatch.setattr(trees, "NAMES_MAX", 10_000)
     store = MemoryStore()
     tree = nested(store, levels, wide)

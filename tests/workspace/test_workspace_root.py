@@ -1,4 +1,4 @@
-"""A workspace: what may be one, and what is seen in it without following anything."""
+"""Tests of workspace roots: which folders are accepted, and that no link is followed."""
 
 import os
 import socket
@@ -15,7 +15,7 @@ from gitsession.workspace.root import WorkspaceRoot
 
 @pytest.fixture
 def place(tmp_path):
-    """A home with a project and a store in it."""
+    """Create a home directory with a project and a store."""
     home = tmp_path / "home"
     for path in ("project/src", "store.git/objects", "store.git/refs"):
         (home / path).mkdir(parents=True)
@@ -27,7 +27,7 @@ def root_of(path, place):
     return WorkspaceRoot.open(path, home=place, store=place / "store.git")
 
 
-def test_a_project_is_a_workspace_and_so_is_a_folder_in_it_and_a_link_to_it(place):
+def test_project_its_folders_and_links_to_it_are_workspaces(place):
     (place / "link").symlink_to("project")
     for path in ("project", "project/src", "link"):
         with root_of(place / path, place) as root:
@@ -51,7 +51,7 @@ def refused_places(place):
 
 
 @pytest.mark.promise("P26")
-def test_what_nobody_calls_a_workspace_is_refused_with_the_reason(place, faults):
+def test_invalid_workspace_is_rejected_with_the_reason(place, faults):
     for path, words in refused_places(place).items():
         with faults.one(), pytest.raises(Refused, match=words):
             root_of(path, place)
@@ -61,7 +61,7 @@ def test_what_nobody_calls_a_workspace_is_refused_with_the_reason(place, faults)
         root_of(bare, place)
 
 
-def test_what_is_no_folder_is_not_found(place):
+def test_missing_folder_is_not_found(place):
     (place / "file").write_text("")
     for path in ("file", "nowhere", "file/x"):
         with pytest.raises(NotFound, match="cannot open the workspace"):
@@ -106,7 +106,7 @@ def folder(tmp_path):
     return folder
 
 
-def test_what_is_there_is_a_file_a_link_or_told_as_what_it_is(folder):
+def test_path_is_read_as_a_file_a_link_or_a_special_file(folder):
     blobs = Blobs()
     with opened(folder) as root:
         assert root.now("d/f") == blobs.file("hi")
@@ -119,7 +119,7 @@ def test_what_is_there_is_a_file_a_link_or_told_as_what_it_is(folder):
         assert [root.read(path) for path in ("d/f", "l")] == [b"hi", b"d/f"]
 
 
-def test_what_is_not_there_is_nothing_and_neither_is_what_lies_behind_a_link(folder):
+def test_missing_path_and_path_behind_a_link_are_not_found(folder):
     with opened(folder) as root:
         for path in ("n", "n/o", "d/f/x", "out/secret", "l/x", "pipe/x", "x" * 255):
             assert root.state(path) is None
@@ -144,7 +144,7 @@ def test_a_path_that_no_checkpoint_has_is_malformed(folder, path, faults):
                 ask(path)
 
 
-def test_a_status_is_equal_as_long_as_nobody_writes(folder):
+def test_status_is_equal_until_the_file_is_written(folder):
     with opened(folder) as root:
         before = root.state("d/f")
         assert root.state("d/f") == before and before.kind == "file" and before.size == 2
@@ -152,7 +152,7 @@ def test_a_status_is_equal_as_long_as_nobody_writes(folder):
         assert root.state("d/f") != before
 
 
-def test_what_is_written_all_the_time_is_told(folder, monkeypatch):
+def test_continuously_written_file_is_reported(folder, monkeypatch):
     real = os.read
 
     def writing(fd, size):
@@ -165,7 +165,7 @@ def test_what_is_written_all_the_time_is_told(folder, monkeypatch):
         root.read("d/f")
 
 
-def test_what_was_written_once_while_it_was_read_is_read_again(folder, monkeypatch):
+def test_file_written_once_during_the_read_is_read_again(folder, monkeypatch):
     real, left = os.read, ["new content"]
 
     def writing(fd, size):
@@ -188,7 +188,7 @@ SWAPS = {
 
 @pytest.mark.promise("P27")
 @pytest.mark.parametrize("plant", SWAPS.values(), ids=SWAPS)
-def test_a_file_that_becomes_something_else_after_we_looked_is_not_read_through(folder, monkeypatch, plant, faults):
+def test_file_replaced_after_the_check_is_not_read(folder, monkeypatch, plant, faults):
     real = inspect._pour
 
     def swapped(fd, name, found, take):
@@ -207,7 +207,7 @@ def test_a_file_that_becomes_something_else_after_we_looked_is_not_read_through(
         assert taken in (b"", b"../secret")
 
 
-def test_handles_are_bounded_and_all_let_go(tmp_path):
+def test_handles_are_limited_and_all_closed(tmp_path):
     if not Path("/proc/self/fd").exists():
         pytest.skip("cannot count handles")
     for at in range(200):
@@ -221,7 +221,7 @@ def test_handles_are_bounded_and_all_let_go(tmp_path):
     assert len(os.listdir("/proc/self/fd")) == before
 
 
-def test_after_forgetting_a_folder_is_reached_anew(folder):
+def test_forgotten_folder_is_opened_again(folder):
     with opened(folder) as root:
         assert root.now("d/f")
         os.rename(folder / "d", folder / "old")
@@ -230,7 +230,7 @@ def test_after_forgetting_a_folder_is_reached_anew(folder):
         assert root.now("d/f") is None
 
 
-def test_what_the_system_does_not_let_us_see_is_its_error(folder):
+def test_permission_error_is_raised(folder):
     if not os.geteuid():
         pytest.skip("root sees everything")
     (folder / "x").chmod(0)

@@ -1,4 +1,4 @@
-"""A look at a workspace: what it finds, what it leaves out and says so, and that it touches nothing of the user's."""
+"""Tests of the workspace scan: files that it finds, files that it reports as left out, and that it writes nothing."""
 
 import os
 import subprocess
@@ -37,7 +37,7 @@ def plain(tmp_path):
 
 
 def seen(at, plain, *, accept=True, **asked):
-    """The changes of one look by path, and the look."""
+    """Scan the workspace and return the changes by path, and the scan."""
     with opened(at) as root, snapshot.look(root, plain, **asked) as look:
         changes = {change.path: change for change in look.changes()}
         if accept:
@@ -50,7 +50,7 @@ def paths(at, plain, **asked):
 
 
 def let_the_clock_tick(at):
-    """That of the file system, which may be a coarse one: what is written from here on has a later time."""
+    """Wait until the clock of the file system, which may be coarse, has advanced."""
     by = at.with_name("tick")
     by.touch()
     first = by.stat().st_ctime_ns
@@ -63,7 +63,7 @@ def reasons(at, plain, **asked):
     return dict(seen(at, plain, **asked)[1].skipped)
 
 
-# ---- what differs
+# ---- changes
 
 
 def test_the_first_look_tells_all_there_is_and_the_next_one_nothing(work, plain):
@@ -74,7 +74,7 @@ def test_the_first_look_tells_all_there_is_and_the_next_one_nothing(work, plain)
     assert paths(work, plain) == []
 
 
-def test_what_was_not_accepted_shows_again(work, plain):
+def test_change_that_was_not_accepted_is_found_again(work, plain):
     fill(work, a="one")
     assert paths(work, plain, accept=False) == ["a"]
     assert paths(work, plain) == ["a"]
@@ -105,7 +105,7 @@ def test_a_look_that_could_not_be_noted_shows_again(work, plain, monkeypatch, st
     assert paths(work, plain) == []
 
 
-def test_a_look_is_accepted_only_when_all_of_it_was_taken_and_while_it_lasts(work, plain):
+def test_scan_is_accepted_only_if_complete_and_still_open(work, plain):
     fill(work, a="one", b="two")
     with opened(work) as root, snapshot.look(root, plain) as look:
         next(look.changes())
@@ -130,14 +130,14 @@ def test_a_file_that_changed_while_it_was_kept_shows_in_the_next_look(work, plai
     assert changes["a"].data == b"two"
 
 
-def test_a_file_that_goes_away_before_it_is_read_is_not_there(work, plain):
+def test_file_deleted_before_it_is_read_is_missing(work, plain):
     fill(work, a="one", b="two")
     with opened(work) as root, snapshot.look(root, plain) as look:
         os.unlink(work / "b")
         assert [change.path for change in look.changes()] == ["a"]
 
 
-def test_an_unchanged_workspace_is_told_by_one_git_and_nothing_is_read(work, plain, monkeypatch):
+def test_unchanged_workspace_needs_one_git_and_reads_nothing(work, plain, monkeypatch):
     repository(work)
     fill(work, a="one", b__c="two")
     seen(work, plain)
@@ -161,7 +161,7 @@ def test_a_pipe_that_git_would_wait_for_is_named(work, plain, monkeypatch, name)
     assert paths(work, plain) == ["a", "below/b"]
 
 
-def test_a_pipe_that_names_what_to_ignore_is_refused_at_once(work, plain, tmp_path, monkeypatch):
+def test_pipe_in_place_of_gitignore_is_rejected_at_once(work, plain, tmp_path, monkeypatch):
     monkeypatch.setattr(process, "_LONG_SECONDS", 600.0)
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(tmp_path / "global"))
     git(work, "init", "-q")
@@ -182,7 +182,7 @@ def test_a_pipe_that_names_what_to_ignore_is_refused_at_once(work, plain, tmp_pa
 
 
 @pytest.mark.parametrize("pipe", ["global", "included", ".git/config", ".git/commondir"])
-def test_a_pipe_that_stands_for_a_configuration_is_named(work, plain, tmp_path, monkeypatch, pipe):
+def test_pipe_in_place_of_a_configuration_is_named(work, plain, tmp_path, monkeypatch, pipe):
     monkeypatch.setattr(process, "_LONG_SECONDS", 0.2)
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(tmp_path / "global"))
     (tmp_path / "global").write_text("[include]\n\tpath = included\n")
@@ -195,7 +195,7 @@ def test_a_pipe_that_stands_for_a_configuration_is_named(work, plain, tmp_path, 
         paths(work, plain)
 
 
-def test_a_look_that_takes_long_for_no_such_reason_goes_on(work, plain, monkeypatch):
+def test_slow_scan_without_such_a_cause_continues(work, plain, monkeypatch):
     monkeypatch.setattr(process, "_LONG_SECONDS", 0.0)
     fill(work, a="one")
     assert paths(work, plain) == ["a"]
@@ -210,7 +210,7 @@ def test_that_an_index_was_written_makes_no_other_look(work, plain, monkeypatch)
     assert first.before is None and second.before == third.before
 
 
-def test_a_look_that_took_long_has_git_remember_each_status(work, plain, monkeypatch):
+def test_slow_scan_makes_git_store_each_status(work, plain, monkeypatch):
     fill(work, a="one", b="two")
     seen(work, plain)
     seen(work, plain)
@@ -223,7 +223,7 @@ def test_a_look_that_took_long_has_git_remember_each_status(work, plain, monkeyp
     assert before != after
 
 
-def test_touched_files_are_looked_at_once_and_then_known_again(work, plain):
+def test_touched_files_are_read_once(work, plain):
     fill(work, a="one", b="two")
     seen(work, plain)
     os.utime(work / "a", ns=(1, 1))
@@ -298,7 +298,7 @@ def test_a_folder_that_a_link_stood_for_is_there_again(work, plain):
     assert changes["a/x"].data == b"1" and changes["moved/x"].file is None
 
 
-def test_bytes_are_taken_as_they_are_whatever_attributes_and_settings_say(work, plain, isolated_home):
+def test_bytes_are_captured_regardless_of_attributes_and_settings(work, plain, isolated_home):
     repository(work)
     (isolated_home / "gitconfig").write_text('[core]\nautocrlf = true\n[filter "no"]\nclean = echo no\nrequired\n')
     git(work, "config", "core.autocrlf", "true")
@@ -311,7 +311,7 @@ def test_bytes_are_taken_as_they_are_whatever_attributes_and_settings_say(work, 
     assert paths(work, plain) == []
 
 
-# ---- which files count
+# ---- selection of files
 
 
 def test_ignore_rules_of_every_source_count(work, plain, isolated_home):
@@ -341,7 +341,7 @@ def test_rules_above_a_sub_folder_count_and_only_the_sub_folder_is_looked_at(tmp
     assert paths(top / "sub", plain) == []
 
 
-def test_a_workspace_that_the_repository_above_ignores_goes_by_its_own_rules(tmp_path, plain):
+def test_workspace_ignored_by_an_outer_repository_has_its_own_rules(tmp_path, plain):
     top = repository(tmp_path / "dotfiles")
     fill(top, _dot_gitignore="*\n", project__a="1", project___dot_gitignore="b\n", project__b="2")
     assert paths(top / "project", plain) == [".gitignore", "a"]
@@ -349,7 +349,7 @@ def test_a_workspace_that_the_repository_above_ignores_goes_by_its_own_rules(tmp
     assert paths(top / "project", plain) == ["a"]
 
 
-def test_what_the_users_index_tracks_counts_though_ignored(work, plain):
+def test_ignored_file_in_the_users_index_is_captured(work, plain):
     repository(work)
     fill(work, _dot_gitignore="build/\n", build__kept="1", build__not="2", a="3")
     git(work, "add", "-f", "build/kept")
@@ -366,9 +366,7 @@ def test_what_the_users_index_tracks_counts_though_ignored(work, plain):
 
 
 @pytest.mark.parametrize("refreshed", [True, False])
-def test_what_was_there_unlooked_at_has_appeared_and_what_was_made_or_moved_has_not(
-    work, plain, monkeypatch, refreshed
-):
+def test_existing_unscanned_files_have_appeared_and_created_or_moved_ones_have_not(work, plain, monkeypatch, refreshed):
     monkeypatch.setattr(snapshot, "_SINCE_MAX", -1 if refreshed else 100)
     fill(work, _dot_gitignore="old\n", old="1", folder__x="2", folder__y="3")
     seen(work, plain)
@@ -402,8 +400,8 @@ def _adds(work):
 
 
 @pytest.mark.parametrize("shows", [_edits, _takes_away, _takes_back, _excludes, _adds])
-def test_what_was_ignored_and_is_written_all_the_time_has_appeared_when_it_shows(work, plain, shows):
-    """Its status says that it is new: only that other files are ignored now says that it may not be."""
+def test_continuously_written_ignored_file_has_appeared_when_it_is_no_longer_ignored(work, plain, shows):
+    """The status shows that the file is new. Only the change of the ignore rules shows that it may be old."""
     repository(work)
     write(work / (".git/info/exclude" if shows is _excludes else ".gitignore"), "*.db\n")
     fill(work, sub__live_dot_db="one row")
@@ -416,7 +414,7 @@ def test_what_was_ignored_and_is_written_all_the_time_has_appeared_when_it_shows
     assert look.appeared == ["sub/live.db"]
 
 
-def test_a_new_gitignore_and_what_is_made_with_it_have_not_appeared(work, plain):
+def test_new_gitignore_and_files_created_with_it_have_not_appeared(work, plain):
     seen(work, plain)
     fill(work, made__code="one", made___dot_gitignore="target\n")
     assert seen(work, plain)[1].appeared == []
@@ -432,12 +430,12 @@ def test_rules_above_the_workspace_count_too(tmp_path, work, plain):
     assert seen(work, plain)[1].appeared == ["live"]
 
 
-def test_nothing_has_appeared_in_a_first_look(work, plain):
+def test_first_scan_has_no_appeared_files(work, plain):
     fill(work, a="1")
     assert seen(work, plain)[1].appeared == []
 
 
-# ---- what is left out, and told
+# ---- files left out and reported
 
 
 def test_a_repository_in_the_workspace_is_left_out_by_its_path(work, plain):
@@ -457,7 +455,7 @@ def test_new_files_of_a_folder_that_became_a_repository_are_left_out(work, plain
     assert paths(work, plain) == ["inner/gone"]
 
 
-def test_a_submodule_is_the_commit_that_is_checked_out_in_it(work, plain, tmp_path):
+def test_submodule_is_its_checked_out_commit(work, plain, tmp_path):
     other = repository(tmp_path / "other")
     for text in ("1", "2"):
         write(other / "b", text)
@@ -477,7 +475,7 @@ def test_a_submodule_is_the_commit_that_is_checked_out_in_it(work, plain, tmp_pa
     assert paths(work, plain) == []
 
 
-def test_what_is_over_a_cap_is_named_and_left_out(work, plain):
+def test_file_above_a_limit_is_reported_and_left_out(work, plain):
     fill(work, a="1", b="22222", c="3", d="4")
     changes, look = seen(work, plain, caps=Caps(file_bytes=4, files=2))
     assert sorted(changes) == ["a", "c"]
@@ -499,7 +497,7 @@ def test_a_crowd_over_the_cap_is_named_by_its_folders(work, plain, monkeypatch):
     assert reasons(work, plain, caps=Caps(files=1)) == {"b": "beyond 1 files", "i": "beyond 1 files"}
 
 
-def test_what_stands_where_a_file_was_and_is_none_is_named(work, plain):
+def test_special_file_in_place_of_a_file_is_reported(work, plain):
     fill(work, a="1")
     seen(work, plain)
     os.unlink(work / "a")
@@ -508,7 +506,7 @@ def test_what_stands_where_a_file_was_and_is_none_is_named(work, plain):
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read all")
-def test_what_cannot_be_read_is_named(work, plain):
+def test_unreadable_file_is_reported(work, plain):
     fill(work, a="1", b__c="2", d="3")
     os.chmod(work / "a", 0)
     os.chmod(work / "b", 0)
@@ -540,7 +538,7 @@ def test_a_file_that_may_no_longer_be_read_is_named_until_it_may(work, plain, mo
     assert seen(work, plain)[0]["a"].data == b"3"
 
 
-def test_a_file_that_is_being_written_stays_as_it_was_known_and_is_named(work, plain, monkeypatch):
+def test_file_open_for_writing_keeps_its_known_state_and_is_reported(work, plain, monkeypatch):
     fill(work, a="1")
     seen(work, plain)
     write(work / "a", "22")
@@ -571,7 +569,7 @@ REFUSED = [b"git~1", b".GIT ", b".git\xe2\x80\x8c"]
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_a_name_that_some_system_takes_for_gits_folder_is_named_and_left_out(work, plain, name):
+def test_name_that_resembles_dot_git_is_reported_and_left_out(work, plain, name):
     with open(os.path.join(os.fsencode(work), name), "wb") as file:
         file.write(b"1")
     changes, look = seen(work, plain)
@@ -586,7 +584,7 @@ def test_a_link_called_gitmodules_is_left_out(work, plain):
     assert list(reasons(work, plain)) == ["%.gitmodules"]
 
 
-def test_names_of_any_bytes_are_taken(work, plain):
+def test_names_of_any_bytes_are_captured(work, plain):
     odd = [b"new\nline", b"tab\t", b'quo"te', b"\xff\xfe", b"per%cent", b"back\\slash", b" ", b"-x", b":(top)", b"*"]
     for name in odd:
         with open(os.path.join(os.fsencode(work), name), "wb") as file:
@@ -596,7 +594,7 @@ def test_names_of_any_bytes_are_taken(work, plain):
     assert paths(work, plain) == []
 
 
-def test_the_store_in_a_workspace_is_no_part_of_it_whatever_is_said_of_it(work, plain):
+def test_store_in_a_workspace_is_never_captured(work, plain):
     fill(work, a="1", _dot_gitignore="!*\n!/my [store]/\n")
     write(work / "my [store]/HEAD", "x")
     write(work / "my s/HEAD", "x")
@@ -605,7 +603,7 @@ def test_the_store_in_a_workspace_is_no_part_of_it_whatever_is_said_of_it(work, 
         assert look.skipped == []
 
 
-# ---- workspaces of odd kinds
+# ---- unusual workspaces
 
 
 ODD_PLACES = [b"with space", b"new\nline", b"\xff\xfe", b"-dash", b"it's", b":(top)x", b"*?["]
@@ -662,7 +660,7 @@ BROKEN = [broken_folder, broken_file, broken_index, broken_config, bare_settings
 
 
 @pytest.mark.parametrize("how", BROKEN, ids=lambda how: how.__name__)
-def test_a_broken_or_hostile_repository_keeps_nobody_from_looking(work, plain, how):
+def test_broken_or_malicious_repository_does_not_stop_a_scan(work, plain, how):
     how(work)
     fill(work, a="1", _dot_gitignore="b\n", b="2")
     assert paths(work, plain) == [".gitignore", "a"]
@@ -684,18 +682,18 @@ def test_a_linked_worktree_has_its_own_index_and_the_excludes_of_its_repository(
     assert paths(linked, plain) == ["a", "b", "kept"]
 
 
-def test_a_sparse_checkout_is_what_is_on_the_disk(work, plain):
+def test_sparse_checkout_is_captured_as_on_the_disk(work, plain):
     repository(work)
     fill(work, a__x="1", b__y="2", top="3")
     git(work, "add", ".")
     git(work, "commit", "-qm", "one")
     git(work, "sparse-checkout", "set", "--cone", "--sparse-index", "a")
-    before = kept(work / ".git")  # git's own fsck touches objects there
+    before = kept(work / ".git")  # git's own fsck changes file times there
     assert paths(work, plain) == ["a/x", "top"]
     assert kept(work / ".git") == before
 
 
-def test_a_repository_that_comes_or_goes_begins_the_looks_anew(work, plain):
+def test_added_or_removed_repository_restarts_the_scans(work, plain):
     fill(work, a="1", _dot_gitignore="")
     seen(work, plain)
     repository(work)
@@ -703,7 +701,7 @@ def test_a_repository_that_comes_or_goes_begins_the_looks_anew(work, plain):
     assert sorted(changes) == [".gitignore", "a"] and look.before is None
 
 
-def test_nothing_of_the_users_repository_is_touched(work, plain):
+def test_users_repository_is_unchanged(work, plain):
     repository(work)
     fill(work, a="1", b__c="2", gone="3", _dot_gitignore="*.no\n")
     git(work, "add", ".")
@@ -764,7 +762,7 @@ MENDED = {
 
 
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
-def test_a_damaged_cache_is_thrown_away_and_all_is_told_again(work, plain, damage):
+def test_damaged_cache_is_deleted_and_everything_is_reported_again(work, plain, damage):
     fill(work, a="1", b="2")
     seen(work, plain)
     damage(plain)
@@ -774,14 +772,14 @@ def test_a_damaged_cache_is_thrown_away_and_all_is_told_again(work, plain, damag
 
 
 @pytest.mark.parametrize("damage", MENDED.values(), ids=MENDED)
-def test_what_only_we_write_there_is_written_anew(work, plain, damage):
+def test_damaged_private_files_are_rebuilt(work, plain, damage):
     fill(work, a="1", b="2")
     seen(work, plain)
     damage(plain)
     assert paths(work, plain) == []
 
 
-def test_the_private_folder_may_be_named_from_where_one_stands(work, tmp_path, monkeypatch):
+def test_private_folder_may_be_relative_to_the_working_directory(work, tmp_path, monkeypatch):
     fill(work, a="1")
     monkeypatch.chdir(tmp_path)
     assert paths(work, Path("plain")) == ["a"]
@@ -797,17 +795,17 @@ def test_looks_of_one_workspace_wait_for_each_other(work, plain):
     assert sorted(found) == [[]] * 7 + [["a"]]
 
 
-def test_without_git_it_says_so(work, plain, monkeypatch):
+def test_scan_without_git_reports_it(work, plain, monkeypatch):
     monkeypatch.setenv("PATH", "/nonexistent")
     with pytest.raises(Unavailable, match="git is not on the PATH"):
         seen(work, plain)
 
 
-# ---- looks that are kept elsewhere first
+# ---- scans that are stored elsewhere first
 
 
 def drained(store, plain, before, look, changes):
-    """What a spool is to do with a look's changes: the tree of the look before, and this one's."""
+    """Apply a scan's changes as ingest does for a spool: to the tree of the previous scan, for the tree of this one."""
     with PrivateRepository.open(plain) as shadow:
         base = shadow.tree_of(before) if before else None
         states = put(store, changes)
