@@ -8,7 +8,9 @@ from __future__ import annotations
 
 __version__ = "0.1.0"
 
-TYPE_CHECKING = False  # not imported from typing, because that takes as long as the start of Python itself
+# Not imported from typing, because that takes as long as the start of Python. Declared as bool for editors: some of
+# them evaluate a plain False, and complete nothing.
+TYPE_CHECKING: bool = False
 if TYPE_CHECKING:
     from gitsession.api import Session, Store
     from gitsession.api.agents import AgentSessions

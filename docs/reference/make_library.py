@@ -71,7 +71,7 @@ def described(name: str, value: object) -> Iterator[str]:
     if not inspect.isclass(value):  # an alias of a type
         yield code(f"{name} = {plain(str(value))}")
         return
-    if dataclasses.is_dataclass(value):
+    if dataclasses.is_dataclass(value) or issubclass(value, tuple):
         yield code(signature(f"class {name}", value).removesuffix(" -> None"))
     yield formatted(inspect.cleandoc(value.__doc__ or ""))
     if is_error(value):
@@ -83,7 +83,7 @@ def described(name: str, value: object) -> Iterator[str]:
         if isinstance(member, property) or hasattr(member, "func"):
             getter = member.fget if isinstance(member, property) else member.func
             yield f"\n#### {name}.{attribute}\n\n" + formatted(inspect.getdoc(getter) or "")
-        elif inspect.isfunction(function) and function.__doc__ and not hasattr(function, "__wrapped__"):
+        elif inspect.isfunction(inspect.unwrap(function)) and function.__doc__:
             yield f"\n#### {name}.{attribute}\n\n" + code(signature(f"{name}.{attribute}", function))
             yield formatted(inspect.getdoc(function) or "")
 

@@ -11,10 +11,13 @@ from gitsession.checkpoints.rewinding import RewindResult, RewindRun, take_step
 from gitsession.errors import Corrupt
 from gitsession.model.entries import Checkpoint
 from gitsession.sessions import operation_log
+from gitsession.sessions.active_branch import active
 from gitsession.sessions.content import entry_of, files_of
+from gitsession.sessions.graph import branches
 from gitsession.sessions.node import load
-from gitsession.sessions.operation_log import UndoScope, UndoStep, Verb, WorkspaceWrite
+from gitsession.sessions.operation_log import Operation, UndoScope, UndoStep, Verb, WorkspaceWrite
 from gitsession.sessions.session import Clock, StoredSession
+from gitsession.store import refs
 from gitsession.store.git_store import GitStore
 from gitsession.workspace import trees
 from gitsession.workspace.root import WorkspaceRoot
@@ -41,13 +44,27 @@ def take_next(
     files = step.operation.files
     if files is None:
         operation = (operation_log.undo if verb == "undo" else operation_log.redo)(store, clock(), scope)
-        return RewindResult(verb=verb, operation=operation)
+        branch, moved = _conversation(store, operation)
+        return RewindResult(verb=verb, branch=branch, moved=moved, operation=operation)
     step.check(store)
     with open_root(files) as root:
         run = RewindRun(store, open_session(files.session), root)
         merges = Merges(store, root)
         changes, made = plan_step(store, step, files, root, run.levels, merges)
         return take_step(run, step, changes, made, merges.made, clock)
+
+
+def _conversation(store: GitStore, operation: Operation) -> tuple[str, bool]:
+    """Return the active branch of the operation's session, and whether the operation moved it.
+
+    The branch is "" if the operation changed several sessions, or if the session no longer exists.
+    """
+    sids = operation.sessions
+    sid = next(iter(sids), "")
+    if len(sids) != 1 or not branches(store, sid):
+        return "", False
+    branch = active(store, sid)
+    return branch, any(move.ref in (refs.active(sid), refs.leaf(sid, branch)) for move in operation.moves)
 
 
 def plan_step(

@@ -9,10 +9,17 @@ TOKENS_MAX = 2**40
 """Maximum number of tokens of an answer. It is higher than any real count, and prevents the overflow of sums."""
 
 _PARTS = (
-    "input", "output", "cacheRead", "cacheWrite",
-    "input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens",
+    (
+        "input", "output", "cacheRead", "cacheWrite",
+        "input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens",
+    ),
+    ("prompt_tokens", "completion_tokens"),
+    ("promptTokenCount", "candidatesTokenCount", "thoughtsTokenCount"),
 )  # fmt: skip
-"""Names of the counts: those of pi, then those of Anthropic."""
+"""Names of the counts: of pi and Anthropic (OpenAI's Responses API has some of them), of OpenAI's Chat API, of Gemini.
+
+Counts that are parts of others are not listed, such as ``cached_tokens``.
+"""
 
 
 class AnswerUsage(NamedTuple):
@@ -37,6 +44,7 @@ def total_tokens(usage: Mapping[str, Any] | None) -> int:
         return 0
     total = usage.get("totalTokens")
     if type(total) is not int or total <= 0:
-        parts = (usage.get(name) for name in _PARTS)
-        total = sum(part for part in parts if type(part) is int and part > 0)
+        families = ([usage.get(name) for name in names] for names in _PARTS)
+        sums = (sum(part for part in parts if type(part) is int and part > 0) for parts in families)
+        total = next(filter(None, sums), 0)
     return min(total, TOKENS_MAX)

@@ -121,3 +121,17 @@ def test_undo_in_the_root_does_not_affect_folders_below(store: Store, tmp_path: 
     with pytest.raises(NotFound, match="nothing to undo"):
         store.undo(project="/")
     assert labels(session) == ["theirs"]
+
+
+def test_undo_and_redo_of_a_rewound_conversation_name_the_branch_on_which_it_continues(store: Store, tmp_path: Path):
+    session = held_in(store, tmp_path)
+    session.append(Message.assistant("an answer"))
+    prompt = session.append(Message.user("a second prompt"))
+    rewound = session.files.rewind(session.files.plan_rewind(prompt, "conversation"))
+    undone = store.undo()
+    assert (undone.branch, undone.moved) == ("main", True)
+    redone = store.redo()
+    assert (redone.branch, redone.moved) == (rewound.branch, True)
+    session.label("root", "first")
+    label = store.undo()
+    assert (label.branch, label.moved) == (rewound.branch, False)

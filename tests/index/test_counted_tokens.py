@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from builders import Clock, joined
@@ -11,6 +12,7 @@ from claude_code import SESSION, assistant, call, result, talk, user
 from codex_files import NAME, Lines, event, rollout, turn
 from codex_files import user as asked
 
+from gitsession import Message
 from gitsession.api import Store
 from gitsession.formats import FORMATS
 
@@ -82,3 +84,20 @@ def test_counts_without_a_sum_all_count(store: Store) -> None:
 @pytest.mark.parametrize("last", [0, -1, 2**60])
 def test_invalid_count_counts_as_zero(store: Store, last: int) -> None:
     assert tokens(store, "codex", rollout(turn("t")[:2], counted(last, 5), asked("x")), NAME) == 0
+
+
+@pytest.mark.parametrize(
+    "usage",
+    [
+        {"input": 20, "output": 8, "cacheRead": 2},
+        {"input_tokens": 20, "output_tokens": 10, "input_tokens_details": {"cached_tokens": 5}},
+        {"prompt_tokens": 20, "completion_tokens": 10, "total_tokens": 30},
+        {"promptTokenCount": 20, "candidatesTokenCount": 6, "thoughtsTokenCount": 4, "totalTokenCount": 30},
+    ],
+)
+def test_usage_of_an_appended_answer_counts_in_the_form_of_every_provider(store: Store, usage: dict[str, Any]) -> None:
+    session = store.new_session(agent="mine")
+    session.append(Message.user("a question"))
+    session.append(Message.assistant("an answer", usage=usage))
+    [row] = store.sessions()
+    assert row.tokens == 30
