@@ -487,7 +487,7 @@ def test_verify_names_damaged_files(run: Run, imported: str) -> None:
     pack.chmod(0o600)
     pack.write_bytes(data)
     assert document(run("verify", "--json", code=5))["problems"]
-    assert "`gitsession repair` restores" in run("verify", code=5)
+    assert "`gitsession repair` to restore" in run("verify", code=5)
 
 
 def store_of(run: Run) -> Path:
@@ -985,4 +985,4 @@ def test_session_argument_may_be_omitted_if_unambiguous(run: Run, imported: str)
     assert imported not in run("fork").split()[0]
     assert run("export", imported) == run("export", imported, "--to", "pi")
     for words in (("name", "@"), ("label", "@@leaf"), ("switch", "-"), ("switch",), ("name", "@", "a", "b")):
-        assert "expected [SESSION" in run(*words, code=2, err=True)
+        assert "expected the arguments [SESSION" in run(*words, code=2, err=True)
