@@ -102,4 +102,8 @@ class Unavailable(GitSessionError):
 
 
 class SummaryFailed(GitSessionError):
-    """A failed summary: the summarizer failed, timed out, was cancelled or returned no usable text."""
+    """A failed summary.
+
+    The summarizer failed, timed out, was canceled or returned no usable text, or the summary is not smaller than the
+    entries that it replaces.
+    """

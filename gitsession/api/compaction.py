@@ -34,13 +34,26 @@ class SessionCompaction:
     ) -> Plan:
         """Plan a compaction for ``Session.compact`` (docs/reference/compaction.md). Nothing is changed.
 
+        The strategies are:
+
+        - ``"pi"``: Keep the newest tokens, and summarize everything before them.
+        - ``"opencode"``: Keep the last two turns if they fit, and summarize everything else.
+        - ``"codex"``: Quote the newest messages of the user, and summarize everything else.
+        - ``"aider"``: Keep the newest half, and summarize everything before it.
+        - ``"from"``: Summarize ``ask.at`` and all later entries. The session then continues before ``ask.at``.
+        - ``"up-to"``: Summarize all entries before ``ask.at``.
+
         Args:
-            strategy: The compaction strategy, one of ``STRATEGIES``.
-            profile: A context profile, one of ``PROFILES``. Defaults to the profile of the session's agent.
+            strategy: The name of the strategy.
+            profile: A context profile; see ``Session.context``. Defaults to the profile of the session's agent.
             ask: Options of the strategy, such as the number of tokens to keep.
 
         Returns:
-            The plan. If there is nothing to summarize, ``nothing`` has the reason.
+            The plan. If there is nothing to summarize, its field ``nothing`` is the reason.
+
+        Raises:
+            NotFound: The strategy or the profile is unknown.
+            Refused: The entry ``ask.at`` cannot be used with the strategy.
         """
         profile = profile or self._handle.profile
         return strategies.plan(self._handle.context_line(), strategy, profile=profile, ask=ask)
@@ -53,7 +66,7 @@ class SessionCompaction:
 
         Args:
             to: The entry from which the session will continue.
-            profile: A context profile, one of ``PROFILES``. Defaults to the profile of the session's agent.
+            profile: A context profile; see ``Session.context``. Defaults to the profile of the session's agent.
             window: The context window of the summarizing model, in tokens. If not all entries fit, only the newest
                 ones are summarized.
 
@@ -72,7 +85,7 @@ class SessionCompaction:
         Args:
             window: The context window of the model, in tokens.
             reserve: The number of tokens to keep free. Defaults to the reserve of the agent.
-            profile: A context profile, one of ``PROFILES``. Defaults to the profile of the session's agent.
+            profile: A context profile; see ``Session.context``. Defaults to the profile of the session's agent.
         """
         line = self._handle.context_line("leaf")
         return trigger.is_due(build.context(line, profile or self._handle.profile), line, window, reserve=reserve)
@@ -89,7 +102,7 @@ class SessionCompaction:
 
         Args:
             policies: The rules that select the tool results.
-            profile: A context profile, one of ``PROFILES``. Defaults to the profile of the session's agent.
+            profile: A context profile; see ``Session.context``. Defaults to the profile of the session's agent.
 
         Returns:
             The new entry; ``None`` if there is nothing to remove.

@@ -47,7 +47,8 @@ class SessionFiles:
             paths: The files that the tool can change. Only these files are captured. By default, the whole workspace
                 is captured, except for ignored files (``.gitignore``).
             call: The id of the tool call.
-            target: The entry with the tool call.
+            target: The entry with the tool call. If a message has several calls, pass this message: ``"leaf"`` is the
+                result of the first call as soon as that result is appended.
             reason: A description of the checkpoint.
 
         Yields:
@@ -88,7 +89,8 @@ class SessionFiles:
             paths: The files that the tool can change. Only these files are captured. By default, the whole workspace
                 is captured, except for ignored files (``.gitignore``).
             call: The id of the tool call.
-            target: The entry with the tool call.
+            target: The entry with the tool call. If a message has several calls, pass this message: ``"leaf"`` is the
+                result of the first call as soon as that result is appended.
             reason: A description of the checkpoint.
 
         Returns:
@@ -108,7 +110,23 @@ class SessionFiles:
             return taken.node
 
     def at(self, entry: str | Node | None = None) -> Files:
-        """Return the recorded files at an entry. Defaults to those of the newest checkpoint."""
+        """Return the files of an entry, as a mapping from each path to the oid of its content.
+
+        For a message with tool calls, these are the files before the calls. For a tool result, they are the files after
+        the call.
+
+        Args:
+            entry: The entry. Defaults to the newest checkpoint.
+
+        Returns:
+            The files in the newest checkpoint that existed at the entry, or in the one that was taken before its calls.
+            If all checkpoints are later, these are the files in the first checkpoint. If there are no checkpoints, the
+            mapping is empty.
+
+        Raises:
+            NotFound: No entry matches the address.
+            Ambiguous: Several entries match the address.
+        """
         if entry is None:
             return Files(self._objects, history.newest(self._objects, self._session.id))
         return Files(self._objects, files_at(self._objects, self._session.id, self._session.resolve(entry)))
@@ -142,7 +160,9 @@ class SessionFiles:
         """Plan a rewind. Nothing is changed.
 
         Args:
-            at: The entry to return to. If it is a prompt, the conversation continues before it.
+            at: The entry to return to. If it is a prompt, the conversation continues before it. The files are those
+                that ``at`` returns: for a message with tool calls, the files before the calls, and for a tool result,
+                the files after the call.
             what: The data to restore: ``"both"``, ``"conversation"`` or ``"files"``.
             workspace: The path of the workspace. Defaults to the workspace of the session.
             force: Whether to also revert changes that are not attributed to the session.
@@ -163,7 +183,9 @@ class SessionFiles:
     def rewind(self, plan: RewindPlan) -> RewindResult:
         """Restore the files and the conversation of an entry according to a plan. ``Store.undo`` can undo the rewind.
 
-        This handle moves to the branch on which the conversation continues.
+        If the entry is a message with tool calls, the files are restored to their state before the calls. If it is a
+        tool result, they are restored to their state after the call. This handle moves to the branch on which the
+        conversation continues.
 
         Args:
             plan: A plan that ``plan_rewind`` returned.

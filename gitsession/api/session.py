@@ -37,11 +37,14 @@ class Session:
     """A handle of a session in a store, on one of its branches.
 
     ``Store.new_session`` and ``Store.session`` return a handle. Methods return entries as ``Node``. ``read`` returns
-    the content of an entry. The attribute ``files`` has the operations on the workspace, and ``compaction`` those on
-    the context.
+    the content of an entry. ``session.files`` provides the operations on the workspace, and ``session.compaction``
+    those on the context.
 
     To pass an entry as an argument, use a ``Node`` or an address. An address is ``"leaf"``, ``"root"``, ``"leaf~2"``,
     the name of a branch, a label, the agent's id of the entry, or the beginning of a chain digest or object id.
+
+    Threads can share a handle after its first user message is appended. If a method moves the handle to another branch,
+    as ``switch`` and ``files.rewind`` do, the handle moves for all threads.
     """
 
     def __init__(self, opened: OpenStore, session: sessions.StoredSession) -> None:
@@ -113,9 +116,9 @@ class Session:
         return self._session.resolve(at)
 
     def follow(self, *, every: float = following.EVERY_SECONDS, idle: bool = False) -> Iterator[NewEntry | None]:
-        """Yield each entry that any process appends to any branch of this session from now on.
+        """Yield each entry that any process appends to any branch of this session after this call.
 
-        See ``Store.follow`` for the arguments and errors.
+        See ``Store.follow`` for the arguments and errors, and for the entries that are not yielded.
         """
         return following.follow(self._opened.objects, sid=self.id, every=every, idle=idle)
 
@@ -127,11 +130,17 @@ class Session:
         policies: Sequence[Policy] = (),
         window: int | None = None,
     ) -> Context:
-        """Return the context at an entry: the content that the model receives (docs/reference/context.md).
+        """Return the context that the model would receive after this entry (docs/reference/context.md).
+
+        To count tokens, read ``context().tokens.used``. To convert the context to a request, call its ``request``
+        method. Until the first user message is appended, the context is empty: it does not include entries that were
+        appended before that message.
 
         Args:
             at: The entry.
-            profile: A context profile, one of ``PROFILES``. Defaults to the profile of the session's agent.
+            profile: A context profile: ``"pi"``, ``"pi-0.73"``, ``"omp"``, ``"claude"``, ``"codex"``, ``"librecode"``,
+                ``"opencode"`` or ``"aider"``. Defaults to the profile with the name of the session's agent, or to
+                ``"pi"`` if there is no such profile.
             policies: Rules that leave content out of the context, in the order in which they are applied. The stored
                 entries do not change.
             window: The context window of the model, in tokens.
@@ -140,7 +149,7 @@ class Session:
             The context.
 
         Raises:
-            NotFound: No entry matches ``at``.
+            NotFound: No entry matches ``at``, or the profile is unknown.
             Corrupt: An entry that belongs to the context is damaged.
             MissingObject: An entry that belongs to the context is lost.
             Malformed: An entry that belongs to the context does not follow the format.
@@ -162,11 +171,16 @@ class Session:
     ) -> Node | None:
         """Replace older entries in the context with a summary: append one ``compaction`` entry.
 
+        The summary ends with the paths of the files that the agent read and changed in the summarized entries. If only
+        the end of a turn is kept, the beginning of the turn is also in the summary. A beginning of at most 1,000
+        characters is quoted, and a longer one is summarized separately.
+
         Args:
             plan: A plan that ``compaction.plan`` returned. It replaces ``strategy``, ``profile`` and ``keep_tokens``.
             writing: Options of the summary. They replace ``focus`` and ``summarizer``.
-            strategy: The compaction strategy, one of ``STRATEGIES``. Defaults to ``"pi"``.
-            profile: A context profile, one of ``PROFILES``. Defaults to the profile of the session's agent.
+            strategy: The compaction strategy: ``"pi"`` (the default), ``"opencode"``, ``"codex"`` or ``"aider"``. For
+                ``"from"`` and ``"up-to"``, which require an entry, pass a ``plan``. See ``compaction.plan``.
+            profile: A context profile; see ``context``. Defaults to the profile of the session's agent.
             keep_tokens: The number of tokens at the end of the context that are kept unchanged. Defaults to the number
                 that the agent keeps.
             focus: The topics that the summary should focus on.
@@ -179,7 +193,8 @@ class Session:
             The new entry, or ``None`` if there is nothing to summarize.
 
         Raises:
-            SummaryFailed: The summarizer failed. Nothing was written.
+            SummaryFailed: The summarizer failed, or the summary is not smaller than the entries that it replaces.
+                Nothing was written.
             Refused: Another process compacted or moved the branch in the meantime. Nothing was written.
             NotFound: The branch was removed. Nothing was written.
             TypeError: ``plan`` or ``writing`` was passed together with an argument that it replaces.
@@ -253,7 +268,10 @@ class Session:
         return self.on(name)
 
     def on(self, branch: str) -> Session:
-        """Return a handle of this session on another branch. Nothing is written. Raises ``NotFound``."""
+        """Return a handle of this session on another branch. Nothing is written.
+
+        Raises ``NotFound`` if there is no such branch.
+        """
         return Session(self._opened, self._session.on(branch))
 
     def switch(self, branch: str) -> Node:
@@ -298,7 +316,7 @@ class Session:
         Raises:
             Refused: The session has a branch with this name, or another entry has this label.
             InvalidName: The label is too long, or it is a reserved address such as ``leaf``.
-            NotFound: No entry matches ``at``.
+            NotFound: No entry matches ``at``, or no user message has been appended yet.
         """
         node, label = self._session.resolve(at), sessions.name_of(label)
         taken = names.labelled(self._opened.catalogues.get(), self.id, label) if label else None
@@ -339,7 +357,10 @@ class Session:
         return started(self._opened.objects, self._session.resolve(at), self.tree(), row.agent, begun)
 
     def rename(self, title: str) -> None:
-        """Set the title of the session. An empty title removes it. Raises ``InvalidName`` if the title is too long."""
+        """Set the title of the session. An empty title removes it.
+
+        Raises ``InvalidName`` if the title is too long, and ``NotFound`` if no user message has been appended yet.
+        """
         self._session.rename(title)
 
     def sign(self, branch: str | None = None, *, key: str = "") -> Seal:

@@ -230,8 +230,13 @@ class Store:
     def new_session(self, *, agent: str, cwd: str | None = None) -> Session:
         """Create a session. It is stored when its first user message is appended.
 
+        Entries that are appended before that message are kept in memory. Until then, ``context()`` returns an empty
+        context without these entries, and methods that require a stored session or entry raise ``NotFound``. Examples
+        are ``label``, ``rename``, ``fork`` and ``files.take_checkpoint``.
+
         Args:
-            agent: The name of the agent that writes the session.
+            agent: The name of the agent that writes the session. If there is no context profile with this name, the
+                session uses the profile ``"pi"``. See ``Session.context``.
             cwd: The working directory of the session. The project of this folder is recorded too.
 
         Returns:
@@ -245,12 +250,16 @@ class Store:
     def session(self, address: str, *, cwd: str | None = None) -> Session:
         """Return the session that an address names.
 
+        The address ``@`` is the first session in the following order, and ``-`` is the second:
+
+        1. sessions whose working directory is ``cwd`` or a folder above it in the same repository
+        2. other sessions of the same project
+        3. sessions of folders above the repository
+
+        In each group, the newest session is first. Sessions of sub-agents are used only if there is no other session.
+
         Args:
-            address: A unique part of a session id, ``<agent>:<source id>``, ``@`` or ``-``. ``@`` is the first session
-                in the following order, and ``-`` is the second: sessions whose working directory is ``cwd`` or a folder
-                above it in the same repository; then other sessions of the same project; then sessions of folders
-                above the repository. In each group, the newest session is first. Sessions of sub-agents are used only
-                if there is no other session.
+            address: A unique part of a session id, ``<agent>:<source id>``, ``@`` or ``-``.
             cwd: The folder to which ``@`` and ``-`` refer. Defaults to the working directory of the process.
 
         Returns:
@@ -271,7 +280,7 @@ class Store:
     def catalogue(self, *, fresh: bool = True) -> Catalogue:
         """Return the catalog (the derived index of the store) of the calling thread.
 
-        Do not pass it to another thread: each thread has its own SQLite connection.
+        Call it in each thread, and do not share the result: each thread has its own SQLite connection.
 
         Args:
             fresh: Whether to update the catalog first. An update reads each changed session in full.
@@ -308,7 +317,8 @@ class Store:
             agent: Search only sessions of this agent.
             project: Search only sessions that belong to the project of this folder, or whose working directory is this
                 folder or a folder below it.
-            role: Search only text of this role, one of ``gitsession.index.search_words.ROLES``.
+            role: Search only text of this role: ``"user"``, ``"assistant"``, ``"tool"``, ``"shell"``, ``"custom"``,
+                ``"summary"`` or ``"title"``.
             since_ms: Search only text that is not older than this Unix time in ms.
             most: The maximum number of hits.
 
@@ -327,7 +337,10 @@ class Store:
             return search.search(catalogue, self.objects, wanted)
 
     def follow(self, *, every: float = following.EVERY_SECONDS, idle: bool = False) -> Iterator[NewEntry | None]:
-        """Yield each entry that any process appends from now on. The iterator never ends.
+        """Yield each entry that any process appends to a branch after this call. The iterator never ends.
+
+        Entries that are appended between this call and the first ``next`` are yielded too. Labels, titles, signatures
+        and checkpoints are not yielded. If a fork is created, its shared history is yielded with the id of the fork.
 
         The iterator polls the store and uses no thread. Entries of agents' hooks are yielded after ``drain`` has
         ingested them.
@@ -404,14 +417,14 @@ class Store:
         Args:
             sid: The id of the session.
             at: The last entry of the exported history. By default, all branches are exported.
-            to: The name of an agent, ``jsonl`` or ``markdown``. Defaults to the agent of the session.
+            to: The format: an agent (``"aider"``, ``"claude"``, ``"codex"``, ``"librecode"``, ``"omp"``, ``"opencode"``
+                or ``"pi"``), ``"jsonl"`` or ``"markdown"``. Defaults to the agent of the session.
             as_it_came: Whether to export only the imported lines.
             with_secrets: Whether to export the secrets whose originals are in the local vault, instead of placeholders.
 
         Returns:
-            The content of the file. ``beside`` has the content of the other files that the agent needs: its further
-            files of this session, and the files of sessions that this one continues. ``hidden`` is the number of
-            placeholders.
+            The content of the file. ``beside`` contains the session's other files, and those of the sessions that it
+            continues. ``hidden`` is the number of placeholders.
 
         Raises:
             Refused: The format is unknown.
@@ -465,13 +478,18 @@ class Store:
     def undo(
         self, workspace: str | Path | None = None, *, session: str | None = None, project: str | Path | None = None
     ) -> RewindResult:
-        """Undo the last command that moved refs or wrote files.
+        """Undo the last command of any session that moved refs or wrote files.
 
-        Files that have changed since the command are merged. Files that cannot be merged are left unchanged, and so are
-        refs that a remote may already have.
+        Files that have changed since the command are merged. Files that cannot be merged are left unchanged. Refs that
+        were already sent to other stores are not moved back.
+
+        If the undo removes the branch of a ``Session`` handle, the handle can no longer be used. For example, this
+        happens after a rewind that created a branch. Call ``session.switch`` with another branch, or get a new handle
+        from ``session``.
 
         Args:
-            workspace: The path of the workspace. Defaults to the folder that the command wrote to.
+            workspace: The folder in which files are restored. By default, it is the folder that the command wrote to,
+                or the current repository if it has the same project. It does not select the command.
             session: The address of a session. Only commands that changed this session are undone.
             project: A folder. Only commands that changed sessions of this folder, of folders above or below it, or of
                 its project are undone.

@@ -80,7 +80,7 @@ def _by_then(store: ObjectStore, points: Sequence[Point], at: Node, here: str) -
 
 
 class FileChange(NamedTuple):
-    """The difference of a path: the old and new modes and oids as in git; ``None`` if there is no file."""
+    """The change of one path: the old and new modes and oids as in git; ``None`` if there is no file."""
 
     path: str
     old_mode: str | None

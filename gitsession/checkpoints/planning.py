@@ -72,6 +72,7 @@ class RewindPlan:
 
     @property
     def is_empty(self) -> bool:
+        """True if the rewind changes neither the conversation nor a file."""
         return not self.moves and not writes(self.changes)
 
 

@@ -127,7 +127,7 @@ def _still_there(objects: ObjectStore, session: StoredSession, plan: Plan) -> No
 class BackgroundCompaction:
     """A compaction that runs in the background.
 
-    Entries that are appended in the meantime are kept. If the compaction fails or is cancelled, nothing is appended.
+    Entries that are appended in the meantime are kept. If the compaction fails or is canceled, nothing is appended.
     """
 
     def __init__(self, run: Callable[[Event], Node]) -> None:
@@ -152,7 +152,7 @@ class BackgroundCompaction:
             timeout: Maximum time to wait, in seconds; ``None`` to wait without a limit.
 
         Raises:
-            SummaryFailed: The compaction was cancelled or has no usable summary. All other errors are raised, too.
+            SummaryFailed: The compaction was canceled or has no usable summary. All other errors are raised, too.
             TimeoutError: The compaction is still running.
         """
         return self._future.result(timeout)

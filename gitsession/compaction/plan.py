@@ -70,7 +70,8 @@ class Plan:
         leaf: Leaf of the history that was planned.
         first_kept: First entry that is kept; ``None`` if no entry is kept.
         history: Items that the summary replaces.
-        prefix: Beginning of a turn whose end is kept. It is summarized separately.
+        prefix: Beginning of a turn whose end is kept. If its text has at most 1,000 characters, it is quoted in the
+            summary. Otherwise, it is summarized separately.
         kept: Items that the context shows after the summary.
         previous: Earlier summary to continue.
         carried: Number of successive summaries, each based on the previous one, up to ``previous``.
@@ -78,10 +79,10 @@ class Plan:
         quoted: Text that is copied into the summary.
         onto: Entry after which the summary is appended, if it is not the leaf. The summary then describes an abandoned
             branch.
-        files: Files that the agent read and changed in the summarized part.
+        files: Files that the agent read and changed in the summarized part. Their paths are appended to the summary.
         tokens_before: Number of tokens of the whole context.
         replaced: Number of tokens that the summary replaces, as counted by gitsession.
-        nothing: Reason why there is nothing to summarize, else "". If it is set, the other fields have no meaning.
+        nothing: Reason why there is nothing to summarize, else "". If it is set, the other fields are meaningless.
     """
 
     strategy: str

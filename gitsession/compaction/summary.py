@@ -30,7 +30,7 @@ class Request:
         kind: Kind of the summary.
         previous: Earlier summary to continue; "" if there is none.
         previous_chars: Number of characters that ``previous`` replaced; 0 if unknown. Its own length then counts.
-        focus: Topics that the summary must cover, as the user stated them.
+        focus: Topics that the user wants the summary to cover.
         max_tokens: Maximum number of tokens in the summary.
     """
 
@@ -43,7 +43,11 @@ class Request:
 
     @property
     def conversation(self) -> str:
-        """The items as one text, in which a tag above each paragraph names its author."""
+        """The items as one text. A line above each paragraph names its author, such as ``[User]``.
+
+        For example, a prompt is the line ``[User]`` followed by the text of the prompt. A tool call begins with a line
+        such as ``[Tool call read]``. Blank lines separate paragraphs.
+        """
         return render(self.said)
 
 

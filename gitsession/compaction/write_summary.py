@@ -36,7 +36,7 @@ class SummaryOptions:
 
     Attributes:
         summarizer: Summarizer that writes the text.
-        focus: Topics that the summary must cover, as the user stated them.
+        focus: Topics that the user wants the summary to cover.
         max_tokens: Maximum number of tokens in the summary.
         input_tokens_max: Maximum number of tokens in one request. Longer input is split into parts. The summary of each
             part continues the summary of the previous parts.

@@ -52,8 +52,9 @@ class Tokens:
 
     Attributes:
         used: Number of all tokens, as precisely as it is known.
-        by_role: gitsession's own count for each role, because providers do not report it. The sum is close to ``used``.
-        by_kind: gitsession's own count for each kind of block.
+        by_role: Number of tokens for each role, as counted by gitsession, because providers do not report it. The sum
+            is close to ``used``.
+        by_kind: Number of tokens for each kind of block, as counted by gitsession.
         window: Context window of the model, in tokens; ``None`` if unknown.
         exact: Whether all of ``used`` was counted by a provider or by the model's own tokenizer.
         source: Method by which most of ``used`` was counted.
@@ -109,9 +110,9 @@ class Context:
 
     Attributes:
         profile: Name of the profile whose rules apply.
-        items: The items.
+        items: The entries that the model receives, in order.
         state: The settings that apply to the next answer.
-        tokens: Number of tokens.
+        tokens: Token counts of the context. ``tokens.used`` is the number of all tokens.
         hidden: Number of secrets that are shown as placeholders because their originals are not on this machine.
         redacted: The same context with placeholders for all secrets; ``None`` if this context shows no original.
     """
@@ -135,33 +136,50 @@ class Context:
 
     @property
     def models(self) -> Mapping[str, str]:
+        """Model for each role, as ``provider/model``."""
         return self.state.models
 
     @property
     def thinking(self) -> str:
+        """Thinking level for the next answer."""
         return self.state.thinking
 
     @property
     def mode(self) -> str | None:
+        """Mode of the agent; ``None`` if unknown."""
         return self.state.mode
 
     @property
     def tools(self) -> tuple[str, ...] | None:
+        """Names of the tools; ``None`` if none were selected."""
         return self.state.tools
 
     @property
     def instructions(self) -> Instructions | None:
+        """Instructions that the session records; ``None`` if there are none."""
         return self.state.instructions
 
     @property
     def rules(self) -> tuple[str, ...]:
+        """Names of the rules that were injected so far, oldest first."""
         return self.state.rules
 
     def request(self, provider: str, *, system: str | None = None) -> dict[str, Any]:
-        """Return the request to one of ``PROVIDERS`` (docs/reference/context.md), as JSON that the caller can extend.
+        """Return the request to a provider or an agent, as JSON that the caller can extend (docs/reference/context.md).
+
+        Optional keys are set only if the session records their values:
+
+        - ``"anthropic"``: ``messages``; optional ``model``, ``system`` and ``tools``
+        - ``"openai-chat"``: ``messages``, with the system prompt; optional ``model`` and ``tools``
+        - ``"openai-responses"``: ``input``; optional ``model``, ``instructions`` and ``tools``
+        - ``"codex"``: ``input``; optional ``model`` and ``instructions``
+        - ``"pi"``: ``messages``, ``model`` (``None`` if unknown) and ``thinkingLevel``
+
+        For the first three, ``model`` is also left out if the model of the session belongs to another provider. Other
+        parameters, such as ``max_tokens``, are never set.
 
         Args:
-            provider: Name of the provider.
+            provider: ``"anthropic"``, ``"openai-chat"``, ``"openai-responses"``, ``"codex"`` or ``"pi"``.
             system: Replacement for the system prompt of the session; ``None`` to use the session's prompt.
 
         Raises:

@@ -87,6 +87,7 @@ class ImportResult:
     is_purged: bool = False
 
     def with_problem(self, what: str) -> ImportResult:
+        """Return the result with an additional problem. ``what``: the description of the problem."""
         return replace(self, problems=(*self.problems, SourceProblem(0, what)))
 
     def with_missing(self, names: list[str]) -> ImportResult:

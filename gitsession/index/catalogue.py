@@ -84,23 +84,23 @@ class Row(NamedTuple):  # a dataclass would cost a third of the start of `gitses
     """One session in the catalog.
 
     Attributes:
-        sid: the id of the session.
-        agent: the name of the agent.
-        source_id: the agent's id of the session.
-        title: the title of the session.
-        first_words: the first words of the first prompt.
-        project: the working directory in which the session began.
-        created_ms: the time of the first entry, Unix time in ms.
-        updated_ms: the time of the newest entry, Unix time in ms.
-        entries: the number of entries, without the first one (the root or the fork entry).
-        branches: the oid of each branch's tip, by branch name.
-        active: the name of the active branch.
-        tokens: the number of tokens that providers reported for these entries.
-        view: the view number of the session. Sessions with a later view number can be read, but not written.
-        identity: the identity of the project, which is the same on all machines, if it is known.
-        parent: the agent's id of the session that started this one as a sub-agent, or from which it was forked.
+        sid: The id of the session.
+        agent: The name of the agent.
+        source_id: The agent's id of the session.
+        title: The title of the session.
+        first_words: The first words of the first prompt.
+        project: The working directory in which the session began.
+        created_ms: The time of the first entry, Unix time in ms.
+        updated_ms: The time of the newest entry, Unix time in ms.
+        entries: The number of entries, without the first one (the root or the fork entry).
+        branches: The oid of each branch's tip, by branch name.
+        active: The name of the active branch.
+        tokens: The number of tokens that providers reported for these entries.
+        view: The view number of the session. Sessions with a later view number can be read, but not written.
+        identity: The identity of the project, which is the same on all machines, if it is known.
+        parent: The agent's id of the session that started this one as a sub-agent, or from which it was forked.
         delegated: 1 if this is the session of a sub-agent, else 0.
-        continues: the id of the session that this one continues after a resume. The tokens of the lines that were
+        continues: The id of the session that this one continues after a resume. The tokens of the lines that were
             copied from it are not counted again.
     """
 

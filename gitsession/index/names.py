@@ -18,9 +18,9 @@ class Names:
     """The title of a session and the labels of its entries.
 
     Attributes:
-        title: the title of the session; ``None`` if there is none.
-        labels: the labels by the oid of the entry.
-        chains: the labels by the encoded chain digest of the entry.
+        title: The title of the session; ``None`` if there is none.
+        labels: The labels by the oid of the entry.
+        chains: The labels by the encoded chain digest of the entry.
     """
 
     title: str | None

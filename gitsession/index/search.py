@@ -49,11 +49,11 @@ class Hit:
     """One hit of a search.
 
     Attributes:
-        session: the session.
-        oid: the oid of the entry.
-        role: the role of the text, one of ``search_words.ROLES``.
-        at_ms: the time of the entry, Unix time in ms; 0 if it is unknown.
-        snippet: the text around the hit.
+        session: The session.
+        oid: The oid of the entry.
+        role: The role of the text: ``user``, ``assistant``, ``tool``, ``shell``, ``custom``, ``summary`` or ``title``.
+        at_ms: The time of the entry, Unix time in ms; 0 if it is unknown.
+        snippet: The text around the hit.
     """
 
     session: Row

@@ -73,7 +73,7 @@ class Message(Entry):
     """A message, a tool result, or a shell command of the user with its output.
 
     Attributes:
-        role: One of ``ROLES``.
+        role: ``"user"``, ``"assistant"``, ``"tool"``, ``"system"``, ``"developer"``, ``"shell"`` or ``"custom"``.
         content: The content, as blocks.
         provider: The provider of the model.
         model: The name of the model.
@@ -107,6 +107,7 @@ class Message(Entry):
 
     @classmethod
     def user(cls, content: str | Iterable[Block], *, at_ms: int = 0) -> Message:
+        """Return a message of the user. ``content``: a text, or blocks."""
         return cls(role="user", content=_blocks(content), at_ms=at_ms)
 
     @classmethod
@@ -292,6 +293,7 @@ class CustomMessage(Entry):
 
     @property
     def text(self) -> str:
+        """The text blocks of the message, joined with line feeds."""
         return "\n".join(block.text for block in self.content if isinstance(block, Text))
 
 
@@ -460,7 +462,7 @@ class Opaque(Entry):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class UnknownEntry(Entry):
-    """An entry of an unknown kind, for example of a later version. It is listed and preserved, and raises no error.
+    """An entry of an unknown kind, written by a later version or by an agent. It is preserved and raises no error.
 
     Attributes:
         name: The name of the kind.

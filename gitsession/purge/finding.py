@@ -92,6 +92,7 @@ class PurgePlan:
 
     @property
     def is_empty(self) -> bool:
+        """True if there is nothing to purge."""
         return not self.more and not self.exports
 
 

@@ -1,7 +1,7 @@
 """A scanner for secrets. It first searches for literals, which is cheap, and tries a pattern only at its literal.
 
 Context rules depend on the text before a value. Programs insert marks into texts, which would hide a secret from these
-rules: colours, line numbers, diff signs, quotation marks, ``%3D``. ``undecorated`` removes the marks and maps each hit
+rules: colors, line numbers, diff signs, quotation marks, ``%3D``. ``undecorated`` removes the marks and maps each hit
 back to the original bytes. ``bare`` does the same for the first test of bytes with escapes. It keeps no offsets, and it
 keeps the margins of lines, which ``_escapes_apart`` handles.
 """
@@ -349,14 +349,14 @@ _SEQUENCE = re.compile(
     + (_ESC + rb"(?:\[[0-9;:?<=>]*+[ -/]*+[@-~]|\][^\x07\x1b\\]{0,2000}+" + _BELL + rb"|[()][0-9A-Z])|")
     + (_BACKSLASHES + rb"u0000|(?:(?<=E)SC\[|(?<=\[))(?:\d{1,3}[;:]?){1,20}+m)")
 )
-"""Terminal sequences (colours, erased lines, links), and the zero bytes of UTF-16.
+"""Terminal sequences (colors, erased lines, links), and the zero bytes of UTF-16.
 
-Colour sequences that lost their first byte match, too. All matches begin with one of a few bytes, so the search is
+Color sequences that lost their first byte match, too. All matches begin with one of a few bytes, so the search is
 fast.
 """
 
 _WRITTEN = re.compile(rb"\[(?:\d{1,3}[\d;:]{0,60}|(?<=[bB3eC\[]\[))[mK]")
-"""A sequence that sets a colour or erases a line, without its first byte.
+"""A sequence that sets a color or erases a line, without its first byte.
 
 A sequence without a number must follow the end of that byte, because ``[m`` begins many words.
 """

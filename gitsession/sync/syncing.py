@@ -52,6 +52,7 @@ class SyncReport:
     said: tuple[str, ...] = ()
 
     def of(self, *outcomes: str) -> list[SyncedBranch]:
+        """Return the branches with one of the given outcomes."""
         return [branch for branch in self.branches if branch.outcome in outcomes]
 
 

@@ -110,4 +110,5 @@ class Report:
     signatures: list[SignatureCheck] = field(default_factory=list)
 
     def add(self, where: str, what: str, ref: str = "") -> None:
+        """Add a problem. See ``Finding`` for the arguments."""
         self.problems.append(Finding(where, what, ref))

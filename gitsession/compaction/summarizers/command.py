@@ -1,7 +1,7 @@
 """A program that reads a prompt from standard input and prints the summary, such as ``claude -p``, ``llm`` or a script.
 
 It runs in its own process group and never through a shell. The process group ends when the program has finished,
-exceeds the time limit or is cancelled, and when the user presses Ctrl-C.
+exceeds the time limit or is canceled, and when the user presses Ctrl-C.
 """
 
 from __future__ import annotations

@@ -51,6 +51,7 @@ class Extractive:
     NAME: ClassVar[str] = "extractive"
 
     def summarise(self, request: Request, *, progress: Progress, cancelled: Event) -> Summary:
+        """Return a summary that consists of sentences of the request. See ``Summarizer.summarise``."""
         progress(f"selecting from {len(request.said):,} paragraphs")
         found = _sections(request.said)
         before = _parsed(without_files(request.previous))

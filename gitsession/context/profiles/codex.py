@@ -1,7 +1,7 @@
 """Profile of codex 0.169: rules C1 and C5 to C8. Turns that were rolled back (R1) are on other branches.
 
 ``formats.codex.split_file`` creates these branches. The rules were verified with the released program, on test rollouts
-and on real ones. Two behaviours are not reproduced: codex adds text at each start (permissions, environment, skills),
+and on real ones. Two behaviors are not reproduced: codex adds text at each start (permissions, environment, skills),
 and it shortens tool results again for a model with a smaller limit.
 """
 

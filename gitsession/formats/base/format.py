@@ -116,8 +116,8 @@ class Format(ABC):
         """Split a file into its records.
 
         Args:
-            name: path of the file (POSIX) without its suffix, for files that contain no session id.
-            final: whether the file is complete, so that the bytes after its last newline are included.
+            name: Path of the file (POSIX) without its suffix, for files that contain no session id.
+            final: Whether the file is complete, so that the bytes after its last newline are included.
 
         Raises ``Malformed`` if the file contains no session. An invalid line is reported as a problem and is not an
         error.
