@@ -499,8 +499,8 @@ class Store:
 
         Raises:
             NotFound: There is nothing to undo.
-            Refused: Later changes would be lost, or the command also changed sessions outside ``session`` or
-                ``project``.
+            Refused: Later changes would be lost, the command also changed sessions outside ``session`` or ``project``,
+                or it set a label or title that was already sent to another store.
         """
         return self._take_next("undo", workspace, session, project)
 

@@ -115,7 +115,7 @@ class Files(Mapping[str, Oid]):
         return sum(1 for _ in self)
 
     def read(self, path: str) -> bytes:
-        """Return a file's bytes or a link's target. Raises ``KeyError``."""
+        """Return a file's bytes or a link's target. Raises ``KeyError`` if there is no such path."""
         return self._store.read(self[path])[1]
 
     def diff(self, other: Files) -> list[FileChange]:
