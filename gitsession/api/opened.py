@@ -92,6 +92,8 @@ class Handle:
     def profile(self) -> str:
         """The context profile of the session's agent."""
         catalogues = self.opened.catalogues
+        if self.session.pending_agent:
+            return profiles.of_agent(self.session.pending_agent)
         row = catalogues.get(fresh=False).session(self.session.id) or catalogues.get().session(self.session.id)
         return profiles.of_agent(row.agent if row else "")
 

@@ -112,6 +112,11 @@ class StoredSession:
     # ---- reading
 
     @property
+    def pending_agent(self) -> str:
+        """The agent of a session that is not stored yet; "" if the session is stored."""
+        return self._birth.agent if self._birth else ""
+
+    @property
     def leaf(self) -> Node | None:
         """The tip of the branch; ``None`` before the first entry is written. Raises ``NotFound``."""
         oid = self._end()
@@ -412,6 +417,7 @@ class _PendingSession:
     def __init__(
         self, root: kinds.SessionHeader, header: kinds.SessionHeader, project: str | None, guard: Guard | None
     ) -> None:
+        self.agent = root.agent
         self.objects: list[tuple[Kind, bytes]] = []
         self.originals: list[Original] = []
         self._last = commit_writer.put(self, None, commit_writer.own(root, _nonce(), guard))

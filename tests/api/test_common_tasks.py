@@ -130,3 +130,11 @@ def test_context_has_a_request_for_each_provider(session: Session, name: str) ->
 def test_unknown_provider_is_rejected(session: Session) -> None:
     with pytest.raises(NotFound, match="telepathic"):
         session.context().request("telepathic")
+
+
+def test_context_read_before_the_first_prompt_has_the_rules_of_the_agent(tmp_path: Path) -> None:
+    with Store.create(tmp_path / "store.git", clock=Clock()) as store:
+        session = store.new_session(agent="claude")
+        assert session.context().profile == "claude"
+        session.append(Message.user("a prompt"))
+        assert session.context().profile == "claude"
