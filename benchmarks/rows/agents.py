@@ -77,7 +77,7 @@ def _measured(shop: Workshop, file: AgentFile) -> Iterator[Line]:
 
 def _import(store: Store, file: AgentFile) -> None:
     for found in sources.at(file.path, FORMATS[file.agent]):
-        store.agents.import_session(found.format, found.take(), path=found.place)
+        store.agents.import_session(found.format, found.load(), path=found.path)
 
 
 def _is_known(store: Store, file: AgentFile) -> None:

@@ -167,7 +167,7 @@ class AgentSessions:
         from gitsession.importing import file_history
 
         try:
-            file_history.keep(self._objects, format, source, path, done.session)
+            file_history.add_checkpoints(self._objects, format, source, path, done.session)
         except (MissingObject, Corrupt, Malformed) as error:
             return done.with_problem(f"cannot store the agent's file history: {error}")
         return done
@@ -237,19 +237,19 @@ class AgentSessions:
         where = resume.workspace(cwd, Path.home(), os.environ)
         found = resume.plan(self._objects, sid, agent, at, where, os.environ, self.find)
         if not dry_run:
-            new = [place for place in found.beside if not place.exists()]
+            new = [place for place in found.other_files if not place.exists()]
             resume.perform(found)
             with contextlib.suppress(Malformed):  # the file has no messages yet
                 handed = resume.source_of(found)
                 line = max((record.line for record in handed.records), default=0)
-                said = resume.said(handed).hex()
-                if not found.is_there:
+                said = resume.content_digest(handed).hex()
+                if not found.is_complete:
                     self.record_export(
-                        sid, found.file, found.sent.agent, found.data,
+                        sid, found.file, found.export.agent, found.data,
                         id=handed.source_id, conversation=said, entry=found.entry, line=line,
                     )  # fmt: skip
             for place in new:
-                self.record_export(sid, place, found.sent.agent, found.beside[place])
+                self.record_export(sid, place, found.export.agent, found.other_files[place])
         return found
 
     def record_export(self, sid: str, path: Path, agent: str, data: bytes, **resumed: Any) -> None:
@@ -283,6 +283,6 @@ class AgentSessions:
         if self.find(format.AGENT, source.source_id):
             return None
         written = export_record.resumed_as(self._objects.git_dir, format.AGENT, source.source_id)
-        if written is not None and written.conversation == resume.said(source).hex():
+        if written is not None and written.conversation == resume.content_digest(source).hex():
             return written.session
         return export_record.unchanged(self._objects.git_dir, format.AGENT, place, stamp.st_size, stamp.st_mtime_ns)

@@ -85,9 +85,9 @@ class Imports:
                 return seen
             for each in sources.at(path, format, final=self._final):
                 found = True
-                self.named |= {each.place} if named else set()
+                self.named |= {each.path} if named else set()
                 try:
-                    sid = self._one(each, named=named, within=each.place != path) or sid
+                    sid = self._one(each, named=named, within=each.path != path) or sid
                 except NoBase as error:
                     self._queue.waiting.append(session_files.WaitingFile(path, format, named, error))
             if not found and not named:
@@ -95,7 +95,7 @@ class Imports:
             elif not found:
                 raise sources.unrecognized(path)
         if sid and len(self.failed) + len(self._queue.waiting) == before:
-            part = any(problem.waits for _, _, each in self.done[done:] for problem in each.problems)
+            part = any(problem.is_incomplete for _, _, each in self.done[done:] for problem in each.problems)
             self._remember(path, _not_all_of(stamp) if part else stamp, sid)
         return sid or None
 
@@ -121,7 +121,7 @@ class Imports:
         if file:
             sid = self.take(Path(file), FORMATS.get(agent)) if Path(file).is_file() else None
         else:
-            for path, format in discover.everywhere(home, environment):
+            for path, format in discover.find_all(home, environment):
                 if agent == format.AGENT:
                     self.take(path, format)
         self.import_waiting()
@@ -162,28 +162,28 @@ class Imports:
         ``within``: whether the session is in a database, which has a stamp for each session. A session that ``resume``
         wrote for the agent, and that the agent has not continued, is imported only if the user named it.
         """
-        with self._judged(found.place):
-            seen = self._seen(found.place, found.stamp) if within and not self._final else None
+        with self._judged(found.path):
+            seen = self._seen(found.path, found.stamp) if within and not self._final else None
             if seen is not None:
                 self.unchanged += 1
                 return seen
-            taken = found.take()
-            handed = None if named else self.agents.find_handover(found.format, taken, found.place, found.stamp)
+            taken = found.load()
+            handed = None if named else self.agents.find_handover(found.format, taken, found.path, found.stamp)
             if handed is not None:
                 self.unchanged += 1
                 if within:
-                    self._remember(found.place, found.stamp, handed)
+                    self._remember(found.path, found.stamp, handed)
                 return handed
             source = taken.source
-            self._ids[found.place] = id = source.segment or source.source_id
+            self._ids[found.path] = id = source.segment or source.source_id
             done = self.agents.import_session(
-                found.format, taken, path=found.place, group=self._group, dry_run=self.dry_run,
+                found.format, taken, path=found.path, group=self._group, dry_run=self.dry_run,
                 logged=self._logged, histories=self._histories,
             )  # fmt: skip
-            self.done.append((found.place, found.format.AGENT, done))
-            self._queue.imported.append((found.place, id))
+            self.done.append((found.path, found.format.AGENT, done))
+            self._queue.imported.append((found.path, id))
             if within:
-                self._remember(found.place, found.stamp, done.session)
+                self._remember(found.path, found.stamp, done.session)
             return done.session
         return None
 

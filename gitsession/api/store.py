@@ -393,7 +393,7 @@ class Store:
             raise Malformed("not a regular file", where=str(path), hint="pass the files of a folder one by one")
         group = secrets.token_hex(8)
         done = [
-            self.agents.import_session(found.format, found.take(), path=found.place, group=group, dry_run=dry_run)
+            self.agents.import_session(found.format, found.load(), path=found.path, group=group, dry_run=dry_run)
             for found in sources.at(path, FORMATS[agent] if agent else None, final=final)
         ]
         if not done:
@@ -423,8 +423,8 @@ class Store:
             with_secrets: Whether to export the secrets whose originals are in the local vault, instead of placeholders.
 
         Returns:
-            The content of the file. ``beside`` contains the session's other files, and those of the sessions that it
-            continues. ``hidden`` is the number of placeholders.
+            The content of the file. ``other_files`` contains the session's other files, and those of the sessions that
+            it continues. ``hidden`` is the number of placeholders.
 
         Raises:
             Refused: The format is unknown.
@@ -436,9 +436,9 @@ class Store:
             export_session.export_original(shown, sid, at) if as_it_came else export_session.export(shown, sid, to, at)
         )
         bases = session_files.bases(shown, sent.agent, sent.data, self.agents.find)
-        whole = [*bases, *(session_files.others(shown, sent.agent, sid, sent.data) if at is None else ())]
+        whole = [*bases, *(session_files.other_files(shown, sent.agent, sid, sent.data) if at is None else ())]
         beside = {file.name: file.data for file in reversed(whole)}
-        return replace(sent, beside=tuple(sorted(beside.items()))).from_store(shown)
+        return replace(sent, other_files=tuple(sorted(beside.items()))).from_store(shown)
 
     def drain(self, *, wait_seconds: float = 0.0) -> IngestResult:
         """Ingest the spooled events of agents' hooks: import new entries of the sessions, and record checkpoints.

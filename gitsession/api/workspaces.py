@@ -68,7 +68,7 @@ def find(
         if recorded and real is not None and is_believed and here.is_relative_to(real):
             return Path(recorded)
         if row is not None and row.identity is not None and projects.identity_of(here) == row.identity:
-            return discover.top(here)
+            return discover.top_folder(here)
     if recorded and os.path.isdir(recorded):
         if is_believed:
             return Path(recorded)

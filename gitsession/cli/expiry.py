@@ -21,7 +21,7 @@ def forecast_expiry(catalogue: Catalogue | None) -> ExpiryForecast:
     def is_imported(path: Path, stat: os.stat_result) -> bool:
         return catalogue is not None and catalogue.seen(path, stat) is not None
 
-    return expiry.look(Path.home(), os.environ, time.time_ns() // 1_000_000, is_imported)
+    return expiry.forecast_here(Path.home(), os.environ, time.time_ns() // 1_000_000, is_imported)
 
 
 def expiry_words(sweep: ExpiryForecast) -> str:

@@ -34,13 +34,13 @@ class OpenDatabase:
     columns: Columns
     db: sqlite3.Connection
 
-    def ask(self, query: str, values: Sequence[object] = ()) -> Iterator[Row]:
+    def query(self, sql: str, values: Sequence[object] = ()) -> Iterator[Row]:
         """Yield the rows of a query.
 
         Raises ``Unavailable`` if the database is busy, and ``Malformed`` if it is damaged.
         """
-        with _named():
-            for row in self.db.execute(query, tuple(values)):  # noqa: UP028 - it would close what is closed by then
+        with _translated_errors():
+            for row in self.db.execute(sql, tuple(values)):  # noqa: UP028 - it would close what is closed by then
                 yield row
 
 
@@ -50,36 +50,36 @@ def opened(path: Path) -> Iterator[OpenDatabase]:
 
     Raises ``Unavailable`` if the database is locked or cannot be opened, and ``Malformed`` if it is damaged.
     """
-    with _named():
+    with _translated_errors():
         db = _connect(path)
     try:
-        with _named():
+        with _translated_errors():
             db.text_factory = lambda text: text.decode("utf-8", "replace")
             db.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, TEXT_BYTES_MAX)
             db.execute("PRAGMA trusted_schema = OFF")
             db.execute("PRAGMA query_only = ON")
             db.execute("BEGIN")
             columns = _columns(db)
-            format = next((each for each in all_with_capability(Database).values() if each.holds(columns)), None)
+            format = next((each for each in all_with_capability(Database).values() if each.owns_tables(columns)), None)
             allowed = set(format.TABLES) if format is not None else set()
-            db.set_authorizer(lambda *asked: _judge(allowed, *asked))
+            db.set_authorizer(lambda *arguments: _authorize(allowed, *arguments))
         yield OpenDatabase(format, {table: columns[table] for table in columns if table in allowed}, db)
     finally:
         db.close()
 
 
 def _connect(path: Path) -> sqlite3.Connection:
-    place = f"file:{quote(os.fsencode(path.absolute()))}"
+    uri = f"file:{quote(os.fsencode(path.absolute()))}"
     for mode in ("?mode=ro", "?mode=ro&immutable=1"):
-        db = sqlite3.connect(f"{place}{mode}", uri=True, timeout=PATIENCE_SECONDS, isolation_level=None)
+        db = sqlite3.connect(f"{uri}{mode}", uri=True, timeout=PATIENCE_SECONDS, isolation_level=None)
         try:
             db.execute("SELECT count(*) FROM sqlite_master")
         except sqlite3.OperationalError as error:
             db.close()
             # In a read-only folder, SQLite cannot create the index of a write-ahead log. If there is no log, the index
             # is not needed.
-            nothing_waits = not os.path.exists(f"{path}-wal") and not os.path.exists(f"{path}-journal")
-            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_CANTOPEN or not nothing_waits or "immutable" in mode:
+            has_no_log = not os.path.exists(f"{path}-wal") and not os.path.exists(f"{path}-journal")
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_CANTOPEN or not has_no_log or "immutable" in mode:
                 raise
             continue
         except BaseException:
@@ -94,30 +94,30 @@ def _columns(db: sqlite3.Connection) -> dict[str, list[str]]:
 
     Views are excluded, because they can read other tables.
     """
-    wanted = {table for format in all_with_capability(Database).values() for table in format.TABLES}
-    there = [name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'") if name in wanted]
-    return {name: [row[1] for row in db.execute(f'PRAGMA table_info("{name}")')] for name in there}
+    tables = {table for format in all_with_capability(Database).values() for table in format.TABLES}
+    existing = [name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'") if name in tables]
+    return {name: [row[1] for row in db.execute(f'PRAGMA table_info("{name}")')] for name in existing}
 
 
 _PLAIN = (sqlite3.SQLITE_SELECT, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_TRANSACTION)
 
 
-def _judge(allowed: set[str], action: int, first: str | None, *_: str | None) -> int:
+def _authorize(allowed: set[str], action: int, first: str | None, *_: str | None) -> int:
     if action in _PLAIN or (action == sqlite3.SQLITE_READ and first in allowed):
         return sqlite3.SQLITE_OK
     return sqlite3.SQLITE_DENY
 
 
 @contextlib.contextmanager
-def _named() -> Iterator[None]:
+def _translated_errors() -> Iterator[None]:
     """Replace SQLite's exceptions with those of ``gitsession.errors``."""
     try:
         yield
     except sqlite3.Error as error:
-        raise _ours(error) from error
+        raise _to_own_error(error) from error
 
 
-def _ours(error: sqlite3.Error) -> GitSessionError:
+def _to_own_error(error: sqlite3.Error) -> GitSessionError:
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return Unavailable("the database is locked by its agent", hint="try again later")

@@ -12,7 +12,7 @@ from pathlib import Path
 from gitsession.formats import FORMATS, ROOTS, Format, InProject, SearchRoot, all_with_capability
 
 
-def everywhere(
+def find_all(
     home: Path, environment: Mapping[str, str], *, unreadable: bool = False
 ) -> Iterator[tuple[Path, Format]]:
     """Yield every session file in the agents' own folders.
@@ -24,7 +24,7 @@ def everywhere(
     for format in FORMATS.values():
         bases = [(root, base_of(root, home, environment)) for root in ROOTS[format.AGENT]]
         if unreadable:
-            closed = dict.fromkeys(folder for root, base in bases for folder in _closed(base, root.pattern))
+            closed = dict.fromkeys(folder for root, base in bases for folder in _unreadable_folders(base, root.pattern))
             yield from ((folder, format) for folder in closed)
         for root, base in bases:
             found = {*base.glob(root.pattern)}
@@ -33,17 +33,17 @@ def everywhere(
             yield from ((path, format) for path in sorted(found) if unreadable or path.is_file())
 
 
-def _closed(base: Path, pattern: str) -> Iterator[Path]:
+def _unreadable_folders(base: Path, pattern: str) -> Iterator[Path]:
     """Yield the folders on the path of ``pattern`` that cannot be listed. A glob skips such folders silently."""
-    above = [parent.as_posix() for parent in reversed(Path(pattern).parents)]
-    for folders in ([base], *(sorted(base.glob(parent)) for parent in above if parent != ".")):
+    parents = [parent.as_posix() for parent in reversed(Path(pattern).parents)]
+    for folders in ([base], *(sorted(base.glob(parent)) for parent in parents if parent != ".")):
         yield from (folder for folder in folders if folder.is_dir() and not os.access(folder, os.R_OK | os.X_OK))
 
 
 def base_of(root: SearchRoot, home: Path, environment: Mapping[str, str]) -> Path:
     """Return the folder below which the agent stores its sessions."""
-    moved = environment.get(root.variable) if root.variable else None
-    return Path(moved).expanduser() if moved else home / root.home
+    custom = environment.get(root.variable) if root.variable else None
+    return Path(custom).expanduser() if custom else home / root.home
 
 
 def in_projects(folders: Iterable[Path], *, unreadable: bool = False) -> Iterator[tuple[Path, Format]]:
@@ -51,34 +51,34 @@ def in_projects(folders: Iterable[Path], *, unreadable: bool = False) -> Iterato
 
     ``unreadable``: whether to also yield paths that have the name of a session file but are not files.
     """
-    tops = dict.fromkeys(found for folder in folders if (found := _top(folder)) is not None)
+    tops = dict.fromkeys(found for folder in folders if (found := _find_top_folder(folder)) is not None)
     for format in all_with_capability(InProject).values():
         files = (folder / format.IN_PROJECT for folder in tops)
         yield from ((path, format) for path in files if path.is_file() or (unreadable and os.path.lexists(path)))
 
 
-def _top(folder: Path) -> Path | None:
+def _find_top_folder(folder: Path) -> Path | None:
     """Return the top folder of a project, or ``None`` if ``folder`` is not a valid path.
 
     The folder in a session's header can be any string.
     """
     try:
-        return top(folder)
+        return top_folder(folder)
     except (OSError, ValueError):
         return None
 
 
-def top(folder: Path) -> Path:
+def top_folder(folder: Path) -> Path:
     """Return the top folder of the repository that contains ``folder``, or ``folder`` if there is no repository.
 
     Does not run git. Raises ``OSError`` and ``ValueError`` if ``folder`` is not a valid path.
     """
     folder = folder.absolute()
     # The search is lazy, because the folder of a session can have fifty thousand parents.
-    return next((place for place in chain([folder], folder.parents) if (place / ".git").exists()), folder)
+    return next((parent for parent in chain([folder], folder.parents) if (parent / ".git").exists()), folder)
 
 
-def under(paths: Iterable[Path]) -> Iterator[Path]:
+def files_in(paths: Iterable[Path]) -> Iterator[Path]:
     """Yield the files in ``paths``. For a folder, yield every file below it with the name of a session file."""
     patterns = {pattern for format in FORMATS.values() for pattern in format.FILES}
     for path in paths:
@@ -89,13 +89,13 @@ def under(paths: Iterable[Path]) -> Iterator[Path]:
             yield path
 
 
-def called(path: Path, id: str) -> list[Path]:
+def files_with_id(path: Path, id: str) -> list[Path]:
     """Return the session files beside ``path`` whose names end in ``id``.
 
     If ``path`` is in a folder for a day (``2026/11/22``), the folders of all days are searched.
     """
-    top = path.absolute().parent
-    while top.name.isdecimal() and len(top.name) in (2, 4):
-        top = top.parent
-    days = "*/*/*/" if path.absolute().parent != top else ""
-    return sorted(file for file in top.glob(f"{days}*{glob.escape(id)}.jsonl") if file.is_file())
+    root = path.absolute().parent
+    while root.name.isdecimal() and len(root.name) in (2, 4):
+        root = root.parent
+    days = "*/*/*/" if path.absolute().parent != root else ""
+    return sorted(file for file in root.glob(f"{days}*{glob.escape(id)}.jsonl") if file.is_file())

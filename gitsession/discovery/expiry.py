@@ -47,19 +47,19 @@ def forecast(files: Iterable[tuple[int, bool]], days: int, now_ms: int) -> Expir
     ``files``: for each file, the Unix time in ms of its last change, and whether it is imported. ``now_ms``: the
     current Unix time in ms.
     """
-    left = [(written_ms + days * _DAY_MS - now_ms, is_imported) for written_ms, is_imported in files]
-    soon = [(left_ms, is_imported) for left_ms, is_imported in left if left_ms <= SOON_DAYS * _DAY_MS]
+    remaining = [(written_ms + days * _DAY_MS - now_ms, is_imported) for written_ms, is_imported in files]
+    soon = [(left_ms, is_imported) for left_ms, is_imported in remaining if left_ms <= SOON_DAYS * _DAY_MS]
     overdue = sum(left_ms <= 0 for left_ms, _ in soon)
-    return ExpiryForecast(days, len(left), len(soon), overdue, sum(not is_imported for _, is_imported in soon))
+    return ExpiryForecast(days, len(remaining), len(soon), overdue, sum(not is_imported for _, is_imported in soon))
 
 
-def look(
+def forecast_here(
     home: Path, environment: Mapping[str, str], now_ms: int, is_imported: Callable[[Path, os.stat_result], bool]
 ) -> ExpiryForecast:
     """Return the forecast for Claude Code on this machine. It is the only supported agent that deletes sessions."""
     base = discover.base_of(ROOTS[claude.AGENT][0], home, environment)
     found = []
-    for path, format in discover.everywhere(home, environment):
+    for path, format in discover.find_all(home, environment):
         if format is claude:
             try:
                 stat = path.stat()
@@ -70,10 +70,10 @@ def look(
         settings = (base / SETTINGS).read_bytes()
     except OSError:
         settings = b""
-    return forecast(found, days_kept(settings), now_ms)
+    return forecast(found, retention_days(settings), now_ms)
 
 
-def days_kept(settings: bytes) -> int:
+def retention_days(settings: bytes) -> int:
     """Return the number of days after which Claude Code deletes an unchanged session.
 
     ``settings``: the content of its settings file. The default is ``DAYS``.

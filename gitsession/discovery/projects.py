@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from gitsession.discovery.discover import top
+from gitsession.discovery.discover import top_folder
 from gitsession.durable import read_regular
 from gitsession.errors import Unavailable
 from gitsession.git import process
@@ -34,10 +34,10 @@ def identity_of(folder: Path) -> str | None:
     try:
         if not folder.is_dir():
             return None
-        place = top(folder)
-        git_dir = _git_dir(place)
-        found = _by_git(git_dir) if git_dir is not None else None
-        return found or _declared(place)
+        root = top_folder(folder)
+        git_dir = _git_dir(root)
+        found = _identity_by_git(git_dir) if git_dir is not None else None
+        return found or _declared_identity(root)
     except (OSError, ValueError, Unavailable):
         return None
 
@@ -63,36 +63,36 @@ def of_remote(url: str) -> str | None:
     return f"{host.lower()}/{path}" if path else None
 
 
-def _by_git(git_dir: Path) -> str | None:
+def _identity_by_git(git_dir: Path) -> str | None:
     remotes = _remotes(git_dir)
     names = sorted(remotes, key=lambda name: (name != "origin", name != "upstream", name))
-    said = next((found for name in names if (found := of_remote(remotes[name])) is not None), None)
-    if said is not None:
-        return f"remote:{said}"
+    remote = next((found for name in names if (found := of_remote(remotes[name])) is not None), None)
+    if remote is not None:
+        return f"remote:{remote}"
     root = _root_commit(git_dir)
     return f"root:{root}" if root else None
 
 
-def _git_dir(place: Path) -> Path | None:
+def _git_dir(root: Path) -> Path | None:
     """Return the git directory of a working tree.
 
     In a linked worktree, ``.git`` is a file with the path of this directory.
     """
-    found = place / ".git"
+    found = root / ".git"
     if found.is_dir():
         return found
     if not found.is_file():
         return None
-    said = found.read_text("utf-8", "surrogateescape").strip()
-    return (place / said.removeprefix("gitdir:").strip()) if said.startswith("gitdir:") else None
+    content = found.read_text("utf-8", "surrogateescape").strip()
+    return (root / content.removeprefix("gitdir:").strip()) if content.startswith("gitdir:") else None
 
 
 def _remotes(git_dir: Path) -> dict[str, str]:
     """Return the first URL of each remote."""
-    words = ("config", "--null", "--get-regexp", r"^remote\..*\.url$")
-    told = _ask(git_dir, *words)
+    arguments = ("config", "--null", "--get-regexp", r"^remote\..*\.url$")
+    output = _run_git(git_dir, *arguments)
     found: dict[str, str] = {}
-    for setting in told.split("\0"):
+    for setting in output.split("\0"):
         name, _, url = setting.partition("\n")
         if url:
             found.setdefault(name.removeprefix("remote.").removesuffix(".url"), url)
@@ -101,18 +101,18 @@ def _remotes(git_dir: Path) -> dict[str, str]:
 
 def _root_commit(git_dir: Path) -> str | None:
     """Return the root commit with the lowest object id, or ``None`` if there is none or the clone is shallow."""
-    if _ask(git_dir, "rev-parse", "--is-shallow-repository").strip() != "false":
+    if _run_git(git_dir, "rev-parse", "--is-shallow-repository").strip() != "false":
         return None
-    roots = sorted(_ask(git_dir, "rev-list", "--max-parents=0", "HEAD").split())
+    roots = sorted(_run_git(git_dir, "rev-list", "--max-parents=0", "HEAD").split())
     return roots[0] if roots else None
 
 
-def _ask(git_dir: Path, *words: str) -> str:
-    answer = process.run(git_dir, *words, accept=range(256), timeout_seconds=SECONDS_MAX)
-    return answer.out.decode("utf-8", "surrogateescape") if answer.code == 0 else ""
+def _run_git(git_dir: Path, *arguments: str) -> str:
+    result = process.run(git_dir, *arguments, accept=range(256), timeout_seconds=SECONDS_MAX)
+    return result.out.decode("utf-8", "surrogateescape") if result.code == 0 else ""
 
 
-def _declared(place: Path) -> str | None:
-    data = read_regular(place / DECLARED) or b""
+def _declared_identity(root: Path) -> str | None:
+    data = read_regular(root / DECLARED) or b""
     name = " ".join(data.partition(b"\n")[0][: 4 * NAME_CHARS_MAX].decode("utf-8", "replace").split())
     return f"name:{name[:NAME_CHARS_MAX]}" if name else None

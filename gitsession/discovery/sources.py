@@ -53,12 +53,12 @@ class LoadedSession:
 
 @dataclass(frozen=True, slots=True)
 class FoundSession:
-    """A session that ``take`` loads. ``place``: its path; ``stamp``: its state before it was read."""
+    """A session that ``load`` loads. ``path``: its path; ``stamp``: its state before it was read."""
 
-    place: Path
+    path: Path
     format: Format
     stamp: Stat
-    take: Callable[[], LoadedSession]
+    load: Callable[[], LoadedSession]
 
 
 def stamp_of(path: Path) -> Stat:
@@ -86,9 +86,9 @@ def at(path: Path, format: Format | None = None, *, final: bool = False) -> Iter
         yield from _in_database(path, format, final)
         return
     if stamp.st_size >= LARGE_BYTES:
-        likely = format or format_of(path, head(path))
-        if isinstance(likely, Streamed):
-            yield _in_large_file(path, likely, final=final)
+        detected = format or format_of(path, head(path))
+        if isinstance(detected, Streamed):
+            yield _in_large_file(path, detected, final=final)
             return
     found, data = read(path)
     chosen = format or format_of(path, data)
@@ -97,53 +97,53 @@ def at(path: Path, format: Format | None = None, *, final: bool = False) -> Iter
     parts = _folders_of(path)
     if isinstance(chosen, Scattered) and parts is not None and chosen.is_info(data):
         yield FoundSession(
-            path, chosen, stamp, lambda: LoadedSession(_take_folders(chosen, data, parts, final=final), {}, [])
+            path, chosen, stamp, lambda: LoadedSession(_load_folders(chosen, data, parts, final=final), {}, [])
         )
         return
 
-    def take() -> LoadedSession:
-        kept, missing = attachments(path, data, chosen)
-        return LoadedSession(chosen.split(data, name=name_of(path), final=final), kept, missing)
+    def load() -> LoadedSession:
+        contents, missing = attachments(path, data, chosen)
+        return LoadedSession(chosen.split(data, name=name_of(path), final=final), contents, missing)
 
-    yield FoundSession(path, chosen, found, take)
+    yield FoundSession(path, chosen, found, load)
 
 
 def _in_large_file(path: Path, format: Streamed, *, final: bool) -> FoundSession:
     """Return the session of a large file, which is read in parts."""
     stamp, data = stored(path)
 
-    def take() -> LoadedSession:
-        kept, missing = attachments(path, data, format)
-        return LoadedSession(format.split(data, name=name_of(path), final=final), kept, missing)
+    def load() -> LoadedSession:
+        contents, missing = attachments(path, data, format)
+        return LoadedSession(format.split(data, name=name_of(path), final=final), contents, missing)
 
-    return FoundSession(path, format, stamp, take)
+    return FoundSession(path, format, stamp, load)
 
 
-def reopen(place: Path) -> Iterator[FoundSession]:
+def reopen(path: Path) -> Iterator[FoundSession]:
     """Yield the sessions at the path of a session that was loaded before: those of a file, or one of a database."""
-    head, within, _ = os.fspath(place).rpartition(WITHIN)
-    if not within or place.exists():
-        yield from at(place)
+    file_path, separator, _ = os.fspath(path).rpartition(WITHIN)
+    if not separator or path.exists():
+        yield from at(path)
         return
-    yield from (found for found in at(Path(head)) if found.place == place)
+    yield from (found for found in at(Path(file_path)) if found.path == path)
 
 
 def _in_database(path: Path, format: Format | None, final: bool) -> Iterator[FoundSession]:
-    with databases.opened(path) as opened:
-        database = opened.format
-        if database is None:
+    with databases.opened(path) as database:
+        database_format = database.format
+        if database_format is None:
             if format is not None:
                 raise Malformed(f"not a database of {format.AGENT}: its tables are missing")
             return
-        for id, stamp in database.listed(opened.ask, opened.columns):
+        for id, stamp in database_format.session_stamps(database.query, database.columns):
 
-            def take(id: str = id) -> LoadedSession:
-                return LoadedSession(database.session(opened.ask, opened.columns, id, final=final), {}, [])
+            def load(id: str = id) -> LoadedSession:
+                return LoadedSession(database_format.session(database.query, database.columns, id, final=final), {}, [])
 
-            yield FoundSession(path.with_name(f"{path.name}{WITHIN}{_spelled(id)}"), database, stamp, take)
+            yield FoundSession(path.with_name(f"{path.name}{WITHIN}{_escape_id(id)}"), database_format, stamp, load)
 
 
-def _spelled(id: str) -> str:
+def _escape_id(id: str) -> str:
     """Return ``id``, which can be any string, in a form that can be part of a file name."""
     return id.replace("/", "%2F").replace("\0", "%00").encode("utf-8", "replace").decode()
 
@@ -164,7 +164,7 @@ def _folders_of(path: Path) -> _Folders | None:
     return _Folders(messages, parents[2] / "part") if messages.is_dir() else None
 
 
-def _take_folders(format: Scattered, info: bytes, folders: _Folders, *, final: bool) -> Source:
+def _load_folders(format: Scattered, info: bytes, folders: _Folders, *, final: bool) -> Source:
     """Return the session that ``info`` describes. Raises ``Malformed`` and ``OSError``."""
     files = _contents(folders.messages)
     return format.from_folders(info, files, {name: _contents(folders.parts / name) for name in files}, final=final)
@@ -173,8 +173,8 @@ def _take_folders(format: Scattered, info: bytes, folders: _Folders, *, final: b
 def _stamp_of_folders(path: Path, folders: _Folders) -> Stamp:
     """Return the state of all files of a session. Raises ``OSError``."""
     messages = _json_files(folders.messages)
-    beside = [each for message in messages for each in (message, *_json_files(folders.parts / message.stem))]
-    found = [path.stat(), *(stat for each in beside if (stat := stat_of(each)) is not None)]
+    files = [each for message in messages for each in (message, *_json_files(folders.parts / message.stem))]
+    found = [path.stat(), *(stat for each in files if (stat := stat_of(each)) is not None)]
     newest = max(each.st_mtime_ns for each in found)
     return Stamp(sum(each.st_size for each in found), newest, len(found))
 
@@ -251,14 +251,14 @@ def stored(path: Path) -> tuple[os.stat_result, StoredFile]:
         size = 0
         folder = _folder_of_copies()
         try:
-            held = _Copy(folder)
+            copy = _Copy(folder)
             while chunk := os.read(fd, min(_CHUNK, found.st_size - size)):
-                held.append(chunk, size)
+                copy.append(chunk, size)
                 size += len(chunk)
         except OSError as error:
-            what = f"cannot copy '{path}' to '{folder}': {error.strerror}"
-            raise Unavailable(what, hint="free some space, or set TMPDIR to another folder") from error
-        return found, StoredFile(held.read, size)
+            message = f"cannot copy '{path}' to '{folder}': {error.strerror}"
+            raise Unavailable(message, hint="free some space, or set TMPDIR to another folder") from error
+        return found, StoredFile(copy.read, size)
 
 
 def _folder_of_copies() -> str:
@@ -320,9 +320,9 @@ def format_of(path: Path, data: bytes) -> Format | None:
     The folder takes precedence, so that a file results in the same session whether it is found by a search or passed by
     the user. Otherwise, files of early omp versions would be read as pi's.
     """
-    place = path.absolute().as_posix()
+    location = path.absolute().as_posix()
     for agent, roots in ROOTS.items():
-        if any(root.fixed in place for root in roots):
+        if any(root.fixed in location for root in roots):
             format = FORMATS[agent]
             return format if format.claims(data[:HEAD_BYTES]) or claimed(data[:HEAD_BYTES]) else None
     return claimed(data[:HEAD_BYTES])
@@ -346,13 +346,13 @@ def attachments(path: Path, data: Data, format: Format) -> tuple[dict[str, bytes
     """
     contents: dict[str, bytes] = {}
     missing: list[str] = []
-    for wanted in format.beside(data, name_of(path)) if isinstance(format, Accompanied) else ():
+    for sidecar in format.sidecars(data, name_of(path)) if isinstance(format, Accompanied) else ():
         folder = path.resolve().parent
-        content = next((found for place in wanted.places if (found := _read(folder / place)) is not None), None)
-        if content is not None and wanted.sha256 in ("", hashlib.sha256(content).hexdigest()):
-            contents[wanted.name] = content
-        elif wanted.needed:
-            missing.append(wanted.name)
+        content = next((found for candidate in sidecar.paths if (found := _read(folder / candidate)) is not None), None)
+        if content is not None and sidecar.sha256 in ("", hashlib.sha256(content).hexdigest()):
+            contents[sidecar.name] = content
+        elif sidecar.needed:
+            missing.append(sidecar.name)
     return contents, missing
 
 

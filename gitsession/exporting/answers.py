@@ -38,28 +38,28 @@ def grouped(pieces: Sequence[AnswerPart], *, by_block: bool, notes: Counter[str]
         notes: a counter for results without a call and calls without a result.
     """
     results = _results(pieces)
-    asked = {at for found in results.values() for at in found}
+    answered = {at for found in results.values() for at in found}
     group = _Group(pieces, results)
     for at, (_, entry) in enumerate(pieces):
         if isinstance(entry, Message) and entry.role == "tool":
             group.is_adjacent = False
-            if at not in asked and notes is None:
-                group.behind.append(pieces[at])
-            elif at not in asked and notes is not None:
+            if at not in answered and notes is None:
+                group.deferred.append(pieces[at])
+            elif at not in answered and notes is not None:
                 notes["left out: results whose call is not in the history"] += 1
         elif isinstance(entry, Message) and entry.role == "assistant":
-            if not group.takes(at, entry, by_block):
+            if not group.try_join(at, entry, by_block):
                 group.close()
                 group.open(at, entry)
         elif isinstance(entry, Message | CustomMessage | BranchSummary | Compaction | Reset):
             group.close()
             group.found.append(pieces[at])
         else:
-            group.behind.append(pieces[at])
+            group.deferred.append(pieces[at])
     group.close()
     calls = sum(isinstance(block, ToolCall) for _, entry in group.found for block in getattr(entry, "content", ()))
-    if notes is not None and calls > len(asked):
-        notes["calls without a result: each agent presents them to its model in its own way"] += calls - len(asked)
+    if notes is not None and calls > len(answered):
+        notes["calls without a result: each agent presents them to its model in its own way"] += calls - len(answered)
     return group.found
 
 
@@ -68,7 +68,7 @@ class _Group:
 
     def __init__(self, pieces: Sequence[AnswerPart], results: dict[int, list[int]]) -> None:
         self.found: list[AnswerPart] = []
-        self.behind: list[AnswerPart] = []
+        self.deferred: list[AnswerPart] = []
         self.is_adjacent = False
         self._pieces, self._results = pieces, results
         self._answer: Message | None = None
@@ -77,18 +77,18 @@ class _Group:
     def open(self, at: int, entry: Message) -> None:
         self._answer, self._members, self.is_adjacent = entry, [at], True
 
-    def takes(self, at: int, entry: Message, by_block: bool) -> bool:
+    def try_join(self, at: int, entry: Message, by_block: bool) -> bool:
         """Join an answer to the open answer if it belongs to it, and return whether it does."""
-        first = self._answer
-        if first is None:
+        answer = self._answer
+        if answer is None:
             return False
         is_waiting = any(result > at for member in self._members for result in self._results.get(member, ()))
-        is_same = by_block or (answer_of(first.extra) != "" and answer_of(first.extra) == answer_of(entry.extra))
-        is_theirs = (first.provider, first.model) == (entry.provider, entry.model)
-        if not is_waiting and not (self.is_adjacent and is_same and is_theirs):
+        is_same = by_block or (answer_of(answer.extra) != "" and answer_of(answer.extra) == answer_of(entry.extra))
+        is_same_model = (answer.provider, answer.model) == (entry.provider, entry.model)
+        if not is_waiting and not (self.is_adjacent and is_same and is_same_model):
             return False
-        content, usage = first.content + entry.content, entry.usage or first.usage
-        self._answer = dataclasses.replace(first, content=content, usage=usage, stop=entry.stop, error=entry.error)
+        content, usage = answer.content + entry.content, entry.usage or answer.usage
+        self._answer = dataclasses.replace(answer, content=content, usage=usage, stop=entry.stop, error=entry.error)
         self._members.append(at)
         self.is_adjacent = True
         return True
@@ -97,10 +97,10 @@ class _Group:
         """Append the open answer, its results, and the other entries between them to the finished parts."""
         if self._answer is not None:
             self.found.append(AnswerPart(self._pieces[self._members[0]].of, self._answer))
-            behind = sorted(result for member in self._members for result in self._results.get(member, ()))
-            self.found += [self._pieces[at] for at in behind]
-        self.found += self.behind
-        self._answer, self._members, self.behind, self.is_adjacent = None, [], [], False
+            result_indexes = sorted(result for member in self._members for result in self._results.get(member, ()))
+            self.found += [self._pieces[at] for at in result_indexes]
+        self.found += self.deferred
+        self._answer, self._members, self.deferred, self.is_adjacent = None, [], [], False
 
 
 def _results(pieces: Sequence[AnswerPart]) -> dict[int, list[int]]:
@@ -118,13 +118,13 @@ def _results(pieces: Sequence[AnswerPart]) -> dict[int, list[int]]:
     return found
 
 
-def with_tool_names(entries: Sequence[OutgoingEntry], whole: Sequence[OutgoingEntry]) -> list[OutgoingEntry]:
+def with_tool_names(entries: Sequence[OutgoingEntry], all_entries: Sequence[OutgoingEntry]) -> list[OutgoingEntry]:
     """Return ``entries`` with the tool name in each result. Some agents require it, and others do not write it.
 
     The name is taken from the nearest call above the result that has the result's id. If ``entries`` has no such call,
-    the name is taken from the last one in ``whole``, which includes entries that a compaction removed.
+    the name is taken from the last one in ``all_entries``, which includes entries that a compaction removed.
     """
-    anywhere = {call.id: call.name for each in whole for call in _calls(each)}
+    name_of_call = {call.id: call.name for each in all_entries for call in _calls(each)}
     by_key = {each.key: each for each in entries}
     ids = {call.id for each in entries for call in _calls(each)}
     found = []
@@ -132,25 +132,25 @@ def with_tool_names(entries: Sequence[OutgoingEntry], whole: Sequence[OutgoingEn
         entry = each.entry
         if each.line is None and isinstance(entry, Message) and entry.role == "tool" and not entry.tool_name:
             id = entry.tool_call_id or ""
-            name = _nearest_call(each, id, by_key) if id in ids else anywhere.get(id)
+            name = _nearest_call(each, id, by_key) if id in ids else name_of_call.get(id)
             each = dataclasses.replace(each, entry=dataclasses.replace(entry, tool_name=name or entry.tool_name))
         found.append(each)
     return found
 
 
-def _nearest_call(of: OutgoingEntry, id: str, by_key: Mapping[str, OutgoingEntry]) -> str | None:
+def _nearest_call(outgoing: OutgoingEntry, id: str, by_key: Mapping[str, OutgoingEntry]) -> str | None:
     """Return the tool name in the nearest call with this id above an entry. A cycle is followed once."""
-    at = by_key.get(of.below or "")
+    at = by_key.get(outgoing.parent or "")
     for _ in by_key:
         name = next((call.name for call in _calls(at) if call.id == id), None) if at is not None else None
         if at is None or name:
             return name
-        at = by_key.get(at.below or "")
+        at = by_key.get(at.parent or "")
     return None
 
 
-def _calls(of: OutgoingEntry) -> list[ToolCall]:
-    entry = of.entry
+def _calls(outgoing: OutgoingEntry) -> list[ToolCall]:
+    entry = outgoing.entry
     return [block for block in entry.content if isinstance(block, ToolCall)] if isinstance(entry, Message) else []
 
 
@@ -163,8 +163,8 @@ def unfolded(entries: Sequence[OutgoingEntry], leaf: str | None) -> tuple[tuple[
     ends: dict[str, str] = {}
     results: dict[str, str] = {}  # the agent's id for a result -> its key
     for each in entries:
-        below = ends.get(each.below, each.below) if each.below is not None else None
-        each = dataclasses.replace(each, below=below)
+        parent = ends.get(each.parent, each.parent) if each.parent is not None else None
+        each = dataclasses.replace(each, parent=parent)
         parts = unfold(each.entry) if isinstance(each.entry, Message) and each.line is None else ()
         if isinstance(each.entry, Prune) and each.line is None:
             targets = tuple(results.get(target, target) for target in each.entry.targets)
@@ -172,15 +172,15 @@ def unfolded(entries: Sequence[OutgoingEntry], leaf: str | None) -> tuple[tuple[
         if len(parts) < 2:
             found.append(each)
             continue
-        below = each.below
+        parent = each.parent
         for number, part in enumerate(parts):
             # not "/", which separates the parts from which ids are derived
             key = f"{each.key}+{number}" if number else each.key
             id, short = (each.id, each.short) if not number else (None, "")
-            found.append(dataclasses.replace(each, key=key, below=below, entry=part, id=id, short=short))
+            found.append(dataclasses.replace(each, key=key, parent=parent, entry=part, id=id, short=short))
             name = part.extra.get("part")
             if isinstance(name, str):
                 results[name] = key
-            below = key
-        ends[each.key] = below or each.key
+            parent = key
+        ends[each.key] = parent or each.key
     return tuple(found), ends.get(leaf, leaf) if leaf is not None else None

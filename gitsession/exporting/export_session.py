@@ -34,8 +34,10 @@ from gitsession.sessions.revealed_store import RevealedStore
 from gitsession.store import refs
 from gitsession.store.interface import ObjectStore
 
-AT_HOME = "images that the file only refers to: the agent stores them in a separate folder, and `resume` restores them"
-TO_READ: dict[str, Writer] = {writer.AGENT: writer for writer in (json_lines, markdown)}
+EXTERNAL_IMAGES = (
+    "images that the file only refers to: the agent stores them in a separate folder, and `resume` restores them"
+)
+READABLE_FORMATS: dict[str, Writer] = {writer.AGENT: writer for writer in (json_lines, markdown)}
 """Formats that do not belong to an agent. Sessions can be exported in these formats but not imported from them."""
 
 
@@ -46,12 +48,12 @@ class ExportResult:
     ``data``: the content of the file. ``left_out``: the number of entries created in gitsession that are not in the
     file. ``added``: the number of newly written lines. ``notes``: counts of the items that the format of ``agent``
     cannot represent exactly. ``hidden``: the number of placeholders in place of secrets in the file; ``problems``: the
-    reasons why originals could not be read. ``place``: the path of the file below the agent's folder, if it cannot be
-    derived from ``session``; ``beside``: the names and contents of the other files of the session and of the files that
-    it continues.
+    reasons why originals could not be read. ``path``: the path of the file below the agent's folder, if it cannot be
+    derived from ``session``; ``other_files``: the names and contents of the other files of the session and of the files
+    that it continues.
 
     If the export is made to continue the session in a folder, ``session`` has the id and the folder of the continued
-    session, and ``stay`` is the content of the same file for its former folder.
+    session, and ``unmoved_data`` is the content of the same file for its former folder.
     """
 
     agent: str
@@ -60,17 +62,17 @@ class ExportResult:
     added: int = 0
     notes: Mapping[str, int] = field(default_factory=dict)
     session: SessionHeader | None = None
-    stay: bytes = b""
+    unmoved_data: bytes = b""
     hidden: int = 0
     problems: tuple[str, ...] = ()
-    place: str = ""
-    beside: tuple[tuple[str, bytes], ...] = ()
+    path: str = ""
+    other_files: tuple[tuple[str, bytes], ...] = ()
 
-    def from_store(self, shown: RevealedStore) -> ExportResult:
-        """Return the result with ``hidden`` and ``problems`` from ``shown``, the store that was read."""
+    def from_store(self, store: RevealedStore) -> ExportResult:
+        """Return the result with ``hidden`` and ``problems`` from ``store``, the store that was read."""
         # some placeholders that were read may not be in the export
-        hidden = min(sum(shown.hidden.values()), self.data.count(OPENS.encode()))
-        return dataclasses.replace(self, hidden=hidden, problems=tuple(dict.fromkeys(shown.problems.values())))
+        hidden = min(sum(store.hidden.values()), self.data.count(OPENS.encode()))
+        return dataclasses.replace(self, hidden=hidden, problems=tuple(dict.fromkeys(store.problems.values())))
 
 
 def export(
@@ -81,7 +83,7 @@ def export(
     If the agent's own file already has all of the content, the result is that file, byte for byte.
 
     Args:
-        to: an agent of ``FORMATS`` or a format of ``TO_READ``; ``None`` for the agent of the session.
+        to: an agent of ``FORMATS`` or a format of ``READABLE_FORMATS``; ``None`` for the agent of the session.
         at: the entry whose history is exported; ``None`` for all entries.
         cwd: the folder in which to continue the session, for agents that are ``Resumable``; ``None`` for an export that
             is not continued. If the agent already has a file of this session and the export is not that file, the
@@ -92,60 +94,60 @@ def export(
         Corrupt: if the file would be incomplete.
     """
     tree = _readable_tree(store, sid, at)
-    _, began = session_facts.file_start(store, tree, sid)
-    agent = to or agent_of(store, sid, began)
-    if to in TO_READ:
-        return _to_read(store, sid, TO_READ[to], at, agent_of(store, sid, began))
+    _, start_entry = session_facts.file_start(store, tree, sid)
+    agent = to or agent_of(store, sid, start_entry)
+    if to in READABLE_FORMATS:
+        return _export_readable(store, sid, READABLE_FORMATS[to], at, agent_of(store, sid, start_entry))
     if agent not in FORMATS:
         hint = f"pass --to with a supported agent: {', '.join(FORMATS)}"
         raise Refused(f"cannot export session {sid} for '{agent}': the agent is not supported", hint=hint)
-    found = gather(store, sid, FORMATS[agent], at)
-    out = found.out
+    gathered = gather(store, sid, FORMATS[agent], at)
+    out = gathered.out
     if cwd is not None:
-        id = _id_there(sid, found, began, is_whole=at is None)
-        header = dataclasses.replace(out.session, source_id=id, cwd=cwd, title=_first_words(out))
+        id = _agents_id(sid, gathered, start_entry, is_complete=at is None)
+        header = dataclasses.replace(out.session, source_id=id, cwd=cwd, title=_first_prompt(out))
         out = dataclasses.replace(out, session=header)
-    if found.is_home and not found.is_news:
-        came = export_original(store, sid, at)
-        sent = ExportResult(agent, came.data, found.left_out, notes=found.notes, place=came.place)
+    if gathered.is_home and not gathered.has_additions:
+        original = export_original(store, sid, at)
+        result = ExportResult(agent, original.data, gathered.left_out, notes=gathered.notes, path=original.path)
     else:
         written = FORMATS[agent].write(out)
-        kept = sum(entry.line is not None for entry in out.entries) + len(out.head)
-        notes = dict(written.notes + Counter(found.notes))
-        place = _place(agent, written.data, found.segment)
-        sent = ExportResult(agent, written.data, found.left_out, len(written.lines) - kept, notes, place=place)
+        unchanged = sum(entry.line is not None for entry in out.entries) + len(out.head)
+        notes = dict(written.notes + Counter(gathered.notes))
+        path = _path_of(agent, written.data, gathered.segment)
+        result = ExportResult(agent, written.data, gathered.left_out, len(written.lines) - unchanged, notes, path=path)
     if cwd is None:
-        named = _named_at_home(agent, sent.data)
-        return dataclasses.replace(sent, notes={**sent.notes, AT_HOME: named}) if named else sent
-    data = sent.data
-    if found.is_home and (format := with_capability(agent, Resumable)) is not None:
-        data = format.moved(data, out.session.source_id or sid, cwd)
-    is_later = found.segment is not None and at is None
+        linked = _count_linked_files(agent, result.data)
+        return dataclasses.replace(result, notes={**result.notes, EXTERNAL_IMAGES: linked}) if linked else result
+    data = result.data
+    if gathered.is_home and (format := with_capability(agent, Resumable)) is not None:
+        data = format.relocate(data, out.session.source_id or sid, cwd)
+    is_later = gathered.segment is not None and at is None
     return dataclasses.replace(
-        sent, data=data, session=out.session, stay=sent.data, place=sent.place if is_later else ""
+        result, data=data, session=out.session, unmoved_data=result.data, path=result.path if is_later else ""
     )
 
 
-def _first_words(out: Outgoing) -> str | None:
+def _first_prompt(out: Outgoing) -> str | None:
     """Return the text of the first exported prompt with text, shortened to one line as in lists."""
-    said = (each.entry for each in out.history())
-    prompts = (entry for entry in said if isinstance(entry, Message) and entry.role == "user")
+    entries = (each.entry for each in out.history())
+    prompts = (entry for entry in entries if isinstance(entry, Message) and entry.role == "user")
     return next(filter(None, (message.words_of(headline(entry)) for entry in prompts)), None)
 
 
-def _place(agent: str, data: bytes, segment: str | None) -> str:
+def _path_of(agent: str, data: bytes, segment: str | None) -> str:
     """Return the path of the agent's file ``data``, or "" if files of this agent never continue other files."""
     format = with_capability(agent, Continuing)
-    return format.place_of(data, segment) if format is not None else ""
+    return format.segment_path(data, segment) if format is not None else ""
 
 
-def _named_at_home(agent: str, data: bytes) -> int:
+def _count_linked_files(agent: str, data: bytes) -> int:
     """Count the files that ``data`` refers to and that the agent stores in a separate folder."""
     format = with_capability(agent, Accompanied)
-    return sum(bool(wanted.home) for wanted in format.beside(data, "")) if format is not None else 0
+    return sum(bool(sidecar.home) for sidecar in format.sidecars(data, "")) if format is not None else 0
 
 
-def _to_read(store: ObjectStore, sid: str, writer: Writer, at: Node | None, agent: str) -> ExportResult:
+def _export_readable(store: ObjectStore, sid: str, writer: Writer, at: Node | None, agent: str) -> ExportResult:
     """Return the session in the format of ``writer``, with the name of its agent and its id in this store."""
     found = gather(store, sid, writer, at)
     out = dataclasses.replace(found.out, session=dataclasses.replace(found.out.session, agent=agent))
@@ -153,16 +155,16 @@ def _to_read(store: ObjectStore, sid: str, writer: Writer, at: Node | None, agen
     return ExportResult(writer.AGENT, written.data, found.left_out, len(written.lines), written.notes)
 
 
-def _id_there(sid: str, found: ExportInput, began: SessionHeader | Fork | None, *, is_whole: bool) -> str:
+def _agents_id(sid: str, found: ExportInput, start_entry: SessionHeader | Fork | None, *, is_complete: bool) -> str:
     """Return the agent's id for the session.
 
     This is the id of the agent's own file. Without such a file, it is the session's id in this store if an import of
     the continued file would result in this session again. Otherwise, it is an id that is derived from the entry to
     continue from.
     """
-    is_ours = isinstance(began, SessionHeader) and began.source_id is None and not found.is_fork
-    if is_whole and (found.is_home or is_ours):
-        return (began.source_id if began is not None and not found.is_fork else None) or sid
+    is_native = isinstance(start_entry, SessionHeader) and start_entry.source_id is None and not found.is_fork
+    if is_complete and (found.is_home or is_native):
+        return (start_entry.source_id if start_entry is not None and not found.is_fork else None) or sid
     return uuid_from(sid, found.out.leaf or "")
 
 
@@ -174,11 +176,11 @@ def export_original(store: ObjectStore, sid: str, at: Node | None = None) -> Exp
     incomplete.
     """
     tree = _readable_tree(store, sid, at)
-    start, began = session_facts.file_start(store, tree, sid)
-    whole = meta_of(store, _home_of(store, sid, began or SessionHeader(agent="unknown")))
-    starts = session_facts.segment_starts(tree, whole.segments)
+    start, start_entry = session_facts.file_start(store, tree, sid)
+    meta = meta_of(store, _home_of(store, sid, start_entry or SessionHeader(agent="unknown")))
+    starts = session_facts.segment_starts(tree, meta.segments)
     leaf = at.oid if at is not None else tree.branches[active(store, sid)] if starts else start
-    return _file(store, sid, (tree, start, began), whole, session_facts.segment_at(tree, starts, leaf), at)
+    return _file(store, sid, (tree, start, start_entry), meta, session_facts.segment_at(tree, starts, leaf), at)
 
 
 def segments(store: ObjectStore, sid: str) -> list[str | None]:
@@ -200,7 +202,7 @@ def segment(store: ObjectStore, sid: str, id: str | None) -> bytes:
 
 
 class _FileLines(NamedTuple):
-    """The content of one of the agent's files by line. ``taken``: the exported lines in the file.
+    """The content of one of the agent's files by line. ``exported``: the exported lines in the file.
 
     ``nodes``: all entries of the session that can be in the file.
     """
@@ -208,57 +210,57 @@ class _FileLines(NamedTuple):
     nodes: Sequence[Node]
     headers: Mapping[int, Node]
     entries: Mapping[int, Node]
-    taken: Mapping[int, Node]
+    exported: Mapping[int, Node]
 
 
 def _lines_of(store: ObjectStore, part: graph.Tree, meta: Meta, at: Node | None) -> _FileLines:
     """Return the current lines of a file or, with ``at``, only the lines in the history of that entry."""
-    ours = meta.lines_of_ours()
+    recorded = meta.lines_of_ours()
     if at is None:
         nodes = list(part.nodes.values())
         found = session_facts.imported_now(part, meta.source_file.superseded)
         headers = meta.headers()
-        taken = {number: node for number, (node, _) in ours.items()}
+        exported = {number: node for number, (node, _) in recorded.items()}
     else:
         nodes = found = _line(store, at, set(part.children[None]))
-        here = {to_base64url(node.chain) for node in nodes}
+        chains = {to_base64url(node.chain) for node in nodes}
         # The tail follows a line that may not be in this history.
         headers = {number: node for number, node in meta.headers(nodes).items() if number not in (TAIL, WHOLE)}
-        taken = {number: node for number, (node, chain) in ours.items() if chain in here}
-    return _FileLines(nodes, headers, {node.source.line: node for node in found if node.source}, taken)
+        exported = {number: node for number, (node, chain) in recorded.items() if chain in chains}
+    return _FileLines(nodes, headers, {node.source.line: node for node in found if node.source}, exported)
 
 
 def _file(
     store: ObjectStore,
     sid: str,
-    begun: tuple[graph.Tree, Oid, SessionHeader | Fork | None],
-    whole: Meta,
+    beginning: tuple[graph.Tree, Oid, SessionHeader | Fork | None],
+    session_meta: Meta,
     segment: str | None,
     at: Node | None,
 ) -> ExportResult:
     """Return one of the agent's files for a session.
 
-    ``begun``: the session's tree, the object id of the entry at which the file begins, and that entry. ``whole``: the
-    session's ``meta``. ``at``: the entry whose history is exported; ``None`` for the whole file.
+    ``beginning``: the session's tree, the object id of the entry at which the file begins, and that entry.
+    ``session_meta``: the session's ``meta``. ``at``: the entry whose history is exported; ``None`` for the whole file.
     """
-    tree, start, began = begun
-    root = began or SessionHeader(agent="unknown")
-    meta = whole.of_file(segment)
-    part = session_facts.file_part(tree, session_facts.segment_starts(tree, whole.segments), start, segment)
+    tree, start, start_entry = beginning
+    root = start_entry or SessionHeader(agent="unknown")
+    meta = session_meta.of_file(segment)
+    part = session_facts.file_part(tree, session_facts.segment_starts(tree, session_meta.segments), start, segment)
     file = _lines_of(store, part, meta, at)
-    every = {**file.headers, **file.entries, **file.taken}
-    lines = {number: node for number, node in every.items() if not node.is_tombstone}
+    all_nodes = {**file.headers, **file.entries, **file.exported}
+    lines = {number: node for number, node in all_nodes.items() if not node.is_tombstone}
     if not lines:
         raise _without_file(sid, root, at)
     in_file = {chain for _, chain in meta.lines_of_ours().values()}
-    made_here = (node for node in file.nodes if node.source is None and node.oid != start)
-    left_out = sum(to_base64url(node.chain) not in in_file for node in made_here)
+    own_nodes = (node for node in file.nodes if node.source is None and node.oid != start)
+    left_out = sum(to_base64url(node.chain) not in in_file for node in own_nodes)
     agent = next((node.source.agent for node in lines.values() if node.source), root.agent)
     format = FORMATS[agent]
     if isinstance(format, Document):
         return ExportResult(agent, _document(store, format, file), left_out)
     data = _joined(store, format, lines, ends=meta.source_file.ends_with_newline or at is not None)
-    return ExportResult(agent, data, left_out, place=_place(agent, data, segment))
+    return ExportResult(agent, data, left_out, path=_path_of(agent, data, segment))
 
 
 def _joined(store: ObjectStore, format: Format, lines: Mapping[int, Node], *, ends: bool) -> bytes:
@@ -289,7 +291,7 @@ def _document(store: ObjectStore, format: Document, file: _FileLines) -> bytes:
     """Return a file that is built from its records, or its stored bytes if it cannot be built from them."""
     entries = {number: node for number, node in file.entries.items() if not node.is_tombstone}
     headers = {n: node for n, node in file.headers.items() if n in entries or n in (0, WHOLE, TAIL)}
-    lines = {**entries, **headers, **file.taken}
+    lines = {**entries, **headers, **file.exported}
     if WHOLE in lines:
         return payload_of(store, lines[WHOLE])
     records = [payload_of(store, lines[number]) for number in sorted(lines) if 0 < number < WHOLE]
@@ -308,10 +310,10 @@ def _readable_tree(store: ObjectStore, sid: str, at: Node | None = None) -> grap
     return tree
 
 
-def agent_of(store: ObjectStore, sid: str, began: SessionHeader | Fork | None) -> str:
-    """Return the agent that has a file of this session, otherwise the agent in ``began``."""
-    theirs = (node.source.agent for node in meta_of(store, sid).headers().values() if node.source)
-    return next(theirs, began.agent if began is not None else "unknown")
+def agent_of(store: ObjectStore, sid: str, start_entry: SessionHeader | Fork | None) -> str:
+    """Return the agent that has a file of this session, otherwise the agent in ``start_entry``."""
+    agents = (node.source.agent for node in meta_of(store, sid).headers().values() if node.source)
+    return next(agents, start_entry.agent if start_entry is not None else "unknown")
 
 
 def _line(store: ObjectStore, at: Node, starts: Collection[Oid]) -> list[Node]:

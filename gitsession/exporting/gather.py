@@ -40,7 +40,7 @@ NO_IMAGE = "[image: its bytes are not in this store]"
 class ExportInput:
     """The input of a format's writer.
 
-    ``is_home``: whether ``out`` begins with the agent's own file. ``is_news``: whether ``out`` has other content.
+    ``is_home``: whether ``out`` begins with the agent's own file. ``has_additions``: whether ``out`` has other content.
     ``left_out``: the number of entries created in gitsession that are omitted because the agent rewrote the lines above
     them. ``notes``: additional notes for the user, with counts. ``is_fork``: whether the session is a fork that
     gitsession created. ``segment``: the id of the agent's file, if it is not the first file.
@@ -48,7 +48,7 @@ class ExportInput:
 
     out: Outgoing
     is_home: bool
-    is_news: bool
+    has_additions: bool
     left_out: int
     notes: Mapping[str, int]
     is_fork: bool = False
@@ -73,7 +73,7 @@ class _Gatherer:
         self.segment = None
         starts = session_facts.segment_starts(tree, self.meta.segments)
         self.fork = next((node for node in tree.nodes.values() if begins_fork(store, node, sid)), None)
-        is_file = began is not None and began.agent == format.AGENT and not self._is_begun_here()
+        is_file = began is not None and began.agent == format.AGENT and not self._is_native_fork()
         # The shared part of an agent's fork is in another file of that agent. The shared part is exported too for any
         # other agent, and for a fork that gitsession created, which has no file.
         if starts and is_file:
@@ -87,13 +87,13 @@ class _Gatherer:
         self.headers = self.meta.headers().values()
         self.root = next(self.tree.nodes[oid] for oid in self.tree.children[None])
         self.began = entry_of(store, self.root)
-        theirs = (node.source.agent for node in self.headers if node.source is not None)
-        self.agent = next(theirs, began.agent if began is not None else "")
-        line = [node for node in graph.history(store, self.leaf.oid) if node.oid in self.tree.nodes]
-        self.line = {node.oid for node in line}
-        self.current = [node for node in self._current(line) if not self._is_left_out(node)]
+        agents = (node.source.agent for node in self.headers if node.source is not None)
+        self.agent = next(agents, began.agent if began is not None else "")
+        history = [node for node in graph.history(store, self.leaf.oid) if node.oid in self.tree.nodes]
+        self.history = {node.oid for node in history}
+        self.current = [node for node in self._current(history) if not self._is_left_out(node)]
         self.keys = {node.oid: to_base64url(node.chain) for node in self.current}
-        self.named = session_facts.targets(self.tree, self.meta)
+        self.target_of = session_facts.targets(self.tree, self.meta)
         self.attached = SessionAttachments(store, sid, NO_IMAGE)
         self.counts: Counter[str] = Counter()
 
@@ -113,36 +113,36 @@ class _Gatherer:
         is_header = node.kind == kinds.SessionHeader.kind and node.source is not None
         return node.is_tombstone or (is_header and not self.is_home)
 
-    def _current(self, line: list[Node]) -> list[Node]:
+    def _current(self, history: list[Node]) -> list[Node]:
         """Return the entries to export, parents before children. At a fork, the branch of the leaf comes last."""
         if self.at is not None:
-            return line[-2::-1]
-        gone = set(self.meta.source_file.superseded)
+            return history[-2::-1]
+        superseded = set(self.meta.source_file.superseded)
         found: list[Node] = []
         stack = [self.root]
         while stack:
             node = stack.pop()
-            if node.source is not None and position(node) in gone:
+            if node.source is not None and position(node) in superseded:
                 continue
             found.append(node)
             children = [self.tree.nodes[oid] for oid in reversed(self.tree.children.get(node.oid, []))]
-            stack += sorted(children, key=lambda child: child.oid not in self.line)
+            stack += sorted(children, key=lambda child: child.oid not in self.history)
         return found[1:]
 
     def run(self) -> ExportInput:
         in_file = self._lines_of_the_file() if self.is_home else []
-        there = {entry.key for entry in in_file}
-        made_here = [self._leaving(node) for node in self.current if self.keys[node.oid] not in there]
-        entries = (*in_file, *made_here)
+        keys_in_file = {entry.key for entry in in_file}
+        own_entries = [self._outgoing(node) for node in self.current if self.keys[node.oid] not in keys_in_file]
+        entries = (*in_file, *own_entries)
         labels, title = self._names(entries)
         leaf = self._key_of_leaf(entries)
-        whole = entries
+        all_entries = entries
         if self.format.AGENT in FORMATS:
-            entries, labels, leaf = self._as_seen(entries, labels, leaf)
+            entries, labels, leaf = self._as_in_context(entries, labels, leaf)
         entries, leaf = unfolded(entries, leaf)
         if self.format.AGENT in FORMATS:
-            named = with_tool_names(entries, whole)
-            entries = self._timed([self._portable(each) for each in named])
+            with_names = with_tool_names(entries, all_entries)
+            entries = self._timed([self._portable(each) for each in with_names])
         out = Outgoing(
             session=self._session(),
             head=self._head() if self.is_home else (),
@@ -152,11 +152,11 @@ class _Gatherer:
             labels=labels,
             title=title,
         )
-        is_news = bool(made_here or labels or title)
-        notes, is_fork = dict.fromkeys(self._notes(is_news), 1) | self.counts, self._is_begun_here()
-        return ExportInput(out, self.is_home, is_news, self._left_out(), notes, is_fork, self.segment)
+        has_additions = bool(own_entries or labels or title)
+        notes, is_fork = dict.fromkeys(self._notes(has_additions), 1) | self.counts, self._is_native_fork()
+        return ExportInput(out, self.is_home, has_additions, self._left_out(), notes, is_fork, self.segment)
 
-    def _is_begun_here(self) -> bool:
+    def _is_native_fork(self) -> bool:
         """Return whether the session is a fork that gitsession created.
 
         A fork that an agent created has an id that the agent assigned.
@@ -164,7 +164,7 @@ class _Gatherer:
         entry = entry_of(self.store, self.fork) if self.fork is not None else None
         return isinstance(entry, kinds.Fork) and entry.source_id is None
 
-    def _as_seen(
+    def _as_in_context(
         self, entries: tuple[OutgoingEntry, ...], labels: tuple[Label, ...], leaf: str | None
     ) -> tuple[tuple[OutgoingEntry, ...], tuple[Label, ...], str | None]:
         """Return the entries as they are in the source's context if the target's rules differ (``visible_history``)."""
@@ -174,11 +174,11 @@ class _Gatherer:
             return entries, labels, leaf
         rules = profiles.profile(source)
         items = rules.select(ContextHistory(self.store, oid, attached=self.attached)).items
-        shown = [(self.keys.get(item.oid, ""), item.entry) for item in items]
-        laid = visible_history(entries, leaf, shown, rules, profiles.profile(target))
-        self.counts += laid.notes
-        named = [dataclasses.replace(label, target=laid.names.get(label.target, label.target)) for label in labels]
-        return laid.entries, tuple(named), laid.leaf
+        context_entries = [(self.keys.get(item.oid, ""), item.entry) for item in items]
+        history = visible_history(entries, leaf, context_entries, rules, profiles.profile(target))
+        self.counts += history.notes
+        moved = [dataclasses.replace(label, target=history.names.get(label.target, label.target)) for label in labels]
+        return history.entries, tuple(moved), history.leaf
 
     def _portable(self, each: OutgoingEntry) -> OutgoingEntry:
         """Return the entry with blocks that the agent's messages can contain.
@@ -201,7 +201,7 @@ class _Gatherer:
         times: dict[str | None, int] = {None: self._session().at_ms}
         found = []
         for each in entries:
-            at_ms = times[each.key] = each.entry.at_ms or times.get(each.below, 0)
+            at_ms = times[each.key] = each.entry.at_ms or times.get(each.parent, 0)
             if each.line is None and each.entry.at_ms != at_ms:
                 each = dataclasses.replace(each, entry=dataclasses.replace(each.entry, at_ms=at_ms))
             found.append(each)
@@ -210,23 +210,23 @@ class _Gatherer:
     def _left_out(self) -> int:
         if self.at is not None:
             return 0
-        gone = (node for node in self.tree.nodes.values() if node.oid not in self.keys)
-        return sum(node.source is None and node.oid != self.root.oid for node in gone)
+        omitted = (node for node in self.tree.nodes.values() if node.oid not in self.keys)
+        return sum(node.source is None and node.oid != self.root.oid for node in omitted)
 
-    def _notes(self, is_news: bool) -> tuple[str, ...]:
-        notes = self._notes_of_leaf(is_news)
+    def _notes(self, has_additions: bool) -> tuple[str, ...]:
+        notes = self._notes_of_leaf(has_additions)
         if self.attached.missing:
             notes = (f"replaced with text: images missing from this store ({len(self.attached.missing)})", *notes)
         if any(node.is_tombstone for node in self.tree.nodes.values()):
             notes = ("left out: purged entries", *notes)
         return notes
 
-    def _notes_of_leaf(self, is_news: bool) -> tuple[str, ...]:
+    def _notes_of_leaf(self, has_additions: bool) -> tuple[str, ...]:
         if not self.is_home or self.at is not None:
             return ()
         if self.leaf.oid not in self.keys and self.leaf.oid != self.root.oid:
             return ("the agent continues from the last line of its file: the active branch is no longer in the file",)
-        if is_news or self.leaf.oid == self.tree.branches[derived(self.store, self.sid, self.tree.branches)]:
+        if has_additions or self.leaf.oid == self.tree.branches[derived(self.store, self.sid, self.tree.branches)]:
             return ()
         return ("the agent continues from the last line of its file, which is not on the active branch",)
 
@@ -250,38 +250,38 @@ class _Gatherer:
         numbered = {node.source.line: (node, node) for node in self.current if node.source}
         by_chain = {self.keys[node.oid]: node for node in self.current}
         names = {}
-        for number, (taken, chain) in self.meta.lines_of_ours().items():
+        for number, (exported, chain) in self.meta.lines_of_ours().items():
             if chain in by_chain:
-                numbered[number] = by_chain[chain], taken
+                numbered[number] = by_chain[chain], exported
             elif chain.startswith(BELOW) and self.at is None:
-                names[number] = self._name(taken, chain.removeprefix(BELOW))
-        found = {number: self._leaving(*nodes) for number, nodes in numbered.items()} | names
+                names[number] = self._name(exported, chain.removeprefix(BELOW))
+        found = {number: self._outgoing(*nodes) for number, nodes in numbered.items()} | names
         return [found[number] for number in sorted(found)]
 
-    def _name(self, node: Node, below: str) -> OutgoingEntry:
+    def _name(self, node: Node, parent: str) -> OutgoingEntry:
         """Return an exported line that sets a name or the leaf, unchanged from the agent's file."""
         line, id = payload_of(self.store, node), node.source.id if node.source else None
-        entry = self._meant(entry_of(self.store, node), node)
-        return OutgoingEntry(key=f"line {id}", below=below, entry=entry, line=line, id=id, is_name=True)
+        entry = self._with_keys(entry_of(self.store, node), node)
+        return OutgoingEntry(key=f"line {id}", parent=parent, entry=entry, line=line, id=id, is_name=True)
 
-    def _leaving(self, node: Node, kept: Node | None = None) -> OutgoingEntry:
-        """Return the entry of ``node`` for export. ``kept``: the commit with its line from the agent's file."""
+    def _outgoing(self, node: Node, line_node: Node | None = None) -> OutgoingEntry:
+        """Return the entry of ``node`` for export. ``line_node``: the commit with its line from the agent's file."""
         entry = entry_of(self.store, node)
         if isinstance(entry, Opaque) and not entry.payload and entry.problem:
             raise Corrupt(
                 f"cannot read entry {node.oid}: {entry.problem}", hint="run `gitsession verify` to list the damage"
             )
-        kept = kept or node
-        is_theirs = kept.source is not None and kept.source.agent == self.format.AGENT
-        if node.source is not None and not is_theirs:
+        line_node = line_node or node
+        is_agents_own = line_node.source is not None and line_node.source.agent == self.format.AGENT
+        if node.source is not None and not is_agents_own:
             entry = self._resolved(node, node.source.agent, entry)
         return OutgoingEntry(
             key=self.keys[node.oid],
-            below=self._below(node),
-            entry=self._meant(entry, node),
+            parent=self._parent_key(node),
+            entry=self._with_keys(entry, node),
             short=short_id(node.chain),
-            line=payload_of(self.store, kept) if is_theirs else None,
-            id=kept.source.id if kept.source is not None else None,
+            line=payload_of(self.store, line_node) if is_agents_own else None,
+            id=line_node.source.id if line_node.source is not None else None,
         )
 
     def _resolved(self, node: Node, agent: str, entry: Entry) -> Entry:
@@ -293,14 +293,14 @@ class _Gatherer:
         resolved = self.attached.resolve(agent, payload)
         return entry if resolved is payload else FORMATS[agent].read(resolved)
 
-    def _below(self, node: Node) -> str | None:
+    def _parent_key(self, node: Node) -> str | None:
         """Return the key of the nearest exported entry above ``node``."""
         at = self.tree.nodes.get(node.parent or "")
         while at is not None and self._is_left_out(at):
             at = self.tree.nodes.get(at.parent or "")
         return self.keys.get(at.oid) if at is not None else None
 
-    def _meant(self, entry: Entry, node: Node) -> Entry:
+    def _with_keys(self, entry: Entry, node: Node) -> Entry:
         """Return ``entry`` with its references to other entries converted to keys."""
         match entry:
             case kinds.Compaction():
@@ -324,7 +324,7 @@ class _Gatherer:
 
         No agent has an entry for the root. A reference to the root means the first entry after it.
         """
-        oid = self.named.get(name) if name is not None else None
+        oid = self.target_of.get(name) if name is not None else None
         if oid == self.root.oid:
             at = node
             while at.parent is not None and at.parent != self.root.oid:
@@ -345,30 +345,32 @@ class _Gatherer:
     def _names(self, entries: Sequence[OutgoingEntry]) -> tuple[tuple[Label, ...], kinds.Title | None]:
         """Return the labels and the title that ``entries`` do not set when they are read in order."""
         marks = session_facts.marks(self.store, self.sid, self.tree, self.meta)
-        theirs = [mark for mark in marks if mark.line is not None] if self.is_home else []
-        ours = [mark for mark in marks if mark.line is None or not self.is_home]
-        labels, title = self._labels(entries, ours, marks), rules.title(marks)
+        agent_marks = [mark for mark in marks if mark.line is not None] if self.is_home else []
+        own_marks = [mark for mark in marks if mark.line is None or not self.is_home]
+        labels, title = self._labels(entries, own_marks, marks), rules.title(marks)
         # A title that an exported line sets is treated as the agent's, because the later line takes precedence.
-        said = [(at, each.entry) for at, each in enumerate(entries) if isinstance(each.entry, kinds.Title)]
-        theirs += [SessionMark("title", each.at_ms, at + 2, b"", "", (each.title or "").strip()) for at, each in said]
-        times = [mark.at_ms for mark in ours if mark.what != "label" and (mark.value or None) == title]
-        is_news = any(mark.what != "label" for mark in ours) and title != rules.title(theirs)
-        return labels, kinds.Title(title=title, at_ms=max(times, default=0)) if is_news else None
+        titles = [(at, each.entry) for at, each in enumerate(entries) if isinstance(each.entry, kinds.Title)]
+        agent_marks += [
+            SessionMark("title", each.at_ms, at + 2, b"", "", (each.title or "").strip()) for at, each in titles
+        ]
+        times = [mark.at_ms for mark in own_marks if mark.what != "label" and (mark.value or None) == title]
+        is_new = any(mark.what != "label" for mark in own_marks) and title != rules.title(agent_marks)
+        return labels, kinds.Title(title=title, at_ms=max(times, default=0)) if is_new else None
 
     def _labels(
-        self, entries: Iterable[OutgoingEntry], ours: list[SessionMark], marks: list[SessionMark]
+        self, entries: Iterable[OutgoingEntry], own_marks: list[SessionMark], marks: list[SessionMark]
     ) -> tuple[Label, ...]:
-        said: dict[str, str] = {}
+        written: dict[str, str] = {}
         for each in entries:
             if isinstance(each.entry, Label):
-                said[each.entry.target] = (each.entry.label or "").strip()
-        in_force = {self.keys[oid]: text for oid, text in rules.labels(marks, self.named).items() if oid in self.keys}
+                written[each.entry.target] = (each.entry.label or "").strip()
+        texts = {self.keys[oid]: text for oid, text in rules.labels(marks, self.target_of).items() if oid in self.keys}
         labels = []
-        for mark in sorted((mark for mark in ours if mark.what == "label"), key=lambda mark: mark.order):
-            key = self.keys.get(self.named.get(mark.target, ""))
-            if key is not None and said.get(key, "") != in_force.get(key, "") == mark.value:
+        for mark in sorted((mark for mark in own_marks if mark.what == "label"), key=lambda mark: mark.order):
+            key = self.keys.get(self.target_of.get(mark.target, ""))
+            if key is not None and written.get(key, "") != texts.get(key, "") == mark.value:
                 labels.append(Label(target=key, label=mark.value or None, at_ms=mark.at_ms))
-                said[key] = mark.value
+                written[key] = mark.value
         return tuple(labels)
 
     def _head(self) -> tuple[bytes, ...]:

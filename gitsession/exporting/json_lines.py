@@ -34,8 +34,8 @@ def write(out: Outgoing) -> WrittenFile:
 
 
 def _entry(each: OutgoingEntry) -> dict[str, Any]:
-    said = {"kind": kind_of(each.entry), "at": each.entry.at_ms, "body": plain(each.entry)}
-    return {"type": "entry", "id": each.key, "parent": each.below, "source_id": each.id, **said}
+    fields = {"kind": kind_of(each.entry), "at": each.entry.at_ms, "body": plain(each.entry)}
+    return {"type": "entry", "id": each.key, "parent": each.parent, "source_id": each.id, **fields}
 
 
 def _json(value: dict[str, Any]) -> bytes:

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from gitsession.formats.base.fields import to_iso
-from gitsession.formats.base.outgoing import Outgoing, OutgoingEntry, OutgoingLine, WrittenFile, called
+from gitsession.formats.base.outgoing import Outgoing, OutgoingEntry, OutgoingLine, WrittenFile, describe_kind
 from gitsession.model.blocks import Block, File, Image, OtherBlock, Text, Thinking, ToolCall
 from gitsession.model.entries import (
     BranchSummary,
@@ -32,7 +32,7 @@ from gitsession.model.plain import plain
 AGENT = "markdown"
 
 _FENCE = re.compile(r"( {0,3})(`{3,}(?!.*`)|~{3,})")
-_OURS = re.compile(r" {0,3}(?=#{1,2}\s|(?:=+|-+)\s*$)")
+_HEADING = re.compile(r" {0,3}(?=#{1,2}\s|(?:=+|-+)\s*$)")
 """The beginning of a line that looks like a heading of the export."""
 _TAG = re.compile(r"<(?=[A-Za-z/!?])")
 _SPAN = re.compile(r"(?<!`)(`+)(?!`)(.*?)(?<!`)\1(?!`)")
@@ -45,30 +45,30 @@ def write(out: Outgoing) -> WrittenFile:
     The notes count entries without a readable form and entries of other branches.
     """
     notes: Counter[str] = Counter()
-    labels, line = out.all_labels(), _line(out)
-    notes["left out: entries of other branches"] += len(out.entries) - len(line)
+    labels, history = out.all_labels(), _history(out)
+    notes["left out: entries of other branches"] += len(out.entries) - len(history)
     paragraphs = list(_head(out))
-    for each in line:
+    for each in history:
         if isinstance(each.entry, Title | Label):
             continue  # titles and labels are part of the headings
-        said = list(_said(each.entry))
-        if not said:
-            notes[f"left out: {called(each.entry)}"] += 1
+        texts = list(_paragraphs_of(each.entry))
+        if not texts:
+            notes[f"left out: {describe_kind(each.entry)}"] += 1
             continue
-        who, *words = said
-        paragraphs += [_heading(who, each.entry.at_ms, labels.get(each.key, "")), *filter(None, words)]
+        author, *body = texts
+        paragraphs += [_heading(author, each.entry.at_ms, labels.get(each.key, "")), *filter(None, body)]
     data = "\n\n".join(paragraphs).encode("utf-8", "replace")
     return WrittenFile(tuple(OutgoingLine(row) for row in data.split(b"\n")), +notes)
 
 
-def _line(out: Outgoing) -> list[OutgoingEntry]:
+def _history(out: Outgoing) -> list[OutgoingEntry]:
     """Return the entries from the root to the leaf."""
     entries = {each.key: each for each in out.entries}
     found: list[OutgoingEntry] = []
     at = entries.get(out.leaf or "")
     while at is not None:
         found.append(at)
-        at = entries.get(at.below or "")
+        at = entries.get(at.parent or "")
     return found[::-1]
 
 
@@ -80,8 +80,8 @@ def _head(out: Outgoing) -> Iterator[str]:
     yield "\n".join(f"- {name}: {_one_line(value)}" for name, value in facts.items() if value)
 
 
-def _heading(who: str, at_ms: int, label: str) -> str:
-    parts = [who, _time(at_ms), f"‘{_one_line(label)}’" if label else ""]
+def _heading(author: str, at_ms: int, label: str) -> str:
+    parts = [author, _time(at_ms), f"‘{_one_line(label)}’" if label else ""]
     return f"## {' · '.join(filter(None, parts))}"
 
 
@@ -103,7 +103,7 @@ def _safe(text: str) -> str:
     return "\t".join(map(clean, text.split("\t")))
 
 
-def _said(entry: Entry) -> Iterator[str]:
+def _paragraphs_of(entry: Entry) -> Iterator[str]:
     """Yield the author and then the paragraphs of an entry, or nothing if it has no readable form."""
     match entry:
         case Message(role="shell"):
@@ -124,10 +124,10 @@ def _said(entry: Entry) -> Iterator[str]:
             yield from map(_block, entry.content)
         case Compaction():
             yield "summary of earlier entries"
-            yield _words(entry.summary)
+            yield _escape(entry.summary)
         case BranchSummary():
             yield "summary of an abandoned branch"
-            yield _words(entry.summary)
+            yield _escape(entry.summary)
         case ModelChange():
             yield f"model {_one_line('/'.join(filter(None, (entry.provider, entry.model))))}"
         case Reset():
@@ -137,9 +137,9 @@ def _said(entry: Entry) -> Iterator[str]:
 def _block(block: Block) -> str:
     match block:
         case Text():
-            return _words(block.text)
+            return _escape(block.text)
         case Thinking():
-            return "\n".join(f"> {line}" for line in _words(block.text).split("\n")) if block.text.strip() else ""
+            return "\n".join(f"> {line}" for line in _escape(block.text).split("\n")) if block.text.strip() else ""
         case ToolCall():
             arguments = json.dumps(plain(block.arguments), indent=2, ensure_ascii=False, default=str)
             return f"**{_one_line(block.name)}**\n\n{_fenced(arguments, 'json')}"
@@ -159,7 +159,7 @@ def _fenced(text: str, language: str = "") -> str:
     return f"{fence}{language}\n{safe}\n{fence}"
 
 
-def _words(text: str) -> str:
+def _escape(text: str) -> str:
     """Return ``text`` with two things escaped: lines that look like headings of the export, and HTML outside of code.
 
     Markdown readers differ in how they split text into blocks, and so in the text that they treat as code. Text is left
@@ -183,7 +183,9 @@ def _words(text: str) -> str:
                 fence = found[2]
                 is_certain = is_certain and not found[1]
         else:
-            paragraph.append(_OURS.sub(lambda ours: f"{ours[0]}\\", line, count=1) if _OURS.match(line) else line)
+            paragraph.append(
+                _HEADING.sub(lambda match: f"{match[0]}\\", line, count=1) if _HEADING.match(line) else line
+            )
     lines += _prose(paragraph)
     return "\n".join([*lines, fence] if fence else lines).strip("\n")
 

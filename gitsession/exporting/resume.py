@@ -42,8 +42,8 @@ from gitsession.sessions.node import Node, load
 from gitsession.sessions.revealed_store import RevealedStore
 from gitsession.store.interface import ObjectStore
 
-NOT_HELD = "files that the session refers to, but that neither the agent nor this store has"
-NOT_MARKED = "tool results that are pruned in this store but not in the agent: its import skips messages that it has"
+MISSING_FILES = "files that the session refers to, but that neither the agent nor this store has"
+UNMARKED_PRUNES = "tool results that are pruned in this store but not in the agent: its import skips messages that it has"
 _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 
 
@@ -51,30 +51,30 @@ _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 class ResumePlan:
     """A plan to resume a session.
 
-    ``file``: the path of the session's file; ``data``: its content. ``held``: the number of bytes that exist already,
-    ``None`` if there is no file. ``id``: the agent's id for the session. ``commands``: commands to run one after the
-    other in ``cwd``. The last one continues the session. A command before it imports the file into the agent. ``sent``:
-    the export with the content ``data``. ``entry``: the chain digest of the entry at which the session continues.
-    ``beside``: missing files that the session refers to or continues, by path, to be written too.
+    ``file``: the path of the session's file; ``data``: its content. ``existing_bytes``: the number of bytes that exist
+    already, ``None`` if there is no file. ``id``: the agent's id for the session. ``commands``: commands to run one
+    after the other in ``cwd``. The last one continues the session. A command before it imports the file into the agent.
+    ``export``: the export with the content ``data``. ``entry``: the chain digest of the entry at which the session
+    continues. ``other_files``: missing files that the session refers to or continues, by path, to be written too.
     """
 
-    sent: ExportResult
+    export: ExportResult
     data: bytes
     id: str
     file: Path
-    held: int | None
+    existing_bytes: int | None
     commands: tuple[tuple[str, ...], ...]
     cwd: str
     entry: str
-    beside: Mapping[Path, bytes] = field(default_factory=dict)
+    other_files: Mapping[Path, bytes] = field(default_factory=dict)
 
     @property
-    def is_there(self) -> bool:
+    def is_complete(self) -> bool:
         """True if the session's own file exists and is complete."""
-        return self.held == len(self.data)
+        return self.existing_bytes == len(self.data)
 
 
-def said(source: Source) -> bytes:
+def content_digest(source: Source) -> bytes:
     """Return a digest of the content of a session.
 
     By this digest, content that was written for an agent is recognized later.
@@ -85,7 +85,7 @@ def said(source: Source) -> bytes:
 
 def source_of(plan: ResumePlan) -> Source:
     """Return the ``Source`` that an import would read from the planned file. Raises ``Malformed``."""
-    return FORMATS[plan.sent.agent].split(plan.data, name=sources.name_of(plan.file))
+    return FORMATS[plan.export.agent].split(plan.data, name=sources.name_of(plan.file))
 
 
 def workspace(cwd: str | Path, home: Path, environment: Mapping[str, str]) -> Workspace:
@@ -100,11 +100,11 @@ def plan(
     sid: str,
     agent: str | None,
     at: Node | None,
-    where: Workspace,
+    target: Workspace,
     environment: Mapping[str, str],
     find: Callable[[str, str], str | None] | None = None,
 ) -> ResumePlan:
-    """Plan how an agent continues a session in the folder ``where``. Nothing is written.
+    """Plan how an agent continues a session in the folder ``target``. Nothing is written.
 
     Args:
         agent: the agent; ``None`` for the agent of the session.
@@ -129,33 +129,35 @@ def plan(
             hint="pass a later entry (run `gitsession log` to list the entries)",
         )
     shown = RevealedStore(store)  # the agent's own file contains the secrets, and the export must begin with that file
-    sent = export(shown, sid, agent, _unless_whole(store, sid, at), where.cwd).from_store(shown)
-    assert sent.session is not None
-    id = format.called(sent.session.source_id or sid)
+    result = export(shown, sid, agent, _export_start(store, sid, at), target.cwd).from_store(shown)
+    assert result.session is not None
+    id = format.native_id(result.session.source_id or sid)
     unmarked = 0
     try:
-        file, data, held = _found(format, sent, sent.session, where, environment)
+        file, data, existing_bytes = _found(format, result, result.session, target, environment)
         if isinstance(format, Importing):
-            unmarked = check(format, sent.data, Path(where.home), environment)
+            unmarked = check(format, result.data, Path(target.home), environment)
     except AgentFileAhead as error:
-        there = find(agent, id) if find is not None else None
-        if there in (None, sid):
+        other_sid = find(agent, id) if find is not None else None
+        if other_sid in (None, sid):
             raise
-        what = f"cannot resume: the agent has continued '{error.path}', which is session {there} in this store"
-        raise Refused(what, hint=f"run `gitsession resume {there}`") from None
+        message = f"cannot resume: the agent has continued '{error.path}', which is session {other_sid} in this store"
+        raise Refused(message, hint=f"run `gitsession resume {other_sid}`") from None
     commands = [format.resume_command(id, str(file))]
     if isinstance(format, Importing):
-        commands = [format.take_in_command(str(file)), *commands]
+        commands = [format.import_command(str(file)), *commands]
         if unmarked:
-            sent = replace(sent, notes={**sent.notes, NOT_MARKED: unmarked})
+            result = replace(result, notes={**result.notes, UNMARKED_PRUNES: unmarked})
     entry = to_base64url((at or load(store, graph.branches(store, sid)[active(store, sid)])).chain)
-    beside, missing = _beside(format, file, data, SessionAttachments(shown, sid), where, environment)
-    folder = _folder(format, where, environment)
+    other_files, missing = _missing_sidecars(format, file, data, SessionAttachments(shown, sid), target, environment)
+    folder = _folder(format, target, environment)
     for base in session_files.bases(shown, agent, data, find) if find is not None else ():
-        beside |= _missing(folder, base)
+        other_files |= _missing(folder, base)
     if missing:
-        sent = replace(sent, notes={**sent.notes, NOT_HELD: missing})
-    return ResumePlan(sent, data, id, file, held, tuple(map(tuple, commands)), where.cwd, entry, beside)
+        result = replace(result, notes={**result.notes, MISSING_FILES: missing})
+    return ResumePlan(
+        result, data, id, file, existing_bytes, tuple(map(tuple, commands)), target.cwd, entry, other_files
+    )
 
 
 def perform(plan: ResumePlan) -> None:
@@ -163,17 +165,17 @@ def perform(plan: ResumePlan) -> None:
 
     Raises ``OSError``, and ``Refused`` if the session's file has changed since it was planned.
     """
-    for place, content in plan.beside.items():
+    for path, content in plan.other_files.items():
         try:
-            _write(place, content)
+            _write(path, content)
         except FileExistsError:  # a prefix of it existed, or the agent just wrote it
-            held = sources.read(place)[1]
-            if content.startswith(held) and held != content:
-                _append_to_file(place, len(held), content)
-    if plan.is_there:
+            existing = sources.read(path)[1]
+            if content.startswith(existing) and existing != content:
+                _append_to_file(path, len(existing), content)
+    if plan.is_complete:
         return
-    if plan.held is not None:
-        _append_to_file(plan.file, plan.held, plan.data)
+    if plan.existing_bytes is not None:
+        _append_to_file(plan.file, plan.existing_bytes, plan.data)
         return
     try:
         _write(plan.file, plan.data)
@@ -193,70 +195,70 @@ def _write(file: Path, data: bytes) -> None:
     durable.sync_directory(file.parent)
 
 
-def _beside(
-    format: Resumable, file: Path, data: bytes, held: SessionAttachments, where: Workspace,
+def _missing_sidecars(
+    format: Resumable, file: Path, data: bytes, attachments: SessionAttachments, target: Workspace,
     environment: Mapping[str, str]
 ) -> tuple[dict[Path, bytes], int]:
     """Return the sidecar files to write, by path, and the number of sidecar files that are not in the store."""
     found: dict[Path, bytes] = {}
     missing = 0
-    for wanted in format.beside(data, sources.name_of(file)) if isinstance(format, Accompanied) else ():
-        if not wanted.home:
+    for sidecar in format.sidecars(data, sources.name_of(file)) if isinstance(format, Accompanied) else ():
+        if not sidecar.home:
             continue
-        place = _folder(format, where, environment) / wanted.home
-        if os.path.lexists(place):
+        path = _folder(format, target, environment) / sidecar.home
+        if os.path.lexists(path):
             continue
-        content = held.get(wanted.name)
-        if content is not None and sha256(content).hexdigest() == wanted.sha256:
-            found[place] = content
+        content = attachments.get(sidecar.name)
+        if content is not None and sha256(content).hexdigest() == sidecar.sha256:
+            found[path] = content
         else:
             missing += 1
     return found, missing
 
 
-def _unless_whole(store: ObjectStore, sid: str, at: Node | None) -> Node | None:
+def _export_start(store: ObjectStore, sid: str, at: Node | None) -> Node | None:
     """Return ``None`` if the agent continues the whole file at ``at``, otherwise the entry whose history to export."""
     leaves = graph.branches(store, sid)
     leaf = leaves[active(store, sid)]
-    wanted = at.oid if at is not None else leaf
-    if wanted == leaf == leaves[derived(store, sid, leaves)] and export_session.is_in_newest(store, sid, leaf):
+    chosen = at.oid if at is not None else leaf
+    if chosen == leaf == leaves[derived(store, sid, leaves)] and export_session.is_in_newest(store, sid, leaf):
         return None
     return at if at is not None else load(store, leaf)
 
 
 def _found(
-    format: Resumable, sent: ExportResult, header: SessionHeader, where: Workspace, environment: Mapping[str, str]
+    format: Resumable, result: ExportResult, header: SessionHeader, target: Workspace, environment: Mapping[str, str]
 ) -> tuple[Path, bytes, int | None]:
     """Return the path of the file, its content, and the number of bytes that exist. Raises ``Refused``.
 
-    If the agent can resume an existing file in ``where``, the header of the file is not changed, even if it has another
-    folder.
+    If the agent can resume an existing file in ``target``, the header of the file is not changed, even if it has
+    another folder.
     """
-    base = _folder(format, where, environment)
-    place = base / (sent.place or format.place(header, where))
+    base = _folder(format, target, environment)
+    path = base / (result.path or format.session_path(header, target))
     if isinstance(format, Importing):
         # The agent keeps its own copy, so an earlier export is no longer needed. The digest in the file name prevents a
         # conflict with that export.
-        place = place.with_stem(f"{place.stem}-{sha256(sent.data).hexdigest()[:12]}")
-    others = []
-    lies = [session_files.AgentFile(sent.place, sent.data).pattern] if sent.place else format.lies(header, where)
-    for file in _there(base, place, lies):
-        held = sources.read(file)[1]
-        for data in (sent.data, sent.stay):
-            if data.startswith(held):
-                return file, data, len(held)
-        others.append(_has_grown(file) if held.startswith((sent.data, sent.stay)) else _is_other(file))
-    if others:
-        raise others[0]
-    return place, sent.data, None
+        path = path.with_stem(f"{path.stem}-{sha256(result.data).hexdigest()[:12]}")
+    errors = []
+    globs = [session_files.AgentFile(result.path, result.data).pattern] if result.path else format.globs(header, target)
+    for file in _existing_files(base, path, globs):
+        existing = sources.read(file)[1]
+        for data in (result.data, result.unmoved_data):
+            if data.startswith(existing):
+                return file, data, len(existing)
+        errors.append(_has_grown(file) if existing.startswith((result.data, result.unmoved_data)) else _is_other(file))
+    if errors:
+        raise errors[0]
+    return path, result.data, None
 
 
-def _folder(format: Resumable, where: Workspace, environment: Mapping[str, str]) -> Path:
-    """Return the agent's own folder, or the folder of ``where`` if the agent has no folder of its own."""
+def _folder(format: Resumable, target: Workspace, environment: Mapping[str, str]) -> Path:
+    """Return the agent's own folder, or the folder of ``target`` if the agent has no folder of its own."""
     roots = ROOTS[format.AGENT]
     if not roots:
-        return Path(where.cwd)
-    return discover.base_of(roots[0], Path(where.home), environment).absolute()
+        return Path(target.cwd)
+    return discover.base_of(roots[0], Path(target.home), environment).absolute()
 
 
 def _missing(folder: Path, base: session_files.AgentFile) -> dict[Path, bytes]:
@@ -265,37 +267,37 @@ def _missing(folder: Path, base: session_files.AgentFile) -> dict[Path, bytes]:
     Another file continues ``base``. The agent may have continued ``base`` too, in any folder. Raises ``Refused`` if its
     content differs.
     """
-    place = folder / base.place
-    for file in _there(folder, place, [base.pattern]):
-        held = sources.read(file)[1]
-        header, _, rest = held.partition(b"\n")
-        whole = base.data.partition(b"\n")[2]
-        if rest.startswith(whole):
+    path = folder / base.path
+    for file in _existing_files(folder, path, [base.pattern]):
+        existing = sources.read(file)[1]
+        header, _, rest = existing.partition(b"\n")
+        content = base.data.partition(b"\n")[2]
+        if rest.startswith(content):
             return {}
-        if whole.startswith(rest):
-            return {file: header + b"\n" + whole}
+        if content.startswith(rest):
+            return {file: header + b"\n" + content}
         raise _is_other(file)
-    return {place: base.data}
+    return {path: base.data}
 
 
-def _there(base: Path, place: Path, globs: Sequence[str]) -> Iterator[Path]:
-    if os.path.lexists(place):
-        yield place
+def _existing_files(base: Path, path: Path, globs: Sequence[str]) -> Iterator[Path]:
+    if os.path.lexists(path):
+        yield path
     for pattern in globs:
-        yield from (file for file in sorted(base.glob(pattern)) if file != place)
+        yield from (file for file in sorted(base.glob(pattern)) if file != path)
 
 
-def _append_to_file(file: Path, held: int, data: bytes) -> None:
-    """Append the bytes of ``data`` after the first ``held`` bytes to ``file``.
+def _append_to_file(file: Path, size: int, data: bytes) -> None:
+    """Append the bytes of ``data`` after the first ``size`` bytes to ``file``.
 
     If the process is killed during the append, the file is still a prefix of ``data``. The file is not replaced, so a
     program that has it open reads the new bytes.
     """
     fd = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
     try:
-        if os.fstat(fd).st_size != held:
+        if os.fstat(fd).st_size != size:
             raise _has_grown(file)
-        rest = memoryview(data)[held:]
+        rest = memoryview(data)[size:]
         while rest:
             rest = rest[os.write(fd, rest) :]
         os.fsync(fd)
@@ -348,41 +350,43 @@ def check(format: Format, data: bytes, home: Path, environment: Mapping[str, str
     Raises ``Refused`` if a database of the agent has later messages of the session, or a session with the same id and
     other content. Raises ``Unavailable`` if a database is locked, and ``Malformed`` if it is damaged.
     """
-    wanted = format.split(data, final=True)
-    ours = [parse(record.payload) for record in wanted.records]
-    passed_over = 0
-    for path, held in _held(format, wanted.source_id, home, environment):
-        theirs = [parse(record.payload) for record in held.records]
-        if ours[: len(theirs)] != theirs:
-            raise _goes_on(path) if theirs[: len(ours)] == ours else _has_other_session(path)
-        behind = (format.read(record.payload) for record in wanted.records[len(theirs) :])
-        passed_over += sum(isinstance(entry, Prune) for entry in behind) if theirs else 0
-    return passed_over
+    source = format.split(data, final=True)
+    records = [parse(record.payload) for record in source.records]
+    ignored = 0
+    for path, session in _stored_sessions(format, source.source_id, home, environment):
+        agent_records = [parse(record.payload) for record in session.records]
+        if records[: len(agent_records)] != agent_records:
+            raise _has_continued(path) if agent_records[: len(records)] == records else _has_other_session(path)
+        added = (format.read(record.payload) for record in source.records[len(agent_records) :])
+        ignored += sum(isinstance(entry, Prune) for entry in added) if agent_records else 0
+    return ignored
 
 
-def _held(format: Format, id: str, home: Path, environment: Mapping[str, str]) -> Iterator[tuple[Path, Source]]:
+def _stored_sessions(
+    format: Format, id: str, home: Path, environment: Mapping[str, str]
+) -> Iterator[tuple[Path, Source]]:
     for root in ROOTS[format.AGENT]:
         for path in sorted(discover.base_of(root, home, environment).glob(root.pattern)):
             try:
-                held = _session(format, path, id)
+                session = _session(format, path, id)
             except (Malformed, Unavailable) as error:
                 raise type(error)(f"{path}: {error}", hint=error.hint) from error
-            if held is not None:
-                yield path, held
+            if session is not None:
+                yield path, session
 
 
 def _session(format: Format, path: Path, id: str) -> Source | None:
     if not sources.is_database(sources.head(path)):
         return None
-    with databases.opened(path) as opened:
-        database = opened.format
-        if database is None or database.AGENT != format.AGENT:
+    with databases.opened(path) as database:
+        format_ = database.format
+        if format_ is None or format_.AGENT != format.AGENT:
             return None
-        is_there = any(listed == id for listed, _ in database.listed(opened.ask, opened.columns))
-        return database.session(opened.ask, opened.columns, id, final=True) if is_there else None
+        is_there = any(listed_id == id for listed_id, _ in format_.session_stamps(database.query, database.columns))
+        return format_.session(database.query, database.columns, id, final=True) if is_there else None
 
 
-def _goes_on(path: Path) -> AgentFileAhead:
+def _has_continued(path: Path) -> AgentFileAhead:
     return AgentFileAhead(path, f"cannot resume: the agent has continued the session in '{path}'")
 
 

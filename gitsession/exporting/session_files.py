@@ -15,19 +15,19 @@ from gitsession.store.interface import ObjectStore
 
 
 class AgentFile(NamedTuple):
-    """One of an agent's files. ``place``: its path below the agent's folder."""
+    """One of an agent's files. ``path``: its path below the agent's folder."""
 
-    place: str
+    path: str
     data: bytes
 
     @property
     def name(self) -> str:
-        return PurePosixPath(self.place).name
+        return PurePosixPath(self.path).name
 
     @property
     def pattern(self) -> str:
         """A glob for the file, which matches any time in its name, because the time zone of the name is unknown."""
-        folder, _, name = self.place.rpartition("/")
+        folder, _, name = self.path.rpartition("/")
         top = folder.partition("/")[0]
         ids = name.split("-", 6)[-1] if name.count("-") > 6 else name
         return f"{top}/*/*/*/*{ids}"
@@ -51,9 +51,9 @@ class ImportFile(Protocol):
     def __call__(self, path: Path, format: Format | None = None, *, named: bool = False) -> object: ...
 
 
-def beside(waiting: WaitingFile) -> Iterable[Path]:
+def nearby_files(waiting: WaitingFile) -> Iterable[Path]:
     """Return the files near a waiting file that may be the file that it continues."""
-    return discover.called(waiting.path, waiting.error.source_id)
+    return discover.files_with_id(waiting.path, waiting.error.source_id)
 
 
 class ImportQueue:
@@ -66,18 +66,20 @@ class ImportQueue:
         self.imported: list[tuple[Path, str]] = []
         self.waiting: list[WaitingFile] = []
 
-    def import_waiting(self, take: ImportFile, locate: Callable[[WaitingFile], Iterable[Path]] = beside) -> None:
+    def import_waiting(
+        self, import_file: ImportFile, locate: Callable[[WaitingFile], Iterable[Path]] = nearby_files
+    ) -> None:
         """Import the files that waiting files continue, if ``locate`` finds them, and then the waiting files."""
-        self._take_bases(take, locate)
-        came = {id for _, id in self.imported}
-        while again := [each for each in self.waiting if each.error.source_id in came]:
-            self.waiting = [each for each in self.waiting if each.error.source_id not in came]
+        self._import_bases(import_file, locate)
+        imported_ids = {id for _, id in self.imported}
+        while ready := [each for each in self.waiting if each.error.source_id in imported_ids]:
+            self.waiting = [each for each in self.waiting if each.error.source_id not in imported_ids]
             before = len(self.imported)
-            for each in again:
-                take(each.path, each.format, named=each.named)
-            came = {id for _, id in self.imported[before:]}
+            for each in ready:
+                import_file(each.path, each.format, named=each.named)
+            imported_ids = {id for _, id in self.imported[before:]}
 
-    def _take_bases(self, take: ImportFile, locate: Callable[[WaitingFile], Iterable[Path]]) -> None:
+    def _import_bases(self, import_file: ImportFile, locate: Callable[[WaitingFile], Iterable[Path]]) -> None:
         tried = {path for path, _ in self.imported} | {each.path for each in self.waiting}
         at = 0
         while at < len(self.waiting):  # a base may itself wait for another file
@@ -86,7 +88,7 @@ class ImportQueue:
             for base in locate(each):
                 if base not in tried:
                     tried.add(base)
-                    take(base, each.format)
+                    import_file(base, each.format)
 
 
 def bases(store: ObjectStore, agent: str, data: bytes, find: Callable[[str, str], str | None]) -> list[AgentFile]:
@@ -106,16 +108,16 @@ def bases(store: ObjectStore, agent: str, data: bytes, find: Callable[[str, str]
             break
         segment = id if id in meta_of(store, sid).segments else None
         base = export_session.segment(store, sid, segment)
-        found.append(AgentFile(format.place_of(base, segment), base))
+        found.append(AgentFile(format.segment_path(base, segment), base))
         id = format.base_of(base)
     return found
 
 
-def others(store: ObjectStore, agent: str, sid: str, data: bytes) -> Iterator[AgentFile]:
+def other_files(store: ObjectStore, agent: str, sid: str, data: bytes) -> Iterator[AgentFile]:
     """Yield the agent's files for a session, except the file with the content ``data``."""
     format = with_capability(agent, Continuing)
     ids = export_session.segments(store, sid) if format is not None else []
     for segment in ids if len(ids) > 1 else []:
         content = export_session.segment(store, sid, segment)
         if format is not None and content != data:
-            yield AgentFile(format.place_of(content, segment), content)
+            yield AgentFile(format.segment_path(content, segment), content)

@@ -22,7 +22,7 @@ from gitsession.context.profiles import Profile
 from gitsession.context.value import Shown
 from gitsession.exporting.answers import AnswerPart, grouped
 from gitsession.formats import OutgoingEntry
-from gitsession.formats.base.outgoing import called
+from gitsession.formats.base.outgoing import describe_kind
 from gitsession.model.blocks import Block, ToolCall
 from gitsession.model.entries import (
     BranchSummary,
@@ -66,13 +66,13 @@ class VisibleHistory:
 
 
 def visible_history(
-    entries: Sequence[OutgoingEntry], leaf: str, shown: Sequence[tuple[str, Shown]], source: Profile, target: Profile
+    entries: Sequence[OutgoingEntry], leaf: str, context: Sequence[tuple[str, Shown]], source: Profile, target: Profile
 ) -> VisibleHistory:
     """Return ``entries`` with the entries on the path to ``leaf`` in the form of the context.
 
     Args:
         entries: the entries, parents before children.
-        shown: the items of the context at ``leaf``, each after the key of its entry.
+        context: the items of the context at ``leaf``, each after the key of its entry.
         source: the profile from which the context was built.
         target: the profile of the agent that will read the entries.
     """
@@ -80,26 +80,28 @@ def visible_history(
     by_block = source.NAME in _BY_BLOCK
     notes: Counter[str] = Counter()
     at_of = {each.key: at for at, each in enumerate(path)}
-    placed = [(at_of[key], entry) for key, entry in shown if key in at_of and _goes_along(entry, source, target, notes)]
-    start, seen = _laid(path, placed)
-    _count_unseen(path[start:], shown, notes)
+    placed = [(at_of[key], entry) for key, entry in context if key in at_of and _is_kept(entry, source, target, notes)]
+    start, visible = _arrange(path, placed)
+    _count_hidden(path[start:], context, notes)
     history = grouped([AnswerPart(each, each.entry) for each in path[:start]], by_block=by_block)
-    line = _linked([*history, *grouped(seen, by_block=by_block, notes=notes)], None)
+    active = _linked([*history, *grouped(visible, by_block=by_block, notes=notes)], None)
     ends: dict[str | None, str | None] = {None: None}
     names: dict[str, str] = {}
-    _follow(path, line, ends, names)
-    beside, lost = [], set[str | None]()
-    for chain in _chains([each for each in entries if each.key not in at_of]):
-        if target.NAME in _JOINS_RESULTS and (_is_result(chain[0].entry) or chain[0].below in lost):
-            lost.update(each.key for each in chain)
-            notes["left out: entries of branches that begin between results"] += len(chain)
+    _update_references(path, active, ends, names)
+    side_branches, omitted_keys = [], set[str | None]()
+    for branch in _chains([each for each in entries if each.key not in at_of]):
+        if target.NAME in _JOINS_RESULTS and (_is_result(branch[0].entry) or branch[0].parent in omitted_keys):
+            omitted_keys.update(each.key for each in branch)
+            notes["left out: entries of branches that begin between results"] += len(branch)
             continue
-        linked = _linked(grouped([AnswerPart(each, each.entry) for each in chain], by_block=by_block), chain[0].below)
-        linked[0] = dataclasses.replace(linked[0], below=ends.get(chain[0].below))
-        _follow(chain, linked, ends, names)
-        beside += linked
-    found = tuple(_renamed(each, names) for each in _in_order(line, beside))
-    return VisibleHistory(found, line[-1].key if line else None, names, notes)
+        linked = _linked(
+            grouped([AnswerPart(each, each.entry) for each in branch], by_block=by_block), branch[0].parent
+        )
+        linked[0] = dataclasses.replace(linked[0], parent=ends.get(branch[0].parent))
+        _update_references(branch, linked, ends, names)
+        side_branches += linked
+    found = tuple(_renamed(each, names) for each in _in_order(active, side_branches))
+    return VisibleHistory(found, active[-1].key if active else None, names, notes)
 
 
 def _path(entries: Iterable[OutgoingEntry], leaf: str | None) -> list[OutgoingEntry]:
@@ -108,40 +110,40 @@ def _path(entries: Iterable[OutgoingEntry], leaf: str | None) -> list[OutgoingEn
     found: list[OutgoingEntry] = []
     while leaf is not None and leaf in by_key:
         found.append(by_key.pop(leaf))
-        leaf = found[-1].below
+        leaf = found[-1].parent
     return found[::-1]
 
 
-def _goes_along(entry: Shown, source: Profile, target: Profile, notes: Counter[str]) -> bool:
+def _is_kept(entry: Shown, source: Profile, target: Profile, notes: Counter[str]) -> bool:
     """Return whether ``entry`` is kept: the source sends it to its model, or the target can store unsent entries."""
-    keeps = target.NAME in _KEEP_UNSENT
-    if source.llm_role(entry) is None and not (keeps and target.llm_role(entry) is None):
-        notes[_unseen(entry)] += 1
+    stores_unsent = target.NAME in _KEEP_UNSENT
+    if source.llm_role(entry) is None and not (stores_unsent and target.llm_role(entry) is None):
+        notes[_note_for(entry)] += 1
         return False
-    if isinstance(entry, Message) and entry.failed and not keeps:
+    if isinstance(entry, Message) and entry.failed and not stores_unsent:
         notes["left out: aborted and failed answers"] += 1
         return False
     return True
 
 
-def _count_unseen(path: Iterable[OutgoingEntry], shown: Sequence[tuple[str, Shown]], notes: Counter[str]) -> None:
+def _count_hidden(path: Iterable[OutgoingEntry], context: Sequence[tuple[str, Shown]], notes: Counter[str]) -> None:
     """Count the entries that are not in the context, and the calls that it omits from other entries."""
-    keys = {key for key, _ in shown}
-    blocks = {repr(block) for _, entry in shown for block in _blocks(entry)}
+    keys = {key for key, _ in context}
+    blocks = {repr(block) for _, entry in context for block in _blocks(entry)}
     for each in path:
         if isinstance(each.entry, Message | CustomMessage | BranchSummary) and each.key not in keys:
-            gone = [block for block in _blocks(each.entry) if repr(block) not in blocks]
-            if gone or not _blocks(each.entry):
-                notes[_unseen(each.entry)] += 1
+            hidden = [block for block in _blocks(each.entry) if repr(block) not in blocks]
+            if hidden or not _blocks(each.entry):
+                notes[_note_for(each.entry)] += 1
                 continue
         for block in _blocks(each.entry):
             if isinstance(block, ToolCall) and repr(block) not in blocks:
                 notes["left out: calls that are not in the context"] += 1
 
 
-def _unseen(entry: Entry) -> str:
+def _note_for(entry: Entry) -> str:
     what = _CALLED.get(entry.role) if isinstance(entry, Message) else None
-    return f"left out: {what or called(entry)} that are not in the context"
+    return f"left out: {what or describe_kind(entry)} that are not in the context"
 
 
 _CALLED = {"shell": "commands", "tool": "tool results", "system": "system messages"}
@@ -159,81 +161,81 @@ def _is_result(entry: Entry) -> bool:
 # Replacement of entries with their form in the context
 
 
-def _laid(path: Sequence[OutgoingEntry], shown: Sequence[_Placed]) -> tuple[int, list[AnswerPart]]:
+def _arrange(path: Sequence[OutgoingEntry], context: Sequence[_Placed]) -> tuple[int, list[AnswerPart]]:
     """Return the index on ``path`` at which the context begins, and the parts of the context."""
     base = max((at for at, each in enumerate(path) if isinstance(each.entry, Compaction | Reset)), default=-1)
-    if shown and isinstance(path[shown[0][0]].entry, Custom):
-        base = max(base, shown[0][0])  # a context that an agent restored replaces all entries before it
+    if context and isinstance(path[context[0][0]].entry, Custom):
+        base = max(base, context[0][0])  # a context that an agent restored replaces all entries before it
     if base < 0 or isinstance(path[base].entry, Reset):
-        start, in_place = max(base, 0), _in_place(path, shown, max(base, 0))
+        start, parts = max(base, 0), _match_in_order(path, context, max(base, 0))
     else:
-        start, in_place = _compacted(path, base, shown)
-    return (start, in_place) if in_place is not None else _anew(path, base, shown)
+        start, parts = _match_compaction(path, base, context)
+    return (start, parts) if parts is not None else _restart(path, base, context)
 
 
-def _in_place(path: Sequence[OutgoingEntry], shown: Sequence[_Placed], start: int) -> list[AnswerPart] | None:
+def _match_in_order(path: Sequence[OutgoingEntry], context: Sequence[_Placed], start: int) -> list[AnswerPart] | None:
     """Return the parts from ``start`` on, or ``None`` if the order of the context differs from the path."""
-    by_place: dict[int, list[Entry]] = {}
+    entries_at: dict[int, list[Entry]] = {}
     before = start
-    for at, entry in shown:
+    for at, entry in context:
         if at < before:
             return None
-        by_place.setdefault(at, []).append(entry)
+        entries_at.setdefault(at, []).append(entry)
         before = at
     found: list[AnswerPart] = []
     for at, each in enumerate(path[start:], start):
-        if at in by_place:
-            found += [AnswerPart(each, entry) for entry in by_place[at]]
-        elif not isinstance(each.entry, _GIVES_WAY) or (at == start and isinstance(each.entry, Reset)):
+        if at in entries_at:
+            found += [AnswerPart(each, entry) for entry in entries_at[at]]
+        elif not isinstance(each.entry, _REPLACED_KINDS) or (at == start and isinstance(each.entry, Reset)):
             found.append(AnswerPart(each, each.entry))
     return found
 
 
-_GIVES_WAY = (Message, CustomMessage, BranchSummary, Compaction, ContextEdit, Prune, Reset)
+_REPLACED_KINDS = (Message, CustomMessage, BranchSummary, Compaction, ContextEdit, Prune, Reset)
 """Kinds that a model receives or that change the context. Their effect is part of the context."""
 
 
-def _compacted(
-    path: Sequence[OutgoingEntry], base: int, shown: Sequence[_Placed]
+def _match_compaction(
+    path: Sequence[OutgoingEntry], base: int, context: Sequence[_Placed]
 ) -> tuple[int, list[AnswerPart] | None]:
     """Return the parts for case 2, or ``None`` if the context is not a summary followed by the kept entries."""
     entry = path[base].entry
-    count = next((n for n, (at, _) in enumerate(shown) if at != base), len(shown))
-    said = [each for _, each in shown[:count]]
-    summary = next((n for n, each in enumerate(said) if _is_summary(each, entry)), None)
+    count = next((n for n, (at, _) in enumerate(context) if at != base), len(context))
+    head = [each for _, each in context[:count]]
+    summary = next((n for n, each in enumerate(head) if _is_summary(each, entry)), None)
     if not isinstance(entry, Compaction) or summary is None:
         return base, None
-    question = said[:summary] if getattr(said[summary], "role", "") == "assistant" else []
-    told = [each for each in (*said[:summary], *said[summary + 1 :]) if each not in question]
-    if len(question) > 1 or any(not isinstance(each, Message) or each.role != "system" for each in told):
+    question = head[:summary] if getattr(head[summary], "role", "") == "assistant" else []
+    system_messages = [each for each in (*head[:summary], *head[summary + 1 :]) if each not in question]
+    if len(question) > 1 or any(not isinstance(each, Message) or each.role != "system" for each in system_messages):
         return base, None
-    rest = shown[count:]
+    rest = context[count:]
     start = min((at for at, _ in rest if at < base), default=base)
     kept = [(at, each) for at, each in rest if at < base]
-    stated = dataclasses.replace(entry, first_kept=path[start].key if kept else None)
-    instead = [(base, each) for each in (stated, *told)]
-    return start, _in_place(path, [*kept, *instead, *rest[len(kept) :]], start)
+    compaction = dataclasses.replace(entry, first_kept=path[start].key if kept else None)
+    replacement = [(base, each) for each in (compaction, *system_messages)]
+    return start, _match_in_order(path, [*kept, *replacement, *rest[len(kept) :]], start)
 
 
-def _is_summary(shown: Entry, entry: Entry) -> bool:
-    """Return whether ``shown`` is the summary of a compaction, as a compaction entry or as a message with its text."""
-    if isinstance(shown, Message) and isinstance(entry, Compaction):
-        return shown.text.strip() == entry.summary.strip() != ""
-    return isinstance(shown, Compaction)
+def _is_summary(candidate: Entry, entry: Entry) -> bool:
+    """Return whether ``candidate`` is the summary of a compaction: a compaction entry, or a message with its text."""
+    if isinstance(candidate, Message) and isinstance(entry, Compaction):
+        return candidate.text.strip() == entry.summary.strip() != ""
+    return isinstance(candidate, Compaction)
 
 
-def _anew(path: Sequence[OutgoingEntry], base: int, shown: Sequence[_Placed]) -> tuple[int, list[AnswerPart]]:
+def _restart(path: Sequence[OutgoingEntry], base: int, context: Sequence[_Placed]) -> tuple[int, list[AnswerPart]]:
     """Return the parts for case 3."""
-    split = next((n for n, (at, _) in enumerate(shown) if at > base), len(shown))
-    after = _in_place(path, shown[split:], base + 1) if base >= 0 else None
+    split = next((n for n, (at, _) in enumerate(context) if at > base), len(context))
+    after = _match_in_order(path, context[split:], base + 1) if base >= 0 else None
     if after is None:
-        base, split, after = len(path) - 1, len(shown), []
+        base, split, after = len(path) - 1, len(context), []
     of = path[base]
-    said = [AnswerPart(of, _in_words(entry)) for _, entry in shown[:split]]
-    return base, [AnswerPart(of, Reset(at_ms=of.entry.at_ms)), *said, *after]
+    parts = [AnswerPart(of, _as_message(entry)) for _, entry in context[:split]]
+    return base, [AnswerPart(of, Reset(at_ms=of.entry.at_ms)), *parts, *after]
 
 
-def _in_words(entry: Entry) -> Entry:
+def _as_message(entry: Entry) -> Entry:
     """Return a summary as a user message, because it is not at the beginning of the context."""
     if isinstance(entry, Compaction):
         return Message.user(f"{EARLIER}\n\n{entry.summary}", at_ms=entry.at_ms)
@@ -243,7 +245,7 @@ def _in_words(entry: Entry) -> Entry:
 # Keys and parents
 
 
-def _linked(pieces: Sequence[AnswerPart], below: str | None) -> list[OutgoingEntry]:
+def _linked(pieces: Sequence[AnswerPart], parent: str | None) -> list[OutgoingEntry]:
     """Return the parts as entries, each a child of the previous one.
 
     The first part of an entry keeps the entry's key.
@@ -253,13 +255,13 @@ def _linked(pieces: Sequence[AnswerPart], below: str | None) -> list[OutgoingEnt
     for of, entry in pieces:
         number = counts[of.key]
         counts[of.key] += 1
-        each = dataclasses.replace(of, entry=entry, below=below)
+        each = dataclasses.replace(of, entry=entry, parent=parent)
         found.append(dataclasses.replace(each, key=f"{of.key}+{number}", id=None, short="") if number else each)
-        below = found[-1].key
+        parent = found[-1].key
     return found
 
 
-def _follow(
+def _update_references(
     chain: Sequence[OutgoingEntry], linked: Sequence[OutgoingEntry], ends: dict[str | None, str | None],
     names: dict[str, str]
 ) -> None:
@@ -267,24 +269,24 @@ def _follow(
 
     For each removed entry, add its replacement to ``names``: the next entry that exists, otherwise the last one.
     """
-    there = {each.key for each in linked}
+    linked_keys = {each.key for each in linked}
     last = {each.key.partition("+")[0]: each.key for each in linked}
-    end = ends.get(chain[0].below) if chain else None
+    end = ends.get(chain[0].parent) if chain else None
     for each in chain:
         end = ends[each.key] = last.get(each.key, end)
-    named = linked[-1].key if linked else None
+    name = linked[-1].key if linked else None
     for each in reversed(chain):
-        named = each.key if each.key in there else named
-        if named is not None and named != each.key:
-            names[each.key] = named
+        name = each.key if each.key in linked_keys else name
+        if name is not None and name != each.key:
+            names[each.key] = name
 
 
 def _chains(entries: Sequence[OutgoingEntry]) -> Iterator[list[OutgoingEntry]]:
     """Yield the entries in chains without forks, parents before children."""
-    children = Counter(each.below for each in entries)
+    children = Counter(each.parent for each in entries)
     chains: dict[str, list[OutgoingEntry]] = {}
     for each in entries:
-        chain = chains.get(each.below or "") if children[each.below] == 1 else None
+        chain = chains.get(each.parent or "") if children[each.parent] == 1 else None
         if chain is None:
             chain = chains[each.key] = []
         chain.append(each)
@@ -304,17 +306,17 @@ def _renamed(each: OutgoingEntry, names: Mapping[str, str]) -> OutgoingEntry:
     return dataclasses.replace(each, entry=entry)
 
 
-def _in_order(line: Iterable[OutgoingEntry], beside: Iterable[OutgoingEntry]) -> Iterator[OutgoingEntry]:
-    """Yield the entries, parents before children. At a fork, ``line`` comes last."""
-    below: dict[str | None, list[OutgoingEntry]] = {}
-    for each in beside:
-        below.setdefault(each.below, []).append(each)
+def _in_order(active: Iterable[OutgoingEntry], side_branches: Iterable[OutgoingEntry]) -> Iterator[OutgoingEntry]:
+    """Yield the entries, parents before children. At a fork, ``active`` comes last."""
+    children: dict[str | None, list[OutgoingEntry]] = {}
+    for each in side_branches:
+        children.setdefault(each.parent, []).append(each)
     stack: list[OutgoingEntry] = []
-    for at in (None, *line):
+    for at in (None, *active):
         if at is not None:
             yield at
-        stack += reversed(below.pop(at.key if at is not None else None, []))
+        stack += reversed(children.pop(at.key if at is not None else None, []))
         while stack:
             each = stack.pop()
             yield each
-            stack += reversed(below.pop(each.key, []))
+            stack += reversed(children.pop(each.key, []))

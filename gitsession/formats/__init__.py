@@ -84,8 +84,8 @@ class SearchRoot(NamedTuple):
     @property
     def fixed(self) -> str:
         """The path up to the first wildcard, with a slash at both ends, such as ``/.pi/agent/sessions/``."""
-        place = f"/{self.home}/{self.pattern}"
-        return place[: place.partition("*")[0].rindex("/") + 1]
+        path = f"/{self.home}/{self.pattern}"
+        return path[: path.partition("*")[0].rindex("/") + 1]
 
 
 class _KnownAgent(NamedTuple):

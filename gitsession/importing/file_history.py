@@ -46,35 +46,35 @@ from gitsession.workspace.read_file import USUAL
 from gitsession.workspace.trees import State, TreeEntry
 
 
-def keep(store: ObjectStore, format: Format, source: Source, place: Path, sid: str) -> int:
+def add_checkpoints(store: ObjectStore, format: Format, source: Source, path: Path, sid: str) -> int:
     """Add checkpoints for the file changes in ``source``, and return the number of added checkpoints.
 
     No checkpoint is added if the agent's copies are not available. If the newest checkpoint was not made from such
     copies, none is added either, because a snapshot by gitsession is more exact.
 
-    ``place``: the path of the agent's file. Raises ``Unavailable``, and ``MissingObject``, ``Corrupt`` or ``Malformed``
+    ``path``: the path of the agent's file. Raises ``Unavailable``, and ``MissingObject``, ``Corrupt`` or ``Malformed``
     if the checkpoints cannot be read.
     """
     cwd = _cwd(format, source)
     if not isinstance(format, Remembering) or cwd is None or not cwd.startswith("/"):
         return 0
-    own = place.resolve().parent
-    wanted = [Path(os.path.normpath(own / where)) for where in format.copies(sources.name_of(place), source)]
-    folders = [folder for folder in wanted if folder.is_dir()]
+    base = path.resolve().parent
+    paths = [Path(os.path.normpath(base / folder)) for folder in format.copy_folders(sources.name_of(path), source)]
+    folders = [folder for folder in paths if folder.is_dir()]
     if not folders:
         return 0
     newest = history.newest(store, sid)
     if newest is not None and newest.entry.reason != format.RECORDED:
         return 0
-    with BorrowedObjects(folders) as lent:
-        replay = _Replay(store, sid, posixpath.normpath(cwd), folders[0], lent, format.RECORDED, newest)
-        return replay.run(format.noted(source))
+    with BorrowedObjects(folders) as borrowed:
+        replay = _Replay(store, sid, posixpath.normpath(cwd), folders[0], borrowed, format.RECORDED, newest)
+        return replay.run(format.file_changes(source))
 
 
 def _cwd(format: Format, source: Source) -> str | None:
     """Return the session's folder from the header of ``source``, otherwise from the header line of the file."""
-    said = [source.header, *(format.read(record.payload) for record in source.meta)]
-    return next((header.cwd for header in said if isinstance(header, SessionHeader) and header.cwd), None)
+    headers = [source.header, *(format.read(record.payload) for record in source.meta)]
+    return next((header.cwd for header in headers if isinstance(header, SessionHeader) and header.cwd), None)
 
 
 @dataclass
@@ -109,33 +109,33 @@ class _Copies:
         except OSError as error:
             return f"the agent's copy cannot be read: {error.strerror}"
         mode = EXECUTABLE if status.st_mode & stat.S_IXUSR else PLAIN
-        return self.contents.withheld(data) or self.contents.file(data, mode)
+        return self.contents.omission_reason(data) or self.contents.file(data, mode)
 
 
 class _Replay:
     """A replay of recorded changes. ``newest``: the newest checkpoint. Changes up to its time are skipped."""
 
     def __init__(
-        self, store: ObjectStore, sid: str, cwd: str, folder: Path, lent: BorrowedObjects, reason: str,
+        self, store: ObjectStore, sid: str, cwd: str, folder: Path, borrowed: BorrowedObjects, reason: str,
         newest: Point | None
     ) -> None:
         self._store, self._sid, self._cwd, self._reason, self._newest = store, sid, cwd, reason, newest
         self._contents = Contents(store)
         self._copies = _Copies(folder, self._contents)
-        self._lent, self._trees = lent, Trees(lent)
-        self._named: list[str | int] = []
+        self._borrowed, self._trees = borrowed, Trees(borrowed)
+        self._entry_names: list[str | int] = []
         self._at_ms = 0
         self._added = 0
 
-    def run(self, noted: Iterable[RecordedChange]) -> int:
-        there = self._newest.entry.at_ms if self._newest is not None else -1
-        for each in noted:
-            self._at_ms = max(each.at_ms or 0, self._at_ms + 2)  # strictly increasing times preserve the order
-            self._named += [] if each.entry is None else [each.entry]
-            if isinstance(each, RecordedBackup) and self._at_ms > there:
-                self._seen(each)
-            elif not isinstance(each, RecordedBackup) and self._at_ms + 1 > there:
-                self._changed(each)
+    def run(self, changes: Iterable[RecordedChange]) -> int:
+        newest_ms = self._newest.entry.at_ms if self._newest is not None else -1
+        for change in changes:
+            self._at_ms = max(change.at_ms or 0, self._at_ms + 2)  # strictly increasing times preserve the order
+            self._entry_names += [] if change.entry is None else [change.entry]
+            if isinstance(change, RecordedBackup) and self._at_ms > newest_ms:
+                self._add_backup(change)
+            elif not isinstance(change, RecordedBackup) and self._at_ms + 1 > newest_ms:
+                self._add_change(change)
         return self._added
 
     @functools.cached_property
@@ -151,63 +151,63 @@ class _Replay:
     @property
     def _target(self) -> Node | None:
         """Return the entry of the newest change whose entry exists, or ``None``."""
-        return next((self._entries[name] for name in reversed(self._named) if name in self._entries), None)
+        return next((self._entries[name] for name in reversed(self._entry_names) if name in self._entries), None)
 
-    def _changed(self, each: RecordedEdit | RecordedReplacement | RecordedRun) -> None:
-        if isinstance(each, RecordedRun):
-            self._ran(each)
+    def _add_change(self, change: RecordedEdit | RecordedReplacement | RecordedRun) -> None:
+        if isinstance(change, RecordedRun):
+            self._add_step(change)
             return
-        path = within(self._cwd, each.path)
-        if path is None or self._contents.named(path)[1] is not None:
+        path = within(self._cwd, change.path)
+        if path is None or self._contents.redact_path(path)[1] is not None:
             return
         tree = self._newest.files if self._newest is not None else None
         known = trees.look_up(self._store, tree, [path])[path]
-        ends = _ends(each, self._store.read(known.oid)[1] if known is not None else None)
-        if ends is None or any(data is not None and len(data) > USUAL.file_bytes for data in ends):
+        states = _contents_of(change, self._store.read(known.oid)[1] if known is not None else None)
+        if states is None or any(data is not None and len(data) > USUAL.file_bytes for data in states):
             return
-        if any(data is not None and self._contents.withheld(data) for data in ends):
+        if any(data is not None and self._contents.omission_reason(data) for data in states):
             return  # a file with a secret is omitted as a whole
         mode = known.mode if known is not None else PLAIN
-        was, became = (None if data is None else self._contents.file(data, mode) for data in ends)
-        if was is None or was != known:
-            self._add(BEFORE, each, {path: was})
-        self._add(AFTER, each, {path: became}, call=each.call)
+        before, after = (None if data is None else self._contents.file(data, mode) for data in states)
+        if before is None or before != known:
+            self._add(BEFORE, change, {path: before})
+        self._add(AFTER, change, {path: after}, call=change.call)
 
-    def _seen(self, seen: RecordedBackup) -> None:
+    def _add_backup(self, backup: RecordedBackup) -> None:
         states: dict[str, State] = {}
         skipped: list[tuple[str, str]] = []
-        for said, copy in seen.files.items():
-            path = within(self._cwd, said)
+        for raw_path, copy in backup.files.items():
+            path = within(self._cwd, raw_path)
             if path is None:
                 continue
-            path, why = self._contents.named(path)
-            state = why or (self._copies[copy.name] if isinstance(copy, RecordedCopy) else None)
+            path, reason = self._contents.redact_path(path)
+            state = reason or (self._copies[copy.name] if isinstance(copy, RecordedCopy) else None)
             if isinstance(state, str):
                 skipped.append((path, state))
             else:
                 states[path] = state
         if states:
-            self._add(BEFORE, seen, states, skipped=tuple(skipped))
+            self._add(BEFORE, backup, states, skipped=tuple(skipped))
 
-    def _ran(self, ran: RecordedRun) -> None:
+    def _add_step(self, run: RecordedRun) -> None:
         """Add the checkpoints of one step.
 
         Changes that the calls may have made are attributed to the session. Other changes since the newest checkpoint
         are recorded in an earlier checkpoint, so they are not attributed to the session.
         """
-        step = RecordedStep(self._store, self._lent, self._trees, self._cwd, ran)
-        was, became = step.changed()
-        if not became:
+        step = RecordedStep(self._store, self._borrowed, self._trees, self._cwd, run)
+        before, after = step.changed()
+        if not after:
             return
         known = trees.walk(self._store, self._newest.files if self._newest is not None else None)
-        states = step.moved_on(dict(known)) | was
-        self._add(BEFORE, ran, states, skipped=tuple(step.skipped), contents=step.contents)
-        self._add(AFTER, ran, became, call=ran.call, contents=step.contents)
+        states = step.changed_before(dict(known)) | before
+        self._add(BEFORE, run, states, skipped=tuple(step.skipped), contents=step.contents)
+        self._add(AFTER, run, after, call=run.call, contents=step.contents)
 
     def _add(
         self,
         phase: str,
-        noted: RecordedChange,
+        change: RecordedChange,
         states: Mapping[str, State],
         *,
         skipped: tuple[tuple[str, str], ...] = (),
@@ -229,46 +229,48 @@ class _Replay:
             (contents or self._contents).put(tx, states.values())
             return trees.patch(self._store, tx, before.files if before else None, states)
 
-        nonce = hash_of(phase.encode() + b"\n" + noted.said)[:NONCE_BYTES]
+        nonce = hash_of(phase.encode() + b"\n" + change.raw)[:NONCE_BYTES]
         point = history.add(self._store, self._sid, entry, files, self._target, nonce=nonce)
         self._added += self._newest is None or point.oid != self._newest.oid
         self._newest = point
 
 
-def _ends(each: RecordedEdit | RecordedReplacement, held: bytes | None) -> tuple[bytes | None, bytes | None] | None:
+def _contents_of(
+    change: RecordedEdit | RecordedReplacement, current: bytes | None
+) -> tuple[bytes | None, bytes | None] | None:
     """Return a file's bytes before and after, or ``None`` if they cannot be determined.
 
-    ``held``: the last known bytes of the file.
+    ``current``: the last known bytes of the file.
     """
-    if isinstance(each, RecordedEdit):
-        return contents(each, held)
+    if isinstance(change, RecordedEdit):
+        return contents(change, current)
     try:
-        return each.was.encode(), None if each.became is None else each.became.encode()
+        return change.before.encode(), None if change.after is None else change.after.encode()
     except UnicodeEncodeError:
         return None
 
 
-def contents(edited: RecordedEdit, held: bytes | None) -> tuple[bytes | None, bytes] | None:
+def contents(edit: RecordedEdit, current: bytes | None) -> tuple[bytes | None, bytes] | None:
     """Return a file's bytes before and after, or ``None`` if they cannot be determined.
 
-    ``held``: the last known bytes of the file.
+    ``current``: the last known bytes of the file.
 
-    The agent records text with LF line endings only. If ``held`` is the recorded text with other line endings, the
-    result has the line endings of ``held``. If ``held`` is another text and contains CR, the line endings of the
+    The agent records text with LF line endings only. If ``current`` is the recorded text with other line endings, the
+    result has the line endings of ``current``. If ``current`` is another text and contains CR, the line endings of the
     recorded text are unknown.
     """
     try:
-        became = edited.became.encode()
-        if edited.was is None:
-            return None, became
-        if held is None:
-            return (edited.was.encode(), became)
-        if held.replace(b"\r\n", b"\n") != edited.was.encode():
-            return None if b"\r" in held else (edited.was.encode(), became)
+        after = edit.after.encode()
+        if edit.before is None:
+            return None, after
+        if current is None:
+            return (edit.before.encode(), after)
+        if current.replace(b"\r\n", b"\n") != edit.before.encode():
+            return None if b"\r" in current else (edit.before.encode(), after)
     except UnicodeEncodeError:
         return None
-    if b"\r" not in held:
-        return held, became
-    if edited.rewrites or not held.count(b"\r") == held.count(b"\n") == held.count(b"\r\n"):
+    if b"\r" not in current:
+        return current, after
+    if edit.rewrites or not current.count(b"\r") == current.count(b"\n") == current.count(b"\r\n"):
         return None
-    return held, became.replace(b"\n", b"\r\n")
+    return current, after.replace(b"\n", b"\r\n")

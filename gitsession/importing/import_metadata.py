@@ -13,7 +13,7 @@ from gitsession.errors import Malformed
 from gitsession.formats import Format, Record, Source, SourceProblem
 from gitsession.formats.base.record import TAIL, WHOLE
 from gitsession.git.types import Oid
-from gitsession.importing.known_entries import ExportedLine, fill_vault, says
+from gitsession.importing.known_entries import ExportedLine, fill_vault, has_payload
 from gitsession.model import entries as kinds
 from gitsession.model.entries import Entry
 from gitsession.sessions import commit_writer, graph, session_facts, tombstone, tombstone_set
@@ -29,15 +29,15 @@ class ImportedSource:
     """The imported records of ``source``.
 
     ``tree``: the part of the session that comes from this file, ``None`` if the session is new. ``root``: the entry
-    below which the file begins. ``at_line``: entries by line; ``taken``: exported lines by line; ``new``: the number of
-    new entries.
+    below which the file begins. ``at_line``: entries by line; ``exported``: exported lines by line; ``new``: the number
+    of new entries.
     """
 
     source: Source
     tree: graph.Tree | None
     root: Node
     at_line: Mapping[int, Node]
-    taken: Mapping[int, ExportedLine]
+    exported: Mapping[int, ExportedLine]
     new: int
 
 
@@ -49,32 +49,32 @@ class MetadataImport:
     """
 
     def __init__(
-        self, store: ObjectStore, sink: commit_writer.Entries, format: Format, sid: str, seen: Meta,
+        self, store: ObjectStore, sink: commit_writer.Entries, format: Format, sid: str, old_meta: Meta,
         placed: ImportedSource
     ) -> None:
         self._store, self._sink, self._format = store, sink, format
-        self._seen = seen.of_file(placed.source.segment)
+        self._old_meta = old_meta.of_file(placed.source.segment)
         self._guard = store.guard
         self._source, self._tree, self._root = placed.source, placed.tree, placed.root
-        self._at_line, self._taken, self._new = placed.at_line, placed.taken, placed.new
+        self._at_line, self._exported, self._new = placed.at_line, placed.exported, placed.new
         self.before = self.tip = store.ref(refs.meta(sid)) if placed.tree else None
         self._purged = tombstone_set.read(store)
         self.rewritten: int | None = None
         self.lost: tuple[str, ...] = ()
         self.problems: list[SourceProblem] = []
-        self._node = seen.nodes[0] if seen.nodes else placed.root
+        self._node = old_meta.nodes[0] if old_meta.nodes else placed.root
 
     def keep_file(self, project: str | None, continuation: kinds.Continuation | None) -> None:
         """Append the session's header and the state of the file, unless the file is an older copy."""
         if not self._is_older_copy():
             self._header(project)
-            if continuation is not None and self._seen.continuation is None:
-                self._say(continuation)
-            self._file_as_it_stands()
+            if continuation is not None and self._old_meta.continuation is None:
+                self._append_entry(continuation)
+            self._append_file_state()
 
     def attach(self, attachments: Mapping[str, bytes]) -> None:
         """Append each attachment once. The tree of its entry depends only on the name and the content."""
-        have = {node.tree for node in self._seen.nodes}
+        have = {node.tree for node in self._old_meta.nodes}
         for name, data in attachments.items():
             self._attach(name, data, have)
 
@@ -98,27 +98,29 @@ class MetadataImport:
         """Return whether the file is an older copy: the store contains all of its lines, and later lines."""
         if self._tree is None or self._new:
             return False
-        superseded = set(self._seen.source_file.superseded)
+        superseded = set(self._old_meta.source_file.superseded)
         if any(position(node) in superseded for node in self._at_line.values()):
             return False
-        here = {node.oid for node in self._at_line.values()}
+        present = {node.oid for node in self._at_line.values()}
         lines = (record.line for record in (*self._source.meta, *self._source.records) if record.line < WHOLE)
         end = max(lines, default=0)
-        missing = [node for node in session_facts.imported_now(self._tree, superseded) if node.oid not in here]
-        missing += [node for number, (node, _) in self._seen.lines_of_ours().items() if number not in self._taken]
+        missing = [node for node in session_facts.imported_now(self._tree, superseded) if node.oid not in present]
+        missing += [
+            node for number, (node, _) in self._old_meta.lines_of_ours().items() if number not in self._exported
+        ]
         older = bool(missing) and all(node.source is not None and node.source.line > end for node in missing)
         if older:
             what = f"an older copy of the file: {len(missing):,} later lines stay in the store"
             self.problems.append(SourceProblem(end, what))
         return older
 
-    def _file_as_it_stands(self) -> None:
-        newest = self._seen.newest_lines()
+    def _append_file_state(self) -> None:
+        newest = self._old_meta.newest_lines()
         headers: list[Node] = []
         replaced: set[str] = set()
-        for record in (*self._source.meta, *[taken.record for taken in self._taken.values()]):
+        for record in (*self._source.meta, *[exported.record for exported in self._exported.values()]):
             node = newest.pop(record.line, None)
-            if node is None or not self._says(node, record):
+            if node is None or not self._is_stored(node, record):
                 replaced |= {position(node)} if node is not None else set()
                 self._append(commit_writer.imported(self._format, record, self._guard))
                 node = self._node
@@ -126,28 +128,28 @@ class MetadataImport:
                 fill_vault(self._store, self._sink, node, record.payload)
             headers.append(node)
         self._tail(newest.pop(TAIL, None))
-        before = self._seen.source_file
+        before = self._old_meta.source_file
         # Headers that earlier rewrites replaced are kept in the list, to determine the header at the time of an entry.
-        older = {position(node) for node in self._seen.older_lines()} & set(before.superseded)
+        older = {position(node) for node in self._old_meta.older_lines()} & set(before.superseded)
         entries = self._superseded(newest.values(), headers)
         superseded = (*entries, *sorted(older - set(entries)))
-        self.lost = tuple(place for place in entries if place not in before.superseded)
+        self.lost = tuple(at for at in entries if at not in before.superseded)
         leaf = None if (line := self._leaf()) is None else position(self._at_line[line])
-        ours = tuple(taken.place for _, taken in sorted(self._taken.items()))
+        positions = tuple(exported.position for _, exported in sorted(self._exported.items()))
         if set(superseded) != set(before.superseded):
             changed = set(superseded) ^ set(before.superseded)
             superseded = (*superseded, *sorted(replaced - set(superseded)))
-            self.rewritten = min((line for place in changed if (line := line_of(place)) is not None), default=None)
-        elif (self._source.ends_with_newline, leaf, ours) == (before.ends_with_newline, before.leaf, before.ours):
+            self.rewritten = min((line for at in changed if (line := line_of(at)) is not None), default=None)
+        elif (self._source.ends_with_newline, leaf, positions) == (before.ends_with_newline, before.leaf, before.ours):
             return
         state = kinds.SourceFile(
             superseded=superseded,
             ends_with_newline=self._source.ends_with_newline,
             leaf=leaf,
-            ours=ours,
+            ours=positions,
             segment=self._source.segment,
         )
-        self._say(state)
+        self._append_entry(state)
 
     def _leaf(self) -> int | None:
         """Return the line at which the agent continues, or ``None`` if it is the last line of the only file."""
@@ -162,7 +164,7 @@ class MetadataImport:
         """
         tail = self._source.tail
         before = payload_of(self._store, kept) if kept is not None and not kept.is_tombstone else b""
-        if tail is None or (kept is not None and not kept.is_tombstone and says(self._store, kept, tail)):
+        if tail is None or (kept is not None and not kept.is_tombstone and has_payload(self._store, kept, tail)):
             if kept is not None and tail is not None:
                 fill_vault(self._store, self._sink, kept, tail)
             return
@@ -174,18 +176,18 @@ class MetadataImport:
 
     def _header(self, project: str | None) -> None:
         """Append the session's header, if it is not a line of the file, and the session's project."""
-        header = _sayable(self._source.header) if self._source.header is not None else None
-        seen = self._seen
-        if header is not None and (seen.header is None or replace(seen.header, at_ms=0) not in self._as_kept(header)):
-            self._say(header)
-        if project is not None and project != seen.project:
-            self._say(kinds.Project(identity=project))
+        header = _storable(self._source.header) if self._source.header is not None else None
+        old = self._old_meta
+        if header is not None and (old.header is None or replace(old.header, at_ms=0) not in self._as_stored(header)):
+            self._append_entry(header)
+        if project is not None and project != old.project:
+            self._append_entry(kinds.Project(identity=project))
 
-    def _as_kept(self, header: Entry) -> list[Entry]:
+    def _as_stored(self, header: Entry) -> list[Entry]:
         """Return the header as it would be read back if it were stored with the current rules, and without rules."""
         return [commit_writer.read_back(header, guard) for guard in (self._guard, None)]
 
-    def _say(self, entry: Entry) -> None:
+    def _append_entry(self, entry: Entry) -> None:
         """Append an entry that gitsession creates.
 
         Its time and nonce are derived from the previous entry, so every store with the same entries writes the same
@@ -200,20 +202,20 @@ class MetadataImport:
         An entry is superseded if it is no longer in the file, and the nearest imported entry above it is in the file or
         is the root.
         """
-        here = {node.oid for node in self._at_line.values()} | {self._root.oid}
+        present = {node.oid for node in self._at_line.values()} | {self._root.oid}
         # The first header on ``meta`` and the header that replaced it can be the same commit. It is in the file if
         # either header is.
-        here |= {node.oid for node in headers}
+        present |= {node.oid for node in headers}
         nodes = self._tree.nodes if self._tree else {}
-        gone = [node for node in nodes.values() if node.source is not None and node.oid not in here]
-        if gone:  # below a duplicated line, two entries can have the same position
-            places = {position(node) for node in self._at_line.values()}
-            here |= {node.oid for node in gone if position(node) in places}
-            gone = [node for node in gone if node.oid not in here]
-        above = here | {None}  # None: no entry of the segment is above its header
-        gone = [node for node in gone if self._imported_above(node) in above]
-        gone += [node for node in lost if node.oid not in here]
-        return tuple(position(node) for node in sorted(gone, key=graph.place))
+        missing = [node for node in nodes.values() if node.source is not None and node.oid not in present]
+        if missing:  # below a duplicated line, two entries can have the same position
+            positions = {position(node) for node in self._at_line.values()}
+            present |= {node.oid for node in missing if position(node) in positions}
+            missing = [node for node in missing if node.oid not in present]
+        possible_parents = present | {None}  # None: no entry of the segment is above its header
+        missing = [node for node in missing if self._imported_above(node) in possible_parents]
+        missing += [node for node in lost if node.oid not in present]
+        return tuple(position(node) for node in sorted(missing, key=graph.place))
 
     def _imported_above(self, node: Node) -> Oid | None:
         """Return the nearest imported entry above ``node``, or the root.
@@ -227,10 +229,10 @@ class MetadataImport:
             at = nodes.get(at.parent or "")
         return at.oid if at is not None else None
 
-    def _says(self, node: Node, record: Record) -> bool:
+    def _is_stored(self, node: Node, record: Record) -> bool:
         """Return whether ``node`` contains ``record`` or is the tombstone of that record."""
         if not node.is_tombstone:
-            return says(self._store, node, record.payload)
+            return has_payload(self._store, node, record.payload)
         made = [commit_writer.safe(self._format, record.payload, guard).stored for guard in (self._guard, None)]
         digests = {digest_of(stored.payload, stored.holes).hex() for stored in made}
         return tombstone.of_node(self._store, node).of in digests
@@ -240,7 +242,7 @@ class MetadataImport:
         self.tip = self._node.oid
 
 
-def _sayable(header: kinds.SessionHeader) -> kinds.SessionHeader:
+def _storable(header: kinds.SessionHeader) -> kinds.SessionHeader:
     """Return ``header`` with all strings in a form that CBOR can represent."""
-    said = {name: to_profile(getattr(header, name)) for name in ("cwd", "parent", "source_id", "extra")}
-    return replace(header, **said)
+    values = {name: to_profile(getattr(header, name)) for name in ("cwd", "parent", "source_id", "extra")}
+    return replace(header, **values)

@@ -167,17 +167,17 @@ def import_source(
         may_hold=_lookahead(store, source),
     )
     for _ in range(TRIES):
-        gone = _purged(store, source)
-        if gone is not None:
-            return gone
-        with ExitStack() as held:
-            draft = _draft(request, held, dry_run=dry_run)
+        purged_result = _purged(store, source)
+        if purged_result is not None:
+            return purged_result
+        with ExitStack() as stack:
+            draft = _draft(request, stack, dry_run=dry_run)
             second = draft.second_file(is_elsewhere)
             if second is not None:
-                gone = _purged(store, second.source)
-                if gone is not None:
-                    return gone
-                draft = _draft(second, held, dry_run=dry_run)
+                purged_result = _purged(store, second.source)
+                if purged_result is not None:
+                    return purged_result
+                draft = _draft(second, stack, dry_run=dry_run)
             if draft.entries.copied:
                 raise PurgedCopies(draft.entries.copied)
             if dry_run:
@@ -210,7 +210,7 @@ class _Request:
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _Target:
     """The position of a file in the store.
 
     ``sid``: the id of its session; ``tree``: the tree of that session, ``None`` if the session is new; ``root``: the
@@ -223,32 +223,32 @@ class _Place:
     base: Node | None
 
 
-def _draft(request: _Request, held: ExitStack, *, dry_run: bool) -> _Draft:
+def _draft(request: _Request, stack: ExitStack, *, dry_run: bool) -> _Draft:
     """Plan an import: find the session, match the records with entries, and draft the new entries."""
     store, source = request.store, request.source
-    objects = held.enter_context(closing(_Objects(None if dry_run else store.spill)))
+    objects = stack.enter_context(closing(_Objects(None if dry_run else store.spill)))
     purged = tombstone_set.read(store)
     base = shared(store, source.base, request.find) if source.base is not None else None
-    place = _session(request, objects, base) if source.segment is None else _thread(request, base)
-    seen = meta_of(store, place.sid) if place.tree else Meta()
-    if seen.gaps:
-        raise damaged(place.sid)
-    entries = _Entries(request, objects, place, seen, purged)
+    target = _session_target(request, objects, base) if source.segment is None else _thread_target(request, base)
+    old_meta = meta_of(store, target.sid) if target.tree else Meta()
+    if old_meta.gaps:
+        raise damaged(target.sid)
+    entries = _Entries(request, objects, target, old_meta, purged)
     entries.align()
     placed = ImportedSource(
         source=source,
-        tree=_part(source, place, seen),
-        root=place.root,
+        tree=_file_part(source, target, old_meta),
+        root=target.root,
         at_line=entries.at_line,
-        taken=entries.taken,
+        exported=entries.exported,
         new=entries.new,
     )
-    meta = MetadataImport(store, objects, request.format, place.sid, seen, placed)
+    meta = MetadataImport(store, objects, request.format, target.sid, old_meta, placed)
     continuation = request.continuation
-    is_other = continuation is not None and continuation.session != place.sid
+    is_other = continuation is not None and continuation.session != target.sid
     meta.keep_file(request.project, continuation if is_other else None)
     meta.attach(request.attachments)
-    return _Draft(request, objects, place, seen, entries, meta)
+    return _Draft(request, objects, target, old_meta, entries, meta)
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,8 +257,8 @@ class _Draft:
 
     request: _Request
     objects: _Objects
-    place: _Place
-    seen: Meta
+    target: _Target
+    old_meta: Meta
     entries: _Entries
     meta: MetadataImport
 
@@ -269,26 +269,26 @@ class _Draft:
         before. It is imported as a separate session, whose id is derived from the agent's id and the first entry that
         the two files do not share.
         """
-        request, place, at_line = self.request, self.place, self.entries.at_line
-        if place.tree is None or not self.meta.lost or request.source.segment is not None:
+        request, target, at_line = self.request, self.target, self.entries.at_line
+        if target.tree is None or not self.meta.lost or request.source.segment is not None:
             return None
-        known = {node.oid for node in session_facts.imported_now(place.tree, self.seen.source_file.superseded)}
+        known = {node.oid for node in session_facts.imported_now(target.tree, self.old_meta.source_file.superseded)}
         known |= {node.oid for node in at_line.values() if node.source is None}
-        own = next((record for record in request.source.records if at_line[record.line].oid not in known), None)
-        if own is None:
+        new_record = next((record for record in request.source.records if at_line[record.line].oid not in known), None)
+        if new_record is None:
             return None
-        shared = place.root if own.parent is None else at_line[own.parent]
-        suffix = to_base32(at_line[own.line].chain, names.LENGTH)
+        last_shared = target.root if new_record.parent is None else at_line[new_record.parent]
+        suffix = to_base32(at_line[new_record.line].chain, names.LENGTH)
         source = replace(request.source, source_id=f"{request.source.source_id}~{suffix}")
         sid = names.derived(source.agent, source.source_id, source.started_ms)
         if not graph.branches(request.store, sid):
             lost = set(self.meta.lost)
-            nodes = [node for node in place.tree.nodes.values() if node.source is not None and position(node) in lost]
+            nodes = [node for node in target.tree.nodes.values() if node.source is not None and position(node) in lost]
             payloads = {payload_of(request.store, node) for node in nodes if not node.is_tombstone}
-            if is_elsewhere is None or not is_elsewhere(place.sid, payloads):
+            if is_elsewhere is None or not is_elsewhere(target.sid, payloads):
                 return None
-        line = own.line - 1 if place.base is None else 0
-        continuation = kinds.Continuation(session=place.sid, entry=to_base64url(shared.chain), line=max(line, 0))
+        line = new_record.line - 1 if target.base is None else 0
+        continuation = kinds.Continuation(session=target.sid, entry=to_base64url(last_shared.chain), line=max(line, 0))
         return replace(request, source=source, continuation=continuation)
 
     def carry_out(self, command: ImportOperation | None) -> ImportResult:
@@ -317,7 +317,7 @@ class _Draft:
             spill.move_in(store.vault)
 
     def outcome(self) -> ImportResult:
-        sid, before, tips, meta = self.place.sid, self.entries.before, self.entries.tips, self.meta
+        sid, before, tips, meta = self.target.sid, self.entries.before, self.entries.tips, self.meta
         moves = [
             Move(refs.leaf(sid, name), before.get(name), oid) for name, oid in tips.items() if before.get(name) != oid
         ]
@@ -373,33 +373,33 @@ class _Objects:
 # The session of the file
 
 
-def _session(request: _Request, sink: _Objects, base: Node | None) -> _Place:
+def _session_target(request: _Request, sink: _Objects, base: Node | None) -> _Target:
     """Return the session of the file. Its id is longer if another session already has the short id."""
     store, source = request.store, request.source
-    begun_here = native_session_tree(store, source.source_id)
-    if begun_here is not None:
-        root = begun_here.nodes[begun_here.children[None][0]]
-        _refuse_later_view(request, source.source_id, begun_here, root)
-        return _Place(source.source_id, begun_here, root, base)
+    native_tree = native_session_tree(store, source.source_id)
+    if native_tree is not None:
+        root = native_tree.nodes[native_tree.children[None][0]]
+        _refuse_later_view(request, source.source_id, native_tree, root)
+        return _Target(source.source_id, native_tree, root, base)
     for length in (names.LENGTH, names.LENGTH_TAKEN):
         sid = names.derived(source.agent, source.source_id, source.started_ms, length=length)
         fork = "" if base is None else sid
         root = commit_writer.put(sink, base, _root_draft(source, fork, store.guard))
         if not graph.branches(store, sid):
-            return _Place(sid, None, root, base)
+            return _Target(sid, None, root, base)
         tree = graph.tree(store, sid)
         if tree.damage:
             raise damaged(sid)
         # the root may have been stored before the rules existed
-        older = commit_writer.put(sink, base, _root_draft(source, fork, None))
-        for each in (root, older):
-            if each.oid in tree.nodes:
-                return _Place(sid, graph.below(tree, each.oid), each, base)
+        unredacted_root = commit_writer.put(sink, base, _root_draft(source, fork, None))
+        for candidate in (root, unredacted_root):
+            if candidate.oid in tree.nodes:
+                return _Target(sid, graph.below(tree, candidate.oid), candidate, base)
         _refuse_later_view(request, sid, tree, root)
     raise Malformed("both possible session ids belong to other sessions", where=source.source_id)
 
 
-def _thread(request: _Request, base: Node | None) -> _Place:
+def _thread_target(request: _Request, base: Node | None) -> _Target:
     """Return the session that the file is a segment of. Raises ``NoBase``."""
     store, thread = request.store, request.source.source_id
     sid = request.find(thread) if request.find is not None else None
@@ -412,16 +412,16 @@ def _thread(request: _Request, base: Node | None) -> _Place:
     _refuse_later_view(request, sid, tree, root)
     if root.oid not in tree.nodes:
         raise Malformed("the file continues a file of another session", where=thread)
-    return _Place(sid, tree, root, base)
+    return _Target(sid, tree, root, base)
 
 
-def _part(source: Source, place: _Place, seen: Meta) -> graph.Tree | None:
+def _file_part(source: Source, target: _Target, old_meta: Meta) -> graph.Tree | None:
     """Return the part of the session's tree that comes from this file, without the agent's other files."""
-    if place.tree is None:
+    if target.tree is None:
         return None
-    starts = session_facts.segment_starts(place.tree, seen.segments)
-    start = place.root.oid if source.segment is None else ""
-    return session_facts.file_part(place.tree, starts, start, source.segment)
+    starts = session_facts.segment_starts(target.tree, old_meta.segments)
+    start = target.root.oid if source.segment is None else ""
+    return session_facts.file_part(target.tree, starts, start, source.segment)
 
 
 def _refuse_later_view(request: _Request, sid: str, tree: graph.Tree, root: Node) -> None:
@@ -447,28 +447,28 @@ def _lookahead(store: ObjectStore, source: Source) -> Callable[[int], bool]:
 class _Entries:
     """The existing or drafted entry of every line of the file, and the branches of these entries.
 
-    ``at_line``: entries by line; ``taken``: exported lines by line; ``before``, ``tips``: the tips of the branches
+    ``at_line``: entries by line; ``exported``: exported lines by line; ``before``, ``tips``: the tips of the branches
     before and after the import. ``continued``: the existing entries that new entries follow. ``copied``: the digests of
     new entries that are copies of purged entries.
     """
 
-    def __init__(self, request: _Request, sink: _Objects, place: _Place, seen: Meta, purged: Tombstones) -> None:
+    def __init__(self, request: _Request, sink: _Objects, target: _Target, old_meta: Meta, purged: Tombstones) -> None:
         self._store, self._format, self._source = request.store, request.format, request.source
         self._may_hold, self._purged_keys = request.may_hold, request.purged_keys
         self._sink, self._purged = sink, purged
-        self._sid, self._tree, self._root = place.sid, place.tree, place.root
-        self._seen = seen
-        self.before: dict[str, Oid] = dict(place.tree.branches) if place.tree else {}
-        self.tips: dict[str, Oid] = dict(self.before) or {refs.MAIN: place.root.oid}
+        self._sid, self._tree, self._root = target.sid, target.tree, target.root
+        self._old_meta = old_meta
+        self.before: dict[str, Oid] = dict(target.tree.branches) if target.tree else {}
+        self.tips: dict[str, Oid] = dict(self.before) or {refs.MAIN: target.root.oid}
         self._names = branch_names.BranchNamer(self.tips.__contains__)
-        self._goes_on = self._agents_leaves()
+        self._branch_after = self._agent_branches()
         self.at_line: dict[int, Node] = {}
-        self.taken: dict[int, ExportedLine] = {}
-        self.continued: set[Oid] = {place.base.oid} if place.base is not None else set()
+        self.exported: dict[int, ExportedLine] = {}
+        self.continued: set[Oid] = {target.base.oid} if target.base is not None else set()
         self.copied: set[str] = set()
         self.new = 0
 
-    def _agents_leaves(self) -> dict[Oid, str]:
+    def _agent_branches(self) -> dict[Oid, str]:
         """Return the branches that are extended when the file grows, by their tip.
 
         These are ``main`` and the branches that are named after an imported entry. Branches that the user created are
@@ -487,43 +487,43 @@ class _Entries:
     def align(self) -> None:
         """Match every record with its existing entry, or draft a new entry."""
         known = self._known()
-        alike = EquivalentEntries(self._store, known.values())
-        seen = self._seen.of_file(self._source.segment)
-        ours = ExportedLineFinder(self._store, self._sid, self._format, self._tree, seen) if self._tree else None
+        equivalents = EquivalentEntries(self._store, known.values())
+        old_meta = self._old_meta.of_file(self._source.segment)
+        finder = ExportedLineFinder(self._store, self._sid, self._format, self._tree, old_meta) if self._tree else None
         at_line = self.at_line
         guard = self._store.guard
         for number, record in enumerate(self._source.records):
             parent = self._root if record.parent is None else at_line[record.parent]
-            taken = ours.find_header(record, parent) if ours is not None else None
-            if taken is not None:
-                self._take(taken)
+            exported = finder.find_header(record, parent) if finder is not None else None
+            if exported is not None:
+                self._map_exported(exported)
                 continue
-            if (node := alike.as_it_is(self._format, parent, record)) is not None:
+            if (node := equivalents.find_unchanged(self._format, parent, record)) is not None:
                 at_line[record.line] = node
                 continue
             safe = commit_writer.safe(self._format, record.payload, guard if self._may_hold(number) else None)
             tree = commit_writer.tree_of(self._format.FORM, safe.stored) if known else ""
-            node = known.get((parent.oid, record.line, tree)) or alike.find(parent, record)
+            node = known.get((parent.oid, record.line, tree)) or equivalents.find(parent, record)
             if node is not None and safe.is_redacted:
                 fill_vault(self._store, self._sink, node, record.payload)
-            taken = ours.find(record, parent) if ours is not None and node is None else None
-            if taken is not None:
-                self._take(taken)
+            exported = finder.find(record, parent) if finder is not None and node is None else None
+            if exported is not None:
+                self._map_exported(exported)
                 continue
             if node is None:
                 draft = commit_writer.imported(self._format, record, guard, safe)
-                node = self._stands_for(alike, parent, record, draft) or self._put(parent, draft)
+                node = self._tombstone_for(equivalents, parent, record, draft) or self._append(parent, draft)
             at_line[record.line] = node
-        self._make_last_a_leaf()
+        self._add_branch_at_last()
 
-    def _take(self, line: ExportedLine) -> None:
+    def _map_exported(self, line: ExportedLine) -> None:
         """Map an exported line to its entry."""
-        self.taken[line.record.line] = line
+        self.exported[line.record.line] = line
         self.at_line[line.record.line] = line.node
-        self._follow(line.node)
+        self._extend_active(line.node)
 
-    def _stands_for(
-        self, alike: EquivalentEntries, parent: Node, record: Record, draft: commit_writer.Draft
+    def _tombstone_for(
+        self, equivalents: EquivalentEntries, parent: Node, record: Record, draft: commit_writer.Draft
     ) -> Node | None:
         """Return the tombstone for a purged record that contained a secret, or ``None``.
 
@@ -538,10 +538,10 @@ class _Entries:
         if draft.original is None:
             return None
         if any(self._purged.has_entry(digest) for digest in commit_writer.digests(draft)):
-            return self._put(parent, draft)
-        return alike.tombstone(self._format, parent, record)
+            return self._append(parent, draft)
+        return equivalents.tombstone(self._format, parent, record)
 
-    def _put(self, parent: Node, draft: commit_writer.Draft) -> Node:
+    def _append(self, parent: Node, draft: commit_writer.Draft) -> Node:
         """Draft an entry, or its tombstone if it was purged, and count it if the session does not have it yet."""
         node = put_unless_purged(self._sink, parent, draft, self._purged)
         if self._tree is None or node.oid not in self._tree.nodes:
@@ -550,7 +550,7 @@ class _Entries:
                 self.copied.add(commit_writer.digests(draft)[0])
             if self._tree is not None and parent.oid in self._tree.nodes:
                 self.continued.add(parent.oid)
-            self._grow(parent, node)
+            self._extend_branch(parent, node)
         return node
 
     def _known(self) -> dict[tuple[Oid, int, Oid], Node]:
@@ -563,35 +563,35 @@ class _Entries:
             if node.source is not None and node.parent is not None
         }
 
-    def _grow(self, parent: Node, node: Node) -> None:
+    def _extend_branch(self, parent: Node, node: Node) -> None:
         """Extend the parent's branch with its first child. Each later child, and each segment, starts a new branch."""
         is_segment = self._source.segment is not None and parent is self._root
-        name = None if is_segment else self._goes_on.pop(parent.oid, None)
-        name = name or self._free(node)
-        self._goes_on[node.oid] = name
+        name = None if is_segment else self._branch_after.pop(parent.oid, None)
+        name = name or self._free_name(node)
+        self._branch_after[node.oid] = name
         self.tips[name] = node.oid
 
-    def _follow(self, node: Node) -> None:
+    def _extend_active(self, node: Node) -> None:
         """Extend the active branch with new entries if its tip is in the agent's file, even if the user created it."""
-        if node.oid == self.before.get(self._active) and node.oid not in self._goes_on:
-            self._goes_on[node.oid] = self._active
+        if node.oid == self.before.get(self._active) and node.oid not in self._branch_after:
+            self._branch_after[node.oid] = self._active
 
     @functools.cached_property
     def _active(self) -> str:
         return active(self._store, self._sid)
 
-    def _free(self, node: Node) -> str:
+    def _free_name(self, node: Node) -> str:
         return self._names.free(node.chain)
 
-    def _make_last_a_leaf(self) -> None:
+    def _add_branch_at_last(self) -> None:
         """Create a branch at the entry at which the agent continues, if that entry is not a tip.
 
         The entry may not be a tip if a rewrite shortened the file, or if the user ran ``undo``.
         """
         last = self.last_node()
-        news = self.new or self._source.leaf is not None
-        if news and last is not None and last.oid not in self.tips.values():
-            self.tips[self._free(last)] = last.oid
+        has_changes = self.new or self._source.leaf is not None
+        if has_changes and last is not None and last.oid not in self.tips.values():
+            self.tips[self._free_name(last)] = last.oid
 
     def last_node(self) -> Node | None:
         """Return the entry at which the agent continues: the leaf of the file, or the entry of its last line."""

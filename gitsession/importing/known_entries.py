@@ -24,7 +24,7 @@ from gitsession.errors import Corrupt, NoBase
 from gitsession.exporting.gather import gather
 from gitsession.formats import Format, Record, Resumable
 from gitsession.formats.base import jsonl
-from gitsession.formats.base.jsonl import spoken
+from gitsession.formats.base.jsonl import record_line
 from gitsession.formats.base.record import TAIL, Base
 from gitsession.git.types import Oid
 from gitsession.model.entries import SessionHeader
@@ -66,22 +66,22 @@ def shared(store: ObjectStore, base: Base, find: Find | None) -> Node:
     if tree.damage:
         raise damaged(sid)
     start, _ = session_facts.file_start(store, tree, sid)
-    whole = meta_of(store, sid)
-    segment = base.source_id if base.source_id in whole.segments else None
-    meta = whole.of_file(segment)
-    part = session_facts.file_part(tree, session_facts.segment_starts(tree, whole.segments), start, segment)
-    own = session_facts.imported_now(part, meta.source_file.superseded)
-    own.sort(key=lambda node: node.source.line if node.source else 0, reverse=True)
+    session_meta = meta_of(store, sid)
+    segment = base.source_id if base.source_id in session_meta.segments else None
+    meta = session_meta.of_file(segment)
+    part = session_facts.file_part(tree, session_facts.segment_starts(tree, session_meta.segments), start, segment)
+    entries = session_facts.imported_now(part, meta.source_file.superseded)
+    entries.sort(key=lambda node: node.source.line if node.source else 0, reverse=True)
     tail = meta.newest_lines().get(TAIL)
-    _check_reaches(store, base, [*([tail] if tail is not None else []), *own[:1]])
-    first = own[-1] if segment is not None and own else tree.nodes[start]
-    above = list(graph.history(store, first.parent)) if first.parent is not None else []
-    for node in (*own, *above):
+    _check_reaches(store, base, [*([tail] if tail is not None else []), *entries[:1]])
+    first = entries[-1] if segment is not None and entries else tree.nodes[start]
+    earlier = list(graph.history(store, first.parent)) if first.parent is not None else []
+    for node in (*entries, *earlier):
         if node.source is not None:
             number = base.number(payload_of(store, node))
             if number is not None and number < base.end:
                 return node
-    return above[-1] if above else first
+    return earlier[-1] if earlier else first
 
 
 def _check_reaches(store: ObjectStore, base: Base, last: list[Node]) -> None:
@@ -100,7 +100,7 @@ class EquivalentEntries:
             if node.source is not None:
                 self._at.setdefault((node.parent, node.source.line), []).append(node)
 
-    def as_it_is(self, format: Format, parent: Node, record: Record) -> Node | None:
+    def find_unchanged(self, format: Format, parent: Node, record: Record) -> Node | None:
         """Return the only entry below ``parent`` at the line of ``record`` if their bytes are equal.
 
         Such an entry has no redactions, so the record needs no secret scan. If there are several entries, the result of
@@ -115,7 +115,7 @@ class EquivalentEntries:
     def find(self, parent: Node, record: Record) -> Node | None:
         """Return the entry below ``parent`` that equals ``record`` except for redactions."""
         nodes = self._at.get((parent.oid, record.line), ())
-        return next((node for node in nodes if says(self._store, node, record.payload)), None)
+        return next((node for node in nodes if has_payload(self._store, node, record.payload)), None)
 
     def tombstone(self, format: Format, parent: Node, record: Record) -> Node | None:
         """Return the tombstone with this record's position and id.
@@ -134,7 +134,7 @@ def fill_vault(store: ObjectStore, sink: commit_writer.Entries, node: Node, payl
         sink.keep_original(commit_writer.original_of(node, parts.stored, parts.holes, payload))
 
 
-def says(store: ObjectStore, node: Node, payload: bytes) -> bool:
+def has_payload(store: ObjectStore, node: Node, payload: bytes) -> bool:
     """Return whether the payload of an entry equals ``payload`` except for redactions.
 
     Raises ``Malformed``, ``Corrupt`` or another error if the entry cannot be read.
@@ -164,13 +164,13 @@ def native_session_tree(store: ObjectStore, sid: str) -> Tree | None:
 class ExportedLine:
     """A line in the agent's file that gitsession wrote.
 
-    ``node``: the entry below which the children of the line are placed. ``place``: the form of the line in
+    ``node``: the entry below which the children of the line are placed. ``position``: the form of the line in
     ``SourceFile.ours``.
     """
 
     record: Record
     node: Node
-    place: str
+    position: str
 
 
 class ExportedLineFinder:
@@ -195,7 +195,7 @@ class ExportedLineFinder:
         if record.source_id is None:
             return None
         recorded = self._recorded.get(record.line)
-        if recorded is not None and says(self._store, recorded[0], record.payload):
+        if recorded is not None and has_payload(self._store, recorded[0], record.payload):
             key = recorded[1]
         else:
             written = self._written.get(record.source_id) if self._may_be_new else None
@@ -205,8 +205,8 @@ class ExportedLineFinder:
         node = parent if key.startswith(BELOW) else self._nodes.get(key)
         if node is None:
             return None
-        place = BELOW + to_base64url(parent.chain) if key.startswith(BELOW) else key
-        return ExportedLine(record, node, f"{record.line}:{place}")
+        position = BELOW + to_base64url(parent.chain) if key.startswith(BELOW) else key
+        return ExportedLine(record, node, f"{record.line}:{position}")
 
     def find_header(self, record: Record, parent: Node) -> ExportedLine | None:
         """Return the line of ``record`` if it is the header of a segment that was moved to another folder, or ``None``.
@@ -221,7 +221,7 @@ class ExportedLineFinder:
         if node is None:
             return None
         key = to_base64url(node.chain)
-        if says(self._store, node, record.payload):
+        if has_payload(self._store, node, record.payload):
             is_one = record.line in self._recorded
         else:
             is_one = self._is_one(record, (self._moved(node, record), key))
@@ -232,21 +232,21 @@ class ExportedLineFinder:
         payload, stated = payload_of(RevealedStore(self._store), header), self._format.read(record.payload)
         if not isinstance(self._format, Resumable) or not isinstance(stated, SessionHeader):
             return payload
-        return self._format.moved(payload, stated.source_id or "", stated.cwd or "")
+        return self._format.relocate(payload, stated.source_id or "", stated.cwd or "")
 
     def _is_one(self, record: Record, written: tuple[bytes, str | None]) -> bool:
         """Return whether a record is the exported line ``written``. Secrets may be redacted in only one of the two."""
-        theirs, guard = record.payload, self._store.guard
-        safe = theirs if guard is None else guard.redact(self._format.FORM, theirs).payload
-        return any(_says_the_same(each, written[0], is_name=written[1] is None) for each in {theirs, safe})
+        payload, guard = record.payload, self._store.guard
+        safe = payload if guard is None else guard.redact(self._format.FORM, payload).payload
+        return any(_is_same_line(candidate, written[0], is_name=written[1] is None) for candidate in {payload, safe})
 
     @functools.cached_property
     def _written(self) -> dict[str, tuple[bytes, str | None]]:
         """The lines that the current release would write into the file, with the key of their entry, by id."""
         out = gather(RevealedStore(self._store), self._sid, self._format).out
-        theirs = {entry.id for entry in out.entries if entry.line is not None}
+        agent_ids = {entry.id for entry in out.entries if entry.line is not None}
         lines = self._format.write(out).lines
-        return {line.id: (line.data, line.key) for line in lines if line.id is not None and line.id not in theirs}
+        return {line.id: (line.data, line.key) for line in lines if line.id is not None and line.id not in agent_ids}
 
 
 def _is_header(node: Node, record: Record) -> bool:
@@ -254,12 +254,12 @@ def _is_header(node: Node, record: Record) -> bool:
     return is_it and node.kind == SessionHeader.kind
 
 
-def _says_the_same(theirs: bytes, ours: bytes, *, is_name: bool) -> bool:
+def _is_same_line(line: bytes, written: bytes, *, is_name: bool) -> bool:
     """Return whether two lines are equal except for whitespace and the order of members.
 
     ``is_name``: whether the line sets a name. The parent of such a line may differ, because the leaf may have moved.
     """
-    found, expected = jsonl.parse(spoken(theirs)), jsonl.parse(spoken(ours))
+    found, expected = jsonl.parse(record_line(line)), jsonl.parse(record_line(written))
     if not isinstance(found, dict) or not isinstance(expected, dict):
         return False
     if is_name:

@@ -24,14 +24,14 @@ class Contents:
     store: ObjectStore
     waiting: dict[Oid, bytes] = field(default_factory=dict)
 
-    def withheld(self, data: bytes) -> str | None:
+    def omission_reason(self, data: bytes) -> str | None:
         """Return the reason why a file with the content ``data`` must be omitted, or ``None``."""
         if tombstone_set.read(self.store).has_file(oid_of("blob", data)):
             return withheld(tombstone_set.RULE)
         rule = self.store.guard.in_file(data) if self.store.guard is not None else None
         return None if rule is None else withheld(rule)
 
-    def named(self, path: str) -> tuple[str, str | None]:
+    def redact_path(self, path: str) -> tuple[str, str | None]:
         """Return ``path`` with secrets redacted, and the reason why a file with it must be omitted, or ``None``."""
         guard = self.store.guard
         name, rule = named(names.unescape_path(path), guard.in_file if guard is not None else None)
@@ -43,22 +43,22 @@ class Contents:
             self.waiting[oid] = data
         return TreeEntry(mode, oid)
 
-    def put(self, to: ObjectSink, states: Iterable[State]) -> None:
+    def put(self, sink: ObjectSink, states: Iterable[State]) -> None:
         for state in states:
             if state is not None and state.oid in self.waiting:
-                to.put("blob", self.waiting.pop(state.oid))
+                sink.put("blob", self.waiting.pop(state.oid))
 
 
-def within(cwd: str, said: str) -> str | None:
+def within(cwd: str, raw_path: str) -> str | None:
     """Return the path for a checkpoint, or ``None`` if it is outside of the folder ``cwd`` or cannot be stored."""
-    if not said or "\0" in said or ".." in said.split("/"):
+    if not raw_path or "\0" in raw_path or ".." in raw_path.split("/"):
         return None
-    whole = posixpath.normpath(posixpath.join(cwd, said))
-    above = cwd.rstrip("/") + "/"
-    if not whole.startswith(above):
+    full_path = posixpath.normpath(posixpath.join(cwd, raw_path))
+    prefix = cwd.rstrip("/") + "/"
+    if not full_path.startswith(prefix):
         return None
     try:
-        path = names.escape_path(whole[len(above) :].encode())
+        path = names.escape_path(full_path[len(prefix) :].encode())
     except UnicodeEncodeError:
         return None
     return path if names.path_refusal(path) is None else None

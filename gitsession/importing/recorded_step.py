@@ -24,9 +24,9 @@ class RecordedStep:
     ``skipped``: the omitted paths, with the reasons.
     """
 
-    def __init__(self, store: ObjectStore, lent: BorrowedObjects, trees: Trees, cwd: str, ran: RecordedRun) -> None:
-        self._store, self._lent, self._trees, self._ran = store, lent, trees, ran
-        self._base = _below(posixpath.normpath(ran.root), cwd)
+    def __init__(self, store: ObjectStore, borrowed: BorrowedObjects, trees: Trees, cwd: str, run: RecordedRun) -> None:
+        self._store, self._borrowed, self._trees, self._run = store, borrowed, trees, run
+        self._base = _below(posixpath.normpath(run.root), cwd)
         self._room = BYTES_MAX
         self.contents = Contents(store)
         self.skipped: list[tuple[str, str]] = []
@@ -36,37 +36,37 @@ class RecordedStep:
 
         Files whose state cannot be determined are added to ``skipped``. If a tree is incomplete, the result is empty.
         """
-        was: dict[str, State] = {}
-        became: dict[str, State] = {}
-        found = self._trees.diff(self._ran.before.name, self._ran.after.name) if self._base is not None else None
-        only = None if self._ran.paths is None else {_raw(path, self._ran.root) for path in self._ran.paths}
-        for raw, ends in sorted((found or {}).items()):
+        old_states: dict[str, State] = {}
+        new_states: dict[str, State] = {}
+        found = self._trees.diff(self._run.before.name, self._run.after.name) if self._base is not None else None
+        only = None if self._run.paths is None else {_raw(path, self._run.root) for path in self._run.paths}
+        for raw, files in sorted((found or {}).items()):
             path = self._path(raw) if only is None or raw in only else None
             if path is None:
                 continue
-            before, after = (self._state(raw, held) for held in ends)
-            why = next((each for each in (before, after) if isinstance(each, str)), None)
-            path, unnamed = self.contents.named(path)
-            why = unnamed or why
-            if len(became) >= USUAL.files:
-                why = f"more than {USUAL.files:,} files"
-            if before is None and self._trees.may_have_been_there(self._ran.before.name, self._ran.after.name, raw):
-                why = "git may have ignored it before"
-            if why is None and not isinstance(before, str) and not isinstance(after, str):
-                was[path], became[path] = before, after
-            elif why is not None:
-                self.skipped.append((path, why))
-        return was, became
+            before, after = (self._state(raw, file) for file in files)
+            reason = next((state for state in (before, after) if isinstance(state, str)), None)
+            path, path_reason = self.contents.redact_path(path)
+            reason = path_reason or reason
+            if len(new_states) >= USUAL.files:
+                reason = f"more than {USUAL.files:,} files"
+            if before is None and self._trees.may_have_existed(self._run.before.name, self._run.after.name, raw):
+                reason = "git may have ignored it before"
+            if reason is None and not isinstance(before, str) and not isinstance(after, str):
+                old_states[path], new_states[path] = before, after
+            elif reason is not None:
+                self.skipped.append((path, reason))
+        return old_states, new_states
 
-    def moved_on(self, known: Mapping[str, State]) -> dict[str, State]:
+    def changed_before(self, known: Mapping[str, State]) -> dict[str, State]:
         """Return the ``known`` files that had another state at the beginning of the step, with that state."""
         found: dict[str, State] = {}
-        for path, last in known.items():
+        for path, known_state in known.items():
             raw = (self._base or b"") + names.unescape_path(path)
-            held = self._trees.look_up(self._ran.before.name, raw)
-            if isinstance(held, str) or (held and TreeEntry(*held)) == last:
+            file = self._trees.look_up(self._run.before.name, raw)
+            if isinstance(file, str) or (file and TreeEntry(*file)) == known_state:
                 continue
-            state = self._state(raw, held)
+            state = self._state(raw, file)
             if not isinstance(state, str):
                 found[path] = state
         return found
@@ -79,19 +79,19 @@ class RecordedStep:
         path = names.escape_path(raw[len(base) :])
         return path if names.path_refusal(path) is None else None
 
-    def _state(self, raw: bytes, held: RecordedFile | None) -> State | str:
+    def _state(self, raw: bytes, file: RecordedFile | None) -> State | str:
         """Return the state of a file, or the reason why it cannot be determined."""
-        if held is None:
+        if file is None:
             return None
-        if any(self._trees.is_converted(tree.name, raw) for tree in (self._ran.before, self._ran.after)):
+        if any(self._trees.is_converted(tree.name, raw) for tree in (self._run.before, self._run.after)):
             return "git's attributes change its bytes"
-        if self._store.contains(held.oid):
-            return TreeEntry(*held)
-        data = self._lent.read("blob", held.oid, min(USUAL.file_bytes, self._room))
+        if self._store.contains(file.oid):
+            return TreeEntry(*file)
+        data = self._borrowed.read("blob", file.oid, min(USUAL.file_bytes, self._room))
         if isinstance(data, str):
             return data
         self._room -= len(data)
-        return self.contents.withheld(data) or self.contents.file(data, held.mode)
+        return self.contents.omission_reason(data) or self.contents.file(data, file.mode)
 
 
 def _below(root: str, cwd: str) -> bytes | None:

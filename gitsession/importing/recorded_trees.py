@@ -39,8 +39,8 @@ _Level: TypeAlias = Mapping[bytes, RecordedFile]
 class Trees:
     """A reader of trees that reads each folder only once."""
 
-    def __init__(self, lent: BorrowedObjects) -> None:
-        self._lent = lent
+    def __init__(self, borrowed: BorrowedObjects) -> None:
+        self._borrowed = borrowed
         self._levels: dict[str, _Level | None] = {}
         self._rules: dict[str, list[bytes]] = {}
         self._names = 0
@@ -54,19 +54,19 @@ class Trees:
         stack: list[tuple[bytes, str | None, str | None]] = [(b"", old, new)]
         while stack:
             base, before, after = stack.pop()
-            olds, news = self._level(before), self._level(after)
-            if olds is None or news is None:
+            old_entries, new_entries = self._level(before), self._level(after)
+            if old_entries is None or new_entries is None:
                 return None
-            self._count(len(olds) + len(news))
-            for name in olds.keys() | news.keys():
-                was, now = olds.get(name), news.get(name)
-                if was == now:
+            self._count(len(old_entries) + len(new_entries))
+            for name in old_entries.keys() | new_entries.keys():
+                old_entry, new_entry = old_entries.get(name), new_entries.get(name)
+                if old_entry == new_entry:
                     continue
                 path = base + name
-                below = _folder(was), _folder(now)
-                if below != (None, None) and base.count(b"/") < DEPTH_MAX:
-                    stack.append((path + b"/", *below))
-                states = _file(was), _file(now)
+                folders = _folder(old_entry), _folder(new_entry)
+                if folders != (None, None) and base.count(b"/") < DEPTH_MAX:
+                    stack.append((path + b"/", *folders))
+                states = _file(old_entry), _file(new_entry)
                 if states != (None, None):
                     found[path] = states
         return found
@@ -83,20 +83,20 @@ class Trees:
         level = self._level(at)
         return _NOT_ALL if level is None else _file(level.get(name))
 
-    def may_have_been_there(self, old: str, new: str, path: bytes) -> bool:
+    def may_have_existed(self, old: str, new: str, path: bytes) -> bool:
         """Return whether a file that is only in ``new`` may have existed when ``old`` was recorded.
 
         Files that git ignored at that time, and files of nested repositories, are not in ``old``.
         """
         folders = path.split(b"/")
-        own = folders[-1] == _IGNORES
-        for depth in range(len(folders) - own):
-            is_same_or_more = self._ignores_no_less(old, new, b"/".join((*folders[:depth], _IGNORES)))
+        is_ignore_file = folders[-1] == _IGNORES
+        for depth in range(len(folders) - is_ignore_file):
+            is_same_or_more = self._keeps_ignore_rules(old, new, b"/".join((*folders[:depth], _IGNORES)))
             if not is_same_or_more or self._is_submodule(old, folders[: depth + 1]):
                 return True
         return False
 
-    def _ignores_no_less(self, old: str, new: str, path: bytes) -> bool:
+    def _keeps_ignore_rules(self, old: str, new: str, path: bytes) -> bool:
         ends = self.look_up(old, path), self.look_up(new, path)
         if ends[0] == ends[1]:
             return True
@@ -104,34 +104,34 @@ class Trees:
         negates = any(line.startswith(b"!") for line in after or ())
         return before is not None and after is not None and not negates and before <= after
 
-    def _lines(self, held: RecordedFile | str | None) -> set[bytes] | None:
-        if not isinstance(held, RecordedFile):
-            return set() if held is None else None
-        text = self._lent.read("blob", held.oid, RULES_BYTES_MAX)
+    def _lines(self, file: RecordedFile | str | None) -> set[bytes] | None:
+        if not isinstance(file, RecordedFile):
+            return set() if file is None else None
+        text = self._borrowed.read("blob", file.oid, RULES_BYTES_MAX)
         return None if isinstance(text, str) else {line.rstrip() for line in text.splitlines()} - {b""}
 
     def _is_submodule(self, tree: str, folders: list[bytes]) -> bool:
         at: str | None = tree
         for folder in folders[:-1]:
             at = _folder((self._level(at) or {}).get(folder))
-        held = (self._level(at) or {}).get(folders[-1])
-        return held is not None and held.mode == SUBMODULE_MODE
+        entry = (self._level(at) or {}).get(folders[-1])
+        return entry is not None and entry.mode == SUBMODULE_MODE
 
     def is_converted(self, tree: str, path: bytes) -> bool:
         """Return whether git attributes may have changed the content of a file when it was added to ``tree``."""
         folders = path.split(b"/")
         for depth in range(len(folders)):
-            held = self.look_up(tree, b"/".join((*folders[:depth], _ATTRIBUTES)))
-            if isinstance(held, RecordedFile):
+            file = self.look_up(tree, b"/".join((*folders[:depth], _ATTRIBUTES)))
+            if isinstance(file, RecordedFile):
                 rest = b"/".join(folders[depth:])
-                if any(_concerns(pattern, rest) for pattern in self._patterns(held.oid)):
+                if any(_may_match(pattern, rest) for pattern in self._patterns(file.oid)):
                     return True
         return False
 
     def _patterns(self, oid: str) -> Iterable[bytes]:
         """Return the patterns of attributes with a conversion. A macro with a conversion applies to all files."""
         if oid not in self._rules:
-            text = self._lent.read("blob", oid, RULES_BYTES_MAX)
+            text = self._borrowed.read("blob", oid, RULES_BYTES_MAX)
             self._rules[oid] = [b"*"] if isinstance(text, str) else list(_rules(text))
         return self._rules[oid]
 
@@ -140,7 +140,7 @@ class Trees:
         if tree is None:
             return {}
         if tree not in self._levels:
-            data = self._lent.read("tree", tree, TREE_BYTES_MAX)
+            data = self._borrowed.read("tree", tree, TREE_BYTES_MAX)
             try:
                 rows = None if isinstance(data, str) else parse_tree(data)
             except Malformed:
@@ -163,12 +163,12 @@ _NOT_ALL = "the agent's tree is not all there"
 
 def _rules(text: bytes) -> Iterator[bytes]:
     for line in text.splitlines():
-        pattern, *words = line.split() or [b""]
-        if any(_CONVERTS.match(word) for word in words):
+        pattern, *attributes = line.split() or [b""]
+        if any(_CONVERTS.match(attribute) for attribute in attributes):
             yield b"*" if pattern.startswith((b"[attr]", b'"')) else pattern
 
 
-def _concerns(pattern: bytes, path: bytes) -> bool:
+def _may_match(pattern: bytes, path: bytes) -> bool:
     """Return whether a pattern may match ``path``. If this cannot be determined, the result is true."""
     if pattern.startswith(b"*") and not _GLOB.search(pattern, 1) and b"/" not in pattern:
         return path.endswith(pattern[1:])
@@ -184,9 +184,9 @@ def _plain(mode: str) -> str:
     return mode if not mode.startswith("100") else "100755" if int(mode, 8) & 0o100 else "100644"
 
 
-def _folder(held: RecordedFile | None) -> str | None:
-    return held.oid if held is not None and held.mode == TREE_MODE else None
+def _folder(entry: RecordedFile | None) -> str | None:
+    return entry.oid if entry is not None and entry.mode == TREE_MODE else None
 
 
-def _file(held: RecordedFile | None) -> RecordedFile | None:
-    return held if held is not None and held.mode not in (TREE_MODE, SUBMODULE_MODE) else None
+def _file(entry: RecordedFile | None) -> RecordedFile | None:
+    return entry if entry is not None and entry.mode not in (TREE_MODE, SUBMODULE_MODE) else None

@@ -14,7 +14,7 @@ from typing import Any
 from gitsession.codec.holes import PURGED
 from gitsession.formats import Format
 from gitsession.formats.base import jsonl
-from gitsession.formats.base.jsonl import LF, spoken
+from gitsession.formats.base.jsonl import LF, record_line
 from gitsession.redaction.guard import redact
 from gitsession.redaction.rule import Rule
 from gitsession.redaction.scan import Scanner
@@ -28,7 +28,7 @@ def without(form: str, payload: bytes, text: str, says: Callable[[bytes], bool])
     Returns ``None`` if the whole record must be removed: it has no attached lines, its own line contains the text
     according to ``says``, or the redaction would change the kind of an attached line.
     """
-    own = spoken(payload)
+    own = record_line(payload)
     riding = payload[: len(payload) - len(own)]
     if form != Format.FORM or not riding or says(own):
         return None

@@ -247,7 +247,7 @@ def _shape(source: Source) -> object:
 
 def _said(export: ExportedFile, data: bytes) -> str:
     source = _source(export, data)
-    return resume.said(source).hex() if source is not None else ""
+    return resume.content_digest(source).hex() if source is not None else ""
 
 
 Hide = Callable[[str, bool], str]

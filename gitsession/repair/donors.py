@@ -124,7 +124,7 @@ class RebuiltObjects:
     If a file continues another one, and ``locate`` finds that one, it is imported first, into the same store.
     """
 
-    def __init__(self, locate: Callable[[WaitingFile], Iterable[Path]] = session_files.beside) -> None:
+    def __init__(self, locate: Callable[[WaitingFile], Iterable[Path]] = session_files.nearby_files) -> None:
         self._locate = locate
         self._made = [_stores()]
         self._queue = ImportQueue()
@@ -173,7 +173,7 @@ class RebuiltObjects:
             self._failed[path] = str(error)
 
     def _import(self, found: FoundSession) -> None:
-        taken = found.take()
+        taken = found.load()
         source, agent = taken.source, found.format.AGENT
         id = source.segment or source.source_id
         pair = self._made[0]
@@ -185,7 +185,7 @@ class RebuiltObjects:
                 made, found.format, source, taken.attachments, find=lambda id: self._known.get((agent, id))
             )
         self._known.setdefault((agent, id), done.session)
-        self._queue.imported.append((found.place, id))
+        self._queue.imported.append((found.path, id))
 
 
 def _stores() -> tuple[MemoryStore, MemoryStore]:
@@ -248,7 +248,7 @@ class AgentFiles:
         rows = sorted(self._catalogue.by_source(agent, id), key=lambda row: (row.created_ms, row.sid))
         sid = rows[0].sid if rows else self._catalogue.by_segment(agent, id)
         yield from self._catalogue.files_of(sid) if sid is not None else ()
-        yield from session_files.beside(waiting)
+        yield from session_files.nearby_files(waiting)
 
 
 class FirstCommitDonor:

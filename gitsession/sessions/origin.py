@@ -109,7 +109,7 @@ def _calls(
         except DAMAGE:
             continue
         for sid, each in list(left.items()):
-            call = format.began(payload, each.id, each.beside)
+            call = format.starting_call(payload, each.id, each.beside)
             if call:
                 del left[sid]
                 yield sid, _made_by(store, tree, node, call)

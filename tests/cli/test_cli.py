@@ -922,8 +922,8 @@ def test_database_repairs_lost_objects_of_a_store(run: Run, database: opencode_f
 
     whole = MemoryStore()
     for found in sources.at(database.path):
-        done = import_source(whole, found.format, found.take().source)
-        donor = donors.NamedFileDonor(found.place)
+        done = import_source(whole, found.format, found.load().source)
+        donor = donors.NamedFileDonor(found.path)
         tip = done.moves[0].new
         assert tip is not None
         assert donor.read(tip, done.session) == whole.read(tip)

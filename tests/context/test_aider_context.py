@@ -151,6 +151,6 @@ def test_own_reset_leaves_out_earlier_messages():
 def test_written_history_is_beside_aiders_own():
     header = aider.split(history(run()), name=PLACE).header
     assert header is not None
-    assert aider.place(header, Workspace("/work/app")) == ".aider.app-2026-11-21T20-43-36.aider.chat.history.md"
-    assert aider.lies(header, Workspace("/work/app")) == ()
+    assert aider.session_path(header, Workspace("/work/app")) == ".aider.app-2026-11-21T20-43-36.aider.chat.history.md"
+    assert aider.globs(header, Workspace("/work/app")) == ()
     assert aider.resume_command("", "f") == ["aider", "--restore-chat-history", "--chat-history-file", "f"]

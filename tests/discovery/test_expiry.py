@@ -12,7 +12,7 @@ from builders import joined
 from commands import Run, document, here, run
 
 from gitsession.discovery import expiry
-from gitsession.discovery.expiry import ExpiryForecast, days_kept
+from gitsession.discovery.expiry import ExpiryForecast, retention_days
 
 __all__ = ["here", "run"]
 
@@ -35,7 +35,7 @@ SETTINGS = {
 
 @pytest.mark.parametrize(("settings", "days"), SETTINGS.values(), ids=SETTINGS)
 def test_retention_in_days_is_read_from_the_settings(settings: bytes, days: int) -> None:
-    assert days_kept(settings) == days
+    assert retention_days(settings) == days
 
 
 def reckoned(*ages_days: float, days: int = 30) -> ExpiryForecast:

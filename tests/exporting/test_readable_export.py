@@ -17,7 +17,7 @@ from gitsession import Compaction, Message, Session, Store
 from gitsession.codec.digest import to_base64url
 from gitsession.errors import Refused
 from gitsession.exporting import markdown
-from gitsession.exporting.export_session import TO_READ
+from gitsession.exporting.export_session import READABLE_FORMATS
 from gitsession.formats import FORMATS, Outgoing, OutgoingEntry
 from gitsession.model import entries as kinds
 from gitsession.model.blocks import File, Image, OtherBlock, Text, Thinking, ToolCall
@@ -172,7 +172,7 @@ def test_html_in_code_stays_as_it_is(store: Store):
 
 @given(st.text("`~<img >\\\n- |a>", max_size=80))
 def test_no_text_becomes_an_image(words: str):
-    entries = (OutgoingEntry(key="0", below=None, entry=Message.user(words)),)
+    entries = (OutgoingEntry(key="0", parent=None, entry=Message.user(words)),)
     out = Outgoing(session=kinds.SessionHeader(agent="a"), entries=entries, leaf="0")
     assert not [tag for tag in tags_of(markdown.write(out).data.decode()) if tag in ("i", "im", "img", "g", "m")]
 
@@ -205,7 +205,7 @@ def test_entries_without_text_and_on_other_branches_are_counted(store: Store):
 @given(st.text(max_size=200))
 def test_text_does_not_change_the_headings(words: str):
     texts = [Message.user(words), Message.tool(ToolCall("1", "t"), words), Message.assistant("end")]
-    entries = [OutgoingEntry(key=str(n), below=str(n - 1) if n else None, entry=each) for n, each in enumerate(texts)]
+    entries = [OutgoingEntry(key=str(n), parent=str(n - 1) if n else None, entry=each) for n, each in enumerate(texts)]
     out = Outgoing(session=kinds.SessionHeader(agent="a"), entries=tuple(entries), leaf="2")
     assert headings(markdown.write(out).data.decode())[-1] == "assistant"
 
@@ -242,7 +242,7 @@ def test_unreadable_lines_are_exported(store: Store):
     assert {each["kind"] for each in entries} == {"message", "opaque", "telepathy"}
 
 
-@pytest.mark.parametrize("form", TO_READ)
+@pytest.mark.parametrize("form", READABLE_FORMATS)
 def test_readable_export_cannot_be_resumed(store: Store, form: str):
     session = spoken(store, Message.user("a"))
     assert store.export(session.id, to=form).agent == form

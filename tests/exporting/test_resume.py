@@ -105,7 +105,7 @@ def test_session_is_written_where_its_agent_reads_it(store: ObjectStore, where: 
             name = "/".join(name.split("/")[:2] + name.split("/")[3:])
         assert name == expected[agent]
     assert found.file.stat().st_mode & 0o777 == 0o600
-    found_there = [path for path, _ in discover.everywhere(Path(where.home), {})]
+    found_there = [path for path, _ in discover.find_all(Path(where.home), {})]
     assert found_there == ([] if agent in ("aider", *all_with_capability(Importing)) else [found.file])
 
 
@@ -152,7 +152,7 @@ BUCKETS = {
 
 @pytest.mark.parametrize(("cwd", "bucket"), BUCKETS.values(), ids=BUCKETS)
 def test_omp_has_short_names_for_folders_below_two(cwd: str, bucket: str) -> None:
-    place = RESUMABLE["omp"].place(SessionHeader(agent="omp", source_id="x"), Workspace(cwd, "/home/me", "/tmp"))
+    place = RESUMABLE["omp"].session_path(SessionHeader(agent="omp", source_id="x"), Workspace(cwd, "/home/me", "/tmp"))
     assert place == f"sessions/{bucket}/1970-01-01T00-00-00-000Z_x.jsonl"
 
 
@@ -221,7 +221,7 @@ def test_id_is_the_one_in_the_resume_command(store: ObjectStore, where: Workspac
 def test_result_without_a_call_is_left_out(store: ObjectStore, where: Workspace, agent: str) -> None:
     sid = bring(store, stories.STORIES["librecode"], agent="librecode").session
     found = placed(store, sid, where, agent)
-    assert any("results" in note for note in found.sent.notes)
+    assert any("results" in note for note in found.export.notes)
     there = MemoryStore()
     taken = bring(there, found.file.read_bytes(), agent=agent, name=found.file.stem, final=True)
     assert not any(words.startswith("tool") for words in spoken(there, taken.session))
@@ -241,7 +241,7 @@ def test_from_an_earlier_entry_it_is_a_session_of_its_own(store: ObjectStore, wh
     header, line = part.file.read_bytes().splitlines()
     assert json.loads(header)["id"] == part.id not in ("s1", sid)
     assert line == PI.splitlines()[1]
-    assert placed(store, sid, where, at="leaf~1").is_there
+    assert placed(store, sid, where, at="leaf~1").is_complete
 
 
 def test_resume_continues_the_active_branch(store: ObjectStore, where: Workspace) -> None:
@@ -278,7 +278,7 @@ def test_file_with_equal_content_is_not_written_again(store: ObjectStore, where:
     sid = held(store, "pi")
     file = placed(store, sid, where).file
     before = file.stat()
-    assert placed(store, sid, where).is_there
+    assert placed(store, sid, where).is_complete
     assert file.stat().st_ino == before.st_ino
     assert file.stat().st_mtime_ns == before.st_mtime_ns
 
@@ -288,7 +288,7 @@ def test_later_entries_are_appended_to_the_file(store: ObjectStore, where: Works
     first = placed(store, sid, where)
     session(store, sid, clock=Clock()).append(Message.user("here"))
     second = placed(store, sid, where)
-    assert (second.file, second.held) == (first.file, len(first.data))
+    assert (second.file, second.existing_bytes) == (first.file, len(first.data))
     assert second.file.read_bytes() == second.data
     assert second.file.read_bytes().startswith(first.data)
 
@@ -389,7 +389,7 @@ def imported(run: Run, here: Path) -> str:
 
 
 def files() -> list[Path]:
-    return [path for path, _ in discover.everywhere(Path.home(), {})]
+    return [path for path, _ in discover.find_all(Path.home(), {})]
 
 
 def test_command_is_one_line_on_standard_output(run: Run, imported: str) -> None:

@@ -80,7 +80,7 @@ def test_session_continued_by_opencode_is_rejected_until_it_is_imported(
     assert refused.value.hint == f"run `gitsession import {theirs.path}` first"
     assert not Path(where.home, ".local/share/gitsession").exists()
     for found in sources.at(theirs.path):
-        import_source(store, found.format, found.take().source)
+        import_source(store, found.format, found.load().source)
     assert len(said(placed(store, sid, where))["messages"]) == 4
 
 
@@ -120,7 +120,7 @@ def test_no_other_programs_database_and_no_other_file_counts(store: ObjectStore,
     folder = Path(where.home, ".local/share/opencode")
     Database(folder / "opencode-x.db").db.execute("DROP TABLE message")
     (folder / "opencode-y.db").write_bytes(b"no database")
-    assert placed(store, held(store, *ONE), where).held is None
+    assert placed(store, held(store, *ONE), where).existing_bytes is None
 
 
 def test_a_variable_moves_the_database_and_the_file(store: ObjectStore, where: Workspace, tmp_path: Path) -> None:
@@ -137,9 +137,9 @@ def test_a_variable_moves_the_database_and_the_file(store: ObjectStore, where: W
 def test_note_reports_that_a_result_is_not_marked(store: ObjectStore, where: Workspace, theirs: Database) -> None:
     sid = held(store, *ONE)
     session(store, sid, clock=Clock()).append(entries.Prune(targets=("msg_a1",)))
-    assert not placed(store, sid, where).sent.notes
+    assert not placed(store, sid, where).export.notes
     theirs.put(ONE)
-    assert placed(store, sid, where).sent.notes == {resume.NOT_MARKED: 1}
+    assert placed(store, sid, where).export.notes == {resume.UNMARKED_PRUNES: 1}
 
 
 # ---- the written file
@@ -159,7 +159,7 @@ def test_later_entries_become_a_separate_file(store: ObjectStore, where: Workspa
     assert (second.id, second.commands[1]) == (first.id, first.commands[1])
     assert second.file != first.file
     assert len(said(second)["messages"]) == 3
-    assert placed(store, sid, where).is_there
+    assert placed(store, sid, where).is_complete
 
 
 def test_export_from_an_earlier_entry_has_new_ids(store: ObjectStore, where: Workspace) -> None:
@@ -199,7 +199,7 @@ def test_id_with_a_parent_path_is_escaped(store: ObjectStore, where: Workspace) 
 
 @pytest.mark.parametrize("data", [b"", b"[]", b'{"info": 1}', b'{"info": {"id": 1}, "messages": [1, {"info": {}}]}'])
 def test_invalid_export_does_not_raise(data: bytes) -> None:
-    assert isinstance(opencode.moved(data, "ses_two", "/work"), bytes)
+    assert isinstance(opencode.relocate(data, "ses_two", "/work"), bytes)
 
 
 # ---- the title

@@ -215,7 +215,7 @@ def test_every_session_and_sub_agent_is_found_in_its_folder(tmp_path: Path) -> N
     for name in [*wanted, f"{SESSION}/subagents/w/journal.jsonl", f"{SESSION}/tool-results/x.txt"]:
         (projects / name).parent.mkdir(parents=True, exist_ok=True)
         (projects / name).write_bytes(joined(*talk("a")))
-    found = [path for path, format in discover.everywhere(tmp_path, {}) if format is claude]
+    found = [path for path, format in discover.find_all(tmp_path, {}) if format is claude]
     assert found == [projects / name for name in wanted]
 
 
@@ -710,7 +710,7 @@ FOLDERS = {
 @pytest.mark.parametrize(("cwd", "folder"), FOLDERS.values(), ids=FOLDERS)
 def test_location_of_a_session_file(cwd: str, folder: str) -> None:
     header = entries.SessionHeader(agent="claude", source_id=SESSION)
-    assert claude.place(header, Workspace(cwd)) == f"projects/{folder}/{SESSION}.jsonl"
+    assert claude.session_path(header, Workspace(cwd)) == f"projects/{folder}/{SESSION}.jsonl"
 
 
 def test_resume_command_of_a_session() -> None:

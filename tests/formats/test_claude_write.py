@@ -99,7 +99,8 @@ def test_session_without_a_uuid_gets_one_for_its_path_and_command() -> None:
     sid = talked(store).id
     [id] = {line["sessionId"] for line in sent(store, sid)}
     assert (
-        claude.place(entries.SessionHeader(agent="claude", source_id=sid), Workspace("/w")) == f"projects/-w/{id}.jsonl"
+        claude.session_path(entries.SessionHeader(agent="claude", source_id=sid), Workspace("/w"))
+        == f"projects/-w/{id}.jsonl"
     )
     assert claude.resume_command(sid) == ["claude", "--resume", id]
 
@@ -174,8 +175,8 @@ ODD: dict[str, entries.Entry] = {
 def test_file_is_valid_for_any_entry(entry: entries.Entry) -> None:
     header = entries.SessionHeader(agent="claude", source_id="s")
     leaving = (
-        OutgoingEntry(key="a", below=None, entry=Message.user("hi")),
-        OutgoingEntry(key="b", below="a", entry=entry),
+        OutgoingEntry(key="a", parent=None, entry=Message.user("hi")),
+        OutgoingEntry(key="b", parent="a", entry=entry),
     )
     data = claude.write(Outgoing(session=header, entries=leaving, leaf="b")).data
     for line in data.splitlines():
@@ -193,7 +194,7 @@ def test_export_of_any_entries_can_be_imported(
     for at, (entry, below) in enumerate(drawn):
         if isinstance(entry, entries.Compaction):
             entry = dataclasses.replace(entry, first_kept=str(below % (at + 1)))
-        leaving.append(OutgoingEntry(key=str(at), below=str(below % at) if at and below else None, entry=entry))
+        leaving.append(OutgoingEntry(key=str(at), parent=str(below % at) if at and below else None, entry=entry))
     out = Outgoing(session=header, entries=tuple(leaving), leaf=str(leaf % len(drawn)))
     data = claude.write(out).data
     assert claude.write(out).data == data

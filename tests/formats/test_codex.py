@@ -38,7 +38,7 @@ from gitsession.errors import Malformed
 from gitsession.formats import claimed
 from gitsession.formats.base.fields import to_ms
 from gitsession.formats.base.format import Workspace
-from gitsession.formats.base.jsonl import spoken
+from gitsession.formats.base.jsonl import record_line
 from gitsession.formats.base.record import Source
 from gitsession.formats.codex.agent import codex
 from gitsession.model import entries
@@ -109,7 +109,7 @@ def test_lines_outside_the_conversation_are_grouped_with_the_next_line() -> None
     noise = event("task_started") + at("world_state", full=True) + at("token_usage_record") + counted(1)
     (record,) = codex.split(rollout(noise, user("hi"))).records
     assert (record.line, len(record.payload.split(b"\n"))) == (6, 5)
-    assert json.loads(spoken(record.payload))["payload"]["role"] == "user"
+    assert json.loads(record_line(record.payload))["payload"]["role"] == "user"
 
 
 def test_lines_after_the_last_entry_are_the_tail() -> None:
@@ -452,5 +452,5 @@ def test_no_value_of_any_field_is_too_strange(value: Any) -> None:
 def test_session_file_is_in_the_folder_of_its_date() -> None:
     at_ms = int(datetime(2026, 11, 21, 20, 34, 22, tzinfo=UTC).timestamp() * 1000)
     header = entries.SessionHeader(agent="codex", source_id=THREAD, at_ms=at_ms)
-    assert codex.place(header, Workspace("/work")) == f"sessions/2026/11/21/{NAME}.jsonl"
+    assert codex.session_path(header, Workspace("/work")) == f"sessions/2026/11/21/{NAME}.jsonl"
     assert codex.resume_command(THREAD) == ["codex", "resume", THREAD]

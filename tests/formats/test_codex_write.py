@@ -106,7 +106,7 @@ def test_header_has_the_required_fields_and_no_provider() -> None:
         "cli_version": "0.0.0",
         "source": "cli",
     }
-    place = codex.place(HEADER, Workspace("/work"))
+    place = codex.session_path(HEADER, Workspace("/work"))
     assert place == f"sessions/2026/11/21/rollout-2026-11-21T20-34-22-{header['id']}.jsonl"
     assert codex.split(codex.write(line_of(Message.user("hi"))).data).source_id == header["id"]
 
@@ -129,9 +129,9 @@ def test_entries_that_codex_cannot_represent_are_noted() -> None:
     left = Outgoing(
         session=HEADER,
         entries=(
-            OutgoingEntry(key="a", below=None, entry=Message.user("a")),
-            OutgoingEntry(key="b", below="a", entry=Message.user("b")),
-            OutgoingEntry(key="c", below="a", entry=entries.ModelChange(provider="p", model="m")),
+            OutgoingEntry(key="a", parent=None, entry=Message.user("a")),
+            OutgoingEntry(key="b", parent="a", entry=Message.user("b")),
+            OutgoingEntry(key="c", parent="a", entry=entries.ModelChange(provider="p", model="m")),
         ),
         leaf="c",
         labels=(entries.Label(target="a", label="L"),),

@@ -7,7 +7,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gitsession.formats.base.jsonl import LF, Object, group, riding, spoken
+from gitsession.formats.base.jsonl import LF, Object, attached_lines, group, record_line
 
 NOISE = b'{"type":"noise"}'
 WORDS = b'{"type":"words"}'
@@ -40,8 +40,8 @@ def test_a_file_that_grows_keeps_its_records(of: list[bytes], more: list[bytes])
 
 def test_grouped_lines_come_before_the_entry_line() -> None:
     (found,), tail = group([WORDS] * 4 + [NOISE, NOISE, WORDS, NOISE], 4, is_noise)
-    assert (found.line, spoken(found.payload), riding(found.payload)) == (7, WORDS, [NOISE, NOISE])
-    assert found.spoken == json.loads(WORDS)
+    assert (found.line, record_line(found.payload), attached_lines(found.payload)) == (7, WORDS, [NOISE, NOISE])
+    assert found.parsed == json.loads(WORDS)
     assert tail == NOISE
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gitsession.formats.base.jsonl import DEPTH_MAX, LineFailure, cut, parse
+from gitsession.formats.base.jsonl import DEPTH_MAX, LineFailure, parse, split_lines
 
 
 @pytest.mark.parametrize(
@@ -23,12 +23,12 @@ from gitsession.formats.base.jsonl import DEPTH_MAX, LineFailure, cut, parse
     ids=["nothing", "no line end", "one line", "a blank line", "CRLF", "CR alone", "other line ends of Unicode"],
 )
 def test_only_line_feeds_end_lines(data, lines, tail):
-    assert cut(data, final=False) == (lines, tail, True)
+    assert split_lines(data, final=False) == (lines, tail, True)
 
 
 @given(st.binary())
 def test_lines_and_tail_join_to_the_same_bytes(data):
-    lines, tail, ends_with_newline = cut(data, final=False)
+    lines, tail, ends_with_newline = split_lines(data, final=False)
     joined = b"".join(line + b"\n" for line in lines)
     assert (joined if ends_with_newline else joined[:-1]) + tail == data
 

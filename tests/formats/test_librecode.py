@@ -108,7 +108,7 @@ def tool_columns(made: Database) -> dict[str, str]:
 
 
 def taken(path: Path, store: ObjectStore) -> list[ImportResult]:
-    return [import_source(store, found.format, found.take().source) for found in sources.at(path)]
+    return [import_source(store, found.format, found.load().source) for found in sources.at(path)]
 
 
 def shown(store: ObjectStore, sid: str) -> Context:

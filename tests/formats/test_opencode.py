@@ -69,7 +69,7 @@ TALK = [
 
 def from_database(path: Path, store: ObjectStore | None = None, *, final: bool = False) -> list[ImportResult]:
     store = store or MemoryStore()
-    return [import_source(store, found.format, found.take().source) for found in sources.at(path, final=final)]
+    return [import_source(store, found.format, found.load().source) for found in sources.at(path, final=final)]
 
 
 def of_database(path: Path, messages: Iterable[Message], about: Mapping[str, Any] | None = None) -> Path:
@@ -515,7 +515,7 @@ def test_tables_with_credentials_are_not_read(tmp_path: Path) -> None:
     with databases.opened(path) as opened:
         for secret in ("account", "credential", "control_account", "session_share", "sqlite_master"):
             with pytest.raises(GitSessionError, match="prohibited"):
-                list(opened.ask(f"SELECT * FROM {secret}"))
+                list(opened.query(f"SELECT * FROM {secret}"))
 
 
 def test_a_view_that_shows_credentials_as_messages_is_none(tmp_path: Path) -> None:
@@ -536,7 +536,7 @@ def test_a_database_is_not_written_to(tmp_path: Path) -> None:
     from_database(path)
     assert path.read_bytes() == before
     with databases.opened(path) as opened, pytest.raises(GitSessionError):
-        list(opened.ask("DELETE FROM message"))
+        list(opened.query("DELETE FROM message"))
 
 
 def test_another_programs_database_is_passed_over(tmp_path: Path) -> None:

@@ -95,7 +95,7 @@ def test_added_entry_is_imported_as_the_same_entry(tmp_path: Path) -> None:
     messages = sent(store, sid)["messages"]
     later = messages[-1]["info"]["time"]["created"] // 1000 - 1_769_900_000 + 5
     made.put([*messages, answer("msg_b1", "Yes", at=later)])
-    [done] = [import_source(store, found.format, found.take().source) for found in sources.at(made.path)]
+    [done] = [import_source(store, found.format, found.load().source) for found in sources.at(made.path)]
     assert (done.session, done.new) == (sid, 1)
     line = session(store, sid).history()
     assert (line[-1].subject, line[-2].oid) == ("assistant: Yes", leaf.oid)

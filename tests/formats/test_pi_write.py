@@ -39,7 +39,7 @@ HEADER = SessionHeader(agent="pi", source_id="20260201-aaaaaaaaaaaaa", cwd="/wor
 def outgoing(*entries: Entry, **fields: Any) -> Outgoing:
     """Return an outgoing session of entries in sequence, with the keys k0, k1 and so on."""
     leaving = tuple(
-        OutgoingEntry(key=f"k{at}", below=f"k{at - 1}" if at else None, entry=entry, short=f"{at:08x}")
+        OutgoingEntry(key=f"k{at}", parent=f"k{at - 1}" if at else None, entry=entry, short=f"{at:08x}")
         for at, entry in enumerate(entries)
     )
     return Outgoing(session=HEADER, entries=leaving, leaf=leaving[-1].key if leaving else None, **fields)
@@ -169,9 +169,9 @@ def test_half_characters_are_escaped(text: str) -> None:
 
 def test_existing_id_is_not_used_again() -> None:
     line = line_of("message", "00000001", None, message={})
-    theirs = OutgoingEntry(key="a", below=None, entry=Message.user("x"), line=line, id="00000001")
+    theirs = OutgoingEntry(key="a", parent=None, entry=Message.user("x"), line=line, id="00000001")
     ours = [
-        OutgoingEntry(key=f"k{at}", below="a", entry=Title(title="t", at_ms=1), short="00000001") for at in range(3)
+        OutgoingEntry(key=f"k{at}", parent="a", entry=Title(title="t", at_ms=1), short="00000001") for at in range(3)
     ]
     head = b'{"type":"session","version":3,"id":"s"}'
     out = Outgoing(session=HEADER, head=(head,), entries=(theirs, *ours), leaf="k2")

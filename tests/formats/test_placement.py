@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gitsession.formats.base.record import Field, LineLink, place
+from gitsession.formats.base.record import Field, LineLink
+from gitsession.formats.base.record import place_nodes as place
 
 ABSENT = Field.ABSENT
 

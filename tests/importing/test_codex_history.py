@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from rewound import fill, snapshot
 
 from gitsession.api import Store
-from gitsession.formats.base.file_changes import RecordedReplacement, patched
+from gitsession.formats.base.file_changes import RecordedReplacement, apply_diff
 from gitsession.formats.codex.agent import codex
 from gitsession.workspace import read_file
 
@@ -246,7 +246,7 @@ def test_too_large_file_is_left_out(store, work, monkeypatch):
 def test_diff_is_applied_only_if_its_lines_match(diff, expected):
     if expected is None and "words" in diff:
         expected = "a\nx\ny\r\nzw\n"  # as the patch describes it; a comparison with the file shows the difference
-    assert patched("a\nx\ny\r\nz", diff) == expected
+    assert apply_diff("a\nx\ny\r\nz", diff) == expected
 
 
 fields = st.sampled_from(["type", "content", "unified_diff", "move_path", "add", "delete", "update", "id", "status"])
@@ -268,7 +268,7 @@ def test_no_content_of_a_line_raises(ends, changes):
         for end in ends
         for line in event("patch_apply_end", **{"call_id": "c", "success": True, "changes": changes, **_safe(end)})
     ]
-    for each in codex.noted(codex.split(rollout(lines, *[event("item_completed", item=end) for end in ends]))):
+    for each in codex.file_changes(codex.split(rollout(lines, *[event("item_completed", item=end) for end in ends]))):
         assert isinstance(each, RecordedReplacement)
 
 

@@ -107,7 +107,8 @@ def test_each_file_is_exported_by_itself(store: ObjectStore) -> None:
     newest = export_session.export(store, sid)
     assert newest.data == export_session.export_original(store, sid).data == FILES[name(THREAD, SEGMENTS[2])]
     others = {
-        file.name.removesuffix(".jsonl"): file.data for file in session_files.others(store, "codex", sid, newest.data)
+        file.name.removesuffix(".jsonl"): file.data
+        for file in session_files.other_files(store, "codex", sid, newest.data)
     }
     assert others == {file: data for file, data in FILES.items() if file not in (name(THREAD, SEGMENTS[2]), name(FORK))}
     assert export_session.export(store, take.known[FORK]).data == FILES[name(FORK)]
@@ -279,8 +280,8 @@ def resumed(store: Store, sid: str, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("CODEX_HOME", str(home))
     work.mkdir(exist_ok=True)
     found = store.agents.resume(sid, cwd=work, **options)
-    assert store.agents.resume(sid, cwd=work, dry_run=True, **options).is_there
-    assert not store.agents.resume(sid, cwd=work, dry_run=True, **options).beside
+    assert store.agents.resume(sid, cwd=work, dry_run=True, **options).is_complete
+    assert not store.agents.resume(sid, cwd=work, dry_run=True, **options).other_files
     assert found.file.exists()
     return {file.stem for file in home.rglob("*.jsonl")}
 
@@ -324,7 +325,7 @@ def test_reverted_thread_continues_in_another_folder(tmp_path: Path, monkeypatch
         assert active_context(opened.objects, sid) == "t1 t7 t8 t10"
         assert export_session.export_original(opened.objects, sid).data == file.read_bytes()
         assert opened.import_file(file)[0].moves == ()
-        assert opened.agents.resume(sid, cwd=tmp_path / "one").is_there
+        assert opened.agents.resume(sid, cwd=tmp_path / "one").is_complete
         [older] = opened.import_file(newest)
         assert (older.moves, [problem.what[:13] for problem in older.problems]) == ((), ["an older copy"])
         assert opened.verify().problems == []
@@ -350,7 +351,7 @@ def test_the_header_of_a_segment_in_another_folder_alone_changes_no_entry(store:
     sid = take.all()
     before = graph.branches(store, sid)
     file = name(THREAD, SEGMENTS[0])
-    moved = codex.moved(FILES[file], THREAD, "/elsewhere")
+    moved = codex.relocate(FILES[file], THREAD, "/elsewhere")
     for data in (moved, FILES[file], moved):
         done = take(file, data)
         assert (done.new, done.rewritten) == (0, None)

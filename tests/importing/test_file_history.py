@@ -343,7 +343,7 @@ odd = st.recursive(
 @given(st.lists(st.dictionaries(names, odd, max_size=6), max_size=5))
 def test_no_content_of_a_line_raises(lines):
     payload = b"\n".join(dumps({"toolUseResult": None, **said}) for said in lines)
-    for noted in files.noted([payload]):
+    for noted in files.file_changes([payload]):
         assert isinstance(noted, RecordedBackup | RecordedEdit)
         if isinstance(noted, RecordedEdit):
             file_history.contents(noted, b"a\r\nb")

@@ -76,7 +76,7 @@ def survives(agent: str, data: bytes, *, final: bool) -> None:
     claiming = [each for each in FORMATS.values() if each.claims(head)]
     assert claimed(head) is next(iter(claiming), None)
     for each in all_with_capability(Accompanied).values():
-        each.beside(data, NAME)
+        each.sidecars(data, NAME)
     try:
         source = format.split(data, name=NAME, final=final)
     except Malformed as error:

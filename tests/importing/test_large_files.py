@@ -21,7 +21,7 @@ from gitsession.discovery import sources
 from gitsession.errors import Unavailable
 from gitsession.formats import FORMATS, Accompanied, Source, Streamed, claimed
 from gitsession.formats.base import jsonl as stored_lines
-from gitsession.formats.base.jsonl import Lines, StoredFile, cut
+from gitsession.formats.base.jsonl import Lines, StoredFile, split_lines
 from gitsession.formats.base.record import StoredRecord
 from gitsession.git.types import Kind, Oid
 from gitsession.importing import import_session
@@ -117,13 +117,13 @@ def test_real_stored_file_is_split_as_in_memory(path: Path) -> None:
     name = path.with_suffix("").as_posix()
     assert told(format.split(stored(data), name=name)) == told(format.split(data, name=name))
     if isinstance(format, Accompanied):
-        assert format.beside(stored(data), name) == format.beside(data, name)
+        assert format.sidecars(stored(data), name) == format.sidecars(data, name)
 
 
 @pytest.mark.parametrize("data", [b"", b"\n", b"a", b"a\n", b"\n\na\nb", b"a\r\n\xe2\x80\xa8\nb\n"])
 def test_lines_of_a_stored_file_equal_those_of_its_bytes(data: bytes) -> None:
-    lines, waiting, _ = cut(stored(data), final=False)
-    assert (list(lines), waiting, True) == cut(data, final=False)
+    lines, waiting, _ = split_lines(stored(data), final=False)
+    assert (list(lines), waiting, True) == split_lines(data, final=False)
     assert isinstance(lines, Lines)
     for first in range(len(lines)):
         for last in range(first + 1, len(lines) + 1):

@@ -371,7 +371,7 @@ def test_session_is_imported_without_git_with_a_note(agent, store, work, monkeyp
 def test_project_with_an_invalid_name_has_no_trees(agent, project):
     agent.prompt("u1")
     document = {"info": {**agent.about, "projectID": project}, "messages": agent.messages}
-    assert opencode.copies("/home/opencode", opencode.split(dumps(document), final=True)) == ()
+    assert opencode.copy_folders("/home/opencode", opencode.split(dumps(document), final=True)) == ()
 
 
 names = st.sampled_from(
@@ -395,8 +395,8 @@ def test_no_content_of_a_record_raises(parts, about):
     info = {"id": "m", "role": "assistant", "time": {"created": 1, "completed": 2}, **about}
     message = {"info": info, "parts": parts}
     source = opencode.split(dumps({"info": {"id": "ses_x", "projectID": "p"}, "messages": [message]}), final=True)
-    assert all(isinstance(each, RecordedRun) for each in opencode.noted(source))
-    assert all(isinstance(each, str) for each in opencode.copies("/x", source))
+    assert all(isinstance(each, RecordedRun) for each in opencode.file_changes(source))
+    assert all(isinstance(each, str) for each in opencode.copy_folders("/x", source))
 
 
 @pytest.mark.skipif(not real_opencode.can_run(), reason="the real program is not at hand")

@@ -80,7 +80,9 @@ def resumed(tmp_path: Path) -> Ask:
         home, work, log = tmp_path / "home", tmp_path / "work", tmp_path / "requests.jsonl"
         work.mkdir()
         file = (
-            home / ".claude" / claude.place(SessionHeader(agent="claude", source_id=id), Workspace(str(work.resolve())))
+            home
+            / ".claude"
+            / claude.session_path(SessionHeader(agent="claude", source_id=id), Workspace(str(work.resolve())))
         )
         file.parent.mkdir(parents=True)
         file.write_bytes(data)

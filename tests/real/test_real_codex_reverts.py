@@ -79,7 +79,7 @@ def test_reverted_and_forked_thread_continues_in_a_new_home(tmp_path: Path, monk
         assert store.verify().problems == []
         for story, id in ids.items():
             sent = store.export(rows[id])
-            written = {Path(sent.place).name: sent.data, **dict(sent.beside)}
+            written = {Path(sent.path).name: sent.data, **dict(sent.other_files)}
             assert written == {name: files[name].read_bytes() for name in written}
             folder = tmp_path / story
             (folder / "work").mkdir(parents=True)

@@ -54,7 +54,7 @@ def test_model_receives_the_conversation(source: str, agent: str, tmp_path: Path
     with pytest.raises(Refused, match="the agent has continued"):
         resume.plan(store, sid, agent, None, where, {})
     place = found.file if not isinstance(FORMATS[agent], Importing) else home / ".local/share/opencode/opencode.db"
-    [taken] = [import_source(store, each.format, each.take().source) for each in sources.at(place, final=True)]
+    [taken] = [import_source(store, each.format, each.load().source) for each in sources.at(place, final=True)]
     line = [node.subject for node in session(store, taken.session).history()]
     assert [at for at in line if handover.NEXT in at or "ANSWER" in at][-1] == "assistant: ANSWER"
     assert any(at.startswith("user: ") and handover.NEXT in at for at in line)

@@ -111,7 +111,7 @@ def test_later_messages_of_the_program_are_imported_after_the_earlier_ones(tmp_p
     path = lab.data / "opencode/opencode.db"
     with sqlite3.connect(path) as db:
         assert db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
-    [done] = [import_source(store, found.format, found.take().source) for found in sources.at(path)]
+    [done] = [import_source(store, found.format, found.load().source) for found in sources.at(path)]
     assert (done.session, done.new, done.rewritten) == (sid, 2, None)
     real = lab.place / "out.json"
     lab.run(f'$OC export {SES} > "{real}"')

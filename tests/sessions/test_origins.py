@@ -34,7 +34,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 def take(store: Store, *paths: Path) -> None:
     for path in paths:
         for found in sources.at(path):
-            store.agents.import_session(found.format, found.take(), path=found.place)
+            store.agents.import_session(found.format, found.load(), path=found.path)
 
 
 def origin(store: Store, address: str) -> tuple[str | None, str] | None:
@@ -159,7 +159,7 @@ def test_any_record_can_be_read(record: dict[str, object], told: object) -> None
     payload = json.dumps(record).encode()
     beside = {} if told is None else {"agent-ab12.meta.json": json.dumps({"toolUseId": told}).encode()}
     for format in all_with_capability(Delegating).values():
-        assert isinstance(format.began(payload, "ab12", beside), str)
+        assert isinstance(format.starting_call(payload, "ab12", beside), str)
     for counting in all_with_capability(Counting).values():
         assert all(count.tokens > 0 for count in counting.counts(payload))
 

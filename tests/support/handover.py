@@ -85,7 +85,7 @@ def asked(found: ResumePlan, home: Path) -> Told:
     Args:
         home: Home directory of the agent.
     """
-    agent, base = found.sent.agent, home.parent
+    agent, base = found.export.agent, home.parent
     (base / "script.json").write_text('[{"text": "ANSWER"}]')
     (base / "opencode.tmpl").write_text(json.dumps(real_opencode.CONFIG))
     start = list(map(str, PROGRAMS[agent]))

@@ -146,9 +146,9 @@ def watch_command(app: App, paths: tuple[Path, ...], once: bool, every: float | 
 
 def _files(store: Store, paths: tuple[Path, ...]) -> Iterator[Found]:
     if paths:
-        yield from ((path, None) for path in discover.under(paths))
+        yield from ((path, None) for path in discover.files_in(paths))
         return
-    yield from discover.everywhere(Path.home(), os.environ)
+    yield from discover.find_all(Path.home(), os.environ)
     held = [row.project for row in store.sessions()]
     yield from discover.in_projects(Path(folder) for folder in dict.fromkeys([current_folder(), *held]) if folder)
 

@@ -17,7 +17,7 @@ from gitsession.cli.output import current_folder, emit, json_option, say, wants_
 from gitsession.cli.text import count, shell_words
 from gitsession.discovery import sources
 from gitsession.errors import Malformed, Refused, Unavailable
-from gitsession.exporting.export_session import TO_READ, ExportResult
+from gitsession.exporting.export_session import READABLE_FORMATS, ExportResult
 from gitsession.exporting.resume import ResumePlan
 from gitsession.formats import FORMATS, Resumable, all_with_capability, with_capability
 
@@ -43,8 +43,8 @@ def export_command(
     The records that the agent wrote are unchanged. Entries that were made with gitsession follow them. With ENTRY,
     only the history of that entry is exported.
     """
-    if agent is not None and agent not in {**FORMATS, **TO_READ}:
-        raise click.UsageError(f"unknown format {agent!r}: choose one of {', '.join([*FORMATS, *TO_READ])}")
+    if agent is not None and agent not in {**FORMATS, **READABLE_FORMATS}:
+        raise click.UsageError(f"unknown format {agent!r}: choose one of {', '.join([*FORMATS, *READABLE_FORMATS])}")
     found, entry = app.entry(session)
     at = entry if split(session)[1] else None
     sent = app.store().export(found.id, at, to=agent, as_it_came=as_it_came, with_secrets=with_secrets)
@@ -60,8 +60,8 @@ def export_command(
     _warn_of_notes(sent.notes)
     if at is None and not sent.added:
         _tell_what_waits(app.store().catalogue().files_of(found.id), sent.data)
-    if sent.beside and not (output is not None and output.is_dir()):
-        more = count(len(sent.beside), "other file")
+    if sent.other_files and not (output is not None and output.is_dir()):
+        more = count(len(sent.other_files), "other file")
         warn(f"the agent has {more} of this session: pass -o FOLDER to write all")
     if output is None:
         sys.stdout.buffer.write(sent.data)
@@ -76,10 +76,10 @@ def _files(sent: ExportResult, output: Path) -> list[tuple[Path, bytes]]:
     """Return the paths and contents of the files to write: one file, or all files of the session in a folder."""
     if not output.is_dir():
         return [(output, sent.data)]
-    name = PurePosixPath(sent.place).name
+    name = PurePosixPath(sent.path).name
     if not name:
         raise click.UsageError(f"cannot write to '{output}': it is a folder (pass the name of a file)")
-    return [(output / other, data) for other, data in ((name, sent.data), *sent.beside)]
+    return [(output / other, data) for other, data in ((name, sent.data), *sent.other_files)]
 
 
 def _write(output: Path, data: bytes) -> None:
@@ -168,33 +168,33 @@ def line_of(commands: Sequence[Sequence[str]], cwd: str) -> str:
 def _document(sid: str, done: ResumePlan, *, dry_run: bool) -> dict[str, object]:
     return {
         "session": sid,
-        "agent": done.sent.agent,
+        "agent": done.export.agent,
         "id": done.id,
         "path": os.fsencode(done.file).decode("utf-8", "replace"),
         "cwd": done.cwd,
-        "written": "nothing" if dry_run or done.is_there else "whole" if done.held is None else "rest",
+        "written": "nothing" if dry_run or done.is_complete else "whole" if done.existing_bytes is None else "rest",
         "commands": [list(words) for words in done.commands],
-        "left_out": done.sent.left_out,
-        "notes": dict(done.sent.notes),
+        "left_out": done.export.left_out,
+        "notes": dict(done.export.notes),
     }
 
 
 def _print_resumption(done: ResumePlan, *, dry_run: bool) -> None:
-    if done.is_there:
+    if done.is_complete:
         warn(f"{done.file} exists and is up to date")
-    elif done.held is not None:
-        rest = f"{len(done.data) - done.held:,} bytes"
+    elif done.existing_bytes is not None:
+        rest = f"{len(done.data) - done.existing_bytes:,} bytes"
         warn(f"{'would be appended' if dry_run else 'appended'} to the end of {done.file}: {rest}")
     else:
         warn(f"{'would be written' if dry_run else 'written'}: {done.file}")
-    if done.beside:
-        warn(f"{'would be restored' if dry_run else 'restored'}: {count(len(done.beside), 'file')} of the session")
-    warn_of_hidden(done.sent.hidden, done.sent.problems, "this machine does not have them")
-    if done.sent.left_out:
+    if done.other_files:
+        warn(f"{'would be restored' if dry_run else 'restored'}: {count(len(done.other_files), 'file')} of the session")
+    warn_of_hidden(done.export.hidden, done.export.problems, "this machine does not have them")
+    if done.export.left_out:
         warn(
-            f"left out: {count(done.sent.left_out, 'entry', 'entries')} made here (run `gitsession export` to see why)"
+            f"left out: {count(done.export.left_out, 'entry', 'entries')} made here (run `gitsession export` to see why)"
         )
-    _warn_of_notes(done.sent.notes)
+    _warn_of_notes(done.export.notes)
 
 
 def _warn_of_notes(notes: Mapping[str, int]) -> None:

@@ -89,10 +89,10 @@ def _files(paths: tuple[Path, ...], everything: bool, agent: str | None) -> Iter
     if agent is not None and agent not in FORMATS:
         raise click.UsageError(f"unknown format {agent!r}: choose one of {', '.join(FORMATS)}")
     if everything:
-        for path, format in discover.everywhere(Path.home(), os.environ, unreadable=True):
+        for path, format in discover.find_all(Path.home(), os.environ, unreadable=True):
             if agent in (None, format.AGENT):
                 yield path, format
-    for path in discover.under(paths):
+    for path in discover.files_in(paths):
         yield path, FORMATS[agent] if agent else None
 
 
@@ -201,8 +201,8 @@ def _sum(work: Imports) -> str:
 
 def _shown(problems: Sequence[SourceProblem], most: int) -> list[SourceProblem]:
     """Return the first ``most`` problems, and all problems that prevented the import of a part."""
-    waiting = [problem for problem in problems if problem.waits]
-    return [*[problem for problem in problems if not problem.waits][:most], *waiting]
+    waiting = [problem for problem in problems if problem.is_incomplete]
+    return [*[problem for problem in problems if not problem.is_incomplete][:most], *waiting]
 
 
 @contextmanager

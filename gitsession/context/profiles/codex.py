@@ -17,7 +17,7 @@ from gitsession.context.profiles import CompactionSettings, Profile, Selection
 from gitsession.context.profiles.estimates import by_bytes, by_bytes_of
 from gitsession.context.profiles.visible_items import changed, changes, kept, show_compaction, show_sent, state
 from gitsession.context.value import Item, Shown, State
-from gitsession.formats.base.jsonl import LineFailure, Object, parse, riding, spoken
+from gitsession.formats.base.jsonl import LineFailure, Object, attached_lines, parse, record_line
 from gitsession.formats.codex.agent import codex
 from gitsession.formats.codex.read_entry import REPLACEMENT, tokens_in
 from gitsession.formats.codex.split_file import starts_turn as is_users
@@ -61,7 +61,7 @@ class CodexProfile(Profile):
     def usage(self, items: Sequence[Item], fresh: int) -> tuple[int, int] | None:
         """Return the newest ``token_count``, which is stored with the item after the answer that it counts."""
         for at in range(len(items) - 1, fresh - 1, -1):
-            for line in reversed(riding(items[at].payload)) if items[at].agent == codex.AGENT else ():
+            for line in reversed(attached_lines(items[at].payload)) if items[at].agent == codex.AGENT else ():
                 total = tokens_in(line)
                 if total is not None:
                     return total, at
@@ -177,7 +177,7 @@ def _without_middle(text: str, tokens: int) -> list[str]:
 
 
 def _spoken_item(item: Item) -> Object:
-    line = parse(spoken(item.payload))
+    line = parse(record_line(item.payload))
     said = None if isinstance(line, LineFailure) else line.get("payload")
     return said if isinstance(said, dict) else {}
 

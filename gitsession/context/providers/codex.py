@@ -11,7 +11,7 @@ from typing import Any
 from gitsession.context.profiles import profile
 from gitsession.context.providers.wire import sendable
 from gitsession.context.value import Context, Item
-from gitsession.formats.base.jsonl import LineFailure, Object, parse, spoken
+from gitsession.formats.base.jsonl import LineFailure, Object, parse, record_line
 from gitsession.formats.codex.agent import codex
 from gitsession.formats.codex.write import OUTPUTS, call_output, items_of, sent
 
@@ -32,7 +32,7 @@ def request(context: Context, *, system: str | None = None) -> dict[str, Any]:
 
 
 def _said(item: Item) -> list[Object]:
-    line = parse(spoken(item.payload)) if item.agent == codex.AGENT else None
+    line = parse(record_line(item.payload)) if item.agent == codex.AGENT else None
     if line is None or isinstance(line, LineFailure):
         return items_of(item.entry)
     payload = line.get("payload")

@@ -29,15 +29,15 @@ class Aider(Accompanied, InProject, Resumable):
     read = staticmethod(entry_of)
     write = staticmethod(write)
 
-    def beside(self, data: Data, name: str) -> Sequence[Sidecar]:
-        return split_file.beside(name)
+    def sidecars(self, data: Data, name: str) -> Sequence[Sidecar]:
+        return split_file.sidecars(name)
 
-    def place(self, header: SessionHeader, at: Workspace) -> str:
+    def session_path(self, header: SessionHeader, workspace: Workspace) -> str:
         """Return a file name in the project's folder that always differs from the name of Aider's own history."""
-        called = "".join(char if char.isalnum() or char in "-_" else "-" for char in header.source_id or "session")
-        return f".aider.{called}.aider.chat.history.md"
+        stem = "".join(char if char.isalnum() or char in "-_" else "-" for char in header.source_id or "session")
+        return f".aider.{stem}.aider.chat.history.md"
 
-    def moved(self, data: bytes, id: str, cwd: str) -> bytes:
+    def relocate(self, data: bytes, id: str, cwd: str) -> bytes:
         """Return ``data`` unchanged, because a history contains neither a session id nor a folder."""
         return data
 

@@ -45,7 +45,7 @@ def _prompt(text: str) -> Headline:
 def _output(lines: list[str]) -> Headline:
     if any(line in split_file.CLEARED for line in lines):
         return Headline(kind="reset", label="cleared")
-    made = split_file.commits(lines)
-    if made:
-        return Headline(kind="custom", label="commit", words=f"{made[-1].hash} {made[-1].message}")
+    commits = split_file.commits(lines)
+    if commits:
+        return Headline(kind="custom", label="commit", words=f"{commits[-1].hash} {commits[-1].message}")
     return Headline(kind="custom", label="output", words=next(filter(None, lines), ""))

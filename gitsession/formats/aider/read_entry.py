@@ -20,15 +20,15 @@ def reread(data: bytes) -> list[tuple[str, str]]:
     """Return the role (``user`` or ``assistant``) and the text of each message that Aider sends again."""
     text = data.decode("utf-8", "replace").replace("\r\n", "\n").replace("\r", "\n")
     lines = [line for line in text.splitlines(keepends=True) if not line.startswith("# ")]
-    spoken = [(role, "".join(_said(line, role) for line in found)) for role, found in groupby(lines, _role)]
-    return [(role, words) for role, words in spoken if role != "tool" and words.strip()]
+    messages = [(role, "".join(_text_of_line(line, role) for line in found)) for role, found in groupby(lines, _role)]
+    return [(role, message_text) for role, message_text in messages if role != "tool" and message_text.strip()]
 
 
 def _role(line: str) -> str:
     return "tool" if line.startswith("> ") else "user" if line.startswith("#### ") else "assistant"
 
 
-def _said(line: str, role: str) -> str:
+def _text_of_line(line: str, role: str) -> str:
     return line[5:] if role == "user" else line
 
 
@@ -64,7 +64,7 @@ def entry_of(payload: bytes) -> Entry:
 def _run(payload: bytes) -> Entry:
     """Return the entry of a run. A run begins with an empty context, unless it restored its history."""
     run = split_file.run(payload)
-    at_ms, lines = to_ms(run.started) or 0, list(run.words)
+    at_ms, lines = to_ms(run.started) or 0, list(run.lines)
     if run.restored:
         return Custom(at_ms=at_ms, custom_type=RESTORED, data=lines)
     return Reset(at_ms=at_ms, extra={"output": lines})

@@ -52,25 +52,25 @@ _BROKEN_OFF = b"> ^C again to exit"
 _TWO_SPACES = b"  "
 
 
-def cut(data: bytes, *, final: bool = False) -> tuple[list[AiderSpan], bytes]:
+def split_spans(data: bytes, *, final: bool = False) -> tuple[list[AiderSpan], bytes]:
     """Return the complete spans of a history, and the bytes after them.
 
     Aider may append to the last span of the file. So this span is not complete, unless ``final`` is true.
     """
     lines = data.splitlines(keepends=True) if b"\r" not in data else _lines(data)
-    whole = len(lines) if final or not lines or lines[-1].endswith(LF) else len(lines) - 1
+    complete = len(lines) if final or not lines or lines[-1].endswith(LF) else len(lines) - 1
     spans: list[AiderSpan] = []
     start = 0
-    reader = _Reader(lines, whole, final)
-    for at in range(whole):
-        begins = reader.begins(at)
-        if begins is None:
+    reader = _Reader(lines, complete, final)
+    for at in range(complete):
+        is_start = reader.begins(at)
+        if is_start is None:
             break
-        if begins:
-            spans.append(AiderSpan(reader.behind, b"".join(lines[start : reader.behind])))
-            start = reader.behind
+        if is_start:
+            spans.append(AiderSpan(reader.end_of_text, b"".join(lines[start : reader.end_of_text])))
+            start = reader.end_of_text
         if _bare(lines[at]).strip():
-            reader.behind = at + 1
+            reader.end_of_text = at + 1
     rest = b"".join(lines[start:])
     if final and rest:
         return [*spans, AiderSpan(len(lines), rest)], b""
@@ -79,11 +79,11 @@ def cut(data: bytes, *, final: bool = False) -> tuple[list[AiderSpan], bytes]:
 
 def kind_of(payload: bytes) -> SpanKind:
     """Return the kind of a span, which depends only on its bytes."""
-    every = [_bare(line) for line in _lines(payload)]
-    lines = [line for line in every if line.strip()]
+    all_lines = [_bare(line) for line in _lines(payload)]
+    lines = [line for line in all_lines if line.strip()]
     if not lines:
         return SpanKind.BLANK
-    no_blank = bool(every[0].strip())
+    no_blank = bool(all_lines[0].strip())
     if RUN.fullmatch(lines[0]) and len(lines) > 1 and _is_quoted(lines[1]):
         return SpanKind.RUN
     if all(_is_prompt(line) for line in lines):
@@ -106,18 +106,18 @@ def begins_run(head: bytes) -> bool:
 class _Reader:
     """The state after the lines read so far, which determines the kind of the next line."""
 
-    def __init__(self, lines: list[bytes], whole: int, final: bool) -> None:
+    def __init__(self, lines: list[bytes], complete: int, final: bool) -> None:
         self.lines = lines
-        self.whole = whole
+        self.complete = complete
         self.final = final
-        self.open = SpanKind.BLANK
+        self.open_kind = SpanKind.BLANK
         self.after_blank = True
-        self.behind = 0  # the index after the last line that is not blank
-        self.several = False  # whether Aider's text continues on the next line
+        self.end_of_text = 0  # the index after the last line that is not blank
+        self.is_continued = False  # whether Aider's text continues on the next line
         self.run_head = 0  # lines before this index belong to the beginning of a run
         self.end = _TWO_SPACES  # the end of Aider's own lines; b"" if an editor removed trailing spaces
         self.fence: bytes | None = None
-        self.minds_fences = True
+        self.tracks_fences = True
         self.broken_off = False
 
     def begins(self, at: int) -> bool | None:
@@ -131,31 +131,31 @@ class _Reader:
         kind = self._kind(at, line)
         if kind is None:
             return None
-        if self.several and not (kind is SpanKind.RUN or (kind is SpanKind.USER and self.after_blank)):
-            self.several = not line.endswith(_TWO_SPACES)
+        if self.is_continued and not (kind is SpanKind.RUN or (kind is SpanKind.USER and self.after_blank)):
+            self.is_continued = not line.endswith(_TWO_SPACES)
             self.after_blank = False
             return False
-        self.several = kind is SpanKind.TOOL and not line.endswith(self.end)
-        begins = self.open is not SpanKind.BLANK and self._is_other(kind)
-        if begins or self.open is SpanKind.BLANK:
+        self.is_continued = kind is SpanKind.TOOL and not line.endswith(self.end)
+        begins = self.open_kind is not SpanKind.BLANK and self._is_other(kind)
+        if begins or self.open_kind is SpanKind.BLANK:
             self._enter(kind, at)
         if kind is SpanKind.TOOL:
             self.broken_off = line.rstrip() == _BROKEN_OFF
-        elif kind is SpanKind.ANSWER and self.minds_fences:
-            self._mind(line)
+        elif kind is SpanKind.ANSWER and self.tracks_fences:
+            self._track_fence(line)
         self.after_blank = False
         return begins
 
     def _is_other(self, kind: SpanKind) -> bool:
-        if kind is SpanKind.ANSWER or self.open is SpanKind.ANSWER:
-            return kind is not self.open
-        joins = kind is self.open or (kind is SpanKind.TOOL and self.open is SpanKind.RUN)
+        if kind is SpanKind.ANSWER or self.open_kind is SpanKind.ANSWER:
+            return kind is not self.open_kind
+        joins = kind is self.open_kind or (kind is SpanKind.TOOL and self.open_kind is SpanKind.RUN)
         return not joins or self.after_blank
 
     def _enter(self, kind: SpanKind, at: int) -> None:
-        self.open = kind
+        self.open_kind = kind
         self.fence = None
-        self.minds_fences = not (kind is SpanKind.ANSWER and self.broken_off)
+        self.tracks_fences = not (kind is SpanKind.ANSWER and self.broken_off)
         self.broken_off = False
         if kind is SpanKind.RUN:
             self.run_head = at + 2
@@ -163,10 +163,10 @@ class _Reader:
 
     def _kind(self, at: int, line: bytes) -> SpanKind | None:
         if self.fence is not None:
-            return SpanKind.TOOL if self.after_blank and _is_behind_answer(line) else SpanKind.ANSWER
+            return SpanKind.TOOL if self.after_blank and _is_token_count(line) else SpanKind.ANSWER
         if line.startswith(b"# ") and RUN.fullmatch(line):
             return self._run(at)
-        if _is_prompt(line) and line.endswith(self.end) and (self.after_blank or self.open is SpanKind.USER):
+        if _is_prompt(line) and line.endswith(self.end) and (self.after_blank or self.open_kind is SpanKind.USER):
             return SpanKind.USER
         if _is_quoted(line) and (line.endswith(self.end) or self._is_aiders_before()):
             return SpanKind.TOOL
@@ -174,17 +174,17 @@ class _Reader:
 
     def _is_aiders_before(self) -> bool:
         """Return whether the previous line is not part of an answer. An answer begins after a blank line."""
-        return not self.after_blank and self.open in (SpanKind.RUN, SpanKind.USER, SpanKind.TOOL)
+        return not self.after_blank and self.open_kind in (SpanKind.RUN, SpanKind.USER, SpanKind.TOOL)
 
     def _run(self, at: int) -> SpanKind | None:
-        behind = [_bare(line) for line in self.lines[at + 1 : min(at + 3, self.whole)]]
-        if behind and behind[0].strip():
+        next_lines = [_bare(line) for line in self.lines[at + 1 : min(at + 3, self.complete)]]
+        if next_lines and next_lines[0].strip():
             return SpanKind.ANSWER
-        if len(behind) < 2:
+        if len(next_lines) < 2:
             return SpanKind.ANSWER if self.final else None
-        return SpanKind.RUN if _is_quoted(behind[1]) else SpanKind.ANSWER
+        return SpanKind.RUN if _is_quoted(next_lines[1]) else SpanKind.ANSWER
 
-    def _mind(self, line: bytes) -> None:
+    def _track_fence(self, line: bytes) -> None:
         """Update the state of the fence after a line of an answer."""
         found = _FENCE.fullmatch(line)
         if found is None:
@@ -197,7 +197,7 @@ class _Reader:
             self.fence = None
 
 
-def _is_behind_answer(line: bytes) -> bool:
+def _is_token_count(line: bytes) -> bool:
     """Return whether a line is the token count that Aider prints after an answer.
 
     No regular expression is used, because a malicious line could make it slow.
@@ -252,7 +252,7 @@ class Run(NamedTuple):
     version: str
     model: str
     restored: bool
-    words: tuple[str, ...]
+    lines: tuple[str, ...]
 
 
 class AiderCommit(NamedTuple):
@@ -288,10 +288,10 @@ def run(payload: bytes) -> Run:
     """Return the values in the beginning of a run."""
     head, *_ = _text_lines(payload)
     found = RUN.fullmatch(head.encode())
-    words = tuple(line.removeprefix(">").strip(" \t") for line in _text_lines(payload)[1:])
-    version = next((match[1] for line in words if (match := _VERSION.fullmatch(line))), "")
-    model = next((match[1] for line in words if (match := _MODEL.match(line))), "")
-    return Run(found[1].decode() if found else "", version, model, RESTORED in words, words)
+    lines = tuple(line.removeprefix(">").strip(" \t") for line in _text_lines(payload)[1:])
+    version = next((match[1] for line in lines if (match := _VERSION.fullmatch(line))), "")
+    model = next((match[1] for line in lines if (match := _MODEL.match(line))), "")
+    return Run(found[1].decode() if found else "", version, model, RESTORED in lines, lines)
 
 
 def commits(lines: list[str]) -> list[AiderCommit]:
@@ -322,7 +322,7 @@ PROMPTS = ".aider.input.history"
 """The name of the file with the prompts of all runs and their times. It is in the same folder."""
 
 
-def beside(name: str) -> Sequence[Sidecar]:
+def sidecars(name: str) -> Sequence[Sidecar]:
     """Return the file of prompts if the history has Aider's own file name."""
     return (Sidecar(PROMPTS, (PROMPTS,), needed=False),) if name.rpartition("/")[2] == NAME else ()
 
@@ -332,22 +332,22 @@ def split(data: bytes, *, name: str = "", final: bool = False) -> Source:
     first = _first_line(data)
     if not first:
         raise Malformed("the file has no text yet", hint="try again when Aider has written to it")
-    folder, _, called = name.rpartition("/")
+    folder, _, file_name = name.rpartition("/")
     found = RUN.fullmatch(first)
     started = found[1].decode() if found else ""
     # The file contains no session id. Only its first line never changes, so the id is derived from this line. The name
     # of the folder is added because a script can start runs in many folders in the same second.
-    said = started.replace(" ", "T") if started else sha256(first).hexdigest()[:16]
-    source_id = "@".join(filter(None, (folder.rpartition("/")[2], said)))
+    key = started.replace(" ", "T") if started else sha256(first).hexdigest()[:16]
+    source_id = "@".join(filter(None, (folder.rpartition("/")[2], key)))
     source_id = storable(source_id)
-    spans, tail = cut(data, final=final)
+    spans, tail = split_spans(data, final=final)
     return Source(
         agent=AGENT,
         source_id=source_id,
         started_ms=to_ms(started) or 0,
         records=_records(spans),
         tail=tail,
-        header=SessionHeader(agent=AGENT, source_id=source_id, cwd=folder if called == NAME and folder else None),
+        header=SessionHeader(agent=AGENT, source_id=source_id, cwd=folder if file_name == NAME and folder else None),
     )
 
 

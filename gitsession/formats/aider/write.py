@@ -24,18 +24,18 @@ def write(out: Outgoing) -> WrittenFile:
     """Write a session as a history."""
     notes: Counter[str] = Counter()
     path = _path(out)
-    kept = _in_sight(path)
+    visible = _visible_entries(path)
     _count(notes, "left out: entries of other branches", len(out.entries) - len(path))
-    _count(notes, "left out: entries before the last summary", len(path) - len(kept))
+    _count(notes, "left out: entries before the last summary", len(path) - len(visible))
     _count(notes, "left out: labels", len(out.all_labels()))
     _count(notes, "left out: title", out.name() is not None)
-    lines = [] if kept and kept[0].line is not None else [OutgoingLine(_head(out))]
-    for leaving in kept:
-        data = leaving.line
+    lines = [] if visible and visible[0].line is not None else [OutgoingLine(_head(out))]
+    for outgoing in visible:
+        data = outgoing.line
         if data is None:
-            data = "".join(_spell(leaving.entry, notes)).encode("utf-8", "replace")
+            data = "".join(_entry_texts(outgoing.entry, notes)).encode("utf-8", "replace")
         if data:
-            lines.append(OutgoingLine(data.removesuffix(b"\n"), leaving.key))
+            lines.append(OutgoingLine(data.removesuffix(b"\n"), outgoing.key))
     return WrittenFile(tuple(lines), notes)
 
 
@@ -46,11 +46,11 @@ def _path(out: Outgoing) -> list[OutgoingEntry]:
     at = by_key.get(out.leaf or "")
     while at is not None:
         path.append(at)
-        at = by_key.get(at.below or "")
+        at = by_key.get(at.parent or "")
     return path[::-1]
 
 
-def _in_sight(path: Sequence[OutgoingEntry]) -> Sequence[OutgoingEntry]:
+def _visible_entries(path: Sequence[OutgoingEntry]) -> Sequence[OutgoingEntry]:
     """Return the entries of the context, from the newest summary or reset that Aider did not write.
 
     For a summary, the result is the summary, the entries that it kept, and the entries after it.
@@ -80,19 +80,19 @@ def _head(out: Outgoing) -> bytes:
 # Entries
 
 
-def _spell(entry: Entry, notes: Counter[str]) -> Iterator[str]:
+def _entry_texts(entry: Entry, notes: Counter[str]) -> Iterator[str]:
     match entry:
         case Message(role="user" | "custom") | CustomMessage():
-            yield _user(_words(entry.content, notes))
+            yield _user(_text_of_blocks(entry.content, notes))
         case Message(role="assistant"):
-            words = _words(entry.content, notes)
-            if words:
-                by = " ".join(f"{entry.provider}/{entry.model}".split()) if entry.provider and entry.model else "?"
-                yield f"{_answer(words)}> Answered by {by}  \n"  # separates consecutive answers
+            text = _text_of_blocks(entry.content, notes)
+            if text:
+                model = " ".join(f"{entry.provider}/{entry.model}".split()) if entry.provider and entry.model else "?"
+                yield f"{_answer(text)}> Answered by {model}  \n"  # separates consecutive answers
         case Message(role="tool"):
             notes["written as text of the user: tool results"] += 1
             failed = "failed with" if entry.is_error else "gave"
-            yield _user(f"The tool {entry.tool_name or ''} {failed}:\n\n{_words(entry.content, notes)}")
+            yield _user(f"The tool {entry.tool_name or ''} {failed}:\n\n{_text_of_blocks(entry.content, notes)}")
         case Message(role="shell"):
             yield _user(RAN.format(command=entry.command or "", output=entry.output or "")) + _answer(OK)
         case Compaction() | BranchSummary() if entry.summary.strip():
@@ -112,7 +112,7 @@ def _answer(text: str) -> str:
     return "\n" + "".join(f"{line}\n" for line in lines) + "\n"
 
 
-def _words(content: Sequence[Block], notes: Counter[str]) -> str:
+def _text_of_blocks(content: Sequence[Block], notes: Counter[str]) -> str:
     """Return the text of blocks, without reasoning."""
     return "\n\n".join(filter(None, (_block(block, notes) for block in content)))
 

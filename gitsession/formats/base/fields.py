@@ -47,14 +47,14 @@ class Fields:
     def text(self, name: str) -> str | None:
         return self._of(str, name)
 
-    def truth(self, name: str, default: bool) -> bool:
+    def boolean(self, name: str, default: bool) -> bool:
         found = self._of(bool, name)
         return default if found is None else found
 
     def mapping(self, name: str) -> dict[str, Any] | None:
         return self._of(dict, name)
 
-    def whole(self, name: str) -> int | None:
+    def integer(self, name: str) -> int | None:
         """Return an integer, which can be written as 61000 or as 61e3."""
         found = self.left.get(name)
         if type(found) is float and found.is_integer():

@@ -27,7 +27,7 @@ class RecordedBackup(NamedTuple):
     state belongs to.
     """
 
-    said: bytes
+    raw: bytes
     at_ms: int | None
     entry: str | int | None
     files: Mapping[str, RecordedCopy | None]
@@ -36,36 +36,36 @@ class RecordedBackup(NamedTuple):
 class RecordedEdit(NamedTuple):
     """The change that a tool call made to one file.
 
-    ``was``: the whole text of the file before the call, with LF line endings; ``None`` if the file did not exist.
-    ``became``: the whole text after the call, also with LF line endings. ``rewrites``: whether the call wrote the whole
+    ``before``: the whole text of the file before the call, with LF line endings; ``None`` if the file did not exist.
+    ``after``: the whole text after the call, also with LF line endings. ``rewrites``: whether the call wrote the whole
     file, including its line endings. If it did, and the file had other line endings before, those after the call are
     unknown.
     """
 
-    said: bytes
+    raw: bytes
     at_ms: int | None
     entry: str | int | None
     call: str | None
     path: str
-    was: str | None
-    became: str
+    before: str | None
+    after: str
     rewrites: bool
 
 
 class RecordedReplacement(NamedTuple):
     """The change that a tool call made to one existing file.
 
-    ``was``: the whole text of the file before the call, with its own line endings. ``became``: the whole text after the
-    call, with its own line endings; ``None`` if the file was deleted.
+    ``before``: the whole text of the file before the call, with its own line endings. ``after``: the whole text after
+    the call, with its own line endings; ``None`` if the file was deleted.
     """
 
-    said: bytes
+    raw: bytes
     at_ms: int | None
     entry: str | int | None
     call: str | None
     path: str
-    was: str
-    became: str | None
+    before: str
+    after: str | None
 
 
 class RecordedRun(NamedTuple):
@@ -75,7 +75,7 @@ class RecordedRun(NamedTuple):
     can have changed any path.
     """
 
-    said: bytes
+    raw: bytes
     at_ms: int | None
     entry: str | int | None
     call: str | None
@@ -86,21 +86,21 @@ class RecordedRun(NamedTuple):
 
 
 RecordedChange: TypeAlias = RecordedBackup | RecordedEdit | RecordedReplacement | RecordedRun
-"""A recorded change. The payload of its checkpoint is derived from the line ``said``."""
+"""A recorded change. The payload of its checkpoint is derived from the line ``raw``."""
 
 
 _HUNK = re.compile(r"@@ -([0-9]{1,9})(?:,([0-9]{1,9}))? \+[0-9]{1,9}(?:,([0-9]{1,9}))? @@[^\n]*\n")
 _NO_END = "\\ No newline at end of file"
 
 
-def patched(held: str, diff: str) -> str | None:
-    """Apply a unified ``diff`` to ``held``. Return ``None`` if a context line or a removed line does not match.
+def apply_diff(content: str, diff: str) -> str | None:
+    """Apply a unified ``diff`` to ``content``. Return ``None`` if a context line or a removed line does not match.
 
     Lines that are not in the diff are not checked. A caller can check them by comparing the result with a file.
     """
     rows = iter(_rows(diff))
-    old, at = _lines(held), 0
-    became: list[str] = []
+    old, at = _lines(content), 0
+    after: list[str] = []
     for row in rows:
         hunk = _HUNK.fullmatch(row)
         if hunk is None:
@@ -109,7 +109,7 @@ def patched(held: str, diff: str) -> str | None:
         start -= lost > 0  # if a hunk removes no lines, its start is the line before it
         if not at <= start <= len(old):
             return None
-        became += old[at:start]
+        after += old[at:start]
         at = start
         while lost > 0 or gained > 0:
             line = next(rows, "")
@@ -118,10 +118,10 @@ def patched(held: str, diff: str) -> str | None:
                 return None
             at, lost = at + (mark != "+"), lost - (mark != "+")
             gained -= mark != "-"
-            became += [text] if mark != "-" else []
+            after += [text] if mark != "-" else []
         if lost or gained:
             return None
-    return "".join([*became, *old[at:]])
+    return "".join([*after, *old[at:]])
 
 
 def _rows(diff: str) -> list[str]:

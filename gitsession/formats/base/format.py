@@ -34,7 +34,7 @@ class Workspace(NamedTuple):
 class Sidecar(NamedTuple):
     """A file that belongs to a session and is stored separately from the session file.
 
-    ``name``: the name by which entries refer to the file, and under which it is stored. ``places``: the possible paths
+    ``name``: the name by which entries refer to the file, and under which it is stored. ``paths``: the possible paths
     of the file, relative to the folder of the session file; the first that exists is used. ``sha256``: the required
     hash in hexadecimal; "" if any content is accepted. ``needed``: whether a missing file is reported. ``home``: the
     path from which the agent reads the file on resume, below the first of the agent's ``formats.ROOTS``; "" if it reads
@@ -42,7 +42,7 @@ class Sidecar(NamedTuple):
     """
 
     name: str
-    places: Sequence[str]
+    paths: Sequence[str]
     sha256: str = ""
     needed: bool = True
     home: str = ""
@@ -52,7 +52,7 @@ Row: TypeAlias = Sequence[Any]
 Columns: TypeAlias = Mapping[str, Collection[str]]
 """The readable columns of each table."""
 
-Ask: TypeAlias = Callable[[str, Sequence[object]], Iterator[Row]]
+Query: TypeAlias = Callable[[str, Sequence[object]], Iterator[Row]]
 """A function that runs one SELECT with its parameters. Invalid UTF-8 is replaced with replacement characters."""
 
 
@@ -74,21 +74,21 @@ WHOLE_MASK = (1 << 62) - 1
 """A mask that reduces an integer of any size to one that SQLite can store."""
 
 
-def picked(names: Sequence[str], there: Collection[str]) -> str:
+def column_list(names: Sequence[str], existing: Collection[str]) -> str:
     """Return the column list of a SELECT, with ``NULL`` for columns that this version of the agent does not have."""
-    return ", ".join(f'"{name}"' if name in there else f'NULL AS "{name}"' for name in names)
+    return ", ".join(f'"{name}"' if name in existing else f'NULL AS "{name}"' for name in names)
 
 
-def summed(column: str) -> str:
+def sum_expression(column: str) -> str:
     """Return an SQL expression for a sum over ``column`` that never fails and is always an integer."""
     return f"coalesce(sum(CAST({column} AS INTEGER) % {1 << 40}), 0)"
 
 
-def rows_of(ask: Ask, query: str) -> tuple[list[Row], Malformed | None]:
+def rows_of(query: Query, sql: str) -> tuple[list[Row], Malformed | None]:
     """Return the rows of a SELECT. If the database is damaged, return the rows before the damage and the error."""
     found: list[Row] = []
     try:
-        found.extend(ask(query, ()))
+        found.extend(query(sql, ()))
     except Malformed as error:
         return found, error
     return found, None
@@ -175,15 +175,15 @@ class Database(Format):
     TABLES: Sequence[str]
 
     @abstractmethod
-    def holds(self, columns: Columns) -> bool:
+    def owns_tables(self, columns: Columns) -> bool:
         """Return whether a database with these tables belongs to this agent."""
 
     @abstractmethod
-    def listed(self, ask: Ask, columns: Columns) -> Iterator[tuple[str, Stamp]]:
+    def session_stamps(self, query: Query, columns: Columns) -> Iterator[tuple[str, Stamp]]:
         """Yield the id and stamp of each session, oldest first."""
 
     @abstractmethod
-    def session(self, ask: Ask, columns: Columns, id: str, *, final: bool = False) -> Source:
+    def session(self, query: Query, columns: Columns, id: str, *, final: bool = False) -> Source:
         """Return the session ``id``.
 
         Raises ``Malformed`` if the rows are not a session. An invalid row is reported as a problem.
@@ -223,7 +223,7 @@ class Continuing(Format):
         """Return the agent's id for the file that ``data`` continues, or ``None`` if it continues none."""
 
     @abstractmethod
-    def place_of(self, data: bytes, segment: str | None) -> str:
+    def segment_path(self, data: bytes, segment: str | None) -> str:
         """Return the path of the file ``data`` below the agent's folder.
 
         ``segment``: the id of the file if it is a later file of the session; ``None`` if it is the first.
@@ -234,7 +234,7 @@ class Accompanied(Format):
     """A format whose agent stores additional files beside the session file."""
 
     @abstractmethod
-    def beside(self, data: Data, name: str) -> Sequence[Sidecar]:
+    def sidecars(self, data: Data, name: str) -> Sequence[Sidecar]:
         """Return the files that belong to the session file with the content ``data`` and the path ``name``."""
 
 
@@ -262,10 +262,10 @@ class Delegating(Format):
     """A format whose agent starts separate sessions from tool calls in another session."""
 
     @abstractmethod
-    def began(self, payload: bytes, id: str, beside: Mapping[str, bytes]) -> str:
+    def starting_call(self, payload: bytes, id: str, sidecars: Mapping[str, bytes]) -> str:
         """Return the id of the call in ``payload`` that started the session ``id``, or "" if there is none.
 
-        ``payload``: a record of another session. ``beside``: the files beside the file of session ``id``, by name.
+        ``payload``: a record of another session. ``sidecars``: the files beside the file of session ``id``, by name.
         """
 
     @abstractmethod
@@ -280,7 +280,7 @@ class Remembering(Format):
     """The reason that is recorded in checkpoints that are made from these copies."""
 
     @abstractmethod
-    def copies(self, name: str, source: Source) -> Sequence[str]:
+    def copy_folders(self, name: str, source: Source) -> Sequence[str]:
         """Return the folders that may contain copies, relative to the folder of the session file.
 
         At least one of them must exist. For an agent without copies, the result is the folder of its session file.
@@ -288,31 +288,31 @@ class Remembering(Format):
         """
 
     @abstractmethod
-    def noted(self, source: Source) -> Iterable[RecordedChange]:
+    def file_changes(self, source: Source) -> Iterable[RecordedChange]:
         """Return the file changes that are recorded in a session, in the order of its file. Never raises."""
 
 
 class Resumable(Format):
     """A format whose agent can continue a session from a file that gitsession wrote."""
 
-    def called(self, source_id: str) -> str:
+    def native_id(self, source_id: str) -> str:
         """Return the agent's id for the session ``source_id``: the same id, or one derived from it."""
         return source_id
 
     @abstractmethod
-    def place(self, header: SessionHeader, at: Workspace) -> str:
+    def session_path(self, header: SessionHeader, workspace: Workspace) -> str:
         """Return the path of the session's file, below the agent's ``formats.ROOTS[0]``.
 
         The path is derived from the id and the start time in ``header``. If the agent has no such root because it
         stores its sessions in the project, the path is below the project's folder.
         """
 
-    def lies(self, header: SessionHeader, at: Workspace) -> Sequence[str]:
+    def globs(self, header: SessionHeader, workspace: Workspace) -> Sequence[str]:
         """Return globs for the paths at which the agent may have stored this session's file, below the same folder."""
         return ()
 
     @abstractmethod
-    def moved(self, data: bytes, id: str, cwd: str) -> bytes:
+    def relocate(self, data: bytes, id: str, cwd: str) -> bytes:
         """Return the agent's file ``data`` as the file of session ``id`` in ``cwd``. Only the header line changes."""
 
     @abstractmethod
@@ -326,10 +326,10 @@ class Resumable(Format):
 class Importing(Resumable):
     """A format whose agent stores its sessions in a database and can import a session from a file.
 
-    ``place`` returns a path that gitsession chooses. ``lies`` returns no globs, because the database is searched
-    instead.
+    ``session_path`` returns a path that gitsession chooses. ``globs`` returns no globs, because the
+    database is searched instead.
     """
 
     @abstractmethod
-    def take_in_command(self, file: str) -> list[str]:
+    def import_command(self, file: str) -> list[str]:
         """Return the command that imports the export ``file``. The command is run in the session's folder."""

@@ -132,7 +132,7 @@ class FileLines(NamedTuple):
     ends_with_newline: bool
 
 
-def cut(data: Data, *, final: bool) -> FileLines:
+def split_lines(data: Data, *, final: bool) -> FileLines:
     """Split ``data`` into lines. Bytes after the last LF are a line if they are an object or if ``final`` is true.
 
     Only LF ends a line. ``splitlines`` would also split at CR and, in text, at U+2028 and U+0085, which can be content.
@@ -234,15 +234,15 @@ def _jsonable(value: Any) -> Any:
 
 
 class Group(NamedTuple):
-    """The lines of one record. ``line``: the number of the record line; ``spoken``: its parsed object."""
+    """The lines of one record. ``line``: the number of the record line; ``parsed``: its parsed object."""
 
     line: int
     payload: bytes
-    spoken: Object | LineFailure
+    parsed: Object | LineFailure
 
 
 class StoredGroup:
-    """A group of a large file. ``spoken`` is parsed on access, and only the newest result is cached."""
+    """A group of a large file. ``parsed`` is computed on access, and only the newest result is cached."""
 
     __slots__ = ("line", "payload")
 
@@ -251,43 +251,43 @@ class StoredGroup:
         self.payload = payload
 
     @property
-    def spoken(self) -> Object | LineFailure:
+    def parsed(self) -> Object | LineFailure:
         data, start = self.payload.data, self.payload.start
         if data.newest[0] != start:
-            data.newest = start, parse(spoken(self.payload.read()))
-        said: Object | LineFailure = data.newest[1]
-        return said
+            data.newest = start, parse(record_line(self.payload.read()))
+        parsed: Object | LineFailure = data.newest[1]
+        return parsed
 
 
-def grouped(lines: Sequence[bytes], first: int, last: int, said: Object | LineFailure) -> Group | StoredGroup:
-    """Return the group of the lines from ``first`` up to but not including ``last``. ``said``: the parsed last line."""
+def grouped(lines: Sequence[bytes], first: int, last: int, parsed: Object | LineFailure) -> Group | StoredGroup:
+    """Return the group of the lines from ``first`` up to but not including ``last``. ``parsed``: its last line."""
     payload = joined(lines, first, last)
-    return Group(last, payload, said) if isinstance(payload, bytes) else StoredGroup(last, payload)
+    return Group(last, payload, parsed) if isinstance(payload, bytes) else StoredGroup(last, payload)
 
 
 def group(
-    lines: Sequence[bytes], start: int, rides: Callable[[Object], bool]
+    lines: Sequence[bytes], start: int, is_attached: Callable[[Object], bool]
 ) -> tuple[list[Group | StoredGroup], bytes | None]:
     """Return the groups of the lines from index ``start`` on, and the tail (or ``None``).
 
-    The tail consists of the lines after the last record line. ``rides``: a function that returns whether a line
+    The tail consists of the lines after the last record line. ``is_attached``: a function that returns whether a line
     accompanies the next record line. A line that is not an object is a record line and is reported as a problem.
     """
     groups: list[Group | StoredGroup] = []
     first = start
     for at in range(start, len(lines)):
-        said = parse(lines[at])
-        if isinstance(said, LineFailure) or not rides(said):
-            groups.append(grouped(lines, first, at + 1, said))
+        parsed = parse(lines[at])
+        if isinstance(parsed, LineFailure) or not is_attached(parsed):
+            groups.append(grouped(lines, first, at + 1, parsed))
             first = at + 1
     return groups, LF.join(lines[first:]) if first < len(lines) else None
 
 
-def spoken(payload: bytes) -> bytes:
+def record_line(payload: bytes) -> bytes:
     """Return the record line of a record, which is its last line."""
     return payload.rpartition(LF)[2]
 
 
-def riding(payload: bytes) -> list[bytes]:
+def attached_lines(payload: bytes) -> list[bytes]:
     """Return the lines of a record that accompany its record line."""
     return payload.split(LF)[:-1]

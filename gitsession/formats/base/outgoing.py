@@ -24,7 +24,7 @@ _RECORDS = {
 """Descriptions of records that a format cannot represent, by type of record."""
 
 
-def called(entry: Entry) -> str:
+def describe_kind(entry: Entry) -> str:
     """Return a description of this kind of entry, for notes about entries that are left out."""
     if isinstance(entry, Custom):
         return _RECORDS.get(entry.custom_type, "records that no model receives")
@@ -33,7 +33,7 @@ def called(entry: Entry) -> str:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OutgoingEntry:
-    """An entry to export. ``below``: the key of its parent; ``None`` for the root.
+    """An entry to export. ``parent``: the key of its parent; ``None`` for the root.
 
     ``short``: the preferred id (eight digits) for an entry to which the agent assigned no id. ``line``: the bytes of
     the entry, if the agent wrote them or if they are in its file already. ``id``: the agent's own id. ``is_name``:
@@ -42,7 +42,7 @@ class OutgoingEntry:
     """
 
     key: str
-    below: str | None
+    parent: str | None
     entry: Entry
     short: str = ""
     line: bytes | None = None
@@ -75,19 +75,19 @@ class Outgoing:
         key = self.leaf
         while key is not None and key in by_key and len(found) <= len(by_key):
             found.append(by_key[key])
-            key = by_key[key].below
+            key = by_key[key].parent
         return found[::-1]
 
     def all_labels(self) -> dict[str, str]:
         """Return the current labels by the key of their entry, including those that are set by entries."""
-        said = [each.entry for each in self.entries if isinstance(each.entry, Label)]
-        found = {label.target: (label.label or "").strip() for label in (*said, *self.labels)}
+        label_entries = [each.entry for each in self.entries if isinstance(each.entry, Label)]
+        found = {label.target: (label.label or "").strip() for label in (*label_entries, *self.labels)}
         return {key: text for key, text in found.items() if text}
 
     def name(self) -> str | None:
         """Return the current title, which can also be set by an entry."""
-        said = [each.entry for each in self.entries if isinstance(each.entry, Title)]
-        return next((title.title for title in (self.title, *reversed(said)) if title is not None), None)
+        title_entries = [each.entry for each in self.entries if isinstance(each.entry, Title)]
+        return next((title.title for title in (self.title, *reversed(title_entries)) if title is not None), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +147,7 @@ def portable(entry: Spoken, agent: str, notes: Counter[str]) -> Spoken:
     return entry if content == entry.content else dataclasses.replace(entry, content=content)
 
 
-def file_words(file: File) -> str:
+def file_text(file: File) -> str:
     """Return the content of a text file, or the name and the type of any other file."""
     try:
         content = file.data.decode() if file.data and file.mime != PDF else None
@@ -164,12 +164,12 @@ def _block(block: Block, agent: str, is_answer: bool, notes: Counter[str]) -> Bl
             notes["replaced with their type: images that its model does not accept"] += 1
             return Text(f"[image {block.mime}]")
         case File() if not _holds(agent, block) or is_answer:
-            words = file_words(block)
-            how = "replaced with their name" if words.startswith("[") else "written as text"
+            text = file_text(block)
+            how = "replaced with their name" if text.startswith("[") else "written as text"
             notes[f"{how}: files"] += 1
-            return Text(words)
+            return Text(text)
         case OtherBlock():
-            return Text(_words(block.value, notes))
+            return Text(_block_text(block.value, notes))
     return block
 
 
@@ -180,25 +180,25 @@ def _holds(agent: str, file: File) -> bool:
     return types is None or (bool(file.data) and file.mime in types)
 
 
-def _words(value: Any, notes: Counter[str]) -> str:
+def _block_text(value: Any, notes: Counter[str]) -> str:
     """Return the text of a block of an unknown type, without the fields that only the original program can read."""
     name = value.get("type") if isinstance(value, Mapping) else None
     name = name if isinstance(name, str) and name else "block"
-    said = _readable(value)
-    if isinstance(said, dict) and not said.keys() - set(_ABOUT):
+    readable = _readable(value)
+    if isinstance(readable, dict) and not readable.keys() - set(_ABOUT):
         notes[f"replaced with their type: blocks of type {name[:40]}, which only their own provider can read"] += 1
         return f"[{name}: only its own provider can read it]"
     notes[f"written as text: blocks of type {name[:40]}"] += 1
-    if isinstance(said, dict):
-        said.pop("type", None)
-    text = json.dumps(said, ensure_ascii=False, default=str)
+    if isinstance(readable, dict):
+        readable.pop("type", None)
+    text = json.dumps(readable, ensure_ascii=False, default=str)
     return f"[{name}] {text if len(text) <= _CHARS_MAX else text[:_CHARS_MAX] + '…'}"
 
 
 def _readable(value: Any) -> Any:
     if isinstance(value, Mapping):
-        kept = {str(key): item for key, item in value.items() if not (key in _OPAQUE and isinstance(item, str))}
-        return {key: _readable(item) for key, item in kept.items()}
+        fields = {str(key): item for key, item in value.items() if not (key in _OPAQUE and isinstance(item, str))}
+        return {key: _readable(item) for key, item in fields.items()}
     if isinstance(value, list | tuple):
         return [_readable(item) for item in value]
     return value

@@ -1,7 +1,7 @@
 """Values for the records of a session file: their bytes and their positions, independent of any store.
 
-``place`` builds a tree from the ids and parents in a file. The rules are the same for every agent whose lines contain
-the ids of their parents. The result is always a tree without cycles. The cases are tried in this order:
+``place_nodes`` builds a tree from the ids and parents in a file. The rules are the same for every agent whose lines
+contain the ids of their parents. The result is always a tree without cycles. The cases are tried in this order:
 
 1. no id and no parent field         -> below the previous line; later children of that line are below this line
 2. parent field absent               -> below the previous line
@@ -60,7 +60,7 @@ NOTHING = LineLink(0, None, Field.ABSENT)
 """The link of a line that has no position of its own because it cannot be parsed, is blank, or is not an entry."""
 
 
-def place(nodes: Sequence[LineLink]) -> list[PlacedLine]:
+def place_nodes(nodes: Sequence[LineLink]) -> list[PlacedLine]:
     """Return the position of every node. Parents precede their children; otherwise the order of the input is kept."""
     parents, waiting, forward, duplicate = _link(nodes)
     cut = _cut_cycles(parents, forward)
@@ -68,16 +68,16 @@ def place(nodes: Sequence[LineLink]) -> list[PlacedLine]:
     placed: list[PlacedLine] = []
     for index in _order(parents, forward):
         node, parent = nodes[index], parents[index]
-        below = nodes[parent].line if parent >= 0 else None
+        parent_line = nodes[parent].line if parent >= 0 else None
         claimed, problem = None, ""
         if index in missing:
             claimed, problem = str(node.parent), f"the parent {quoted(node.parent)} is not in the file"
         elif index in cut:
             claimed, problem = str(node.parent), f"the parent {quoted(node.parent)} is the entry itself or below it"
         if index in duplicate:
-            again = f"a second entry with the id {quoted(node.id)}: both are imported"
-            problem = f"{problem}; {again}" if problem else again
-        placed.append(PlacedLine(index, node.line, below, claimed, problem))
+            duplicate_note = f"a second entry with the id {quoted(node.id)}: both are imported"
+            problem = f"{problem}; {duplicate_note}" if problem else duplicate_note
+        placed.append(PlacedLine(index, node.line, parent_line, claimed, problem))
     return placed
 
 
@@ -97,13 +97,13 @@ def _link(nodes: Sequence[LineLink]) -> tuple[list[int], dict[str, list[int]], l
     waiting: dict[str, list[int]] = {}
     forward: list[int] = []
     duplicate: set[int] = set()
-    answers: str | None = None  # the id of the newest line with an id or a parent field
+    newest_id: str | None = None  # the id of the newest line with an id or a parent field
     for index, (_, own, parent) in enumerate(nodes):
         if parent is Field.ABSENT:
             parents[index] = index - 1
             if own is None:
-                if answers is not None:
-                    holder[answers] = index
+                if newest_id is not None:
+                    holder[newest_id] = index
                 continue
         elif parent is not None:
             found = holder.get(parent)
@@ -111,14 +111,14 @@ def _link(nodes: Sequence[LineLink]) -> tuple[list[int], dict[str, list[int]], l
                 waiting.setdefault(parent, []).append(index)
             else:
                 parents[index] = found
-        answers = own
+        newest_id = own
         if own is not None:
             if own in holder:
                 duplicate.add(index)
             holder[own] = index
-            for earlier in waiting.pop(own, ()):
-                parents[earlier] = index
-                forward.append(earlier)
+            for child in waiting.pop(own, ()):
+                parents[child] = index
+                forward.append(child)
     return parents, waiting, forward, duplicate
 
 
@@ -153,18 +153,18 @@ def _order(parents: list[int], forward: list[int]) -> Sequence[int]:
     if not forward:
         return range(len(parents))
     order: list[int] = []
-    out = [False] * len(parents)
-    held: dict[int, list[int]] = {}  # children whose parent is not in the order yet
+    is_ordered = [False] * len(parents)
+    waiting: dict[int, list[int]] = {}  # children whose parent is not in the order yet
     for index, parent in enumerate(parents):
-        if parent != _ROOT and not out[parent]:
-            held.setdefault(parent, []).append(index)
+        if parent != _ROOT and not is_ordered[parent]:
+            waiting.setdefault(parent, []).append(index)
             continue
         ready = [index]
         while ready:
             at = heapq.heappop(ready)
             order.append(at)
-            out[at] = True
-            for child in held.pop(at, ()):
+            is_ordered[at] = True
+            for child in waiting.pop(at, ()):
                 heapq.heappush(ready, child)
     return order
 
@@ -206,12 +206,12 @@ class StoredRecord(Record):
         return self._span.read()
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Record) and _told(self) == _told(other)
+        return isinstance(other, Record) and _fields_of(self) == _fields_of(other)
 
     __hash__ = Record.__hash__
 
 
-def _told(record: Record) -> tuple[object, ...]:
+def _fields_of(record: Record) -> tuple[object, ...]:
     return (*(getattr(record, name) for name in ("line", "payload", "parent", "source_id", "claimed_parent")),)
 
 
@@ -248,18 +248,18 @@ class Base(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SourceProblem:
-    """A message for the user about a line of the file. ``waits``: whether the line is not imported yet."""
+    """A message for the user about a line of the file. ``is_incomplete``: whether the line is not imported yet."""
 
     line: int
     what: str
-    waits: bool = False
+    is_incomplete: bool = False
 
 
-def waits(line: int, rest: bytes) -> SourceProblem:
+def incomplete_line(line: int, rest: bytes) -> SourceProblem:
     """Return the problem of an incomplete line ``rest`` at the end of a file."""
     size = "1 byte" if len(rest) == 1 else f"{len(rest):,} bytes"
     what = f"not imported: {size} after the last line end, an incomplete line (pass --final to import it)"
-    return SourceProblem(line, what, waits=True)
+    return SourceProblem(line, what, is_incomplete=True)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -17,14 +17,14 @@ from gitsession.formats.base.format import (
     Sidecar,
     Streamed,
 )
-from gitsession.formats.base.jsonl import Data, LineFailure, spoken
+from gitsession.formats.base.jsonl import Data, LineFailure, record_line
 from gitsession.formats.base.jsonl import parse as parse_line
 from gitsession.formats.base.record import Source
 from gitsession.formats.claude import files, split_file
 from gitsession.formats.claude.headline import headline_of
 from gitsession.formats.claude.read_entry import entry_of
 from gitsession.formats.claude.records import calls_in, results_in, text
-from gitsession.formats.claude.write import of_its_own, write
+from gitsession.formats.claude.write import promote_sub_agent, write
 from gitsession.model.entries import SessionHeader
 
 
@@ -34,57 +34,57 @@ class Claude(Accompanied, Delegating, Remembering, Resumable, Streamed):
     AGENT = split_file.AGENT
     RECORDED = "recorded by Claude Code"
 
-    claims = staticmethod(split_file.is_ours)
+    claims = staticmethod(split_file.claims)
     split = staticmethod(split_file.split)
     headline = staticmethod(headline_of)
     read = staticmethod(entry_of)
     write = staticmethod(write)
-    called = staticmethod(files.session_uuid)
-    place = staticmethod(files.place)
-    lies = staticmethod(files.lies)
+    native_id = staticmethod(files.session_uuid)
+    session_path = staticmethod(files.session_path)
+    globs = staticmethod(files.globs)
     resume_command = staticmethod(files.resume_command)
 
-    def beside(self, data: Data, name: str) -> Sequence[Sidecar]:
-        return files.beside(name)
+    def sidecars(self, data: Data, name: str) -> Sequence[Sidecar]:
+        return files.sidecars(name)
 
-    def copies(self, name: str, source: Source) -> Sequence[str]:
-        return files.copies(name)
+    def copy_folders(self, name: str, source: Source) -> Sequence[str]:
+        return files.copy_folders(name)
 
-    def noted(self, source: Source) -> Iterable[RecordedChange]:
-        return files.noted(source.payloads())
+    def file_changes(self, source: Source) -> Iterable[RecordedChange]:
+        return files.file_changes(source.payloads())
 
-    def moved(self, data: bytes, id: str, cwd: str) -> bytes:
+    def relocate(self, data: bytes, id: str, cwd: str) -> bytes:
         """Return ``data``, which stays unchanged because Claude Code derives the session and its folder from the path.
 
         Only a sub-agent's file is changed: it becomes a separate session, because Claude Code cannot resume a
         sub-agent.
         """
-        return of_its_own(data)
+        return promote_sub_agent(data)
 
-    def began(self, payload: bytes, id: str, beside: Mapping[str, bytes]) -> str:
+    def starting_call(self, payload: bytes, id: str, sidecars: Mapping[str, bytes]) -> str:
         """Return the id of the call in a sub-agent's description.
 
         If there is no description, return the id of the call whose result contains the sub-agent's id.
         """
         agent = id.rpartition("agent-")[2]
-        named = {call for data in beside.values() if (call := _named(data)) is not None}
-        if not any(word.encode("utf-8", "surrogatepass") in payload for word in named or {agent}):
+        call_ids = {call for data in sidecars.values() if (call := _call_id_in(data)) is not None}
+        if not any(word.encode("utf-8", "surrogatepass") in payload for word in call_ids or {agent}):
             return ""
-        line = parse_line(spoken(payload))
+        line = parse_line(record_line(payload))
         if isinstance(line, LineFailure):
             return ""
         result = line.get("toolUseResult")
-        is_its = isinstance(result, dict) and result.get("agentId") == agent
-        return min(calls_in(line) & named if named else results_in(line) if is_its else (), default="")
+        is_result = isinstance(result, dict) and result.get("agentId") == agent
+        return min(calls_in(line) & call_ids if call_ids else results_in(line) if is_result else (), default="")
 
     def is_delegated(self, source_id: str, header: SessionHeader) -> bool:
         """Return whether the id is ``<session>/agent-<id>``."""
         return source_id.rpartition("/")[2].startswith("agent-")
 
 
-def _named(data: bytes) -> str | None:
-    said = parse_line(data)
-    return None if isinstance(said, LineFailure) else text(said.get("toolUseId"))
+def _call_id_in(data: bytes) -> str | None:
+    description = parse_line(data)
+    return None if isinstance(description, LineFailure) else text(description.get("toolUseId"))
 
 
 claude = Claude()

@@ -35,10 +35,10 @@ class SessionPath(NamedTuple):
 
     file: str
     session: str | None
-    is_agents: bool
+    is_subagent: bool
 
 
-def place_of(name: str) -> SessionPath:
+def parse_path(name: str) -> SessionPath:
     """Return the parts of the path ``name``, such as ``.../<session>/subagents/.../agent-<id>``.
 
     ``name`` has no suffix.
@@ -48,32 +48,32 @@ def place_of(name: str) -> SessionPath:
     return SessionPath(file, folders[at - 1] if at else None, file.startswith("agent-"))
 
 
-def beside(name: str) -> Sequence[Sidecar]:
+def sidecars(name: str) -> Sequence[Sidecar]:
     """Return ``agent-<id>.meta.json``, which contains the id of the call that started a sub-agent.
 
     Older versions of Claude Code do not write this file.
     """
-    found = place_of(name)
-    return (Sidecar(f"{found.file}.meta.json", (f"{found.file}.meta.json",), needed=False),) if found.is_agents else ()
+    path = parse_path(name)
+    return (Sidecar(f"{path.file}.meta.json", (f"{path.file}.meta.json",), needed=False),) if path.is_subagent else ()
 
 
-def copies(name: str) -> Sequence[str]:
+def copy_folders(name: str) -> Sequence[str]:
     """Return the folder with copies, ``file-history/<session>`` beside ``projects``.
 
     The copies of a sub-agent are in the folder of its parent session.
     """
-    found = place_of(name)
+    found = parse_path(name)
     return [f"../../file-history/{found.file}"] if _UUID.fullmatch(found.file) else []
 
 
-def place(header: SessionHeader, at: Workspace) -> str:
-    """Return the path of a session, below ``SearchRoot.home``, at which Claude Code can resume it in ``at``."""
-    return f"projects/{folder_of(at.cwd)}/{session_uuid(header.source_id or '')}.jsonl"
+def session_path(header: SessionHeader, workspace: Workspace) -> str:
+    """Return the path of a session, below ``SearchRoot.home``, at which Claude Code can resume it in ``workspace``."""
+    return f"projects/{folder_of(workspace.cwd)}/{session_uuid(header.source_id or '')}.jsonl"
 
 
-def lies(header: SessionHeader, at: Workspace) -> Sequence[str]:
+def globs(header: SessionHeader, workspace: Workspace) -> Sequence[str]:
     """Return the only path from which Claude Code resumes a session in a folder."""
-    return (glob.escape(place(header, at)),)
+    return (glob.escape(session_path(header, workspace)),)
 
 
 def resume_command(source_id: str, file: str = "") -> list[str]:
@@ -121,48 +121,48 @@ _NAME = re.compile(r"[0-9a-f]{16}@v[0-9]{1,9}")
 _MARKS = (b"file-history-snapshot", b"toolUseResult")
 
 
-def noted(payloads: Iterable[bytes]) -> Iterator[RecordedChange]:
+def file_changes(payloads: Iterable[bytes]) -> Iterator[RecordedChange]:
     """Yield the file changes in the lines of ``payloads``. The payloads must be in the order of the file."""
-    held: dict[str, Any] = {}
+    known: dict[str, Any] = {}
     for payload in payloads:
         for line in payload.split(b"\n"):
             if not any(mark in line for mark in _MARKS):
                 continue
-            said = parse(line)
-            if isinstance(said, LineFailure):
+            record = parse(line)
+            if isinstance(record, LineFailure):
                 continue
-            if said.get("type") == "file-history-snapshot":
-                seen = _seen(line, said, held)
-                if seen is not None:
-                    yield seen
+            if record.get("type") == "file-history-snapshot":
+                backup = _backup(line, record, known)
+                if backup is not None:
+                    yield backup
             else:
-                edited = _edited(line, said)
-                if edited is not None:
-                    yield edited
+                edit = _edit(line, record)
+                if edit is not None:
+                    yield edit
 
 
-def _seen(line: bytes, said: Object, held: dict[str, Any]) -> RecordedBackup | None:
+def _backup(line: bytes, record: Object, known: dict[str, Any]) -> RecordedBackup | None:
     """Return the backups that are new in a snapshot.
 
-    ``held``: the list of the previous snapshots; updated. If a snapshot is an update, Claude Code read only the new
+    ``known``: the list of the previous snapshots; updated. If a snapshot is an update, Claude Code read only the new
     files at that time.
     """
-    snapshot = said.get("snapshot")
-    listed = snapshot.get("trackedFileBackups") if isinstance(snapshot, dict) else None
-    if not isinstance(snapshot, dict) or not isinstance(listed, dict):
+    snapshot = record.get("snapshot")
+    backups = snapshot.get("trackedFileBackups") if isinstance(snapshot, dict) else None
+    if not isinstance(snapshot, dict) or not isinstance(backups, dict):
         return None
-    added = said.get("isSnapshotUpdate") is True
-    news = {path: backup for path, backup in listed.items() if not added or held.get(path) != backup}
-    held.update(listed)
-    files = {path: _copy(backup) for path, backup in sorted(news.items()) if _is_ours(backup)}
+    is_update = record.get("isSnapshotUpdate") is True
+    changed = {path: backup for path, backup in backups.items() if not is_update or known.get(path) != backup}
+    known.update(backups)
+    files = {path: _copy(backup) for path, backup in sorted(changed.items()) if _is_backup(backup)}
     if not files:
         return None
-    times = [to_ms(backup.get("backupTime")) for backup in news.values() if isinstance(backup, dict)]
-    at_ms = max((at for at in times if at is not None), default=None) if added else to_ms(snapshot.get("timestamp"))
-    return RecordedBackup(line, at_ms, text(said.get("messageId")), files)
+    times = [to_ms(backup.get("backupTime")) for backup in changed.values() if isinstance(backup, dict)]
+    at_ms = max((at for at in times if at is not None), default=None) if is_update else to_ms(snapshot.get("timestamp"))
+    return RecordedBackup(line, at_ms, text(record.get("messageId")), files)
 
 
-def _is_ours(backup: object) -> bool:
+def _is_backup(backup: object) -> bool:
     """Return whether the name of a backup has Claude Code's form. Any other name could refer to an arbitrary file."""
     if not isinstance(backup, dict) or "backupFileName" not in backup:
         return False
@@ -175,52 +175,52 @@ def _copy(backup: Any) -> RecordedCopy | None:
     return None if name is None else RecordedCopy(name)
 
 
-def _edited(line: bytes, said: Object) -> RecordedEdit | None:
+def _edit(line: bytes, record: Object) -> RecordedEdit | None:
     """Return the edit in a tool result, or ``None`` if the file before or after the edit cannot be determined."""
-    result = said.get("toolUseResult")
+    result = record.get("toolUseResult")
     path = text(result.get("filePath")) if isinstance(result, dict) else None
     if not isinstance(result, dict) or path is None or result.get("userModified") is True:
         return None
-    was, became = result.get("originalFile"), result.get("content")
-    rewrites = isinstance(became, str)
-    if not isinstance(became, str):
-        became = _replaced(result) if isinstance(was, str) else None
-    elif was is None and result.get("type") != "create":
+    before, after = result.get("originalFile"), result.get("content")
+    rewrites = isinstance(after, str)
+    if not isinstance(after, str):
+        after = _apply_replacement(result) if isinstance(before, str) else None
+    elif before is None and result.get("type") != "create":
         return None
-    if became is None or not (was is None or isinstance(was, str)):
+    if after is None or not (before is None or isinstance(before, str)):
         return None
-    calls = sorted(results_in(said))
-    entry = text(said.get("sourceToolAssistantUUID")) or text(said.get("parentUuid")) or uuid_of(said)
+    calls = sorted(results_in(record))
+    entry = text(record.get("sourceToolAssistantUUID")) or text(record.get("parentUuid")) or uuid_of(record)
     call = calls[0] if len(calls) == 1 else None
-    return RecordedEdit(line, to_ms(said.get("timestamp")), entry, call, path, was, became, rewrites)
+    return RecordedEdit(line, to_ms(record.get("timestamp")), entry, call, path, before, after, rewrites)
 
 
-def _replaced(result: Object) -> str | None:
+def _apply_replacement(result: Object) -> str | None:
     """Return the content of a file after an Edit, or ``None`` if the edit is ambiguous or differs from its patch."""
-    was, old, new = result.get("originalFile"), result.get("oldString"), result.get("newString")
-    if not isinstance(was, str) or not isinstance(old, str) or not isinstance(new, str):
+    before, old, new = result.get("originalFile"), result.get("oldString"), result.get("newString")
+    if not isinstance(before, str) or not isinstance(old, str) or not isinstance(new, str):
         return None
     if not old:
-        return new if not was else None
-    count = was.count(old)
+        return new if not before else None
+    count = before.count(old)
     if count == 1 or (count and result.get("replaceAll") is True):
-        became = was.replace(old, new)
-        return became if _agrees(result, became) else None
+        after = before.replace(old, new)
+        return after if _matches_patch(result, after) else None
     return None
 
 
-def _agrees(result: Object, became: str) -> bool:
-    """Return whether every line of the new file in the patch is at the same position in ``became``."""
+def _matches_patch(result: Object, after: str) -> bool:
+    """Return whether every line of the new file in the patch is at the same position in ``after``."""
     patch = result.get("structuredPatch")
-    lines = became.split("\n")
+    lines = after.split("\n")
     for hunk in patch if isinstance(patch, list) else ():
         if not isinstance(hunk, dict):
             return False
         start, rows = hunk.get("newStart"), hunk.get("lines")
         if type(start) is not int or not isinstance(rows, list) or not all(isinstance(row, str) for row in rows):
             return False
-        now = [row[1:] for row in rows if row[:1] in (" ", "+")]
+        expected = [row[1:] for row in rows if row[:1] in (" ", "+")]
         at = max(start - 1, 0)
-        if lines[at : at + len(now)] != now:
+        if lines[at : at + len(expected)] != expected:
             return False
     return True

@@ -9,27 +9,27 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from gitsession.formats.base.fields import count, object_in, opaque, text_of, to_ms
-from gitsession.formats.base.jsonl import LineFailure, Object, parse, spoken
+from gitsession.formats.base.jsonl import LineFailure, Object, parse, record_line
 from gitsession.formats.claude.records import boundary_before, is_boundary, message_of, text
 from gitsession.model.headline import Headline, first_line, lines, tokens
 
 
 def headline_of(payload: bytes) -> Headline:
     """Return the headline of a record, derived from its last line. Never raises."""
-    line = parse(spoken(payload))
+    line = parse(record_line(payload))
     if isinstance(line, LineFailure):
-        return opaque(line, len(spoken(payload)))
+        return opaque(line, len(record_line(payload)))
     boundary = boundary_before(line, payload)
-    said = _compaction(boundary, _text_of(line)) if boundary is not None else _words(line)
-    return said.at(to_ms(line.get("timestamp")))
+    headline = _compaction(boundary, _text_of(line)) if boundary is not None else _headline(line)
+    return headline.at(to_ms(line.get("timestamp")))
 
 
-def _words(line: Object) -> Headline:
+def _headline(line: Object) -> Headline:
     name = text(line.get("type"))
     if name is None:
         return Headline(kind="unknown", label="unknown")
-    say = _BY_TYPE.get(name)
-    return say(line) if say else Headline(kind=name, label=name)
+    describe = _BY_TYPE.get(name)
+    return describe(line) if describe else Headline(kind=name, label=name)
 
 
 def _compaction(boundary: Object, summary: str) -> Headline:
@@ -45,20 +45,20 @@ def _user(line: Object) -> Headline:
         words = lines("\n".join(text_of(block.get("content")) for block in results))
         failed = "error, " if any(block.get("is_error") is True for block in results) else ""
         return Headline(kind="message", role="tool", label="tool", words=failed + words)
-    said = _text_of(line)
+    content = _text_of(line)
     if line.get("isMeta") is True:  # a text from the agent in a user message
-        return Headline(kind="message", role="custom", label="user (meta)", words=first_line(said))
-    return Headline(kind="message", role="user", label="user", words=first_line(said), body=said)
+        return Headline(kind="message", role="custom", label="user (meta)", words=first_line(content))
+    return Headline(kind="message", role="user", label="user", words=first_line(content), body=content)
 
 
 def _assistant(line: Object) -> Headline:
-    said, blocks = _text_of(line), _blocks(line)
+    content, blocks = _text_of(line), _blocks(line)
     called = [text(block.get("name")) or "" for block in blocks if block.get("type") == "tool_use"]
     thinks = "thinking" if any(block.get("type") in ("thinking", "redacted_thinking") for block in blocks) else ""
     model = text(message_of(line).get("model"))
     return Headline(
-        kind="message", role="assistant", label="assistant", words=first_line(said) or ", ".join(called) or thinks,
-        calls=len(called), body=said,
+        kind="message", role="assistant", label="assistant", words=first_line(content) or ", ".join(called) or thinks,
+        calls=len(called), body=content,
         model=f"anthropic/{model}" if model is not None and model != SYNTHETIC else "",
     )  # fmt: skip
 
@@ -72,8 +72,8 @@ def _attachment(line: Object) -> Headline:
     attachment = stated if isinstance(stated, dict) else {}
     name = text(attachment.get("type"))
     if name == "queued_command":  # a prompt that the user wrote while the model was busy
-        said = text_of(attachment.get("prompt"))
-        return Headline(kind="message", role="user", label="user", words=first_line(said), body=said)
+        prompt = text_of(attachment.get("prompt"))
+        return Headline(kind="message", role="user", label="user", words=first_line(prompt), body=prompt)
     words = text(attachment.get("filename")) or ""
     return Headline(kind="custom_message", role="custom", label=f"attachment {name}" if name else "attachment",
                     words=words)  # fmt: skip
@@ -95,10 +95,10 @@ def _progress(line: Object) -> Headline:
 
 
 def _naming(kind: str, label: str, field: str) -> Callable[[Object], Headline]:
-    def say(line: Object) -> Headline:
+    def describe(line: Object) -> Headline:
         return Headline(kind=kind, label=label, words=text(line.get(field)) or "")
 
-    return say
+    return describe
 
 
 def _replaced(line: Object) -> Headline:

@@ -11,7 +11,7 @@ from typing import Any
 
 from gitsession.formats.base.blocks import content_reader, decoded, redacted
 from gitsession.formats.base.fields import Fields, to_ms
-from gitsession.formats.base.jsonl import LineFailure, Object, parse, spoken
+from gitsession.formats.base.jsonl import LineFailure, Object, parse, record_line
 from gitsession.formats.claude.records import boundary_before, is_boundary, preserved_by, text
 from gitsession.model import entries
 from gitsession.model.blocks import Block, File, Image, Text, Thinking, ToolCall
@@ -23,10 +23,10 @@ def _text_block(block: dict[str, Any]) -> Block | None:
 
 
 def _thinking(block: dict[str, Any]) -> Block | None:
-    said, signature = block.get("thinking"), block.get("signature")
-    if not isinstance(said, str) or not (signature is None or isinstance(signature, str)):
+    reasoning, signature = block.get("thinking"), block.get("signature")
+    if not isinstance(reasoning, str) or not (signature is None or isinstance(signature, str)):
         return None
-    return Thinking(said, signature)
+    return Thinking(reasoning, signature)
 
 
 def _call(block: dict[str, Any]) -> Block | None:
@@ -75,7 +75,7 @@ AUTOMATIC = {"automatic": True}
 
 def entry_of(payload: bytes) -> Entry:
     """Return the entry in a record. Never raises."""
-    last = spoken(payload)
+    last = record_line(payload)
     line = parse(last)
     if isinstance(line, LineFailure):
         return Opaque(payload=last, problem=line.reason)
@@ -99,7 +99,7 @@ def entry_of(payload: bytes) -> Entry:
 def _compaction(at_ms: int, boundary: Object, summary: Object | None) -> Entry:
     stated = boundary.get("compactMetadata")
     metadata = Fields(stated if isinstance(stated, dict) else {})
-    kept = preserved_by(boundary)
+    kept_ids = preserved_by(boundary)
     segment = metadata.left.get("preservedSegment")
     head = text(segment.get("headUuid")) if isinstance(segment, dict) else None
     fields = Fields(boundary)
@@ -107,9 +107,9 @@ def _compaction(at_ms: int, boundary: Object, summary: Object | None) -> Entry:
     return entries.Compaction(
         at_ms=at_ms,
         summary=_text(read_content(_content_of(summary)) or ()) if summary is not None else "",
-        first_kept=(kept[0] if len(kept) > 1 else head or kept[0]) if kept else None,
-        tokens_before=metadata.whole("preTokens"),
-        tokens_after=metadata.whole("postTokens"),
+        first_kept=(kept_ids[0] if len(kept_ids) > 1 else head or kept_ids[0]) if kept_ids else None,
+        tokens_before=metadata.integer("preTokens"),
+        tokens_after=metadata.integer("postTokens"),
         method=metadata.text("trigger"),
         preserve=metadata.left or None,
         extra=fields.left,
@@ -154,8 +154,8 @@ def _user(at_ms: int, fields: Fields) -> Entry | None:
     blocks = content if isinstance(content, list) else []
     if len(blocks) == 1 and isinstance(blocks[0], dict) and blocks[0].get("type") == "tool_result":
         return _result(at_ms, blocks[0], fields, message)
-    said = read_content(content)
-    return None if said is None else _said(at_ms, "user", said, fields, message)
+    content_blocks = read_content(content)
+    return None if content_blocks is None else _message_entry(at_ms, "user", content_blocks, fields, message)
 
 
 def _result(at_ms: int, block: Object, fields: Fields, message: Fields) -> entries.Message | None:
@@ -169,7 +169,7 @@ def _result(at_ms: int, block: Object, fields: Fields, message: Fields) -> entri
         role="tool",
         content=content,
         tool_call_id=result.text("tool_use_id"),
-        is_error=result.truth("is_error", False),
+        is_error=result.boolean("is_error", False),
         details=fields.take("toolUseResult"),
         extra={**fields.left, **message.left, **result.left},
     )
@@ -207,7 +207,7 @@ def _message(fields: Fields) -> Fields | None:
     return message
 
 
-def _said(at_ms: int, role: str, content: tuple[Block, ...], fields: Fields, message: Fields) -> Entry:
+def _message_entry(at_ms: int, role: str, content: tuple[Block, ...], fields: Fields, message: Fields) -> Entry:
     return entries.Message(at_ms=at_ms, role=role, content=content, extra={**fields.left, **message.left})
 
 
@@ -221,33 +221,33 @@ def _attachment(at_ms: int, fields: Fields) -> Entry | None:
         return None
     name = text(stated.get("type")) or ""
     if name == "queued_command":
-        said = read_content(stated.get("prompt"))
-        if said is not None:
-            return entries.Message(at_ms=at_ms, role="user", content=said, extra={**fields.left, "attachment": stated})
-    words = _ATTACHED[name](stated) if name in _ATTACHED else None
-    if words is None:
+        parts = read_content(stated.get("prompt"))
+        if parts is not None:
+            return entries.Message(at_ms=at_ms, role="user", content=parts, extra={**fields.left, "attachment": stated})
+    body = _ATTACHED[name](stated) if name in _ATTACHED else None
+    if body is None:
         return entries.Custom(at_ms=at_ms, custom_type=name, data=stated, extra=fields.left)
     return entries.CustomMessage(
-        at_ms=at_ms, custom_type=name, content=(Text(words),), display=False, details=stated, extra=fields.left
+        at_ms=at_ms, custom_type=name, content=(Text(body),), display=False, details=stated, extra=fields.left
     )
 
 
 def _file(attachment: Object) -> str | None:
     content = attachment.get("content")
     file = content.get("file") if isinstance(content, dict) else None
-    name, words = (file.get("filePath"), file.get("content")) if isinstance(file, dict) else (None, None)
-    return f"{name}:\n{words}" if isinstance(name, str) and isinstance(words, str) else None
+    name, body = (file.get("filePath"), file.get("content")) if isinstance(file, dict) else (None, None)
+    return f"{name}:\n{body}" if isinstance(name, str) and isinstance(body, str) else None
 
 
 def _edited(attachment: Object) -> str | None:
-    name, words = attachment.get("filename"), attachment.get("snippet")
-    return f"{name} was changed:\n{words}" if isinstance(name, str) and isinstance(words, str) else None
+    name, snippet = attachment.get("filename"), attachment.get("snippet")
+    return f"{name} was changed:\n{snippet}" if isinstance(name, str) and isinstance(snippet, str) else None
 
 
 def _hook(attachment: Object) -> str | None:
     content = attachment.get("content")
-    said = [item for item in content if isinstance(item, str)] if isinstance(content, list) else [content]
-    return "\n".join(item for item in said if isinstance(item, str)) or None
+    items = [item for item in content if isinstance(item, str)] if isinstance(content, list) else [content]
+    return "\n".join(item for item in items if isinstance(item, str)) or None
 
 
 _ATTACHED: dict[str, Callable[[Object], str | None]] = {

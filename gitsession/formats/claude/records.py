@@ -29,7 +29,7 @@ def uuid_of(line: Object) -> str | None:
     return text(line.get("uuid"))
 
 
-def rides(line: Object) -> bool:
+def is_attached(line: Object) -> bool:
     """Return whether a line is only a log line, which accompanies the next record line.
 
     Such a line is not in the tree, sets no name, and does not change the context.
@@ -53,8 +53,8 @@ def is_boundary(line: Object) -> bool:
 
 
 def is_summary_of(line: Object, boundary: Object) -> bool:
-    stands_below = text(line.get("parentUuid")) == uuid_of(boundary)
-    return stands_below and line.get("type") == "user" and line.get("isCompactSummary") is True
+    is_child = text(line.get("parentUuid")) == uuid_of(boundary)
+    return is_child and line.get("type") == "user" and line.get("isCompactSummary") is True
 
 
 def preserved_by(boundary: Object) -> list[str]:
@@ -102,8 +102,8 @@ def boundary_before(line: Object, payload: bytes) -> Object | None:
     """Return the boundary before ``line``, the last line of ``payload``, if ``line`` is the summary of a compaction."""
     if line.get("isCompactSummary") is not True:
         return None
-    for riding in reversed(payload.split(b"\n")[:-1]):
-        found = parse(riding)
+    for attached in reversed(payload.split(b"\n")[:-1]):
+        found = parse(attached)
         if not isinstance(found, LineFailure) and is_boundary(found) and is_summary_of(line, found):
             return found
     return None

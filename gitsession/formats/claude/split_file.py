@@ -9,7 +9,7 @@ fork the tree, and a walk from the last line to the root includes only one of th
 id of their answer. In the store, each of them is below the previous one in file order (``ParallelCalls``), so that
 every walk includes all of them.
 
-Claude Code continues at the line in ``last-prompt``, unless newer lines are below that line (``Leaf``).
+Claude Code continues at the line in ``last-prompt``, unless newer lines are below that line (``LeafFinder``).
 """
 
 from __future__ import annotations
@@ -30,22 +30,22 @@ from gitsession.formats.base.record import (
     Record,
     Source,
     SourceProblem,
-    place,
+    incomplete_line,
+    place_nodes,
     quoted,
     record_of,
-    waits,
 )
-from gitsession.formats.claude.files import SessionPath, place_of
+from gitsession.formats.claude.files import SessionPath, parse_path
 from gitsession.formats.claude.records import (
     MESSAGES,
     answer_id,
+    is_attached,
     is_boundary,
     is_linked,
     is_sidechain,
     is_summary_of,
     preserved_by,
     results_in,
-    rides,
     text,
     uuid_of,
 )
@@ -70,12 +70,12 @@ class ParallelCalls:
     def __init__(self) -> None:
         self._of: dict[str, _Turn] = {}
 
-    def parent(self, said: Object, own: str | None, stated: str | None) -> str | None:
+    def parent(self, line: Object, own: str | None, stated: str | None) -> str | None:
         """Return the parent of the record with the id ``own``. ``stated``: the parent id in its line."""
         turn = self._of.get(stated) if stated is not None else None
         if own is None or own in self._of:
             return stated
-        answer, results = answer_id(said), results_in(said)
+        answer, results = answer_id(line), results_in(line)
         if answer is not None:
             if turn is None or turn.answer != answer:
                 self._of[own] = _Turn(answer, own)
@@ -86,14 +86,14 @@ class ParallelCalls:
             if results & turn.answered:
                 return stated  # the call was repeated on another branch
             turn.answered |= results
-        elif said.get("type") in MESSAGES or stated != turn.tip:
+        elif line.get("type") in MESSAGES or stated != turn.tip:
             return stated
-        below, turn.tip = turn.tip, own
+        previous_tip, turn.tip = turn.tip, own
         self._of[own] = turn
-        return below
+        return previous_tip
 
 
-class Leaf:
+class LeafFinder:
     """The leaf of a file. ``see`` must be called for every line in file order.
 
     ``of_agent``: whether the file belongs to a sub-agent. All lines of such a file are in a sidechain.
@@ -101,32 +101,32 @@ class Leaf:
 
     def __init__(self, *, of_agent: bool) -> None:
         self._of_agent = of_agent
-        self._newest: str | None = None
-        self._named: str | None = None
+        self._newest_id: str | None = None
+        self._named_id: str | None = None
         self._pinned = False
 
-    def see(self, line: Object) -> None:
+    def add_line(self, line: Object) -> None:
         if is_linked(line):
             if self._of_agent or not is_sidechain(line):
-                self._newest = uuid_of(line)
+                self._newest_id = uuid_of(line)
                 self._pinned = False
             if is_boundary(line):
-                self._named = None
+                self._named_id = None
         elif line.get("type") == "last-prompt" and "leafUuid" in line:
-            named, chosen = text(line["leafUuid"]), line.get("explicit") is True
-            if named is not None or chosen:
-                self._pinned = named is not None and (chosen or (self._pinned and named == self._named))
-                self._named = named
+            leaf_id, is_explicit = text(line["leafUuid"]), line.get("explicit") is True
+            if leaf_id is not None or is_explicit:
+                self._pinned = leaf_id is not None and (is_explicit or (self._pinned and leaf_id == self._named_id))
+                self._named_id = leaf_id
 
-    def of(self, records: Sequence[Record], at_id: dict[str, int], messages: Collection[int]) -> int | None:
+    def find(self, records: Sequence[Record], at_id: dict[str, int], messages: Collection[int]) -> int | None:
         """Return the line of the leaf, or ``None`` if it is the last line.
 
         ``at_id``: line numbers by id; ``messages``: the line numbers of messages.
         """
         parents = {record.line: record.parent for record in records}
-        leaf = at_id.get(self._named) if self._named is not None else None
-        newest = at_id.get(self._newest) if self._newest is not None else None
-        if leaf is None or (not self._pinned and newest is not None and _is_below(newest, leaf, parents)):
+        leaf = at_id.get(self._named_id) if self._named_id is not None else None
+        newest = at_id.get(self._newest_id) if self._newest_id is not None else None
+        if leaf is None or (not self._pinned and newest is not None and _is_descendant(newest, leaf, parents)):
             leaf = newest
         if leaf is None:
             return None
@@ -139,7 +139,7 @@ class Leaf:
         return None if leaf == max(parents) else leaf
 
 
-def _is_below(line: int, above: int, parents: dict[int, int | None]) -> bool:
+def _is_descendant(line: int, above: int, parents: dict[int, int | None]) -> bool:
     at: int | None = line
     while at is not None and at != above:
         at = parents.get(at)
@@ -167,9 +167,9 @@ def _is_qwen(line: Object) -> bool:
 
 
 AGENT = "claude"
-LINES_ASKED = 50
+HEAD_LINES = 50
 HEAD_BYTES = 64 * 1024
-_TELLING = (b'"parentUuid"', b'"leafUuid"', b'"sessionId"')
+_ID_FIELDS = (b'"parentUuid"', b'"leafUuid"', b'"sessionId"')
 
 _HEADERS = frozenset({"session", "session_meta", "title"})
 """The types of the first line in files of pi, omp and codex.
@@ -178,26 +178,26 @@ These files can contain lines that were copied from Claude Code, with all fields
 """
 
 
-def is_ours(head: bytes) -> bool:
+def claims(head: bytes) -> bool:
     """Return whether a file that begins with ``head`` belongs to Claude Code.
 
     The first line of the file may be longer than ``head``.
     """
     if agent_of(head):
         return False
-    lines = head.split(LF)[:LINES_ASKED]
+    lines = head.split(LF)[:HEAD_LINES]
     first = jsonl.parse(lines[0])
     if not isinstance(first, LineFailure) and text(first.get("type")) in _HEADERS:
         return False
     for line in lines:
-        if not any(mark in line for mark in _TELLING):
+        if not any(mark in line for mark in _ID_FIELDS):
             continue
-        said = jsonl.parse(line)
-        if isinstance(said, LineFailure):
+        parsed = jsonl.parse(line)
+        if isinstance(parsed, LineFailure):
             if len(lines) == 1 and b'"parentUuid"' in line:
                 return True
-        elif isinstance(said.get("type"), str) and any(
-            text(said.get(name)) for name in ("parentUuid", "leafUuid", "sessionId")
+        elif isinstance(parsed.get("type"), str) and any(
+            text(parsed.get(name)) for name in ("parentUuid", "leafUuid", "sessionId")
         ):
             return True
     return False
@@ -209,10 +209,10 @@ def split(data: Data, *, name: str = "", final: bool = False) -> Source:
         raise Malformed("the file is empty")
     if other := agent_of(data[:HEAD_BYTES]):
         raise Malformed(f"a session of {other}, not of Claude Code")
-    lines, waiting, ends_with_newline = jsonl.cut(data, final=final)
-    where = place_of(name)
-    parts = _Parts(where)
-    parts.take(lines)
+    lines, waiting, ends_with_newline = jsonl.split_lines(data, final=final)
+    session_path = parse_path(name)
+    parts = _Parts(session_path)
+    parts.add_lines(lines)
     started_ms = parts.started_ms
     if started_ms is None:
         if not final:
@@ -220,40 +220,40 @@ def split(data: Data, *, name: str = "", final: bool = False) -> Source:
         started_ms = 0
     records, problems = parts.records()
     if waiting:
-        problems.append(waits(len(lines) + 1, waiting))
+        problems.append(incomplete_line(len(lines) + 1, waiting))
     return Source(
         agent=AGENT,
-        source_id=_source_id(where, parts.session),
+        source_id=_source_id(session_path, parts.session),
         started_ms=started_ms,
         records=records,
         waiting=waiting,
         ends_with_newline=ends_with_newline,
         tail=parts.tail,
         leaf=parts.leaf_of(records),
-        header=_header(parts, where),
+        header=_header(parts, session_path),
         problems=tuple(sorted(problems, key=lambda problem: problem.line)),
     )
 
 
-def _source_id(where: SessionPath, session: str | None) -> str:
+def _source_id(session_path: SessionPath, session: str | None) -> str:
     """Return the session's id, which is the name of the file. For a sub-agent, the id of its session precedes the name.
 
     The ids in the lines are not used if the file has a name, because lines of a fork can contain the id of the original
     session.
     """
-    if where.is_agents:
-        session = where.session or session
-        found = f"{session}/{where.file}" if session else where.file
+    if session_path.is_subagent:
+        session = session_path.session or session
+        found = f"{session}/{session_path.file}" if session else session_path.file
     else:
-        found = where.file or session or ""
+        found = session_path.file or session or ""
     if not found:
         raise Malformed("no line has the id of the session", hint="pass a name for the session")
     return storable(found)
 
 
-def _header(parts: _Parts, where: SessionPath) -> SessionHeader | None:
+def _header(parts: _Parts, session_path: SessionPath) -> SessionHeader | None:
     """Return a header with the first value of each field. These values do not change when the file grows."""
-    parent = (where.session or parts.session) if where.is_agents else parts.forked_from
+    parent = (session_path.session or parts.session) if session_path.is_subagent else parts.forked_from
     if parts.cwd is None and parent is None and parts.version is None:
         return None
     extra = {} if parts.version is None else {"version": parts.version}
@@ -264,7 +264,7 @@ def _header(parts: _Parts, where: SessionPath) -> SessionHeader | None:
 class _Parts:
     """The grouped lines of a file, and the values of the session. ``groups`` and ``nodes`` have the same indexes."""
 
-    where: SessionPath
+    session_path: SessionPath
     groups: list[Group | StoredGroup] = field(default_factory=list)
     nodes: list[LineLink] = field(default_factory=list)
     tail: bytes = b""
@@ -274,8 +274,8 @@ class _Parts:
     version: str | None = None
     forked_from: str | None = None
 
-    def take(self, lines: Sequence[bytes]) -> None:
-        self._leaf = Leaf(of_agent=self.where.is_agents)
+    def add_lines(self, lines: Sequence[bytes]) -> None:
+        self._leaf = LeafFinder(of_agent=self.session_path.is_subagent)
         self._boundaries: dict[int, Object] = {}  # line of the summary -> boundary
         self._repaired: dict[int, str] = {}
         self._group(lines)
@@ -284,30 +284,30 @@ class _Parts:
     def _group(self, lines: Sequence[bytes]) -> None:
         """Group the lines as ``jsonl.group`` does, and a boundary with its summary if that is the next record line."""
         first = 0  # index of the first line of the next group
-        held: tuple[int, Object] | None = None  # the line number of a boundary, and the boundary
+        pending: tuple[int, Object] | None = None  # the line number of a boundary, and the boundary
         for number, line in enumerate(lines, 1):
-            said = jsonl.parse(line)
-            if not isinstance(said, LineFailure):
-                self._see(said)
-                if rides(said):
+            parsed = jsonl.parse(line)
+            if not isinstance(parsed, LineFailure):
+                self._update_facts(parsed)
+                if is_attached(parsed):
                     continue
-            if held is not None:
-                at, boundary = held
-                held = None
-                if not isinstance(said, LineFailure) and is_summary_of(said, boundary):
+            if pending is not None:
+                at, boundary = pending
+                pending = None
+                if not isinstance(parsed, LineFailure) and is_summary_of(parsed, boundary):
                     self._boundaries[number] = boundary
                 else:
                     self.groups.append(grouped(lines, first, at, boundary))
                     first = at
-            if not isinstance(said, LineFailure) and is_boundary(said):
-                held = number, said
+            if not isinstance(parsed, LineFailure) and is_boundary(parsed):
+                pending = number, parsed
                 continue
-            self.groups.append(grouped(lines, first, number, said))
+            self.groups.append(grouped(lines, first, number, parsed))
             first = number
         self.tail = LF.join(lines[first:])
 
-    def _see(self, line: Object) -> None:
-        self._leaf.see(line)
+    def _update_facts(self, line: Object) -> None:
+        self._leaf.add_line(line)
         if self.started_ms is None:
             self.started_ms = to_ms(line.get("timestamp"))
         self.session = self.session or text(line.get("sessionId"))
@@ -322,52 +322,52 @@ class _Parts:
         turns = ParallelCalls()
         stated = {uuid for group in self.groups for uuid in self._ids(group)}
         seen: set[str] = set()
-        stands_for: dict[str, str] = {}  # id -> the compaction that it refers to in later lines
+        compaction_of: dict[str, str] = {}  # id -> the compaction that it refers to in later lines
         before: dict[bool, str] = {}  # whether in a sidechain -> the id of the previous record
         above: dict[str, str] = {}  # id -> the id of its actual parent
         for group in self.groups:
-            if isinstance(group.spoken, LineFailure):
+            if isinstance(group.parsed, LineFailure):
                 self.nodes.append(NOTHING._replace(line=group.line))
                 continue
-            own = uuid_of(group.spoken)
-            boundary = self._boundaries.get(group.line) or (group.spoken if is_boundary(group.spoken) else None)
-            parent = _parent(boundary or group.spoken, seen)
+            own = uuid_of(group.parsed)
+            boundary = self._boundaries.get(group.line) or (group.parsed if is_boundary(group.parsed) else None)
+            parent = _parent(boundary or group.parsed, seen)
             if isinstance(parent, str):
-                parent = stands_for.get(parent, parent)
-                if parent not in stated and is_sidechain(group.spoken) in before:
+                parent = compaction_of.get(parent, parent)
+                if parent not in stated and is_sidechain(group.parsed) in before:
                     self._repaired[group.line] = parent
-                    parent = before[is_sidechain(group.spoken)]
+                    parent = before[is_sidechain(group.parsed)]
                 if boundary is not None:
-                    parent = _below_kept(boundary, parent, above)
-                parent = turns.parent(group.spoken, own, parent)
+                    parent = _parent_after_kept(boundary, parent, above)
+                parent = turns.parent(group.parsed, own, parent)
             else:
-                turns.parent(group.spoken, own, None)
+                turns.parent(group.parsed, own, None)
             if parent is None and not seen:
                 parent = Field.ABSENT  # titles before the conversation do not form a separate branch
             self.nodes.append(LineLink(group.line, own, parent))
             if own is not None:
                 if isinstance(parent, str):
                     above[own] = parent
-                before[is_sidechain(group.spoken)] = own
+                before[is_sidechain(group.parsed)] = own
                 seen.update(self._ids(group))
-                stands_for.pop(own, None)  # the line was written again at its new position
+                compaction_of.pop(own, None)  # the line was written again at its new position
                 if boundary is not None:
-                    stands_for |= dict.fromkeys([*self._ids(group), *preserved_by(boundary)], own)
+                    compaction_of |= dict.fromkeys([*self._ids(group), *preserved_by(boundary)], own)
 
     def _ids(self, group: Group | StoredGroup) -> Iterator[str]:
         boundary = self._boundaries.get(group.line)
-        own = None if isinstance(group.spoken, LineFailure) else uuid_of(group.spoken)
+        own = None if isinstance(group.parsed, LineFailure) else uuid_of(group.parsed)
         yield from [uuid for uuid in (own, uuid_of(boundary) if boundary else None) if uuid is not None]
 
     def records(self) -> tuple[tuple[Record, ...], list[SourceProblem]]:
-        found = tuple([self._record(placed) for placed in place(self.nodes)])
+        found = tuple([self._record(placed) for placed in place_nodes(self.nodes)])
         return found, [SourceProblem(record.line, record.problem) for record in found if record.problem]
 
     def _record(self, placed: PlacedLine) -> Record:
         group, own = self.groups[placed.at], self.nodes[placed.at].id
         claimed, problem = placed.claimed, placed.problem
-        if isinstance(group.spoken, LineFailure):
-            problem = group.spoken.reason
+        if isinstance(group.parsed, LineFailure):
+            problem = group.parsed.reason
         elif group.line in self._repaired:
             claimed = self._repaired[group.line]
             missing = f"the parent {quoted(claimed)} is not in the file: the line before is used instead"
@@ -379,23 +379,23 @@ class _Parts:
         messages = {
             group.line
             for group in self.groups
-            if not isinstance(said := group.spoken, LineFailure) and said.get("type") in MESSAGES
+            if not isinstance(line := group.parsed, LineFailure) and line.get("type") in MESSAGES
         }
-        return self._leaf.of(records, at_id, messages)
+        return self._leaf.find(records, at_id, messages)
 
 
-def _below_kept(boundary: Object, parent: str, above: Mapping[str, str]) -> str:
+def _parent_after_kept(boundary: Object, parent: str, above: Mapping[str, str]) -> str:
     """Return the last kept message of a compaction if the kept messages follow ``parent``, otherwise ``parent``.
 
     The command "Summarize up to here" cuts the history before the kept messages. They are on the branch of the
     compaction only if the compaction is below them.
     """
-    kept = preserved_by(boundary)
-    left, at = set(kept), kept[-1] if kept else parent
-    while at in left and at in above:
-        left.discard(at)
+    kept_ids = preserved_by(boundary)
+    remaining_ids, at = set(kept_ids), kept_ids[-1] if kept_ids else parent
+    while at in remaining_ids and at in above:
+        remaining_ids.discard(at)
         at = above[at]
-    return kept[-1] if kept and at == parent else parent
+    return kept_ids[-1] if kept_ids and at == parent else parent
 
 
 def _parent(line: Object, seen: set[str]) -> str | Field | None:

@@ -19,8 +19,16 @@ from typing import Any
 
 from gitsession.formats.base import jsonl
 from gitsession.formats.base.fields import to_iso, uuid_from
-from gitsession.formats.base.jsonl import LF, LineFailure, dumps, spoken
-from gitsession.formats.base.outgoing import PDF, PICTURES, Outgoing, OutgoingEntry, OutgoingLine, WrittenFile, called
+from gitsession.formats.base.jsonl import LF, LineFailure, dumps, record_line
+from gitsession.formats.base.outgoing import (
+    PDF,
+    PICTURES,
+    Outgoing,
+    OutgoingEntry,
+    OutgoingLine,
+    WrittenFile,
+    describe_kind,
+)
 from gitsession.formats.claude.files import session_uuid
 from gitsession.formats.claude.read_entry import PROVIDER
 from gitsession.formats.claude.records import is_sidechain
@@ -40,13 +48,13 @@ _COUNTS = {
     "cache_creation_input_tokens": "cacheWrite",
 }
 
-Words = dict[str, Any]
+Json = dict[str, Any]
 
 
-def answer_blocks(entry: Message, notes: Counter[str]) -> list[Words]:
+def answer_blocks(entry: Message, notes: Counter[str]) -> list[Json]:
     """Return the blocks of an answer. Reasoning is included only if it was signed by a model of Anthropic."""
-    own = entry.provider == PROVIDER
-    found: list[Words] = []
+    is_own = entry.provider == PROVIDER
+    found: list[Json] = []
     for block in entry.content:
         match block:
             case Text() if block.text.strip():
@@ -54,38 +62,38 @@ def answer_blocks(entry: Message, notes: Counter[str]) -> list[Words]:
             case ToolCall():
                 found.append({"type": "tool_use", "id": call_id(block.id), "name": tool_name(block.name),
                               "input": dict(block.arguments)})  # fmt: skip
-            case Thinking(redacted=True, signature=str(data)) if own:
+            case Thinking(redacted=True, signature=str(data)) if is_own:
                 found.append({"type": "redacted_thinking", "data": data})
-            case Thinking(signature=str(signature)) if own and signature:
+            case Thinking(signature=str(signature)) if is_own and signature:
                 found.append({"type": "thinking", "thinking": block.text, "signature": signature})
             case Thinking():
                 notes["left out: reasoning of another model"] += 1
-            case OtherBlock(value=dict(value)) if own:
+            case OtherBlock(value=dict(value)) if is_own:
                 found.append(value)
             case Image() | File() | OtherBlock():
                 notes["left out: images, files and blocks of other types in an answer"] += 1
     return found
 
 
-def told(blocks: Iterable[Block], notes: Counter[str]) -> str | list[Words]:
+def content_of(blocks: Iterable[Block], notes: Counter[str]) -> str | list[Json]:
     """Return the content of a user message or tool result: a string if it is a single text block, otherwise blocks."""
-    found = [spelt for block in blocks if (spelt := _told(block, notes)) is not None]
+    found = [converted for block in blocks if (converted := _block_of(block, notes)) is not None]
     if len(found) == 1 and found[0]["type"] == "text":
         return str(found[0]["text"])
     return found
 
 
-def result(entry: Message, notes: Counter[str]) -> Words:
+def result(entry: Message, notes: Counter[str]) -> Json:
     failed = {"is_error": True} if entry.is_error else {}
-    content = told(entry.content, notes)
+    content = content_of(entry.content, notes)
     return {"tool_use_id": call_id(entry.tool_call_id or ""), "type": "tool_result", "content": content, **failed}
 
 
-def usage(stated: Mapping[str, Any] | None) -> Words:
+def usage(stated: Mapping[str, Any] | None) -> Json:
     """Return the token counts of an answer, with zeros for unknown counts."""
-    given = stated or {}
-    counts = {ours: given.get(ours, given.get(theirs)) for ours, theirs in _COUNTS.items()}
-    return {name: count if type(count) is int and count >= 0 else 0 for name, count in counts.items()}
+    known = stated or {}
+    counts = {name: known.get(name, known.get(other)) for name, other in _COUNTS.items()}
+    return {key: count if type(count) is int and count >= 0 else 0 for key, count in counts.items()}
 
 
 def call_id(id: str) -> str:
@@ -104,7 +112,7 @@ def _legal(name: str, chars_max: int) -> str:
     return f"{_ILLEGAL.sub('_', name)[: chars_max - _MARK_CHARS - 1]}_{mark}"
 
 
-def _told(block: Block, notes: Counter[str]) -> Words | None:
+def _block_of(block: Block, notes: Counter[str]) -> Json | None:
     match block:
         case Text():
             return {"type": "text", "text": block.text} if block.text.strip() else None
@@ -114,13 +122,13 @@ def _told(block: Block, notes: Counter[str]) -> Words | None:
             return {"type": "image", "source": _source(data, str(block.mime))}
         case File(data=bytes(data)) if data and block.mime == PDF:
             return {"type": "document", "source": _source(data, PDF), **({"title": block.name} if block.name else {})}
-        case File(data=bytes(data)) if data and (words := _decoded(data)) is not None:
-            return {"type": "text", "text": f'<file name="{block.name}">\n{words}\n</file>'}
+        case File(data=bytes(data)) if data and (text := _decoded(data)) is not None:
+            return {"type": "text", "text": f'<file name="{block.name}">\n{text}\n</file>'}
         case OtherBlock(value=dict(value)) if value.get("type") in ("tool_result", "document", "image"):
             return value
-    named = block.name if isinstance(block, File) else block.mime if isinstance(block, Image) else ""
+    label = block.name if isinstance(block, File) else block.mime if isinstance(block, Image) else ""
     notes["replaced with their name: images, files and blocks that its model does not accept"] += 1
-    return {"type": "text", "text": f"[{type(block).__name__.lower()} {named}]"}
+    return {"type": "text", "text": f"[{type(block).__name__.lower()} {label}]"}
 
 
 def _decoded(data: bytes) -> str | None:
@@ -130,15 +138,15 @@ def _decoded(data: bytes) -> str | None:
         return None
 
 
-def _source(data: bytes, mime: str) -> Words:
+def _source(data: bytes, mime: str) -> Json:
     return {"type": "base64", "media_type": mime, "data": base64.b64encode(data).decode()}
 
 
-EARLIER = "What happened before this point in the conversation, in summary:"
-ELSEWHERE = "What was tried on another branch of this conversation, in summary:"
+SUMMARY_INTRO = "What happened before this point in the conversation, in summary:"
+BRANCH_SUMMARY_INTRO = "What was tried on another branch of this conversation, in summary:"
 PROGRAM = "Claude Code"
 
-SILENT = frozenset({
+SILENTLY_OMITTED = frozenset({
     kinds.ModelChange.kind, kinds.ThinkingChange.kind, kinds.Usage.kind, kinds.SourceFile.kind,
     kinds.SessionHeader.kind,
     kinds.Fork.kind, kinds.Custom.kind, kinds.Checkpoint.kind,
@@ -150,44 +158,44 @@ SILENT = frozenset({
 class ClaudeEntryContext:
     """Values that the lines of an entry depend on.
 
-    ``answer``: the id for an answer that has none. ``called``: the ids of all calls so far. A result needs one of these
-    ids.
+    ``answer``: the id for an answer that has none. ``call_ids``: the ids of all calls so far. A result needs one of
+    these ids.
     """
 
     answer: str
-    called: Collection[str]
+    call_ids: Collection[str]
     notes: Counter[str]
 
 
-def spell(entry: Entry, to: ClaudeEntryContext) -> list[Words]:
+def lines_of(entry: Entry, context: ClaudeEntryContext) -> list[Json]:
     """Return the lines of one entry, each a child of the previous one.
 
     A line without a ``message`` is not in the tree.
     """
-    how = _BY_KIND.get(entry.kind)
-    if how is not None:
-        return how(entry, to)
-    if entry.kind not in SILENT:
-        to.notes[f"left out: {called(entry)}"] += 1
+    convert = _BY_KIND.get(entry.kind)
+    if convert is not None:
+        return convert(entry, context)
+    if entry.kind not in SILENTLY_OMITTED:
+        context.notes[f"left out: {describe_kind(entry)}"] += 1
     return []
 
 
-def _message(entry: kinds.Message, to: ClaudeEntryContext) -> list[Words]:
-    say = _BY_ROLE.get(entry.role)
-    return say(entry, to) if say else []
+def _message(entry: kinds.Message, context: ClaudeEntryContext) -> list[Json]:
+    convert = _BY_ROLE.get(entry.role)
+    return convert(entry, context) if convert else []
 
 
-def _user(entry: kinds.Message, to: ClaudeEntryContext) -> list[Words]:
-    return _as_user(told(entry.content, to.notes), is_meta=entry.extra.get("isMeta") is True)
+def _user(entry: kinds.Message, context: ClaudeEntryContext) -> list[Json]:
+    return _user_lines(content_of(entry.content, context.notes), is_meta=entry.extra.get("isMeta") is True)
 
 
-def _assistant(entry: kinds.Message, to: ClaudeEntryContext) -> list[Words]:
+def _assistant(entry: kinds.Message, context: ClaudeEntryContext) -> list[Json]:
     """Return a line for each block, as Claude Code does."""
-    blocks = answer_blocks(entry, to.notes)
+    blocks = answer_blocks(entry, context.notes)
     stated = entry.extra.get("id")
     calls = any(block.get("type") == "tool_use" for block in blocks)
     message = {
-        "id": stated if isinstance(stated, str) and stated else to.answer,
+        "id": stated if isinstance(stated, str) and stated else context.answer,
         "type": "message",
         "role": "assistant",
         "model": entry.model or "unknown",
@@ -198,61 +206,61 @@ def _assistant(entry: kinds.Message, to: ClaudeEntryContext) -> list[Words]:
     return [{"type": "assistant", "message": {**message, "content": [block]}} for block in blocks]
 
 
-def _tool(entry: kinds.Message, to: ClaudeEntryContext) -> list[Words]:
-    block = result(entry, to.notes)
-    if block["tool_use_id"] not in to.called:
-        to.notes["left out: results whose call is not in the history"] += 1
+def _tool(entry: kinds.Message, context: ClaudeEntryContext) -> list[Json]:
+    block = result(entry, context.notes)
+    if block["tool_use_id"] not in context.call_ids:
+        context.notes["left out: results whose call is not in the history"] += 1
         return []
-    return _as_user([block])
+    return _user_lines([block])
 
 
-def _shell(entry: kinds.Message, to: ClaudeEntryContext) -> list[Words]:
+def _shell(entry: kinds.Message, context: ClaudeEntryContext) -> list[Json]:
     """Return the lines that Claude Code writes for a shell command that the user runs with the prefix ``!``."""
     if entry.is_excluded:
         return []
     printed = f"<bash-stdout>{entry.output or ''}</bash-stdout><bash-stderr></bash-stderr>"
-    return [*_as_user(f"<bash-input>{entry.command or ''}</bash-input>"), *_as_user(printed)]
+    return [*_user_lines(f"<bash-input>{entry.command or ''}</bash-input>"), *_user_lines(printed)]
 
 
-def _developer(entry: kinds.Message, to: ClaudeEntryContext) -> list[Words]:
-    to.notes["developer messages, which its model reads as the user's"] += 1
-    return _as_user(told(entry.content, to.notes), is_meta=True)
+def _developer(entry: kinds.Message, context: ClaudeEntryContext) -> list[Json]:
+    context.notes["developer messages, which its model reads as the user's"] += 1
+    return _user_lines(content_of(entry.content, context.notes), is_meta=True)
 
 
-def _system(entry: kinds.Message, to: ClaudeEntryContext) -> list[Words]:
-    to.notes[f"left out: system messages, because {PROGRAM} has its own"] += 1
+def _system(entry: kinds.Message, context: ClaudeEntryContext) -> list[Json]:
+    context.notes[f"left out: system messages, because {PROGRAM} has its own"] += 1
     return []
 
 
-def _words_of_an_extension(entry: kinds.Message | kinds.CustomMessage, to: ClaudeEntryContext) -> list[Words]:
-    return _as_user(told(entry.content, to.notes), is_meta=True)
+def _extension_message(entry: kinds.Message | kinds.CustomMessage, context: ClaudeEntryContext) -> list[Json]:
+    return _user_lines(content_of(entry.content, context.notes), is_meta=True)
 
 
-def _as_user(content: str | list[Words], *, is_meta: bool = False) -> list[Words]:
+def _user_lines(content: str | list[Json], *, is_meta: bool = False) -> list[Json]:
     meta = {"isMeta": True} if is_meta else {}
     return [{"type": "user", "message": {"role": "user", "content": content}, **meta}] if content else []
 
 
-def _compaction(entry: kinds.Compaction, to: ClaudeEntryContext) -> list[Words]:
+def _compaction(entry: kinds.Compaction, context: ClaudeEntryContext) -> list[Json]:
     """Return the boundary line and the summary line. The caller adds the ids of the kept messages."""
-    metadata: Words = {"trigger": "auto" if entry.method == "auto" else "manual", "preTokens": entry.tokens_before or 0}
+    metadata: Json = {"trigger": "auto" if entry.method == "auto" else "manual", "preTokens": entry.tokens_before or 0}
     if entry.tokens_after is not None:
         metadata["postTokens"] = entry.tokens_after
-    is_theirs = isinstance(entry.preserve, Mapping) and "preservedMessages" in entry.preserve
-    words = entry.summary if is_theirs else f"{EARLIER}\n\n{entry.summary}"
-    [said] = _as_user(words or EARLIER)
+    is_own = isinstance(entry.preserve, Mapping) and "preservedMessages" in entry.preserve
+    summary = entry.summary if is_own else f"{SUMMARY_INTRO}\n\n{entry.summary}"
+    [line] = _user_lines(summary or SUMMARY_INTRO)
     return [
         {"type": "system", "subtype": "compact_boundary", "content": "Conversation compacted", "isMeta": False,
          "level": "info", "compactMetadata": metadata},
-        {**said, "isCompactSummary": True, "isVisibleInTranscriptOnly": True},
+        {**line, "isCompactSummary": True, "isVisibleInTranscriptOnly": True},
     ]  # fmt: skip
 
 
-def _branch_summary(entry: kinds.BranchSummary, to: ClaudeEntryContext) -> list[Words]:
-    return _as_user(f"{ELSEWHERE}\n\n{entry.summary}", is_meta=True) if entry.summary.strip() else []
+def _branch_summary(entry: kinds.BranchSummary, context: ClaudeEntryContext) -> list[Json]:
+    return _user_lines(f"{BRANCH_SUMMARY_INTRO}\n\n{entry.summary}", is_meta=True) if entry.summary.strip() else []
 
 
-def _title(entry: kinds.Title, to: ClaudeEntryContext) -> list[Words]:
+def _title(entry: kinds.Title, context: ClaudeEntryContext) -> list[Json]:
     if not entry.title:
         return []
     if entry.extra.get("automatic") is True:
@@ -260,19 +268,19 @@ def _title(entry: kinds.Title, to: ClaudeEntryContext) -> list[Words]:
     return [{"type": "custom-title", "customTitle": entry.title}]
 
 
-_BY_ROLE: dict[str, Callable[[kinds.Message, ClaudeEntryContext], list[Words]]] = {
+_BY_ROLE: dict[str, Callable[[kinds.Message, ClaudeEntryContext], list[Json]]] = {
     "user": _user,
     "assistant": _assistant,
     "tool": _tool,
     "shell": _shell,
     "system": _system,
     "developer": _developer,
-    "custom": _words_of_an_extension,
+    "custom": _extension_message,
 }
 
-_BY_KIND: dict[str, Callable[[Any, ClaudeEntryContext], list[Words]]] = {
+_BY_KIND: dict[str, Callable[[Any, ClaudeEntryContext], list[Json]]] = {
     kinds.Message.kind: _message,
-    kinds.CustomMessage.kind: _words_of_an_extension,
+    kinds.CustomMessage.kind: _extension_message,
     kinds.Compaction.kind: _compaction,
     kinds.BranchSummary.kind: _branch_summary,
     kinds.Title.kind: _title,
@@ -283,7 +291,7 @@ VERSION = "2.1.197"
 """The release of Claude Code whose line format is written."""
 
 PROMPT_CHARS_MAX = 200
-_WHERE = ("cwd", "sessionId", "version", "gitBranch", "isSidechain", "agentId")
+_COMMON = ("cwd", "sessionId", "version", "gitBranch", "isSidechain", "agentId")
 
 
 def write(out: Outgoing) -> WrittenFile:
@@ -291,16 +299,16 @@ def write(out: Outgoing) -> WrittenFile:
     return _Writer(out).run()
 
 
-def of_its_own(data: bytes) -> bytes:
+def promote_sub_agent(data: bytes) -> bytes:
     """Return a sub-agent's file as a session that can be resumed. Any other file is returned unchanged."""
     if b'"isSidechain":true' not in data or b'"isSidechain":false' in data:
         return data
     lines = data.split(LF)
     for at, line in enumerate(lines):
-        said = jsonl.parse(line)
-        if isinstance(said, dict) and is_sidechain(said):
-            said.pop("agentId", None)
-            lines[at] = dumps({**said, "isSidechain": False})
+        record = jsonl.parse(line)
+        if isinstance(record, dict) and is_sidechain(record):
+            record.pop("agentId", None)
+            lines[at] = dumps({**record, "isSidechain": False})
     return LF.join(lines)
 
 
@@ -312,11 +320,11 @@ class _Writer:
         self.uuids: dict[str, list[str]] = {}  # key -> the ids of its lines that a compaction can keep
         # key -> the id of the line that is the parent of the entry's children
         self.ends: dict[str | None, str | None] = {None: None}
-        self.below = {entry.key: entry.below for entry in out.entries}
-        self.called: set[str] = set()
+        self.parent_of = {entry.key: entry.parent for entry in out.entries}
+        self.call_ids: set[str] = set()
         self.parents: set[str] = set()
         self.prompt = ""
-        self.where: Words = {
+        self.common: Json = {
             "cwd": out.session.cwd or "/",
             "sessionId": session_uuid(out.session.source_id or ""),
             "version": VERSION,
@@ -327,66 +335,66 @@ class _Writer:
     def run(self) -> WrittenFile:
         for entry in self.out.entries:
             if entry.line is not None:
-                self._kept(entry, entry.line)
+                self._write_unchanged(entry, entry.line)
         self.lines += [OutgoingLine(self.out.tail)] if self.out.tail else []
         for entry in self.out.entries:
             if entry.line is None:
-                self._entry(entry)
-        self._at_the_leaf()
+                self._write_entry(entry)
+        self._write_title_and_leaf()
         return WrittenFile(tuple(self.lines), self.notes)
 
-    def _kept(self, leaving: OutgoingEntry, line: bytes) -> None:
-        self.lines.append(OutgoingLine(line, None if leaving.is_name else leaving.key, leaving.id))
-        said = jsonl.parse(spoken(line))
-        if isinstance(said, LineFailure):
-            said = {}
-        self.where |= {name: said[name] for name in _WHERE if isinstance(said.get(name), str | bool)}
-        self._hear(leaving.entry)
-        end = leaving.id or self._end_of(leaving.below)
-        self.ends[leaving.key] = end
-        can_be_kept = not isinstance(leaving.entry, Compaction)
-        self.uuids[leaving.key] = [leaving.id] if leaving.id is not None and can_be_kept else []
-        if leaving.is_name and leaving.below is not None:
-            self.ends[leaving.below] = end
+    def _write_unchanged(self, outgoing: OutgoingEntry, line: bytes) -> None:
+        self.lines.append(OutgoingLine(line, None if outgoing.is_name else outgoing.key, outgoing.id))
+        parsed = jsonl.parse(record_line(line))
+        if isinstance(parsed, LineFailure):
+            parsed = {}
+        self.common |= {name: parsed[name] for name in _COMMON if isinstance(parsed.get(name), str | bool)}
+        self._update_state(outgoing.entry)
+        end = outgoing.id or self._end_of(outgoing.parent)
+        self.ends[outgoing.key] = end
+        is_keepable = not isinstance(outgoing.entry, Compaction)
+        self.uuids[outgoing.key] = [outgoing.id] if outgoing.id is not None and is_keepable else []
+        if outgoing.is_name and outgoing.parent is not None:
+            self.ends[outgoing.parent] = end
 
-    def _hear(self, entry: Entry) -> None:
+    def _update_state(self, entry: Entry) -> None:
         """Update the values that later lines depend on."""
         if isinstance(entry, Message):
-            self.called.update(call_id(block.id) for block in entry.content if isinstance(block, ToolCall))
+            self.call_ids.update(call_id(block.id) for block in entry.content if isinstance(block, ToolCall))
             if entry.role == "user" and entry.extra.get("isMeta") is not True:
                 self.prompt = entry.text or self.prompt
 
-    def _entry(self, leaving: OutgoingEntry) -> None:
-        parent = self._end_of(leaving.below)
-        if isinstance(leaving.entry, Reset):
-            self.ends[leaving.key], self.uuids[leaving.key] = None, []
+    def _write_entry(self, outgoing: OutgoingEntry) -> None:
+        parent = self._end_of(outgoing.parent)
+        if isinstance(outgoing.entry, Reset):
+            self.ends[outgoing.key], self.uuids[outgoing.key] = None, []
             return
-        self._hear(leaving.entry)
-        to = ClaudeEntryContext(f"msg_{uuid_from(leaving.key).replace('-', '')}", self.called, self.notes)
-        bodies = spell(leaving.entry, to)
-        ids = [uuid_from(leaving.key, *([number] if number else [])) for number in range(len(bodies))]
-        if isinstance(leaving.entry, Compaction):
-            self._compaction(leaving, leaving.entry, bodies, ids, parent)
+        self._update_state(outgoing.entry)
+        context = ClaudeEntryContext(f"msg_{uuid_from(outgoing.key).replace('-', '')}", self.call_ids, self.notes)
+        bodies = lines_of(outgoing.entry, context)
+        ids = [uuid_from(outgoing.key, *([number] if number else [])) for number in range(len(bodies))]
+        if isinstance(outgoing.entry, Compaction):
+            self._compaction(outgoing, outgoing.entry, bodies, ids, parent)
             return
-        self.uuids[leaving.key] = []
+        self.uuids[outgoing.key] = []
         for body, id in zip(bodies, ids, strict=True):
             if "message" not in body:
-                self.lines.append(OutgoingLine(dumps({**body, "sessionId": self.where["sessionId"]}), leaving.key))
+                self.lines.append(OutgoingLine(dumps({**body, "sessionId": self.common["sessionId"]}), outgoing.key))
                 continue
-            self.lines.append(OutgoingLine(self._line(body, id, parent, leaving.entry.at_ms), leaving.key, id))
-            self.uuids[leaving.key].append(id)
+            self.lines.append(OutgoingLine(self._line(body, id, parent, outgoing.entry.at_ms), outgoing.key, id))
+            self.uuids[outgoing.key].append(id)
             parent = id
-        self.ends[leaving.key] = parent
+        self.ends[outgoing.key] = parent
 
     def _compaction(
-        self, leaving: OutgoingEntry, entry: Compaction, bodies: list[Words], ids: list[str], parent: str | None
+        self, outgoing: OutgoingEntry, entry: Compaction, bodies: list[Json], ids: list[str], parent: str | None
     ) -> None:
         """Write the two lines of a compaction, which are one record.
 
         The boundary line lists the kept messages, so that Claude Code puts them after the summary.
         """
         boundary, summary = bodies
-        kept = self._since(leaving.below, entry.first_kept)
+        kept = self._since(outgoing.parent, entry.first_kept)
         if kept:
             anchor = {"anchorUuid": ids[1]}
             boundary["compactMetadata"] |= {
@@ -397,10 +405,10 @@ class _Writer:
         pair = [self._line(cut, ids[0], None, entry.at_ms), self._line(summary, ids[1], ids[0], entry.at_ms)]
         if parent is not None:
             self.parents.add(parent)
-        self.lines.append(OutgoingLine(LF.join(pair), leaving.key, ids[1]))
+        self.lines.append(OutgoingLine(LF.join(pair), outgoing.key, ids[1]))
         # A later compaction that keeps entries before and after this one repeats this summary, so these lines are not
         # kept.
-        self.uuids[leaving.key], self.ends[leaving.key] = [], ids[1]
+        self.uuids[outgoing.key], self.ends[outgoing.key] = [], ids[1]
 
     def _since(self, key: str | None, first: str | None) -> list[str]:
         """Return the line ids from entry ``first`` to entry ``key``, or none if ``first`` is not above ``key``."""
@@ -409,7 +417,7 @@ class _Writer:
             found = [*self.uuids.get(key, []), *found]
             if key == first:
                 return found
-            key = self.below.get(key)
+            key = self.parent_of.get(key)
         return []
 
     def _end_of(self, key: str | None) -> str | None:
@@ -418,15 +426,15 @@ class _Writer:
     def _line(self, body: Mapping[str, Any], id: str, parent: str | None, at_ms: int) -> bytes:
         if parent is not None:
             self.parents.add(parent)
-        said = {"uuid": id, "timestamp": to_iso(at_ms), "userType": "external", "entrypoint": "cli"}
-        return dumps({"parentUuid": parent, **body, **said, **self.where})
+        fields = {"uuid": id, "timestamp": to_iso(at_ms), "userType": "external", "entrypoint": "cli"}
+        return dumps({"parentUuid": parent, **body, **fields, **self.common})
 
-    def _at_the_leaf(self) -> None:
+    def _write_title_and_leaf(self) -> None:
         """Write the title and the leaf. If there are lines below the leaf, it must be marked as explicit."""
-        where = {"sessionId": self.where["sessionId"]}
+        session_field = {"sessionId": self.common["sessionId"]}
         if self.out.title is not None and self.out.title.title:
             self.lines.append(
-                OutgoingLine(dumps({"type": "custom-title", "customTitle": self.out.title.title, **where}))
+                OutgoingLine(dumps({"type": "custom-title", "customTitle": self.out.title.title, **session_field}))
             )
         if self.out.labels:
             self.notes["left out: labels"] += len(self.out.labels)
@@ -435,7 +443,7 @@ class _Writer:
             if self.out.leaf is not None:
                 self.notes["reset at the end: Claude Code continues with the entries before it"] += 1
             return
-        chosen = {"explicit": True} if leaf in self.parents else {}
+        explicit = {"explicit": True} if leaf in self.parents else {}
         prompt = self.prompt[:PROMPT_CHARS_MAX]
-        said = {"type": "last-prompt", "lastPrompt": prompt, "leafUuid": leaf, **chosen, **where}
-        self.lines.append(OutgoingLine(dumps(said)))
+        last_prompt = {"type": "last-prompt", "lastPrompt": prompt, "leafUuid": leaf, **explicit, **session_field}
+        self.lines.append(OutgoingLine(dumps(last_prompt)))

@@ -17,7 +17,7 @@ from gitsession.formats.base.format import (
     Streamed,
     Workspace,
 )
-from gitsession.formats.base.jsonl import LineFailure, Object, parse, spoken
+from gitsession.formats.base.jsonl import LineFailure, Object, parse, record_line
 from gitsession.formats.base.record import Source
 from gitsession.formats.codex import files, read_entry, split_file
 from gitsession.formats.codex import headline as codex_headline
@@ -36,44 +36,44 @@ class Codex(Continuing, Counting, Delegating, Remembering, Resumable, Streamed):
     claims = staticmethod(split_file.claims)
     split = staticmethod(split_file.split)
     write = staticmethod(codex_write.write)
-    called = staticmethod(files.thread_id)
+    native_id = staticmethod(files.thread_id)
     base_of = staticmethod(files.base_of)
-    place_of = staticmethod(files.place_of)
+    segment_path = staticmethod(files.segment_path)
     counts = staticmethod(read_entry.counts_in)
-    noted = staticmethod(files.noted)
+    file_changes = staticmethod(files.file_changes)
 
     def headline(self, payload: bytes) -> Headline:
-        line = spoken(payload)
+        line = record_line(payload)
         return codex_headline.headline_of(parse(line), line)
 
     def read(self, payload: bytes) -> Entry:
-        return read_entry.entry_of(parse(spoken(payload)), payload)
+        return read_entry.entry_of(parse(record_line(payload)), payload)
 
-    def copies(self, name: str, source: Source) -> Sequence[str]:
+    def copy_folders(self, name: str, source: Source) -> Sequence[str]:
         """Return the folder of the file, because codex stores recorded content in its lines and not in copies."""
         return ["."]
 
-    def place(self, header: SessionHeader, at: Workspace) -> str:
-        return files.place(header)
+    def session_path(self, header: SessionHeader, workspace: Workspace) -> str:
+        return files.session_path(header)
 
-    def lies(self, header: SessionHeader, at: Workspace) -> Sequence[str]:
+    def globs(self, header: SessionHeader, workspace: Workspace) -> Sequence[str]:
         """Return globs for the only rollout of a thread, which does not depend on the folder of the session."""
-        return files.lies(header)
+        return files.globs(header)
 
-    def moved(self, data: bytes, id: str, cwd: str) -> bytes:
-        return codex_write.moved(data, self.called(id), cwd)
+    def relocate(self, data: bytes, id: str, cwd: str) -> bytes:
+        return codex_write.relocate(data, self.native_id(id), cwd)
 
     def resume_command(self, source_id: str, file: str = "") -> list[str]:
-        return ["codex", "resume", self.called(source_id)]
+        return ["codex", "resume", self.native_id(source_id)]
 
-    def began(self, payload: bytes, id: str, beside: Mapping[str, bytes]) -> str:
+    def starting_call(self, payload: bytes, id: str, sidecars: Mapping[str, bytes]) -> str:
         """Return the id of the call whose end event or result contains the id of the thread."""
         key = id.encode("utf-8", "surrogatepass")
         for raw in payload.split(b"\n") if key in payload else ():
             line = parse(raw) if key in raw else None
-            said = line.get("payload") if isinstance(line, dict) else None
-            if isinstance(said, dict):
-                call = _by_event(said, id) or _by_result(said, id)
+            event = line.get("payload") if isinstance(line, dict) else None
+            if isinstance(event, dict):
+                call = _by_event(event, id) or _by_result(event, id)
                 if call:
                     return call
         return ""
@@ -85,18 +85,18 @@ class Codex(Continuing, Counting, Delegating, Remembering, Resumable, Streamed):
         return is_spawned or bool(header.extra.get("parent_thread_id"))
 
 
-def _by_event(said: Object, id: str) -> str:
-    item = object_in(said, "item")
+def _by_event(event: Object, id: str) -> str:
+    item = object_in(event, "item")
     threads = item.get("receiver_thread_ids")
-    is_it = item.get("tool") == "spawn_agent" and isinstance(threads, list) and id in threads
-    return plain(item.get("id")) if is_it else ""
+    is_match = item.get("tool") == "spawn_agent" and isinstance(threads, list) and id in threads
+    return plain(item.get("id")) if is_match else ""
 
 
-def _by_result(said: Object, id: str) -> str:
-    output = said.get("output") if said.get("type") == "function_call_output" else None
+def _by_result(item: Object, id: str) -> str:
+    output = item.get("output") if item.get("type") == "function_call_output" else None
     result = parse(output.encode("utf-8", "surrogatepass")) if isinstance(output, str) else None
-    is_it = result is not None and not isinstance(result, LineFailure) and result.get("agent_id") == id
-    return plain(said.get("call_id")) if is_it else ""
+    is_match = result is not None and not isinstance(result, LineFailure) and result.get("agent_id") == id
+    return plain(item.get("call_id")) if is_match else ""
 
 
 codex = Codex()

@@ -14,7 +14,7 @@ from hashlib import sha256
 from typing import Any, NamedTuple
 
 from gitsession.formats.base.fields import object_in, to_iso, to_ms
-from gitsession.formats.base.file_changes import RecordedReplacement, patched
+from gitsession.formats.base.file_changes import RecordedReplacement, apply_diff
 from gitsession.formats.base.jsonl import LF, LineFailure, Object, parse
 from gitsession.formats.base.record import TAIL, Source
 from gitsession.formats.codex.split_file import is_header, is_thread_id
@@ -36,17 +36,17 @@ def base_of(data: bytes) -> str | None:
     return thread if isinstance(thread, str) else None
 
 
-def place_of(data: bytes, segment: str | None) -> str:
+def segment_path(data: bytes, segment: str | None) -> str:
     """Return the path of the rollout ``data`` below ``.codex``.
 
     ``segment``: the id of the file if it is a later file of the thread; ``None`` if it is the first.
     """
     header = _header_in(data)
     id = header.get("id")
-    begun = SessionHeader(
+    session = SessionHeader(
         agent="codex", source_id=id if isinstance(id, str) else None, at_ms=to_ms(header.get("timestamp")) or 0
     )
-    found = place(begun)
+    found = session_path(session)
     return found if segment is None else f"{found.removesuffix('.jsonl')}_{segment}.jsonl"
 
 
@@ -59,7 +59,7 @@ def _header_in(data: bytes) -> dict[str, Any]:
     return {}
 
 
-def lies(session: SessionHeader) -> Sequence[str]:
+def globs(session: SessionHeader) -> Sequence[str]:
     """Return globs, below ``.codex``, for the rollout of a session.
 
     They match any day, because the day in a file name is in an unknown time zone.
@@ -68,7 +68,7 @@ def lies(session: SessionHeader) -> Sequence[str]:
     return (f"sessions/*/*/*/{name}", f"archived_sessions/{name}")
 
 
-def place(session: SessionHeader) -> str:
+def session_path(session: SessionHeader) -> str:
     """Return the path of a rollout below ``.codex``.
 
     It depends on the start time in UTC, and not on the folder of the session.
@@ -82,7 +82,7 @@ _PATCHED, _ITEM = "patch_apply_end", "FileChange"
 _MARKS = (b'"patch_apply_end"', b'"FileChange"')
 
 
-def noted(source: Source) -> Iterator[RecordedReplacement]:
+def file_changes(source: Source) -> Iterator[RecordedReplacement]:
     """Yield the file changes of applied patches. Each change belongs to the entry with the call."""
     if not any(mark in payload for payload in source.payloads() for mark in _MARKS):
         return
@@ -91,55 +91,55 @@ def noted(source: Source) -> Iterator[RecordedReplacement]:
     numbers = [record.line for record in sorted(source.records, key=lambda record: record.line)]
     for number, payload in zip([*numbers, TAIL], source.payloads(), strict=False):
         for line in payload.split(b"\n"):
-            said = parse(line) if b'"call_id"' in line or b'"FileChange"' in line else LineFailure("")
-            if isinstance(said, LineFailure):
+            parsed = parse(line) if b'"call_id"' in line or b'"FileChange"' in line else LineFailure("")
+            if isinstance(parsed, LineFailure):
                 continue
-            found = _applied(said)
+            found = _applied_patch(parsed)
             if found is not None:
-                yield from _noted(line, said, found, calls.get(found.call), texts)
-            elif said.get("type") == "response_item":
-                call = object_in(said, "payload").get("call_id")
+                yield from _replacements(line, parsed, found, calls.get(found.call), texts)
+            elif parsed.get("type") == "response_item":
+                call = object_in(parsed, "payload").get("call_id")
                 if isinstance(call, str):
                     calls.setdefault(call, number)
 
 
-class _Applied(NamedTuple):
+class _AppliedPatch(NamedTuple):
     call: str
     changes: Object
 
 
-def _applied(said: Object) -> _Applied | None:
-    """Return the patch in ``said`` if it was applied completely, otherwise ``None``."""
-    end = object_in(said, "payload") if said.get("type") == "event_msg" else {}
+def _applied_patch(parsed: Object) -> _AppliedPatch | None:
+    """Return the patch in ``parsed`` if it was applied completely, otherwise ``None``."""
+    end = object_in(parsed, "payload") if parsed.get("type") == "event_msg" else {}
     if end.get("type") == "item_completed":
         item = object_in(end, "item")
-        is_done = item.get("type") == _ITEM and item.get("status") == "completed"
+        is_applied = item.get("type") == _ITEM and item.get("status") == "completed"
         call, changes = item.get("id"), item.get("changes")
     else:
-        is_done = end.get("type") == _PATCHED and end.get("success") is True
+        is_applied = end.get("type") == _PATCHED and end.get("success") is True
         call, changes = end.get("call_id"), end.get("changes")
-    return _Applied(call, changes) if is_done and isinstance(call, str) and isinstance(changes, dict) else None
+    return _AppliedPatch(call, changes) if is_applied and isinstance(call, str) and isinstance(changes, dict) else None
 
 
-def _noted(
-    line: bytes, said: Object, found: _Applied, entry: int | None, texts: dict[str, str]
+def _replacements(
+    line: bytes, parsed: Object, found: _AppliedPatch, entry: int | None, texts: dict[str, str]
 ) -> Iterator[RecordedReplacement]:
     """Yield the changes of one patch. ``texts``: the known contents of files before the patch; updated."""
-    at_ms = to_ms(said.get("timestamp"))
+    at_ms = to_ms(parsed.get("timestamp"))
     for path, change in sorted(found.changes.items()):
         kind, fields = _kind(change)
         content, diff = fields.get("content"), fields.get("unified_diff")
-        was = texts.pop(path, None)
+        before = texts.pop(path, None)
         if kind == "add" and isinstance(content, str):
             texts[path] = content
         elif kind == "delete" and isinstance(content, str) and not content.startswith("#!"):
             # It is unknown whether a script was executable.
             yield RecordedReplacement(line, at_ms, entry, found.call, path, content, None)
-        elif kind == "update" and isinstance(diff, str) and was is not None and fields.get("move_path") is None:
-            became = patched(was, diff)
-            if became is not None and became != was:
-                texts[path] = became
-                yield RecordedReplacement(line, at_ms, entry, found.call, path, was, became)
+        elif kind == "update" and isinstance(diff, str) and before is not None and fields.get("move_path") is None:
+            after = apply_diff(before, diff)
+            if after is not None and after != before:
+                texts[path] = after
+                yield RecordedReplacement(line, at_ms, entry, found.call, path, before, after)
 
 
 def _kind(change: Any) -> tuple[str, Object]:

@@ -18,24 +18,24 @@ def headline_of(line: Object | LineFailure, payload: bytes) -> Headline:
     """Return the headline of the line ``payload``. ``line``: the parsed line."""
     if isinstance(line, LineFailure):
         return opaque(line, len(payload))
-    return _words(line).at(to_ms(line.get("timestamp")))
+    return _headline(line).at(to_ms(line.get("timestamp")))
 
 
-def _words(line: Object) -> Headline:
+def _headline(line: Object) -> Headline:
     name, payload = line.get("type"), line.get("payload")
     if not isinstance(name, str) or not name:
         return Headline(kind="unknown", label="unknown")
     if not isinstance(payload, dict):
-        return _named(name)
+        return _plain_headline(name)
     if name == "response_item":
         return _item(payload)
     if name == "event_msg":
         return _event(payload)
-    say = _BY_TYPE.get(name)
-    return (say(payload) if say else None) or _named(name)
+    describe = _BY_TYPE.get(name)
+    return (describe(payload) if describe else None) or _plain_headline(name)
 
 
-def _named(name: str) -> Headline:
+def _plain_headline(name: str) -> Headline:
     return Headline(kind=name, label=name)
 
 
@@ -46,15 +46,15 @@ def _item(item: Object) -> Headline:
     name = item.get("type")
     if not isinstance(name, str) or not name:
         return Headline(kind="response_item", label="response_item")
-    say = _BY_ITEM.get(name)
-    return say(item) if say else _named(name)
+    describe = _BY_ITEM.get(name)
+    return describe(item) if describe else _plain_headline(name)
 
 
 def _message(item: Object) -> Headline:
     role, text = item.get("role"), _text_of(item.get("content"))
-    what = injected(item)
-    if what is not None:
-        return Headline(kind="custom_message", role="custom", label="context", words=what)
+    injected_kind = injected(item)
+    if injected_kind is not None:
+        return Headline(kind="custom_message", role="custom", label="context", words=injected_kind)
     if role in ("user", "assistant"):
         return Headline(kind="message", role=role, label=role, words=first_line(text), body=text)
     if role in ("developer", "system"):

@@ -27,11 +27,11 @@ PASSED_THROUGH = "internal_chat_message_metadata_passthrough"
 """A field of an item that codex stores but does not send to any model."""
 
 
-def read_item(at_ms: int, item: Object, beside: Mapping[str, Any]) -> Entry | None:
-    """Return the entry in ``item``, or ``None`` if its type is unknown. ``beside``: the other fields of its line."""
+def read_item(at_ms: int, item: Object, line_fields: Mapping[str, Any]) -> Entry | None:
+    """Return the entry in ``item``, or ``None`` if its type is unknown. ``line_fields``: its line's other fields."""
     name = item.get("type")
     read = _ITEMS.get(name) if isinstance(name, str) else None
-    return read(at_ms, item, Fields({**beside, **item})) if read else None
+    return read(at_ms, item, Fields({**line_fields, **item})) if read else None
 
 
 def read_blocks(content: Any) -> tuple[Block, ...]:
@@ -62,23 +62,23 @@ def _reasoning(at_ms: int, item: Object, fields: Fields) -> Entry:
 
     The ``signature`` of the block is the whole item with its encrypted content, because the API requires it.
     """
-    text = _words(item.get("summary")) or _words(item.get("content"))
+    text = _text_of_blocks(item.get("summary")) or _text_of_blocks(item.get("content"))
     fields.drop(*item.keys() - {PASSED_THROUGH})
     sent = {name: value for name, value in item.items() if name != PASSED_THROUGH}
     signature = json.dumps(sent, ensure_ascii=False, separators=(",", ":"))
     return Message(at_ms=at_ms, role="assistant", content=(Thinking(text, signature),), extra=fields.left)
 
 
-def _words(blocks: Any) -> str:
+def _text_of_blocks(blocks: Any) -> str:
     return "\n".join(block.text for block in read_blocks(blocks) if isinstance(block, Text))
 
 
 def _call(at_ms: int, item: Object, fields: Fields) -> Entry:
     id_, name = item.get("call_id"), item.get("name")
     if not isinstance(id_, str) or not isinstance(name, str):
-        return _as_it_is(at_ms, item, fields)
+        return _unconverted(at_ms, item, fields)
     fields.drop("type", "call_id", "name", "arguments", "input")
-    return _called(at_ms, ToolCall(id_, name, _arguments(item)), fields)
+    return _call_entry(at_ms, ToolCall(id_, name, _arguments(item)), fields)
 
 
 def _arguments(item: Object) -> Mapping[str, Any]:
@@ -93,27 +93,27 @@ def _arguments(item: Object) -> Mapping[str, Any]:
 def _shell_call(at_ms: int, item: Object, fields: Fields) -> Entry:
     id_, action = item.get("call_id") or item.get("id"), item.get("action")
     if not isinstance(id_, str) or not isinstance(action, dict):
-        return _as_it_is(at_ms, item, fields)
+        return _unconverted(at_ms, item, fields)
     fields.drop("type", "call_id", "action")
-    return _called(at_ms, ToolCall(id_, "local_shell", action), fields)
+    return _call_entry(at_ms, ToolCall(id_, "local_shell", action), fields)
 
 
 def _search_call(at_ms: int, item: Object, fields: Fields) -> Entry:
     id_ = item.get("call_id")
     if not isinstance(id_, str):
-        return _as_it_is(at_ms, item, fields)
+        return _unconverted(at_ms, item, fields)
     fields.drop("type", "call_id", "arguments")
-    return _called(at_ms, ToolCall(id_, "tool_search", _arguments(item)), fields)
+    return _call_entry(at_ms, ToolCall(id_, "tool_search", _arguments(item)), fields)
 
 
-def _called(at_ms: int, call: ToolCall, fields: Fields) -> Entry:
+def _call_entry(at_ms: int, call: ToolCall, fields: Fields) -> Entry:
     return Message(at_ms=at_ms, role="assistant", content=(call,), extra=fields.left)
 
 
-def _as_it_is(at_ms: int, item: Object, fields: Fields) -> Entry:
+def _unconverted(at_ms: int, item: Object, fields: Fields) -> Entry:
     """Return an entry with the item as a block, because no other type of block can represent it."""
-    beside = {name: value for name, value in fields.left.items() if name not in item}
-    return Message(at_ms=at_ms, role="assistant", content=(OtherBlock(item),), extra=beside)
+    line_fields = {name: value for name, value in fields.left.items() if name not in item}
+    return Message(at_ms=at_ms, role="assistant", content=(OtherBlock(item),), extra=line_fields)
 
 
 def _output(at_ms: int, item: Object, fields: Fields) -> Entry:
@@ -161,14 +161,14 @@ _ITEMS: dict[str, Callable[[int, Object, Fields], Entry]] = {
     "custom_tool_call": _call,
     "local_shell_call": _shell_call,
     "tool_search_call": _search_call,
-    "web_search_call": _as_it_is,
-    "image_generation_call": _as_it_is,
+    "web_search_call": _unconverted,
+    "image_generation_call": _unconverted,
     "function_call_output": _output,
     "custom_tool_call_output": _output,
     "tool_search_output": _found_tools,
-    "compaction": _as_it_is,
-    "compaction_summary": _as_it_is,
-    "context_compaction": _as_it_is,
+    "compaction": _unconverted,
+    "compaction_summary": _unconverted,
+    "context_compaction": _unconverted,
     "agent_message": _agent_message,
     "ghost_snapshot": _ghost_snapshot,
 }
@@ -199,7 +199,7 @@ def _image(url: Any) -> Block | None:
 
 def tokens_in(line: bytes) -> int | None:
     """Return codex's token count of the context after the last answer or compaction."""
-    return _whole(_info(line, "last_token_usage"), "total_tokens")
+    return _tokens(_info(line, "last_token_usage"), "total_tokens")
 
 
 def counts_in(payload: bytes) -> Iterator[AnswerUsage]:
@@ -209,18 +209,18 @@ def counts_in(payload: bytes) -> Iterator[AnswerUsage]:
     """
     for line in payload.split(b"\n"):
         last = _info(line, "last_token_usage")
-        tokens, so_far = _whole(last, "total_tokens"), _whole(_info(line, "total_token_usage"), "total_tokens")
+        tokens, so_far = _tokens(last, "total_tokens"), _tokens(_info(line, "total_token_usage"), "total_tokens")
         is_guess = last.get("input_tokens") == 0 == last.get("output_tokens")
         if tokens and not is_guess:
             yield AnswerUsage(tokens, str(so_far or ""))
 
 
 def _info(line: bytes, name: str) -> Object:
-    said = parse(line) if b"token_count" in line else LineFailure("")
-    return {} if isinstance(said, LineFailure) else object_in(object_in(object_in(said, "payload"), "info"), name)
+    parsed = parse(line) if b"token_count" in line else LineFailure("")
+    return {} if isinstance(parsed, LineFailure) else object_in(object_in(object_in(parsed, "payload"), "info"), name)
 
 
-def _whole(usage: Object, name: str) -> int | None:
+def _tokens(usage: Object, name: str) -> int | None:
     stated = usage.get(name)
     return stated if type(stated) is int and 0 < stated < TOKENS_MAX else None
 
@@ -233,16 +233,16 @@ def entry_of(line: Object | LineFailure, payload: bytes) -> Entry:
     """Return the entry in the record ``payload``. ``line``: the parsed last line of the record. Never raises."""
     if isinstance(line, LineFailure):
         return Opaque(payload=payload, problem=line.reason)
-    name, stated = line.get("type"), line.get("payload")
+    name, body = line.get("type"), line.get("payload")
     at_ms = to_ms(line.get("timestamp")) or 0
     found: Entry | None = None
-    if isinstance(stated, dict):
+    if isinstance(body, dict):
         if name == "response_item":
-            beside = {key: value for key, value in line.items() if key not in ("timestamp", "type", "payload")}
-            found = read_item(at_ms, stated, beside)
+            line_fields = {key: value for key, value in line.items() if key not in ("timestamp", "type", "payload")}
+            found = read_item(at_ms, body, line_fields)
         elif isinstance(name, str):
-            read = (_BY_EVENT.get(str(stated.get("type"))) if name == "event_msg" else None) or _BY_TYPE.get(name)
-            found = read(at_ms, Fields(stated)) if read else None
+            read = (_BY_EVENT.get(str(body.get("type"))) if name == "event_msg" else None) or _BY_TYPE.get(name)
+            found = read(at_ms, Fields(body)) if read else None
     if found is not None:
         return found
     return UnknownEntry(at_ms=at_ms, name=name if isinstance(name, str) and name else "unknown", body=line)
@@ -277,8 +277,8 @@ def _turn_context(at_ms: int, fields: Fields) -> Entry | None:
 def _compacted(at_ms: int, fields: Fields) -> Entry:
     summary = fields.text("message") or ""
     items = fields.left.get(REPLACEMENT)
-    kept = {REPLACEMENT: fields.take(REPLACEMENT)} if isinstance(items, list) else None
-    return entries.Compaction(at_ms=at_ms, summary=summary, preserve=kept, extra=fields.left)
+    preserved = {REPLACEMENT: fields.take(REPLACEMENT)} if isinstance(items, list) else None
+    return entries.Compaction(at_ms=at_ms, summary=summary, preserve=preserved, extra=fields.left)
 
 
 def _mail(at_ms: int, fields: Fields) -> Entry:

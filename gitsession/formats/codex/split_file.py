@@ -2,7 +2,7 @@
 
 The selection of accompanying lines, the parent of each record, and its number are FROZEN under view 1
 (docs/reference/format.md, "codex"). The first ``session_meta`` is the header. Normally, no lines precede it; any such
-line is a record line. For the lines after the header, see ``rides``.
+line is a record line. For the lines after the header, see ``is_attached``.
 
 A rollback removes turns. So the parent of the next line depends on the definition of a turn, and on the messages that
 codex itself inserts (``injected``). codex 0.169 uses the texts below to distinguish its insertions from prompts. Each
@@ -21,8 +21,8 @@ from typing import Any, NamedTuple
 from gitsession.errors import Malformed
 from gitsession.formats.base import jsonl
 from gitsession.formats.base.fields import storable, to_ms
-from gitsession.formats.base.jsonl import LF, Data, Group, LineFailure, Object, StoredGroup, group, grouped, spoken
-from gitsession.formats.base.record import Base, Record, Source, SourceProblem, quoted, record_of, waits
+from gitsession.formats.base.jsonl import LF, Data, Group, LineFailure, Object, StoredGroup, group, grouped, record_line
+from gitsession.formats.base.record import Base, Record, Source, SourceProblem, incomplete_line, quoted, record_of
 
 _INJECTED = (
     ("# agents.md instructions", "</instructions>", "AGENTS.md"),
@@ -137,7 +137,7 @@ def is_header(line: Object | LineFailure) -> bool:
     return isinstance(payload, dict) and isinstance(payload.get("id"), str) and payload["id"] != ""
 
 
-def rides(line: Object) -> bool:
+def is_attached(line: Object) -> bool:
     """Return whether ``line`` is not part of the conversation and accompanies the next record line."""
     if line.get("type") != EVENT:
         return line.get("type") in _RIDE
@@ -151,7 +151,7 @@ def split(data: Data, *, name: str = "", final: bool = False) -> Source:
         raise Malformed("the file is empty")
     if data.startswith(_COMPRESSED):
         raise Malformed("the file is compressed", hint="run `zstd -d FILE` and import the result")
-    lines, waiting, ends_with_newline = jsonl.cut(data, final=final)
+    lines, waiting, ends_with_newline = jsonl.split_lines(data, final=final)
     if not lines:
         raise Malformed("the file has no complete line yet", hint="try again when codex has written more")
     at = next((at for at, line in enumerate(lines) if b"session_meta" in line and is_header(jsonl.parse(line))), None)
@@ -161,12 +161,12 @@ def split(data: Data, *, name: str = "", final: bool = False) -> Source:
     if at is not None and thread.segment is not None:
         groups.insert(at, grouped(lines, at, at + 1, jsonl.parse(lines[at])))
         meta = ()
-    records = tuple(_placed(groups))
+    records = tuple(_place_records(groups))
     problems += [SourceProblem(record.line, record.problem) for record in records if record.problem]
     if at is not None and thread.segment is not None:
         records = tuple(_in_thread(records, groups, at + 1, thread.segment, ordinal(lines[at]) or 0))
     if waiting:
-        problems.append(waits(len(lines) + 1, waiting))
+        problems.append(incomplete_line(len(lines) + 1, waiting))
     return Source(
         agent=AGENT,
         source_id=thread.id,
@@ -189,7 +189,7 @@ def _groups(lines: Sequence[bytes], header: int | None) -> tuple[list[Group | St
     alone, _ = group(before, 0, lambda line: False)
     if header is None:
         return alone, b""
-    groups, tail = group(lines, header + 1, rides)
+    groups, tail = group(lines, header + 1, is_attached)
     return [*alone, *groups], tail or b""
 
 
@@ -203,29 +203,29 @@ class _Step(NamedTuple):
     updates: bool
 
 
-def _placed(groups: Sequence[Group | StoredGroup]) -> Iterator[Record]:
+def _place_records(groups: Sequence[Group | StoredGroup]) -> Iterator[Record]:
     """Yield every record below the previous one. A rollback is below the last remaining record."""
-    line: list[_Step] = []
-    turns: list[int] = []  # the indexes in ``line`` at which turns begin
+    history: list[_Step] = []
+    turns: list[int] = []  # the indexes in ``history`` at which turns begin
     for each in groups:
-        number, said = each.line, each.spoken
+        number, parsed = each.line, each.parsed
         item: Object = {}
         problem, own = "", None
-        if isinstance(said, LineFailure):
-            problem = said.reason
+        if isinstance(parsed, LineFailure):
+            problem = parsed.reason
         else:
-            back = _turns_rolled_back(said)
-            if back and turns:
-                del line[_cut(line, turns, back) :]
-                while turns and turns[-1] >= len(line):
+            turn_count = _turns_rolled_back(parsed)
+            if turn_count and turns:
+                del history[_cut(history, turns, turn_count) :]
+                while turns and turns[-1] >= len(history):
                     turns.pop()
-            item = item_in(said)
+            item = item_in(parsed)
             own = item.get("id")
         if starts_turn(item):
-            turns.append(len(line))
+            turns.append(len(history))
         source_id = own if isinstance(own, str) and own else None
-        yield record_of(number, each.payload, line[-1].line if line else None, source_id, problem=problem)
-        line.append(_Step(number, is_update(item) or _is_settings(said)))
+        yield record_of(number, each.payload, history[-1].line if history else None, source_id, problem=problem)
+        history.append(_Step(number, is_update(item) or _is_settings(parsed)))
 
 
 def _in_thread(
@@ -242,15 +242,15 @@ def _in_thread(
         yield record_of(record.line + first, each.payload, parent, own, record.claimed_parent, record.problem)
 
 
-def _cut(line: Sequence[_Step], turns: Sequence[int], back: int) -> int:
-    """Return the length of the history without its last ``back`` turns and the updates before these turns.
+def _cut(history: Sequence[_Step], turns: Sequence[int], turn_count: int) -> int:
+    """Return the length of the history without its last ``turn_count`` turns and the updates before these turns.
 
-    If there are at most ``back`` turns, all records before the first turn remain.
+    If there are at most ``turn_count`` turns, all records before the first turn remain.
     """
-    if back >= len(turns):
+    if turn_count >= len(turns):
         return turns[0]
-    cut = turns[-back]
-    while cut > turns[0] and line[cut - 1].updates:
+    cut = turns[-turn_count]
+    while cut > turns[0] and history[cut - 1].updates:
         cut -= 1
     return cut
 
@@ -333,21 +333,21 @@ def _segment(line: Object, name: str) -> str | None:
     """
     header = line["payload"]
     thread = header["id"]
-    named = _SEGMENT.search(name)
-    if named is not None and named[1] == thread and named[2] != thread:
-        return named[2]
+    match = _SEGMENT.search(name)
+    if match is not None and match[1] == thread and match[2] != thread:
+        return match[2]
     stated = header.get("history_base")
     if not isinstance(stated, dict) or stated.get("thread_id") != thread or not is_thread_id(thread):
         return None
     time = (to_ms(header.get("timestamp")) or 0) & (1 << 48) - 1
-    said = json.dumps(line, sort_keys=True).encode("utf-8", "surrogatepass")
-    digits = f"{time:012x}7{sha256(said).hexdigest()}"
+    raw = json.dumps(line, sort_keys=True).encode("utf-8", "surrogatepass")
+    digits = f"{time:012x}7{sha256(raw).hexdigest()}"
     return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-8{digits[17:20]}-{digits[20:32]}"
 
 
 def ordinal(payload: bytes) -> int | None:
     """Return the ordinal of the last line of a record in a paginated thread, or ``None`` if it has none."""
-    line = jsonl.parse(spoken(payload))
+    line = jsonl.parse(record_line(payload))
     stated = None if isinstance(line, LineFailure) else line.get("ordinal")
     return stated if type(stated) is int else None
 

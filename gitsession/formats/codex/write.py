@@ -16,8 +16,15 @@ from hashlib import sha256
 from typing import Any
 
 from gitsession.formats.base.fields import object_in, to_iso
-from gitsession.formats.base.jsonl import LF, LineFailure, Object, parse, spoken
-from gitsession.formats.base.outgoing import Outgoing, OutgoingEntry, OutgoingLine, WrittenFile, called, file_words
+from gitsession.formats.base.jsonl import LF, LineFailure, Object, parse, record_line
+from gitsession.formats.base.outgoing import (
+    Outgoing,
+    OutgoingEntry,
+    OutgoingLine,
+    WrittenFile,
+    describe_kind,
+    file_text,
+)
 from gitsession.formats.codex.files import thread_id
 from gitsession.formats.codex.read_entry import PASSED_THROUGH, REPLACEMENT
 from gitsession.formats.codex.split_file import EVENT, ITEM, META, ROLLED_BACK, is_header, item_in
@@ -43,16 +50,16 @@ def items_of(entry: Entry) -> list[Object]:
     """Return the response items for ``entry``, or none if no model receives it."""
     match entry:
         case Message(role="assistant"):
-            return [item for block in entry.content for item in _uttered(block, entry)]
+            return [item for block in entry.content for item in _items_of_block(block, entry)]
         case Message(role="tool"):
             call_id = _call_id(entry.tool_call_id or "")
             return [{"type": "function_call_output", "call_id": call_id, "output": _output(entry)}]
         case Message(role="shell"):
             return [_message("user", [_text("user", _shell(entry))])]
         case Message(role="developer" | "system"):
-            return _said("developer", entry)
+            return _message_items("developer", entry)
         case Message() | CustomMessage():
-            return _said("user", entry)
+            return _message_items("user", entry)
         case Compaction() | BranchSummary():
             return [_message("user", [_text("user", f"{SUMMARY_PREFIX}\n{entry.summary}")])] if entry.summary else []
     return []
@@ -87,12 +94,12 @@ def _message(role: str, content: list[Object], **fields: Any) -> Object:
     return {"type": "message", "role": role, "content": content, **fields}
 
 
-def _said(role: str, entry: Message | CustomMessage) -> list[Object]:
+def _message_items(role: str, entry: Message | CustomMessage) -> list[Object]:
     content = [part for block in entry.content for part in _parts(role, block)]
     return [_message(role, content)] if content else []
 
 
-def _uttered(block: Block, entry: Message) -> Iterable[Object]:
+def _items_of_block(block: Block, entry: Message) -> Iterable[Object]:
     """Yield the items of a block.
 
     Reasoning is included only if it is codex's own item, because no other program can decrypt such an item.
@@ -144,7 +151,7 @@ def _parts(role: str, block: Block) -> list[Object]:
         case File(url=str(url)) if role != "assistant" and url.startswith(("http://", "https://")):
             return [{"type": "input_image", "image_url": url}]
         case File():
-            return [_text(role, file_words(block))]
+            return [_text(role, file_text(block))]
         case Image():
             return [_text(role, f"[image {block.mime}]")]
     return []
@@ -181,26 +188,26 @@ class _Writer:
 
     def run(self) -> WrittenFile:
         self._head()
-        kept = [entry for entry in self.out.entries if entry.line is not None and not entry.is_name]
+        own_entries = [entry for entry in self.out.entries if entry.line is not None and not entry.is_name]
         on_path = {entry.key for entry in self.path}
-        if kept and kept[-1].key in on_path:
-            for entry in kept:
-                self._keep(entry)
+        if own_entries and own_entries[-1].key in on_path:
+            for entry in own_entries:
+                self._write_unchanged(entry)
             if self.out.tail:
                 self.lines.append(OutgoingLine(self.out.tail))
-                self._count(spoken(self.out.tail))
+                self._update_ordinal(record_line(self.out.tail))
             rest = [entry for entry in self.path if entry.line is None]
         else:
             rest = self.path
-        gone = len(self.out.entries) - len({entry.key for entry in (*kept, *rest)} | on_path)
-        if gone:
-            self.notes["left out: entries of other branches"] += gone
+        omitted = len(self.out.entries) - len({entry.key for entry in (*own_entries, *rest)} | on_path)
+        if omitted:
+            self.notes["left out: entries of other branches"] += omitted
         for entry in rest:
-            self._entry(entry)
+            self._write_outgoing(entry)
         if self.out.labels:
             self.notes["left out: labels"] += len(self.out.labels)
         if self.out.title is not None:
-            self._say(self.out.title, None)
+            self._write_entry(self.out.title, None)
         return WrittenFile(tuple(self.lines), self.notes)
 
     # ---- lines
@@ -209,7 +216,7 @@ class _Writer:
         if self.header is not None:
             for line in self.out.head:
                 self.lines.append(OutgoingLine(line))
-            self._count(self.out.head[-1])
+            self._update_ordinal(self.out.head[-1])
             return
         session = self.out.session
         payload = {
@@ -220,37 +227,37 @@ class _Writer:
             "cli_version": "0.0.0",
             "source": "cli",
         }
-        self._put(META, payload, session.at_ms, None)
+        self._append(META, payload, session.at_ms, None)
 
-    def _entry(self, leaving: OutgoingEntry) -> None:
-        if leaving.line is None:
-            self._say(leaving.entry, leaving.key)
-        elif not (isinstance(leaving.entry, Custom) and leaving.entry.custom_type == ROLLED_BACK):
-            self._keep(leaving)  # the turns that a rollback removed are not written, so it would remove others
+    def _write_outgoing(self, outgoing: OutgoingEntry) -> None:
+        if outgoing.line is None:
+            self._write_entry(outgoing.entry, outgoing.key)
+        elif not (isinstance(outgoing.entry, Custom) and outgoing.entry.custom_type == ROLLED_BACK):
+            self._write_unchanged(outgoing)  # the turns that a rollback removed are not written: it would remove others
 
-    def _keep(self, leaving: OutgoingEntry) -> None:
+    def _write_unchanged(self, outgoing: OutgoingEntry) -> None:
         """Write a record unchanged, with its accompanying lines."""
-        assert leaving.line is not None
-        self.lines.append(OutgoingLine(leaving.line, leaving.key, leaving.id))
-        self._count(spoken(leaving.line))
+        assert outgoing.line is not None
+        self.lines.append(OutgoingLine(outgoing.line, outgoing.key, outgoing.id))
+        self._update_ordinal(record_line(outgoing.line))
 
-    def _say(self, entry: Entry, key: str | None) -> None:
+    def _write_entry(self, entry: Entry, key: str | None) -> None:
         match entry:
             case Compaction():
-                self._put("compacted", self._compacted(entry, key), entry.at_ms, key)
+                self._append("compacted", self._compacted(entry, key), entry.at_ms, key)
             case Reset():
-                self._put("compacted", {"message": "", REPLACEMENT: []}, entry.at_ms, key)
+                self._append("compacted", {"message": "", REPLACEMENT: []}, entry.at_ms, key)
             case Title():
-                self._put(EVENT, {"type": "thread_name_updated", "thread_name": entry.title or ""}, entry.at_ms, key)
+                self._append(EVENT, {"type": "thread_name_updated", "thread_name": entry.title or ""}, entry.at_ms, key)
             case Message(role="tool", tool_call_id=None):
                 self.notes["left out: results without a call id"] += 1
             case Message() | CustomMessage() | BranchSummary():
                 items = items_of(entry)
                 for item in items:
-                    self._item(item, entry.at_ms, key)
+                    self._write_item(item, entry.at_ms, key)
                 self._count_thoughts(entry, items)
             case _:
-                self.notes[f"left out: {called(entry)}"] += 1
+                self.notes[f"left out: {describe_kind(entry)}"] += 1
 
     def _count_thoughts(self, entry: Entry, items: list[Object]) -> None:
         """Count omitted reasoning. The reasoning of another model is not written, because it is encrypted."""
@@ -259,53 +266,53 @@ class _Writer:
         if left > 0:
             self.notes["left out: reasoning of another model"] += left
 
-    def _item(self, item: Object, at_ms: int, key: str | None) -> None:
+    def _write_item(self, item: Object, at_ms: int, key: str | None) -> None:
         """Write an item and the event with which codex displays it."""
-        self._put(ITEM, item, at_ms, key)
+        self._append(ITEM, item, at_ms, key)
         text = "\n".join(part["text"] for part in item.get("content") or () if isinstance(part.get("text"), str))
         if item.get("type") != "message" or self.ordinal is not None:
             return
         if item.get("role") == "user":
             images = [part["image_url"] for part in item["content"] if part.get("type") == "input_image"]
-            self._put(EVENT, {"type": "user_message", "message": text, "images": images}, at_ms, None)
+            self._append(EVENT, {"type": "user_message", "message": text, "images": images}, at_ms, None)
         elif item.get("role") == "assistant":
-            self._put(EVENT, {"type": "agent_message", "message": text}, at_ms, None)
+            self._append(EVENT, {"type": "agent_message", "message": text}, at_ms, None)
 
     def _compacted(self, entry: Compaction, key: str | None) -> Object:
         """Return the payload of a compaction, which has the summary and the kept entries as response items."""
-        stated = entry.preserve.get(REPLACEMENT) if isinstance(entry.preserve, dict) else None
-        if isinstance(stated, list):
-            return {"message": entry.summary, REPLACEMENT: stated}
-        kept = [item for leaving in self._kept(entry, key) for item in _items(leaving)]
-        return {"message": f"{SUMMARY_PREFIX}\n{entry.summary}", REPLACEMENT: [*items_of(entry), *kept]}
+        replacement = entry.preserve.get(REPLACEMENT) if isinstance(entry.preserve, dict) else None
+        if isinstance(replacement, list):
+            return {"message": entry.summary, REPLACEMENT: replacement}
+        kept_items = [item for outgoing in self._kept_entries(entry, key) for item in _items(outgoing)]
+        return {"message": f"{SUMMARY_PREFIX}\n{entry.summary}", REPLACEMENT: [*items_of(entry), *kept_items]}
 
-    def _kept(self, entry: Compaction, key: str | None) -> Sequence[OutgoingEntry]:
-        keys = [leaving.key for leaving in self.path]
+    def _kept_entries(self, entry: Compaction, key: str | None) -> Sequence[OutgoingEntry]:
+        keys = [outgoing.key for outgoing in self.path]
         if entry.first_kept not in keys or key not in keys:
             return ()
         return self.path[keys.index(entry.first_kept) : keys.index(key)]
 
-    def _put(self, kind: str, payload: Object, at_ms: int, key: str | None) -> None:
+    def _append(self, kind: str, payload: Object, at_ms: int, key: str | None) -> None:
         ordinal = {} if self.ordinal is None else {"ordinal": self.ordinal}
         line = {"timestamp": to_iso(at_ms), **ordinal, "type": kind, "payload": payload}
         if self.ordinal is not None:
             self.ordinal += 1
         self.lines.append(OutgoingLine(_dumps(line), key))
 
-    def _count(self, line: bytes) -> None:
+    def _update_ordinal(self, line: bytes) -> None:
         """Update the ordinal of the next line if the file has ordinals."""
-        said = parse(line.rpartition(LF)[2])
-        stated = None if isinstance(said, LineFailure) else said.get("ordinal")
+        parsed = parse(line.rpartition(LF)[2])
+        number = None if isinstance(parsed, LineFailure) else parsed.get("ordinal")
         if self.ordinal is not None:
-            self.ordinal = stated + 1 if type(stated) is int else self.ordinal + 1
+            self.ordinal = number + 1 if type(number) is int else self.ordinal + 1
 
 
-def _items(leaving: OutgoingEntry) -> list[Object]:
+def _items(outgoing: OutgoingEntry) -> list[Object]:
     """Return codex's own response item of an entry, otherwise the items from ``items_of``."""
-    if leaving.line is None:
-        return [] if isinstance(leaving.entry, Compaction) else items_of(leaving.entry)
-    said = parse(spoken(leaving.line))
-    item = {} if isinstance(said, LineFailure) else item_in(said)
+    if outgoing.line is None:
+        return [] if isinstance(outgoing.entry, Compaction) else items_of(outgoing.entry)
+    parsed = parse(record_line(outgoing.line))
+    item = {} if isinstance(parsed, LineFailure) else item_in(parsed)
     return [item] if item else []
 
 
@@ -314,16 +321,16 @@ def _dumps(value: Object) -> bytes:
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace").encode()
 
 
-def moved(data: bytes, id: str, cwd: str) -> bytes:
+def relocate(data: bytes, id: str, cwd: str) -> bytes:
     """Return ``data`` with another thread id and another folder in the header."""
     lines = data.split(LF)
     at = next((at for at, line in enumerate(lines) if b"session_meta" in line and is_header(parse(line))), None)
     header = None if at is None else parse(lines[at])
     if at is None or not isinstance(header, dict):
         return data
-    was = object_in(header, "payload")
-    ids = {name: id for name in ("id", "session_id") if name == "id" or was.get(name) == was.get("id")}
-    payload = {**was, **{name: new for name, new in ids.items() if name in was}, "cwd": cwd}
-    if payload != was:
-        lines[at] = _dumps({**header, "payload": payload})
+    old_payload = object_in(header, "payload")
+    ids = {name: id for name in ("id", "session_id") if name == "id" or old_payload.get(name) == old_payload.get("id")}
+    new_payload = {**old_payload, **{name: new for name, new in ids.items() if name in old_payload}, "cwd": cwd}
+    if new_payload != old_payload:
+        lines[at] = _dumps({**header, "payload": new_payload})
     return LF.join(lines)

@@ -23,8 +23,8 @@ class Librecode(Database):
     FILES = ("*.db", "*.jsonl")
     TABLES = split_file.TABLES
 
-    holds = staticmethod(split_file.holds)
-    listed = staticmethod(split_file.listed)
+    owns_tables = staticmethod(split_file.owns_tables)
+    session_stamps = staticmethod(split_file.session_stamps)
     session = staticmethod(split_file.session)
     headline = staticmethod(headline_of)
     read = staticmethod(entry_of)

@@ -27,7 +27,7 @@ def headline_of(payload: bytes) -> Headline:
     content, summary = _text(row, "content"), _text(row, "summary")
     model = "/".join(filter(None, (_text(row, "provider"), _text(row, "model"))))
     data = parse(_text(row, "data_json").encode("utf-8", "surrogatepass"))
-    stated = {} if isinstance(data, LineFailure) else data
+    fields = {} if isinstance(data, LineFailure) else data
     match name:
         case "compaction":
             before = row.get("compaction_tokens_before")
@@ -45,19 +45,19 @@ def headline_of(payload: bytes) -> Headline:
         case "model_change":
             return Headline(kind=name, label="model", words=model, at_ms=at_ms)
         case "thinking_level_change":
-            words = _text(stated, "thinking_level") or _text(stated, "thinkingLevel")
+            words = _text(fields, "thinking_level") or _text(fields, "thinkingLevel")
             return Headline(kind="thinking_change", label="thinking", words=words, at_ms=at_ms)
         case "label":
-            return Headline(kind=name, label=name, words=_text(stated, "label") or "removed", at_ms=at_ms)
+            return Headline(kind=name, label=name, words=_text(fields, "label") or "removed", at_ms=at_ms)
         case "session_info":
-            return Headline(kind="title", label="title", words=_text(stated, "name"), at_ms=at_ms)
+            return Headline(kind="title", label="title", words=_text(fields, "name"), at_ms=at_ms)
     return Headline(kind=name or "unknown", label=name or "unknown", at_ms=at_ms)
 
 
 def _message(row: Object, at_ms: int | None) -> Headline:
-    said, content = _text(row, "role"), _text(row, "content")
-    role = _ROLES.get(said, "other")
-    label = said or "message"
+    own_role, content = _text(row, "role"), _text(row, "content")
+    role = _ROLES.get(own_role, "other")
+    label = own_role or "message"
     if role == "tool":
         label = f"tool {_text(row, 'tool_name')}".strip()
         words = f"error, {lines(content)}" if row.get("tool_status") == "error" else lines(content)

@@ -69,12 +69,12 @@ def _message(at_ms: int, fields: Fields, data: Object) -> Entry | None:
     if role == "bashExecution":
         output = fields.text("content")
         return entries.Message(at_ms=at_ms, role="shell", output=output, extra=_more(fields, data))
-    ours = ROLES.get(role or "", "custom")
-    if ours != role and role != "toolResult":
+    own_role = ROLES.get(role or "", "custom")
+    if own_role != role and role != "toolResult":
         fields.left["role"] = role
     return entries.Message(
         at_ms=at_ms,
-        role=ours,
+        role=own_role,
         content=_content(fields),
         provider=provider,
         model=model,
@@ -87,10 +87,10 @@ def _message(at_ms: int, fields: Fields, data: Object) -> Entry | None:
 
 def _custom_message(at_ms: int, fields: Fields, data: Object) -> Entry:
     name = fields.text("custom_type") or ""
-    shown = fields.left.get("display") != 0
+    is_displayed = fields.left.get("display") != 0
     content = _content(fields)
     return entries.CustomMessage(
-        at_ms=at_ms, custom_type=name, content=content, display=shown, extra=_more(fields, data)
+        at_ms=at_ms, custom_type=name, content=content, display=is_displayed, extra=_more(fields, data)
     )
 
 
@@ -100,7 +100,7 @@ def _custom(at_ms: int, fields: Fields, data: Object) -> Entry:
 
 def _compaction(at_ms: int, fields: Fields, data: Object) -> Entry:
     first = fields.text("compaction_first_kept_entry_id") or _first(data, "first_kept_entry_id", "firstKeptEntryId")
-    before = fields.whole("compaction_tokens_before") or _first(data, "tokens_before", "tokensBefore")
+    before = fields.integer("compaction_tokens_before") or _first(data, "tokens_before", "tokensBefore")
     return entries.Compaction(
         at_ms=at_ms,
         summary=fields.text("summary") or "",
@@ -178,10 +178,10 @@ def _usage(stated: Any) -> dict[str, int] | None:
     """Return the numbers of input and output tokens. ``contextTokens`` is the size of the last request, in tokens."""
     if not isinstance(stated, dict):
         return None
-    names = {"input": ("input_tokens", "inputTokens"), "output": ("output_tokens", "outputTokens"),
+    fields = {"input": ("input_tokens", "inputTokens"), "output": ("output_tokens", "outputTokens"),
              "contextTokens": ("context_tokens", "contextTokens")}  # fmt: skip
-    said = {ours: _first(stated, *theirs) for ours, theirs in names.items()}
-    return {name: value for name, value in said.items() if type(value) is int} or None
+    counts = {name: _first(stated, *names) for name, names in fields.items()}
+    return {key: value for key, value in counts.items() if type(value) is int} or None
 
 
 def _first(data: Object, *names: str) -> Any:

@@ -17,9 +17,26 @@ from typing import Any
 from gitsession.errors import Malformed
 from gitsession.formats.base import jsonl
 from gitsession.formats.base.fields import storable, to_ms
-from gitsession.formats.base.format import UNKNOWN, WHOLE_MASK, Ask, Columns, Stamp, picked, rows_of, summed
+from gitsession.formats.base.format import (
+    UNKNOWN,
+    WHOLE_MASK,
+    Columns,
+    Query,
+    Stamp,
+    column_list,
+    rows_of,
+    sum_expression,
+)
 from gitsession.formats.base.jsonl import LineFailure, Object
-from gitsession.formats.base.record import NOTHING, LineLink, Record, Source, SourceProblem, place, waits
+from gitsession.formats.base.record import (
+    NOTHING,
+    LineLink,
+    Record,
+    Source,
+    SourceProblem,
+    incomplete_line,
+    place_nodes,
+)
 
 AGENT = "librecode"
 TABLES = ("sessions", "session_entries", "session_messages", "session_message_parts")
@@ -40,46 +57,46 @@ _DEFAULTS: Mapping[str, Any] = {
 }  # fmt: skip
 
 
-def holds(columns: Columns) -> bool:
+def owns_tables(columns: Columns) -> bool:
     needed = {"sessions": {"id", "created_at"}, "session_entries": {"id", "session_id", "entry_type", "created_at"}}
     return all(names <= set(columns.get(table, ())) for table, names in needed.items())
 
 
-def listed(ask: Ask, columns: Columns) -> Iterator[tuple[str, Stamp]]:
+def session_stamps(query: Query, columns: Columns) -> Iterator[tuple[str, Stamp]]:
     updated = "updated_at" if "updated_at" in columns["sessions"] else "created_at"
-    sessions, failure = rows_of(ask, f"SELECT id, created_at, {updated} FROM sessions")
+    sessions, failure = rows_of(query, f"SELECT id, created_at, {updated} FROM sessions")
     for id, _, changed in sorted(sessions, key=lambda row: (str(row[1]), str(row[0]))):
         if isinstance(id, str):
-            yield id, _stamp(ask, id, to_ms(changed) or 0)
+            yield id, _stamp(query, id, to_ms(changed) or 0)
     if failure is not None:
         raise failure
 
 
-def _stamp(ask: Ask, id: str, changed_ms: int) -> Stamp:
+def _stamp(query: Query, id: str, changed_ms: int) -> Stamp:
     newest = "coalesce(max(CAST(rowid AS INTEGER)), 0)"  # a column can be named rowid
-    wanted = f"SELECT count(*), {newest}, {summed('rowid')} FROM session_entries WHERE session_id = ?"
+    sql = f"SELECT count(*), {newest}, {sum_expression('rowid')} FROM session_entries WHERE session_id = ?"
     try:
-        count, last, total = next(ask(wanted, (id,)))
+        count, last, total = next(query(sql, (id,)))
     except Malformed:
         return UNKNOWN  # the import of the session reports the damage
     return Stamp(count, (changed_ms + last) & WHOLE_MASK, total)
 
 
-def session(ask: Ask, columns: Columns, id: str, *, final: bool = False) -> Source:
+def session(query: Query, columns: Columns, id: str, *, final: bool = False) -> Source:
     """Return the session ``id`` of the database."""
-    row = next(ask(f"SELECT {picked(_SESSION, columns['sessions'])} FROM sessions WHERE id = ?", (id,)), None)
+    row = next(query(f"SELECT {column_list(_SESSION, columns['sessions'])} FROM sessions WHERE id = ?", (id,)), None)
     if row is None:
         raise Malformed("no such session", where=id)
-    parts = _parts(ask, columns, id)
-    found = _entries(ask, columns, id)
-    lines = [_line({"type": "session", **_said(_SESSION, row)})]
+    parts = _parts(query, columns, id)
+    found = _entries(query, columns, id)
+    lines = [_line({"type": "session", **_columns_of(_SESSION, row)})]
     lines += [_line(_entry(entry, parts.get(entry["id"], []))) for entry in sorted(found, key=_order)]
     return split(b"".join(line + b"\n" for line in lines), final=True)
 
 
 def split(data: bytes, *, final: bool = False) -> Source:
     """Split an export, which consists of the lines of rows, as ``Format.split`` does."""
-    lines, waiting, ends_with_newline = jsonl.cut(data, final=final)
+    lines, waiting, ends_with_newline = jsonl.split_lines(data, final=final)
     header = jsonl.parse(lines[0]) if lines else LineFailure("")
     id = None if isinstance(header, LineFailure) else header.get("id")
     if isinstance(header, LineFailure) or header.get("type") != "session" or not isinstance(id, str):
@@ -91,13 +108,13 @@ def split(data: bytes, *, final: bool = False) -> Source:
         line in enumerate(parsed, 2) if isinstance(line, LineFailure)
     ]
     records = []
-    for placed in place(nodes):
+    for placed in place_nodes(nodes):
         node = nodes[placed.at]
         payload = lines[placed.line - 1]
         records.append(Record(placed.line, payload, placed.parent, node.id, placed.claimed, placed.problem))
         problems += [SourceProblem(placed.line, placed.problem)] if placed.problem else []
     if waiting:
-        problems.append(waits(len(lines) + 1, waiting))
+        problems.append(incomplete_line(len(lines) + 1, waiting))
     return Source(
         agent=AGENT,
         source_id=storable(id),
@@ -122,28 +139,28 @@ def _node(number: int, line: Object | LineFailure) -> LineLink:
 # ---- rows
 
 
-def _entries(ask: Ask, columns: Columns, id: str) -> list[dict[str, Any]]:
-    names = picked(_ENTRY, columns["session_entries"])
-    rows = ask(f"SELECT {names} FROM session_entries WHERE session_id = ?", (id,))
+def _entries(query: Query, columns: Columns, id: str) -> list[dict[str, Any]]:
+    names = column_list(_ENTRY, columns["session_entries"])
+    rows = query(f"SELECT {names} FROM session_entries WHERE session_id = ?", (id,))
     found = [dict(zip(_ENTRY, row, strict=True)) for row in rows]
-    beside = columns.get("session_messages", ())
-    if "role" in columns["session_entries"] or "entry_id" not in beside:
+    message_columns = columns.get("session_messages", ())
+    if "role" in columns["session_entries"] or "entry_id" not in message_columns:
         return found
-    wanted = f"SELECT entry_id, {picked(_MESSAGE, beside)} FROM session_messages WHERE entry_id IN "
+    sql = f"SELECT entry_id, {column_list(_MESSAGE, message_columns)} FROM session_messages WHERE entry_id IN "
     of_session = "(SELECT id FROM session_entries WHERE session_id = ?)"
-    messages = {row[0]: dict(zip(_MESSAGE, row[1:], strict=True)) for row in ask(wanted + of_session, (id,))}
+    messages = {row[0]: dict(zip(_MESSAGE, row[1:], strict=True)) for row in query(sql + of_session, (id,))}
     return [{**entry, **messages.get(entry["id"], {})} for entry in found]
 
 
-def _parts(ask: Ask, columns: Columns, id: str) -> dict[str, list[Object]]:
-    there = columns.get("session_message_parts", ())
+def _parts(query: Query, columns: Columns, id: str) -> dict[str, list[Object]]:
+    part_columns = columns.get("session_message_parts", ())
     found: dict[str, list[Object]] = {}
-    if "entry_id" not in there:
+    if "entry_id" not in part_columns:
         return found
-    wanted = f"SELECT entry_id, {picked(_PART, there)} FROM session_message_parts WHERE entry_id IN "
+    sql = f"SELECT entry_id, {column_list(_PART, part_columns)} FROM session_message_parts WHERE entry_id IN "
     of_session = "(SELECT id FROM session_entries WHERE session_id = ?) ORDER BY entry_id, sequence"
-    for entry, *values in ask(wanted + of_session, (id,)):
-        found.setdefault(entry, []).append(_said(_PART, values))
+    for entry, *values in query(sql + of_session, (id,)):
+        found.setdefault(entry, []).append(_columns_of(_PART, values))
     return found
 
 
@@ -151,17 +168,17 @@ def _entry(row: Mapping[str, Any], parts: Sequence[Object]) -> Object:
     """Return the line of an entry as an object. Parts that equal the content are omitted."""
     texts = [part.get("text", "") for part in parts if part.get("type") == "text"]
     content = row["content"] if row["content"] is not None else "".join(texts)
-    derived = {"model_facing": int(_faces_model(row)), "display": int(_is_displayed(row))}
+    derived = {"model_facing": int(_is_model_facing(row)), "display": int(_is_displayed(row))}
     values = [
         content if name == "content" else None if row[name] == derived.get(name, object()) else row[name]
         for name in _ENTRY
     ]
-    said = _said(_ENTRY, values)
-    says_the_same = len(parts) == 1 and parts[0] == {"type": "text", "text": content}
-    return said if not parts or says_the_same else {**said, "parts": list(parts)}
+    fields = _columns_of(_ENTRY, values)
+    is_same = len(parts) == 1 and parts[0] == {"type": "text", "text": content}
+    return fields if not parts or is_same else {**fields, "parts": list(parts)}
 
 
-def _said(names: Iterable[str], values: Iterable[Any]) -> Object:
+def _columns_of(names: Iterable[str], values: Iterable[Any]) -> Object:
     """Return columns by name, without columns that are empty or have their default value."""
     pairs = zip(names, values, strict=True)
     return {name: _plain(value) for name, value in pairs if value not in (None, "", b"", _DEFAULTS.get(name, ""))}
@@ -171,7 +188,7 @@ def _plain(value: Any) -> Any:
     return base64.b64encode(value).decode() if isinstance(value, bytes) else value
 
 
-def _faces_model(row: Mapping[str, Any]) -> bool:
+def _is_model_facing(row: Mapping[str, Any]) -> bool:
     """Return the default of the column ``model_facing``: whether the model receives an entry of this kind."""
     if row["entry_type"] == "message":
         return row["role"] in ("user", "assistant")
@@ -182,8 +199,8 @@ def _is_displayed(row: Mapping[str, Any]) -> bool:
     return row["entry_type"] not in ("model_change", "thinking_level_change", "label", "session_info")
 
 
-def _line(said: Object) -> bytes:
-    return json.dumps(said, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
+def _line(fields: Object) -> bytes:
+    return json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
 
 
 def _order(row: Mapping[str, Any]) -> tuple[int, str, str]:

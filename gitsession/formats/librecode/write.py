@@ -8,7 +8,7 @@ from typing import Any
 
 from gitsession.formats.base.fields import to_iso
 from gitsession.formats.base.jsonl import dumps
-from gitsession.formats.base.outgoing import Outgoing, OutgoingEntry, OutgoingLine, WrittenFile, called
+from gitsession.formats.base.outgoing import Outgoing, OutgoingEntry, OutgoingLine, WrittenFile, describe_kind
 from gitsession.formats.librecode.split_file import AGENT
 from gitsession.model.blocks import Image, Text
 from gitsession.model.entries import (
@@ -24,7 +24,7 @@ from gitsession.model.entries import (
 
 __all__ = ["AGENT", "write"]
 
-Words = dict[str, Any]
+Json = dict[str, Any]
 
 _ROLES = {"tool": "toolResult", "shell": "bashExecution"}
 
@@ -39,15 +39,15 @@ def write(out: Outgoing) -> WrittenFile:
             ids[entry.key] = entry.id
             lines.append(OutgoingLine(entry.line, None if entry.is_name else entry.key, entry.id))
             continue
-        said = _row(entry, ids)
-        if said is None:
-            notes[f"left out: {called(entry.entry)}"] += 1
-            ids[entry.key] = ids.get(entry.below)
+        fields = _row(entry, ids)
+        if fields is None:
+            notes[f"left out: {describe_kind(entry.entry)}"] += 1
+            ids[entry.key] = ids.get(entry.parent)
             continue
         id = ids[entry.key] = _id(entry.key)
-        base = {"id": id, "parent_id": ids.get(entry.below), "created_at": to_iso(entry.entry.at_ms)}
+        base = {"id": id, "parent_id": ids.get(entry.parent), "created_at": to_iso(entry.entry.at_ms)}
         lines.append(
-            OutgoingLine(dumps({name: value for name, value in {**base, **said}.items() if value}), entry.key, id)
+            OutgoingLine(dumps({name: value for name, value in {**base, **fields}.items() if value}), entry.key, id)
         )
     return WrittenFile(tuple(lines), notes)
 
@@ -61,16 +61,16 @@ def _header(out: Outgoing) -> bytes:
     session = out.session
     title = out.title.title if out.title is not None else session.title
     at = to_iso(session.at_ms)
-    said = {"id": session.source_id, "cwd": session.cwd, "name": title, "created_at": at, "updated_at": at}
-    return dumps({"type": "session", **{name: value for name, value in said.items() if value}})
+    fields = {"id": session.source_id, "cwd": session.cwd, "name": title, "created_at": at, "updated_at": at}
+    return dumps({"type": "session", **{name: value for name, value in fields.items() if value}})
 
 
-def _row(leaving: OutgoingEntry, ids: dict[str | None, str | None]) -> Words | None:
-    match leaving.entry:
+def _row(outgoing: OutgoingEntry, ids: dict[str | None, str | None]) -> Json | None:
+    match outgoing.entry:
         case Message() as entry:
             role = _ROLES.get(entry.role, entry.role)
-            words = entry.output or "" if entry.role == "shell" else entry.text
-            row = {"entry_type": "message", "role": role, "content": words, **_parts(entry)}
+            text = entry.output or "" if entry.role == "shell" else entry.text
+            row = {"entry_type": "message", "role": role, "content": text, **_parts(entry)}
             status = ("error" if entry.is_error else "success") if entry.role == "tool" else None
             return {**row, "provider": entry.provider, "model": entry.model, "tool_name": entry.tool_name,
                     "tool_status": status}  # fmt: skip
@@ -97,10 +97,10 @@ def _json(**fields: Any) -> str:
     return dumps({name: value for name, value in fields.items() if value is not None}).decode()
 
 
-def _parts(entry: Message) -> Words:
+def _parts(entry: Message) -> Json:
     if not any(isinstance(block, Image) for block in entry.content):
         return {}
-    found: list[Words] = []
+    found: list[Json] = []
     for block in entry.content:
         if isinstance(block, Text):
             found.append({"type": "text", "text": block.text})

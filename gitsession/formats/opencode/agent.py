@@ -38,15 +38,15 @@ class Opencode(Database, Delegating, Document, Importing, Remembering, Scattered
     is_info = staticmethod(split_file.is_info)
     join = staticmethod(split_file.join)
     from_folders = staticmethod(split_file.from_folders)
-    holds = staticmethod(rows.holds)
-    listed = staticmethod(rows.listed)
+    owns_tables = staticmethod(rows.owns_tables)
+    session_stamps = staticmethod(rows.session_stamps)
     session = staticmethod(rows.session)
-    copies = staticmethod(files.copies)
-    noted = staticmethod(files.noted)
+    copy_folders = staticmethod(files.copy_folders)
+    file_changes = staticmethod(files.file_changes)
     headline = staticmethod(headline_of)
     read = staticmethod(entry_of)
     write = staticmethod(write)
-    called = staticmethod(files.session_id)
+    native_id = staticmethod(files.session_id)
 
     def claims(self, head: bytes) -> bool:
         """Return whether a file is an export or a session description of an older version."""
@@ -55,7 +55,7 @@ class Opencode(Database, Delegating, Document, Importing, Remembering, Scattered
     def split(self, data: bytes, *, name: str = "", final: bool = False) -> Source:
         return split_file.split(data, final=final)
 
-    def began(self, payload: bytes, id: str, beside: Mapping[str, bytes]) -> str:
+    def starting_call(self, payload: bytes, id: str, sidecars: Mapping[str, bytes]) -> str:
         """Return the id of the call whose state contains the id of the session."""
         record = parse_record(payload) if id.encode("utf-8", "surrogatepass") in payload else None
         parts = record.get("parts") if isinstance(record, dict) else None
@@ -68,18 +68,18 @@ class Opencode(Database, Delegating, Document, Importing, Remembering, Scattered
     def is_delegated(self, source_id: str, header: SessionHeader) -> bool:
         return header.parent is not None  # a fork has no parent
 
-    def place(self, header: SessionHeader, at: Workspace) -> str:
-        return files.place(header)
+    def session_path(self, header: SessionHeader, workspace: Workspace) -> str:
+        return files.session_path(header)
 
-    def moved(self, data: bytes, id: str, cwd: str) -> bytes:
-        return files.moved(data, self.called(id), cwd)
+    def relocate(self, data: bytes, id: str, cwd: str) -> bytes:
+        return files.relocate(data, self.native_id(id), cwd)
 
-    def take_in_command(self, file: str) -> list[str]:
+    def import_command(self, file: str) -> list[str]:
         return ["opencode", "import", file]
 
     def resume_command(self, source_id: str, file: str = "") -> list[str]:
         """Return the command that continues an imported session. opencode uses the model of the session's last turn."""
-        return ["opencode", "--session", self.called(source_id)]
+        return ["opencode", "--session", self.native_id(source_id)]
 
 
 opencode = Opencode()

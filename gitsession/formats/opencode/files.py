@@ -35,48 +35,48 @@ def session_id(source_id: str | None) -> str:
     return f"ses_{sha256((source_id or '').encode('utf-8', 'surrogatepass')).hexdigest()[:26]}"
 
 
-def place(header: SessionHeader) -> str:
+def session_path(header: SessionHeader) -> str:
     """Return the path of an export, below the user's data folder.
 
     It is in gitsession's own folder, because opencode reads the file only once.
     """
-    called = "".join(char if char.isalnum() or char in "-_" else "-" for char in session_id(header.source_id))
-    return f"gitsession/opencode/{called}.json"
+    stem = "".join(char if char.isalnum() or char in "-_" else "-" for char in session_id(header.source_id))
+    return f"gitsession/opencode/{stem}.json"
 
 
-def moved(data: bytes, id: str, cwd: str) -> bytes:
+def relocate(data: bytes, id: str, cwd: str) -> bytes:
     """Return an export with another session id and another folder.
 
     Message ids must be unique in the whole database: if two messages have the same id, opencode's import keeps only the
     first. So if the session id changes, the messages also get other ids, which are derived from the session id.
     """
     document = parse(data)
-    about = None if isinstance(document, LineFailure) else document.get("info")
-    if isinstance(document, LineFailure) or not isinstance(about, dict):
+    info = None if isinstance(document, LineFailure) else document.get("info")
+    if isinstance(document, LineFailure) or not isinstance(info, dict):
         return data
-    was = about.get("id")
-    if (was, about.get("directory")) == (id, cwd):
+    old_id = info.get("id")
+    if (old_id, info.get("directory")) == (id, cwd):
         return data
-    about["directory"] = cwd
-    if was != id:
-        document["info"] = {**{name: value for name, value in about.items() if name not in _STAYS}, "id": id}
+    info["directory"] = cwd
+    if old_id != id:
+        document["info"] = {**{name: value for name, value in info.items() if name not in _STAYS}, "id": id}
         document["messages"] = _renamed(document.get("messages"), id)
     return f"{laid_out(quoted(document))}\n".encode()
 
 
 def _renamed(messages: Any, session: str) -> list[Any]:
     found = [message for message in _objects(messages) if isinstance(message.get("info"), dict)]
-    every = [each for message in found for each in (message["info"], *_objects(message.get("parts")))]
-    names = {each["id"]: _other(each["id"], session) for each in every if isinstance(each.get("id"), str)}
-    names |= {each["sessionID"]: session for each in every if isinstance(each.get("sessionID"), str)}
+    objects = [each for message in found for each in (message["info"], *_objects(message.get("parts")))]
+    names = {each["id"]: _derive_id(each["id"], session) for each in objects if isinstance(each.get("id"), str)}
+    names |= {each["sessionID"]: session for each in objects if isinstance(each.get("sessionID"), str)}
     return [
-        {**message, "info": _called(message["info"], names),
-         "parts": [_with_files(_called(part, names), names) for part in _objects(message.get("parts"))]}
+        {**message, "info": _replace_ids(message["info"], names),
+         "parts": [_with_files(_replace_ids(part, names), names) for part in _objects(message.get("parts"))]}
         for message in found
     ]  # fmt: skip
 
 
-def _called(value: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+def _replace_ids(value: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
     ids = {name: value[name] for name in _NAMES if isinstance(value.get(name), str)}
     return {**value, **{name: names.get(id, id) for name, id in ids.items()}}
 
@@ -86,11 +86,11 @@ def _with_files(part: dict[str, Any], names: Mapping[str, str]) -> dict[str, Any
     state = part.get("state")
     if not isinstance(state, dict) or "attachments" not in state:
         return part
-    files = [_called(file, names) for file in _objects(state["attachments"])]
+    files = [_replace_ids(file, names) for file in _objects(state["attachments"])]
     return {**part, "state": {**state, "attachments": files}}
 
 
-def _other(id: str, session: str) -> str:
+def _derive_id(id: str, session: str) -> str:
     return id[:_ID_CHARS] + sha256(f"{session}/{id}".encode("utf-8", "backslashreplace")).hexdigest()[:14]
 
 
@@ -111,30 +111,30 @@ _SUB_AGENT = "task"
 """The tool that starts a sub-agent. The changes of the sub-agent are in a separate session, which has its own trees."""
 
 
-def copies(name: str, source: Source) -> Sequence[str]:
+def copy_folders(name: str, source: Source) -> Sequence[str]:
     """Return the folders with the git objects of opencode's snapshots.
 
     The folders are ``snapshot/<project>/<sha1 of the worktree>``, or ``snapshot/<project>`` in older versions. They are
     beside the database, or beside the session folders of older versions.
     """
-    about = _about(source)
-    project = about.get("projectID")
+    info = _info_of(source)
+    project = info.get("projectID")
     if not isinstance(project, str) or not _PROJECT.fullmatch(project):
         return ()
-    up = "../../.." if "/storage/session/" in name else "."
+    prefix = "../../.." if "/storage/session/" in name else "."
     roots = dict.fromkeys(root for message in _messages(source.records) if (root := _root(message)) is not None)
     hashed = (sha1(root.encode("utf-8", "surrogatepass"), usedforsecurity=False).hexdigest() for root in roots)
-    places = [f"{project}/{each}" for each in list(hashed)[-_ROOTS_MAX:]]
-    return [f"{up}/snapshot/{place}/objects" for place in (*places, project)]
+    folders = [f"{project}/{each}" for each in list(hashed)[-_ROOTS_MAX:]]
+    return [f"{prefix}/snapshot/{folder}/objects" for folder in (*folders, project)]
 
 
-def noted(source: Source) -> Iterator[RecordedRun]:
+def file_changes(source: Source) -> Iterator[RecordedRun]:
     """Yield the file changes in the messages of a session.
 
     If the session is a fork, messages that were copied from the other session are skipped, because their changes belong
     to that session.
     """
-    began_ms = to_ms(object_in(_about(source), "time").get("created"))
+    began_ms = to_ms(object_in(_info_of(source), "time").get("created"))
     for record in sorted(source.records, key=lambda record: record.line):
         if b'"step-start"' not in record.payload:
             continue
@@ -161,11 +161,11 @@ def _steps(payload: bytes, message: Object, at_ms: int | None) -> Iterator[Recor
         elif kind == "step-finish":
             after, paths = _tree(part), _paths(calls, info)
             if before is not None and after is not None and before != after and paths != ():
-                said = b"%d\n%s" % (number, payload)
-                at_ms = max((at_ms or 0, *(_ended(call) for call in calls)))
-                called = [call["callID"] for call in calls if isinstance(call.get("callID"), str)]
-                call = called[0] if len(called) == 1 else None
-                yield RecordedRun(said, at_ms, id if isinstance(id, str) else None, call, root, before, after, paths)
+                raw = b"%d\n%s" % (number, payload)
+                at_ms = max((at_ms or 0, *(_end_ms(call) for call in calls)))
+                call_ids = [call["callID"] for call in calls if isinstance(call.get("callID"), str)]
+                call = call_ids[0] if len(call_ids) == 1 else None
+                yield RecordedRun(raw, at_ms, id if isinstance(id, str) else None, call, root, before, after, paths)
             before = None
 
 
@@ -190,19 +190,19 @@ def _paths(calls: Iterable[Object], info: Object) -> tuple[str, ...] | None:
 def _messages(records: Iterable[Record]) -> Iterator[Object]:
     """Yield the answers in ``records``, each with its parts."""
     for record in records:
-        said = parse(record.payload) if b'"assistant"' in record.payload else LineFailure("")
-        if isinstance(said, LineFailure):
+        parsed = parse(record.payload) if b'"assistant"' in record.payload else LineFailure("")
+        if isinstance(parsed, LineFailure):
             continue
-        listed = said.get("messages") if "messages" in said else [said]
+        listed = parsed.get("messages") if "messages" in parsed else [parsed]
         for message in listed if isinstance(listed, list) else ():
             if isinstance(message, dict) and object_in(message, "info").get("role") == "assistant":
                 yield message
 
 
-def _about(source: Source) -> Object:
+def _info_of(source: Source) -> Object:
     """Return the description of the session, which is the first line on ``meta``."""
-    said = parse(source.meta[0].payload) if source.meta else LineFailure("")
-    return {} if isinstance(said, LineFailure) else object_in(said, "info")
+    description = parse(source.meta[0].payload) if source.meta else LineFailure("")
+    return {} if isinstance(description, LineFailure) else object_in(description, "info")
 
 
 def _root(message: Object) -> str | None:
@@ -216,5 +216,5 @@ def _tree(part: Object) -> RecordedTree | None:
     return RecordedTree(name) if isinstance(name, str) and _TREE.fullmatch(name) else None
 
 
-def _ended(call: Object) -> int:
+def _end_ms(call: Object) -> int:
     return to_ms(object_in(object_in(call, "state"), "time").get("end")) or 0

@@ -18,13 +18,15 @@ def headline_of(payload: bytes) -> Headline:
     info, parts = record.get("info"), record.get("parts")
     if isinstance(info, dict) and isinstance(parts, list):
         return _message(info, parts).at(created_ms(info))
-    group = record.get("messages")
+    messages = record.get("messages")
     if isinstance(info, dict):
-        whole = isinstance(group, list)
-        words = "as it is written" if whole else plain(info.get("directory"))
-        return Headline(kind="session", label="document" if whole else "session", words=words, at_ms=created_ms(info))
-    if isinstance(group, list) and len(group) == 2:
-        return _compaction(group[0], group[1])
+        is_document = isinstance(messages, list)
+        words = "as it is written" if is_document else plain(info.get("directory"))
+        return Headline(
+            kind="session", label="document" if is_document else "session", words=words, at_ms=created_ms(info)
+        )
+    if isinstance(messages, list) and len(messages) == 2:
+        return _compaction(messages[0], messages[1])
     marks = record.get("compacted")
     if isinstance(marks, dict):
         words = "1 result" if len(marks) == 1 else f"{len(marks)} results"
@@ -56,12 +58,12 @@ def _message(info: Object, parts: list[Any]) -> Headline:
     )
 
 
-def _compaction(asked: Any, answer: Any) -> Headline:
+def _compaction(request: Any, answer: Any) -> Headline:
     info = object_in(answer, "info") if isinstance(answer, dict) else {}
     parts = answer.get("parts") if isinstance(answer, dict) else None
     found = [part for part in parts if isinstance(part, dict)] if isinstance(parts, list) else []
-    said = asked.get("parts") if isinstance(asked, dict) else None
-    automatic = isinstance(said, list) and any(isinstance(part, dict) and part.get("auto") is True for part in said)
+    prompt = request.get("parts") if isinstance(request, dict) else None
+    automatic = isinstance(prompt, list) and any(isinstance(part, dict) and part.get("auto") is True for part in prompt)
     return Headline(
         kind="compaction", label="compaction", words="automatic" if automatic else "", body=_text_of(found),
         model=_model(info), at_ms=created_ms(info),

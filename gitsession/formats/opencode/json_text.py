@@ -74,9 +74,9 @@ class Orders:
     @property
     def text(self) -> str:
         """The orders as a JSON list of lists with a level and its keys, without sorted orders; "" if there are none."""
-        told = [order for order in self._known.values() if list(order.keys) != sorted(order.keys)]
-        rows = (",".join((f'"{order.level}"', *order.keys)) for order in told)
-        return f"[{','.join(f'[{row}]' for row in rows)}]" if told else ""
+        unsorted = [order for order in self._known.values() if list(order.keys) != sorted(order.keys)]
+        rows = (",".join((f'"{order.level}"', *order.keys)) for order in unsorted)
+        return f"[{','.join(f'[{row}]' for row in rows)}]" if unsorted else ""
 
     def has(self, order: Order) -> bool:
         """Return whether ``restored`` returns members in this order."""
@@ -183,7 +183,7 @@ def _newline(depth: int) -> str:
     return "\n" + "  " * depth
 
 
-def _whole(text: str) -> int | float:
+def _parse_int(text: str) -> int | float:
     """Return an integer.
 
     A number of 400 digits or more is returned as a float, because ``int`` rejects very long numbers.
@@ -196,4 +196,4 @@ _STRING = r'"(?:[^"\\]++|\\.)*+"'
 _LAYOUT = re.compile(rf"({_STRING})|[ \t\r\n]+", re.DOTALL)
 _TOKEN = re.compile(rf"{_STRING}|[{{}}\[\],:]|[^\s{{}}\[\],:\"]+", re.DOTALL)
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_scan = json.JSONDecoder(parse_int=_whole).scan_once  # type: ignore[attr-defined]
+_scan = json.JSONDecoder(parse_int=_parse_int).scan_once  # type: ignore[attr-defined]

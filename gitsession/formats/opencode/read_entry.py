@@ -15,7 +15,7 @@ from typing import Any
 from gitsession.formats.base.fields import Fields, object_in, to_ms
 from gitsession.formats.base.jsonl import LineFailure, Object, parse
 from gitsession.formats.opencode.json_text import quoted
-from gitsession.formats.opencode.records import AGENT, asks_to_compact
+from gitsession.formats.opencode.records import AGENT, is_compaction_request
 from gitsession.model import entries
 from gitsession.model.blocks import Block, File, Image, OtherBlock, Text, Thinking, ToolCall
 from gitsession.model.entries import Entry, Opaque, UnknownEntry
@@ -23,10 +23,10 @@ from gitsession.model.results import attached, result
 
 NOT_ANSWERED = "[Tool execution was interrupted]"
 
-Words = dict[str, Any]
+Json = dict[str, Any]
 
 
-def part_of(block: Block, notes: Counter[str]) -> Words | None:
+def part_of(block: Block, notes: Counter[str]) -> Json | None:
     """Return the part for a block, or ``None`` if opencode has no such part. ``notes``: counts of omitted blocks.
 
     The part of a call has no result yet.
@@ -35,8 +35,8 @@ def part_of(block: Block, notes: Counter[str]) -> Words | None:
         case Text():
             return {"type": "text", "text": block.text} if block.text else None
         case ToolCall():
-            given = dict(block.arguments)
-            state = {"status": "error", "input": given, "error": NOT_ANSWERED, "time": {"start": 0, "end": 0}}
+            arguments = dict(block.arguments)
+            state = {"status": "error", "input": arguments, "error": NOT_ANSWERED, "time": {"start": 0, "end": 0}}
             return {"type": "tool", "callID": block.id, "tool": block.name, "state": state}
         case Image() | File(data=bytes()):
             encoded = base64.b64encode(block.data or b"").decode()
@@ -50,13 +50,13 @@ def part_of(block: Block, notes: Counter[str]) -> Words | None:
     return None
 
 
-def made_id(kind: str, at_ms: int, count: int, *named: str) -> str:
+def make_id(kind: str, at_ms: int, count: int, *named: str) -> str:
     """Return an id in opencode's form: twelve digits from the time and a counter, and fourteen that make it unique."""
-    apart = sha256("/".join((kind, str(count), *named)).encode("utf-8", "backslashreplace")).hexdigest()[:14]
-    return f"{kind}_{(at_ms * 4096 + count) % (1 << 48):012x}{apart}"
+    suffix = sha256("/".join((kind, str(count), *named)).encode("utf-8", "backslashreplace")).hexdigest()[:14]
+    return f"{kind}_{(at_ms * 4096 + count) % (1 << 48):012x}{suffix}"
 
 
-def whole(value: Any) -> int:
+def tokens_of(value: Any) -> int:
     """Return ``value`` if opencode accepts it as a token count, otherwise 0."""
     return value if type(value) is int and value > 0 else 0
 
@@ -80,14 +80,14 @@ def in_full(line: bytes) -> list[tuple[str, bytes]]:
     return [(id, line)] if isinstance(id, str) else []
 
 
-def marked(kept: bytes, targets: set[str], key: str, at_ms: int) -> bytes:
-    """Return the record ``kept`` with completed results marked as removed from the context.
+def mark_pruned(payload: bytes, targets: set[str], key: str, at_ms: int) -> bytes:
+    """Return the record ``payload`` with completed results marked as removed from the context.
 
     If ``key`` is in ``targets``, all results are marked, otherwise only the parts whose ids are in ``targets``.
     """
-    record = parse(kept)
+    record = parse(payload)
     if isinstance(record, LineFailure):
-        return kept
+        return payload
     changed = False
     for message in [record, *record.get("messages", []), *record.get("in full", [])]:
         parts = message.get("parts") if isinstance(message, dict) else None
@@ -97,7 +97,7 @@ def marked(kept: bytes, targets: set[str], key: str, at_ms: int) -> bytes:
             if isinstance(time, dict) and "compacted" not in time and (key in targets or part.get("id") in targets):
                 time["compacted"] = at_ms
                 changed = True
-    return quoted(record).encode() if changed else kept
+    return quoted(record).encode() if changed else payload
 
 
 def entry_of(payload: bytes) -> Entry:
@@ -137,7 +137,7 @@ def _session(info: Object, record: Object) -> Entry:
 
 
 def _message(info: Object, parts: list[Any]) -> Entry | None:
-    if asks_to_compact(info, parts):
+    if is_compaction_request(info, parts):
         return entries.Custom(at_ms=_at_ms(info), custom_type="compaction", data={"info": info, "parts": parts})
     read = _BY_ROLE.get(info.get("role", "")) if isinstance(info.get("role"), str) else None
     return read(info, parts) if read is not None else None
@@ -153,7 +153,7 @@ def _assistant(info: Object, parts: list[Any]) -> Entry:
     error = fields.mapping("error")
     name = error.get("name") if error else None
     data = error.get("data") if error else None
-    said = data.get("message") if isinstance(data, dict) else None
+    error_text = data.get("message") if isinstance(data, dict) else None
     stop = fields.text("finish")
     return entries.Message(
         at_ms=_at_ms(info),
@@ -163,29 +163,29 @@ def _assistant(info: Object, parts: list[Any]) -> Entry:
         model=fields.text("modelID"),
         usage=_usage(fields),
         stop=("aborted" if name == "MessageAbortedError" else "error") if error else stop,
-        error=(said if isinstance(said, str) else str(name)) if error else None,
+        error=(error_text if isinstance(error_text, str) else str(name)) if error else None,
         extra={**fields.left, **({"error": error} if error else {})},
     )
 
 
-def _compaction(asked: Any, answer: Any) -> Entry | None:
+def _compaction(request: Any, answer: Any) -> Entry | None:
     """Return the entry of a compaction request and its summary (rule K1).
 
     The id of the first kept message is in the request (K2).
     """
-    if not isinstance(asked, dict) or not isinstance(answer, dict):
+    if not isinstance(request, dict) or not isinstance(answer, dict):
         return None
-    info, parts, wish = answer.get("info"), answer.get("parts"), asked.get("parts")
-    if not isinstance(info, dict) or not isinstance(parts, list) or not isinstance(wish, list):
+    info, parts, request_parts = answer.get("info"), answer.get("parts"), request.get("parts")
+    if not isinstance(info, dict) or not isinstance(parts, list) or not isinstance(request_parts, list):
         return None
-    part = next((part for part in wish if isinstance(part, dict) and part.get("type") == "compaction"), {})
+    part = next((part for part in request_parts if isinstance(part, dict) and part.get("type") == "compaction"), {})
     first, auto = part.get("tail_start_id"), part.get("auto")
     return entries.Compaction(
         at_ms=_at_ms(info),
         summary="\n".join(texts(parts)),
         first_kept=first if isinstance(first, str) else None,
         method={True: "auto", False: "manual"}.get(auto) if isinstance(auto, bool) else None,
-        extra={"messages": [asked, answer]},
+        extra={"messages": [request, answer]},
     )
 
 
@@ -222,25 +222,25 @@ def _tool(part: Object) -> list[Block] | None:
     call, name, state = part.get("callID"), part.get("tool"), part.get("state")
     if not isinstance(call, str) or not isinstance(name, str) or not isinstance(state, dict):
         return None
-    given = state.get("input")
-    made: list[Block] = [ToolCall(call, name, given if isinstance(given, dict) else {}, _signature(part))]
+    arguments = state.get("input")
+    blocks: list[Block] = [ToolCall(call, name, arguments if isinstance(arguments, dict) else {}, _signature(part))]
     status = state.get("status")
     if status == "completed":
-        made.append(_result(part, call, name, state, str(state.get("output", "")), is_error=False))
+        blocks.append(_result(part, call, name, state, str(state.get("output", "")), is_error=False))
     elif status == "error":
-        made.append(_result(part, call, name, state, str(state.get("error", "")), is_error=True))
-    return made
+        blocks.append(_result(part, call, name, state, str(state.get("error", "")), is_error=True))
+    return blocks
 
 
 def _result(part: Object, call: str, name: str, state: Object, text: str, *, is_error: bool) -> Block:
     fields = Fields(state)
     fields.drop("status", "input", "output" if not is_error else "error")
     time = fields.mapping("time") or {}
-    given = fields.take("attachments")
-    listed = given if isinstance(given, list) else []
+    stated = fields.take("attachments")
+    attachments = stated if isinstance(stated, list) else []
     files = [
         {"mime": file.get("mime"), "name": file.get("filename"), "url": file.get("url")}
-        for file in listed
+        for file in attachments
         if isinstance(file, dict)
     ]
     id = part.get("id")
@@ -265,8 +265,8 @@ def _signature(part: Object) -> str | None:
     signature = anthropic.get("signature") if isinstance(anthropic, dict) else None
     if isinstance(signature, str):
         return signature
-    kept = {name: value for name, value in metadata.items() if isinstance(value, dict)}
-    return quoted(kept) if kept else None
+    signatures = {name: value for name, value in metadata.items() if isinstance(value, dict)}
+    return quoted(signatures) if signatures else None
 
 
 _BY_TYPE: dict[str, Callable[[Object], list[Block] | None]] = {
@@ -298,7 +298,7 @@ def _usage(fields: Fields) -> dict[str, Any] | None:
         return None
     cache = tokens.get("cache")
     cached = cache if isinstance(cache, dict) else {}
-    said = {
+    counts = {
         "input": tokens.get("input"),
         "output": tokens.get("output"),
         "reasoning": tokens.get("reasoning"),
@@ -307,4 +307,4 @@ def _usage(fields: Fields) -> dict[str, Any] | None:
         "totalTokens": tokens.get("total"),
         "cost": fields.take("cost"),
     }
-    return {name: value for name, value in said.items() if value is not None}
+    return {name: value for name, value in counts.items() if value is not None}

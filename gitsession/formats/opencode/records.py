@@ -50,7 +50,7 @@ class OpencodeMessage(NamedTuple):
     problem: str = ""
 
 
-def said(info: str, parts: Iterable[str]) -> OpencodeMessage:
+def build_message(info: str, parts: Iterable[str]) -> OpencodeMessage:
     """Return a message built from ``info`` and ``parts``, which are compact, valid JSON objects."""
     found = members(info)
     stated = object_of(found)
@@ -72,7 +72,9 @@ def said(info: str, parts: Iterable[str]) -> OpencodeMessage:
         bare_parts.append(ordered(_unmarked(own) if mark is not None else own, PART, orders))
         values.append(value)
         marks += [mark] if mark is not None else []
-    return OpencodeMessage(together(info, full_parts), together(bare, bare_parts), stated, values, marks, orders)
+    return OpencodeMessage(
+        message_text(info, full_parts), message_text(bare, bare_parts), stated, values, marks, orders
+    )
 
 
 def with_ids(raw: str, ids: Mapping[str, str]) -> str:
@@ -87,11 +89,11 @@ def message_of(raw: str, value: Any) -> OpencodeMessage:
     if isinstance(value, dict) and isinstance(value.get("info"), dict) and isinstance(value.get("parts"), list):
         by_key = {member.key: member.raw for member in members(raw)}
         if len(by_key) == len(value) == 2 and by_key.keys() == {'"info"', '"parts"'}:
-            return said(by_key['"info"'], [part for part, _ in elements(by_key['"parts"'])])
+            return build_message(by_key['"info"'], [part for part, _ in elements(by_key['"parts"'])])
     return OpencodeMessage(raw, raw, {}, (), problem="not a message with its parts")
 
 
-def asks_to_compact(info: Object, parts: Any) -> bool:
+def is_compaction_request(info: Object, parts: Any) -> bool:
     """Return whether a message is a compaction request rather than a prompt."""
     parts = parts if isinstance(parts, list | tuple) else ()
     return info.get("role") == "user" and any(isinstance(p, dict) and p.get("type") == "compaction" for p in parts)
@@ -102,7 +104,7 @@ def object_of(found: Iterable[Member]) -> Object:
     return {member.key[1:-1]: member.value for member in found}
 
 
-def together(info: str, parts: Sequence[str]) -> str:
+def message_text(info: str, parts: Sequence[str]) -> str:
     """Return a message as compact JSON, built from ``info`` and ``parts``."""
     return f'{{"info":{info},"parts":[{",".join(parts)}]}}'
 
@@ -118,15 +120,15 @@ def _mark(part: Object) -> tuple[int, str] | None:
 
 
 def _unmarked(part: list[Member]) -> list[Member]:
-    return _without(part, ("state", "time", "compacted"))
+    return _remove_member(part, ("state", "time", "compacted"))
 
 
-def _without(found: list[Member], way: Sequence[str]) -> list[Member]:
-    key = f'"{way[0]}"'
-    if len(way) == 1:
+def _remove_member(found: list[Member], keys: Sequence[str]) -> list[Member]:
+    key = f'"{keys[0]}"'
+    if len(keys) == 1:
         return [member for member in found if member.key != key]
     return [
-        Member(member.key, joined(_without(members(member.raw), way[1:])), None) if member.key == key else member
+        Member(member.key, joined(_remove_member(members(member.raw), keys[1:])), None) if member.key == key else member
         for member in found
     ]
 
@@ -150,7 +152,7 @@ def source_of(
     messages: Sequence[OpencodeMessage],
     *,
     final: bool,
-    whole: bytes | None = None,
+    original: bytes | None = None,
     task: str = "",
     problems: Iterable[SourceProblem] = (),
 ) -> Source | None:
@@ -159,34 +161,34 @@ def source_of(
     Args:
         messages: the messages, in opencode's order.
         final: whether to include unfinished messages.
-        whole: the content of the file, if it cannot be built from the records.
+        original: the content of the file, if it cannot be built from the records.
         task: an object with the ids of the call that started this session, and of the session of that call.
         problems: problems that were found earlier.
     """
-    about = object_of(members(info))
-    source_id = about.get("id")
+    description = object_of(members(info))
+    source_id = description.get("id")
     if not isinstance(source_id, str):
         return None
-    settled = len(messages) if final else _settled(messages)
-    until_ms = created_ms(messages[settled].info) if settled < len(messages) else None
-    orders = Orders(order for message in messages[:settled] for order in message.orders)
-    records, overrides, more = _records(messages[:settled], until_ms, orders)
-    waiting = ",".join(message.full for message in messages[settled:])
+    settled_count = len(messages) if final else _settled(messages)
+    until_ms = created_ms(messages[settled_count].info) if settled_count < len(messages) else None
+    orders = Orders(order for message in messages[:settled_count] for order in message.orders)
+    records, overrides, row_problems = _records(messages[:settled_count], until_ms, orders)
+    waiting = ",".join(message.full for message in messages[settled_count:])
     header = {"info": info, "order": orders.text, "task": task}
     text = ",".join(f'"{name}":{raw}' for name, raw in header.items() if raw)
     meta = [Record(HEADER, f"{{{text}}}".encode()), *overrides]
-    if whole is not None:
-        meta.append(Record(WHOLE, whole))
-    leaf, undone = _leaf(about.get("revert"), messages, records)
+    if original is not None:
+        meta.append(Record(WHOLE, original))
+    leaf, leaf_problems = _leaf(description.get("revert"), messages, records)
     return Source(
         agent=AGENT,
         source_id=storable(source_id),
-        started_ms=created_ms(about) or 0,
+        started_ms=created_ms(description) or 0,
         records=tuple(records),
         meta=tuple(meta),
         tail=f'{{"waiting":[{waiting}]}}'.encode() if waiting else b"",
         leaf=leaf,
-        problems=(*problems, *more, *undone),
+        problems=(*problems, *row_problems, *leaf_problems),
     )
 
 
@@ -211,11 +213,11 @@ def _inner(payload: bytes, orders: Orders) -> list[str]:
     if text.startswith(_FULL):
         return [text[len(_FULL) : -len("]}")]]
     if text.startswith(_GROUP):
-        return [_as_it_stood(raw, orders) for raw, _ in elements(members(text)[0].raw)]
-    return [_as_it_stood(text, orders)]
+        return [_restore_order(raw, orders) for raw, _ in elements(members(text)[0].raw)]
+    return [_restore_order(text, orders)]
 
 
-def _as_it_stood(raw: str, orders: Orders) -> str:
+def _restore_order(raw: str, orders: Orders) -> str:
     """Return the message of a record with the original order of its members."""
     if not raw.startswith(f"{{{_INFO}:{{"):
         return raw
@@ -225,7 +227,7 @@ def _as_it_stood(raw: str, orders: Orders) -> str:
     parts = [
         orders.restored(part, PART) if part.startswith("{") else part for part, _ in elements(found[1].raw)
     ]
-    return together(orders.restored(found[0].raw, INFO), parts)
+    return message_text(orders.restored(found[0].raw, INFO), parts)
 
 
 _INFO = '"info"'
@@ -310,16 +312,16 @@ def _marked(at_ms: int, parts: list[str]) -> _Row:
     return _Row(text, text, None, True)
 
 
-def _is_compaction(asked: OpencodeMessage, answer: OpencodeMessage) -> bool:
-    """Return whether ``answer`` is the finished summary that ``asked`` requests (rule K1)."""
+def _is_compaction(request: OpencodeMessage, answer: OpencodeMessage) -> bool:
+    """Return whether ``answer`` is the finished summary that ``request`` requests (rule K1)."""
     info = answer.info
     return (
-        asks_to_compact(asked.info, asked.parts)
+        is_compaction_request(request.info, request.parts)
         and info.get("role") == "assistant"
         and info.get("summary") is True
         and bool(info.get("finish"))
         and not info.get("error")
-        and info.get("parentID") == asked.info.get("id")
+        and info.get("parentID") == request.info.get("id")
     )
 
 

@@ -13,7 +13,16 @@ from math import isfinite
 from typing import Any
 
 from gitsession.errors import Malformed
-from gitsession.formats.base.format import UNKNOWN, WHOLE_MASK, Ask, Columns, Stamp, picked, rows_of, summed
+from gitsession.formats.base.format import (
+    UNKNOWN,
+    WHOLE_MASK,
+    Columns,
+    Query,
+    Stamp,
+    column_list,
+    rows_of,
+    sum_expression,
+)
 from gitsession.formats.base.jsonl import LineFailure, Object, parse
 from gitsession.formats.base.record import Source, SourceProblem
 from gitsession.formats.opencode import records
@@ -29,68 +38,68 @@ _NEEDED = {
 }
 
 
-def holds(columns: Columns) -> bool:
+def owns_tables(columns: Columns) -> bool:
     return all(needed <= set(columns.get(table, ())) for table, needed in _NEEDED.items())
 
 
-def listed(ask: Ask, columns: Columns) -> Iterator[tuple[str, Stamp]]:
+def session_stamps(query: Query, columns: Columns) -> Iterator[tuple[str, Stamp]]:
     updated = {table: "time_updated" if "time_updated" in columns[table] else "0" for table in TABLES}
-    rows = f"SELECT count(*), coalesce(max({{0}}), 0), {summed('{0}')} FROM {{1}} WHERE session_id = ?"
+    rows = f"SELECT count(*), coalesce(max({{0}}), 0), {sum_expression('{0}')} FROM {{1}} WHERE session_id = ?"
     by_message = "message_id IN (SELECT id FROM message WHERE session_id = ?)"
     of_parts = rows.format(updated["part"], "part")
     if "session_id" not in columns["part"]:
         of_parts = of_parts.replace("session_id = ?", by_message)
-    asked = (rows.format(updated["message"], "message"), of_parts)
-    sessions, failure = rows_of(ask, "SELECT id, time_created, time_updated FROM session")
-    for id, _, changed in sorted(sessions, key=lambda row: (_whole(row[1]), str(row[0]))):
+    selects = (rows.format(updated["message"], "message"), of_parts)
+    sessions, failure = rows_of(query, "SELECT id, time_created, time_updated FROM session")
+    for id, _, changed in sorted(sessions, key=lambda row: (_int_or_zero(row[1]), str(row[0]))):
         if isinstance(id, str):
-            yield id, _stamp(ask, asked, id, _whole(changed))
+            yield id, _stamp(query, selects, id, _int_or_zero(changed))
     if failure is not None:
         raise failure
 
 
-def _stamp(ask: Ask, asked: Iterable[str], id: str, changed: int) -> Stamp:
+def _stamp(query: Query, selects: Iterable[str], id: str, changed: int) -> Stamp:
     try:
-        found = [next(ask(query, (id,))) for query in asked]
+        found = [next(query(sql, (id,))) for sql in selects]
     except Malformed:
         return UNKNOWN  # the import of the session reports the damage
-    newest = max(changed, *(_whole(row[1]) for row in found))
+    newest = max(changed, *(_int_or_zero(row[1]) for row in found))
     return Stamp(sum(row[0] for row in found), newest, (changed + sum(row[2] for row in found)) & WHOLE_MASK)
 
 
-def session(ask: Ask, columns: Columns, id: str, *, final: bool = False) -> Source:
+def session(query: Query, columns: Columns, id: str, *, final: bool = False) -> Source:
     """Return the session ``id`` of the database."""
     later = sorted(set(columns["session"]) - set(_SESSION))
     names = [*_SESSION, *later]
-    found = next(ask(f"SELECT {picked(names, columns['session'])} FROM session WHERE id = ?", (id,)), None)
+    found = next(query(f"SELECT {column_list(names, columns['session'])} FROM session WHERE id = ?", (id,)), None)
     if found is None:
         raise Malformed("no such session", where=id)
     row = dict(zip(names, found, strict=True))
     problems: list[SourceProblem] = []
-    said = list(_messages(ask, id, problems))
+    messages = list(_messages(query, id, problems))
     info = _info(row, later)
-    task = _task(ask, columns, id, row["parent_id"])
-    source = records.source_of(info, said, final=final, task=task, problems=problems)
+    task = _task(query, columns, id, row["parent_id"])
+    source = records.source_of(info, messages, final=final, task=task, problems=problems)
     if source is None:
         raise Malformed("the session has no id", where=id)
     return source
 
 
-def _messages(ask: Ask, session: str, problems: list[SourceProblem]) -> Iterator[OpencodeMessage]:
+def _messages(query: Query, session: str, problems: list[SourceProblem]) -> Iterator[OpencodeMessage]:
     """Yield the messages in opencode's order.
 
     The ids alone do not determine this order, because they wrap around every 795 days.
     """
     parts: dict[str, list[tuple[str, Any]]] = {}
-    wanted = "SELECT message_id, id, data FROM part WHERE message_id IN (SELECT id FROM message WHERE session_id = ?)"
-    for message, id, data in ask(f"{wanted} ORDER BY message_id, id", (session,)):
+    select = "SELECT message_id, id, data FROM part WHERE message_id IN (SELECT id FROM message WHERE session_id = ?)"
+    for message, id, data in query(f"{select} ORDER BY message_id, id", (session,)):
         parts.setdefault(message, []).append((id, data))
-    rows = ask("SELECT id, data FROM message WHERE session_id = ? ORDER BY time_created, id", (session,))
+    rows = query("SELECT id, data FROM message WHERE session_id = ? ORDER BY time_created, id", (session,))
     for id, data in rows:
         info = _object(data, {"id": id, "sessionID": session}, problems)
         names = {"sessionID": session, "messageID": id}
         own = [_object(data, {"id": part, **names}, problems) for part, data in parts.get(id, ())]
-        yield records.said(info, own)
+        yield records.build_message(info, own)
 
 
 def _object(data: Any, ids: dict[str, Any], problems: list[SourceProblem]) -> str:
@@ -105,16 +114,16 @@ def _object(data: Any, ids: dict[str, Any], problems: list[SourceProblem]) -> st
     return records.with_ids(raw, {name: _plain(value) for name, value in ids.items()})
 
 
-def _task(ask: Ask, columns: Columns, id: str, parent: Any) -> str:
+def _task(query: Query, columns: Columns, id: str, parent: Any) -> str:
     """Return a JSON object with the ids of the call that started a session, or "" if no such call is known."""
     if not isinstance(parent, str) or "session_id" not in columns["part"]:
         return ""
-    asked = "SELECT id, message_id, data FROM part WHERE session_id = ? AND instr(data, ?) ORDER BY id"
-    for part, message, data in ask(asked, (parent, id)):
+    select = "SELECT id, message_id, data FROM part WHERE session_id = ? AND instr(data, ?) ORDER BY id"
+    for part, message, data in query(select, (parent, id)):
         found = parse(str(data).encode(errors="replace"))
         if isinstance(found, dict) and begins(found, id):
             ids = {"sessionID": _plain(parent), "messageID": _plain(message), "partID": _plain(part)}
-            return _of({**ids, "callID": quoted(found.get("callID"))})
+            return _to_json({**ids, "callID": quoted(found.get("callID"))})
     return ""
 
 
@@ -144,11 +153,13 @@ def _info(row: dict[str, Any], later: list[str]) -> str:
     counts = {name: plain[f"summary_{name}"] for name in ("additions", "deletions", "files")}
     summary = None
     if any(value is not None for value in counts.values()):
-        summary = _of({**{name: value or "0" for name, value in counts.items()}, "diffs": json_of["summary_diffs"]})
+        summary = _to_json(
+            {**{name: value or "0" for name, value in counts.items()}, "diffs": json_of["summary_diffs"]}
+        )
     tokens = {name: plain[f"tokens_{name}"] for name in ("input", "output", "reasoning", "cache_read", "cache_write")}
-    cache = _of({"read": tokens.pop("cache_read"), "write": tokens.pop("cache_write")})
-    share = _of({"url": plain["share_url"]}) if row["share_url"] else None
-    return _of({
+    cache = _to_json({"read": tokens.pop("cache_read"), "write": tokens.pop("cache_write")})
+    share = _to_json({"url": plain["share_url"]}) if row["share_url"] else None
+    return _to_json({
         "id": plain["id"],
         "slug": plain["slug"],
         "projectID": plain["project_id"],
@@ -158,16 +169,16 @@ def _info(row: dict[str, Any], later: list[str]) -> str:
         "parentID": plain["parent_id"],
         "title": plain["title"],
         "agent": plain["agent"],
-        "model": _chosen(model, ("id", "providerID", "variant")) or json_of["model"],
+        "model": _select_fields(model, ("id", "providerID", "variant")) or json_of["model"],
         "version": plain["version"],
         "summary": summary,
         "cost": plain["cost"],
-        "tokens": _of({**tokens, "cache": cache}) if tokens["input"] is not None else None,
+        "tokens": _to_json({**tokens, "cache": cache}) if tokens["input"] is not None else None,
         "share": share,
         "metadata": json_of["metadata"],
-        "revert": _chosen(revert, ("messageID", "partID", "snapshot", "diff")) or json_of["revert"],
+        "revert": _select_fields(revert, ("messageID", "partID", "snapshot", "diff")) or json_of["revert"],
         "permission": json_of["permission"],
-        "time": _of({name: plain[f"time_{name}"] for name in ("created", "updated", "compacting", "archived")}),
+        "time": _to_json({name: plain[f"time_{name}"] for name in ("created", "updated", "compacting", "archived")}),
         **{name: plain[name] for name in later},
     })  # fmt: skip
 
@@ -175,14 +186,14 @@ def _info(row: dict[str, Any], later: list[str]) -> str:
 _JSON = ("model", "summary_diffs", "metadata", "revert", "permission")
 
 
-def _of(found: dict[str, str | None]) -> str:
+def _to_json(found: dict[str, str | None]) -> str:
     return "{" + ",".join(f"{json.dumps(name)}:{raw}" for name, raw in found.items() if raw is not None) + "}"
 
 
-def _chosen(value: Any, names: tuple[str, ...]) -> str | None:
+def _select_fields(value: Any, names: tuple[str, ...]) -> str | None:
     if not isinstance(value, dict):
         return None
-    return _of({name: quoted(value[name]) if value.get(name) is not None else None for name in names})
+    return _to_json({name: quoted(value[name]) if value.get(name) is not None else None for name in names})
 
 
 def _plain(value: Any) -> str:
@@ -208,5 +219,5 @@ def _parsed(raw: str | None) -> Any:
     return found.get("") if isinstance(found, dict) else None
 
 
-def _whole(value: Any) -> int:
+def _int_or_zero(value: Any) -> int:
     return value if type(value) is int else 0

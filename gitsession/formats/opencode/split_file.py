@@ -21,9 +21,9 @@ from gitsession.formats.opencode.json_text import (
 )
 from gitsession.formats.opencode.records import (
     OpencodeMessage,
+    build_message,
     created_ms,
     message_of,
-    said,
 )
 
 _DOCUMENT = re.compile(rb'\A(?:\xef\xbb\xbf)?\s*\{\s*"info"\s*:\s*\{\s*"')
@@ -44,13 +44,13 @@ def split(data: bytes, *, final: bool) -> Source:
     """Split an export as ``Format.split`` does."""
     raw = _object(data, "export")
     top = {member.key: member for member in members(raw)}
-    about, listed = top.get('"info"'), top.get('"messages"')
-    if about is None or listed is None or not isinstance(about.value, dict) or not isinstance(listed.value, list):
+    info, listed = top.get('"info"'), top.get('"messages"')
+    if info is None or listed is None or not isinstance(info.value, dict) or not isinstance(listed.value, list):
         raise Malformed("not an opencode export: it has no info or no messages")
-    said = [message_of(text, value) for text, value in elements(listed.raw)]
-    document = f'{{"info":{about.raw},"messages":[{",".join(message.full for message in said)}]}}'
-    whole = None if f"{laid_out(document)}\n".encode() == data else data
-    found = records.source_of(about.raw, said, final=final, whole=whole)
+    messages = [message_of(text, value) for text, value in elements(listed.raw)]
+    document = f'{{"info":{info.raw},"messages":[{",".join(message.full for message in messages)}]}}'
+    original = None if f"{laid_out(document)}\n".encode() == data else data
+    found = records.source_of(info.raw, messages, final=final, original=original)
     if found is None:
         raise Malformed("not an opencode export: the session has no id")
     return found
@@ -71,22 +71,22 @@ def from_folders(
     Raises ``Malformed`` if ``info`` describes no session. A message or part that cannot be parsed is reported as a
     problem.
     """
-    about = _object(info, "session info")
+    description = _object(info, "session info")
     problems: list[SourceProblem] = []
     found: list[tuple[int, str, OpencodeMessage]] = []
     for name, data in files.items():
         text = _readable(data, f"message {name}", problems)
         if text is None:
             continue
-        own = [
+        part_texts = [
             part
             for _, each in sorted(parts.get(name, {}).items())
             if (part := _readable(each, f"part of message {name}", problems)) is not None
         ]
-        message = said(text, own)
+        message = build_message(text, part_texts)
         found.append((created_ms(message.info) or 0, name, message))
     found.sort(key=lambda each: each[:2])
-    source = records.source_of(about, [message for *_, message in found], final=final, problems=problems)
+    source = records.source_of(description, [message for *_, message in found], final=final, problems=problems)
     if source is None:
         raise Malformed("the session has no id")
     return source

@@ -12,11 +12,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from gitsession.formats.base.jsonl import LineFailure, parse
-from gitsession.formats.base.outgoing import Outgoing, OutgoingEntry, OutgoingLine, WrittenFile, called
+from gitsession.formats.base.outgoing import Outgoing, OutgoingEntry, OutgoingLine, WrittenFile, describe_kind
 from gitsession.formats.opencode import split_file
 from gitsession.formats.opencode.files import session_id
 from gitsession.formats.opencode.json_text import quoted
-from gitsession.formats.opencode.read_entry import Words, id_in, in_full, made_id, marked, part_of, whole
+from gitsession.formats.opencode.read_entry import Json, id_in, in_full, make_id, mark_pruned, part_of, tokens_of
 from gitsession.model.blocks import Block, Text
 from gitsession.model.entries import (
     BranchSummary,
@@ -36,7 +36,7 @@ VERSION = "1.18.33"
 """The release of opencode whose message format is written."""
 
 UNKNOWN = ("unknown", "unknown")
-_SILENT = ("title", "model_change", "usage", "label", "checkpoint", "permission")
+_SILENTLY_OMITTED = ("title", "model_change", "usage", "label", "checkpoint", "permission")
 """Kinds that are represented elsewhere in the file, or that are not part of the conversation."""
 
 
@@ -57,44 +57,44 @@ def write(out: Outgoing) -> Export:
 
 
 @dataclass(slots=True)
-class _Made:
+class _NewMessage:
     """A message to write. ``key``: the key of the last entry in the message."""
 
     key: str
-    info: Words
-    parts: list[Words]
-    kept: bytes | None = None
+    info: Json
+    parts: list[Json]
+    raw: bytes | None = None
     id: str | None = None
-    with_next: bool = False
+    is_request: bool = False
 
 
 class _Writer:
     def __init__(self, out: Outgoing) -> None:
         self.out = out
         self.notes: Counter[str] = Counter()
-        self.made: list[_Made] = []
+        self.messages: list[_NewMessage] = []
         self.ids: dict[str, str] = {}  # key -> the id of the first message of the entry
-        self.calls: dict[str, Words] = {}  # id of a call -> the part of the call, if it has no result yet
-        self.by_key: dict[str, list[Words]] = {}  # key -> the tool parts, which a prune can mark
+        self.calls: dict[str, Json] = {}  # id of a call -> the part of the call, if it has no result yet
+        self.by_key: dict[str, list[Json]] = {}  # key -> the tool parts, which a prune can mark
         self.model: tuple[str, str] = UNKNOWN
         self.user = ""
         self.at_ms = 0
         self.title = out.title.title if out.title is not None else None
-        self.full = {id: said for line in out.head for id, said in in_full(line)}
+        self.full_records = {id: raw for line in out.head for id, raw in in_full(line)}
         head = next((line for line in out.head if line.startswith(b'{"info":')), None)
         self.header = head or self._header()
         self.session = id_in(self.header) or session_id(out.session.source_id)
 
     def run(self) -> Export:
         path = self.out.history()
-        gone = sum(not entry.is_name for entry in self.out.entries) - len(path)
-        if gone > 0:
-            self.notes["left out: entries of other branches"] += gone
+        omitted = sum(not entry.is_name for entry in self.out.entries) - len(path)
+        if omitted > 0:
+            self.notes["left out: entries of other branches"] += omitted
         for entry in self._since_reset(path):
             if entry.line is not None:
-                self._keep(entry, entry.line)
+                self._write_unchanged(entry, entry.line)
             else:
-                self._say(entry.key, entry.entry)
+                self._write_entry(entry.key, entry.entry)
         if labels := self.out.all_labels():
             self.notes["left out: labels"] += len(labels)
         return Export(tuple(self._lines()), self.notes, self._titled())
@@ -114,25 +114,25 @@ class _Writer:
 
     # ---- messages
 
-    def _keep(self, leaving: OutgoingEntry, line: bytes) -> None:
+    def _write_unchanged(self, outgoing: OutgoingEntry, line: bytes) -> None:
         """Write a record unchanged. A record of marks is written into the messages with the marked results."""
         self.calls.clear()
-        if isinstance(leaving.entry, Prune):
-            self._say(leaving.key, leaving.entry)
+        if isinstance(outgoing.entry, Prune):
+            self._write_entry(outgoing.key, outgoing.entry)
             return
-        if isinstance(leaving.entry, Message):
-            self._hear(leaving.entry)
-            self.user = leaving.id or self.user if leaving.entry.role == "user" else self.user
-        self.at_ms = max(self.at_ms, leaving.entry.at_ms)
-        kept = self.full.get(leaving.id or "", line)
-        self.ids.setdefault(leaving.key, leaving.id or "")
-        self.made.append(_Made(leaving.key, {}, [], kept, leaving.id))
+        if isinstance(outgoing.entry, Message):
+            self._update_model(outgoing.entry)
+            self.user = outgoing.id or self.user if outgoing.entry.role == "user" else self.user
+        self.at_ms = max(self.at_ms, outgoing.entry.at_ms)
+        raw = self.full_records.get(outgoing.id or "", line)
+        self.ids.setdefault(outgoing.key, outgoing.id or "")
+        self.messages.append(_NewMessage(outgoing.key, {}, [], raw, outgoing.id))
 
-    def _hear(self, entry: Message) -> None:
+    def _update_model(self, entry: Message) -> None:
         if entry.role == "assistant" and entry.provider and entry.model:
             self.model = (entry.provider, entry.model)
 
-    def _say(self, key: str, entry: Entry) -> None:
+    def _write_entry(self, key: str, entry: Entry) -> None:
         match entry:
             case Message():
                 for part in unfold(entry):
@@ -149,14 +149,14 @@ class _Writer:
                 self.title = entry.title
             case Prune():
                 self._prune(entry)
-            case _ if kind_of(entry) not in _SILENT:
-                self.notes[f"left out: {called(entry)}"] += 1
+            case _ if kind_of(entry) not in _SILENTLY_OMITTED:
+                self.notes[f"left out: {describe_kind(entry)}"] += 1
 
     def _message(self, key: str, entry: Message) -> None:
         if entry.role == "user":
             self._user(key, entry.at_ms, entry.content)
         elif entry.role == "assistant":
-            self._hear(entry)
+            self._update_model(entry)
             self._assistant(key, entry)
         elif entry.role == "tool":
             self._result(key, entry)
@@ -175,7 +175,7 @@ class _Writer:
         if synthetic:
             parts = [{**part, **({"synthetic": True} if part["type"] == "text" else {})} for part in parts]
         if parts:
-            self.user = self._put(key, info, parts, at_ms)
+            self.user = self._append(key, info, parts, at_ms)
 
     def _assistant(self, key: str, entry: Message) -> None:
         if entry.failed and not entry.content:
@@ -185,24 +185,26 @@ class _Writer:
         if not content:
             return
         usage = entry.usage or {}
-        counts = {name: whole(usage.get(name)) for name in ("input", "output", "reasoning", "cacheRead", "cacheWrite")}
+        counts = {
+            name: tokens_of(usage.get(name)) for name in ("input", "output", "reasoning", "cacheRead", "cacheWrite")
+        }
         cache = {"read": counts.pop("cacheRead"), "write": counts.pop("cacheWrite")}
         finish = "tool-calls" if has_calls else "stop"
         tokens = {**counts, "cache": cache}
         info = {**self._answer(), "finish": finish, "tokens": tokens}
         last = {"type": "step-finish", "reason": finish, "cost": 0, "tokens": tokens}
-        self._put(key, info, [{"type": "step-start"}, *content, last], entry.at_ms)
-        for part in self.made[-1].parts:
+        self._append(key, info, [{"type": "step-start"}, *content, last], entry.at_ms)
+        for part in self.messages[-1].parts:
             if part["type"] == "tool":
                 self.calls[part["callID"]] = part
                 self.by_key.setdefault(key, []).append(part)
 
-    def _answer(self) -> Words:
+    def _answer(self) -> Json:
         provider, model = self.model
-        where = self.out.session.cwd or "/"
+        cwd = self.out.session.cwd or "/"
         return {
             "role": "assistant", "parentID": self.user, "modelID": model, "providerID": provider, "mode": "build",
-            "agent": "build", "path": {"cwd": where, "root": where}, "cost": 0,
+            "agent": "build", "path": {"cwd": cwd, "root": cwd}, "cost": 0,
         }  # fmt: skip
 
     def _result(self, key: str, entry: Message) -> None:
@@ -216,9 +218,9 @@ class _Writer:
         text = "\n".join(block.text for block in entry.content if isinstance(block, Text))
         time = {"start": start, "end": max(start, entry.at_ms)}
         if entry.is_error:
-            seen = sum(not isinstance(block, Text) for block in entry.content)
-            if seen:
-                self.notes["left out: images and files of failed results"] += seen
+            omitted = sum(not isinstance(block, Text) for block in entry.content)
+            if omitted:
+                self.notes["left out: images and files of failed results"] += omitted
             part["state"] = {"status": "error", "input": state["input"], "error": text, "time": time}
         else:
             ids = {name: part[name] for name in ("sessionID", "messageID")}
@@ -229,28 +231,28 @@ class _Writer:
                 "time": time, **({"attachments": files} if files else {}),
             }  # fmt: skip
         self.by_key.setdefault(key, []).append(part)
-        for made in self.made[-1:]:
-            made.key = key  # children of the result follow this message
-            self.ids.setdefault(key, made.id or "")
+        for message in self.messages[-1:]:
+            message.key = key  # children of the result follow this message
+            self.ids.setdefault(key, message.id or "")
 
     def _compaction(self, key: str, entry: Compaction) -> None:
         """Write a compaction request and its summary. The kept part begins at the first message of an entry."""
         first = self.ids.get(entry.first_kept or "")
-        kept = {"tail_start_id": first} if first else {}
+        tail = {"tail_start_id": first} if first else {}
         provider, model = self.model
         info = {"role": "user", "agent": "build", "model": {"providerID": provider, "modelID": model}}
-        part = {"type": "compaction", "auto": False, **kept}
-        asked = self._put(key, info, [part], entry.at_ms, name="asked")
-        self.made[-1].with_next = True
+        part = {"type": "compaction", "auto": False, **tail}
+        prompt_id = self._append(key, info, [part], entry.at_ms, name="asked")
+        self.messages[-1].is_request = True
         tokens = {"input": 0, "output": 0, "reasoning": 0, "cache": {"read": 0, "write": 0}}
-        said = {"mode": "compaction", "agent": "compaction", "summary": True, "parentID": asked, "finish": "stop"}
-        words = {"type": "text", "text": entry.summary}
-        self._put(key, {**self._answer(), **said, "tokens": tokens}, [words], entry.at_ms)
+        fields = {"mode": "compaction", "agent": "compaction", "summary": True, "parentID": prompt_id, "finish": "stop"}
+        text_part = {"type": "text", "text": entry.summary}
+        self._append(key, {**self._answer(), **fields, "tokens": tokens}, [text_part], entry.at_ms)
 
     def _prune(self, entry: Prune) -> None:
-        for made in self.made:
-            if made.kept is not None:
-                made.kept = marked(made.kept, set(entry.targets), made.key, entry.at_ms)
+        for message in self.messages:
+            if message.raw is not None:
+                message.raw = mark_pruned(message.raw, set(entry.targets), message.key, entry.at_ms)
         for target in entry.targets:
             for part in self.by_key.get(target, []):
                 if part["state"]["status"] == "completed":
@@ -258,46 +260,48 @@ class _Writer:
 
     # ---- lines
 
-    def _put(self, key: str, info: Words, parts: Sequence[Words], at_ms: int, *, name: str = "") -> str:
+    def _append(self, key: str, info: Json, parts: Sequence[Json], at_ms: int, *, name: str = "") -> str:
         self.at_ms = max(at_ms, self.at_ms + 1)
-        id = made_id("msg", self.at_ms, 0, self.session, key, name)
-        time: Words = {"created": self.at_ms}
+        id = make_id("msg", self.at_ms, 0, self.session, key, name)
+        time: Json = {"created": self.at_ms}
         if info["role"] == "assistant":
             time["completed"] = self.at_ms
-        about = {**info, "time": time, "id": id, "sessionID": self.session}
-        own = []
+        full_info = {**info, "time": time, "id": id, "sessionID": self.session}
+        full_parts = []
         for at, part in enumerate(parts, 1):
             if part["type"] == "tool":
                 part["state"]["time"] = {"start": self.at_ms, "end": self.at_ms}
-            about_part = {"id": made_id("prt", self.at_ms, at, self.session, key, name), "sessionID": self.session}
-            own.append({**part, **about_part, "messageID": id})
+            part_ids = {"id": make_id("prt", self.at_ms, at, self.session, key, name), "sessionID": self.session}
+            full_parts.append({**part, **part_ids, "messageID": id})
         self.ids.setdefault(key, id)
-        self.made.append(_Made(key, about, own, None, id))
+        self.messages.append(_NewMessage(key, full_info, full_parts, None, id))
         return id
 
     def _lines(self) -> Iterable[OutgoingLine]:
-        request: _Made | None = None
-        for made in self.made:
-            if made.kept is not None:
-                yield OutgoingLine(made.kept, made.key, made.id)
-            elif made.with_next:
-                request = made
+        request: _NewMessage | None = None
+        for message in self.messages:
+            if message.raw is not None:
+                yield OutgoingLine(message.raw, message.key, message.id)
+            elif message.is_request:
+                request = message
             elif request is not None:
-                both = [{"info": each.info, "parts": each.parts} for each in (request, made)]
-                yield OutgoingLine(quoted({"messages": both}).encode(), made.key, made.id)
+                both = [{"info": each.info, "parts": each.parts} for each in (request, message)]
+                yield OutgoingLine(quoted({"messages": both}).encode(), message.key, message.id)
                 request = None
             else:
-                yield OutgoingLine(quoted({"info": made.info, "parts": made.parts}).encode(), made.key, made.id)
+                yield OutgoingLine(
+                    quoted({"info": message.info, "parts": message.parts}).encode(), message.key, message.id
+                )
 
     def _header(self) -> bytes:
         session = self.out.session
         id = session_id(session.source_id)
-        said = {
+        info = {
             "id": id, "slug": id.replace("_", "-").lower(), "projectID": "global", "directory": session.cwd or "/",
             "title": session.title or "Untitled", "version": VERSION,
             "time": {"created": session.at_ms, "updated": session.at_ms},
         }  # fmt: skip
-        return quoted({"info": said}).encode()
+        return quoted({"info": info}).encode()
 
     def _titled(self) -> bytes:
         """Return the header with the current title of the session."""

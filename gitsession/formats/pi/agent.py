@@ -25,7 +25,7 @@ class Pi(Referring, Resumable, Streamed):
 
     AGENT = "pi"
 
-    moved = staticmethod(split_file.moved)
+    relocate = staticmethod(split_file.relocate)
     resolve = staticmethod(resolve)
 
     def claims(self, head: bytes) -> bool:
@@ -38,12 +38,12 @@ class Pi(Referring, Resumable, Streamed):
     def split(self, data: Data, *, name: str = "", final: bool = False) -> Source:
         return split_file.split(data, agent=self.AGENT, name=name, final=final)
 
-    def beside(self, data: Data, name: str) -> Sequence[Sidecar]:
+    def sidecars(self, data: Data, name: str) -> Sequence[Sidecar]:
         """Return omp's blobs.
 
         They are also searched for pi, because early files of omp cannot be distinguished from pi's.
         """
-        return split_file.beside(data)
+        return split_file.sidecars(data)
 
     def headline(self, payload: bytes) -> Headline:
         return pi_headline.headline_of(parse(payload), payload)
@@ -54,16 +54,16 @@ class Pi(Referring, Resumable, Streamed):
     def write(self, out: Outgoing) -> WrittenFile:
         return pi_write.write(out, omp=False)
 
-    def place(self, header: SessionHeader, at: Workspace) -> str:
-        return files.place(header, self.folder_of(at))
+    def session_path(self, header: SessionHeader, workspace: Workspace) -> str:
+        return files.session_path(header, self.folder_of(workspace))
 
-    def lies(self, header: SessionHeader, at: Workspace) -> Sequence[str]:
+    def globs(self, header: SessionHeader, workspace: Workspace) -> Sequence[str]:
         """Return globs that match any time, because the time in a file name can differ from the time in the header."""
-        return files.lies(header, self.folder_of(at))
+        return files.globs(header, self.folder_of(workspace))
 
-    def folder_of(self, at: Workspace) -> str:
+    def folder_of(self, workspace: Workspace) -> str:
         """Return the name of the folder for the sessions of a workspace, below the folder of all sessions."""
-        return files.folder_of(at.cwd)
+        return files.folder_of(workspace.cwd)
 
     def resume_command(self, source_id: str, file: str = "") -> list[str]:
         """Return the command that continues the session in ``file``.
@@ -90,14 +90,14 @@ class Omp(Pi):
         header, slot = found
         return slot is not None or not _MARKS.isdisjoint(header)
 
-    def beside(self, data: Data, name: str) -> Sequence[Sidecar]:
-        return [each._replace(home=f"blobs/{each.sha256}") for each in super().beside(data, name)]
+    def sidecars(self, data: Data, name: str) -> Sequence[Sidecar]:
+        return [each._replace(home=f"blobs/{each.sha256}") for each in super().sidecars(data, name)]
 
     def write(self, out: Outgoing) -> WrittenFile:
         return pi_write.write(out, omp=True)
 
-    def folder_of(self, at: Workspace) -> str:
-        return files.bucket(at)
+    def folder_of(self, workspace: Workspace) -> str:
+        return files.bucket(workspace)
 
     def resume_command(self, source_id: str, file: str = "") -> list[str]:
         return ["omp", "--resume", file or source_id]

@@ -25,13 +25,13 @@ _ODD = re.compile(r"[/\\:\x00-\x1f]")
 """Characters that are replaced in file names, because the id in a header can be any string."""
 
 
-def place(header: SessionHeader, folder: str) -> str:
+def session_path(header: SessionHeader, folder: str) -> str:
     """Return the path of a session file, ``<time>_<id>.jsonl`` in ``folder``."""
     time = to_iso(header.at_ms).replace(":", "-").replace(".", "-")
     return f"sessions/{folder}/{time}_{_name(header)}.jsonl"
 
 
-def lies(header: SessionHeader, folder: str) -> Sequence[str]:
+def globs(header: SessionHeader, folder: str) -> Sequence[str]:
     """Return a glob for the session file, which matches any time in its name."""
     return (f"sessions/{glob.escape(folder)}/*_{glob.escape(_name(header))}.jsonl",)
 
@@ -42,15 +42,15 @@ def folder_of(cwd: str) -> str:
     return f"--{inner}--"
 
 
-def bucket(at: Workspace) -> str:
+def bucket(workspace: Workspace) -> str:
     """Return omp's folder name, which is shorter for paths below the home directory or the temporary directory."""
-    for above, prefix in ((at.home, "-"), (at.temporary, "-tmp")):
-        inside = at.cwd.removeprefix(f"{above.rstrip('/')}/")
-        if above and at.cwd == above:
+    for above, prefix in ((workspace.home, "-"), (workspace.temporary, "-tmp")):
+        inside = workspace.cwd.removeprefix(f"{above.rstrip('/')}/")
+        if above and workspace.cwd == above:
             return prefix
-        if above and inside != at.cwd and not inside.startswith(".."):
+        if above and inside != workspace.cwd and not inside.startswith(".."):
             return f"{prefix}{'' if prefix.endswith('-') else '-'}{_SEPARATOR.sub('-', inside)}"
-    return folder_of(at.cwd)
+    return folder_of(workspace.cwd)
 
 
 def _name(header: SessionHeader) -> str:

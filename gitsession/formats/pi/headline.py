@@ -20,15 +20,15 @@ def headline_of(line: Object | LineFailure, payload: bytes) -> Headline:
     """Return the headline of ``payload``. ``line``: the parsed payload."""
     if isinstance(line, LineFailure):
         return opaque(line, len(payload))
-    return _words(line).at(_at_ms(line))
+    return _headline(line).at(_at_ms(line))
 
 
-def _words(line: Object) -> Headline:
+def _headline(line: Object) -> Headline:
     name = line.get("type")
     if not isinstance(name, str) or not name:
         return Headline(kind="unknown", label="unknown")
-    say = _BY_TYPE.get(name)
-    return say(line) if say else Headline(kind=name, label=name)
+    describe = _BY_TYPE.get(name)
+    return describe(line) if describe else Headline(kind=name, label=name)
 
 
 def _at_ms(line: Object) -> int | None:
@@ -46,8 +46,8 @@ def _message(line: Object) -> Headline:
     if not isinstance(message, dict):
         return Headline(kind="message", role="other", label="message")
     role = message.get("role")
-    say = _BY_ROLE.get(role) if isinstance(role, str) else None
-    return say(message) if say else _other(message)
+    describe = _BY_ROLE.get(role) if isinstance(role, str) else None
+    return describe(message) if describe else _other(message)
 
 
 def _user(message: Object) -> Headline:
@@ -71,7 +71,7 @@ def _tool(message: Object) -> Headline:
     words = lines(text_of(message.get("content")))
     if message.get("isError") is True:
         words = f"error, {words}"
-    return Headline(kind="message", role="tool", label=_named("tool", message.get("toolName")), words=words)
+    return Headline(kind="message", role="tool", label=_label_with_name("tool", message.get("toolName")), words=words)
 
 
 def _shell(message: Object) -> Headline:
@@ -94,7 +94,7 @@ def _prompt(role: str, message: Object) -> Headline:
 
 def _custom_role(message: Object) -> Headline:
     text = text_of(message.get("content"))
-    label = _named("custom", message.get("customType"))
+    label = _label_with_name("custom", message.get("customType"))
     return Headline(kind="message", role="custom", label=label, words=first_line(text), body=text)
 
 
@@ -146,12 +146,12 @@ def _title(line: Object) -> Headline:
 
 
 def _custom(line: Object) -> Headline:
-    return Headline(kind="custom", label=_named("custom", line.get("customType")))
+    return Headline(kind="custom", label=_label_with_name("custom", line.get("customType")))
 
 
 def _custom_message(line: Object) -> Headline:
     text = text_of(line.get("content"))
-    label = _named("custom", line.get("customType"))
+    label = _label_with_name("custom", line.get("customType"))
     return Headline(kind="custom_message", role="custom", label=label, words=first_line(text), body=text)
 
 
@@ -226,7 +226,7 @@ _BY_TYPE: dict[str, Callable[[Object], Headline]] = {
 # Text from values of any type
 
 
-def _named(what: str, name: Any) -> str:
+def _label_with_name(what: str, name: Any) -> str:
     return f"{what} {name}" if isinstance(name, str) and name else what
 
 

@@ -66,7 +66,7 @@ def _tool(fields: Fields) -> dict[str, Any]:
         "content": take_content(fields),
         "tool_call_id": fields.text("toolCallId"),
         "tool_name": fields.text("toolName"),
-        "is_error": fields.truth("isError", False),
+        "is_error": fields.boolean("isError", False),
         "details": fields.take("details"),
         "usage": fields.mapping("usage"),
     }
@@ -77,7 +77,7 @@ def _bash(fields: Fields) -> dict[str, Any]:
         "role": "shell",
         "command": fields.text("command"),
         "output": fields.text("output"),
-        "exit_code": fields.whole("exitCode"),
+        "exit_code": fields.integer("exitCode"),
     }
 
 
@@ -87,7 +87,7 @@ def _python(fields: Fields) -> dict[str, Any]:
         "role": "shell",
         "command": fields.text("code"),
         "output": fields.text("output"),
-        "exit_code": fields.whole("exitCode"),
+        "exit_code": fields.integer("exitCode"),
     }
 
 
@@ -190,7 +190,7 @@ read_content = content_reader(
 )
 
 
-Words = dict[str, Any]
+Json = dict[str, Any]
 
 COUNTS = ("input", "output", "cacheRead", "cacheWrite")
 
@@ -200,12 +200,12 @@ UNNAMED = "tool"
 _ROLES = {"tool": "toolResult", "shell": "bashExecution"}
 
 
-def message(entry: Message, *, omp: bool = False) -> Words:
+def message(entry: Message, *, omp: bool = False) -> Json:
     """Return the value of the field ``message``. Values in ``extra`` are added and take precedence."""
     role = str(entry.extra.get("role") or _ROLES.get(entry.role, entry.role))
     fields = {
         "role": role,
-        **_said(entry, role, omp),
+        **_content_fields(entry, role, omp),
         "toolCallId": entry.tool_call_id,
         "toolName": UNNAMED if entry.tool_name is None and role == "toolResult" else entry.tool_name,
         "isError": entry.is_error if entry.role == "tool" else None,
@@ -222,29 +222,29 @@ def message(entry: Message, *, omp: bool = False) -> Words:
 
 def content(blocks: Sequence[Block], *, omp: bool = False) -> list[Any]:
     """Return content blocks as a list of JSON values."""
-    return [_spelled(block, omp) for block in blocks]
+    return [_block_value(block, omp) for block in blocks]
 
 
-def usage(stated: Mapping[str, Any] | None) -> Words:
+def usage(stated: Mapping[str, Any] | None) -> Json:
     """Return the token counts of an answer, with zeros for unknown counts, because pi adds them without a check."""
-    nothing: Words = dict.fromkeys((*COUNTS, "totalTokens"), 0)
+    zeros: Json = dict.fromkeys((*COUNTS, "totalTokens"), 0)
     if stated is None:
-        return {**nothing, "cost": dict.fromkeys((*COUNTS, "total"), 0)}
-    given = {**stated, **{name: 0 for name in COUNTS if name not in stated}}
-    cost = given.get("cost")
-    return given if isinstance(cost, Mapping) and "total" in cost else {**given, "cost": {"total": 0, **_mapping(cost)}}
+        return {**zeros, "cost": dict.fromkeys((*COUNTS, "total"), 0)}
+    known = {**stated, **{name: 0 for name in COUNTS if name not in stated}}
+    cost = known.get("cost")
+    return known if isinstance(cost, Mapping) and "total" in cost else {**known, "cost": {"total": 0, **_mapping(cost)}}
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
 
 
-def _said(entry: Message, role: str, omp: bool) -> Words:
+def _content_fields(entry: Message, role: str, omp: bool) -> Json:
     if entry.role == "shell":
         command = "code" if role == "pythonExecution" else "command"
         return {command: entry.command, "output": entry.output, "exitCode": entry.exit_code}
     if role == "fileMention":
-        return {"files": [_spelled_mention(block) for block in entry.content]}
+        return {"files": [_mention_value(block) for block in entry.content]}
     if "content" in entry.extra:
         return {}
     if entry.role == "system" and all(isinstance(block, Text) for block in entry.content):
@@ -252,13 +252,13 @@ def _said(entry: Message, role: str, omp: bool) -> Words:
     return {"content": content(entry.content, omp=omp)}
 
 
-def _spelled_mention(block: Block) -> Any:
+def _mention_value(block: Block) -> Any:
     if not isinstance(block, File):
-        return block.value if isinstance(block, OtherBlock) else _spelled(block, True)
+        return block.value if isinstance(block, OtherBlock) else _block_value(block, True)
     return {"path": block.name, **({} if block.data is None else {"content": block.data.decode(errors="replace")})}
 
 
-def _spelled(block: Block, omp: bool) -> Any:
+def _block_value(block: Block, omp: bool) -> Any:
     match block:
         case Text():
             return {"type": "text", "text": block.text, **_signed("textSignature", block.signature)}

@@ -38,9 +38,9 @@ def _at_ms(line: Object) -> int:
     return (to_ms(message.get("timestamp")) or 0) if isinstance(message, dict) else 0
 
 
-def _fields_of(line: Object, own_ms: int | None, *said: str) -> Fields:
+def _fields_of(line: Object, own_ms: int | None, *names: str) -> Fields:
     fields = Fields(line)
-    fields.drop(*said)
+    fields.drop(*names)
     if own_ms is not None:
         fields.drop("timestamp")
     return fields
@@ -88,8 +88,8 @@ def _compaction(at_ms: int, fields: Fields) -> Entry | None:
         at_ms=at_ms,
         summary=fields.text("summary") or "",
         first_kept=fields.text("firstKeptEntryId"),
-        tokens_before=fields.whole("tokensBefore"),
-        tokens_after=fields.whole("tokensAfter"),
+        tokens_before=fields.integer("tokensBefore"),
+        tokens_after=fields.integer("tokensAfter"),
         method=fields.text("method"),
         read_files=read,
         modified_files=modified,
@@ -152,7 +152,7 @@ def _custom_message(at_ms: int, fields: Fields) -> Entry | None:
         at_ms=at_ms,
         custom_type=fields.text("customType") or "",
         content=take_content(fields),
-        display=fields.truth("display", True),
+        display=fields.boolean("display", True),
         details=fields.take("details"),
         extra=fields.left,
     )

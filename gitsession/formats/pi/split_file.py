@@ -25,10 +25,10 @@ from gitsession.formats.base.record import (
     Record,
     Source,
     SourceProblem,
-    place,
+    incomplete_line,
+    place_nodes,
     quoted,
     record_of,
-    waits,
 )
 
 _BLOB = re.compile(rb"blob:sha256:([0-9a-f]{64})(?![0-9a-f])")
@@ -55,22 +55,22 @@ def header_in(head: bytes) -> tuple[Object, Object | None] | None:
     return None
 
 
-def beside(data: Data) -> list[Sidecar]:
+def sidecars(data: Data) -> list[Sidecar]:
     """Return omp's blobs, which are in the folder ``blobs`` of a folder above the session file."""
     parts = Lines(data) if isinstance(data, StoredFile) else (data,)
-    wanted = sorted({found.decode() for part in parts for found in _BLOB.findall(part)})
-    above = ["/".join([*[".."] * levels, "blobs"]) for levels in range(_BLOBS_UP)]
-    return [Sidecar(f"blob:sha256:{name}", [f"{folder}/{name}" for folder in above], sha256=name) for name in wanted]
+    names = sorted({found.decode() for part in parts for found in _BLOB.findall(part)})
+    folders = ["/".join([*[".."] * levels, "blobs"]) for levels in range(_BLOBS_UP)]
+    return [Sidecar(f"blob:sha256:{name}", [f"{folder}/{name}" for folder in folders], sha256=name) for name in names]
 
 
-def moved(data: bytes, id: str, cwd: str) -> bytes:
+def relocate(data: bytes, id: str, cwd: str) -> bytes:
     """Return ``data`` with another session id and another folder in the header."""
     lines = data.split(b"\n")
     for at, line in enumerate(lines):
         header = jsonl.parse(line) if b'"session"' in line else None
         if isinstance(header, dict) and _is_header(header):
-            if header != (said := {**header, "id": id, "cwd": cwd}):
-                lines[at] = jsonl.dumps(said)
+            if header != (new_header := {**header, "id": id, "cwd": cwd}):
+                lines[at] = jsonl.dumps(new_header)
             break
     return b"\n".join(lines)
 
@@ -79,15 +79,15 @@ def split(data: Data, *, agent: str, name: str, final: bool) -> Source:
     """Split a file of pi or omp as ``Format.split`` does."""
     if not data:
         raise Malformed("the file is empty")
-    lines, waiting, ends_with_newline = jsonl.cut(data, final=final)
+    lines, waiting, ends_with_newline = jsonl.split_lines(data, final=final)
     if not lines:
         raise Malformed("the file has no complete line yet", hint="try again when the agent has written more")
-    parts = _take_apart(lines)
+    parts = _parse_lines(lines)
     source_id, problems = _source_id(parts.header, name.rpartition("/")[2])
-    records, more = _records(parts)
-    problems += more
+    records, record_problems = _records(parts)
+    problems += record_problems
     if waiting:
-        problems.append(waits(len(lines) + 1, waiting))
+        problems.append(incomplete_line(len(lines) + 1, waiting))
     return Source(
         agent=agent,
         source_id=source_id,
@@ -112,7 +112,7 @@ class _Parts(NamedTuple):
     slots: int
 
 
-def _take_apart(lines: Sequence[bytes]) -> _Parts:
+def _parse_lines(lines: Sequence[bytes]) -> _Parts:
     header: Object | None = None
     meta: list[Record] = []
     nodes: list[LineLink] = []
@@ -123,14 +123,14 @@ def _take_apart(lines: Sequence[bytes]) -> _Parts:
         parsed = jsonl.parse(payload)
         reason = ""
         if isinstance(parsed, LineFailure):
-            node, reason = NOTHING._replace(line=index + 1 - slots), _unread(parsed)
+            node, reason = NOTHING._replace(line=index + 1 - slots), _parse_reason(parsed)
         elif index == 0 and _is_slot(parsed):
             slots = 1
             meta.append(Record(0, payload))
             continue
         elif not _is_header(parsed):
             node = _node(index + 1 - slots, parsed)
-            reason = _unplaced(node, parsed, _version(header or {}))
+            reason = _placement_reason(node, parsed, _version(header or {}))
         elif header is None:
             header = parsed
             meta.append(Record(index + 1 - slots, payload))
@@ -144,7 +144,7 @@ def _take_apart(lines: Sequence[bytes]) -> _Parts:
 
 
 def _records(parts: _Parts) -> tuple[tuple[Record, ...], list[SourceProblem]]:
-    records = tuple([_record(parts, placed) for placed in place(parts.nodes)])
+    records = tuple([_record(parts, placed) for placed in place_nodes(parts.nodes)])
     # The title slot has no line number in the store, but it is line 1 in a text editor.
     return records, [SourceProblem(record.line + parts.slots, record.problem) for record in records if record.problem]
 
@@ -176,14 +176,14 @@ def _node(line: int, entry: Object) -> LineLink:
     return LineLink(line, own, parent)
 
 
-def _unread(failure: LineFailure) -> str:
+def _parse_reason(failure: LineFailure) -> str:
     """Return the reason why a line is not an entry, with a note if the agents read the line differently."""
     if not failure.reason.startswith("not JSON: Extra data"):
         return failure.reason
     return f"{failure.reason}: the line is stored but not shown (pi skips it, omp reads its first value)"
 
 
-def _unplaced(node: LineLink, entry: Object, version: int) -> str:
+def _placement_reason(node: LineLink, entry: Object, version: int) -> str:
     """Return the problem of an entry without an id in a file of version 2 or later, or "" if there is no problem."""
     if version < 2 or entry.get("id"):  # pi accepts a number as an id
         return ""

@@ -13,15 +13,15 @@ from gitsession.formats.base import jsonl
 from gitsession.formats.base.fields import to_iso, to_ms
 from gitsession.formats.base.jsonl import LineFailure, Object, dumps
 from gitsession.formats.base.outgoing import Outgoing, OutgoingEntry, OutgoingLine, WrittenFile
-from gitsession.formats.pi.messages import Words
-from gitsession.formats.pi.write_entries import OURS, PiEntryContext, Spelled, spell
+from gitsession.formats.pi.messages import Json
+from gitsession.formats.pi.write_entries import TYPE_PREFIX, PiEntryContext, TypedFields, lines_of
 from gitsession.model.entries import Custom, Entry, Message, ModelChange, Reset, ThinkingChange, Title
 
 VERSION = 3
 SLOT_BYTES = 256
 """The size of omp's title slot with its newline, in bytes. The slot is overwritten in place."""
 
-LEAF = f"{OURS}leaf"
+LEAF = f"{TYPE_PREFIX}leaf"
 """The type of the ``custom`` entry that makes an older entry the leaf."""
 
 
@@ -36,7 +36,7 @@ class _Writer:
         self.omp = omp
         self.lines: list[OutgoingLine] = []
         self.notes: Counter[str] = Counter()
-        self.taken = {entry.id for entry in out.entries if entry.id}
+        self.used_ids = {entry.id for entry in out.entries if entry.id}
         self.begins: dict[str, str] = {}  # key -> the id of the entry's first line, for references to the entry
         self.ends: dict[str, str] = {}  # key -> the id of the entry's last line, the parent of its children
         self.states: dict[str | None, _State] = {None: _State()}
@@ -45,31 +45,31 @@ class _Writer:
         self.previous: str | None = None
 
     def run(self) -> WrittenFile:
-        self._name_all()
+        self._assign_ids()
         for line in self._head():
             self.lines.append(OutgoingLine(line))
         for entry in self.out.entries:
-            self._entry(entry)
-        self._at_the_leaf()
+            self._write_entry(entry)
+        self._write_labels_and_title()
         return WrittenFile(tuple(self.lines), self.notes)
 
     # ---- ids
 
-    def _name_all(self) -> None:
+    def _assign_ids(self) -> None:
         """Choose all ids before the first line is written, because an entry may refer to a later entry.
 
         Another agent may use an id twice. Two entries with the same id form a cycle, in which pi 0.73 hangs.
         """
         used = {entry.id for entry in self.out.entries if entry.line is not None}
         for entry in self.out.entries:
-            kept = entry.line is not None and not self.migrates
+            keeps_id = entry.line is not None and not self.migrates
             id = entry.id if entry.line is not None or entry.id not in used else None
             used.add(id)
-            id = id or (None if kept else self._free(entry.key, wish=entry.short))
+            id = id or (None if keeps_id else self._unused_id(entry.key, wish=entry.short))
             if id is not None:
                 self.begins.setdefault(entry.key, id)
 
-    def _free(self, *parts: object, wish: str = "") -> str:
+    def _unused_id(self, *parts: object, wish: str = "") -> str:
         """Return ``wish`` if it is unused, otherwise an unused id of eight digits.
 
         The id is derived from ``parts``, so it is the same in every export.
@@ -77,8 +77,8 @@ class _Writer:
         for attempt in range(2**16):
             seed = "/".join(map(str, (*parts, attempt)))
             found = (not attempt and wish) or sha256(seed.encode("utf-8", "backslashreplace")).hexdigest()[:8]
-            if found not in self.taken:
-                self.taken.add(found)
+            if found not in self.used_ids:
+                self.used_ids.add(found)
                 return found
         raise AssertionError("no free id")
 
@@ -89,56 +89,56 @@ class _Writer:
         lines = list(self.out.head)
         at = next((at for at, line in enumerate(lines) if _type_of(line) == "session"), None)
         if at is None:  # gitsession created the session, or the file has lost its header
-            said = {"type": "session", "version": VERSION, "id": session.source_id, "timestamp": to_iso(session.at_ms)}
+            head = {"type": "session", "version": VERSION, "id": session.source_id, "timestamp": to_iso(session.at_ms)}
             if self.omp and not lines:
                 title = title or Title(title=self.out.name(), at_ms=session.at_ms)
-            lines.append(dumps({**said, "cwd": session.cwd or "", **session.extra}))
+            lines.append(dumps({**head, "cwd": session.cwd or "", **session.extra}))
         elif self.migrates:
             lines[at] = dumps({**self.head[at], "version": VERSION})
         if self.omp and title is not None:
             lines[: _type_of(lines[0]) == "title"] = [_slot(title)]
         return lines
 
-    def _entry(self, leaving: OutgoingEntry) -> None:
-        before = self.states[leaving.below] if leaving.below in self.states else _State()
-        self.states[leaving.key] = before.after(leaving.entry)
-        parent = self.ends.get(leaving.below) if leaving.below is not None else None
-        if leaving.line is not None:
-            self._kept(leaving, leaving.line, parent)
+    def _write_entry(self, outgoing: OutgoingEntry) -> None:
+        before = self.states[outgoing.parent] if outgoing.parent in self.states else _State()
+        self.states[outgoing.key] = before.after(outgoing.entry)
+        parent = self.ends.get(outgoing.parent) if outgoing.parent is not None else None
+        if outgoing.line is not None:
+            self._write_unchanged(outgoing, outgoing.line, parent)
             return
-        id = self.begins[leaving.key]
-        to = PiEntryContext(self.omp, self.begins, self.notes, id, before.model, before.thinking)
-        parent = None if isinstance(leaving.entry, Reset) and not self.omp else parent
-        for number, spelled in enumerate(spell(leaving.entry, to)):
-            id = self._free(leaving.key, "part", number) if number else id
-            self._put(spelled, id, parent, leaving.entry.at_ms, leaving.key)
+        id = self.begins[outgoing.key]
+        context = PiEntryContext(self.omp, self.begins, self.notes, id, before.model, before.thinking)
+        parent = None if isinstance(outgoing.entry, Reset) and not self.omp else parent
+        for number, typed_fields in enumerate(lines_of(outgoing.entry, context)):
+            id = self._unused_id(outgoing.key, "part", number) if number else id
+            self._append_line(typed_fields, id, parent, outgoing.entry.at_ms, outgoing.key)
             parent = id
-        self.ends[leaving.key] = id
+        self.ends[outgoing.key] = id
 
-    def _kept(self, leaving: OutgoingEntry, line: bytes, parent: str | None) -> None:
+    def _write_unchanged(self, outgoing: OutgoingEntry, line: bytes, parent: str | None) -> None:
         """Write a line unchanged. In a file of version 1, add the ids that the agent adds when it opens such a file."""
-        id = self.begins.get(leaving.key) if leaving.id is None else leaving.id
+        id = self.begins.get(outgoing.key) if outgoing.id is None else outgoing.id
         found = jsonl.parse(line)
-        if self.migrates and leaving.id is None and not isinstance(found, LineFailure):
-            line = dumps(self._migrated(found, leaving, id, parent))
-        self.lines.append(OutgoingLine(line, None if leaving.is_name else leaving.key, id))
+        if self.migrates and outgoing.id is None and not isinstance(found, LineFailure):
+            line = dumps(self._migrated(found, outgoing, id, parent))
+        self.lines.append(OutgoingLine(line, None if outgoing.is_name else outgoing.key, id))
         end = id or parent
         if end is not None:
-            self.ends[leaving.key] = end
-            if leaving.is_name and leaving.below is not None:
-                self.ends[leaving.below] = end
+            self.ends[outgoing.key] = end
+            if outgoing.is_name and outgoing.parent is not None:
+                self.ends[outgoing.parent] = end
 
-    def _migrated(self, line: Object, leaving: OutgoingEntry, id: str | None, parent: str | None) -> Words:
+    def _migrated(self, line: Object, outgoing: OutgoingEntry, id: str | None, parent: str | None) -> Json:
         message = line.get("message")
         if isinstance(message, dict) and message.get("role") == "hookMessage":
             line = {**line, "message": {**message, "role": "custom"}}
         index = line.pop("firstKeptEntryIndex", None)
-        kept = getattr(leaving.entry, "first_kept", None)
-        named = {"firstKeptEntryId": self.begins.get(kept, kept)} if index is not None and kept is not None else {}
-        return {**line, "id": id, "parentId": parent, **named}
+        first = getattr(outgoing.entry, "first_kept", None)
+        field = {"firstKeptEntryId": self.begins.get(first, first)} if index is not None and first is not None else {}
+        return {**line, "id": id, "parentId": parent, **field}
 
-    def _put(self, spelled: Spelled, id: str, parent: str | None, at_ms: int, key: str | None) -> None:
-        type, fields = spelled
+    def _append_line(self, typed_fields: TypedFields, id: str, parent: str | None, at_ms: int, key: str | None) -> None:
+        type, fields = typed_fields
         base = {"type": type, "id": id, "parentId": parent, "timestamp": to_iso(at_ms)}
         # Fields of a later version must not replace the fields that every entry needs.
         rest = {name: value for name, value in fields.items() if name not in base or name == "timestamp"}
@@ -148,7 +148,7 @@ class _Writer:
 
     # ---- after the leaf
 
-    def _at_the_leaf(self) -> None:
+    def _write_labels_and_title(self) -> None:
         """Write the labels and the title that no entry sets.
 
         They are written below the leaf. If there are none and the leaf is not the last line, write a mark below the
@@ -156,19 +156,19 @@ class _Writer:
         """
         at = None if self.out.leaf is None else self.ends.get(self.out.leaf)
         last = next((line.id for line in reversed(self.lines) if line.id), None)
-        said: list[tuple[Entry, tuple[object, ...]]] = [
+        additions: list[tuple[Entry, tuple[object, ...]]] = [
             (label, ("label", label.target, label.label or "", label.at_ms)) for label in self.out.labels
         ]
         if self.out.title is not None and not self.omp:
-            said.append((self.out.title, ("title", self.out.title.title or "", self.out.title.at_ms)))
-        if not said and at != last and self.out.leaf is not None:
+            additions.append((self.out.title, ("title", self.out.title.title or "", self.out.title.at_ms)))
+        if not additions and at != last and self.out.leaf is not None:
             self.notes["added: a mark at the leaf, so that it is the last line"] += 1
-            said.append((Custom(custom_type=LEAF, at_ms=self._leaf_ms()), ("leaf", self.out.leaf)))
-        for entry, parts in said:
-            id = self._free(*parts)
-            to = PiEntryContext(self.omp, self.begins, self.notes, id)
-            for spelled in spell(entry, to):
-                self._put(spelled, id, at, entry.at_ms, None)
+            additions.append((Custom(custom_type=LEAF, at_ms=self._leaf_ms()), ("leaf", self.out.leaf)))
+        for entry, parts in additions:
+            id = self._unused_id(*parts)
+            context = PiEntryContext(self.omp, self.begins, self.notes, id)
+            for typed_fields in lines_of(entry, context):
+                self._append_line(typed_fields, id, at, entry.at_ms, None)
             at = id
 
     def _leaf_ms(self) -> int:
@@ -209,10 +209,10 @@ def _type_of(line: bytes) -> object:
 
 def _slot(title: Title) -> bytes:
     """Return omp's title slot without its newline. A title that is too long is truncated."""
-    words = title.title or ""
-    said: Words = {"type": "title", "v": 1, "title": words, "source": "user", "updatedAt": to_iso(title.at_ms)}
+    text = title.title or ""
+    fields: Json = {"type": "title", "v": 1, "title": text, "source": "user", "updatedAt": to_iso(title.at_ms)}
     while True:
-        line = dumps({**said, "title": words, "pad": ""})
+        line = dumps({**fields, "title": text, "pad": ""})
         if len(line) < SLOT_BYTES:
             return line[:-2] + b" " * (SLOT_BYTES - 1 - len(line)) + line[-2:]
-        words = words[:-1]
+        text = text[:-1]

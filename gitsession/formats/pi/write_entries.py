@@ -12,14 +12,14 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 from gitsession.formats.pi import messages
-from gitsession.formats.pi.messages import Words
+from gitsession.formats.pi.messages import Json
 from gitsession.model import entries as kinds
 from gitsession.model.entries import CLEARED, SYSTEM, Entry, kind_of
 
-Spelled: TypeAlias = tuple[str, Words]
+TypedFields: TypeAlias = tuple[str, Json]
 """The type of a line and its fields, without the id, the parent, and the time."""
 
-OURS = "gitsession:"
+TYPE_PREFIX = "gitsession:"
 """The prefix of the type of a ``custom`` entry that represents a kind without an equivalent."""
 
 KNOWN_ROLES = {"user", "assistant", "toolResult", "bashExecution", "custom", "system", "hookMessage"}
@@ -46,36 +46,36 @@ class PiEntryContext:
         return self.names.get(key, key)
 
 
-def spell(entry: Entry, to: PiEntryContext) -> list[Spelled]:
+def lines_of(entry: Entry, context: PiEntryContext) -> list[TypedFields]:
     """Return the lines of one entry, in order. Some entries need several lines."""
-    how = _BY_KIND.get(entry.kind)
-    return (how(entry, to) if how else None) or _custom_of(entry, to)
+    convert = _BY_KIND.get(entry.kind)
+    return (convert(entry, context) if convert else None) or _custom_of(entry, context)
 
 
-def _message(entry: kinds.Message, to: PiEntryContext) -> list[Spelled]:
+def _message(entry: kinds.Message, context: PiEntryContext) -> list[TypedFields]:
     if entry.role == "tool" and entry.tool_call_id is None:  # a provider would reject it
-        to.notes["results without a call id, which its model does not receive"] += 1
-        return [("custom", {"customType": OURS + entry.kind, "data": messages.message(entry, omp=to.omp)})]
-    if entry.role == "developer" and not to.omp:
-        to.notes["developer messages, which pi shows as an extension's"] += 1
-        words = {"customType": OURS + entry.role, "content": messages.content(entry.content), "display": True}
-        return [("custom_message", words | dict(entry.extra))]
-    said = messages.message(entry, omp=to.omp)
+        context.notes["results without a call id, which its model does not receive"] += 1
+        return [("custom", {"customType": TYPE_PREFIX + entry.kind, "data": messages.message(entry, omp=context.omp)})]
+    if entry.role == "developer" and not context.omp:
+        context.notes["developer messages, which pi shows as an extension's"] += 1
+        fields = {"customType": TYPE_PREFIX + entry.role, "content": messages.content(entry.content), "display": True}
+        return [("custom_message", fields | dict(entry.extra))]
+    message_fields = messages.message(entry, omp=context.omp)
     if entry.role == "assistant":
         # Both agents use the model of the last answer. An answer without a model must not change it.
-        provider, model = to.model or ("unknown", "unknown")
-        said = {**said, "provider": entry.provider or provider, "model": entry.model or model}
+        provider, model = context.model or ("unknown", "unknown")
+        message_fields = {**message_fields, "provider": entry.provider or provider, "model": entry.model or model}
     elif entry.role == "custom":
-        said = {"customType": OURS + "message", "display": True, **said}
-    if str(said["role"]) not in (OMP_ROLES if to.omp else KNOWN_ROLES):
-        to.notes[f"messages of role {str(said['role'])[:40]}, which its model does not receive"] += 1
-    if to.omp and entry.role == "system":
-        to.notes["system messages, which omp replaces with its own"] += 1
-    return [("message", {"message": said})]
+        message_fields = {"customType": TYPE_PREFIX + "message", "display": True, **message_fields}
+    if str(message_fields["role"]) not in (OMP_ROLES if context.omp else KNOWN_ROLES):
+        context.notes[f"messages of role {str(message_fields['role'])[:40]}, which its model does not receive"] += 1
+    if context.omp and entry.role == "system":
+        context.notes["system messages, which omp replaces with its own"] += 1
+    return [("message", {"message": message_fields})]
 
 
-def _model_change(entry: kinds.ModelChange, to: PiEntryContext) -> list[Spelled] | None:
-    if to.omp:
+def _model_change(entry: kinds.ModelChange, context: PiEntryContext) -> list[TypedFields] | None:
+    if context.omp:
         role = {} if entry.role == "default" else {"role": entry.role}
         model = f"{entry.provider}/{entry.model}" if entry.provider else entry.model
         return [("model_change", {"model": model, **role, **entry.extra})]
@@ -84,87 +84,87 @@ def _model_change(entry: kinds.ModelChange, to: PiEntryContext) -> list[Spelled]
     return [("model_change", {"provider": entry.provider, "modelId": entry.model, **entry.extra})]
 
 
-def _thinking_change(entry: kinds.ThinkingChange, to: PiEntryContext) -> list[Spelled]:
+def _thinking_change(entry: kinds.ThinkingChange, context: PiEntryContext) -> list[TypedFields]:
     return [("thinking_level_change", {"thinkingLevel": entry.level, **entry.extra})]
 
 
-def _mode_change(entry: kinds.ModeChange, to: PiEntryContext) -> list[Spelled] | None:
-    if not to.omp:
+def _mode_change(entry: kinds.ModeChange, context: PiEntryContext) -> list[TypedFields] | None:
+    if not context.omp:
         return None
     if entry.mode == "service_tier":
         return [("service_tier_change", {"serviceTier": entry.data, **entry.extra})]
-    return [("mode_change", {"mode": entry.mode, **_stated("data", entry.data), **entry.extra})]
+    return [("mode_change", {"mode": entry.mode, **_optional_field("data", entry.data), **entry.extra})]
 
 
-def _tools_change(entry: kinds.ToolsChange, to: PiEntryContext) -> list[Spelled]:
-    to.notes["changes of tools, which are stored but have no effect"] += 1
+def _tools_change(entry: kinds.ToolsChange, context: PiEntryContext) -> list[TypedFields]:
+    context.notes["changes of tools, which are stored but have no effect"] += 1
     return [("active_tools_change", {"activeToolNames": entry.tools, **entry.extra})]
 
 
-def _instructions(entry: kinds.Instructions, to: PiEntryContext) -> list[Spelled] | None:
-    if not to.omp or entry.files is not None:
+def _instructions(entry: kinds.Instructions, context: PiEntryContext) -> list[TypedFields] | None:
+    if not context.omp or entry.files is not None:
         return None
-    said = {"systemPrompt": entry.system_prompt, "task": entry.task, "tools": entry.tools}
-    said = {**said, "outputSchema": entry.output_schema}
-    return [("session_init", {name: value for name, value in said.items() if value is not None} | dict(entry.extra))]
+    fields = {"systemPrompt": entry.system_prompt, "task": entry.task, "tools": entry.tools}
+    fields = {**fields, "outputSchema": entry.output_schema}
+    return [("session_init", {name: value for name, value in fields.items() if value is not None} | dict(entry.extra))]
 
 
-def _injection(entry: kinds.Injection, to: PiEntryContext) -> list[Spelled] | None:
-    return [("ttsr_injection", {"injectedRules": entry.rules, **entry.extra})] if to.omp else None
+def _injection(entry: kinds.Injection, context: PiEntryContext) -> list[TypedFields] | None:
+    return [("ttsr_injection", {"injectedRules": entry.rules, **entry.extra})] if context.omp else None
 
 
-def _compaction(entry: kinds.Compaction, to: PiEntryContext) -> list[Spelled]:
+def _compaction(entry: kinds.Compaction, context: PiEntryContext) -> list[TypedFields]:
     """Return the line of a compaction.
 
     If no entries are kept, ``firstKeptEntryId`` is the id of the compaction itself. Values for which pi has no field
     are written to omp's fields.
     """
-    told = None if to.omp else _system_message(entry)
-    said = {
+    system_message = None if context.omp else _system_message(entry)
+    fields = {
         "summary": entry.summary,
-        "firstKeptEntryId": to.own if entry.first_kept is None else to.name(entry.first_kept),
+        "firstKeptEntryId": context.own if entry.first_kept is None else context.name(entry.first_kept),
         "tokensBefore": entry.tokens_before or 0,
         **_details(entry),
-        **_stated("systemMessage", told),
-        **_stated("tokensAfter", entry.tokens_after),
-        **_stated("method", entry.method),
-        **_stated("instructions", entry.instructions),
-        **_stated("preserveData", entry.preserve),
+        **_optional_field("systemMessage", system_message),
+        **_optional_field("tokensAfter", entry.tokens_after),
+        **_optional_field("method", entry.method),
+        **_optional_field("instructions", entry.instructions),
+        **_optional_field("preserveData", entry.preserve),
     }
-    return [("compaction", said | _more(entry))]
+    return [("compaction", fields | _more(entry))]
 
 
-def _system_message(entry: kinds.Compaction) -> Words | None:
+def _system_message(entry: kinds.Compaction) -> Json | None:
     """Return the preserved system messages merged into one message, because pi keeps only one.
 
     The newest value of each item is used.
     """
-    kept = entry.preserve.get(SYSTEM) if isinstance(entry.preserve, Mapping) else None
-    told = [each for each in kept if isinstance(each, Mapping)] if isinstance(kept, list | tuple) else []
-    if not told:
+    stored = entry.preserve.get(SYSTEM) if isinstance(entry.preserve, Mapping) else None
+    system_messages = [each for each in stored if isinstance(each, Mapping)] if isinstance(stored, list | tuple) else []
+    if not system_messages:
         return None
-    texts = [text for each in told if isinstance(text := each.get("text"), str) and text]
-    sections: Words = {}
+    texts = [text for message in system_messages if isinstance(text := message.get("text"), str) and text]
+    sections: Json = {}
     tools: dict[Any, Any] = {}
-    for each in told:
-        extra = each.get("extra")
+    for message in system_messages:
+        extra = message.get("extra")
         extra = extra if isinstance(extra, Mapping) else {}
         stated = extra.get("sections")
         sections |= stated if isinstance(stated, Mapping) else {}
-        for gone in _mappings(extra.get("toolsRemoved")):
-            tools.pop(gone.get("name"), None)
+        for removed in _mappings(extra.get("toolsRemoved")):
+            tools.pop(removed.get("name"), None)
         tools |= {tool.get("name"): tool for tool in _mappings(extra.get("toolsAdded"))}
     sections = {name: text for name, text in sections.items() if text is not None}
     more = {**({"sections": sections} if sections else {}), **({"toolsAdded": list(tools.values())} if tools else {})}
     return {"role": "system", "content": "\n\n".join(texts), **more, "timestamp": entry.at_ms}
 
 
-def _branch_summary(entry: kinds.BranchSummary, to: PiEntryContext) -> list[Spelled]:
-    left = "root" if entry.left is None else to.name(entry.left)
+def _branch_summary(entry: kinds.BranchSummary, context: PiEntryContext) -> list[TypedFields]:
+    left = "root" if entry.left is None else context.name(entry.left)
     return [("branch_summary", {"fromId": left, "summary": entry.summary, **_details(entry)} | _more(entry))]
 
 
-def _details(entry: kinds.Compaction | kinds.BranchSummary) -> Words:
+def _details(entry: kinds.Compaction | kinds.BranchSummary) -> Json:
     """Return the field ``details``, which is the files merged with the ``details`` in ``extra``."""
     more = entry.extra.get("details")
     if not isinstance(more, Mapping | None):
@@ -173,88 +173,88 @@ def _details(entry: kinds.Compaction | kinds.BranchSummary) -> Words:
     return {"details": {**files, **(more or {})}}
 
 
-def _more(entry: Entry) -> Words:
+def _more(entry: Entry) -> Json:
     return {name: value for name, value in entry.extra.items() if name != "details"}
 
 
-def _context_edit(entry: kinds.ContextEdit, to: PiEntryContext) -> list[Spelled]:
-    if to.omp:
-        to.notes["context edits, which are stored but have no effect"] += 1
-    return [("context_edit", {"targetId": to.name(entry.target), "replacement": entry.replacement, **entry.extra})]
+def _context_edit(entry: kinds.ContextEdit, context: PiEntryContext) -> list[TypedFields]:
+    if context.omp:
+        context.notes["context edits, which are stored but have no effect"] += 1
+    return [("context_edit", {"targetId": context.name(entry.target), "replacement": entry.replacement, **entry.extra})]
 
 
-def _prune(entry: kinds.Prune, to: PiEntryContext) -> list[Spelled] | None:
+def _prune(entry: kinds.Prune, context: PiEntryContext) -> list[TypedFields] | None:
     """Return a context edit for each pruned result. pi 0.87 and later apply these edits one at a time."""
-    if to.omp or not entry.targets:
+    if context.omp or not entry.targets:
         return None
-    to.notes["prunes, which only pi 0.87 and later apply"] += 1
+    context.notes["prunes, which only pi 0.87 and later apply"] += 1
     cleared = {"content": [{"type": "text", "text": CLEARED}]}
-    edits = ({"targetId": to.name(target), "replacement": cleared, **entry.extra} for target in entry.targets)
+    edits = ({"targetId": context.name(target), "replacement": cleared, **entry.extra} for target in entry.targets)
     return [("context_edit", edit) for edit in edits]
 
 
-def _reset(entry: kinds.Reset, to: PiEntryContext) -> list[Spelled]:
+def _reset(entry: kinds.Reset, context: PiEntryContext) -> list[TypedFields]:
     """Return the lines of a reset. pi starts a second root, at which the current values must be repeated."""
-    if to.omp:
+    if context.omp:
         return [("reset_boundary", dict(entry.extra))]
-    said: list[Spelled] = [("custom", {"customType": OURS + entry.kind, **entry.extra})]
-    if to.model is not None:
-        said.append(("model_change", {"provider": to.model[0], "modelId": to.model[1]}))
-    if to.thinking is not None:
-        said.append(("thinking_level_change", {"thinkingLevel": to.thinking}))
-    return said
+    lines: list[TypedFields] = [("custom", {"customType": TYPE_PREFIX + entry.kind, **entry.extra})]
+    if context.model is not None:
+        lines.append(("model_change", {"provider": context.model[0], "modelId": context.model[1]}))
+    if context.thinking is not None:
+        lines.append(("thinking_level_change", {"thinkingLevel": context.thinking}))
+    return lines
 
 
-def _label(entry: kinds.Label, to: PiEntryContext) -> list[Spelled]:
-    return [("label", {"targetId": to.name(entry.target), **_stated("label", entry.label), **entry.extra})]
+def _label(entry: kinds.Label, context: PiEntryContext) -> list[TypedFields]:
+    return [("label", {"targetId": context.name(entry.target), **_optional_field("label", entry.label), **entry.extra})]
 
 
-def _title(entry: kinds.Title, to: PiEntryContext) -> list[Spelled]:
-    if to.omp:
+def _title(entry: kinds.Title, context: PiEntryContext) -> list[TypedFields]:
+    if context.omp:
         return [("title_change", {"title": entry.title or "", "source": "user", **entry.extra})]
     return [("session_info", {"name": entry.title or "", **entry.extra})]
 
 
-def _custom(entry: kinds.Custom, to: PiEntryContext) -> list[Spelled]:
-    return [("custom", {"customType": entry.custom_type, **_stated("data", entry.data), **entry.extra})]
+def _custom(entry: kinds.Custom, context: PiEntryContext) -> list[TypedFields]:
+    return [("custom", {"customType": entry.custom_type, **_optional_field("data", entry.data), **entry.extra})]
 
 
-def _custom_message(entry: kinds.CustomMessage, to: PiEntryContext) -> list[Spelled]:
-    said = {"customType": entry.custom_type, "content": messages.content(entry.content, omp=to.omp)}
-    shown = {"display": entry.display, **_stated("details", entry.details)}
-    return [("custom_message", said | shown | dict(entry.extra))]
+def _custom_message(entry: kinds.CustomMessage, context: PiEntryContext) -> list[TypedFields]:
+    fields = {"customType": entry.custom_type, "content": messages.content(entry.content, omp=context.omp)}
+    display_fields = {"display": entry.display, **_optional_field("details", entry.details)}
+    return [("custom_message", fields | display_fields | dict(entry.extra))]
 
 
-def _usage(entry: kinds.Usage, to: PiEntryContext) -> list[Spelled] | None:
+def _usage(entry: kinds.Usage, context: PiEntryContext) -> list[TypedFields] | None:
     if not isinstance(entry.usage, Mapping) or entry.provider is None or entry.model is None:
         return None  # the agent would add the counts to its total
-    said = {"provider": entry.provider, "model": entry.model, "usage": messages.usage(entry.usage)}
-    if to.omp:
-        return [("model_usage", {"purpose": entry.purpose, "api": "", "stopReason": "stop", **said, **entry.extra})]
-    return [("usage", {"kind": entry.purpose, **said, **entry.extra})]
+    fields = {"provider": entry.provider, "model": entry.model, "usage": messages.usage(entry.usage)}
+    if context.omp:
+        return [("model_usage", {"purpose": entry.purpose, "api": "", "stopReason": "stop", **fields, **entry.extra})]
+    return [("usage", {"kind": entry.purpose, **fields, **entry.extra})]
 
 
-def _unknown(entry: kinds.UnknownEntry, to: PiEntryContext) -> list[Spelled] | None:
+def _unknown(entry: kinds.UnknownEntry, context: PiEntryContext) -> list[TypedFields] | None:
     """Return a line of an unknown type unchanged if pi or omp wrote it, otherwise ``None``.
 
     An entry of a kind that a later release of gitsession introduced is not such a line.
     """
     if not isinstance(entry.body, dict) or entry.version is not None or entry.body.get("type") != entry.name:
         return None
-    said = ("type", "id", "parentId", "timestamp")
-    return [(entry.name, {name: value for name, value in entry.body.items() if name not in said})]
+    omitted = ("type", "id", "parentId", "timestamp")
+    return [(entry.name, {name: value for name, value in entry.body.items() if name not in omitted})]
 
 
-def _custom_of(entry: Entry, to: PiEntryContext) -> list[Spelled]:
+def _custom_of(entry: Entry, context: PiEntryContext) -> list[TypedFields]:
     """Return an entry of a kind without an equivalent as a ``custom`` entry."""
     kind = kind_of(entry)
-    to.notes[f"{kind[:40]} entries, which are stored as {OURS}{kind[:40]} and have no effect"] += 1
+    context.notes[f"{kind[:40]} entries, which are stored as {TYPE_PREFIX}{kind[:40]} and have no effect"] += 1
     fields = (field.name for field in dataclasses.fields(entry) if field.name not in ("at_ms", "extra"))
     body = {name: getattr(entry, name) for name in fields if getattr(entry, name) is not None}
-    return [("custom", {"customType": OURS + kind, "data": {**body, **entry.extra}})]
+    return [("custom", {"customType": TYPE_PREFIX + kind, "data": {**body, **entry.extra}})]
 
 
-def _stated(name: str, value: Any) -> Words:
+def _optional_field(name: str, value: Any) -> Json:
     return {} if value is None else {name: value}
 
 
@@ -262,7 +262,7 @@ def _mappings(value: Any) -> list[Mapping[str, Any]]:
     return [item for item in value if isinstance(item, Mapping)] if isinstance(value, list | tuple) else []
 
 
-_BY_KIND: dict[str, Callable[[Any, PiEntryContext], list[Spelled] | None]] = {
+_BY_KIND: dict[str, Callable[[Any, PiEntryContext], list[TypedFields] | None]] = {
     kinds.Message.kind: _message,
     kinds.ModelChange.kind: _model_change,
     kinds.ThinkingChange.kind: _thinking_change,
