@@ -43,7 +43,7 @@ from gitsession.sessions.revealed_store import RevealedStore
 from gitsession.store.interface import ObjectStore
 
 MISSING_FILES = "files that the session refers to, but that neither the agent nor this store has"
-UNMARKED_PRUNES = "tool results that are pruned in this store but not in the agent: its import skips messages that it has"
+UNMARKED_PRUNES = "tool results that are pruned in this store but not in the agent, which skips messages that it has"
 _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 
 

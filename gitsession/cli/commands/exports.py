@@ -191,9 +191,8 @@ def _print_resumption(done: ResumePlan, *, dry_run: bool) -> None:
         warn(f"{'would be restored' if dry_run else 'restored'}: {count(len(done.other_files), 'file')} of the session")
     warn_of_hidden(done.export.hidden, done.export.problems, "this machine does not have them")
     if done.export.left_out:
-        warn(
-            f"left out: {count(done.export.left_out, 'entry', 'entries')} made here (run `gitsession export` to see why)"
-        )
+        left_out = count(done.export.left_out, "entry", "entries")
+        warn(f"left out: {left_out} made here (run `gitsession export` to see why)")
     _warn_of_notes(done.export.notes)
 
 
