@@ -69,15 +69,15 @@ BREAKS = [
     one(
         "a new ref may lead into history that is not rewritten yet",
         "validation/validate.py",
-        "if line.old is not None or below is None or below in seen:",
-        "if below is None or below not in seen:",
+        "if proposed.old is not None or existing is None or existing in seen:",
+        "if existing is None or existing not in seen:",
         f"{SERVER}::test_new_ref_to_an_unrewritten_history_is_rejected",
     ),
     one(
         "the set of what was purged may shrink",
         "validation/set_rules.py",
-        "if move.old is not None and not tombstone_set.at(read, move.old) <= after:",
-        "if move.old is None and not after:",
+        "if move.old is not None and not tombstone_set.at(reader, move.old) <= new_set:",
+        "if move.old is None and not new_set:",
         f"{SERVER}::test_tombstone_set_only_grows",
     ),
     one(

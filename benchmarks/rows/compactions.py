@@ -84,7 +84,7 @@ def _store(place: Path, data: bytes, count: int, said: int = 0) -> _Taken:
         began, number = session.history(), 0
         while len(made) < count or number < said:
             if count and number % BETWEEN == 0:
-                plan = session.compaction.plan(ask=CompactionRequest(keep_tokens=500))
+                plan = session.compaction.plan(request=CompactionRequest(keep_tokens=500))
                 done = session.compact(plan, SummaryOptions(max_tokens=500))
                 made += [done] if done else []  # too few entries to compact
             session.append(messages()[number % len(messages())].message)

@@ -30,7 +30,7 @@ class SessionCompaction:
 
     def plan(
         self, strategy: str = strategies.DEFAULT, *, profile: str | None = None,
-        ask: CompactionRequest = strategies.NO_WISHES
+        request: CompactionRequest = strategies.DEFAULT_REQUEST
     ) -> Plan:
         """Plan a compaction for ``Session.compact`` (docs/reference/compaction.md). Nothing is changed.
 
@@ -46,7 +46,7 @@ class SessionCompaction:
         Args:
             strategy: The name of the strategy.
             profile: A context profile; see ``Session.context``. Defaults to the profile of the session's agent.
-            ask: Options of the strategy, such as the number of tokens to keep.
+            request: Options of the strategy, such as the number of tokens to keep.
 
         Returns:
             The plan. If there is nothing to summarize, its field ``nothing`` is the reason.
@@ -56,7 +56,7 @@ class SessionCompaction:
             Refused: The entry ``ask.at`` cannot be used with the strategy.
         """
         profile = profile or self._handle.profile
-        return strategies.plan(self._handle.context_line(), strategy, profile=profile, ask=ask)
+        return strategies.plan(self._handle.context_line(), strategy, profile=profile, request=request)
 
     def plan_leaving(self, to: str | Node, *, profile: str | None = None, window: int | None = None) -> Plan:
         """Plan a summary of this handle's branch before a switch to another branch.
@@ -75,7 +75,9 @@ class SessionCompaction:
         """
         onto = self._handle.session.resolve(to)
         ways = self._handle.context_line("leaf"), self._handle.context_line(onto)
-        return branch_summary.leaving(*ways, onto, profiles.profile(profile or self._handle.profile), window=window)
+        return branch_summary.plan_branch_summary(
+            *ways, onto, profiles.profile(profile or self._handle.profile), window=window
+        )
 
     def is_due(self, window: int, *, reserve: int | None = None, profile: str | None = None) -> bool:
         """Return whether a compaction is due: fewer tokens than the reserve are left in the context window.

@@ -115,19 +115,19 @@ class Purges:
 
 def _selected(view: ObjectStore, sid: str | None, at: Node | None, text: str) -> PurgePlan:
     if text:
-        found = finding.saying(view, text, None if sid is None else [sid])
+        found = finding.plan_text(view, text, None if sid is None else [sid])
         if sid is None:
-            found = _with_trash(found, finding.saying(TrashView(view), text))
+            found = _with_trash(found, finding.plan_text(TrashView(view), text))
         if at is None or any(hit.node.oid == at.oid for hit in found.entries):
             return found
-        one = finding.entry(view, sid or "", at)
+        one = finding.plan_entry(view, sid or "", at)
         rest = tuple(hit for hit in found.redacted if hit.node.oid != at.oid)
         problems = (*one.problems, *found.problems)
         entries = (*one.entries, *found.entries)
         return PurgePlan(one.more | found.more, entries, found.files, (), problems, redacted=rest)
     if sid is None:
         raise Refused("nothing to purge", hint="pass a session, an entry or a text")
-    return finding.session(view, sid) if at is None else finding.entry(view, sid, at)
+    return finding.plan_session(view, sid) if at is None else finding.plan_entry(view, sid, at)
 
 
 def _with_trash(found: PurgePlan, away: PurgePlan) -> PurgePlan:

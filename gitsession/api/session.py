@@ -210,8 +210,8 @@ class Session:
         if writing is not None and (focus, summarizer) != ("", None):
             raise TypeError("pass either writing, or focus and summarizer")
         if plan is None:
-            ask = CompactionRequest(keep_tokens=keep_tokens)
-            plan = self.compaction.plan(strategy or strategies.DEFAULT, profile=profile, ask=ask)
+            request = CompactionRequest(keep_tokens=keep_tokens)
+            plan = self.compaction.plan(strategy or strategies.DEFAULT, profile=profile, request=request)
         require(plan, Plan, "a plan, as session.compaction.plan() returns")
         if plan.nothing:
             return None

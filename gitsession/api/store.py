@@ -627,7 +627,7 @@ class Store:
         git_dir = self.objects.git_dir
         with contextlib.closing(Catalogue(git_dir)) as catalogue, TemporaryDirectory(prefix="gitsession-") as place:
             known = catalogue.last_seen_refs()
-            asked = [donors.named(str(source), Path(place) / f"named-{n}") for n, source in enumerate(sources)]
+            asked = [donors.donor_of(str(source), Path(place) / f"named-{n}") for n, source in enumerate(sources)]
             asked += [*donors.alternates(git_dir), donors.AgentFiles(catalogue), donors.FirstCommitDonor()]
             asked += donors.remotes(git_dir, Path(place))
             return healing.repair(self.objects, asked, seen=known.items(), dry_run=dry_run)

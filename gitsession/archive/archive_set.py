@@ -84,8 +84,8 @@ class Archive:
     def holds(self, read: histories.Read, name: str, oid: Oid) -> bool:
         """Return whether the history up to ``oid`` is archived under the name of the ref ``name``."""
         sid, branch = refs.parse(name) or ("", "")
-        ends = [end for called, end in self.of(sid) if called == branch]
-        return oid in ends or any(_leads_to(read, end, oid) for end in ends)
+        tips = [tip for end_branch, tip in self.of(sid) if end_branch == branch]
+        return oid in tips or any(_reaches(read, tip, oid) for tip in tips)
 
     def with_turn(self, sid: str, ends: Iterable[End] = ()) -> Archive:
         """Return the set with the state of the session changed: archived, or restored if it was archived."""
@@ -167,10 +167,10 @@ class ArchiveCommit(NamedTuple):
 def link(data: bytes) -> ArchiveCommit | None:
     """Return the fields of an archive commit; ``None`` for any other commit. Raises ``Malformed`` for no commit."""
     commit = parse_commit(data)
-    said = _MESSAGE.fullmatch(commit.message)
-    if said is None or commit.author_name != AUTHOR:
+    match = _MESSAGE.fullmatch(commit.message)
+    if match is None or commit.author_name != AUTHOR:
         return None
-    count = int(said[1])
+    count = int(match[1])
     return ArchiveCommit(commit.tree, commit.parents[:count], commit.parents[count:], commit.author_seconds)
 
 
@@ -185,10 +185,10 @@ def added(reader: Reader, tip: Oid | None, after: Archive, at_ms: int) -> Merged
         return Merged(tip)
     seconds = max(0 if tip is None else grow_only_sets.seconds_of(reader, tip) + 1, at_ms // 1000)
     objects: dict[Oid, tuple[Kind, bytes]] = {}
-    for said, tips in _steps(before, after):
-        made = _SET.commit(said, [] if tip is None else [tip], seconds, tips)
-        objects |= made.objects
-        tip, seconds = made.oid, seconds + 1
+    for archive, tips in _steps(before, after):
+        commit = _SET.commit(archive, [] if tip is None else [tip], seconds, tips)
+        objects |= commit.objects
+        tip, seconds = commit.oid, seconds + 1
     return Merged(tip, objects)
 
 
@@ -248,7 +248,7 @@ class UnarchivedStore(StoreProxy):
         self._archive = archive
 
     def ref(self, name: str) -> RefValue | None:
-        return self._store.ref(name) or self._ends(refs.session_of(name)).get(name)
+        return self._store.ref(name) or self._refs_of(refs.session_of(name)).get(name)
 
     def refs(self, prefix: str) -> Mapping[str, RefValue]:
         found = self._store.refs(prefix)
@@ -257,11 +257,11 @@ class UnarchivedStore(StoreProxy):
         else:
             sids = list(self._archive) if refs.SESSIONS.startswith(prefix) else []
         for sid in sids:
-            missing = {name: oid for name, oid in self._ends(sid).items() if name.startswith(prefix)}
-            found = {**missing, **found}
+            archived = {name: oid for name, oid in self._refs_of(sid).items() if name.startswith(prefix)}
+            found = {**archived, **found}
         return dict(sorted(found.items()))
 
-    def _ends(self, sid: str) -> dict[str, Oid]:
+    def _refs_of(self, sid: str) -> dict[str, Oid]:
         if sid not in self._archive:
             return {}
         if sid not in self._known:
@@ -278,7 +278,7 @@ class ArchiveView(UnarchivedStore):
 
     def ref(self, name: str) -> RefValue | None:
         sid = refs.session_of(name)
-        return self._ends(sid).get(name) if sid else self._store.ref(name)
+        return self._refs_of(sid).get(name) if sid else self._store.ref(name)
 
     def refs(self, prefix: str) -> Mapping[str, RefValue]:
         if not prefix.startswith(refs.SESSIONS):
@@ -286,25 +286,25 @@ class ArchiveView(UnarchivedStore):
         return {name: value for name, value in super().refs(prefix).items() if refs.session_of(name) in self._archive}
 
 
-def ends(read: histories.Read, sid: str, archive: Archive, held: Mapping[str, Oid] | None = None) -> dict[str, Oid]:
-    """Return the refs of a session after a restore. ``held``: its refs before the restore.
+def ends(read: histories.Read, sid: str, archive: Archive, current: Mapping[str, Oid] | None = None) -> dict[str, Oid]:
+    """Return the refs of a session after a restore. ``current``: its refs before the restore.
 
     The refs include all tips, and no branch is overwritten. If one of two tips of a branch continues the other, it
     becomes the tip of the branch. If the tips have diverged, one branch is renamed (see ``store.histories``).
     """
-    found = dict(held or {})
+    found = dict(current or {})
     for branch, oid in sorted(archive.of(sid)):
         name = refs.leaf(sid, branch)
-        there = found.get(name)
-        if there is not None and not _leads_to(read, there, oid) and not _leads_to(read, oid, there):
-            name = histories.aside(read, found.get, name, oid, there)
-            there = found.get(name)
-        if there is None or not _leads_to(read, there, oid):
+        existing = found.get(name)
+        if existing is not None and not _reaches(read, existing, oid) and not _reaches(read, oid, existing):
+            name = histories.aside(read, found.get, name, oid, existing)
+            existing = found.get(name)
+        if existing is None or not _reaches(read, existing, oid):
             found[name] = oid
     return found
 
 
-def _leads_to(read: histories.Read, end: Oid, oid: Oid) -> bool:
+def _reaches(read: histories.Read, end: Oid, oid: Oid) -> bool:
     try:
         return end == oid or histories.holds(read, end, oid)
     except GitSessionError:

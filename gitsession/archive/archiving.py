@@ -41,23 +41,23 @@ def archive(store: ObjectStore, sids: Iterable[str], at_ms: int) -> list[str]:
     """Archive sessions; return their ids. If it raises ``NotFound`` or ``Refused``, nothing is changed."""
     done = []
     with store.transaction() as tx:
-        said = archive_set.read(store)
-        gone: dict[str, Oid] = {}
+        archived = archive_set.read(store)
+        removed_refs: dict[str, Oid] = {}
         for sid in dict.fromkeys(sids):
-            held = store.refs(refs.session(sid))
-            if not held:
+            session_refs = store.refs(refs.session(sid))
+            if not session_refs:
                 raise NotFound(f"no session {sid!r}", hint="run `gitsession ls` to list the sessions")
-            odd = [name for name, value in held.items() if not _is_line(name, value)]
-            if odd:
-                raise Refused(f"cannot archive session {sid!r}: {odd[0]!r} is not a branch of a session")
-            gone |= held
+            invalid = [name for name, value in session_refs.items() if not _is_session_branch(name, value)]
+            if invalid:
+                raise Refused(f"cannot archive session {sid!r}: {invalid[0]!r} is not a branch of a session")
+            removed_refs |= session_refs
             # An archived session that has refs was continued elsewhere: it is restored and archived again.
-            turns = 2 if sid in said else 1
+            turns = 2 if sid in archived else 1
             for _ in range(turns):
-                said = said.with_turn(sid, _ends(held))
+                archived = archived.with_turn(sid, _tips(session_refs))
             done.append(sid)
-        _say(store, tx, said, at_ms)
-        for name, value in gone.items():
+        _write_archive(store, tx, archived, at_ms)
+        for name, value in removed_refs.items():
             tx.move(name, None, expected=value)
         _forget_choices(store, tx, done)
     return done
@@ -66,11 +66,11 @@ def archive(store: ObjectStore, sids: Iterable[str], at_ms: int) -> list[str]:
 def restore(store: ObjectStore, sid: str, at_ms: int) -> None:
     """Restore a session from the archive. Raises ``NotFound``."""
     with store.transaction() as tx:
-        said = archive_set.read(store)
-        if sid not in said:
+        archived = archive_set.read(store)
+        if sid not in archived:
             raise NotFound(f"session {sid!r} is not archived", hint="run `gitsession ls --archived` to list them")
-        _say(store, tx, said.with_turn(sid), at_ms)
-        _put_back(store, tx, [sid], said)
+        _write_archive(store, tx, archived.with_turn(sid), at_ms)
+        _restore_refs(store, tx, [sid], archived)
 
 
 def find(store: ObjectStore, part: str) -> str:
@@ -85,26 +85,26 @@ def find(store: ObjectStore, part: str) -> str:
     return found[0]
 
 
-def join(store: ObjectStore, apart: Reader, theirs: Oid | None) -> list[SyncedBranch]:
-    """Merge the validated archive ``theirs``, whose objects must be in the store, into ours; return the outcome."""
-    ours = store.ref(refs.ARCHIVE)
-    if theirs is None or theirs == ours:
+def join(store: ObjectStore, reader: Reader, remote_tip: Oid | None) -> list[SyncedBranch]:
+    """Merge the validated archive ``remote_tip``, whose objects must be in the store, into ours; return the outcome."""
+    local_tip = store.ref(refs.ARCHIVE)
+    if remote_tip is None or remote_tip == local_tip:
         return []
     try:
-        merged = archive_set.merge(apart, ours, theirs)
+        merged = archive_set.merge(reader, local_tip, remote_tip)
     except (Malformed, MissingObject, Corrupt) as error:
-        return [SyncedBranch(refs.ARCHIVE, "refused", ours, ours, why=str(error))]
-    if merged.oid is None or merged.oid == ours:
-        return [SyncedBranch(refs.ARCHIVE, "ahead", ours, ours)]
+        return [SyncedBranch(refs.ARCHIVE, "refused", local_tip, local_tip, why=str(error))]
+    if merged.oid is None or merged.oid == local_tip:
+        return [SyncedBranch(refs.ARCHIVE, "ahead", local_tip, local_tip)]
     with store.transaction() as tx:
         before = archive_set.read(store)
         tx.put_all(merged.objects)
-        tx.move(refs.ARCHIVE, merged.oid, expected=ours)
+        tx.move(refs.ARCHIVE, merged.oid, expected=local_tip)
         after = archive_set.read(store)
-        away = set(trash.sessions(store))
-        taken_out = [sid for sid in before if sid not in after and sid not in away]
-        _put_back(store, tx, taken_out, after)
-    return [SyncedBranch(refs.ARCHIVE, "forwarded" if ours else "new", ours, merged.oid)]
+        trashed = set(trash.sessions(store))
+        restored = [sid for sid in before if sid not in after and sid not in trashed]
+        _restore_refs(store, tx, restored, after)
+    return [SyncedBranch(refs.ARCHIVE, "forwarded" if local_tip else "new", local_tip, merged.oid)]
 
 
 def drop_archived_refs(store: ObjectStore, at_ms: int = 0, *, grow: bool = True) -> list[str]:
@@ -113,51 +113,56 @@ def drop_archived_refs(store: ObjectStore, at_ms: int = 0, *, grow: bool = True)
     If entries of a session are not in the archive, the session is restored if ``grow`` is set, and otherwise not
     changed.
     """
-    if not _to_settle(store, archive_set.read(store)):
+    if not _refs_of_archived(store, archive_set.read(store)):
         return []
     with store.transaction() as tx:
-        said = archive_set.read(store)
-        gone: list[str] = []
-        ahead: list[str] = []
-        for sid, held in _to_settle(store, said).items():
-            if all(_is_line(name, value) and said.holds(store.read, name, value) for name, value in held.items()):
-                for name, value in held.items():
+        archived = archive_set.read(store)
+        removed_refs: list[str] = []
+        continued: list[str] = []
+        for sid, session_refs in _refs_of_archived(store, archived).items():
+            if all(
+                _is_session_branch(name, value) and archived.holds(store.read, name, value)
+                for name, value in session_refs.items()
+            ):
+                for name, value in session_refs.items():
                     tx.move(name, None, expected=value)
-                    gone.append(name)
+                    removed_refs.append(name)
                 _forget_choices(store, tx, [sid])
             else:
-                ahead.append(sid)
-        if ahead and grow:
-            before = said
-            for sid in ahead:
-                said = said.with_turn(sid)
-            _say(store, tx, said, at_ms)
-            _put_back(store, tx, ahead, before)
-    return gone
+                continued.append(sid)
+        if continued and grow:
+            before = archived
+            for sid in continued:
+                archived = archived.with_turn(sid)
+            _write_archive(store, tx, archived, at_ms)
+            _restore_refs(store, tx, continued, before)
+    return removed_refs
 
 
-def is_held(said: Archive, name: str, oid: Oid, read: histories.Read) -> bool:
+def is_archived(archived: Archive, name: str, oid: Oid, read: histories.Read) -> bool:
     """Return whether a ref belongs to an archived session and its whole history is archived."""
-    return refs.session_of(name) in said and said.holds(read, name, oid)
+    return refs.session_of(name) in archived and archived.holds(read, name, oid)
 
 
-def _to_settle(store: ObjectStore, said: Archive) -> dict[str, dict[str, Oid]]:
+def _refs_of_archived(store: ObjectStore, archived: Archive) -> dict[str, dict[str, Oid]]:
     """Return the refs of archived sessions that exist in this store."""
     found: dict[str, dict[str, Oid]] = {}
-    for name, value in store.refs(refs.SESSIONS).items() if said else ():
+    for name, value in store.refs(refs.SESSIONS).items() if archived else ():
         sid = refs.session_of(name)
-        if sid in said:
+        if sid in archived:
             found.setdefault(sid, {})[name] = value
     return found
 
 
-def _put_back(store: ObjectStore, tx: Transaction, sids: Collection[str], said: Archive) -> None:
+def _restore_refs(store: ObjectStore, tx: Transaction, sids: Collection[str], archived: Archive) -> None:
     for sid in sids:
-        held = {name: value for name, value in store.refs(refs.session(sid)).items() if _is_line(name, value)}
-        ends = archive_set.ends(store.read, sid, said, held)
+        current = {
+            name: value for name, value in store.refs(refs.session(sid)).items() if _is_session_branch(name, value)
+        }
+        ends = archive_set.ends(store.read, sid, archived, current)
         for name, oid in ends.items():
-            if held.get(name) != oid:
-                tx.move(name, oid, expected=held.get(name))
+            if current.get(name) != oid:
+                tx.move(name, oid, expected=current.get(name))
         for name, target in _last_choices(store, sid).items():
             if target in ends and store.ref(name) is None:
                 tx.move(name, refs.symbolic(target), expected=None)
@@ -186,18 +191,18 @@ def _forget_choices(store: ObjectStore, tx: Transaction, sids: Iterable[str]) ->
             tx.move(name, None, expected=value)
 
 
-def _say(store: ObjectStore, tx: Transaction, said: Archive, at_ms: int) -> None:
-    ours = store.ref(refs.ARCHIVE)
-    made = archive_set.added(store, ours, said, at_ms)
-    if made.oid is None:
+def _write_archive(store: ObjectStore, tx: Transaction, archived: Archive, at_ms: int) -> None:
+    tip = store.ref(refs.ARCHIVE)
+    commit = archive_set.added(store, tip, archived, at_ms)
+    if commit.oid is None:
         raise Unavailable("nothing to archive")
-    tx.put_all(made.objects)
-    tx.move(refs.ARCHIVE, made.oid, expected=ours)
+    tx.put_all(commit.objects)
+    tx.move(refs.ARCHIVE, commit.oid, expected=tip)
 
 
-def _ends(held: Mapping[str, Oid]) -> list[tuple[str, Oid]]:
-    return [(name.rpartition("/")[2], oid) for name, oid in held.items()]
+def _tips(session_refs: Mapping[str, Oid]) -> list[tuple[str, Oid]]:
+    return [(name.rpartition("/")[2], oid) for name, oid in session_refs.items()]
 
 
-def _is_line(name: str, value: str) -> bool:
+def _is_session_branch(name: str, value: str) -> bool:
     return refs.is_session_ref(name) and not value.startswith(SYMBOLIC)

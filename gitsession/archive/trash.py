@@ -62,10 +62,10 @@ def restore(store: ObjectStore, sid: str, at_ms: int) -> None:
 
 def _move(store: ObjectStore, tx: operation_log.RecordingTransaction, old: str, new: str, value: RefValue) -> None:
     """Move a ref. If ``new`` exists, the longer history is kept. Raises ``Refused`` if the histories have diverged."""
-    there = store.ref(new)
-    if there is None or _leads_to(store, value, there):
-        tx.move(new, value, expected=there)
-    elif not _leads_to(store, there, value):
+    existing = store.ref(new)
+    if existing is None or _reaches(store, value, existing):
+        tx.move(new, value, expected=existing)
+    elif not _reaches(store, existing, value):
         raise Refused(
             f"cannot move {old!r}: {new!r} exists and has diverged from it",
             hint="fork or purge one of the two sessions",
@@ -75,17 +75,17 @@ def _move(store: ObjectStore, tx: operation_log.RecordingTransaction, old: str, 
 
 def _move_choices(
     store: ObjectStore, tx: operation_log.RecordingTransaction, sid: str, moved: Collection[str],
-    to: Callable[[str], str]
+    rename: Callable[[str], str]
 ) -> None:
     """Point the symbolic refs of a session to the new names of ``moved`` refs. git reports dangling ones as damage."""
     for name in refs.choices(sid):
         value = store.ref(name) or ""
         target = refs.target(value)
         if target is not None and target in moved:
-            tx.move(name, refs.symbolic(to(target)), expected=value)
+            tx.move(name, refs.symbolic(rename(target)), expected=value)
 
 
-def _leads_to(store: ObjectStore, leaf: Oid, oid: Oid) -> bool:
+def _reaches(store: ObjectStore, leaf: Oid, oid: Oid) -> bool:
     at: Oid | None = leaf
     while at is not None:
         if at == oid:
@@ -149,17 +149,19 @@ def select_expired(
     found = []
     total = 0
     for number, row in enumerate(rows):
-        held = (rules.keep is not None and number < rules.keep) or (rules.label and rules.label in labels(row.sid))
-        bytes_here = size(row.sid) if rules.bytes_max is not None else None
-        why = _why(row, rules, total + (bytes_here or 0))
-        if why and not held:
-            found.append(ExpiredSession(row, why, bytes_here))
+        is_protected = (rules.keep is not None and number < rules.keep) or (
+            rules.label and rules.label in labels(row.sid)
+        )
+        size_bytes = size(row.sid) if rules.bytes_max is not None else None
+        reason = _expiry_reason(row, rules, total + (size_bytes or 0))
+        if reason and not is_protected:
+            found.append(ExpiredSession(row, reason, size_bytes))
         else:
-            total += bytes_here or 0
+            total += size_bytes or 0
     return found
 
 
-def _why(row: Row, rules: Retention, total: int) -> str:
+def _expiry_reason(row: Row, rules: Retention, total: int) -> str:
     if rules.before_ms is not None and row.updated_ms < rules.before_ms:
         return "age"
     if rules.bytes_max is not None and total > rules.bytes_max:
@@ -170,5 +172,5 @@ def _why(row: Row, rules: Retention, total: int) -> str:
 def size_of(store: GitStore, sid: str) -> int:
     """Return the size of a session's objects on disk in bytes, including shared objects. Raises ``Unavailable``."""
     leaves = "".join(f"{value}\n" for value in store.refs(refs.session(sid)).values())
-    told = process.run(store.git_dir, "rev-list", "--objects", "--disk-usage", "--stdin", stdin=leaves.encode())
-    return int(told.out.strip() or 0)
+    result = process.run(store.git_dir, "rev-list", "--objects", "--disk-usage", "--stdin", stdin=leaves.encode())
+    return int(result.out.strip() or 0)

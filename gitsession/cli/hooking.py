@@ -81,13 +81,13 @@ def _take(store: str, event: str, agent: str) -> None:
                           f"{STDIN_SECONDS:g} s")  # fmt: skip
         return
     at_ms = time.time_ns() // 1_000_000
-    if event in events.LOOKS:
+    if event in events.SNAPSHOT_EVENTS:
         if event in events.TOOLS and events.read_only(raw):
             return
         _look(store, event, agent, at_ms, raw)
     else:
         spool.write(store, [spool.raw_head(event or "unknown", agent, at_ms), raw])
-    if event in events.DRAINS:
+    if event in events.INGEST_EVENTS:
         _drain_apart(store)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gitsession.compaction.plan import NO_FILES, Plan, TouchedFiles, carried_by, nothing, touched
+from gitsession.compaction.plan import NO_FILES, Plan, TouchedFiles, empty_plan, listed_files, touched_files
 from gitsession.context.history import ContextHistory
 from gitsession.context.profiles import Profile, total
 from gitsession.context.profiles.visible_items import show
@@ -18,7 +18,7 @@ NEARLY_FULL = 0.9
 NAME = "branch"
 
 
-def leaving(
+def plan_branch_summary(
     line: ContextHistory, to: ContextHistory, onto: Node, profile: Profile, *, window: int | None = None
 ) -> Plan:
     """Plan a summary of the entries of ``line`` that are not in ``to``, appended after ``onto``, the leaf of ``to``.
@@ -26,35 +26,35 @@ def leaving(
     ``window``: context window of the model, in tokens.
     """
     budget = None if window is None else max(window - profile.SETTINGS.reserve, 0)
-    return left(NAME, line, profile, since_common(line, to), onto, budget=budget)
+    return summary_plan(NAME, line, profile, entries_since_common_ancestor(line, to), onto, budget=budget)
 
 
-def since_common(line: ContextHistory, to: ContextHistory) -> list[Node]:
+def entries_since_common_ancestor(line: ContextHistory, to: ContextHistory) -> list[Node]:
     """Return the entries of ``line`` after the newest entry that is also in ``to``, oldest first.
 
     Both histories are read in parallel, so the cost depends on the length of the two branches and not of the whole
     history.
     """
-    ours: list[Node] = []
-    seen_there: set[str] = set()
+    entries: list[Node] = []
+    other_oids: set[str] = set()
     positions: dict[str, int] = {}
-    here, there = line.back(), to.back()
+    own_history, other_history = line.back(), to.back()
     while True:
-        mine, theirs = next(here, None), next(there, None)
-        if mine is None and theirs is None:
-            return ours[::-1]
-        if theirs is not None:
-            seen_there.add(theirs.oid)
-            if theirs.oid in positions:
-                return ours[: positions[theirs.oid]][::-1]
-        if mine is not None:
-            if mine.oid in seen_there:
-                return ours[::-1]
-            positions[mine.oid] = len(ours)
-            ours.append(mine)
+        own, other = next(own_history, None), next(other_history, None)
+        if own is None and other is None:
+            return entries[::-1]
+        if other is not None:
+            other_oids.add(other.oid)
+            if other.oid in positions:
+                return entries[: positions[other.oid]][::-1]
+        if own is not None:
+            if own.oid in other_oids:
+                return entries[::-1]
+            positions[own.oid] = len(entries)
+            entries.append(own)
 
 
-def left(
+def summary_plan(
     strategy: str, line: ContextHistory, profile: Profile, nodes: Sequence[Node], onto: Node, *,
     budget: int | None = None
 ) -> Plan:
@@ -62,16 +62,16 @@ def left(
 
     Tool results are left out, because the tool calls are sufficient.
     """
-    taken, visited = _within(line, profile, nodes, budget)
-    if not taken:
-        return nothing(strategy, line, profile, "the entries have no messages that can be summarized")
-    files = touched((item.entry for item in visited), _nested(line, nodes))
-    size = total(profile, (item for node in nodes for item in _shown(line, node)))
+    selected, visited = _fit_budget(line, profile, nodes, budget)
+    if not selected:
+        return empty_plan(strategy, line, profile, "the entries have no messages that can be summarized")
+    files = touched_files((item.entry for item in visited), _nested_files(line, nodes))
+    size = total(profile, (item for node in nodes for item in _items_of(line, node)))
     return Plan(
         strategy=strategy,
         profile=profile.NAME,
         leaf=line.leaf,
-        history=tuple(taken),
+        history=tuple(selected),
         onto=onto,
         files=files,
         tokens_before=size,
@@ -79,29 +79,29 @@ def left(
     )
 
 
-def _within(
+def _fit_budget(
     line: ContextHistory, profile: Profile, nodes: Sequence[Node], budget: int | None
 ) -> tuple[list[Item], list[Item]]:
     """Return the newest items that fit, and all items that were read, including the first one that did not fit."""
-    taken: list[Item] = []
+    selected: list[Item] = []
     visited: list[Item] = []
     used = 0
     for node in reversed(nodes):
-        for item in _shown(line, node):
+        for item in _items_of(line, node):
             if isinstance(item.entry, Message) and item.entry.role in ("tool", "system"):
                 continue
             visited.append(item)
             size = profile.estimate(item.entry)
             if budget is not None and used + size > budget:
                 if isinstance(item.entry, Compaction | BranchSummary) and used < budget * NEARLY_FULL:
-                    taken.append(item)
-                return taken[::-1], visited[::-1]
-            taken.append(item)
+                    selected.append(item)
+                return selected[::-1], visited[::-1]
+            selected.append(item)
             used += size
-    return taken[::-1], visited[::-1]
+    return selected[::-1], visited[::-1]
 
 
-def _shown(line: ContextHistory, node: Node) -> list[Item]:
+def _items_of(line: ContextHistory, node: Node) -> list[Item]:
     """Return the items that an entry shows. For a compaction, this is its summary."""
     if node.kind == Compaction.kind:
         entry = line.entry(node)
@@ -109,13 +109,13 @@ def _shown(line: ContextHistory, node: Node) -> list[Item]:
     return show(line, node)
 
 
-def _nested(line: ContextHistory, nodes: Sequence[Node]) -> TouchedFiles:
+def _nested_files(line: ContextHistory, nodes: Sequence[Node]) -> TouchedFiles:
     """Return the files that earlier branch summaries in ``nodes`` list, including summaries outside the budget."""
     read: set[str] = set()
     modified: set[str] = set()
     for node in nodes:
         entry = line.entry(node) if node.kind == BranchSummary.kind else None
-        files = carried_by(entry) if isinstance(entry, BranchSummary) else NO_FILES
+        files = listed_files(entry) if isinstance(entry, BranchSummary) else NO_FILES
         read.update(files.read)
         modified.update(files.modified)
     return TouchedFiles(tuple(sorted(read)), tuple(sorted(modified)))

@@ -10,7 +10,7 @@ from typing import Any
 from gitsession.codec.cbor import to_profile, whole
 from gitsession.codec.digest import to_base64url
 from gitsession.compaction.plan import Plan
-from gitsession.compaction.summary import name_of, stop_if
+from gitsession.compaction.summary import name_of, raise_if_cancelled
 from gitsession.compaction.visible_entries import CARRIED
 from gitsession.compaction.write_summary import SummaryOptions, write
 from gitsession.context import profiles
@@ -24,7 +24,7 @@ from gitsession.store.interface import ObjectStore
 
 
 def perform(
-    objects: ObjectStore, session: StoredSession, plan: Plan, how: SummaryOptions, *, command: str = ""
+    objects: ObjectStore, session: StoredSession, plan: Plan, options: SummaryOptions, *, command: str = ""
 ) -> Node:
     """Write the summary, append it, and return its entry.
 
@@ -34,7 +34,7 @@ def perform(
         objects: The store.
         session: The session, on the branch that was planned.
         plan: The plan.
-        how: Options for the text of the summary.
+        options: Options for the text of the summary.
         command: Command for the operation log, which ``undo`` uses. If it is "", only a branch summary is logged.
 
     Raises:
@@ -43,30 +43,30 @@ def perform(
     """
     if plan.nothing:
         raise Refused(f"nothing to summarize: {plan.nothing}")
-    summary = write(plan, how)
+    summary = write(plan, options)
     if plan.onto is not None:
-        return _leave(objects, session, plan, plan.onto, summary.text, command)
+        return _append_branch_summary(objects, session, plan, plan.onto, summary.text, command)
     profile = profiles.profile(plan.profile)
-    told = [item.entry for item in plan.system if isinstance(item.entry, Message)]
+    system_messages = [item.entry for item in plan.system if isinstance(item.entry, Message)]
     preserve: dict[str, Any] = {CARRIED: plan.carried} if plan.carried else {}
-    preserve |= {SYSTEM: keep_system(told)} if told else {}
+    preserve |= {SYSTEM: keep_system(system_messages)} if system_messages else {}
     preserve |= {"usage": dict(summary.usage)} if summary.usage else {}
     entry = Compaction(
         summary=summary.text,
         first_kept=to_base64url(plan.first_kept.chain) if plan.first_kept else None,
         tokens_before=plan.tokens_before,
         tokens_after=tokens_after(plan, summary.text),
-        method=f"{plan.strategy}/{name_of(how.summarizer)}",
+        method=f"{plan.strategy}/{name_of(options.summarizer)}",
         read_files=plan.files.read,
         modified_files=plan.files.modified,
-        instructions=whole(how.focus) or None,
+        instructions=whole(options.focus) or None,
         preserve=to_profile(preserve) or None,
     )
-    _must_shrink(plan, profile.estimate(entry))
+    _check_smaller(plan, profile.estimate(entry))
     while True:
-        leaf = _still_there(objects, session, plan)
-        if how.cancelled is not None:
-            stop_if(how.cancelled)
+        leaf = _current_leaf(objects, session, plan)
+        if options.cancelled is not None:
+            raise_if_cancelled(options.cancelled)
         try:
             return session.append(entry, expected=leaf, command=command)
         except LeafMoved:
@@ -79,23 +79,25 @@ def tokens_after(plan: Plan, summary: str) -> int:
     return profile.estimate(Compaction(summary=summary)) + profiles.total(profile, (*plan.system, *plan.kept))
 
 
-def _leave(objects: ObjectStore, session: StoredSession, plan: Plan, onto: Node, text: str, command: str) -> Node:
+def _append_branch_summary(
+    objects: ObjectStore, session: StoredSession, plan: Plan, onto: Node, text: str, command: str
+) -> Node:
     """Append the summary of an abandoned branch after ``onto``, on the branch with that tip or on a new branch."""
     assert plan.leaf is not None
-    left = load(objects, plan.leaf)
+    abandoned = load(objects, plan.leaf)
     entry = BranchSummary(
-        summary=text, left=to_base64url(left.chain), read_files=plan.files.read, modified_files=plan.files.modified
+        summary=text, left=to_base64url(abandoned.chain), read_files=plan.files.read, modified_files=plan.files.modified
     )
-    _must_shrink(plan, profiles.profile(plan.profile).estimate(entry))
-    ends = [name for name, oid in session.branches().items() if oid == onto.oid]
-    there = session.on(ends[0] if ends else session.branch_name)
+    _check_smaller(plan, profiles.profile(plan.profile).estimate(entry))
+    branches = [name for name, oid in session.branches().items() if oid == onto.oid]
+    branch = session.on(branches[0] if branches else session.branch_name)
     command = command or f"leave {session.id} {session.branch_name}"
-    node = there.append(entry, expected=onto, on_moved="fork", summarises=left, activate=True, command=command)
-    session.branch_name = there.branch_name
+    node = branch.append(entry, expected=onto, on_moved="fork", summarises=abandoned, activate=True, command=command)
+    session.branch_name = branch.branch_name
     return node
 
 
-def _must_shrink(plan: Plan, tokens: int) -> None:
+def _check_smaller(plan: Plan, tokens: int) -> None:
     if tokens >= plan.replaced:
         raise SummaryFailed(
             f"the summary is not smaller than the entries that it replaces: {tokens:,} and {plan.replaced:,} tokens",
@@ -103,7 +105,7 @@ def _must_shrink(plan: Plan, tokens: int) -> None:
         )
 
 
-def _still_there(objects: ObjectStore, session: StoredSession, plan: Plan) -> Node:
+def _current_leaf(objects: ObjectStore, session: StoredSession, plan: Plan) -> Node:
     """Return the leaf after which the summary is appended.
 
     Raises ``Refused`` if a compaction or a reset was appended in the meantime, or if the branch no longer contains the
@@ -120,8 +122,8 @@ def _still_there(objects: ObjectStore, session: StoredSession, plan: Plan) -> No
                 f"cannot append the summary: a {node.kind} was appended in the meantime",
                 hint="run `gitsession context` to see the new context",
             )
-    what = f"branch {session.branch_name!r} no longer contains the entries that it replaces"
-    raise Refused(f"cannot append the summary: {what}")
+    problem = f"branch {session.branch_name!r} no longer contains the entries that it replaces"
+    raise Refused(f"cannot append the summary: {problem}")
 
 
 class BackgroundCompaction:

@@ -22,101 +22,103 @@ class Cut:
 Cutter: TypeAlias = Callable[[Sequence[ShownEntry], int, Profile], Cut]
 
 
-def by_what_is_shown(places: Sequence[ShownEntry], keep: int, profile: Profile) -> Cut:
+def by_shown_items(entries: Sequence[ShownEntry], keep: int, profile: Profile) -> Cut:
     """Cut like pi since 0.80.10: at the newest entry that reaches ``keep`` tokens, or the next valid entry after it.
 
     If there is no such entry because the results of one call exceed ``keep``, the call is kept with its results.
     """
-    cuts = [at for at, place in enumerate(places) if _shows(place, profile.can_cut)]
+    cuts = [at for at, entry in enumerate(entries) if _has_item(entry, profile.can_cut)]
     if not cuts:
         return Cut()
-    at, size = len(places), 0
+    at, size = len(entries), 0
     while at and size < keep:
         at -= 1
-        size += _size(places[at], profile)
-    reached = size >= keep and at < len(places)
+        size += _size(entries[at], profile)
+    reached = size >= keep and at < len(entries)
     first = cuts[0] if not reached else next((cut for cut in cuts if cut >= at), cuts[-1])
-    if reached and _is_left_out(places, first + 1):
+    if reached and _are_all_omitted(entries, first + 1):
         first += 1
-    while first and places[first - 1].node.kind != Compaction.kind and not places[first - 1].items:
+    while first and entries[first - 1].node.kind != Compaction.kind and not entries[first - 1].items:
         first -= 1
-    return _with_turn(places, first, lambda place: _shows(place, profile.starts_turn))
+    return _with_turn(entries, first, lambda entry: _has_item(entry, profile.starts_turn))
 
 
-def by_messages(places: Sequence[ShownEntry], keep: int, profile: Profile) -> Cut:
+def by_messages(entries: Sequence[ShownEntry], keep: int, profile: Profile) -> Cut:
     """Cut like pi up to 0.80.9: only messages count, and other entries stay with the message after them.
 
     If the results of the last call exceed ``keep``, nothing is compacted.
     """
-    cuts = [at for at, place in enumerate(places) if _is_cut_before_080(place, profile)]
+    cuts = [at for at, entry in enumerate(entries) if _is_cut_before_080(entry, profile)]
     if not cuts:
         return Cut()
     first, size = cuts[0], 0
-    for at in range(len(places) - 1, -1, -1):
-        if places[at].node.kind == Message.kind:
-            size += _size(places[at], profile)
+    for at in range(len(entries) - 1, -1, -1):
+        if entries[at].node.kind == Message.kind:
+            size += _size(entries[at], profile)
             if size >= keep:
                 first = next((cut for cut in cuts if cut >= at), cuts[0])
                 break
-    while first and places[first - 1].node.kind not in (Compaction.kind, Message.kind):
+    while first and entries[first - 1].node.kind not in (Compaction.kind, Message.kind):
         first -= 1
-    if _says(places[first], "user"):
+    if _has_role(entries[first], "user"):
         return Cut(first)
-    start = _last(places, first, lambda place: _is_words(place) or _says(place, "user", "shell"))
+    start = _last_match(entries, first, lambda entry: _is_summary_or_custom(entry) or _has_role(entry, "user", "shell"))
     return Cut(first, start)
 
 
-def by_groups(places: Sequence[ShownEntry], keep: int, profile: Profile) -> Cut:
+def by_groups(entries: Sequence[ShownEntry], keep: int, profile: Profile) -> Cut:
     """Cut like omp: keep the newest groups that fit into ``keep`` tokens, and at least one.
 
     A group is an answer with its tool results.
     """
-    cuts = [at for at, place in enumerate(places) if _shows(place, profile.can_cut)]
+    cuts = [at for at, entry in enumerate(entries) if _has_item(entry, profile.can_cut)]
     if not cuts:
         return Cut()
-    first, size, end = cuts[-1], 0, len(places)
+    first, size, end = cuts[-1], 0, len(entries)
     for cut in reversed(cuts):
-        size += sum(_size(place, profile) for place in places[cut:end])
+        size += sum(_size(entry, profile) for entry in entries[cut:end])
         if size > keep:
             break
         first, end = cut, cut
-    split = _with_turn(places, first, lambda place: _shows(place, profile.starts_turn))
-    while first and places[first - 1].node.kind not in (Compaction.kind, Reset.kind) and not places[first - 1].items:
+    split = _with_turn(entries, first, lambda entry: _has_item(entry, profile.starts_turn))
+    while first and entries[first - 1].node.kind not in (Compaction.kind, Reset.kind) and not entries[first - 1].items:
         first -= 1
     return Cut(first, split.turn)
 
 
-def _with_turn(places: Sequence[ShownEntry], first: int, starts: Callable[[ShownEntry], bool]) -> Cut:
-    return Cut(first) if starts(places[first]) else Cut(first, _last(places, first, starts))
+def _with_turn(entries: Sequence[ShownEntry], first: int, starts: Callable[[ShownEntry], bool]) -> Cut:
+    return Cut(first) if starts(entries[first]) else Cut(first, _last_match(entries, first, starts))
 
 
-def _last(places: Sequence[ShownEntry], until: int, fits: Callable[[ShownEntry], bool]) -> int | None:
-    return next((at for at in range(until, -1, -1) if fits(places[at])), None)
+def _last_match(entries: Sequence[ShownEntry], until: int, matches: Callable[[ShownEntry], bool]) -> int | None:
+    return next((at for at in range(until, -1, -1) if matches(entries[at])), None)
 
 
-def _is_left_out(places: Sequence[ShownEntry], start: int) -> bool:
+def _are_all_omitted(entries: Sequence[ShownEntry], start: int) -> bool:
     """Return whether edits removed all items from ``start`` on, including an answer. They are then kept together."""
-    rest = places[start:]
-    answers = [place for place in rest if place.node.kind == Message.kind and place.node.role == "assistant"]
-    return bool(answers) and not any(place.items or place.node.kind == Compaction.kind for place in rest)
+    rest = entries[start:]
+    answers = [entry for entry in rest if entry.node.kind == Message.kind and entry.node.role == "assistant"]
+    return bool(answers) and not any(entry.items or entry.node.kind == Compaction.kind for entry in rest)
 
 
-def _shows(place: ShownEntry, fits: Callable[[Entry], bool]) -> bool:
-    return place.node.kind != Compaction.kind and any(fits(item.entry) for item in place.items)
+def _has_item(entry: ShownEntry, matches: Callable[[Entry], bool]) -> bool:
+    return entry.node.kind != Compaction.kind and any(matches(item.entry) for item in entry.items)
 
 
-def _size(place: ShownEntry, profile: Profile) -> int:
-    return total(profile, place.items)
+def _size(entry: ShownEntry, profile: Profile) -> int:
+    return total(profile, entry.items)
 
 
-def _is_words(place: ShownEntry) -> bool:
-    return place.node.kind in (BranchSummary.kind, CustomMessage.kind)
+def _is_summary_or_custom(entry: ShownEntry) -> bool:
+    return entry.node.kind in (BranchSummary.kind, CustomMessage.kind)
 
 
-def _is_cut_before_080(place: ShownEntry, profile: Profile) -> bool:
-    return _is_words(place) or (place.node.kind == Message.kind and _shows(place, profile.can_cut))
+def _is_cut_before_080(entry: ShownEntry, profile: Profile) -> bool:
+    return _is_summary_or_custom(entry) or (entry.node.kind == Message.kind and _has_item(entry, profile.can_cut))
 
 
-def _says(place: ShownEntry, *roles: str) -> bool:
-    said = (item.entry for item in place.items)
-    return any(isinstance(entry, Message) and entry.role in roles and "role" not in entry.extra for entry in said)
+def _has_role(entry: ShownEntry, *roles: str) -> bool:
+    shown = (item.entry for item in entry.items)
+    return any(
+        isinstance(message, Message) and message.role in roles and "role" not in message.extra for message in shown
+    )

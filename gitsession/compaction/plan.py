@@ -103,7 +103,7 @@ class Plan:
     nothing: str = ""
 
 
-def touched(entries: Iterable[Entry], carried: TouchedFiles = NO_FILES) -> TouchedFiles:
+def touched_files(entries: Iterable[Entry], carried: TouchedFiles = NO_FILES) -> TouchedFiles:
     """Return the files of tool calls in ``entries``, together with the files ``carried`` from earlier summaries."""
     read, changed = set(map(whole, carried.read)), set(map(whole, carried.modified))
     for entry in entries:
@@ -115,7 +115,7 @@ def touched(entries: Iterable[Entry], carried: TouchedFiles = NO_FILES) -> Touch
     return TouchedFiles(_sorted(read - changed), _sorted(changed))
 
 
-def carried_by(entry: Compaction | BranchSummary | None) -> TouchedFiles:
+def listed_files(entry: Compaction | BranchSummary | None) -> TouchedFiles:
     """Return the files that a summary lists. Lists by an extension of the agent are ignored, as they may be wrong."""
     if entry is None or entry.extra.get("fromHook") or entry.extra.get("fromExtension"):
         return NO_FILES
@@ -124,8 +124,8 @@ def carried_by(entry: Compaction | BranchSummary | None) -> TouchedFiles:
 
 def path_of(call: ToolCall) -> str:
     """Return the path in the arguments of a call; "" if there is none."""
-    stated = (call.arguments.get(name) for name in ARGUMENTS)
-    return next((whole(path) for path in stated if isinstance(path, str) and len(path) <= PATH_CHARS_MAX), "")
+    values = (call.arguments.get(name) for name in ARGUMENTS)
+    return next((whole(path) for path in values if isinstance(path, str) and len(path) <= PATH_CHARS_MAX), "")
 
 
 def _sorted(paths: set[str]) -> tuple[str, ...]:
@@ -136,32 +136,32 @@ def _sorted(paths: set[str]) -> tuple[str, ...]:
 # Plans that result from a cut, and empty plans with a reason.
 
 
-def nothing(strategy: str, line: ContextHistory, profile: Profile, why: str) -> Plan:
-    return Plan(strategy=strategy, profile=profile.NAME, leaf=line.leaf, nothing=why)
+def empty_plan(strategy: str, line: ContextHistory, profile: Profile, reason: str) -> Plan:
+    return Plan(strategy=strategy, profile=profile.NAME, leaf=line.leaf, nothing=reason)
 
 
 def cut_plan(
-    strategy: str, line: ContextHistory, profile: Profile, seen: CompactionView, places: tuple[ShownEntry, ...],
+    strategy: str, line: ContextHistory, profile: Profile, view: CompactionView, entries: tuple[ShownEntry, ...],
     cut: Cut
 ) -> Plan:
     """Return the plan of a cut: everything before the cut is summarized, everything after it is kept."""
     end = cut.first_kept if cut.turn is None else cut.turn
-    history = conversation(places[:end])
-    prefix = () if cut.turn is None else conversation(places[cut.turn : cut.first_kept])
+    history = conversation(entries[:end])
+    prefix = () if cut.turn is None else conversation(entries[cut.turn : cut.first_kept])
     if not history and not prefix:
-        return nothing(strategy, line, profile, "all entries would be kept")
+        return empty_plan(strategy, line, profile, "all entries would be kept")
     return Plan(
         strategy=strategy,
         profile=profile.NAME,
         leaf=line.leaf,
-        first_kept=places[cut.first_kept].node if cut.first_kept < len(places) else None,
+        first_kept=entries[cut.first_kept].node if cut.first_kept < len(entries) else None,
         history=history,
         prefix=prefix,
-        kept=conversation(places[cut.first_kept :]),
-        previous=seen.summary,
-        carried=carried(seen.previous),
-        system=seen.system,
-        files=touched((item.entry for item in (*history, *prefix)), carried_by(seen.previous)),
-        tokens_before=seen.tokens,
-        replaced=total(profile, (*history, *prefix)) + (profile.estimate(seen.previous) if seen.previous else 0),
+        kept=conversation(entries[cut.first_kept :]),
+        previous=view.summary,
+        carried=carried(view.previous),
+        system=view.system,
+        files=touched_files((item.entry for item in (*history, *prefix)), listed_files(view.previous)),
+        tokens_before=view.tokens,
+        replaced=total(profile, (*history, *prefix)) + (profile.estimate(view.previous) if view.previous else 0),
     )

@@ -89,7 +89,7 @@ def default(request: Request) -> Prompt:
     return Prompt(_SYSTEM, "\n\n".join(parts))
 
 
-def named(name: str) -> Writer:
+def find_prompt(name: str) -> Writer:
     """Return the prompt function called ``name``, ``default`` or a plugin's. Raises ``NotFound`` if it is unknown."""
     if name == "default":
         return default
@@ -110,7 +110,7 @@ def with_files(summary: str, read: Iterable[str], modified: Iterable[str]) -> st
 
 def without_files(summary: str) -> str:
     """Return ``summary`` without the lists that ``with_files`` added. The run time is linear for any text."""
-    kept: list[str] = []
+    parts: list[str] = []
     start = 0
     unclosed: set[str] = set()
     for opening in _FILES.finditer(summary):
@@ -121,9 +121,9 @@ def without_files(summary: str) -> str:
         if end < 0:
             unclosed.add(opening[1])
             continue
-        kept.append(summary[start : opening.start()].rstrip("\n"))
+        parts.append(summary[start : opening.start()].rstrip("\n"))
         start = end + len(closing)
-    return "".join([*kept, summary[start:]])
+    return "".join([*parts, summary[start:]])
 
 
 def _one_line(path: str) -> str:

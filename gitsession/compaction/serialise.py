@@ -50,9 +50,9 @@ class TranscriptItem:
     failed: bool = False
 
     def __str__(self) -> str:
-        named = f" {self.name}" if self.name else ""
+        name = f" {self.name}" if self.name else ""
         failed = ", an error" if self.failed else ""
-        return f"[{_TAGS[self.by]}{named}{failed}]\n{_HEAD.sub(' ', self.text)}"
+        return f"[{_TAGS[self.by]}{name}{failed}]\n{_HEAD.sub(' ', self.text)}"
 
 
 def serialise(entries: Iterable[Entry], *, tokens_max: int | None = None) -> tuple[TranscriptItem, ...]:
@@ -61,12 +61,12 @@ def serialise(entries: Iterable[Entry], *, tokens_max: int | None = None) -> tup
     If ``tokens_max`` is set, only the newest paragraphs that fit are returned, with a note about the number of missing
     ones. The newest paragraph is always included. If necessary, its middle is left out.
     """
-    said = [paragraph for entry in entries for paragraph in _said(entry)]
-    return tuple(said if tokens_max is None else _newest(said, tokens_max * CHARS_PER_TOKEN))
+    paragraphs = [paragraph for entry in entries for paragraph in _paragraphs_of(entry)]
+    return tuple(paragraphs if tokens_max is None else _newest(paragraphs, tokens_max * CHARS_PER_TOKEN))
 
 
-def render(said: Iterable[TranscriptItem]) -> str:
-    return "\n\n".join(map(str, said))
+def render(paragraphs: Iterable[TranscriptItem]) -> str:
+    return "\n\n".join(map(str, paragraphs))
 
 
 def cut(text: str, chars_max: int) -> str:
@@ -74,18 +74,18 @@ def cut(text: str, chars_max: int) -> str:
     return text if len(text) <= chars_max else f"{text[:chars_max]}\n[... {len(text) - chars_max} more characters]"
 
 
-def _newest(said: Sequence[TranscriptItem], chars_max: int) -> list[TranscriptItem]:
+def _newest(paragraphs: Sequence[TranscriptItem], chars_max: int) -> list[TranscriptItem]:
     kept: list[TranscriptItem] = []
-    left = chars_max
-    for paragraph in reversed(said):
+    room = chars_max
+    for paragraph in reversed(paragraphs):
         size = len(str(paragraph)) + 2
-        if size > left:
+        if size > room:
             if not kept:
-                kept.append(replace(paragraph, text=_without_middle(paragraph.text, max(left, 0))))
+                kept.append(replace(paragraph, text=_without_middle(paragraph.text, max(room, 0))))
             break
         kept.append(paragraph)
-        left -= size
-    missing = len(said) - len(kept)
+        room -= size
+    missing = len(paragraphs) - len(kept)
     if missing:
         kept.append(TranscriptItem("note", f"{missing} earlier messages are not shown here."))
     return kept[::-1]
@@ -96,25 +96,25 @@ def _without_middle(text: str, chars_max: int) -> str:
     return f"{text[:half]}\n[... {len(text) - 2 * half} characters ...]\n{text[len(text) - half :]}"
 
 
-def _said(entry: Entry) -> Iterable[TranscriptItem]:
+def _paragraphs_of(entry: Entry) -> Iterable[TranscriptItem]:
     if isinstance(entry, Compaction | BranchSummary):
         if entry.summary.strip():
             yield TranscriptItem("summary", entry.summary)
     elif isinstance(entry, CustomMessage):
-        yield from _paragraph("user", _words(entry.content))
+        yield from _paragraph("user", _text(entry.content))
     elif isinstance(entry, Message) and entry.role == "shell":
         if not entry.is_excluded:
             yield TranscriptItem(
                 "shell", cut(f"$ {entry.command or ''}\n{entry.output or ''}".rstrip(), RESULT_CHARS_MAX)
             )
     elif isinstance(entry, Message) and entry.role == "tool":
-        text = cut(_words(entry.content), RESULT_CHARS_MAX) or "(no output)"
+        text = cut(_text(entry.content), RESULT_CHARS_MAX) or "(no output)"
         yield TranscriptItem("result", text, entry.tool_name or "", failed=entry.is_error)
     elif isinstance(entry, Message) and entry.role in _ROLES:
-        yield from _paragraph(_ROLES[entry.role], _words(entry.content))
+        yield from _paragraph(_ROLES[entry.role], _text(entry.content))
         for block in entry.content:
             if isinstance(block, ToolCall):
-                arguments = json.dumps(block.arguments, ensure_ascii=False, default=_unsayable)
+                arguments = json.dumps(block.arguments, ensure_ascii=False, default=_encode_value)
                 yield TranscriptItem("call", cut(arguments, RESULT_CHARS_MAX), block.name, _path(block))
 
 
@@ -123,17 +123,17 @@ def _paragraph(by: Speaker, text: str) -> Iterable[TranscriptItem]:
         yield TranscriptItem(by, text)
 
 
-def _words(blocks: Iterable[object]) -> str:
-    words = []
+def _text(blocks: Iterable[object]) -> str:
+    parts = []
     for block in blocks:
         match block:
             case Text():
-                words.append(block.text)
+                parts.append(block.text)
             case Image():
-                words.append("[image]")
+                parts.append("[image]")
             case File():
-                words.append(f"[file {block.name}]")
-    return "\n".join(words)
+                parts.append(f"[file {block.name}]")
+    return "\n".join(parts)
 
 
 def _path(call: ToolCall) -> str:
@@ -143,5 +143,5 @@ def _path(call: ToolCall) -> str:
     return ""
 
 
-def _unsayable(value: Any) -> str:
+def _encode_value(value: Any) -> str:
     return f"<{len(value)} bytes>" if isinstance(value, bytes) else str(value)

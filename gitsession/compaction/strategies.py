@@ -10,17 +10,17 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from gitsession.compaction import pi_cuts
-from gitsession.compaction.branch_summary import left
+from gitsession.compaction.branch_summary import summary_plan
 from gitsession.compaction.pi_cuts import Cut, Cutter
-from gitsession.compaction.plan import CompactionRequest, Plan, cut_plan, nothing, touched
+from gitsession.compaction.plan import CompactionRequest, Plan, cut_plan, empty_plan, touched_files
 from gitsession.compaction.visible_entries import (
     UNREADABLE,
     CompactionView,
     ShownEntry,
+    compaction_view,
     conversation,
     originals,
-    raw,
-    sight,
+    unedited_entries,
 )
 from gitsession.context import profiles
 from gitsession.context.history import ContextHistory
@@ -34,7 +34,7 @@ BY_ENTRY = ("from", "up-to")
 """Strategies that require an entry, which the user chooses."""
 
 DEFAULT = "pi"
-NO_WISHES = CompactionRequest()
+DEFAULT_REQUEST = CompactionRequest()
 
 
 Strategy: TypeAlias = Callable[[ContextHistory, Profile, CompactionRequest], Plan]
@@ -46,25 +46,25 @@ If the history is damaged, it raises the same errors as the construction of a co
 
 def plan(
     line: ContextHistory, strategy: str = DEFAULT, *, profile: str = profiles.DEFAULT,
-    ask: CompactionRequest = NO_WISHES
+    request: CompactionRequest = DEFAULT_REQUEST
 ) -> Plan:
     """Plan a compaction. Raises ``NotFound`` if the strategy or the profile is unknown."""
     if strategy not in STRATEGIES:
         raise NotFound(f"unknown strategy {strategy!r}", hint=f"choose one of {', '.join(STRATEGIES)}")
     last = next(line.back(), None)
     if last is not None and last.kind == Compaction.kind and strategy != "from":  # ``from`` begins another branch
-        return nothing(strategy, line, profiles.profile(profile), "the last entry is a compaction")
-    made = STRATEGIES[strategy](line, profiles.profile(profile), ask)
-    enough = made.carried == UNREADABLE or 0 < ask.reground_every <= made.carried
-    return _regrounded(made, line) if enough else made
+        return empty_plan(strategy, line, profiles.profile(profile), "the last entry is a compaction")
+    result = STRATEGIES[strategy](line, profiles.profile(profile), request)
+    is_due = result.carried == UNREADABLE or 0 < request.reground_every <= result.carried
+    return _reground(result, line) if is_due else result
 
 
-def _regrounded(made: Plan, line: ContextHistory) -> Plan:
+def _reground(base: Plan, line: ContextHistory) -> Plan:
     """Return the plan with the original entries instead of earlier summaries, so that errors do not accumulate."""
-    until = made.prefix[0].oid if made.prefix else made.first_kept.oid if made.first_kept else None
+    until = base.prefix[0].oid if base.prefix else base.first_kept.oid if base.first_kept else None
     history = originals(line, until)
-    files = touched(item.entry for item in (*history, *made.prefix))
-    return dataclasses.replace(made, history=history, previous="", carried=0, files=files)
+    files = touched_files(item.entry for item in (*history, *base.prefix))
+    return dataclasses.replace(base, history=history, previous="", carried=0, files=files)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,43 +79,43 @@ class _Generation:
 
 
 _GENERATIONS = {
-    "pi": _Generation(pi_cuts.by_what_is_shown),
+    "pi": _Generation(pi_cuts.by_shown_items),
     "pi-0.73": _Generation(pi_cuts.by_messages),
     "omp": _Generation(pi_cuts.by_groups, shown_only=True, raw=True, scaled=True),
 }
 
 
-def plan_pi(line: ContextHistory, profile: Profile, ask: CompactionRequest) -> Plan:
+def plan_pi(line: ContextHistory, profile: Profile, request: CompactionRequest) -> Plan:
     """Plan like pi and omp: keep the newest tokens, and summarize everything before them (rules 18 to 28).
 
     If a turn is split, its beginning is summarized separately.
     """
-    how = _GENERATIONS.get(profile.NAME, _GENERATIONS["pi"])
-    seen = sight(line, profile)
-    places = _counted_places(line, seen, how)
-    keep = profile.SETTINGS.keep_recent if ask.keep_tokens is None else ask.keep_tokens
-    cut = how.cut(places, _scaled(line, places, keep, profile) if how.scaled else keep, profile)
-    return cut_plan("pi", line, profile, seen, places, cut)
+    generation = _GENERATIONS.get(profile.NAME, _GENERATIONS["pi"])
+    view = compaction_view(line, profile)
+    entries = _counted_entries(line, view, generation)
+    keep = profile.SETTINGS.keep_recent if request.keep_tokens is None else request.keep_tokens
+    cut = generation.cut(entries, _scaled(line, entries, keep, profile) if generation.scaled else keep, profile)
+    return cut_plan("pi", line, profile, view, entries, cut)
 
 
-def _counted_places(line: ContextHistory, seen: CompactionView, how: _Generation) -> tuple[ShownEntry, ...]:
-    places = seen.places
-    if how.raw:
-        places = raw(line, (place.node for place in places))
-    return tuple(place for place in places if place.items) if how.shown_only else places
+def _counted_entries(line: ContextHistory, view: CompactionView, generation: _Generation) -> tuple[ShownEntry, ...]:
+    entries = view.entries
+    if generation.raw:
+        entries = unedited_entries(line, (entry.node for entry in entries))
+    return tuple(entry for entry in entries if entry.items) if generation.shown_only else entries
 
 
-def _scaled(line: ContextHistory, places: tuple[ShownEntry, ...], keep: int, profile: Profile) -> int:
-    ours = total(profile, conversation(places))
-    theirs = next(filter(None, map(_prompt_tokens, map(line.entry, itertools.islice(line.back(), None)))), 0)
-    return max(keep * ours // theirs, 1) if theirs > ours > 0 else keep
+def _scaled(line: ContextHistory, entries: tuple[ShownEntry, ...], keep: int, profile: Profile) -> int:
+    estimated = total(profile, conversation(entries))
+    counted = next(filter(None, map(_prompt_tokens, map(line.entry, itertools.islice(line.back(), None)))), 0)
+    return max(keep * estimated // counted, 1) if counted > estimated > 0 else keep
 
 
 def _prompt_tokens(entry: object) -> int:
     if not isinstance(entry, Message) or entry.role != "assistant" or entry.failed or entry.usage is None:
         return 0
-    stated = [entry.usage.get(name) for name in ("input", "cacheRead", "cacheWrite")]
-    return sum(count for count in stated if isinstance(count, int)) or total_tokens(entry.usage)
+    counts = [entry.usage.get(name) for name in ("input", "cacheRead", "cacheWrite")]
+    return sum(count for count in counts if isinstance(count, int)) or total_tokens(entry.usage)
 
 
 TAIL_TURNS = 2
@@ -126,30 +126,32 @@ RESERVED = 20_000
 """Number of tokens of the context window that must stay free (O1)."""
 
 
-def plan_opencode(line: ContextHistory, profile: Profile, ask: CompactionRequest) -> Plan:
+def plan_opencode(line: ContextHistory, profile: Profile, request: CompactionRequest) -> Plan:
     """Plan like opencode: keep the last two turns if they fit, and summarize everything else (K2 to K4)."""
-    seen = sight(line, profile)
-    return cut_plan("opencode", line, profile, seen, seen.places, Cut(tail(seen.places, room(ask), profile)))
+    view = compaction_view(line, profile)
+    return cut_plan(
+        "opencode", line, profile, view, view.entries, Cut(tail(view.entries, tail_budget(request), profile))
+    )
 
 
-def room(ask: CompactionRequest) -> int:
+def tail_budget(request: CompactionRequest) -> int:
     """Return the token budget of the tail. If the context window is unknown, this is the maximum."""
-    if ask.keep_tokens is not None:
-        return ask.keep_tokens
-    if ask.window is None:
+    if request.keep_tokens is not None:
+        return request.keep_tokens
+    if request.window is None:
         return TAIL_MOST
-    return min(TAIL_MOST, max(TAIL_LEAST, int(TAIL_SHARE * max(ask.window - RESERVED, 0))))
+    return min(TAIL_MOST, max(TAIL_LEAST, int(TAIL_SHARE * max(request.window - RESERVED, 0))))
 
 
-def tail(places: tuple[ShownEntry, ...], budget: int, profile: Profile) -> int:
+def tail(entries: tuple[ShownEntry, ...], budget: int, profile: Profile) -> int:
     """Return the index at which the tail starts (K2).
 
     This is the start of a turn, an entry inside the turn that does not fit, or the end if nothing fits.
     """
-    first = len(places)
-    starts = [at for at, place in enumerate(places) if _is_user(place)][-TAIL_TURNS:]
+    first = len(entries)
+    starts = [at for at, entry in enumerate(entries) if _is_user(entry)][-TAIL_TURNS:]
     for start in reversed(starts):
-        sizes = [total(profile, place.items) for place in places[start:first]]
+        sizes = [total(profile, entry.items) for entry in entries[start:first]]
         if sum(sizes) <= budget:
             budget -= sum(sizes)
             first = start
@@ -157,14 +159,14 @@ def tail(places: tuple[ShownEntry, ...], budget: int, profile: Profile) -> int:
         rest = sum(sizes)
         for at, before in enumerate(sizes[:-1], start + 1):
             rest -= before  # tokens from ``at`` to ``first``
-            if rest <= budget and any(profile.can_cut(item.entry) for item in places[at].items):
+            if rest <= budget and any(profile.can_cut(item.entry) for item in entries[at].items):
                 return at
         break
     return first
 
 
-def _is_user(place: ShownEntry) -> bool:
-    return any(isinstance(item.entry, Message) and item.entry.role == "user" for item in place.items)
+def _is_user(entry: ShownEntry) -> bool:
+    return any(isinstance(item.entry, Message) and item.entry.role == "user" for item in entry.items)
 
 
 USER_TOKENS_MAX = 20_000
@@ -173,43 +175,43 @@ BYTES_PER_TOKEN = 4
 _QUOTED = re.compile(r"\A<user-messages>\n.*?\n</user-messages>\n*", re.DOTALL)
 
 
-def plan_codex(line: ContextHistory, profile: Profile, ask: CompactionRequest) -> Plan:
+def plan_codex(line: ContextHistory, profile: Profile, request: CompactionRequest) -> Plan:
     """Plan like codex: quote the newest messages of the user, and summarize everything else (C5).
 
     No entry is kept. The quoted messages are in the summary before its text, oldest first. codex quotes the same
     messages again in later compactions, so they are read from the history and not from the previous summary.
     """
-    seen = sight(line, profile)
-    made = cut_plan("codex", line, profile, seen, seen.places, Cut(len(seen.places)))
-    if made.nothing:
-        return made
-    words = [text for item in originals(line, None) if (text := _user_texts(item.entry))]
-    quoted = newest(words, USER_TOKENS_MAX if ask.keep_tokens is None else ask.keep_tokens)
+    view = compaction_view(line, profile)
+    cut = cut_plan("codex", line, profile, view, view.entries, Cut(len(view.entries)))
+    if cut.nothing:
+        return cut
+    texts = [text for item in originals(line, None) if (text := _user_texts(item.entry))]
+    quoted = newest(texts, USER_TOKENS_MAX if request.keep_tokens is None else request.keep_tokens)
     block = "<user-messages>\n" + "\n\n".join(map(_escape_tag, quoted)) + "\n</user-messages>" if quoted else ""
-    return dataclasses.replace(made, previous=_QUOTED.sub("", made.previous), quoted=block)
+    return dataclasses.replace(cut, previous=_QUOTED.sub("", cut.previous), quoted=block)
 
 
-def newest(words: list[str], tokens_max: int) -> list[str]:
-    """Return the last of ``words`` that fit, oldest first. The newest one that does not fit is cut in the middle."""
+def newest(texts: list[str], tokens_max: int) -> list[str]:
+    """Return the last of ``texts`` that fit, oldest first. The newest one that does not fit is cut in the middle."""
     found: list[str] = []
-    left = tokens_max
-    for text in reversed(words):
+    room = tokens_max
+    for text in reversed(texts):
         size = -(-len(text.encode("utf-8", "replace")) // BYTES_PER_TOKEN)
-        if size > left:
-            if left:
-                found.append(_without_middle(text, left))
+        if size > room:
+            if room:
+                found.append(_without_middle(text, room))
             break
         found.append(text)
-        left -= size
+        room -= size
     return found[::-1]
 
 
 def _without_middle(text: str, tokens: int) -> str:
     data = text.encode("utf-8", "replace")
     half = tokens * BYTES_PER_TOKEN // 2
-    gone = -(-(len(data) - 2 * half) // BYTES_PER_TOKEN)
+    omitted = -(-(len(data) - 2 * half) // BYTES_PER_TOKEN)
     start, end = data[:half].decode("utf-8", "ignore"), data[len(data) - half :].decode("utf-8", "ignore")
-    return f"{start}[... {gone} tokens ...]{end}"
+    return f"{start}[... {omitted} tokens ...]{end}"
 
 
 def _user_texts(entry: Shown) -> str:
@@ -228,99 +230,99 @@ FEW = 4
 """Maximum number of messages at which all of them are summarized."""
 
 
-def plan_aider(line: ContextHistory, profile: Profile, ask: CompactionRequest) -> Plan:
+def plan_aider(line: ContextHistory, profile: Profile, request: CompactionRequest) -> Plan:
     """Plan like Aider: keep the newest half, and end the summarized part with an answer (S2).
 
     Unlike in Aider, no part of the older half is lost.
     """
-    seen = sight(line, profile)
-    limit = _limit(ask)
-    said = sum(len(place.items) for place in seen.places)
-    if total(profile, seen.items) <= limit:
-        return nothing("aider", line, profile, "all entries would be kept")
-    first = len(seen.places) if said <= FEW else head(seen.places, limit // 2, profile)
-    return cut_plan("aider", line, profile, seen, seen.places, Cut(first))
+    view = compaction_view(line, profile)
+    limit = _limit(request)
+    count = sum(len(entry.items) for entry in view.entries)
+    if total(profile, view.items) <= limit:
+        return empty_plan("aider", line, profile, "all entries would be kept")
+    first = len(view.entries) if count <= FEW else head(view.entries, limit // 2, profile)
+    return cut_plan("aider", line, profile, view, view.entries, Cut(first))
 
 
-def head(places: tuple[ShownEntry, ...], half: int, profile: Profile) -> int:
+def head(entries: tuple[ShownEntry, ...], half: int, profile: Profile) -> int:
     """Return the start of a tail of less than ``half`` tokens that follows an answer; the end if there is none."""
-    first, size = len(places), 0
+    first, size = len(entries), 0
     while first:
-        size += total(profile, places[first - 1].items)
+        size += total(profile, entries[first - 1].items)
         if size >= half:
             break
         first -= 1
-    ends = _ends_of_answers(places)
+    ends = _ends_of_answers(entries)
     while first and not ends[first]:
         first -= 1
-    return first or len(places)
+    return first or len(entries)
 
 
-def _limit(ask: CompactionRequest) -> int:
-    if ask.keep_tokens is not None:
-        return ask.keep_tokens
-    return MOST if ask.window is None else min(max(ask.window // 16, LEAST), MOST)
+def _limit(request: CompactionRequest) -> int:
+    if request.keep_tokens is not None:
+        return request.keep_tokens
+    return MOST if request.window is None else min(max(request.window // 16, LEAST), MOST)
 
 
-def _ends_of_answers(places: tuple[ShownEntry, ...]) -> list[bool]:
+def _ends_of_answers(entries: tuple[ShownEntry, ...]) -> list[bool]:
     """Return, for each index, whether an answer precedes it and no tool result follows it directly."""
-    ends = [False] * (len(places) + 1)
+    ends = [False] * (len(entries) + 1)
     answered = False
-    for at, place in enumerate(places, 1):
-        answered = _is(place.items[-1], "assistant") if place.items else answered
+    for at, entry in enumerate(entries, 1):
+        answered = _has_role(entry.items[-1], "assistant") if entry.items else answered
         ends[at] = answered
     followed = False
-    for at in range(len(places) - 1, -1, -1):
-        followed = _is(places[at].items[0], "tool") if places[at].items else followed
+    for at in range(len(entries) - 1, -1, -1):
+        followed = _has_role(entries[at].items[0], "tool") if entries[at].items else followed
         ends[at] = ends[at] and not followed
     return ends
 
 
-def _is(item: Item, role: str) -> bool:
+def _has_role(item: Item, role: str) -> bool:
     return isinstance(item.entry, Message) and item.entry.role == role
 
 
-def plan_from(line: ContextHistory, profile: Profile, ask: CompactionRequest) -> Plan:
+def plan_from(line: ContextHistory, profile: Profile, request: CompactionRequest) -> Plan:
     """Plan a summary from a chosen entry to the leaf. The session then continues before that entry (W2).
 
     The summarized entries stay on their branch. The summary begins a new branch before the chosen entry.
 
     Raises ``Refused`` if the entry is not on this branch or is its root.
     """
-    if ask.at is None:
-        return nothing("from", line, profile, "no entry was passed as 'at'")
-    chosen = ask.at.oid
-    back = line.back()
-    nodes = list(itertools.takewhile(lambda node: node.oid != chosen, back))
-    onto = next(back, None)
+    if request.at is None:
+        return empty_plan("from", line, profile, "no entry was passed as 'at'")
+    chosen = request.at.oid
+    history = line.back()
+    nodes = list(itertools.takewhile(lambda node: node.oid != chosen, history))
+    onto = next(history, None)
     if onto is None:
         raise Refused(
             f"cannot summarize from {chosen[:12]}: it is not on this branch, or is its root",
             hint="choose a later entry of this branch",
         )
-    return left("from", line, profile, [*nodes, ask.at][::-1], onto)
+    return summary_plan("from", line, profile, [*nodes, request.at][::-1], onto)
 
 
-def plan_up_to(line: ContextHistory, profile: Profile, ask: CompactionRequest) -> Plan:
+def plan_up_to(line: ContextHistory, profile: Profile, request: CompactionRequest) -> Plan:
     """Plan a summary of all entries before a chosen entry. The chosen entry and later entries are kept (W2).
 
     Raises ``Refused`` if the entry is not in the context, or if it is a tool result, which must stay with its call.
     """
-    seen = sight(line, profile)
-    if ask.at is None:
-        return nothing("up-to", line, profile, "no entry was passed as 'at'")
-    if ask.at.kind == Message.kind and ask.at.role == "tool":
+    view = compaction_view(line, profile)
+    if request.at is None:
+        return empty_plan("up-to", line, profile, "no entry was passed as 'at'")
+    if request.at.kind == Message.kind and request.at.role == "tool":
         raise Refused(
-            f"cannot summarize up to {ask.at.oid[:12]}: a tool result must stay with its call",
+            f"cannot summarize up to {request.at.oid[:12]}: a tool result must stay with its call",
             hint="choose the call, or an entry after the result",
         )
-    at = next((at for at, place in enumerate(seen.places) if place.node.oid == ask.at.oid), None)
+    at = next((at for at, entry in enumerate(view.entries) if entry.node.oid == request.at.oid), None)
     if at is None:
         raise Refused(
-            f"cannot summarize up to {ask.at.oid[:12]}: it is not in the context of this branch",
+            f"cannot summarize up to {request.at.oid[:12]}: it is not in the context of this branch",
             hint="run `gitsession context` to list the entries of the context",
         )
-    return cut_plan("up-to", line, profile, seen, seen.places, Cut(at))
+    return cut_plan("up-to", line, profile, view, view.entries, Cut(at))
 
 
 STRATEGIES: dict[str, Strategy] = {

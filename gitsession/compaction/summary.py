@@ -26,7 +26,7 @@ class Request:
     """A request for a summary.
 
     Attributes:
-        said: Items to summarize, in order.
+        items: Items to summarize, in order.
         kind: Kind of the summary.
         previous: Earlier summary to continue; "" if there is none.
         previous_chars: Number of characters that ``previous`` replaced; 0 if unknown. Its own length then counts.
@@ -34,7 +34,7 @@ class Request:
         max_tokens: Maximum number of tokens in the summary.
     """
 
-    said: tuple[TranscriptItem, ...]
+    items: tuple[TranscriptItem, ...]
     kind: Kind = "initial"
     previous: str = ""
     previous_chars: int = 0
@@ -48,7 +48,7 @@ class Request:
         For example, a prompt is the line ``[User]`` followed by the text of the prompt. A tool call begins with a line
         such as ``[Tool call read]``. Blank lines separate paragraphs.
         """
-        return render(self.said)
+        return render(self.items)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +84,8 @@ class Summarizer(Protocol):
 
 def name_of(summarizer: Summarizer) -> str:
     """Return the name of a summarizer for entries. This is not the name of its class, which may change."""
-    stated = getattr(summarizer, "NAME", None)
-    return stated if isinstance(stated, str) and stated else UNNAMED
+    name = getattr(summarizer, "NAME", None)
+    return name if isinstance(name, str) and name else UNNAMED
 
 
 def summarise(
@@ -96,33 +96,33 @@ def summarise(
     A summary that was cut off is returned with ``truncated`` set. The caller decides whether to use it.
     """
     cancelled = cancelled or Event()
-    stop_if(cancelled)
+    raise_if_cancelled(cancelled)
     try:
         summary = summarizer.summarise(request, progress=progress, cancelled=cancelled)
     except SummaryFailed:
         raise
     except Exception as error:  # a plugin can raise any error; nothing was changed
         raise SummaryFailed(f"the summarizer failed: {type(error).__name__}: {error}") from error
-    stop_if(cancelled)
+    raise_if_cancelled(cancelled)
     if not isinstance(summary, Summary) or not isinstance(summary.text, str):
         raise SummaryFailed("the summarizer did not return a summary")
     summary = replace(summary, usage=_counts(summary.usage))
     if not summary.text.strip():
         raise SummaryFailed("the summarizer returned an empty summary")
-    given = len(request.conversation) + max(len(request.previous), request.previous_chars)
-    if len(summary.text) >= given:
-        sizes = f"{len(summary.text):,} and {given:,} characters"
+    input_chars = len(request.conversation) + max(len(request.previous), request.previous_chars)
+    if len(summary.text) >= input_chars:
+        sizes = f"{len(summary.text):,} and {input_chars:,} characters"
         raise SummaryFailed(f"the summary is not shorter than its input: {sizes}")
     return summary
 
 
 def _counts(usage: Any) -> dict[str, int]:
     """Return the items of ``usage`` that can be token counts."""
-    stated = usage.items() if isinstance(usage, Mapping) else ()
-    return {str(name): count for name, count in stated if type(count) is int and 0 <= count <= TOKENS_MAX}
+    items = usage.items() if isinstance(usage, Mapping) else ()
+    return {str(name): count for name, count in items if type(count) is int and 0 <= count <= TOKENS_MAX}
 
 
-def stop_if(cancelled: Event) -> None:
+def raise_if_cancelled(cancelled: Event) -> None:
     """Raise ``SummaryFailed`` if ``cancelled`` is set."""
     if cancelled.is_set():
         raise SummaryFailed("the summary was cancelled")

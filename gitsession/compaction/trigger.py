@@ -21,10 +21,10 @@ _OVERFLOW = re.compile(
 def is_over(context: Context, window: int, *, reserve: int | None = None) -> bool:
     """Return whether less than ``reserve`` of ``window`` is left, in tokens. ``None``: the agent's reserve."""
     settings = profiles.profile(context.profile).SETTINGS
-    stays_free = max(settings.reserve, int(window * settings.reserve_share)) if reserve is None else reserve
+    reserved = max(settings.reserve, int(window * settings.reserve_share)) if reserve is None else reserve
     tokens = context.tokens
     # A stale count is about the context before the last compaction.
-    return (tokens.counted_here if tokens.stale else tokens.used) > window - stays_free
+    return (tokens.counted_here if tokens.stale else tokens.used) > window - reserved
 
 
 def is_due(context: Context, line: ContextHistory, window: int, *, reserve: int | None = None) -> bool:
@@ -33,10 +33,10 @@ def is_due(context: Context, line: ContextHistory, window: int, *, reserve: int 
     It is due if ``is_over`` returns true and the model has answered since the last compaction. So a compaction that did
     not help is not repeated (K6).
     """
-    return _has_news(line) and is_over(context, window, reserve=reserve)
+    return _has_answer(line) and is_over(context, window, reserve=reserve)
 
 
-def _has_news(line: ContextHistory) -> bool:
+def _has_answer(line: ContextHistory) -> bool:
     for node in line.back():
         if node.kind == Compaction.kind:
             return False

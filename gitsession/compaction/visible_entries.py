@@ -41,13 +41,13 @@ class CompactionView:
 
     Attributes:
         previous: Newest compaction; ``None`` if there is none.
-        places: Entries after its summary, oldest first.
+        entries: Entries after its summary, oldest first.
         system: All system messages, in order.
         tokens: Size of the whole context in tokens.
     """
 
     previous: Compaction | None
-    places: tuple[ShownEntry, ...]
+    entries: tuple[ShownEntry, ...]
     system: tuple[Item, ...]
     tokens: int
 
@@ -58,17 +58,17 @@ class CompactionView:
     @property
     def items(self) -> tuple[Item, ...]:
         """The items after the summary, without system messages."""
-        return conversation(self.places)
+        return conversation(self.entries)
 
 
-def sight(line: ContextHistory, profile: Profile) -> CompactionView:
+def compaction_view(line: ContextHistory, profile: Profile) -> CompactionView:
     """Return the entries of a history, with the items that ``profile`` shows of each."""
-    seen = reach(line)
+    visible = reach(line)
     selection = profile.select(line)
     count = tokens(profile, selection.items, fresh=selection.fresh)
     by_oid = {oid: tuple(items) for oid, items in itertools.groupby(selection.items, lambda item: item.oid)}
-    previous = line.entry(seen.compaction) if seen.compaction else None
-    kept, after = _entries(seen.kept), _entries(_behind(line, seen.compaction))
+    previous = line.entry(visible.compaction) if visible.compaction else None
+    kept, after = _agent_entries(visible.kept), _agent_entries(_entries_after(line, visible.compaction))
     return CompactionView(
         previous if isinstance(previous, Compaction) else None,
         tuple(ShownEntry(node, by_oid.get(node.oid, ())) for node in [*kept, *after]),
@@ -77,7 +77,7 @@ def sight(line: ContextHistory, profile: Profile) -> CompactionView:
     )
 
 
-def _behind(line: ContextHistory, compaction: Spot | None) -> list[Node]:
+def _entries_after(line: ContextHistory, compaction: Spot | None) -> list[Node]:
     """Return all entries after ``compaction`` or the newest reset, including entries that a context leaves out."""
     found: list[Node] = []
     for node in line.back():
@@ -89,9 +89,9 @@ def _behind(line: ContextHistory, compaction: Spot | None) -> list[Node]:
     return found[::-1]
 
 
-def raw(line: ContextHistory, nodes: Iterable[Node]) -> tuple[ShownEntry, ...]:
+def unedited_entries(line: ContextHistory, nodes: Iterable[Node]) -> tuple[ShownEntry, ...]:
     """Return entries with the items that each shows on its own, without edits and omissions."""
-    return tuple(ShownEntry(node, tuple(show(line, node))) for node in _entries(nodes))
+    return tuple(ShownEntry(node, tuple(show(line, node))) for node in _agent_entries(nodes))
 
 
 def carried(previous: Compaction | None) -> int:
@@ -103,8 +103,8 @@ def carried(previous: Compaction | None) -> int:
         return 0
     if not previous.summary.strip():
         return UNREADABLE
-    kept = previous.preserve.get(CARRIED) if isinstance(previous.preserve, Mapping) else None
-    return min(kept + 1, UNREADABLE) if isinstance(kept, int) and kept >= 0 else 1
+    count = previous.preserve.get(CARRIED) if isinstance(previous.preserve, Mapping) else None
+    return min(count + 1, UNREADABLE) if isinstance(count, int) and count >= 0 else 1
 
 
 def originals(line: ContextHistory, until: Oid | None) -> tuple[Item, ...]:
@@ -115,19 +115,19 @@ def originals(line: ContextHistory, until: Oid | None) -> tuple[Item, ...]:
     history.
     """
     nodes = list(itertools.takewhile(lambda node: node.kind != Reset.kind, line.back()))[::-1]
-    how = changes(line, nodes, edits=True)
+    applied = changes(line, nodes, edits=True)
     nodes = list(itertools.takewhile(lambda node: node.oid != until, nodes))
-    return conversation(ShownEntry(node, tuple(changed(show(line, node), node, how))) for node in nodes)
+    return conversation(ShownEntry(node, tuple(changed(show(line, node), node, applied))) for node in nodes)
 
 
-def conversation(places: Iterable[ShownEntry]) -> tuple[Item, ...]:
-    """Return the items of ``places`` without system messages, which are not part of the conversation."""
-    return tuple(item for place in places for item in place.items if not is_system(item))
+def conversation(entries: Iterable[ShownEntry]) -> tuple[Item, ...]:
+    """Return the items of ``entries`` without system messages, which are not part of the conversation."""
+    return tuple(item for entry in entries for item in entry.items if not is_system(item))
 
 
 def is_system(item: Item) -> bool:
     return isinstance(item.entry, Message) and item.entry.role == "system"
 
 
-def _entries(nodes: Iterable[Node]) -> list[Node]:
+def _agent_entries(nodes: Iterable[Node]) -> list[Node]:
     return [node for node in nodes if node.kind not in _NO_ENTRIES]

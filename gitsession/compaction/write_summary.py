@@ -27,7 +27,7 @@ QUOTED_CHARS_MAX = 1_000
 """Maximum length in characters of the beginning of a turn that is quoted instead of summarized."""
 
 
-BY_RULE = Extractive()
+DEFAULT_SUMMARIZER = Extractive()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -44,7 +44,7 @@ class SummaryOptions:
         cancelled: Event that stops the compaction without a summary when it is set.
     """
 
-    summarizer: Summarizer = BY_RULE
+    summarizer: Summarizer = DEFAULT_SUMMARIZER
     focus: str = ""
     max_tokens: int = 4_096
     input_tokens_max: int = 100_000
@@ -52,49 +52,49 @@ class SummaryOptions:
     cancelled: Event | None = None
 
 
-def write(plan: Plan, how: SummaryOptions) -> Summary:
+def write(plan: Plan, options: SummaryOptions) -> Summary:
     """Return the whole text of a summary. Raises ``SummaryFailed``, also if the model was cut off."""
     usage: Counter[str] = Counter()
     text = without_files(plan.previous)
-    pieces = list(pieces_of(_said(plan.history), how.input_tokens_max))
+    pieces = list(pieces_of(_transcript(plan.history), options.input_tokens_max))
     chars = len(text)
     for number, piece in enumerate(pieces, 1):
         if len(pieces) > 1:
-            how.progress(f"summarizing part {number} of {len(pieces)}")
+            options.progress(f"summarizing part {number} of {len(pieces)}")
         kind: Kind = "branch" if plan.onto else "update" if text else "initial"
-        request = Request(said=piece, kind=kind, previous=text, previous_chars=chars, focus=how.focus)
-        answer = _ask(replace(request, max_tokens=how.max_tokens), how)
+        request = Request(items=piece, kind=kind, previous=text, previous_chars=chars, focus=options.focus)
+        answer = _summarise_part(replace(request, max_tokens=options.max_tokens), options)
         text = answer.text
         chars += len(request.conversation)
         usage.update(answer.usage)
     parts = [plan.quoted, text]
     if plan.prefix:
-        begun, spent = _beginning(_said(plan.prefix), how)
-        parts.append(f"---\n\n{TURN}\n\n{begun}" if begun else "")
-        usage.update(spent)
-    words = "\n\n".join(part for part in parts if part.strip())
-    if not words:
+        beginning, turn_usage = _turn_beginning(_transcript(plan.prefix), options)
+        parts.append(f"---\n\n{TURN}\n\n{beginning}" if beginning else "")
+        usage.update(turn_usage)
+    body = "\n\n".join(part for part in parts if part.strip())
+    if not body:
         raise SummaryFailed("the entries have no text to summarize")
-    return Summary(whole(with_files(words, plan.files.read, plan.files.modified)), usage=dict(usage))
+    return Summary(whole(with_files(body, plan.files.read, plan.files.modified)), usage=dict(usage))
 
 
-def _beginning(said: tuple[TranscriptItem, ...], how: SummaryOptions) -> tuple[str, Counter[str]]:
+def _turn_beginning(paragraphs: tuple[TranscriptItem, ...], options: SummaryOptions) -> tuple[str, Counter[str]]:
     """Return the beginning of a turn, quoted or summarized, and the number of tokens used for the summary."""
-    words, usage = render(said), Counter[str]()
-    if len(words) <= QUOTED_CHARS_MAX:
-        return words, usage
+    rendered, usage = render(paragraphs), Counter[str]()
+    if len(rendered) <= QUOTED_CHARS_MAX:
+        return rendered, usage
     text, chars = "", 0
-    for piece in pieces_of(said, how.input_tokens_max):
-        request = Request(said=piece, kind="prefix", previous=text, previous_chars=chars)
-        answer = _ask(replace(request, max_tokens=how.max_tokens // 2), how)
+    for piece in pieces_of(paragraphs, options.input_tokens_max):
+        request = Request(items=piece, kind="prefix", previous=text, previous_chars=chars)
+        answer = _summarise_part(replace(request, max_tokens=options.max_tokens // 2), options)
         text = answer.text
         chars += len(request.conversation)
         usage.update(answer.usage)
     return text, usage
 
 
-def _ask(request: Request, how: SummaryOptions) -> Summary:
-    answer = summarise(how.summarizer, request, progress=how.progress, cancelled=how.cancelled)
+def _summarise_part(request: Request, options: SummaryOptions) -> Summary:
+    answer = summarise(options.summarizer, request, progress=options.progress, cancelled=options.cancelled)
     if answer.truncated:
         raise SummaryFailed(
             "the summary was cut off at the model's limit",
@@ -103,22 +103,22 @@ def _ask(request: Request, how: SummaryOptions) -> Summary:
     return answer
 
 
-def _said(items: Iterable[Item]) -> tuple[TranscriptItem, ...]:
+def _transcript(items: Iterable[Item]) -> tuple[TranscriptItem, ...]:
     return serialise(item.entry for item in items)
 
 
-def pieces_of(said: Iterable[TranscriptItem], tokens_max: int) -> Iterator[tuple[TranscriptItem, ...]]:
-    """Yield ``said`` in as few parts of at most ``tokens_max`` as possible. Only longer paragraphs are split."""
+def pieces_of(paragraphs: Iterable[TranscriptItem], tokens_max: int) -> Iterator[tuple[TranscriptItem, ...]]:
+    """Yield ``paragraphs`` in as few parts of at most ``tokens_max`` as possible. Only longer paragraphs are split."""
     chars_max = tokens_max * CHARS_PER_TOKEN
     piece: list[TranscriptItem] = []
     size = 0
-    for paragraph in itertools.chain.from_iterable(_parts(paragraph, chars_max) for paragraph in said):
-        more = len(str(paragraph))
-        if piece and size + more > chars_max:
+    for paragraph in itertools.chain.from_iterable(_parts(paragraph, chars_max) for paragraph in paragraphs):
+        length = len(str(paragraph))
+        if piece and size + length > chars_max:
             yield tuple(piece)
             piece, size = [], 0
         piece.append(paragraph)
-        size += more
+        size += length
     if piece:
         yield tuple(piece)
 

@@ -25,15 +25,15 @@ def context(
     ``policies`` are applied in the given order. Stored data does not change. ``window``: context window of the model,
     in tokens.
     """
-    how = profiles.profile(profile)
-    selection = how.select(line)
+    rules = profiles.profile(profile)
+    selection = rules.select(line)
     items, model = selection.items, selection.state.model
-    count = tokens(how, items, fresh=selection.fresh, current=selection.current, window=window, model=model)
+    count = tokens(rules, items, fresh=selection.fresh, current=selection.current, window=window, model=model)
     for policy in policies:
-        items = tuple(policy(items, PolicyInput(how, count.used, model)))
+        items = tuple(policy(items, PolicyInput(rules, count.used, model)))
         if items != selection.items:  # the provider's count is that of another context
-            count = tokens(how, items, fresh=len(items), window=window, model=model)
-    return Context(how.NAME, items, selection.state, count)
+            count = tokens(rules, items, fresh=len(items), window=window, model=model)
+    return Context(rules.NAME, items, selection.state, count)
 
 
 def revealed(
@@ -45,22 +45,24 @@ def revealed(
     inserted last.
     """
     redacted = context(line, profile, policies, window=window)
-    if not line.hiding:
+    if not line.redacted_entries:
         return redacted
-    exact_line, shown = line.shown()
+    exact_line, shown = line.revealed()
     exact = context(exact_line, profile, policies, window=window)
-    items = tuple(_without_broken_signatures(item, shown.hidden) for item in _in_place_of(redacted.items, exact.items))
+    items = tuple(
+        _without_broken_signatures(item, shown.hidden) for item in _replace_items(redacted.items, exact.items)
+    )
     hidden = sum(shown.hidden.get(oid, 0) for oid in {item.oid for item in items})
     return dataclasses.replace(redacted, items=items, state=exact.state, hidden=hidden, redacted=redacted)
 
 
-def _in_place_of(redacted: Sequence[Item], exact: Sequence[Item]) -> list[Item]:
+def _replace_items(redacted: Sequence[Item], exact: Sequence[Item]) -> list[Item]:
     """Return the items of ``redacted``, each replaced by the item of ``exact`` at the same position of its entry."""
-    found = {_place(seen, item): item for seen, item in _counted(exact)}
-    return [found.get(_place(seen, item), item) for seen, item in _counted(redacted)]
+    by_position = {_position(seen, item): item for seen, item in _number_items(exact)}
+    return [by_position.get(_position(seen, item), item) for seen, item in _number_items(redacted)]
 
 
-def _counted(items: Sequence[Item]) -> list[tuple[int, Item]]:
+def _number_items(items: Sequence[Item]) -> list[tuple[int, Item]]:
     """Return each item with the number of earlier items of the same entry."""
     seen: Counter[Oid] = Counter()
     counted = []
@@ -70,8 +72,8 @@ def _counted(items: Sequence[Item]) -> list[tuple[int, Item]]:
     return counted
 
 
-def _place(seen: int, item: Item) -> tuple[Oid, int, str]:
-    return item.oid, seen, item.entry.kind
+def _position(earlier: int, item: Item) -> tuple[Oid, int, str]:
+    return item.oid, earlier, item.entry.kind
 
 
 def _without_broken_signatures(item: Item, hidden: dict[Oid, int]) -> Item:

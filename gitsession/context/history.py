@@ -28,18 +28,18 @@ class EntryIndex(Protocol):
     def anchors(self, oid: Oid) -> HistoryState | None:
         """Return the state of a history that ends at this entry; ``None`` if it is unknown."""
 
-    def glimpse(self, oid: Oid, *, goes_on: bool = False) -> IndexedEntry | None:
+    def indexed_entry(self, oid: Oid, *, goes_on: bool = False) -> IndexedEntry | None:
         """Return an entry without its commit; ``None`` if unknown. ``goes_on``: whether the caller will read on."""
 
     def is_there(self, name: str, asked_at: Oid) -> bool:
         """Return whether an entry before ``asked_at`` can have ``name``, a chain or an agent's id. True if unknown."""
 
 
-class _Nothing:
+class _EmptyIndex:
     def anchors(self, oid: Oid) -> HistoryState | None:
         return None
 
-    def glimpse(self, oid: Oid, *, goes_on: bool = False) -> IndexedEntry | None:
+    def indexed_entry(self, oid: Oid, *, goes_on: bool = False) -> IndexedEntry | None:
         return None
 
     def is_there(self, name: str, asked_at: Oid) -> bool:
@@ -54,27 +54,27 @@ class HistoryCache:
     """
 
     def __init__(self) -> None:
-        self.glimpses: dict[Oid, IndexedEntry] = {}
-        self.hiding: set[Oid] = set()
+        self.indexed_entries: dict[Oid, IndexedEntry] = {}
+        self.redacted_entries: set[Oid] = set()
         self._entries: dict[Oid, tuple[Entry, bytes]] = {}
         self._bytes = 0
 
     def clear(self) -> None:
         """Empty the cache after a purge."""
-        self.glimpses, self._entries, self._bytes = {}, {}, 0
-        self.hiding = set()
+        self.indexed_entries, self._entries, self._bytes = {}, {}, 0
+        self.redacted_entries = set()
 
     def find(self, oid: Oid) -> tuple[Entry, bytes] | None:
         return self._entries.get(oid)
 
-    def keep(self, oid: Oid, entry: Entry, payload: bytes, *, hides: bool) -> None:
+    def keep(self, oid: Oid, entry: Entry, payload: bytes, *, has_placeholders: bool) -> None:
         self._bytes += len(payload) + _ENTRY_BYTES
         if self._bytes > MEMORY_BYTES_MAX:
-            self.glimpses, self._entries, self._bytes = {}, {}, len(payload) + _ENTRY_BYTES
-            self.hiding = set()
+            self.indexed_entries, self._entries, self._bytes = {}, {}, len(payload) + _ENTRY_BYTES
+            self.redacted_entries = set()
         self._entries[oid] = entry, payload
-        if hides:
-            self.hiding.add(oid)
+        if has_placeholders:
+            self.redacted_entries.add(oid)
 
 
 MEMORY_BYTES_MAX = 16 << 20
@@ -90,7 +90,7 @@ class ContextHistory:
 
     Attributes:
         leaf: Id of the newest entry; ``None`` for an empty history.
-        hiding: Entries with placeholders that were read so far.
+        redacted_entries: Entries with placeholders that were read so far.
 
     Args:
         store: The store.
@@ -104,17 +104,17 @@ class ContextHistory:
         self,
         store: ObjectStore,
         leaf: Oid | None,
-        known: EntryIndex | None = None,
-        memory: HistoryCache | None = None,
-        attached: SessionAttachments | None = None,
+        index: EntryIndex | None = None,
+        cache: HistoryCache | None = None,
+        attachments: SessionAttachments | None = None,
     ) -> None:
         self._store = store
-        self._attached = attached
-        self._known = known or _Nothing()
-        self._memory = memory or HistoryCache()
+        self._attachments = attachments
+        self._index = index or _EmptyIndex()
+        self._cache = cache or HistoryCache()
         self._nodes: dict[Oid, Node] = {}
         self._read: dict[Oid, tuple[Entry, bytes]] = {}
-        self.hiding: set[Oid] = set()
+        self.redacted_entries: set[Oid] = set()
         self.leaf = leaf
 
     def back(self, before: Spot | None = None) -> Iterator[Node]:
@@ -125,20 +125,20 @@ class ContextHistory:
             yield node
             oid = node.parent
 
-    def showing(self) -> Iterator[Spot]:
+    def showable_entries(self) -> Iterator[Spot]:
         """Yield the entries that a context can show, newest first. Other entries may be among them."""
         oid = self.leaf
         while oid:
-            seen = self._glimpse(oid, goes_on=True)
-            yield seen or self._node(oid)
-            oid = self._node(oid).parent if seen is None or seen.above is None else seen.above
+            indexed = self._indexed_entry(oid, goes_on=True)
+            yield indexed or self._node(oid)
+            oid = self._node(oid).parent if indexed is None or indexed.above is None else indexed.above
 
-    def _glimpse(self, oid: Oid, *, goes_on: bool = False) -> IndexedEntry | None:
-        found = self._memory.glimpses.get(oid)
+    def _indexed_entry(self, oid: Oid, *, goes_on: bool = False) -> IndexedEntry | None:
+        found = self._cache.indexed_entries.get(oid)
         if found is None:
-            found = self._known.glimpse(oid, goes_on=goes_on)
+            found = self._index.indexed_entry(oid, goes_on=goes_on)
             if found is not None and found.above is not None:
-                self._memory.glimpses[oid] = found
+                self._cache.indexed_entries[oid] = found
         return found
 
     def _node(self, oid: Oid) -> Node:
@@ -156,14 +156,14 @@ class ContextHistory:
         return self._entry_and_payload(spot)[1]
 
     def _entry_and_payload(self, spot: Spot) -> tuple[Entry, bytes]:
-        found = self._read.get(spot.oid) or self._memory.find(spot.oid)
+        found = self._read.get(spot.oid) or self._cache.find(spot.oid)
         if found is None:
-            found, hides = self._read_afresh(spot)
+            found, has_placeholders = self._load_entry(spot)
             if isinstance(found[0], Opaque) and found[0].problem and spot.kind != Opaque.kind:
                 raise Malformed(f"this entry of the context cannot be read: {found[0].problem}", where=spot.oid)
-            self._memory.keep(spot.oid, *found, hides=hides)
-        if spot.oid in self._memory.hiding:
-            self.hiding.add(spot.oid)
+            self._cache.keep(spot.oid, *found, has_placeholders=has_placeholders)
+        if spot.oid in self._cache.redacted_entries:
+            self.redacted_entries.add(spot.oid)
         found = self._resolved(spot, *found)
         self._read[spot.oid] = found
         return found
@@ -173,16 +173,18 @@ class ContextHistory:
 
         The result is not added to the cache, because attachments can be imported later.
         """
-        if self._attached is None or spot.source is None:
+        if self._attachments is None or spot.source is None:
             return entry, payload
-        resolved = self._attached.resolve(spot.source.agent, payload)
+        resolved = self._attachments.resolve(spot.source.agent, payload)
         return (entry, payload) if resolved is payload else (FORMATS[spot.source.agent].read(resolved), resolved)
 
-    def _read_afresh(self, spot: Spot) -> tuple[tuple[Entry, bytes], bool]:
+    def _load_entry(self, spot: Spot) -> tuple[tuple[Entry, bytes], bool]:
         """Return the entry, its payload, and whether it has placeholders."""
-        seen = spot if isinstance(spot, IndexedEntry) else self._glimpse(spot.oid)
-        if seen is not None and seen.payload:
-            return content.read_alone(self._store, seen.payload, seen.source.agent if seen.source else None), False
+        indexed = spot if isinstance(spot, IndexedEntry) else self._indexed_entry(spot.oid)
+        if indexed is not None and indexed.payload:
+            return content.read_alone(
+                self._store, indexed.payload, indexed.source.agent if indexed.source else None
+            ), False
         node = self._node(spot.oid)
         parts = content.kept(self._store, node)
         payload = content.whole(self._store, node, parts)
@@ -195,32 +197,32 @@ class ContextHistory:
 
     def may_hold(self, name: str, before: Spot) -> bool:
         """Return whether an entry before ``before`` can have ``name``. If not, a search cannot find it."""
-        return self._known.is_there(name, before.oid)
+        return self._index.is_there(name, before.oid)
 
-    def shown(self) -> tuple[ContextHistory, RevealedStore]:
+    def revealed(self) -> tuple[ContextHistory, RevealedStore]:
         """Return this history with the originals of redacted parts, and the store that counts these originals."""
         store = RevealedStore(self._store)
-        return ContextHistory(store, self.leaf, self._known, attached=self._attached), store
+        return ContextHistory(store, self.leaf, self._index, attachments=self._attachments), store
 
     @functools.cached_property
     def anchors(self) -> HistoryState:
         """State at the leaf, computed from the nearest entry whose state is known."""
-        said = self._known.anchors(self.leaf) if self.leaf else anchors.NOTHING_SAID
-        if said is None:
-            said = anchors.gather(self.back(), self.entry, self._said_above)
-        return said
+        state = self._index.anchors(self.leaf) if self.leaf else anchors.NOTHING_SAID
+        if state is None:
+            state = anchors.gather(self.back(), self.entry, self._state_above)
+        return state
 
-    def _said_above(self, oid: Oid) -> HistoryState | None:
-        return self._known.anchors(oid) if oid != self.leaf else None  # ``anchors`` has requested the leaf already
+    def _state_above(self, oid: Oid) -> HistoryState | None:
+        return self._index.anchors(oid) if oid != self.leaf else None  # ``anchors`` has requested the leaf already
 
 
-def answers_to(node: Spot, name: str) -> bool:
+def has_name(node: Spot, name: str) -> bool:
     """Return whether other entries of the history can refer to this entry by ``name``."""
     return name in names_of(node)
 
 
 def names_of(node: Spot) -> tuple[str, ...]:
     """Return the names of an entry in its history: its chain digest, and its short id or the agent's id."""
-    called = short_id(node.chain) if node.source is None else node.source.id
+    entry_id = short_id(node.chain) if node.source is None else node.source.id
     chain = to_base64url(node.chain)
-    return (chain,) if called is None else (chain, called)
+    return (chain,) if entry_id is None else (chain, entry_id)

@@ -58,22 +58,28 @@ def clear_tool_uses(
         clear_tool_inputs: True to also clear the arguments of the calls, or names of tools whose arguments are cleared.
     """
 
-    def policy(items: Sequence[Item], about: PolicyInput) -> Sequence[Item]:
+    def policy(items: Sequence[Item], info: PolicyInput) -> Sequence[Item]:
         uses = [at for at, item in enumerate(items) if isinstance(item.entry, Message) and item.entry.role == "tool"]
-        over = about.used > trigger_tokens if trigger_tokens is not None else False
+        exceeds = info.used > trigger_tokens if trigger_tokens is not None else False
         if trigger_tool_uses is not None:
-            over = len(uses) > trigger_tool_uses
-        if not over:
+            exceeds = len(uses) > trigger_tool_uses
+        if not exceeds:
             return items
-        asked = _calls_of(items)
-        going = {at for at in uses[: max(len(uses) - keep, 0)] if _name(items[at], asked.get(at)) not in exclude_tools}
-        emptied = {id(asked[at]) for at in going if at in asked and _is_among(asked[at].name, clear_tool_inputs)}
-        found = [cleared(item) if at in going else _without_inputs(item, emptied) for at, item in enumerate(items)]
+        calls = _calls_of(items)
+        to_clear = {
+            at for at in uses[: max(len(uses) - keep, 0)] if _tool_name(items[at], calls.get(at)) not in exclude_tools
+        }
+        emptied_calls = {
+            id(calls[at]) for at in to_clear if at in calls and _is_selected(calls[at].name, clear_tool_inputs)
+        }
+        result = [
+            cleared(item) if at in to_clear else _without_inputs(item, emptied_calls) for at, item in enumerate(items)
+        ]
         if clear_at_least is not None:
-            won = total(about.profile, items) - total(about.profile, found)
-            if won < clear_at_least:
+            saved = total(info.profile, items) - total(info.profile, result)
+            if saved < clear_at_least:
                 return items
-        return found
+        return result
 
     return policy
 
@@ -85,26 +91,26 @@ def clear_thinking(*, keep: int | Literal["all"] | None = None) -> Policy:
     models.
     """
 
-    def policy(items: Sequence[Item], about: PolicyInput) -> Sequence[Item]:
-        turns = _keeps(about.model) if keep is None else keep
+    def policy(items: Sequence[Item], info: PolicyInput) -> Sequence[Item]:
+        turns = _default_turns(info.model) if keep is None else keep
         if turns == "all":
             return items
         turn = 0
         turn_of: dict[int, int] = {}
         for at, item in enumerate(items):
-            if about.profile.llm_role(item.entry) == "user":
+            if info.profile.llm_role(item.entry) == "user":
                 turn += 1
             elif any(isinstance(block, Thinking) for block in item.content):
                 turn_of[at] = turn
         kept = set(sorted(set(turn_of.values()))[-turns:]) if turns else set()
-        found = []
+        result = []
         for at, item in enumerate(items):
             if at in turn_of and turn_of[at] not in kept:
                 item = with_blocks(item, [None if isinstance(block, Thinking) else block for block in item.content])
                 if not item.content:
                     continue
-            found.append(item)
-        return found
+            result.append(item)
+        return result
 
     return policy
 
@@ -112,17 +118,17 @@ def clear_thinking(*, keep: int | Literal["all"] | None = None) -> Policy:
 def drop_images(*, keep: int = 0) -> Policy:
     """Return a policy that replaces images with text, except for the last ``keep`` images."""
 
-    def policy(items: Sequence[Item], about: PolicyInput) -> Sequence[Item]:
-        left = sum(is_image(block) for item in items for block in item.content) - keep
-        found = []
+    def policy(items: Sequence[Item], info: PolicyInput) -> Sequence[Item]:
+        excess = sum(is_image(block) for item in items for block in item.content) - keep
+        result = []
         for item in items:
             blocks: list[Block] = []
             for block in item.content:
-                going = left > 0 and is_image(block)
-                left -= going
-                blocks.append(Text(IMAGE) if going else block)
-            found.append(item if tuple(blocks) == item.content else with_blocks(item, blocks))
-        return found
+                is_dropped = excess > 0 and is_image(block)
+                excess -= is_dropped
+                blocks.append(Text(IMAGE) if is_dropped else block)
+            result.append(item if tuple(blocks) == item.content else with_blocks(item, blocks))
+        return result
 
     return policy
 
@@ -133,18 +139,18 @@ def model_facing(*roles: str) -> Policy:
     If tool results are removed, the calls are removed, too, because providers require both or neither.
     """
 
-    def policy(items: Sequence[Item], about: PolicyInput) -> Sequence[Item]:
-        found = []
+    def policy(items: Sequence[Item], info: PolicyInput) -> Sequence[Item]:
+        result = []
         for item in items:
-            role = about.profile.llm_role(item.entry)
+            role = info.profile.llm_role(item.entry)
             if role is None or (roles and role not in roles):
                 continue
             if roles and "tool" not in roles and any(isinstance(block, ToolCall) for block in item.content):
                 item = with_blocks(item, [None if isinstance(block, ToolCall) else block for block in item.content])
                 if not item.content:
                     continue
-            found.append(item)
-        return found
+            result.append(item)
+        return result
 
     return policy
 
@@ -158,9 +164,9 @@ def old_results(
     change.
     """
 
-    def policy(items: Sequence[Item], about: PolicyInput) -> Sequence[Item]:
-        turns = total = won = 0
-        going: set[int] = set()
+    def policy(items: Sequence[Item], info: PolicyInput) -> Sequence[Item]:
+        turns = total = saved = 0
+        to_clear: set[int] = set()
         for at in range(len(items) - 1, -1, -1):
             entry = items[at].entry
             if isinstance(entry, Compaction) or items[at].content == (Text(CLEARED),):
@@ -173,22 +179,24 @@ def old_results(
             size = (sum(units(text) for text in texts(entry.content, calls=False)) + 2) // 4
             total += size
             if total > protect:
-                won += size
-                going.add(at)
-        if won <= least:
+                saved += size
+                to_clear.add(at)
+        if saved <= least:
             return items
-        return [cleared(item) if at in going else item for at, item in enumerate(items)]
+        return [cleared(item) if at in to_clear else item for at, item in enumerate(items)]
 
     return policy
 
 
 def newly_cleared(before: Iterable[Item], after: Iterable[Item]) -> list[Oid]:
     """Return the entries whose tool results a policy cleared, in the form of a ``prune`` entry."""
-    had = {item.oid: item.content for item in before}
-    return [item.oid for item in after if item.content == (Text(CLEARED),) and had.get(item.oid) != item.content]
+    content_before = {item.oid: item.content for item in before}
+    return [
+        item.oid for item in after if item.content == (Text(CLEARED),) and content_before.get(item.oid) != item.content
+    ]
 
 
-def _keeps(model: str | None) -> int | Literal["all"]:
+def _default_turns(model: str | None) -> int | Literal["all"]:
     """Return the published default of ``clear_thinking`` for a model."""
     found = re.search(r"(opus|sonnet)-(\d{1,2})-(\d{1,2})(?!\d)", model or "")
     if found is None:
@@ -213,20 +221,22 @@ def _calls_of(items: Sequence[Item]) -> dict[int, ToolCall]:
     return found
 
 
-def _name(use: Item, asked: ToolCall | None) -> str | None:
-    assert isinstance(use.entry, Message)
-    return use.entry.tool_name or (asked.name if asked else None)
+def _tool_name(result: Item, call: ToolCall | None) -> str | None:
+    assert isinstance(result.entry, Message)
+    return result.entry.tool_name or (call.name if call else None)
 
 
-def _is_among(name: str, wanted: bool | Collection[str]) -> bool:
-    return wanted if isinstance(wanted, bool) else name in wanted
+def _is_selected(name: str, selection: bool | Collection[str]) -> bool:
+    return selection if isinstance(selection, bool) else name in selection
 
 
-def _without_inputs(item: Item, emptied: Collection[int]) -> Item:
-    if not any(id(block) in emptied for block in item.content):
+def _without_inputs(item: Item, emptied_calls: Collection[int]) -> Item:
+    if not any(id(block) in emptied_calls for block in item.content):
         return item
-    return with_blocks(item, [_emptied(block) if id(block) in emptied else block for block in item.content])
+    return with_blocks(
+        item, [_without_arguments(block) if id(block) in emptied_calls else block for block in item.content]
+    )
 
 
-def _emptied(block: Block) -> Block:
+def _without_arguments(block: Block) -> Block:
     return dataclasses.replace(block, arguments={}) if isinstance(block, ToolCall) else block

@@ -27,7 +27,7 @@ class Replay:
 
 
 def provider_compaction(
-    given: Mapping[str, Any] | Sequence[Mapping[str, Any]],
+    output: Mapping[str, Any] | Sequence[Mapping[str, Any]],
     *,
     provider: str = ANTHROPIC,
     tokens_before: int | None = None,
@@ -37,16 +37,16 @@ def provider_compaction(
     A context no longer shows the entries before this entry. Append it before the answer with which it arrived.
 
     Args:
-        given: Anthropic's ``compaction`` block, OpenAI's ``compaction`` item, or the whole ``output`` of OpenAI's
+        output: Anthropic's ``compaction`` block, OpenAI's ``compaction`` item, or the whole ``output`` of OpenAI's
             compact endpoint. All fields are kept. If its text can be read, it is the summary that other models receive.
         provider: Name of the provider, as in ``Message.provider``.
         tokens_before: Number of tokens of the context before the compaction.
     """
-    items = [given] if isinstance(given, Mapping) else list(given)
-    made = next((item for item in items if item.get("type") in _TYPES and _says_something(item)), None)
-    if made is None:
+    items = [output] if isinstance(output, Mapping) else list(output)
+    compaction = next((item for item in items if item.get("type") in _TYPES and _has_content(item)), None)
+    if compaction is None:
         return None
-    text = made.get("content")
+    text = compaction.get("content")
     return Compaction(
         summary=text if isinstance(text, str) else "",
         tokens_before=tokens_before,
@@ -55,38 +55,38 @@ def provider_compaction(
     )
 
 
-def _says_something(item: Mapping[str, Any]) -> bool:
+def _has_content(item: Mapping[str, Any]) -> bool:
     # Anthropic marks a failed compaction by null content, whatever its other fields are. OpenAI's has no content.
     return bool(item["content"] if "content" in item else item.get("encrypted_content"))
 
 
 def replay_of(entry: Compaction) -> Replay | None:
     """Return the provider's compaction that gitsession or omp stored in ``entry``; ``None`` if none is valid."""
-    return _replay(_stated(entry, REPLAY), "items") or openai_history(entry) or _of_omp(entry)
+    return _replay(_preserved(entry, REPLAY), "items") or openai_history(entry) or _replay_of_omp(entry)
 
 
 def openai_history(entry: Compaction) -> Replay | None:
     """Return OpenAI's replacement for the history, including the kept entries, as omp stores it (rule 13)."""
-    return _replay(_stated(entry, "openaiRemoteCompaction"), "replacementHistory")
+    return _replay(_preserved(entry, "openaiRemoteCompaction"), "replacementHistory")
 
 
-def _of_omp(entry: Compaction) -> Replay | None:
+def _replay_of_omp(entry: Compaction) -> Replay | None:
     """Return Anthropic's block, built from the two of its fields that omp stores."""
-    stated = _stated(entry, "anthropicCompaction")
-    provider, content, sealed = (stated.get(name) for name in ("provider", "content", "encryptedContent"))
+    preserved = _preserved(entry, "anthropicCompaction")
+    provider, content, encrypted = (preserved.get(name) for name in ("provider", "content", "encryptedContent"))
     if not isinstance(provider, str) or not isinstance(content, str) or not content:
         return None
-    block = {"type": "compaction", "content": content, **({"encrypted_content": sealed} if sealed else {})}
+    block = {"type": "compaction", "content": content, **({"encrypted_content": encrypted} if encrypted else {})}
     return Replay(provider, (block,))
 
 
-def _stated(entry: Compaction, name: str) -> Mapping[str, Any]:
-    stated = entry.preserve.get(name) if isinstance(entry.preserve, Mapping) else None
-    return stated if isinstance(stated, Mapping) else {}
+def _preserved(entry: Compaction, name: str) -> Mapping[str, Any]:
+    value = entry.preserve.get(name) if isinstance(entry.preserve, Mapping) else None
+    return value if isinstance(value, Mapping) else {}
 
 
-def _replay(stated: Mapping[str, Any], name: str) -> Replay | None:
-    provider, items = stated.get("provider"), stated.get(name)
+def _replay(preserved: Mapping[str, Any], name: str) -> Replay | None:
+    provider, items = preserved.get("provider"), preserved.get(name)
     if not isinstance(provider, str) or not provider or not isinstance(items, list | tuple):
         return None
     return Replay(provider, tuple(items)) if all(isinstance(item, Mapping) for item in items) else None

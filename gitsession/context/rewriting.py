@@ -21,25 +21,25 @@ from gitsession.model.entries import CLEARED, CustomMessage, Message
 EDITABLE = ("user", "assistant", "tool", "custom")
 """Roles of messages whose content a context edit can replace."""
 
-_LIKE_PI = ("pi", "omp")
+_PI_AGENTS = ("pi", "omp")
 
 
 def with_blocks(item: Item, blocks: Sequence[Block | None]) -> Item:
     """Return ``item`` with its blocks replaced by ``blocks``, which has the same length. ``None`` removes a block."""
     assert isinstance(item.entry, Message | CustomMessage)
     entry = dataclasses.replace(item.entry, content=tuple(block for block in blocks if block is not None))
-    written = _written(item)
-    if written is None:
+    record = _record(item)
+    if record is None:
         return Item(item.oid, entry)
-    message = _message(written, item)
-    stated = message.get("content")
-    if isinstance(stated, str):
-        stated = messages.content(item.content)
-    if not isinstance(stated, list) or len(stated) != len(item.content):
+    message = _message(record, item)
+    values = message.get("content")
+    if isinstance(values, str):
+        values = messages.content(item.content)
+    if not isinstance(values, list) or len(values) != len(item.content):
         return Item(item.oid, entry)  # the text is in another field
-    pairs = zip(stated, item.content, blocks, strict=True)
-    message["content"] = [_rewritten(raw, old, new) for raw, old, new in pairs if new is not None]
-    return dataclasses.replace(item, entry=entry, payload=_payload(written))
+    pairs = zip(values, item.content, blocks, strict=True)
+    message["content"] = [_rewrite_block(raw, old, new) for raw, old, new in pairs if new is not None]
+    return dataclasses.replace(item, entry=entry, payload=_payload(record))
 
 
 def cleared(item: Item) -> Item:
@@ -47,13 +47,13 @@ def cleared(item: Item) -> Item:
     if not isinstance(item.entry, Message) or item.entry.role != "tool":
         return item
     entry = dataclasses.replace(item.entry, content=(Text(CLEARED),), details=None)
-    written = _written(item)
-    if written is None:
+    record = _record(item)
+    if record is None:
         return Item(item.oid, entry)
-    message = _message(written, item)
+    message = _message(record, item)
     message["content"] = messages.content([Text(CLEARED)])
     message.pop("details", None)
-    return dataclasses.replace(item, entry=entry, payload=_payload(written))
+    return dataclasses.replace(item, entry=entry, payload=_payload(record))
 
 
 def edited(item: Item, content: Any) -> Item:
@@ -66,38 +66,38 @@ def edited(item: Item, content: Any) -> Item:
         return item
     if isinstance(content, str) and role in ("assistant", "tool"):
         content = [{"type": "text", "text": content}]
-    written = _written(item)
-    if written is None:
+    record = _record(item)
+    if record is None:
         return Item(item.oid, dataclasses.replace(entry, content=read_content(content) or ()))
-    _message(written, item)["content"] = content
-    payload = _payload(written)
+    _message(record, item)["content"] = content
+    payload = _payload(record)
     return dataclasses.replace(item, entry=FORMATS[item.agent].read(payload), payload=payload)  # type: ignore[arg-type]
 
 
-def _rewritten(stated: Any, old: Block, new: Block) -> Any:
-    """Return ``stated``, the JSON of ``old``, changed to ``new``. Other fields are kept unless the kind changes."""
+def _rewrite_block(raw: Any, old: Block, new: Block) -> Any:
+    """Return ``raw``, the JSON of ``old``, changed to ``new``. Other fields are kept unless the kind changes."""
     if old == new:
-        return stated
-    was, now = messages.content([old, new])
-    if type(old) is not type(new) or not all(isinstance(each, dict) for each in (stated, was, now)):
-        return now
-    left = {name: value for name, value in stated.items() if name not in was or name in now}
-    return left | {name: value for name, value in now.items() if name not in was or was[name] != value}
+        return raw
+    old_json, new_json = messages.content([old, new])
+    if type(old) is not type(new) or not all(isinstance(each, dict) for each in (raw, old_json, new_json)):
+        return new_json
+    kept = {name: value for name, value in raw.items() if name not in old_json or name in new_json}
+    return kept | {name: value for name, value in new_json.items() if name not in old_json or old_json[name] != value}
 
 
-def _written(item: Item) -> dict[str, Any] | None:
+def _record(item: Item) -> dict[str, Any] | None:
     """Return the payload of an item of pi or omp; ``None`` for other agents and unknown formats."""
-    if item.agent not in _LIKE_PI:
+    if item.agent not in _PI_AGENTS:
         return None
-    written = json.loads(item.payload)
-    return written if isinstance(_message(written, item), dict) else None
+    record = json.loads(item.payload)
+    return record if isinstance(_message(record, item), dict) else None
 
 
-def _message(written: dict[str, Any], item: Item) -> dict[str, Any]:
+def _message(record: dict[str, Any], item: Item) -> dict[str, Any]:
     """Return the object with the field ``content``. A message of an extension has no inner object."""
-    found: dict[str, Any] = written if isinstance(item.entry, CustomMessage) else written["message"]
+    found: dict[str, Any] = record if isinstance(item.entry, CustomMessage) else record["message"]
     return found
 
 
-def _payload(written: dict[str, Any]) -> bytes:
-    return json.dumps(written).encode()
+def _payload(record: dict[str, Any]) -> bytes:
+    return json.dumps(record).encode()

@@ -32,8 +32,8 @@ def tokens(
 ) -> Tokens:
     """Return the counts of ``items``. ``fresh`` and ``current``: see ``Selection``. ``window``: in tokens."""
     count, source = counter(profile)
-    counted = profile.usage(items, fresh)
-    used, covered = counted or (0, 0)
+    usage = profile.usage(items, fresh)
+    used, covered = usage or (0, 0)
     by_role: Counter[str] = Counter()
     by_kind: Counter[str] = Counter()
     for at, item in enumerate(items):
@@ -42,15 +42,15 @@ def tokens(
         by_kind.update(kinds)
         by_role[_role(item.entry)] += total
         used += total if at >= covered else 0
-    stale = counted is not None and covered <= current
-    exact = covered == len(items) and not stale if counted else source == "tokenizer" and _is_openai(model)
-    return Tokens(used, dict(by_role), dict(by_kind), window, exact, "usage" if counted else source, stale)
+    stale = usage is not None and covered <= current
+    exact = covered == len(items) and not stale if usage else source == "tokenizer" and _is_openai(model)
+    return Tokens(used, dict(by_role), dict(by_kind), window, exact, "usage" if usage else source, stale)
 
 
 def counter(profile: Profile) -> tuple[Callable[[Shown], int], Source]:
     """Return the function for entries that no provider counted, and its source: tokenizer or agent's estimate."""
     encode = None if profile.OWN_COUNT else tokenizer()
-    return (profile.estimate, "estimate") if encode is None else (functools.partial(_exactly, encode), "tokenizer")
+    return (profile.estimate, "estimate") if encode is None else (functools.partial(_count_tokens, encode), "tokenizer")
 
 
 @functools.cache
@@ -75,7 +75,7 @@ _LONG_RUN = re.compile(r"\S{257,}|\s{257,}")
 """Text that is estimated. The tokenizer's time is quadratic in the length of such text: 4 s for 10,000 characters."""
 
 
-def _exactly(encode: Callable[[str], int], entry: Shown) -> int:
+def _count_tokens(encode: Callable[[str], int], entry: Shown) -> int:
     if isinstance(entry, Compaction | BranchSummary):
         return encode(entry.summary)
     if isinstance(entry, Message) and entry.role == "shell":
@@ -99,16 +99,16 @@ def _by_kind(entry: Shown, count: Callable[[Shown], int]) -> dict[str, int]:
         return {"summary": count(entry)}
     if isinstance(entry, Message) and entry.role == "shell":
         return {"shell": count(entry)}
-    named = [(_kind(entry, block), block) for block in entry.content]
-    kinds = list(dict.fromkeys(kind for kind, _ in named))
+    blocks = [(_kind(entry, block), block) for block in entry.content]
+    kinds = list(dict.fromkeys(kind for kind, _ in blocks))
     if len(kinds) < 2:
         return {kinds[0] if kinds else "text": count(entry)}
-    found, before = {}, 0
+    counts, previous = {}, 0
     for at, kind in enumerate(kinds):
-        shown = tuple(block for name, block in named if name in kinds[: at + 1])
+        shown = tuple(block for name, block in blocks if name in kinds[: at + 1])
         total = count(dataclasses.replace(entry, content=shown))
-        found[kind], before = total - before, total
-    return found
+        counts[kind], previous = total - previous, total
+    return counts
 
 
 def _kind(entry: Shown, block: Block) -> str:

@@ -204,9 +204,9 @@ def _plain(value: Any) -> Any:
     not use it stay the same.
     """
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        named = {"type": value.type} if hasattr(value, "type") else {}
-        said = ((field, getattr(value, field.name)) for field in dataclasses.fields(value))
-        return named | {field.name: _plain(item) for field, item in said if item != _default(field)}
+        plain = {"type": value.type} if hasattr(value, "type") else {}
+        values = ((field, getattr(value, field.name)) for field in dataclasses.fields(value))
+        return plain | {field.name: _plain(item) for field, item in values if item != _default(field)}
     if isinstance(value, bytes):
         return {"blake3": hash_of(value).hex()}
     if isinstance(value, list | tuple):

@@ -173,7 +173,7 @@ class _Gatherer:
         if self.is_home or source == target or leaf is None or oid is None:
             return entries, labels, leaf
         rules = profiles.profile(source)
-        items = rules.select(ContextHistory(self.store, oid, attached=self.attached)).items
+        items = rules.select(ContextHistory(self.store, oid, attachments=self.attached)).items
         context_entries = [(self.keys.get(item.oid, ""), item.entry) for item in items]
         history = visible_history(entries, leaf, context_entries, rules, profiles.profile(target))
         self.counts += history.notes

@@ -55,7 +55,7 @@ class EntryRow(NamedTuple):
             return None
         return zlib.crc32(b"%b%b%b" % (said.encode(), chain, payload or b""))
 
-    def glimpse(self) -> IndexedEntry:
+    def indexed_entry(self) -> IndexedEntry:
         source = None if self.agent is None else SourceRef(self.agent, self.source_id, self.line or 0)
         return IndexedEntry(self.oid, self.kind, self.chain, source, (self.payload or b"").hex(), self.above)
 

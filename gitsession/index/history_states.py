@@ -55,7 +55,7 @@ class CatalogueEntryIndex:
                 return self._said_at(oid)
         return found
 
-    def glimpse(self, oid: Oid, *, goes_on: bool = False) -> IndexedEntry | None:
+    def indexed_entry(self, oid: Oid, *, goes_on: bool = False) -> IndexedEntry | None:
         """Return an entry from the catalog; ``None`` if it is not there.
 
         ``goes_on``: whether the caller will also request the entries before it.
@@ -64,7 +64,7 @@ class CatalogueEntryIndex:
             self._rows |= {row.oid: row for row in self._run(oid, self._count if goes_on else 1)}
             self._count = min(self._count * 4, MOST) if goes_on else self._count
         row = self._rows.get(oid)
-        return row.glimpse() if row is not None else None
+        return row.indexed_entry() if row is not None else None
 
     def _run(self, oid: Oid, count: int) -> list[EntryRow]:
         try:

@@ -205,7 +205,7 @@ def _upwards(catalogue: Catalogue, store: ObjectStore, sid: str, leaf: Oid) -> I
             known = {row.oid: row for row in run_of(catalogue.db, sid, oid, RUN)}
         row = known.get(oid)
         if row is not None and row.above is not None:
-            yield row.glimpse()
+            yield row.indexed_entry()
             oid = row.above
         elif _is_of(catalogue, sid, oid):
             node = load(store, oid)

@@ -9,13 +9,15 @@ PROMPT = "UserPromptSubmit"
 TURN_END = "Stop"
 SESSION_END = "SessionEnd"
 
-LOOKS = TOOLS | {PROMPT, TURN_END}
+SNAPSHOT_EVENTS = TOOLS | {PROMPT, TURN_END}
 """Events that record a snapshot of the workspace."""
 
-DRAINS = frozenset({TURN_END, SESSION_END})
+INGEST_EVENTS = frozenset({TURN_END, SESSION_END})
 """Events that start an ingestion in a separate process."""
 
-KNOWN = LOOKS | frozenset({"SessionStart", SESSION_END, "SubagentStart", "SubagentStop", "PreCompact", "PostCompact"})
+KNOWN = SNAPSHOT_EVENTS | frozenset(
+    {"SessionStart", SESSION_END, "SubagentStart", "SubagentStop", "PreCompact", "PostCompact"}
+)
 
 READ_ONLY = frozenset(
     {

@@ -45,40 +45,40 @@ def follow(
         Unavailable: The store cannot be read.
     """
     mark = change_stamp.fingerprint(store.git_dir)
-    heads = _heads(store, sid)
-    return _news(store, sid, every, idle, mark, heads)
+    heads = _branch_tips(store, sid)
+    return _new_entries(store, sid, every, idle, mark, heads)
 
 
-def _news(
+def _new_entries(
     store: GitStore, sid: str | None, every: float, idle: bool, mark: str, heads: Mapping[tuple[str, str], Oid]
 ) -> Iterator[NewEntry | None]:
     known: dict[str, set[Oid]] = {}
     while True:
         now = change_stamp.fingerprint(store.git_dir)
-        found = 0
+        count = 0
         if now != mark:
-            mark, before, heads = now, heads, _heads(store, sid)
+            mark, before, heads = now, heads, _branch_tips(store, sid)
             for (session, branch), leaf in heads.items():
                 if before.get((session, branch)) == leaf:
                     continue
                 if session not in known:
-                    known[session] = _reached(store, [oid for (of, _), oid in before.items() if of == session])
-                for node in _new(store, leaf, known[session]):
-                    found += 1
+                    known[session] = _reachable(store, [oid for (of, _), oid in before.items() if of == session])
+                for node in _add_new(store, leaf, known[session]):
+                    count += 1
                     yield NewEntry(session, branch, node)
-        if not found:
+        if not count:
             if idle:
                 yield None
             time.sleep(every)
 
 
-def _heads(store: GitStore, sid: str | None) -> dict[tuple[str, str], Oid]:
+def _branch_tips(store: GitStore, sid: str | None) -> dict[tuple[str, str], Oid]:
     found = store.refs(refs.SESSIONS if sid is None else refs.session(sid))
     heads = ((refs.parse(name), oid) for name, oid in found.items())
-    return {where: oid for where, oid in heads if where is not None and refs.is_branch(where[1])}
+    return {branch: oid for branch, oid in heads if branch is not None and refs.is_branch(branch[1])}
 
 
-def _reached(store: GitStore, leaves: list[Oid]) -> set[Oid]:
+def _reachable(store: GitStore, leaves: list[Oid]) -> set[Oid]:
     seen: set[Oid] = set()
     for leaf in leaves:
         for node in graph.history(store, leaf):
@@ -88,7 +88,7 @@ def _reached(store: GitStore, leaves: list[Oid]) -> set[Oid]:
     return seen
 
 
-def _new(store: GitStore, leaf: Oid, known: set[Oid]) -> list[Node]:
+def _add_new(store: GitStore, leaf: Oid, known: set[Oid]) -> list[Node]:
     """Add the entries up to ``leaf`` to ``known``; return the added entries, oldest first."""
     found = []
     for node in graph.history(store, leaf):

@@ -52,7 +52,7 @@ _CODEX = tuple(event for event in _CLAUDE if event != "PostToolUseFailure")
 _CODEX_SECONDS = {events.SESSION_END: 3}
 """Timeouts in seconds. codex 0.169 limits this event to 3 s, and warns about a longer timeout at each start."""
 
-_TELL = """\
+_SCRIPT_HEAD = """\
 // Written by `gitsession enable @AGENT@`; `gitsession disable @AGENT@` takes it away.
 import { spawn } from "node:child_process";
 
@@ -77,7 +77,7 @@ function tell(event, said) {
 }
 """
 
-_OPENCODE = _TELL + """
+_OPENCODE = _SCRIPT_HEAD + """
 export const gitsession = async ({ directory }) => {
   const said = (session, more) => ({ session_id: session, cwd: directory, ...more });
   const tool = (input, args) => ({ tool_name: input.tool, tool_use_id: input.callID, tool_input: args });
@@ -99,7 +99,7 @@ export const gitsession = async ({ directory }) => {
 };
 """
 
-_PI = _TELL + """
+_PI = _SCRIPT_HEAD + """
 export default function (pi) {
   const on = (theirs, ours, more) =>
     pi.on(theirs, async (event, ctx) => {
@@ -142,13 +142,13 @@ def find(agent: str) -> HookSettings | Extension:
     return AGENTS[agent]
 
 
-def file_of(told: HookSettings | Extension, home: Path, environment: Mapping[str, str]) -> Path:
+def file_of(hooks: HookSettings | Extension, home: Path, environment: Mapping[str, str]) -> Path:
     """Return the path of the file. An environment variable of the agent can change its folder."""
-    moved = environment.get(told.variable)
-    if moved:
-        return Path(moved).expanduser() / told.name
-    config = environment.get("XDG_CONFIG_HOME") if told.home.startswith(".config/") else None
-    return (Path(config) / told.home.removeprefix(".config/") if config else home / told.home) / told.name
+    folder = environment.get(hooks.variable)
+    if folder:
+        return Path(folder).expanduser() / hooks.name
+    config = environment.get("XDG_CONFIG_HOME") if hooks.home.startswith(".config/") else None
+    return (Path(config) / hooks.home.removeprefix(".config/") if config else home / hooks.home) / hooks.name
 
 
 def command(agent: str, event: str, program: Sequence[str]) -> str:
@@ -156,30 +156,30 @@ def command(agent: str, event: str, program: Sequence[str]) -> str:
     return f"{shlex.join([*program, 'hook', event, '--from', agent])} 2>/dev/null || true"
 
 
-def is_ours(command: str, agent: str) -> bool:
+def is_own_command(command: str, agent: str) -> bool:
     """Return whether a command is a hook of gitsession, whatever the path of the program is."""
-    words = command.removesuffix(" 2>/dev/null || true")
-    return words != command and f" --from {agent}" in words and " hook " in words and "gitsession" in words
+    text = command.removesuffix(" 2>/dev/null || true")
+    return text != command and f" --from {agent}" in text and " hook " in text and "gitsession" in text
 
 
-def text_of(told: Extension, program: Sequence[str]) -> str:
-    text = told.text.replace("@PROGRAM@", json.dumps(list(program))).replace("@AGENT@", told.agent)
+def text_of(hooks: Extension, program: Sequence[str]) -> str:
+    text = hooks.text.replace("@PROGRAM@", json.dumps(list(program))).replace("@AGENT@", hooks.agent)
     return text.replace("@SECONDS@", str(SECONDS))
 
 
-def is_our_text(text: str) -> bool:
+def is_created_text(text: str) -> bool:
     """Return whether gitsession created the file with this text."""
-    return text.startswith(_FIRST_WORDS)
+    return text.startswith(_FIRST_LINE)
 
 
-def is_as_written(told: Extension, text: str) -> bool:
+def is_unedited(hooks: Extension, text: str) -> bool:
     """Return whether a file has exactly the text that this version writes, for any program."""
     found = _PROGRAM.search(text)
     try:
-        return found is not None and text == text_of(told, json.loads(found[1]))
+        return found is not None and text == text_of(hooks, json.loads(found[1]))
     except (ValueError, TypeError):
         return False
 
 
-_FIRST_WORDS = "// Written by `gitsession enable "
+_FIRST_LINE = "// Written by `gitsession enable "
 _PROGRAM = re.compile(r"^const program = (.*);$", re.MULTILINE)

@@ -73,61 +73,61 @@ class IngestResult:
 
 
 def ingest(
-    store: GitStore, take_in: ImportSessionFile, *, home: Path, clock: Callable[[], int], wait_seconds: float = 0.0
+    store: GitStore, import_file: ImportSessionFile, *, home: Path, clock: Callable[[], int], wait_seconds: float = 0.0
 ) -> IngestResult:
     """Ingest the waiting events. ``wait_seconds``: maximum wait for another ingestion. Raises ``Unavailable``."""
-    place = spool.folder(str(store.git_dir))
+    folder = spool.folder(str(store.git_dir))
     try:
-        lock = StoreLock(Path(place, "drain.lock"), wait_seconds=wait_seconds)
+        lock = StoreLock(Path(folder, "drain.lock"), wait_seconds=wait_seconds)
     except OSError as error:
-        raise Unavailable(f"cannot write to '{place}': {error.strerror}") from error
+        raise Unavailable(f"cannot write to '{folder}': {error.strerror}") from error
     try:
         try:
             lock.acquire()
         except Unavailable:
             return IngestResult(waiting=len(spool.waiting(str(store.git_dir))), busy=True)
         try:
-            return _Drain(store, take_in, home, clock).run()
+            return _Ingestion(store, import_file, home, clock).run()
         except OSError as error:
-            raise Unavailable(f"cannot ingest '{place}': {error.strerror}") from error
+            raise Unavailable(f"cannot ingest '{folder}': {error.strerror}") from error
         finally:
             lock.release()
     finally:
         lock.close()
 
 
-class _Drain:
-    def __init__(self, store: GitStore, take_in: ImportSessionFile, home: Path, clock: Callable[[], int]) -> None:
-        self._store, self._take_in, self._home, self._clock = store, take_in, home, clock
+class _Ingestion:
+    def __init__(self, store: GitStore, import_file: ImportSessionFile, home: Path, clock: Callable[[], int]) -> None:
+        self._store, self._import_file, self._home, self._clock = store, import_file, home, clock
         self._spool = str(store.git_dir)
         self._calls = Calls.load(store.git_dir)
         self._chains = SnapshotTrees(store)
         self._sids: dict[tuple[str, str, str], str | None] = {}
         self._targets: dict[str, Targets] = {}
-        self._held: set[str] = set()
-        self._unlooked: dict[str, tuple[str, Event]] = {}
+        self._held_keys: set[str] = set()
+        self._missed_snapshots: dict[str, tuple[str, Event]] = {}
         self.done = IngestResult()
 
     def run(self) -> IngestResult:
         spool.sweep(self._spool)
         self._events = [event for name in spool.waiting(self._spool) if (event := self._read(name)) is not None]
         self._ended = {event.key for event in self._events if event.name == events.SESSION_END}
-        left: list[Event] = []
+        waiting: list[Event] = []
         for event in self._in_order():
-            if self._goes(event):
-                self._complain(event)
+            if self._is_finished(event):
+                self._report_unknown(event)
                 self._calls.note(event)
                 self._calls.save()
                 self._chains.note()
                 os.unlink(spool.path(self._spool, event.spooled))
                 self.done.taken += 1
             elif os.path.exists(spool.path(self._spool, event.spooled)):
-                self._held.add(event.key)
-                left.append(event)
-        self._chains.save(left)
-        spool.leave(self._spool, left[-1].spooled if left else "")
-        self._look_where_hooks_could_not()
-        self.done.waiting = len(left)
+                self._held_keys.add(event.key)
+                waiting.append(event)
+        self._chains.save(waiting)
+        spool.leave(self._spool, waiting[-1].spooled if waiting else "")
+        self._take_missed_snapshots()
+        self.done.waiting = len(waiting)
         return self.done
 
     # ---- one event
@@ -136,66 +136,74 @@ class _Drain:
         try:
             return spooled_events.read(Path(self._spool), name)
         except (Malformed, OSError) as error:
-            self._aside(name, str(error))
+            self._set_aside(name, str(error))
             return None
 
     def _in_order(self) -> list[Event]:
         """Return the events by time, but each snapshot after its base, because clocks sometimes run backwards."""
-        by_look = {look.name: event for event in self._events if (look := event.look) and look.name != look.before}
+        by_name = {
+            snapshot.name: event
+            for event in self._events
+            if (snapshot := event.snapshot) and snapshot.name != snapshot.before
+        }
         ordered: dict[str, Event] = {}
         for event in self._events:
             chain = [event]
-            while (look := chain[-1].look) and (before := by_look.get(look.before or "")) and before not in chain:
-                chain.append(before)
-            for each in reversed(chain):
-                ordered.setdefault(each.spooled, each)
+            while (
+                (snapshot := chain[-1].snapshot)
+                and (base := by_name.get(snapshot.before or ""))
+                and base not in chain
+            ):
+                chain.append(base)
+            for link in reversed(chain):
+                ordered.setdefault(link.spooled, link)
         return list(ordered.values())
 
-    def _goes(self, event: Event) -> bool:
+    def _is_finished(self, event: Event) -> bool:
         """Return whether the event can be removed: all its content is in the store or cannot be used."""
         tree: Oid | None = None
-        if event.look is not None:
+        if event.snapshot is not None:
             try:
-                tree = self._chains.tree(event.look)  # also for waiting events: later snapshots need it
+                tree = self._chains.tree(event.snapshot)  # also for waiting events: later snapshots need it
             except (MissingObject, Corrupt) as error:
-                self._aside(event.spooled, str(error))
-                self._chains.forget(event.look.workspace)
+                self._set_aside(event.spooled, str(error))
+                self._chains.forget(event.snapshot.workspace)
                 self._calls.forget(event)
                 return False
-        if event.key in self._held:
+        if event.key in self._held_keys:
             return False
         sid = self._session(event)
         if sid is None:
-            return self._is_given_up(event)
-        if event.look is not None:
-            return self._kept(event, event.look, tree, sid)
-        if event.gave_up and event.workspace:
-            self._unlooked[event.workspace] = (sid, event)
+            return self._is_expired(event)
+        if event.snapshot is not None:
+            return self._add_checkpoint(event, event.snapshot, tree, sid)
+        if event.skip_reason and event.workspace:
+            self._missed_snapshots[event.workspace] = (sid, event)
         return True
 
-    def _kept(self, event: Event, look: SpooledSnapshot, tree: Oid | None, sid: str) -> bool:
+    def _add_checkpoint(self, event: Event, snapshot: SpooledSnapshot, tree: Oid | None, sid: str) -> bool:
         targets = self._targets.get(sid)
         if targets is None:
             targets = self._targets[sid] = Targets(self._store, sid, event.at_ms)
-        phase, call = self._calls.judge(event)
+        phase, call = self._calls.attribute(event)
         target = targets.call(call) if phase == AFTER else targets.of(event)
         if target is None:
-            if self._may_come(event, targets):
+            if self._is_entry_expected(event, targets):
                 return False
             target = targets.as_of(event.at_ms)
         entry = Checkpoint(
             mode=WORKSPACE,
             phase=phase,
             call=to_profile(call),
-            workspace=os.fsencode(look.workspace).decode("utf-8", "replace"),
-            skipped=tuple((whole(path), whole(why)) for path, why in look.skipped),
-            appeared=look.appeared,
+            workspace=os.fsencode(snapshot.workspace).decode("utf-8", "replace"),
+            skipped=tuple((whole(path), whole(reason)) for path, reason in snapshot.skipped),
+            appeared=snapshot.appeared,
             reason=to_profile(event.reason),
             at_ms=event.at_ms,
         )
         try:
             with workspace_lock.hold_workspace_lock(
-                self._store.git_dir, Path(look.workspace), wait_seconds=TURN_SECONDS
+                self._store.git_dir, Path(snapshot.workspace), wait_seconds=TURN_SECONDS
             ):
                 newest = history.readable(self._store, sid)
                 if newest is not None and newest.entry.at_ms >= event.at_ms:
@@ -204,19 +212,19 @@ class _Drain:
                     return True
                 point = history.add(self._store, sid, entry, lambda tx, before: tree, target)
         except NotFound:  # the session has no entries yet
-            return self._is_given_up(event)
+            return self._is_expired(event)
         except Unavailable:  # a rewind is running there
             return False
         self.done.checkpoints += newest is None or point.oid != newest.oid
         return True
 
-    def _may_come(self, event: Event, targets: Targets) -> bool:
+    def _is_entry_expected(self, event: Event, targets: Targets) -> bool:
         """Return whether the agent may still write the entry that an event belongs to."""
-        if event.within_agent or event.key in self._ended or targets.goes_beyond(event.at_ms + 1000):
+        if event.is_subagent or event.key in self._ended or targets.has_later_entry(event.at_ms + 1000):
             return False
         return 0 <= self._clock() - event.at_ms < LAG_MS
 
-    def _complain(self, event: Event) -> None:
+    def _report_unknown(self, event: Event) -> None:
         """Report unknown events and agents as failures. Such events are ingested as far as possible."""
         if event.name not in events.KNOWN:
             self._fail(f"unknown event {event.name!r}")
@@ -226,17 +234,17 @@ class _Drain:
     # ---- sessions
 
     def _session(self, event: Event) -> str | None:
-        found = self._imported(event, event.file)
+        found = self._import(event, event.file)
         if event.other_file:
-            self._imported(event, event.other_file)
+            self._import(event, event.other_file)
         return found
 
-    def _imported(self, event: Event, file: str) -> str | None:
+    def _import(self, event: Event, file: str) -> str | None:
         key = (event.agent, event.session, file)
         if key not in self._sids:
             sid = None
             try:
-                sid = self._take_in(event.agent, event.session, file)
+                sid = self._import_file(event.agent, event.session, file)
             except GitSessionError as error:
                 self._fail(f"{file or event.session}: {error}")
             except OSError as error:
@@ -247,38 +255,38 @@ class _Drain:
                 self.done.sessions.append(sid)
         return self._sids[key]
 
-    def _is_given_up(self, event: Event) -> bool:
+    def _is_expired(self, event: Event) -> bool:
         """Return whether to drop an event whose session file did not appear in time; set one with a snapshot aside."""
         if 0 <= self._clock() - event.at_ms < WAIT_MS:
             return False
-        if event.look is None:
+        if event.snapshot is None:
             return True
-        self._aside(event.spooled, f"the file of its session {event.session} did not appear within a day")
+        self._set_aside(event.spooled, f"the file of its session {event.session} did not appear within a day")
         return False
 
     # ---- snapshots that hooks did not take
 
-    def _look_where_hooks_could_not(self) -> None:
+    def _take_missed_snapshots(self) -> None:
         """Take the snapshots. Their changes are not attributed to the session, because the user may have made them."""
-        for workspace, (sid, event) in self._unlooked.items():
+        for workspace, (sid, event) in self._missed_snapshots.items():
             try:
                 with WorkspaceRoot.open(workspace, home=self._home, store=self._store.git_dir) as root:
                     target: Node | None = Targets(self._store, sid, event.at_ms).as_of(event.at_ms)
-                    why = CaptureReason(target=target, reason="a hook could not look")
-                    take(self._store, sid, root, BEFORE, why, at_ms=self._clock())
+                    reason = CaptureReason(target=target, reason="a hook could not look")
+                    take(self._store, sid, root, BEFORE, reason, at_ms=self._clock())
                 self.done.checkpoints += 1
             except GitSessionError as error:
                 self._fail(f"{workspace}: {error}")
 
     # ---- failures
 
-    def _aside(self, name: str, why: str) -> None:
+    def _set_aside(self, name: str, reason: str) -> None:
         spool.put_aside(self._spool, name)
-        self._fail(f"the event {name} was set aside: {why.removeprefix(f'{name}: ')}")
+        self._fail(f"the event {name} was set aside: {reason.removeprefix(f'{name}: ')}")
 
-    def _fail(self, what: str) -> None:
-        self.done.failed.append(what)
-        spool.fail(self._spool, what)
+    def _fail(self, message: str) -> None:
+        self.done.failed.append(message)
+        spool.fail(self._spool, message)
 
 
 # Trees of snapshots. A snapshot has the differences from the previous one of its workspace, in any session.
@@ -295,14 +303,14 @@ class SnapshotTrees:
         self._last: dict[str, str] = {}
         self._is_noted = True
 
-    def tree(self, look: SpooledSnapshot) -> Oid | None:
+    def tree(self, snapshot: SpooledSnapshot) -> Oid | None:
         """Return the tree of a snapshot. Raises ``MissingObject`` if the tree of its base is unknown."""
-        states = put(self._store, look.changes)
-        with self._store.transaction() as to:
-            tree = tree_with(self._store, to, self._base(look), states)
-        self._is_noted = self._is_noted and self._known.get(look.name, "") == tree
-        self._known[look.name] = tree
-        self._last[look.workspace] = look.name
+        states = put(self._store, snapshot.changes)
+        with self._store.transaction() as tx:
+            tree = tree_with(self._store, tx, self._base(snapshot), states)
+        self._is_noted = self._is_noted and self._known.get(snapshot.name, "") == tree
+        self._known[snapshot.name] = tree
+        self._last[snapshot.workspace] = snapshot.name
         return tree
 
     def note(self) -> None:
@@ -311,15 +319,15 @@ class SnapshotTrees:
             self._write(self._known)
             self._is_noted = True
 
-    def _base(self, look: SpooledSnapshot) -> Oid | None:
-        if look.before is None:
+    def _base(self, snapshot: SpooledSnapshot) -> Oid | None:
+        if snapshot.before is None:
             return None
-        if look.before in self._known:
-            base = self._known[look.before]
-        elif look.base is not None:
-            [base] = look.base
+        if snapshot.before in self._known:
+            base = self._known[snapshot.before]
+        elif snapshot.base is not None:
+            [base] = snapshot.base
         else:
-            raise MissingObject(f"the tree of its base, the snapshot {look.before}, is unknown")
+            raise MissingObject(f"the tree of its base, the snapshot {snapshot.before}, is unknown")
         if base is not None and not self._store.contains(base):
             raise MissingObject(f"the tree {base} of its base snapshot is missing")
         return base
@@ -343,19 +351,19 @@ class SnapshotTrees:
                     shadow.keep_tree(name, self._known[name])
             except Unavailable:  # the next snapshot of the store then reads all files
                 pass
-        wanted = {event.look.before for event in waiting if event.look} | set(self._last.values())
+        wanted = {event.snapshot.before for event in waiting if event.snapshot} | set(self._last.values())
         self._write({name: tree for name, tree in self._known.items() if name in wanted})
 
-    def _write(self, kept: Mapping[str, Oid | None]) -> None:
-        place = f"{spool.folder(str(self._store.git_dir))}/{FILE}"
-        with open(f"{place}.new", "w") as file:
-            json.dump(kept, file)
-        os.replace(f"{place}.new", place)
+    def _write(self, trees: Mapping[str, Oid | None]) -> None:
+        path = f"{spool.folder(str(self._store.git_dir))}/{FILE}"
+        with open(f"{path}.new", "w") as file:
+            json.dump(trees, file)
+        os.replace(f"{path}.new", path)
 
 
 def _load(store: Path) -> dict[str, Oid | None]:
     try:
-        found = json.loads(read_regular(f"{spool.folder(str(store))}/{FILE}") or b"{}")
+        trees = json.loads(read_regular(f"{spool.folder(str(store))}/{FILE}") or b"{}")
     except (OSError, ValueError, RecursionError):
         return {}
-    return {str(name): tree for name, tree in found.items()} if isinstance(found, dict) else {}
+    return {str(name): tree for name, tree in trees.items()} if isinstance(trees, dict) else {}

@@ -46,7 +46,7 @@ class Edit:
 
 
 def plan_enable(
-    store: Path, told: HookSettings | Extension, file: Path, program: Sequence[str], *, force: bool = False
+    store: Path, spec: HookSettings | Extension, file: Path, program: Sequence[str], *, force: bool = False
 ) -> Edit:
     """Plan the installation of hooks.
 
@@ -55,36 +55,38 @@ def plan_enable(
     """
     file = Path(os.path.realpath(file))
     old = read_regular(file)
-    if isinstance(told, Extension):
-        new = hook_locations.text_of(told, program).encode()
-        return Edit(told.agent, file, old, new, old != new and _goes_by_force(store, told, file, old, force))
+    if isinstance(spec, Extension):
+        new = hook_locations.text_of(spec, program).encode()
+        return Edit(spec.agent, file, old, new, old != new and _needs_force(store, spec, file, old, force))
     text = _text(old, file)
-    wanted = {event: hook_locations.command(told.agent, event, program) for event in told.events}
-    if _ours(text, told, file) != [(event, command, _seconds(told, event)) for event, command in wanted.items()]:
-        text = _with(_without(text, told, file), told, file, wanted)
-    return Edit(told.agent, file, old, text.encode())
+    wanted = {event: hook_locations.command(spec.agent, event, program) for event in spec.events}
+    if _own_hooks(text, spec, file) != [(event, command, _seconds(spec, event)) for event, command in wanted.items()]:
+        text = _add_hooks(_remove_hooks(text, spec, file), spec, file, wanted)
+    return Edit(spec.agent, file, old, text.encode())
 
 
-def plan_disable(store: Path, told: HookSettings | Extension, file: Path, *, force: bool = False) -> Edit:
+def plan_disable(store: Path, spec: HookSettings | Extension, file: Path, *, force: bool = False) -> Edit:
     """Plan the removal of all hooks of gitsession. Raises the errors of ``plan_enable``."""
     file = Path(os.path.realpath(file))
     old = read_regular(file)
-    if isinstance(told, Extension):
-        return Edit(told.agent, file, old, None, _goes_by_force(store, told, file, old, force))
-    before = _before(store, told.agent, file, old)
-    new = old if before is None else before[0]
+    if isinstance(spec, Extension):
+        return Edit(spec.agent, file, old, None, _needs_force(store, spec, file, old, force))
+    original = _original(store, spec.agent, file, old)
+    new = old if original is None else original[0]
     if new is None:
-        return Edit(told.agent, file, old, None)
+        return Edit(spec.agent, file, old, None)
     text = _text(new, file)  # the original may have hooks for another store
-    return Edit(told.agent, file, old, _without(text, told, file).encode() if _ours(text, told, file) else new)
+    return Edit(
+        spec.agent, file, old, _remove_hooks(text, spec, file).encode() if _own_hooks(text, spec, file) else new
+    )
 
 
-def is_enabled(told: HookSettings | Extension, file: Path) -> bool:
+def is_enabled(spec: HookSettings | Extension, file: Path) -> bool:
     """Return whether hooks are installed. Raises the errors of ``plan_enable``."""
     old = read_regular(file)
-    if isinstance(told, Extension):
-        return old is not None and hook_locations.is_our_text(old.decode("utf-8", "replace"))
-    return old is not None and bool(_ours(_text(old, file), told, file))
+    if isinstance(spec, Extension):
+        return old is not None and hook_locations.is_created_text(old.decode("utf-8", "replace"))
+    return old is not None and bool(_own_hooks(_text(old, file), spec, file))
 
 
 def perform(store: Path, edit: Edit, *, enable: bool) -> None:
@@ -94,24 +96,24 @@ def perform(store: Path, edit: Edit, *, enable: bool) -> None:
         if edit.keeps:
             _keep_copy(store, edit)
         if enable:
-            _remember(store, edit)
+            _record_original(store, edit)
         if edit.new is None:
             _check_as_planned(edit)
             edit.file.unlink(missing_ok=True)
         else:
             make_directories(edit.file.parent)
-            by = edit.file.with_name(f".{edit.file.name}.{secrets.token_hex(4)}.tmp")
-            write_new(by, edit.new, mode=0o600 if edit.old is None else edit.file.stat().st_mode & 0o777)
+            temporary = edit.file.with_name(f".{edit.file.name}.{secrets.token_hex(4)}.tmp")
+            write_new(temporary, edit.new, mode=0o600 if edit.old is None else edit.file.stat().st_mode & 0o777)
             try:
                 _check_as_planned(edit)  # again: the agent may have saved it while the new file was synced
-                os.replace(by, edit.file)
+                os.replace(temporary, edit.file)
             except BaseException:
-                by.unlink(missing_ok=True)
+                temporary.unlink(missing_ok=True)
                 raise
         if edit.file.parent.is_dir():
             sync_directory(edit.file.parent)
         if not enable:
-            _kept_at(store, edit.agent, edit.file).unlink(missing_ok=True)
+            _record_path(store, edit.agent, edit.file).unlink(missing_ok=True)
     except OSError as error:
         raise Unavailable(f"cannot write '{edit.file}': {error.strerror}") from error
 
@@ -128,7 +130,7 @@ def _text(old: bytes | None, file: Path) -> str:
     try:
         text = (old or b"").decode()
     except UnicodeDecodeError as error:
-        raise _unfit(file, f"not UTF-8 at byte {error.start}") from None
+        raise _unsupported(file, f"not UTF-8 at byte {error.start}") from None
     return text if text.strip() else "{}\n"
 
 
@@ -137,23 +139,23 @@ def _hooks(text: str, file: Path) -> tuple[Part, Part | None]:
     try:
         whole = parse(text, "")
     except Malformed as error:
-        raise _unfit(file, str(error)) from None
+        raise _unsupported(file, str(error)) from None
     hooks = whole.get(HOOKS) if whole.is_object else None
     if not whole.is_object:
-        raise _unfit(file, "not a JSON object")
+        raise _unsupported(file, "not a JSON object")
     if hooks is not None:
         wrong = [part.key for part in hooks.parts if text[part.start] != "["] if hooks.is_object else [HOOKS]
         if wrong:
-            raise _unfit(file, f"the value of {wrong[0]!r} has an unexpected type")
+            raise _unsupported(file, f"the value of {wrong[0]!r} has an unexpected type")
     return whole, hooks
 
 
-def _unfit(file: Path, what: str) -> Refused:
-    return Refused(f"cannot change '{file}': {what}", hint="correct the file and run the command again")
+def _unsupported(file: Path, problem: str) -> Refused:
+    return Refused(f"cannot change '{file}': {problem}", hint="correct the file and run the command again")
 
 
-def _seconds(told: HookSettings, event: str) -> int:
-    return told.seconds.get(event, hook_locations.SECONDS)
+def _seconds(spec: HookSettings, event: str) -> int:
+    return spec.seconds.get(event, hook_locations.SECONDS)
 
 
 def _commands(group: Part) -> list[tuple[Part, str]]:
@@ -168,35 +170,35 @@ def _timeout(hook: Part) -> int | None:
     return found.value if found is not None and isinstance(found.value, int) else None
 
 
-def _ours(text: str, told: HookSettings, file: Path) -> list[tuple[str, str, int | None]]:
+def _own_hooks(text: str, spec: HookSettings, file: Path) -> list[tuple[str, str, int | None]]:
     """Return the event, command and timeout of each hook of gitsession, in the order of the agent's events."""
     _, hooks = _hooks(text, file)
-    found = [
+    rows = [
         (event.key, command, _timeout(hook))
         for event in (hooks.parts if hooks is not None else [])
         for group in event.parts
         for hook, command in _commands(group)
-        if hook_locations.is_ours(command, told.agent)
+        if hook_locations.is_own_command(command, spec.agent)
     ]
-    order = {event: number for number, event in enumerate(told.events)}
-    return sorted(found, key=lambda each: order.get(each[0], len(order)))
+    order = {event: number for number, event in enumerate(spec.events)}
+    return sorted(rows, key=lambda row: order.get(row[0], len(order)))
 
 
-def _with(text: str, told: HookSettings, file: Path, wanted: dict[str, str]) -> str:
+def _add_hooks(text: str, spec: HookSettings, file: Path, wanted: dict[str, str]) -> str:
     for event, command in wanted.items():
-        hook: dict[str, Any] = {"type": "command", "command": command, "timeout": _seconds(told, event)}
+        hook: dict[str, Any] = {"type": "command", "command": command, "timeout": _seconds(spec, event)}
         group = {HOOKS: [hook]}
         whole, hooks = _hooks(text, file)
         if hooks is None:
-            text = put_in(text, whole, {event: [group]}, key=HOOKS)
+            text = insert(text, whole, {event: [group]}, key=HOOKS)
         elif (groups := hooks.get(event)) is None:
-            text = put_in(text, hooks, [group], key=event)
+            text = insert(text, hooks, [group], key=event)
         else:
-            text = put_in(text, groups, group)
+            text = insert(text, groups, group)
     return text
 
 
-def _without(text: str, told: HookSettings, file: Path) -> str:
+def _remove_hooks(text: str, spec: HookSettings, file: Path) -> str:
     """Remove the hooks one by one, because each removal changes the positions in the text after it."""
     while True:
         whole, hooks = _hooks(text, file)
@@ -206,7 +208,7 @@ def _without(text: str, told: HookSettings, file: Path) -> str:
                 for event in (hooks.parts if hooks is not None else [])
                 for group in event.parts
                 for hook, command in _commands(group)
-                if hook_locations.is_ours(command, told.agent)
+                if hook_locations.is_own_command(command, spec.agent)
             ),
             None,
         )
@@ -215,32 +217,32 @@ def _without(text: str, told: HookSettings, file: Path) -> str:
         event, group, hook = found
         inner = group.get(HOOKS)
         if inner is not None and len(inner.parts) > 1:
-            text = take_out(text, inner, hook)
+            text = remove(text, inner, hook)
         elif len(event.parts) > 1:
-            text = take_out(text, event, group)
+            text = remove(text, event, group)
         elif len(hooks.parts) > 1:
-            text = take_out(text, hooks, event)
+            text = remove(text, hooks, event)
         else:
-            text = take_out(text, whole, hooks)
+            text = remove(text, whole, hooks)
 
 
 # ---- files that gitsession created
 
 
-def _goes_by_force(store: Path, told: Extension, file: Path, old: bytes | None, force: bool) -> bool:
+def _needs_force(store: Path, spec: Extension, file: Path, old: bytes | None, force: bool) -> bool:
     """Return whether a file that gitsession created was edited by others.
 
     Raises ``Refused`` if gitsession did not create the file. Without ``force``, raises it also if others have edited
     the file.
     """
-    if old is None or _before(store, told.agent, file, old) is not None:
+    if old is None or _original(store, spec.agent, file, old) is not None:
         return False
     text = old.decode("utf-8", "replace")
-    if not hook_locations.is_our_text(text):
+    if not hook_locations.is_created_text(text):
         raise Refused(
             f"cannot change '{file}': gitsession did not create it", hint="move the file away and run the command again"
         )
-    if hook_locations.is_as_written(told, text):
+    if hook_locations.is_unedited(spec, text):
         return False
     if not force:
         raise Refused(
@@ -259,42 +261,42 @@ def copy_of(store: Path, edit: Edit) -> Path:
 
 def _keep_copy(store: Path, edit: Edit) -> None:
     assert edit.old is not None
-    place = copy_of(store, edit)
-    make_directories(place.parent)
-    place.unlink(missing_ok=True)
-    write_new(place, edit.old)
+    path = copy_of(store, edit)
+    make_directories(path.parent)
+    path.unlink(missing_ok=True)
+    write_new(path, edit.old)
 
 
 # ---- the original of a file
 
 
-def _kept_at(store: Path, agent: str, file: Path) -> Path:
+def _record_path(store: Path, agent: str, file: Path) -> Path:
     return store / FOLDER / f"{agent}-{hashlib.sha256(os.fsencode(file)).hexdigest()[:16]}.json"
 
 
-def _remember(store: Path, edit: Edit) -> None:
+def _record_original(store: Path, edit: Edit) -> None:
     """Record the original of the file, and the hash of its new content."""
-    kept = _before(store, edit.agent, edit.file, edit.old)
-    before = edit.old if kept is None else kept[0]
-    told = {
+    known = _original(store, edit.agent, edit.file, edit.old)
+    original = edit.old if known is None else known[0]
+    record = {
         "file": os.fsencode(edit.file).decode("utf-8", "replace"),
-        "before": None if before is None else base64.b64encode(before).decode(),
+        "before": None if original is None else base64.b64encode(original).decode(),
         "after": hashlib.sha256(edit.new or b"").hexdigest(),
     }
-    place = _kept_at(store, edit.agent, edit.file)
-    make_directories(place.parent)
-    by = place.with_name(f"{place.name}.{secrets.token_hex(4)}.tmp")
-    write_new(by, json.dumps(told).encode())
-    os.replace(by, place)
+    path = _record_path(store, edit.agent, edit.file)
+    make_directories(path.parent)
+    temporary = path.with_name(f"{path.name}.{secrets.token_hex(4)}.tmp")
+    write_new(temporary, json.dumps(record).encode())
+    os.replace(temporary, path)
 
 
-def _before(store: Path, agent: str, file: Path, now: bytes | None) -> tuple[bytes | None] | None:
+def _original(store: Path, agent: str, file: Path, current: bytes | None) -> tuple[bytes | None] | None:
     """Return the original if gitsession wrote the current file; ``None`` if it did not or the original is unknown."""
     try:
-        told = json.loads(read_regular(_kept_at(store, agent, file)) or b"{}")
-        if now is None or told["after"] != hashlib.sha256(now).hexdigest():
+        record = json.loads(read_regular(_record_path(store, agent, file)) or b"{}")
+        if current is None or record["after"] != hashlib.sha256(current).hexdigest():
             return None
-        return (None if told["before"] is None else base64.b64decode(told["before"]),)
+        return (None if record["before"] is None else base64.b64decode(record["before"]),)
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
@@ -333,23 +335,23 @@ def parse(text: str, where: str) -> Part:
         raise Malformed(f"invalid JSON: {error}", where=where) from None
 
 
-def put_in(text: str, container: Part, value: Any, *, key: str | None = None) -> str:
+def insert(text: str, container: Part, value: Any, *, key: str | None = None) -> str:
     """Return ``text`` with a value appended to an object (under ``key``) or to an array."""
     name = "" if key is None else json.dumps(key) + ": "
     between, inner = _layout(text, container)
     if "\n" in between:
         unit = _unit(text)
         margin = between.rpartition("\n")[2]
-        told = json.dumps(value, indent=unit, ensure_ascii=False).replace("\n", "\n" + margin)
+        json_text = json.dumps(value, indent=unit, ensure_ascii=False).replace("\n", "\n" + margin)
     else:
-        told = json.dumps(value, ensure_ascii=False)
+        json_text = json.dumps(value, ensure_ascii=False)
     if not container.parts:
-        return text[: container.start + 1] + between + name + told + inner + text[container.end - 1 :]
+        return text[: container.start + 1] + between + name + json_text + inner + text[container.end - 1 :]
     at = container.parts[-1].end
-    return text[:at] + "," + (between or " ") + name + told + text[at:]
+    return text[:at] + "," + (between or " ") + name + json_text + text[at:]
 
 
-def take_out(text: str, container: Part, part: Part) -> str:
+def remove(text: str, container: Part, part: Part) -> str:
     """Return ``text`` without one value of an object or an array."""
     number = next(at for at, each in enumerate(container.parts) if each is part)
     if len(container.parts) == 1:

@@ -24,10 +24,10 @@ AGAIN_SECONDS = 60
 FORGOTTEN = "forgotten"
 FAILURES, FAILURES_BEFORE = "failures", "failures.old"
 FAILURES_BYTES_MAX = 64 << 10
-WORDS_MAX = 500
+MESSAGE_CHARS_MAX = 500
 EVENTS_MAX = 10_000
 """Maximum number of waiting events. More events wait only if they are never ingested, so further ones are rejected."""
-LITTER_SECONDS = 3600
+TEMPORARY_SECONDS = 3600
 
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 _APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
@@ -43,23 +43,23 @@ def write(store: str, parts: Iterable[bytes]) -> str:
     The names sort by time. The store and its parent folders need not exist. Raises ``OSError``, also if too many events
     are waiting.
     """
-    place = folder(store)
+    folder_path = folder(store)
     name = f"{time.time_ns():020d}-{os.urandom(6).hex()}"
-    temporary = f"{place}/{name}{TEMPORARY}"
+    temporary = f"{folder_path}/{name}{TEMPORARY}"
     try:
         fd = os.open(temporary, _NEW, 0o600)
     except FileNotFoundError:
-        make_folder(place)
+        make_folder(folder_path)
         fd = os.open(temporary, _NEW, 0o600)
     try:
         try:
-            if len(os.listdir(place)) > EVENTS_MAX:
+            if len(os.listdir(folder_path)) > EVENTS_MAX:
                 raise OSError(f"more than {EVENTS_MAX:,} events are waiting: run `gitsession drain` to ingest them")
             for part in parts:
                 _write_all(fd, part)
         finally:
             os.close(fd)
-        os.rename(temporary, f"{place}/{name}{EVENT}")
+        os.rename(temporary, f"{folder_path}/{name}{EVENT}")
     except BaseException:
         os.unlink(temporary)
         raise
@@ -76,18 +76,18 @@ def fit(name: str) -> str:
     return name if len(name) <= 64 and name.isascii() and name.replace("_", "").replace("-", "").isalnum() else ""
 
 
-def fail(store: str, what: str) -> None:
+def fail(store: str, message: str) -> None:
     """Record a failure for `doctor`. Errors of this write are ignored."""
-    place = folder(store)
-    words = "".join(letter if letter.isprintable() else " " for letter in what[:WORDS_MAX])
-    line = f"{time.time_ns() // 1_000_000} {words}\n".encode("utf-8", "replace")
+    folder_path = folder(store)
+    text = "".join(character if character.isprintable() else " " for character in message[:MESSAGE_CHARS_MAX])
+    line = f"{time.time_ns() // 1_000_000} {text}\n".encode("utf-8", "replace")
     try:
-        make_folder(place)
-        fd = os.open(f"{place}/{FAILURES}", _APPEND, 0o600)
+        make_folder(folder_path)
+        fd = os.open(f"{folder_path}/{FAILURES}", _APPEND, 0o600)
         try:
             os.write(fd, line)
             if os.fstat(fd).st_size > FAILURES_BYTES_MAX:
-                os.replace(f"{place}/{FAILURES}", f"{place}/{FAILURES_BEFORE}")
+                os.replace(f"{folder_path}/{FAILURES}", f"{folder_path}/{FAILURES_BEFORE}")
         finally:
             os.close(fd)
     except OSError:
@@ -104,9 +104,9 @@ def failures(store: str) -> list[tuple[int, str]]:
         except OSError:
             continue
         for line in lines:
-            at, _, words = line.partition(" ")
+            at, _, message = line.partition(" ")
             if at.isdecimal():
-                found.append((int(at), words))
+                found.append((int(at), message))
     return found
 
 
@@ -137,11 +137,11 @@ def is_due(store: str) -> bool:
         return False
     try:
         with open(f"{folder(store)}/{LEFT}") as file:
-            seen = file.read(100)
+            newest_tried = file.read(100)
             tried = os.fstat(file.fileno()).st_mtime
     except (OSError, ValueError):
         return True
-    return names[-1] > seen or not 0 <= time.time() - tried < AGAIN_SECONDS
+    return names[-1] > newest_tried or not 0 <= time.time() - tried < AGAIN_SECONDS
 
 
 def leave(store: str, name: str) -> None:
@@ -161,7 +161,7 @@ def path(store: str, name: str) -> str:
 
 def sweep(store: str) -> None:
     """Remove temporary files of killed hooks."""
-    before = time.time() - LITTER_SECONDS
+    before = time.time() - TEMPORARY_SECONDS
     for name in _names(store, TEMPORARY):
         file = f"{folder(store)}/{name}{TEMPORARY}"
         try:
@@ -175,18 +175,18 @@ def put_aside(store: str, name: str) -> None:
     os.rename(path(store, name), f"{folder(store)}/{name}{ASIDE}")
 
 
-def make_folder(place: str) -> None:
-    """Create ``place`` and its missing parent folders with mode 0700. Raises ``OSError``."""
+def make_folder(folder_path: str) -> None:
+    """Create ``folder_path`` and its missing parent folders with mode 0700. Raises ``OSError``."""
     try:
-        os.mkdir(place, 0o700)
+        os.mkdir(folder_path, 0o700)
     except FileExistsError:
         pass
     except FileNotFoundError:
-        above = os.path.dirname(place)
-        if above == place:
+        parent = os.path.dirname(folder_path)
+        if parent == folder_path:
             raise
-        make_folder(above)
-        make_folder(place)
+        make_folder(parent)
+        make_folder(folder_path)
 
 
 def _names(store: str, ending: str) -> list[str]:

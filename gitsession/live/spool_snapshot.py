@@ -47,12 +47,12 @@ def workspace_of(cwd: str, home: Path, store: Path, project: str = "") -> Worksp
     ``cwd`` is inside it, or else ``cwd``. Raises ``NotFound`` and ``Refused``.
     """
     at = os.path.realpath(cwd)
-    above = os.path.realpath(project) if project else ""
-    alone = above if above and (at == above or at.startswith(above.rstrip("/") + "/")) else at
-    top = user_repository.find(alone).top if os.path.isdir(alone) else alone
-    if top != alone and not _is_home(top, home):
-        alone = top
-    return WorkspaceRoot.open(alone, home=home, store=store)
+    outer = os.path.realpath(project) if project else ""
+    chosen = outer if outer and (at == outer or at.startswith(outer.rstrip("/") + "/")) else at
+    top = user_repository.find(chosen).top if os.path.isdir(chosen) else chosen
+    if top != chosen and not _is_home(top, home):
+        chosen = top
+    return WorkspaceRoot.open(chosen, home=home, store=store)
 
 
 def spool_snapshot(store: Path, root: WorkspaceRoot, head: dict[str, Any], *, wait_seconds: float) -> str:
@@ -63,30 +63,30 @@ def spool_snapshot(store: Path, root: WorkspaceRoot, head: dict[str, Any], *, wa
     folder = workspace_lock.folder_in(store, root.path)
     with (
         workspace_lock.hold_workspace_lock(store, root.path, wait_seconds=wait_seconds),
-        look(root, folder, caps=caps()._replace(secret=_withheld_by(store)), wait_seconds=wait_seconds) as seen,
+        look(root, folder, caps=caps()._replace(secret=_withheld_by(store)), wait_seconds=wait_seconds) as snapshot,
     ):
         rows: list[tuple[str, str | None, str | None, int]] = []
         contents: list[bytes] = []
         size = 0
-        for change in seen.changes():
+        for change in snapshot.changes():
             mode, oid = change.file or (None, None)
             rows.append((change.path, mode, oid, len(change.data)))
             contents.append(change.data)
             size += len(change.data)
             if size > BYTES_MAX:
                 raise TooManyChanges(f"more than {BYTES_MAX >> 20} MiB of changes in '{root.path}'")
-        name = (not seen.changed and seen.before) or new_name()
-        told = {
+        name = (not snapshot.changed and snapshot.before) or new_name()
+        fields = {
             "workspace": os.fspath(root.path),
-            "before": seen.before,
-            "base": _base(seen),
+            "before": snapshot.before,
+            "base": _base(snapshot),
             "name": name,
             "changes": rows,
-            "skipped": [list(left) for left in seen.skipped],
-            "appeared": seen.appeared,
+            "skipped": [list(row) for row in snapshot.skipped],
+            "appeared": snapshot.appeared,
         }
-        event = spool.write(os.fspath(store), _parts({**head, "look": told}, contents))
-        seen.accept(kept=False, name=name)
+        event = spool.write(os.fspath(store), _parts({**head, "look": fields}, contents))
+        snapshot.accept(kept=False, name=name)
         return event
 
 
@@ -104,21 +104,23 @@ def _withheld_by(store: Path) -> Callable[[bytes], str | None] | None:
 
 def _purged(store: Path) -> Callable[[bytes], str | None] | None:
     """Return a check for purged files; ``None`` if no file was purged. Raises the errors of ``tombstone_set.at``."""
-    said = RefReader(store).read(refs.TOMBSTONES)
-    if said is None:
+    tip = RefReader(store).read(refs.TOMBSTONES)
+    if tip is None:
         return None
     from gitsession.sessions import tombstone_set  # few users purge files; the others do not need this module
 
-    gone = tombstone_set.at(VerifiedRepository(store), said)
+    tombstones = tombstone_set.at(VerifiedRepository(store), tip)
     return (
-        (lambda data: tombstone_set.RULE if gone.has_file(oid_of("blob", data)) else None) if gone.has_files else None
+        (lambda data: tombstone_set.RULE if tombstones.has_file(oid_of("blob", data)) else None)
+        if tombstones.has_files
+        else None
     )
 
 
 def _secrets(store: Path) -> Callable[[bytes], str | None] | None:
     """Return a check for secrets in a file by the rules of the store. The rules are loaded at the first call."""
-    said = config.redaction(store)
-    if not said.is_on:
+    settings = config.redaction(store)
+    if not settings.is_on:
         return None
     scanner: list[Scanner] = []
 
@@ -126,16 +128,16 @@ def _secrets(store: Path) -> Callable[[bytes], str | None] | None:
         from gitsession.redaction import guard
 
         if not scanner:
-            scanner.append(guard.scanner(said.rules))
+            scanner.append(guard.scanner(settings.rules))
         return guard.in_file(data, scanner[0])
 
     return secret
 
 
-def _base(seen: WorkspaceSnapshot) -> list[str | None] | None:
+def _base(snapshot: WorkspaceSnapshot) -> list[str | None] | None:
     """Return the tree of the last snapshot in a list of one; ``None`` if it is not known yet."""
     try:
-        return [seen.base()] if seen.before else None
+        return [snapshot.base()] if snapshot.before else None
     except MissingObject:
         return None
 

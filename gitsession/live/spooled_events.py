@@ -60,7 +60,7 @@ class Event:
     """An event of an agent.
 
     ``session`` is the agent's id of the session. ``file`` is the file of the session; "" if the agent did not name it.
-    If the hook did not take a snapshot, ``workspace`` is set, ``look`` is ``None``, and ``gave_up`` is the reason.
+    If the hook did not take a snapshot, ``workspace`` is set, ``snapshot`` is ``None``, and ``skip_reason`` states why.
     """
 
     spooled: str
@@ -72,11 +72,11 @@ class Event:
     other_file: str
     workspace: str
     call: str | None
-    within_agent: bool
+    is_subagent: bool
     prompt: str
     reason: str | None
-    look: SpooledSnapshot | None
-    gave_up: str
+    snapshot: SpooledSnapshot | None
+    skip_reason: str
 
     @property
     def key(self) -> str:
@@ -98,14 +98,14 @@ def parse(name: str, data: bytes) -> Event:
     head = _object(data[:end], name)
     if head.get("v") != spool.VERSION:
         raise Malformed(f"unsupported version {head.get('v')!r}, expected {spool.VERSION}", where=name)
-    rest = data[end + 1 :]
-    told = head.get("data")
-    if told is None and "look" not in head:
-        told = _object(rest, name)
-        rest = b""
-    if not isinstance(told, dict):
+    contents = data[end + 1 :]
+    fields = head.get("data")
+    if fields is None and "look" not in head:
+        fields = _object(contents, name)
+        contents = b""
+    if not isinstance(fields, dict):
         raise Malformed("the data of the agent is not a JSON object", where=name)
-    look = head.get("look")
+    raw_snapshot = head.get("look")
     at_ms = head.get("at_ms")
     if not isinstance(at_ms, int) or not 0 <= at_ms < 1 << 53:
         raise Malformed("missing or invalid time", where=name)
@@ -114,60 +114,60 @@ def parse(name: str, data: bytes) -> Event:
         name=_text(head, "event"),
         agent=_text(head, "agent"),
         at_ms=at_ms,
-        session=_text(told, "session_id"),
-        file=_place(told, "transcript_path"),
-        other_file=_place(told, "agent_transcript_path"),
-        workspace=_place(head, "workspace"),
-        call=_text(told, "tool_use_id") or None,
-        within_agent=bool(_text(told, "agent_id")),
-        prompt=_text(told, "prompt"),
-        reason=_text(told, "reason") or None,
-        look=None if look is None else _look(look, rest, name),
-        gave_up=_text(head, "gave_up"),
+        session=_text(fields, "session_id"),
+        file=_path(fields, "transcript_path"),
+        other_file=_path(fields, "agent_transcript_path"),
+        workspace=_path(head, "workspace"),
+        call=_text(fields, "tool_use_id") or None,
+        is_subagent=bool(_text(fields, "agent_id")),
+        prompt=_text(fields, "prompt"),
+        reason=_text(fields, "reason") or None,
+        snapshot=None if raw_snapshot is None else _snapshot(raw_snapshot, contents, name),
+        skip_reason=_text(head, "gave_up"),
     )
 
 
 def _object(data: bytes, name: str) -> dict[str, Any]:
     try:
-        found = json.loads(data)
+        value = json.loads(data)
     except (ValueError, RecursionError) as error:
         raise Malformed(f"invalid JSON: {error}"[:200], where=name) from None
-    if not isinstance(found, dict):
+    if not isinstance(value, dict):
         raise Malformed("not a JSON object", where=name)
-    return found
+    return value
 
 
-def _text(found: dict[str, Any], key: str) -> str:
-    value = found.get(key)
+def _text(fields: dict[str, Any], key: str) -> str:
+    value = fields.get(key)
     return whole(value.replace("\0", "")) if isinstance(value, str) else ""
 
 
-def _place(found: dict[str, Any], key: str) -> str:
+def _path(fields: dict[str, Any], key: str) -> str:
     """Return a path as Python encodes it; "" if the value is not a valid path."""
-    value = found.get(key)
+    value = fields.get(key)
     try:
         return value if isinstance(value, str) and b"\0" not in os.fsencode(value) else ""
     except UnicodeEncodeError:
         return ""
 
 
-def _look(told: Any, contents: bytes, name: str) -> SpooledSnapshot:
+def _snapshot(fields: Any, contents: bytes, name: str) -> SpooledSnapshot:
     try:
-        before, base = told["before"], told.get("base")
-        found = SpooledSnapshot(
-            workspace=_place(told, "workspace"),
+        before, base = fields["before"], fields.get("base")
+        snapshot = SpooledSnapshot(
+            workspace=_path(fields, "workspace"),
             before=None if before is None else str(before),
             base=None if base is None else (None if base[0] is None else _oid(base[0]),),
-            name=str(told["name"]),
-            changes=tuple(_changes(told["changes"], contents)),
-            skipped=tuple((str(path), str(why)) for path, why in told["skipped"]),
-            appeared=tuple(str(path) for path in told["appeared"]),
+            name=str(fields["name"]),
+            changes=tuple(_changes(fields["changes"], contents)),
+            skipped=tuple((str(path), str(reason)) for path, reason in fields["skipped"]),
+            appeared=tuple(str(path) for path in fields["appeared"]),
         )
     except (KeyError, TypeError, ValueError, IndexError) as error:
         raise Malformed(f"invalid snapshot: {error}"[:200], where=name) from None
-    if not os.path.isabs(found.workspace):
+    if not os.path.isabs(snapshot.workspace):
         raise Malformed("the workspace of the snapshot is not an absolute path", where=name)
-    return found
+    return snapshot
 
 
 def _changes(rows: Any, contents: bytes) -> Iterator[PathContent]:
@@ -200,7 +200,7 @@ def _oid(value: Any) -> Oid:
 
 ENTRIES_MAX = 20_000
 _EARLIER_SECONDS = 3600
-_WORDS = 200
+_PROMPT_CHARS = 200
 
 
 class Targets:
@@ -231,17 +231,19 @@ class Targets:
 
     def prompt(self, event: Event) -> Node | None:
         """Return the entry with the prompt of an event. If there are several, return the nearest in time."""
-        words = event.prompt.strip()[:_WORDS]
-        found = [(abs(at - event.at_ms), node) for at, said, node in self._prompts if words and said.startswith(words)]
-        return min(found, key=lambda each: each[0])[1] if found else None
+        prefix = event.prompt.strip()[:_PROMPT_CHARS]
+        matches = [
+            (abs(at - event.at_ms), node) for at, text, node in self._prompts if prefix and text.startswith(prefix)
+        ]
+        return min(matches, key=lambda match: match[0])[1] if matches else None
 
     def as_of(self, at_ms: int) -> Node | None:
         """Return the newest entry at that time; the first entry if all entries are later."""
-        return next((node for node in self._nodes if self._is_by_then(node, at_ms)), None) or (
+        return next((node for node in self._nodes if self._is_written_by(node, at_ms)), None) or (
             self._nodes[-1] if self._nodes else None
         )
 
-    def goes_beyond(self, at_ms: int) -> bool:
+    def has_later_entry(self, at_ms: int) -> bool:
         """Return whether the agent has written a later entry. If so, it does not add earlier entries any more."""
         return bool(self._nodes) and self._nodes[0].author_seconds * 1000 > at_ms
 
@@ -253,7 +255,7 @@ class Targets:
             return self.call(event.call)
         return self.as_of(event.at_ms)
 
-    def _is_by_then(self, node: Node, at_ms: int) -> bool:
+    def _is_written_by(self, node: Node, at_ms: int) -> bool:
         """Return whether an entry was written by that time. The entry is read only if the seconds are equal."""
         if node.author_seconds != at_ms // 1000:
             return node.author_seconds * 1000 <= at_ms
@@ -275,7 +277,7 @@ class Targets:
             if isinstance(block, ToolCall):
                 self._calls.setdefault(block.id, node)
         if entry.role == "user":
-            self._prompts.append((entry.at_ms, entry.text.strip()[:_WORDS], node))
+            self._prompts.append((entry.at_ms, entry.text.strip()[:_PROMPT_CHARS], node))
 
 
 # The running calls of each session: those with a `before` event and no `after` event. They are saved in the spool.
@@ -302,18 +304,18 @@ class Calls:
     def load(cls, store: Path) -> Calls:
         """Return the state after the last ingestion; empty if it cannot be read."""
         try:
-            found = json.loads(read_regular(f"{spool.folder(str(store))}/{FILE}") or b"{}")
+            value = json.loads(read_regular(f"{spool.folder(str(store))}/{FILE}") or b"{}")
             running = {
-                str(key): {str(call): str(later) for call, later in calls.items()} for key, calls in found.items()
+                str(key): {str(call): str(later) for call, later in calls.items()} for key, calls in value.items()
             }
         except (OSError, ValueError, TypeError, AttributeError, RecursionError):
             running = {}
         return cls(store, running)
 
-    def judge(self, event: Event) -> tuple[str, str | None]:
+    def attribute(self, event: Event) -> tuple[str, str | None]:
         """Return the phase of a snapshot, and the call that its differences belong to."""
         running, name = self._running.get(event.key, {}), event.call or _UNNAMED
-        if event.look is None or event.look.before is None:
+        if event.snapshot is None or event.snapshot.before is None:
             return BEFORE, event.call  # a first snapshot has no differences
         if event.name in events.AFTER_TOOL:
             return (AFTER, event.call) if name in running else (BEFORE, event.call)
@@ -327,7 +329,7 @@ class Calls:
         """Update the running calls with an event."""
         name = event.call or _UNNAMED
         running = {call: later for call, later in self._running.pop(event.key, {}).items() if call != name}
-        if event.name == events.BEFORE_TOOL and event.look is not None:
+        if event.name == events.BEFORE_TOOL and event.snapshot is not None:
             running = {call: later or name for call, later in running.items()} | {name: ""}
         if running and event.name not in (events.PROMPT, events.TURN_END, events.SESSION_END):
             self._running[event.key] = running  # moved to the end, so the least active session is first
@@ -338,8 +340,8 @@ class Calls:
 
     def save(self) -> None:
         """Save the running calls. Raises ``OSError``."""
-        kept = dict(list(self._running.items())[-SESSIONS_MAX:])
-        place = f"{spool.folder(str(self._store))}/{FILE}"
-        with open(f"{place}.new", "w") as file:
-            json.dump(kept, file)
-        os.replace(f"{place}.new", place)
+        running = dict(list(self._running.items())[-SESSIONS_MAX:])
+        path = f"{spool.folder(str(self._store))}/{FILE}"
+        with open(f"{path}.new", "w") as file:
+            json.dump(running, file)
+        os.replace(f"{path}.new", path)

@@ -29,17 +29,17 @@ class Watch:
         """Return the files that have changed since the last round. In the first round, all files are returned."""
         if self._rounds % ROUNDS_PER_SEARCH == 0:
             self._files = list({path: (path, format) for path, format in self._search()}.values())
-            there = {path for path, _ in self._files}
-            self._seen = {path: stamp for path, stamp in self._seen.items() if path in there}
+            paths = {path for path, _ in self._files}
+            self._seen = {path: stamp for path, stamp in self._seen.items() if path in paths}
         self._rounds += 1
         return [(path, format) for path, format in self._files if self._has_changed(path)]
 
     def _has_changed(self, path: Path) -> bool:
         try:
-            found = sources.stamp_of(path)
+            status = sources.stamp_of(path)
         except OSError:
             return False
-        stamp = (found.st_size, found.st_mtime_ns, found.st_ino)
+        stamp = (status.st_size, status.st_mtime_ns, status.st_ino)
         changed = self._seen.get(path) != stamp
         self._seen[path] = stamp
         return changed

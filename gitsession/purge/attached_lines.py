@@ -22,37 +22,37 @@ from gitsession.sessions import commit_writer
 from gitsession.sessions.tombstone_set import Replacement
 
 
-def without(form: str, payload: bytes, text: str, says: Callable[[bytes], bool]) -> Replacement | None:
+def redact_attached(form: str, payload: bytes, text: str, contains: Callable[[bytes], bool]) -> Replacement | None:
     """Return the record ``payload`` without ``text`` in its attached lines.
 
     Returns ``None`` if the whole record must be removed: it has no attached lines, its own line contains the text
-    according to ``says``, or the redaction would change the kind of an attached line.
+    according to ``contains``, or the redaction would change the kind of an attached line.
     """
     own = record_line(payload)
-    riding = payload[: len(payload) - len(own)]
-    if form != Format.FORM or not riding or says(own):
+    attached = payload[: len(payload) - len(own)]
+    if form != Format.FORM or not attached or contains(own):
         return None
     pattern = re.escape(text.encode("utf-8", "surrogatepass"))
-    redacted = redact(form, riding, Scanner((), [Rule(PURGED, pattern, ())]))
-    if says(redacted.payload) or not _are_alike(riding, redacted.payload):
+    redacted = redact(form, attached, Scanner((), [Rule(PURGED, pattern, ())]))
+    if contains(redacted.payload) or not _have_same_kinds(attached, redacted.payload):
         return None
     return Replacement(form, commit_writer.cut(form, redacted.payload + own, redacted.rows))
 
 
-def _are_alike(before: bytes, after: bytes) -> bool:
+def _have_same_kinds(before: bytes, after: bytes) -> bool:
     """Return whether the lines of ``after`` have the same kinds as those of ``before``. All lines must be JSON."""
     lines, others = before.split(LF)[:-1], after.split(LF)[:-1]
     pairs = zip(map(jsonl.parse, lines), map(jsonl.parse, others), strict=False)
-    return len(lines) == len(others) and all(_is_alike(one, other) for one, other in pairs)
+    return len(lines) == len(others) and all(_has_same_structure(one, other) for one, other in pairs)
 
 
-def _is_alike(before: Any, after: Any, key: str = "") -> bool:
+def _has_same_structure(before: Any, after: Any, key: str = "") -> bool:
     """Return whether two JSON values differ only in texts, and not in keys or names of kinds."""
     if isinstance(before, dict) and isinstance(after, dict):
-        same = before.keys() == after.keys()
-        return same and all(_is_alike(each, after[name], name) for name, each in before.items())
+        has_same_keys = before.keys() == after.keys()
+        return has_same_keys and all(_has_same_structure(value, after[name], name) for name, value in before.items())
     if isinstance(before, list) and isinstance(after, list):
-        return len(before) == len(after) and all(map(_is_alike, before, after))
+        return len(before) == len(after) and all(map(_has_same_structure, before, after))
     if isinstance(before, str) and isinstance(after, str) and key != "type":
         return True
     return type(before) is type(after) and bool(before == after)

@@ -24,51 +24,51 @@ from gitsession.workspace.workspace_lock import WORKSPACES
 
 SPOOL = f"{create.CONTROL}/spool"
 _DATABASES = ("index.db", "search.db")
-_LEFT_BY_GIT = ("FETCH_HEAD", "ORIG_HEAD", "logs")
+_GIT_FILES = ("FETCH_HEAD", "ORIG_HEAD", "logs")
 _FOREIGN_TEMPORARIES = ("tmp_pack_", "tmp_idx_", "tmp_rev_", "tmp_obj_", ".tmp-", "tmp_objdir-", "incoming-")
 """Prefixes of temporary files of git. The last two are folders that an interrupted push to this store leaves."""
 _HOUR_SECONDS = 3600.0
-_WORDS = re.compile(rb'[^\x00-\x1f"\\\x7f]{12,}')
-_WORDS_MAX = 10_000
-_WORD_BYTES_MAX = 200
+_TEXT_RUN = re.compile(rb'[^\x00-\x1f"\\\x7f]{12,}')
+_SAMPLES_MAX = 10_000
+_SAMPLE_BYTES_MAX = 200
 
 
-def words_of(payloads: Iterable[bytes]) -> frozenset[bytes]:
+def text_samples(payloads: Iterable[bytes]) -> frozenset[bytes]:
     """Return the longest runs of text in ``payloads``. They are used to find files that contain the same text."""
     found: set[bytes] = set()
     for payload in payloads:
-        runs = sorted(_WORDS.findall(payload), key=len, reverse=True)[:8]
-        found.update(run[:_WORD_BYTES_MAX] for run in runs)
-        if len(found) > _WORDS_MAX:
+        runs = sorted(_TEXT_RUN.findall(payload), key=len, reverse=True)[:8]
+        found.update(run[:_SAMPLE_BYTES_MAX] for run in runs)
+        if len(found) > _SAMPLES_MAX:
             break
     return frozenset(found)
 
 
-def remove(git_dir: Path, words: frozenset[bytes], *, files_too: bool) -> None:
+def remove(git_dir: Path, samples: frozenset[bytes], *, discard_snapshots: bool) -> None:
     """Delete the files. The caller must hold the store's lock.
 
-    ``words``: the result of ``words_of``. ``files_too``: whether to discard the snapshots of workspaces, too. Raises
-    ``OSError``, and ``Unavailable`` if another process locks a workspace for too long.
+    ``samples``: the result of ``text_samples``. ``discard_snapshots``: whether to discard the snapshots of workspaces,
+    too. Raises ``OSError``, and ``Unavailable`` if another process locks a workspace for too long.
     """
     for name in _DATABASES:
         derived.remove(git_dir / create.CONTROL / name)
-    for name in (VERIFIED, salvage.QUARANTINE, *_LEFT_BY_GIT):
+    for name in (VERIFIED, salvage.QUARANTINE, *_GIT_FILES):
         _remove(git_dir / name)
-    for file in _spooled(git_dir / SPOOL, words):
+    for file in _spooled(git_dir / SPOOL, samples):
         _remove(file)
     for file in _temporaries(git_dir):
         _remove(file)
     with contextlib.suppress(Unavailable), alone(git_dir / create.SYNC_LOCK, wait_seconds=0):  # else the sync does it
         _remove(git_dir / create.INCOMING)
     spill.sweep(git_dir)
-    if files_too:
+    if discard_snapshots:
         _forget_workspaces(git_dir / WORKSPACES)
 
 
-def _spooled(folder: Path, words: frozenset[bytes]) -> Iterator[Path]:
+def _spooled(folder: Path, samples: frozenset[bytes]) -> Iterator[Path]:
     """Yield events that were set aside, recorded failures, and waiting events with purged content."""
     for file in _children(folder):
-        if file.suffix != ".event" or any(word in file.read_bytes() for word in words):
+        if file.suffix != ".event" or any(sample in file.read_bytes() for sample in samples):
             yield file
 
 
@@ -77,21 +77,21 @@ def _temporaries(git_dir: Path) -> Iterator[Path]:
     before = time.time() - _HOUR_SECONDS
     for folder in ("objects/pack", "objects", create.JOURNAL):
         for file in _children(git_dir / folder):
-            is_ours = file.name.startswith(pack_writer.TEMPORARY) or (
+            is_own = file.name.startswith(pack_writer.TEMPORARY) or (
                 folder == create.JOURNAL and file.name.startswith(journal_frames.TEMPORARY)
             )
             with contextlib.suppress(FileNotFoundError):
-                if is_ours or (file.name.startswith(_FOREIGN_TEMPORARIES) and file.stat().st_mtime < before):
+                if is_own or (file.name.startswith(_FOREIGN_TEMPORARIES) and file.stat().st_mtime < before):
                     yield file
 
 
 def _forget_workspaces(folder: Path) -> None:
     """Discard the last snapshot of each workspace. The next snapshot then includes all files."""
-    for place in _children(folder):
-        if (place / "state").exists():
-            with PrivateRepository.open(place) as shadow:
+    for workspace in _children(folder):
+        if (workspace / "state").exists():
+            with PrivateRepository.open(workspace) as shadow:
                 shadow.forget()
-        _remove(place / "drained")
+        _remove(workspace / "drained")
 
 
 def _children(folder: Path) -> list[Path]:

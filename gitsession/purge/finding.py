@@ -96,82 +96,82 @@ class PurgePlan:
         return not self.more and not self.exports
 
 
-def entry(store: ObjectStore, sid: str, found: Node) -> PurgePlan:
+def plan_entry(store: ObjectStore, sid: str, node: Node) -> PurgePlan:
     """Plan the purge of one entry.
 
     Raises ``NotFound`` for the first entry of a session, which can only be purged with the session.
     """
-    if found.starts_session:
+    if node.starts_session:
         raise NotFound(
-            f"cannot purge entry {found.oid[:12]}: session {sid} begins with it",
+            f"cannot purge entry {node.oid[:12]}: session {sid} begins with it",
             hint="run `gitsession purge SESSION` to purge the whole session",
         )
-    return _wanted(store, [EntryHit(sid, found, _digest(store, found))], [])
+    return _plan(store, [EntryHit(sid, node, _digest(store, node))], [])
 
 
-def session(store: ObjectStore, sid: str) -> PurgePlan:
+def plan_session(store: ObjectStore, sid: str) -> PurgePlan:
     """Plan the purge of a session. Entries that a fork shares remain in the fork. Raises ``NotFound``."""
     found = store.refs(refs.session(sid))
     if not found:
         raise NotFound(f"no session {sid}", hint="run `gitsession ls` to list the sessions")
-    began = {digest for value in found.values() for digest in _beginnings(store, sid, value)}
-    more = Tombstones(sessions={sid: frozenset(began)})
+    first_digests = {digest for value in found.values() for digest in _beginnings(store, sid, value)}
+    more = Tombstones(sessions={sid: frozenset(first_digests)})
     shared = [
         PurgeProblem(other, "a fork of this session, which keeps the shared entries")
         for other in sorted(_sharing(store, sid, found.values()))
     ]
-    hits = [EntryHit(sid, node, "") for node in _own(store, sid)]
-    return PurgePlan(more, tuple(hits), (), (sid,), (*shared, *_staying(store, hits)))
+    hits = [EntryHit(sid, node, "") for node in _own_entries(store, sid)]
+    return PurgePlan(more, tuple(hits), (), (sid,), (*shared, *_remaining_copies(store, hits)))
 
 
-def saying(store: ObjectStore, text: str, sids: Iterable[str] | None = None) -> PurgePlan:
+def plan_text(store: ObjectStore, text: str, sids: Iterable[str] | None = None) -> PurgePlan:
     """Plan the purge of all entries and captured files that contain exactly ``text``, in all sessions or in ``sids``.
 
     The text is also found in JSON, in JSON within JSON, and in summaries, titles and labels. It is not found if it is
     split or in another encoding. If only the attached lines of an entry contain the text, the entry is redacted
     instead.
     """
-    every = sorted({refs.session_of(name) for name in store.refs(refs.SESSIONS)} - {""})
-    spelled = spellings(text)
+    all_sids = sorted({refs.session_of(name) for name in store.refs(refs.SESSIONS)} - {""})
+    byte_forms = spellings(text)
     entries: dict[Oid, EntryHit] = {}
     redacted: dict[Oid, EntryHit] = {}
     replaced: dict[str, Replacement] = {}
     files: dict[Oid, FileHit] = {}
     problems: list[PurgeProblem] = []
     searched: dict[Oid, bool] = {}
-    for sid in progress.each("Searching sessions", every if sids is None else list(sids)):
-        for node in _all(store, sid):
+    for sid in progress.each("Searching sessions", all_sids if sids is None else list(sids)):
+        for node in _session_entries(store, sid):
             try:
                 parts = content.kept(store, node)
                 data = content.whole(store, node, parts)
             except DAMAGE as error:
                 problems.append(PurgeProblem(node.oid, f"not searched, because it cannot be read: {error}"))
                 continue
-            if says(data, text, spelled):
+            if contains_text(data, text, byte_forms):
                 if node.starts_session:
                     problems.append(PurgeProblem(node.oid, f"session {sid} begins with it: purge the whole session"))
                 else:
                     hit = EntryHit(sid, node, parts.digest.hex())
-                    by = _replacement(node, parts, data, text, spelled)
-                    if by is not None:
-                        replaced[hit.digest] = by
-                    (entries if by is None else redacted).setdefault(node.oid, hit)
+                    replacement = _replacement(node, parts, data, text, byte_forms)
+                    if replacement is not None:
+                        replaced[hit.digest] = replacement
+                    (entries if replacement is None else redacted).setdefault(node.oid, hit)
             for path, oid in _files(store, parts.files):
                 if oid == WITHHELD_OID:
                     continue
                 if oid not in searched:
-                    searched[oid] = any(spelling in store.read(oid)[1] for spelling in spelled)
+                    searched[oid] = any(spelling in store.read(oid)[1] for spelling in byte_forms)
                 if searched[oid]:
                     files.setdefault(oid, FileHit(sid, path, oid))
-    found = _wanted(store, entries.values(), files.values())
-    kept = tuple(redacted.values())
-    told = (*found.problems, *_staying(store, kept), *problems, *_in_commands(store, text))
-    more = found.more | Tombstones(replaced=replaced)
-    return PurgePlan(more, found.entries, found.files, (), tuple(dict.fromkeys(told)), redacted=kept)
+    plan = _plan(store, entries.values(), files.values())
+    redacted_hits = tuple(redacted.values())
+    remaining = (*plan.problems, *_remaining_copies(store, redacted_hits), *problems, *_in_commands(store, text))
+    more = plan.more | Tombstones(replaced=replaced)
+    return PurgePlan(more, plan.entries, plan.files, (), tuple(dict.fromkeys(remaining)), redacted=redacted_hits)
 
 
 def _replacement(
-    node: Node, parts: content.EntryTree, data: bytes, text: str, spelled: tuple[bytes, ...]
+    node: Node, parts: content.EntryTree, data: bytes, text: str, byte_forms: tuple[bytes, ...]
 ) -> Replacement | None:
     """Return the redacted form of an entry with ``text`` in its attached lines only; ``None`` if it must be removed.
 
@@ -179,7 +179,7 @@ def _replacement(
     """
     if node.source is None or node.source.line == TAIL or (parts.holes and holes.hidden(parts.holes)):
         return None
-    return attached_lines.without(parts.form, data, text, lambda part: says(part, text, spelled))
+    return attached_lines.redact_attached(parts.form, data, text, lambda part: contains_text(part, text, byte_forms))
 
 
 def spellings(text: str) -> tuple[bytes, ...]:
@@ -190,9 +190,9 @@ def spellings(text: str) -> tuple[bytes, ...]:
     return tuple(sorted(one.encode("utf-8", "surrogatepass") for one in found))
 
 
-def says(data: bytes, text: str, spelled: tuple[bytes, ...]) -> bool:
-    """Return whether a payload contains ``text``. ``spelled``: the result of ``spellings``."""
-    if any(spelling in data for spelling in spelled):
+def contains_text(data: bytes, text: str, byte_forms: tuple[bytes, ...]) -> bool:
+    """Return whether a payload contains ``text``. ``byte_forms``: the result of ``spellings``."""
+    if any(spelling in data for spelling in byte_forms):
         return True
     if b"\\" not in data:
         return False
@@ -202,27 +202,27 @@ def says(data: bytes, text: str, spelled: tuple[bytes, ...]) -> bool:
 def _strings(line: bytes) -> Iterator[str]:
     """Yield every string and key of a line of JSON, to find a text with unusual escapes."""
     try:
-        todo = [json.loads(line)]
+        pending = [json.loads(line)]
     except (ValueError, RecursionError):
         return
-    while todo:
-        value = todo.pop()
+    while pending:
+        value = pending.pop()
         if isinstance(value, str):
             yield value
         elif isinstance(value, list):
-            todo += value
+            pending += value
         elif isinstance(value, dict):
-            todo += [*value.keys(), *value.values()]
+            pending += [*value.keys(), *value.values()]
 
 
-def _wanted(store: ObjectStore, entries: Iterable[EntryHit], files: Iterable[FileHit]) -> PurgePlan:
+def _plan(store: ObjectStore, entries: Iterable[EntryHit], files: Iterable[FileHit]) -> PurgePlan:
     entries, files = tuple(entries), tuple(files)
     keys = {hit.digest for hit in entries} | {FILE + hit.oid for hit in files}
     more = Tombstones(frozenset(keys))
-    return PurgePlan(more, entries, files, (), _staying(store, entries))
+    return PurgePlan(more, entries, files, (), _remaining_copies(store, entries))
 
 
-def _all(store: ObjectStore, sid: str) -> Iterator[Node]:
+def _session_entries(store: ObjectStore, sid: str) -> Iterator[Node]:
     """Yield every entry that is reachable from a ref of a session, including shared entries, each once."""
     seen: set[Oid] = set()
     for value in store.refs(refs.session(sid)).values():
@@ -239,7 +239,7 @@ def _all(store: ObjectStore, sid: str) -> Iterator[Node]:
             oid = node.parent
 
 
-def _own(store: ObjectStore, sid: str) -> Iterator[Node]:
+def _own_entries(store: ObjectStore, sid: str) -> Iterator[Node]:
     """Yield the entries of a session without those of the session that it was forked from."""
     seen: set[Oid] = set()
     for value in store.refs(refs.session(sid)).values():
@@ -274,16 +274,21 @@ def _beginnings(store: ObjectStore, sid: str, leaf: Oid) -> Iterator[str]:
 
 def _sharing(store: ObjectStore, sid: str, leaves: Iterable[Oid]) -> set[str]:
     """Return the other sessions that contain an entry of this session."""
-    own = {node.oid for node in _own(store, sid)}
+    own = {node.oid for node in _own_entries(store, sid)}
     found = set()
     for name, value in store.refs(refs.SESSIONS).items():
         other = refs.session_of(name)
-        if other and other != sid and other not in found and any(node.oid in own for node in _line(store, value)):
+        if (
+            other
+            and other != sid
+            and other not in found
+            and any(node.oid in own for node in _readable_history(store, value))
+        ):
             found.add(other)
     return found
 
 
-def _line(store: ObjectStore, leaf: Oid) -> Iterator[Node]:
+def _readable_history(store: ObjectStore, leaf: Oid) -> Iterator[Node]:
     try:
         yield from graph.history(store, leaf)
     except DAMAGE:
@@ -300,11 +305,11 @@ def _files(store: ObjectStore, tree: Oid | None) -> Iterator[tuple[str, Oid]]:
         yield path, file.oid
 
 
-def _staying(store: ObjectStore, entries: Sequence[EntryHit]) -> tuple[PurgeProblem, ...]:
+def _remaining_copies(store: ObjectStore, entries: Sequence[EntryHit]) -> tuple[PurgeProblem, ...]:
     """Return where else the entries are: at remotes, and as replacements in the history of the tombstone set."""
-    told = "redacted before: the redacted text stays in the history of the tombstone set"
+    reason = "redacted before: the redacted text stays in the history of the tombstone set"
     redacted = [hit for hit in entries if hit.node.replaces] if tombstone_set.is_given(store) else []
-    records = (PurgeProblem(f"{hit.session}@{hit.node.oid[:12]}", told) for hit in redacted)
+    records = (PurgeProblem(f"{hit.session}@{hit.node.oid[:12]}", reason) for hit in redacted)
     return (*_at_remotes(store, {hit.node.oid for hit in entries}), *records)
 
 
@@ -313,7 +318,11 @@ def _at_remotes(store: ObjectStore, oids: set[Oid]) -> tuple[PurgeProblem, ...]:
     found: dict[str, None] = {}
     for name, value in store.refs("refs/remotes/").items():
         remote = name.removeprefix("refs/remotes/").partition("/")[0]
-        if remote not in found and refs.target(value) is None and any(node.oid in oids for node in _line(store, value)):
+        if (
+            remote not in found
+            and refs.target(value) is None
+            and any(node.oid in oids for node in _readable_history(store, value))
+        ):
             found[remote] = None
     return tuple(PurgeProblem(remote, "this remote has a copy until the purge is pushed to it") for remote in found)
 
@@ -329,18 +338,18 @@ def with_agent_files(plan: PurgePlan, imported: Iterable[tuple[Path, str]]) -> P
 
     ``imported``: paths of files, each with the session that it was imported as.
     """
-    exported = {hit.export.path for hit in plan.exports}
-    spelled = [spelling for text in plan.texts for spelling in spellings(text)]
-    found = [
+    exported = {exported_hit.export.path for exported_hit in plan.exports}
+    byte_forms = [spelling for text in plan.texts for spelling in spellings(text)]
+    hits = [
         AgentFileHit(path, sid)
         for path, sid in imported
         if os.fspath(path) not in exported
-        and (path.is_file() if sid in plan.sessions else bool(spelled) and _holds(path, spelled))
+        and (path.is_file() if sid in plan.sessions else bool(byte_forms) and _contains_any(path, byte_forms))
     ]
-    return replace(plan, agent_files=tuple(found))
+    return replace(plan, agent_files=tuple(hits))
 
 
-def _holds(path: Path, spellings: Sequence[bytes]) -> bool:
+def _contains_any(path: Path, spellings: Sequence[bytes]) -> bool:
     """Return whether the regular file ``path`` contains one of ``spellings``; ``False`` if it cannot be read."""
     overlap = max(map(len, spellings), default=1) - 1
     try:
@@ -350,13 +359,13 @@ def _holds(path: Path, spellings: Sequence[bytes]) -> bool:
     with os.fdopen(fd, "rb") as file:
         if not stat.S_ISREG(os.fstat(fd).st_mode):
             return False
-        held = b""
+        buffer = b""
         try:
             while chunk := file.read(CHUNK_BYTES):
-                held += chunk
-                if any(spelling in held for spelling in spellings):
+                buffer += chunk
+                if any(spelling in buffer for spelling in spellings):
                     return True
-                held = held[len(held) - overlap :] if overlap < len(held) else held
+                buffer = buffer[len(buffer) - overlap :] if overlap < len(buffer) else buffer
         except OSError:
             return False
     return False

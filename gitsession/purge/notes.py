@@ -27,7 +27,7 @@ _OID = re.compile(r"[0-9a-f]{40}")
 _DEPTH_MAX = 20
 
 
-def moved(reader: Reader, found: Tombstones, rewriter: Rewriter, new: Mapping[str, Oid]) -> dict[str, Oid]:
+def rewrite_notes(reader: Reader, tombstones: Tombstones, rewriter: Rewriter, new: Mapping[str, Oid]) -> dict[str, Oid]:
     """Return the new values of the notes refs in ``new``, the new values of all refs.
 
     New objects are added to ``rewriter``. Raises the errors of reading objects.
@@ -36,67 +36,69 @@ def moved(reader: Reader, found: Tombstones, rewriter: Rewriter, new: Mapping[st
     if not tips:
         return {}
     others = [oid for name, oid in new.items() if name not in tips]
-    on = {on for oid in tips.values() for on, _ in _notes(reader, parse_commit(reader.read(oid)[1]).tree)}
-    out = _out(reader, found, rewriter, on, others)
-    return {name: _rewritten(reader, oid, rewriter, out) for name, oid in tips.items()}
+    noted = {noted for oid in tips.values() for noted, _ in _notes(reader, parse_commit(reader.read(oid)[1]).tree)}
+    removed = _removed_commits(reader, tombstones, rewriter, noted, others)
+    return {name: _rewrite_ref(reader, oid, rewriter, removed) for name, oid in tips.items()}
 
 
-def going(
+def select_note_objects(
     reader: Reader,
-    found: Tombstones,
+    tombstones: Tombstones,
     rewriter: Rewriter,
     kinds: Mapping[Oid, str],
     refs: Mapping[str, Oid],
-    gone: AbstractSet[Oid],
+    deleted: AbstractSet[Oid],
 ) -> set[Oid]:
     """Select commits with a note on a removed commit, also earlier ones, and the objects that only they contain.
 
-    ``kinds``: kinds of all objects. ``gone``: objects that are deleted anyway. ``refs``: current values of all refs.
+    ``kinds``: kinds of all objects. ``deleted``: objects that are deleted anyway. ``refs``: current values of all refs.
     """
     if not any(name.startswith(REFS) for name in refs):
         return set()
-    commits = [oid for oid, kind in kinds.items() if kind == "commit" and oid not in gone]
-    held = {oid: on for oid in commits if (on := _held(reader, oid))}
+    commits = [oid for oid, kind in kinds.items() if kind == "commit" and oid not in deleted]
+    noted_by_commit = {oid: noted for oid in commits if (noted := _noted_objects(reader, oid))}
     others = [oid for name, oid in refs.items() if not name.startswith(REFS)]
-    out = _out(reader, found, rewriter, set().union(*held.values()), others)
-    bad = {oid for oid, on in held.items() if on & out}
-    kept = select_objects.below(reader, (oid for oid in commits if oid not in bad))
-    return bad | select_objects.below(reader, bad, without=kept)
+    removed = _removed_commits(reader, tombstones, rewriter, set().union(*noted_by_commit.values()), others)
+    affected = {oid for oid, noted in noted_by_commit.items() if noted & removed}
+    kept = select_objects.objects_below(reader, (oid for oid in commits if oid not in affected))
+    return affected | select_objects.objects_below(reader, affected, without=kept)
 
 
-def _out(reader: Reader, found: Tombstones, rewriter: Rewriter, on: AbstractSet[Oid], tips: Iterable[Oid]) -> set[Oid]:
-    """Return the commits in ``on`` that are removed or replaced. ``tips``: values of refs that remain."""
-    there = {oid for oid in on if _mapped(rewriter, oid) is not None}
-    out = {oid for oid in there if rewriter.is_gone(oid)}
-    if found.sessions:
-        out |= select_objects.of_purged_sessions(reader, found, there, tips)
-    return out
+def _removed_commits(
+    reader: Reader, tombstones: Tombstones, rewriter: Rewriter, noted: AbstractSet[Oid], tips: Iterable[Oid]
+) -> set[Oid]:
+    """Return the commits in ``noted`` that are removed or replaced. ``tips``: values of refs that remain."""
+    present = {oid for oid in noted if _new_oid(rewriter, oid) is not None}
+    removed = {oid for oid in present if rewriter.is_replaced(oid)}
+    if tombstones.sessions:
+        removed |= select_objects.commits_of_purged_sessions(reader, tombstones, present, tips)
+    return removed
 
 
-def _rewritten(reader: Reader, tip: Oid, rewriter: Rewriter, out: AbstractSet[Oid]) -> Oid:
+def _rewrite_ref(reader: Reader, tip: Oid, rewriter: Rewriter, removed: AbstractSet[Oid]) -> Oid:
     data = reader.read(tip)[1]
     tree = parse_commit(data).tree
     notes = dict(_notes(reader, tree))
-    left = {_mapped(rewriter, on) or on: note for on, note in notes.items() if on not in out}
-    if left == notes:
+    kept = {_new_oid(rewriter, noted) or noted: note for noted, note in notes.items() if noted not in removed}
+    if kept == notes:
         return tip
     others = {name: (mode, oid) for mode, name, oid in parse_tree(reader.read(tree)[1]) if _is_other(name)}
-    new = encode_tree({**others, **{on: (FILE_MODE, note) for on, note in left.items()}})
+    new = encode_tree({**others, **{noted: (FILE_MODE, note) for noted, note in kept.items()}})
     head, _, message = data.partition(b"\n\n")
-    people = [line for line in head.split(b"\n") if line.startswith((b"author ", b"committer "))]
-    made = b"\n".join([b"tree " + rewriter.put("tree", new).encode(), *people]) + b"\n\n" + message
-    return rewriter.put("commit", made)
+    authors = [line for line in head.split(b"\n") if line.startswith((b"author ", b"committer "))]
+    commit = b"\n".join([b"tree " + rewriter.put("tree", new).encode(), *authors]) + b"\n\n" + message
+    return rewriter.put("commit", commit)
 
 
-def _mapped(rewriter: Rewriter, on: Oid) -> Oid | None:
-    """Return the new oid of the commit ``on``; ``None`` if it is not a commit or is missing."""
+def _new_oid(rewriter: Rewriter, noted: Oid) -> Oid | None:
+    """Return the new oid of the commit ``noted``; ``None`` if it is not a commit or is missing."""
     try:
-        return rewriter.commit(on)
+        return rewriter.commit(noted)
     except DAMAGE:
         return None
 
 
-def _held(reader: Reader, oid: Oid) -> set[Oid]:
+def _noted_objects(reader: Reader, oid: Oid) -> set[Oid]:
     """Return the objects with a note in a commit. A commit of an entry has no notes."""
     try:
         commit = parse_commit(reader.read(oid)[1])
@@ -108,7 +110,7 @@ def _held(reader: Reader, oid: Oid) -> set[Oid]:
     except Malformed:
         pass
     try:
-        return {on for on, _ in _notes(reader, commit.tree)}
+        return {noted for noted, _ in _notes(reader, commit.tree)}
     except DAMAGE:
         return set()
 
@@ -117,8 +119,8 @@ def _notes(reader: Reader, tree: Oid) -> Iterator[tuple[Oid, Oid]]:
     """Yield each noted object with the oid of its note."""
     stack = [("", tree, 0)]
     while stack:
-        base, at, depth = stack.pop()
-        for mode, name, oid in parse_tree(reader.read(at)[1]):
+        base, folder, depth = stack.pop()
+        for mode, name, oid in parse_tree(reader.read(folder)[1]):
             if mode == TREE_MODE and depth < _DEPTH_MAX and len(name) == 2:
                 stack.append((base + name, oid, depth + 1))
             elif mode == FILE_MODE and _OID.fullmatch(base + name):

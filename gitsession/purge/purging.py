@@ -41,14 +41,14 @@ from gitsession.store.lock import packing
 
 DONE = f"{create.CONTROL}/purged"
 TRIES = 6
-_LOOK_AFRESH = 256
+_NEW_VALUES_MAX = 256
 """Number of new ref values after which a check records the state, so that the next check starts from there."""
 
-_CONTINUES = "run `gitsession doctor` to complete the purge when the problem is solved"
+_HINT = "run `gitsession doctor` to complete the purge when the problem is solved"
 _DELETE_TAG = "delete the tag with `gitsession git tag -d TAG`"
 
-_APART = (refs.OPLOG, refs.TOMBSTONES)
-_OURS = ("refs/heads/", "refs/remotes/", "refs/gitsession/")
+_SEPARATE_REFS = (refs.OPLOG, refs.TOMBSTONES)
+_OWN_PREFIXES = ("refs/heads/", "refs/remotes/", "refs/gitsession/")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,13 +85,13 @@ def add(store: GitStore, more: Tombstones, at_ms: int) -> PurgeResult:
     while True:
         tip = store.ref(refs.TOMBSTONES)
         seen = {oid for _, oid in published.seen(store.git_dir, store.refs(refs.TRACKING), refs.TOMBSTONES)}
-        grown = tombstone_set.added(store, tip, more, at_ms, seen)
-        if grown.oid == tip:
+        commit = tombstone_set.added(store, tip, more, at_ms, seen)
+        if commit.oid == tip:
             break
         try:
             with store.transaction() as tx:
-                tx.put_all(grown.objects)
-                tx.move(refs.TOMBSTONES, grown.oid, expected=tip)
+                tx.put_all(commit.objects)
+                tx.move(refs.TOMBSTONES, commit.oid, expected=tip)
             break
         except RefMoved:
             continue
@@ -105,15 +105,15 @@ def replace(store: GitStore, replacements: Mapping[str, tuple[str, StoredPayload
     that a later tombstone of the entry is the same with and without the replacement. Raises the errors of ``add``, and
     ``Malformed`` for an invalid payload.
     """
-    found = {digest: Replacement(form, stored) for digest, (form, stored) in replacements.items()}
-    same = {digest for digest, by in found.items() if by.digest == digest}
-    kept = {digest: by for digest, by in found.items() if digest not in same}
-    for one in preview(store, Tombstones(frozenset(kept))).gone:
-        by = kept.get(one.replaces.hex()) or kept.get(content.kept(store, one).digest.hex())
-        words = tombstone.words_of(one, by) if by is not None else None
-        if words is not None and (message.kind_of(words), words.role) != (one.kind, one.role):
-            what = f"expected a {one.role} {one.kind}, found a {words.role} {words.kind}"
-            raise Refused(f"cannot replace entry {one.oid[:12]}: {what}")
+    by_digest = {digest: Replacement(form, stored) for digest, (form, stored) in replacements.items()}
+    same = {digest for digest, replacement in by_digest.items() if replacement.digest == digest}
+    kept = {digest: replacement for digest, replacement in by_digest.items() if digest not in same}
+    for old in preview(store, Tombstones(frozenset(kept))).gone:
+        replacement = kept.get(old.replaces.hex()) or kept.get(content.kept(store, old).digest.hex())
+        headline = tombstone.words_of(old, replacement) if replacement is not None else None
+        if headline is not None and (message.kind_of(headline), headline.role) != (old.kind, old.role):
+            difference = f"expected a {old.role} {old.kind}, found a {headline.role} {headline.kind}"
+            raise Refused(f"cannot replace entry {old.oid[:12]}: {difference}")
     return add(store, Tombstones(replaced=kept), at_ms) if kept else PurgeResult()
 
 
@@ -132,7 +132,7 @@ def _wrap_os_errors() -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise Unavailable(f"cannot complete the purge: {error.strerror}", hint=_CONTINUES) from error
+        raise Unavailable(f"cannot complete the purge: {error.strerror}", hint=_HINT) from error
 
 
 def check(store: GitStore) -> None:
@@ -149,62 +149,62 @@ def check(store: GitStore) -> None:
 def preview(store: GitStore, more: Tombstones) -> Preview:
     """Return the effect of ``add`` without a change to the store."""
     rewriter = Rewriter(store, tombstone_set.read(store) | more)
-    named = _named(store)
-    looked = progress.each("Scanning branches", named.items())
-    moved = tuple(name for name, oid in looked if rewriter.ref(name, oid) != oid)
-    gone = [node.load(store, oid) for oid in rewriter.gone()]
+    ref_oids = _rewritable_refs(store)
+    scanned = progress.each("Scanning branches", ref_oids.items())
+    moved = tuple(name for name, oid in scanned if rewriter.ref(name, oid) != oid)
+    gone = [node.load(store, oid) for oid in rewriter.replaced_commits()]
     return Preview(tuple(gone), moved)
 
 
-def apply(store: GitStore, found: Tombstones | None = None, *, thorough: bool = False) -> PurgeResult:
+def apply(store: GitStore, tombstones: Tombstones | None = None, *, thorough: bool = False) -> PurgeResult:
     """Apply the tombstone set to the store. This is fast if there is nothing to do.
 
     ``thorough``: also check commits that are not reachable from a ref. Raises ``Refused`` if a purge is not possible in
     this store, and ``Unavailable`` if other processes keep writing or the disk fails.
     """
     tip = store.ref(refs.TOMBSTONES)
-    if found is None:
-        found = tombstone_set.NONE if tip is None else tombstone_set.at(store, tip)
-    if not found and not is_pending(store):
+    if tombstones is None:
+        tombstones = tombstone_set.NONE if tip is None else tombstone_set.at(store, tip)
+    if not tombstones and not is_pending(store):
         return PurgeResult()
-    done = _done(store.git_dir)
-    is_done = done.tip == tip and not is_pending(store) and _is_as_said(store, found, done)
-    if is_done and not (thorough and _lies_unreached(store, found)):
+    state = _read_state(store.git_dir)
+    is_done = state.tip == tip and not is_pending(store) and _is_purged(store, tombstones, state)
+    if is_done and not (thorough and _has_unreachable_content(store, tombstones)):
         return PurgeResult()
     begin(store)
     with _wrap_os_errors():
         with packing(store.git_dir):
-            applied, settled = _carry_out(store, found)
+            applied, settled = _execute(store, tombstones)
         with store.locked():
             flush_record.mark_purged(store.git_dir)
-        _note(store.git_dir, _Done(tip, settled, ""))
+        _write_state(store.git_dir, _PurgeState(tip, settled, ""))
         (store.git_dir / create.PURGE_PENDING).unlink(missing_ok=True)
         sync_directory(store.git_dir / create.CONTROL)
     return applied
 
 
-def _is_as_said(store: GitStore, found: Tombstones, done: _Done) -> bool:
+def _is_purged(store: GitStore, tombstones: Tombstones, state: _PurgeState) -> bool:
     """Return whether the store has no purged content. Data that the last check covered is not checked again."""
     fingerprint = change_stamp.fingerprint(store.git_dir)  # before the check, so that the next one covers later moves
-    if done.fingerprint == fingerprint:
+    if state.fingerprint == fingerprint:
         return True
-    named = _named(store)
-    rewriter = Rewriter(store, found, clean=done.refs)
-    if not all(rewriter.ref(name, oid) == oid for name, oid in named.items()):
+    ref_oids = _rewritable_refs(store)
+    rewriter = Rewriter(store, tombstones, clean=state.refs)
+    if not all(rewriter.ref(name, oid) == oid for name, oid in ref_oids.items()):
         return False
-    seen = frozenset(named.values())
-    if not done.fingerprint or len(seen - done.refs) > _LOOK_AFRESH:
-        _note(store.git_dir, _Done(done.tip, seen, fingerprint))
+    seen = frozenset(ref_oids.values())
+    if not state.fingerprint or len(seen - state.refs) > _NEW_VALUES_MAX:
+        _write_state(store.git_dir, _PurgeState(state.tip, seen, fingerprint))
     return True
 
 
-def _lies_unreached(store: GitStore, found: Tombstones) -> bool:
+def _has_unreachable_content(store: GitStore, tombstones: Tombstones) -> bool:
     """Return whether an unreachable commit has purged content. Plain git leaves such commits when it moves a ref."""
-    rewriter = Rewriter(store, found)
+    rewriter = Rewriter(store, tombstones)
     return any(kind == "commit" and rewriter.commit(oid) != oid for oid, kind in ObjectRemoval(store).kinds().items())
 
 
-def _carry_out(store: GitStore, found: Tombstones) -> tuple[PurgeResult, frozenset[Oid]]:
+def _execute(store: GitStore, tombstones: Tombstones) -> tuple[PurgeResult, frozenset[Oid]]:
     """Execute steps 2 and 3; return the result, and the values of the refs when no purged content was left."""
     moved: set[str] = set()
     mapped: dict[Oid, Oid] = {}
@@ -212,51 +212,53 @@ def _carry_out(store: GitStore, found: Tombstones) -> tuple[PurgeResult, frozens
         finish_dropping(store.git_dir)
     for _ in range(TRIES):
         try:
-            rewriter, changed = _move_refs(store, found)
+            rewriter, changed = _move_refs(store, tombstones)
         except RefMoved:
             continue
         moved |= changed
         mapped |= rewriter.mapped
-        dropped, settled = _drop(store, found, rewriter)
+        dropped, settled = _delete_objects(store, tombstones, rewriter)
         if settled is not None:
             return PurgeResult(tuple(sorted(moved)), dropped, mapped), settled
-    raise Unavailable("cannot complete the purge: others keep writing to the store", hint=_CONTINUES)
+    raise Unavailable("cannot complete the purge: others keep writing to the store", hint=_HINT)
 
 
-def _drop(store: GitStore, found: Tombstones, rewriter: Rewriter) -> tuple[int, frozenset[Oid] | None]:
+def _delete_objects(store: GitStore, tombstones: Tombstones, rewriter: Rewriter) -> tuple[int, frozenset[Oid] | None]:
     """Execute step 3; return the number of deleted objects and the values of the refs afterwards.
 
     The values are ``None`` if another process wrote in the meantime. All steps must then be repeated.
     """
-    sweep = ObjectRemoval(store)
-    kinds, log = sweep.kinds(), store.ref(refs.OPLOG)
-    now = _every_ref(store)
-    going = select_objects.find(store, found, kinds, now.values(), rewriter)
-    going |= notes.going(store, found, rewriter, kinds, now, going) | select_objects.old_sets(
+    removal = ObjectRemoval(store)
+    kinds, log = removal.kinds(), store.ref(refs.OPLOG)
+    now = _commit_refs(store)
+    victims = select_objects.find(store, tombstones, kinds, now.values(), rewriter)
+    victims |= notes.select_note_objects(store, tombstones, rewriter, kinds, now, victims) | select_objects.old_sets(
         store, kinds, now.values()
     )
-    words = derived_files.words_of(select_objects.texts(store, [oid for oid in rewriter.gone() if oid in kinds]))
+    samples = derived_files.text_samples(
+        select_objects.texts(store, [oid for oid in rewriter.replaced_commits() if oid in kinds])
+    )
     hidden = store.vault.digests()
     if hidden:
         store.vault.keep(list(_originals(store, rewriter, hidden)))
-        named = {bytes.fromhex(key) for key in {*found.removed, *found.replaced} if ":" not in key}
-        store.vault.forget(hidden & {*named, *select_objects.digests(store, going, kinds)})
+        digests = {bytes.fromhex(key) for key in {*tombstones.removed, *tombstones.replaced} if ":" not in key}
+        store.vault.forget(hidden & {*digests, *select_objects.digests(store, victims, kinds)})
     with store.locked():
-        derived_files.remove(store.git_dir, words, files_too=found.has_files)
+        derived_files.remove(store.git_dir, samples, discard_snapshots=tombstones.has_files)
 
-    held: dict[str, Oid] = {}
+    ref_oids: dict[str, Oid] = {}
 
     def is_settled() -> bool:
-        now = _every_ref(store)
-        held.update({name: oid for name, oid in now.items() if name not in _APART})
-        return not going & set(now.values()) and _leads_nowhere_new(store, rewriter, now, log, going)
+        now = _commit_refs(store)
+        ref_oids.update({name: oid for name, oid in now.items() if name not in _SEPARATE_REFS})
+        return not victims & set(now.values()) and _needs_no_rewrite(store, rewriter, now, log, victims)
 
-    return (len(going), frozenset(held.values())) if sweep.drop(going, is_settled) else (0, None)
+    return (len(victims), frozenset(ref_oids.values())) if removal.drop(victims, is_settled) else (0, None)
 
 
 def _originals(store: GitStore, rewriter: Rewriter, hidden: set[bytes]) -> Iterator[Original]:
     """Yield the local originals of entries that were redacted in another store, for the redacted entries."""
-    for oid in rewriter.gone():
+    for oid in rewriter.replaced_commits():
         try:
             before, after = node.load(store, oid), node.load(rewriter, rewriter.mapped[oid])
             old, new = content.kept(store, before), content.kept(rewriter, after)
@@ -267,26 +269,26 @@ def _originals(store: GitStore, rewriter: Rewriter, hidden: set[bytes]) -> Itera
             yield Original(new.digest, after.chain, original)
 
 
-def _move_refs(store: GitStore, found: Tombstones) -> tuple[Rewriter, set[str]]:
+def _move_refs(store: GitStore, tombstones: Tombstones) -> tuple[Rewriter, set[str]]:
     """Execute step 2. Raises ``RefMoved`` if another process moved a ref first."""
-    rewriter = Rewriter(store, found)
-    named = _named(store)
+    rewriter = Rewriter(store, tombstones)
+    ref_oids = _rewritable_refs(store)
     _refuse_tags(store, rewriter)
-    looked = progress.each("Scanning branches", named.items())
-    new = {name: rewriter.ref(name, oid) for name, oid in looked}
-    new |= notes.moved(store, found, rewriter, new)
+    scanned = progress.each("Scanning branches", ref_oids.items())
+    new = {name: rewriter.ref(name, oid) for name, oid in scanned}
+    new |= notes.rewrite_notes(store, tombstones, rewriter, new)
     log = store.ref(refs.OPLOG)
     if log is not None:
-        named[refs.OPLOG], new[refs.OPLOG] = log, rewrite_log(store, log, rewriter)
-    moved = {name for name, oid in new.items() if oid != named[name]}
+        ref_oids[refs.OPLOG], new[refs.OPLOG] = log, rewrite_log(store, log, rewriter)
+    moved = {name for name, oid in new.items() if oid != ref_oids[name]}
     gone = {name for name in moved if name.startswith(refs.TRASH) and rewriter.is_purged(name)}
     if moved:
-        purged_ids.add(store.git_dir, _removed(store, rewriter, {name: named[name] for name in moved}))
+        purged_ids.add(store.git_dir, _removed(store, rewriter, {name: ref_oids[name] for name in moved}))
         purged_ids.add_renamed(store.git_dir, rewriter.mapped)
         with store.transaction() as tx:
             tx.put_all(rewriter.objects)
             for name in sorted(moved):
-                tx.move(name, None if name in gone else new[name], expected=named[name])
+                tx.move(name, None if name in gone else new[name], expected=ref_oids[name])
             for name in (name for trashed in gone for name in refs.choices(refs.session_of(refs.taken_out(trashed)))):
                 value = store.ref(name)
                 if value is not None and refs.target(value) in gone:
@@ -300,48 +302,53 @@ def _removed(store: GitStore, rewriter: Rewriter, moved: Mapping[str, Oid]) -> I
     ``moved``: refs that the rewrite moves, with their old values. Entries that a fork shares with a purged session are
     not removed.
     """
-    for oid in rewriter.gone():
+    for oid in rewriter.replaced_commits():
         if node.load(rewriter, rewriter.mapped[oid]).is_tombstone:
             yield node.load(store, oid)
     purged = {name: oid for name, oid in moved.items() if rewriter.is_purged(name)}
     if not purged:
         return
-    seen = {each.oid for name, oid in _named(store).items() if name not in purged for each in _line(store, oid)}
+    seen = {
+        entry.oid
+        for name, oid in _rewritable_refs(store).items()
+        if name not in purged
+        for entry in _readable_history(store, oid)
+    }
     for oid in purged.values():
-        for each in _line(store, oid):
-            if each.oid in seen:
+        for entry in _readable_history(store, oid):
+            if entry.oid in seen:
                 break
-            seen.add(each.oid)
-            yield each
+            seen.add(entry.oid)
+            yield entry
 
 
-def _line(store: GitStore, leaf: Oid) -> Iterator[Node]:
+def _readable_history(store: GitStore, leaf: Oid) -> Iterator[Node]:
     with suppress(*DAMAGE):  # a commit that is not an entry or is damaged has no entry id
         yield from graph.history(store, leaf)
 
 
-def _leads_nowhere_new(
-    store: GitStore, rewriter: Rewriter, now: Mapping[str, Oid], log: RefValue | None, going: set[Oid]
+def _needs_no_rewrite(
+    store: GitStore, rewriter: Rewriter, now: Mapping[str, Oid], log: RefValue | None, victims: set[Oid]
 ) -> bool:
     """Return whether the current refs and commands, which other processes may have written, need no rewrite."""
     for operation in operation_log.back(store, store.ref(refs.OPLOG)):
         if operation.id == log:
             break
-        if going & set(operation.named):
+        if victims & set(operation.named):
             return False
     return all(rewriter.ref(name, oid) == oid for name, oid in now.items() if name != refs.OPLOG)
 
 
-def _named(store: GitStore) -> dict[str, Oid]:
+def _rewritable_refs(store: GitStore) -> dict[str, Oid]:
     """Return the refs that the rewrite moves, without the operation log and the tombstone set."""
-    return {name: value for name, value in _every_ref(store).items() if name not in _APART}
+    return {name: value for name, value in _commit_refs(store).items() if name not in _SEPARATE_REFS}
 
 
-def _every_ref(store: GitStore) -> dict[str, Oid]:
+def _commit_refs(store: GitStore) -> dict[str, Oid]:
     """Return the refs to commits. Refs of other programs can have other objects as values."""
     found = {}
     for name, value in store.refs("refs/").items():
-        if refs.target(value) is None and (name.startswith(_OURS) or _is_commit(store, value)):
+        if refs.target(value) is None and (name.startswith(_OWN_PREFIXES) or _is_commit(store, value)):
             found[name] = value
     return found
 
@@ -356,15 +363,17 @@ def _is_commit(reader: Reader, oid: Oid) -> bool:
 
 def _refuse_tags(store: GitStore, rewriter: Rewriter) -> None:
     """Refuse to purge content that is reachable from a tag. A tag may be signed, so only its owner may remove it."""
-    told = process.run(store.git_dir, "for-each-ref", "--format=%(refname) %(objecttype) %(*objectname) %(*objecttype)")
-    for line in told.out.decode("utf-8", "replace").splitlines():
-        name, kind, *to = line.split(" ")
-        if kind == "tag" and to[1:] == ["commit"] and rewriter.commit(to[0]) != to[0]:
+    result = process.run(
+        store.git_dir, "for-each-ref", "--format=%(refname) %(objecttype) %(*objectname) %(*objecttype)"
+    )
+    for line in result.out.decode("utf-8", "replace").splitlines():
+        name, kind, *target = line.split(" ")
+        if kind == "tag" and target[1:] == ["commit"] and rewriter.commit(target[0]) != target[0]:
             raise Refused(f"cannot purge: the tag '{name}' leads to purged content", hint=_DELETE_TAG)
 
 
 @dataclass(frozen=True, slots=True)
-class _Done:
+class _PurgeState:
     """The state after the last purge or check.
 
     Attributes:
@@ -378,14 +387,14 @@ class _Done:
     fingerprint: str
 
 
-def _done(git_dir: Path) -> _Done:
+def _read_state(git_dir: Path) -> _PurgeState:
     try:
         value = json.loads((git_dir / DONE).read_bytes())
-        return _Done(value["tip"], frozenset(value["refs"]), value["fingerprint"])
+        return _PurgeState(value["tip"], frozenset(value["refs"]), value["fingerprint"])
     except (OSError, ValueError, KeyError, TypeError):
-        return _Done("", frozenset(), "")
+        return _PurgeState("", frozenset(), "")
 
 
-def _note(git_dir: Path, done: _Done) -> None:
-    data = json.dumps({"tip": done.tip, "refs": sorted(done.refs), "fingerprint": done.fingerprint}).encode()
+def _write_state(git_dir: Path, state: _PurgeState) -> None:
+    data = json.dumps({"tip": state.tip, "refs": sorted(state.refs), "fingerprint": state.fingerprint}).encode()
     replace_file(git_dir / DONE, data, by=git_dir / f"{DONE}.tmp")

@@ -52,19 +52,19 @@ class RedactedExport:
 
 
 @dataclass(frozen=True, slots=True)
-class _Wanted:
+class _PurgedText:
     """The text that a purge removes: ``texts``, and all text in the exports of ``sessions``."""
 
     texts: tuple[str, ...]
     sessions: frozenset[str]
 
     def is_in(self, data: bytes) -> bool:
-        return any(finding.says(data, text, finding.spellings(text)) for text in self.texts)
+        return any(finding.contains_text(data, text, finding.spellings(text)) for text in self.texts)
 
 
 def with_exports(objects: GitStore, view: ObjectStore, plan: PurgePlan, text: str) -> PurgePlan:
     """Return ``plan`` with the exported files that have purged content, and with the digests of their records."""
-    wanted = _wanted(view, plan, text)
+    purged = _purged_text(view, plan, text)
     hits: list[ExportHit] = []
     problems: list[PurgeProblem] = []
     more = plan.more
@@ -74,27 +74,27 @@ def with_exports(objects: GitStore, view: ObjectStore, plan: PurgePlan, text: st
         except OSError as error:
             problems.append(PurgeProblem(export.path, f"it cannot be read: {error.strerror}"))
             continue
-        if data is None or not (export.session in wanted.sessions or wanted.is_in(data)):
+        if data is None or not (export.session in purged.sessions or purged.is_in(data)):
             continue
         source = _source(export, data)
-        said, count = _tombstones(source, export, wanted)
-        more |= Tombstones(said.removed - plan.more.replaced.keys(), sessions=said.sessions)
+        tombstones, count = _tombstones(source, export, purged)
+        more |= Tombstones(tombstones.removed - plan.more.replaced.keys(), sessions=tombstones.sessions)
         hits.append(ExportHit(export, count))
         if with_capability(export.agent, Importing) is not None:
             problems.append(PurgeProblem(export.path, f"{export.agent} has a copy of this session in its own database"))
     return replace(
-        plan, more=more, exports=tuple(hits), texts=wanted.texts, problems=(*plan.problems, *problems)
+        plan, more=more, exports=tuple(hits), texts=purged.texts, problems=(*plan.problems, *problems)
     )  # fmt: skip
 
 
 def redact(objects: GitStore, plan: PurgePlan) -> list[RedactedExport]:
     """Redact the exported files of ``plan`` in place. Files that cannot be redacted do not change and are reported."""
-    wanted = _Wanted(plan.texts, frozenset(plan.sessions))
+    purged = _PurgedText(plan.texts, frozenset(plan.sessions))
     done: list[RedactedExport] = []
     changed: dict[str, ExportedFile] = {}
     for hit in plan.exports:
         try:
-            changed[hit.export.path] = _redact_file(hit.export, wanted)
+            changed[hit.export.path] = _redact_file(hit.export, purged)
             done.append(RedactedExport(hit.export.path))
         except GitSessionError as error:
             done.append(RedactedExport(hit.export.path, str(error)))
@@ -115,18 +115,18 @@ def forget_digests(objects: GitStore, plan: PurgePlan) -> None:
 def _without_digests(export: ExportedFile) -> ExportedFile:
     size = mtime_ns = 0
     with contextlib.suppress(OSError):
-        found = os.stat(export.path)
+        status = os.stat(export.path)
         data = durable.read_regular(export.path)
-        if data is not None and _is_as_written(export, found, data):
-            size, mtime_ns = found.st_size, found.st_mtime_ns
+        if data is not None and _is_as_written(export, status, data):
+            size, mtime_ns = status.st_size, status.st_mtime_ns
     return replace(export, digest="", conversation="", size=size, mtime_ns=mtime_ns)
 
 
-def _is_as_written(export: ExportedFile, found: os.stat_result, data: bytes) -> bool:
+def _is_as_written(export: ExportedFile, status: os.stat_result, data: bytes) -> bool:
     """Return whether a file has exactly the conversation that was exported."""
     if not export.conversation:
-        return export.is_unchanged(found.st_size, found.st_mtime_ns)
-    return sha256(data).hexdigest() == export.digest or _said(export, data) == export.conversation
+        return export.is_unchanged(status.st_size, status.st_mtime_ns)
+    return sha256(data).hexdigest() == export.digest or _conversation_digest(export, data) == export.conversation
 
 
 def _update(objects: GitStore, changed: dict[str, ExportedFile]) -> None:
@@ -136,15 +136,15 @@ def _update(objects: GitStore, changed: dict[str, ExportedFile]) -> None:
             export_record.rewrite(objects.git_dir, listed)
 
 
-def _wanted(view: ObjectStore, plan: PurgePlan, text: str) -> _Wanted:
+def _purged_text(view: ObjectStore, plan: PurgePlan, text: str) -> _PurgedText:
     if text:
-        return _Wanted((text,), frozenset())
+        return _PurgedText((text,), frozenset())
     found: dict[str, None] = {}
     if not plan.sessions:
         for hit in plan.entries:
             with contextlib.suppress(*DAMAGE, GitSessionError):
                 found |= dict.fromkeys(_texts(content.entry_of(view, hit.node)))
-    return _Wanted(tuple(found), frozenset(plan.sessions))
+    return _PurgedText(tuple(found), frozenset(plan.sessions))
 
 
 def _texts(entry: object) -> Iterator[str]:
@@ -155,7 +155,7 @@ def _texts(entry: object) -> Iterator[str]:
         if isinstance(block, Text | Thinking) and len(block.text) >= TEXT_MIN:
             yield block.text
         elif isinstance(block, ToolCall):
-            yield from (each for each in _strings(block.arguments) if len(each) >= _ARGUMENT_MIN)
+            yield from (item for item in _strings(block.arguments) if len(item) >= _ARGUMENT_MIN)
     if entry.output and len(entry.output) >= TEXT_MIN:
         yield entry.output
 
@@ -164,11 +164,11 @@ def _strings(value: Any) -> Iterator[str]:
     if isinstance(value, str):
         yield value
     elif isinstance(value, list | tuple):
-        for each in value:
-            yield from _strings(each)
+        for item in value:
+            yield from _strings(item)
     elif hasattr(value, "values"):
-        for each in value.values():
-            yield from _strings(each)
+        for item in value.values():
+            yield from _strings(item)
 
 
 def _source(export: ExportedFile, data: bytes) -> Source | None:
@@ -181,24 +181,24 @@ def _source(export: ExportedFile, data: bytes) -> Source | None:
         return None
 
 
-def _tombstones(source: Source | None, export: ExportedFile, wanted: _Wanted) -> tuple[Tombstones, int]:
+def _tombstones(source: Source | None, export: ExportedFile, purged: _PurgedText) -> tuple[Tombstones, int]:
     """Return the keys by which an import recognizes purged records, and the number of these records."""
     if source is None:
         return Tombstones(), 0
-    if export.session in wanted.sessions:
+    if export.session in purged.sessions:
         sid = session_ids.derived(source.agent, source.source_id, source.started_ms)
         return Tombstones(sessions={sid: frozenset([import_session.root_digest(source)])}), len(source.records)
     format = FORMATS[source.agent]
-    found = [record for record in (*source.records, *source.meta) if wanted.is_in(record.payload)]
+    found = [record for record in (*source.records, *source.meta) if purged.is_in(record.payload)]
     drafts = [commit_writer.imported(format, record, None) for record in found]
     removed = {digest for draft in drafts for digest in commit_writer.digests(draft)}
     return Tombstones(frozenset(removed)), len(found)
 
 
-def _redact_file(export: ExportedFile, wanted: _Wanted) -> ExportedFile:
+def _redact_file(export: ExportedFile, purged: _PurgedText) -> ExportedFile:
     """Redact one file; return its new record. If it raises ``Malformed`` or ``OSError``, the file is unchanged."""
     path = Path(export.path)
-    hide = _all_hidden if export.session in wanted.sessions else _hiding(wanted.texts)
+    hide = _hide_all if export.session in purged.sessions else _text_hider(purged.texts)
     for _ in range(_TRIES):
         before = path.lstat()
         if stat.S_ISLNK(before.st_mode):
@@ -206,46 +206,46 @@ def _redact_file(export: ExportedFile, wanted: _Wanted) -> ExportedFile:
         data = durable.read_regular(path)
         if data is None:
             raise Malformed("it no longer exists")
-        made = redacted(data, hide)
-        _check(export, data, made, wanted)
+        new_data = redacted(data, hide)
+        _check(export, data, new_data, purged)
         scratch = path.parent / f".gitsession-{secrets.token_hex(8)}.tmp"
-        durable.write_new(scratch, made, mode=stat.S_IMODE(before.st_mode))
+        durable.write_new(scratch, new_data, mode=stat.S_IMODE(before.st_mode))
         try:
             if _stamp(path.lstat()) == _stamp(before):
                 os.rename(scratch, path)
                 durable.sync_directory(path.parent)
-                said = _said(export, made) if _is_as_written(export, before, data) else ""
-                digest = sha256(made).hexdigest()
-                return replace(export, digest=digest, conversation=said, size=0, mtime_ns=0)
+                conversation = _conversation_digest(export, new_data) if _is_as_written(export, before, data) else ""
+                digest = sha256(new_data).hexdigest()
+                return replace(export, digest=digest, conversation=conversation, size=0, mtime_ns=0)
         finally:
             scratch.unlink(missing_ok=True)
     raise Malformed("another process is writing it", hint=f"quit {export.agent} first")
 
 
-def _stamp(found: os.stat_result) -> tuple[int, int, int]:
-    return found.st_ino, found.st_size, found.st_mtime_ns
+def _stamp(status: os.stat_result) -> tuple[int, int, int]:
+    return status.st_ino, status.st_size, status.st_mtime_ns
 
 
-def _check(export: ExportedFile, before: bytes, after: bytes, wanted: _Wanted) -> None:
+def _check(export: ExportedFile, before: bytes, after: bytes, purged: _PurgedText) -> None:
     """Raise ``Malformed`` if a redaction changes more than texts for the agent, or does not remove the text."""
     old, new = _source(export, before), _source(export, after)
     if old is not None and (new is None or _shape(old) != _shape(new)):
         raise Malformed(f"{export.agent} could not read the file without the text", hint="delete the file")
-    if wanted.is_in(after):
+    if purged.is_in(after):
         raise Malformed("the text is the name of a field, or encoded in another way", hint="delete the file")
 
 
 def _shape(source: Source) -> object:
     """Return the parts of a session that its agent requires to read it, which are all except the texts."""
-    told = [FORMATS[source.agent].headline(record.payload) for record in source.records]
+    headlines = [FORMATS[source.agent].headline(record.payload) for record in source.records]
     records = [
         (record.line, record.parent, record.source_id, head.kind, head.role, head.calls)
-        for record, head in zip(source.records, told, strict=True)
+        for record, head in zip(source.records, headlines, strict=True)
     ]
     return source.source_id, source.leaf, records, len(source.problems)
 
 
-def _said(export: ExportedFile, data: bytes) -> str:
+def _conversation_digest(export: ExportedFile, data: bytes) -> str:
     source = _source(export, data)
     return resume.content_digest(source).hex() if source is not None else ""
 
@@ -258,12 +258,12 @@ def redacted(data: bytes, hide: Hide) -> bytes:
     """Return ``data`` with ``hide`` applied to each string. ``data`` is a JSON document, JSON lines, or plain text."""
     document = _parsed(data)
     if document is not None:
-        return _spelled(data, document, hide)
+        return _encode(data, document, hide)
     lines = []
     for line in data.split(b"\n"):
         value = _parsed(line)
         if value is not None:
-            lines.append(_spelled(line, value, hide))
+            lines.append(_encode(line, value, hide))
         else:
             lines.append(hide(line.decode("utf-8", "surrogateescape"), True).encode("utf-8", "surrogateescape"))
     return b"\n".join(lines)
@@ -278,25 +278,25 @@ def _parsed(data: bytes) -> Any:
     return value if isinstance(value, dict | list) else None
 
 
-def _spelled(data: bytes, value: Any, hide: Hide) -> bytes:
-    hidden = _hidden(value, hide, is_text=False)
-    if hidden == value:
+def _encode(data: bytes, value: Any, hide: Hide) -> bytes:
+    redacted_value = _redact_value(value, hide, is_text=False)
+    if redacted_value == value:
         return data
     indent = 2 if b"\n" in data.strip() else None
-    made = json.dumps(hidden, ensure_ascii=False, indent=indent, separators=None if indent else (",", ":"))
-    end = data[len(data.rstrip()) :]
-    return made.encode("utf-8", "surrogatepass") + end
+    encoded = json.dumps(redacted_value, ensure_ascii=False, indent=indent, separators=None if indent else (",", ":"))
+    trailing = data[len(data.rstrip()) :]
+    return encoded.encode("utf-8", "surrogatepass") + trailing
 
 
-def _hidden(value: Any, hide: Hide, *, is_text: bool) -> Any:
+def _redact_value(value: Any, hide: Hide, *, is_text: bool) -> Any:
     if isinstance(value, str):
         inner = _parsed(value.encode("utf-8", "surrogatepass")) if value[:1] in ("{", "[") else None
-        hidden = _hidden(inner, hide, is_text=is_text) if inner is not None else None
-        return json.dumps(hidden, ensure_ascii=False) if hidden != inner else hide(value, is_text)
+        redacted_value = _redact_value(inner, hide, is_text=is_text) if inner is not None else None
+        return json.dumps(redacted_value, ensure_ascii=False) if redacted_value != inner else hide(value, is_text)
     if isinstance(value, list):
-        return [_hidden(each, hide, is_text=is_text) for each in value]
+        return [_redact_value(item, hide, is_text=is_text) for item in value]
     if isinstance(value, dict):
-        return {key: _hidden(each, hide, is_text=_is_text(key, each, is_text)) for key, each in value.items()}
+        return {key: _redact_value(item, hide, is_text=_is_text(key, item, is_text)) for key, item in value.items()}
     return value
 
 
@@ -320,24 +320,24 @@ def _is_text(key: str, value: Any, is_below: bool) -> bool:
         return True
     if key == "data":
         return isinstance(value, str) and len(value) >= _ARGUMENT_MIN
-    is_plain = isinstance(value, str) or (isinstance(value, list) and all(isinstance(each, str) for each in value))
+    is_plain = isinstance(value, str) or (isinstance(value, list) and all(isinstance(item, str) for item in value))
     return key in _TEXTS and is_plain and not (key == "summary" and value in _MODES)
 
 
-def _hiding(texts: Sequence[str]) -> Hide:
+def _text_hider(texts: Sequence[str]) -> Hide:
     """Return a function that replaces each of ``texts`` with ``MARK``, longest spelling first."""
-    found = {one.decode("utf-8", "surrogatepass") for text in texts for one in finding.spellings(text)}
+    found = {spelling.decode("utf-8", "surrogatepass") for text in texts for spelling in finding.spellings(text)}
     spelled = sorted(found, key=len, reverse=True)
 
     def hide(value: str, _is_text: bool) -> str:
-        for one in spelled:
-            value = value.replace(one, MARK)
+        for spelling in spelled:
+            value = value.replace(spelling, MARK)
         return value
 
     return hide
 
 
-def _all_hidden(value: str, is_text: bool) -> str:
+def _hide_all(value: str, is_text: bool) -> str:
     """Replace texts with ``MARK``, and other strings with more than one word or characters outside ASCII.
 
     Ids, times, folders and names of kinds are not replaced, so that the agent can still open the file.

@@ -58,7 +58,7 @@ class Rewriter:
     def __init__(self, reader: Reader, tombstones: Tombstones, clean: Container[Oid] = ()) -> None:
         self.objects: dict[Oid, tuple[Kind, bytes]] = {}
         self.mapped: dict[Oid, Oid] = {}
-        self._gone: set[Oid] = set()
+        self._replaced: set[Oid] = set()
         self._reader, self._tombstones, self._clean = reader, tombstones, clean
         self._same: set[Oid] = set()
         self._folders: dict[Oid, Oid] = {}
@@ -74,25 +74,25 @@ class Rewriter:
         is none, or if the session was not purged, it is the first entry. Returns ``None`` if the history has no
         entries.
         """
-        began = self._tombstones.began(session_of(name))
+        beginnings = self._tombstones.began(session_of(name))
         at = oid
         while True:
-            found = self._node(at)
-            if found is not None and (found.parent is None or self._begins(found, began)):
-                return found
-            parents = self._parents(at) if found is None else (found.parent or "",)
+            entry = self._node(at)
+            if entry is not None and (entry.parent is None or self._is_beginning(entry, beginnings)):
+                return entry
+            parents = self._parents(at) if entry is None else (entry.parent or "",)
             if not parents:
                 return None
             at = parents[0]
 
     def _tombstone(self, name: str, oid: Oid) -> Oid:
         """Return the tombstone of the first entry of a purged session. Nothing else remains of the session."""
-        found = self.start(name, oid)
-        if found is None or (found.is_tombstone and found.parent is None):
-            return self.commit(oid if found is None else found.oid)
-        made = tombstone.of_session(self, found, self._first_digest(found))
-        self._put_all(made)  # not in ``mapped``: another session that begins at this entry keeps it
-        return made.oid
+        entry = self.start(name, oid)
+        if entry is None or (entry.is_tombstone and entry.parent is None):
+            return self.commit(oid if entry is None else entry.oid)
+        substitute = tombstone.of_session(self, entry, self._first_digest(entry))
+        self._put_all(substitute)  # not in ``mapped``: another session that begins at this entry keeps it
+        return substitute.oid
 
     def commit(self, oid: Oid) -> Oid:
         """Return the new oid of the commit ``oid``. It iterates, because long histories exceed the recursion limit."""
@@ -112,70 +112,70 @@ class Rewriter:
                     raise
                 self._same.add(at)  # the history of a shallow clone ends here
                 continue
-            missing = [up for up in parents if up not in self.mapped and up not in self._same]
+            missing = [parent for parent in parents if parent not in self.mapped and parent not in self._same]
             if missing:
                 stack += missing
                 continue
-            self._decide(at)
+            self._rewrite_commit(at)
         return self.mapped.get(oid, oid)
 
     def is_purged(self, name: str) -> bool:
         """Return whether ``name`` is a ref of a purged session."""
         return bool(self._tombstones.began(session_of(name)))
 
-    def gone(self) -> list[Oid]:
+    def replaced_commits(self) -> list[Oid]:
         """Return the commits that a substitute has replaced so far."""
-        return sorted(self._gone)
+        return sorted(self._replaced)
 
-    def is_gone(self, oid: Oid) -> bool:
+    def is_replaced(self, oid: Oid) -> bool:
         """Return whether a substitute has replaced the commit ``oid`` so far."""
-        return oid in self._gone
+        return oid in self._replaced
 
     # -- one commit
 
-    def _decide(self, oid: Oid) -> None:
+    def _rewrite_commit(self, oid: Oid) -> None:
         data = self._read(oid, "commit")
         parents = parse_commit(data).parents
-        new = [self.mapped.get(up, up) for up in parents]
-        found = self._node(oid)
-        stands = None if found is None else self._instead(found, new)
-        if stands is not None:
-            self._keep(oid, stands)
+        new_parents = [self.mapped.get(parent, parent) for parent in parents]
+        entry = self._node(oid)
+        substitute = None if entry is None else self._substitute(entry, new_parents)
+        if substitute is not None:
+            self._record(oid, substitute)
             return
-        tree = None if found is None else self._without_files(found)
-        changed = self._archived(data) if found is None else None
+        tree = None if entry is None else self._without_files(entry)
+        changed = self._rewrite_archive(data) if entry is None else None
         if changed is None:
-            changed = _with_parents(data, parents, new)
+            changed = _with_parents(data, parents, new_parents)
         if tree is not None:
             changed = b"tree " + tree.encode() + changed[_TREE_BYTES:]
         if changed == data:
             self._same.add(oid)
         else:
-            made = oid_of("commit", changed)
-            self.objects[made] = ("commit", changed)
-            self.mapped[oid] = made
-            self._same.add(made)
+            new_oid = oid_of("commit", changed)
+            self.objects[new_oid] = ("commit", changed)
+            self.mapped[oid] = new_oid
+            self._same.add(new_oid)
 
-    def _archived(self, data: bytes) -> bytes | None:
+    def _rewrite_archive(self, data: bytes) -> bytes | None:
         """Return a commit of the archive with the rewritten tips of its histories; ``None`` for any other commit."""
         link = archive_set.link(data)
         if link is None:
             return None
-        said = archive_set.at_tree(self, link.tree)
-        names: dict[Oid, dict[Oid, None]] = {}
-        ends: dict[str, frozenset[archive_set.End]] = {}
-        for sid, held in sorted(said.ends.items()):
-            mapped = [(branch, oid, self.ref(refs.leaf(sid, branch), oid)) for branch, oid in sorted(held)]
-            ends[sid] = frozenset((branch, to) for branch, _, to in mapped)
-            for _, oid, to in mapped:
-                names.setdefault(oid, {})[to] = None
+        archive = archive_set.at_tree(self, link.tree)
+        new_tips: dict[Oid, dict[Oid, None]] = {}
+        new_ends: dict[str, frozenset[archive_set.End]] = {}
+        for sid, session_ends in sorted(archive.ends.items()):
+            mapped = [(branch, oid, self.ref(refs.leaf(sid, branch), oid)) for branch, oid in sorted(session_ends)]
+            new_ends[sid] = frozenset((branch, new_oid) for branch, _, new_oid in mapped)
+            for _, oid, new_oid in mapped:
+                new_tips.setdefault(oid, {})[new_oid] = None
         before = [self.mapped.get(oid, oid) for oid in link.before]
-        tips = dict.fromkeys(to for oid in link.tips for to in names.get(oid, [self.mapped.get(oid, oid)]))
-        after = Archive(said.turns, ends)
-        if after == said and before == list(link.before) and list(tips) == list(link.tips):
+        tips = dict.fromkeys(new_oid for oid in link.tips for new_oid in new_tips.get(oid, [self.mapped.get(oid, oid)]))
+        after = Archive(archive.turns, new_ends)
+        if after == archive and before == list(link.before) and list(tips) == list(link.tips):
             return data
         tree, objects = archive_set.tree_of(after)
-        self.objects |= {oid: made for oid, made in objects.items() if not self._reader.contains(oid)}
+        self.objects |= {oid: new_object for oid, new_object in objects.items() if not self._reader.contains(oid)}
         return archive_set.encode(after, before, link.seconds, list(tips), tree=tree)
 
     def read(self, oid: Oid) -> tuple[Kind, bytes]:
@@ -192,54 +192,54 @@ class Rewriter:
             self.objects[oid] = (kind, data)
         return oid
 
-    def _instead(self, found: Node, parents: list[Oid]) -> tombstone.SubstituteCommit | None:
+    def _substitute(self, entry: Node, parents: list[Oid]) -> tombstone.SubstituteCommit | None:
         """Return the substitute of a purged entry; ``None`` if the entry is not purged."""
-        if found.is_tombstone:
+        if entry.is_tombstone:
             return None
         purged = self._tombstones
-        parts = self._kept(found)
-        digest = self._digest(found, parts)
-        first = found.replaces.hex() or digest
-        if not purged.has_entry(first) and not purged.has_entry(digest):
+        parts = self._content(entry)
+        digest = self._digest(entry, parts)
+        original_digest = entry.replaces.hex() or digest
+        if not purged.has_entry(original_digest) and not purged.has_entry(digest):
             return None
-        by = purged.instead(first if purged.has_entry(first) else digest)
-        if by is None:
-            return tombstone.of_entry(found, first, parents)
-        if by.digest == digest:
+        replacement = purged.instead(original_digest if purged.has_entry(original_digest) else digest)
+        if replacement is None:
+            return tombstone.of_entry(entry, original_digest, parents)
+        if replacement.digest == digest:
             return None
         files = None if parts is None or parts.files is None else self._folder(parts.files)
-        return tombstone.replaced(found, first, by, files, parents)
+        return tombstone.replaced(entry, original_digest, replacement, files, parents)
 
-    def _digest(self, found: Node, parts: EntryTree | None = None) -> str:
+    def _digest(self, entry: Node, parts: EntryTree | None = None) -> str:
         """Return the digest of an entry. If its payload is missing, find the digest in the set by the chain digest."""
-        parts = parts or self._kept(found)
+        parts = parts or self._content(entry)
         if parts is not None:
             return parts.digest.hex()
-        above = self._node(found.parent) if found.parent is not None else None
+        above = self._node(entry.parent) if entry.parent is not None else None
         for key in (*self._tombstones.removed, *self._tombstones.replaced):
-            if len(key) == 64 and chain_of(above.chain if above else None, bytes.fromhex(key)) == found.chain:
+            if len(key) == 64 and chain_of(above.chain if above else None, bytes.fromhex(key)) == entry.chain:
                 return key
         return ""
 
-    def _first_digest(self, found: Node) -> str:
+    def _first_digest(self, entry: Node) -> str:
         """Return the digest of the entry before any redaction."""
-        return found.replaces.hex() or self._digest(found)
+        return entry.replaces.hex() or self._digest(entry)
 
-    def _begins(self, found: Node, began: Container[str]) -> bool:
-        """Return whether this entry is one of ``began``, the digests of the first entries of a session."""
-        if found.is_tombstone:
-            return tombstone.of_node(self._reader, found).of in began
+    def _is_beginning(self, entry: Node, beginnings: Container[str]) -> bool:
+        """Return whether this entry is one of ``beginnings``, the digests of the first entries of a session."""
+        if entry.is_tombstone:
+            return tombstone.of_node(self._reader, entry).of in beginnings
         return (
-            found.source is None
-            and found.kind in (Fork.kind, SessionHeader.kind)
-            and self._first_digest(found) in began
+            entry.source is None
+            and entry.kind in (Fork.kind, SessionHeader.kind)
+            and self._first_digest(entry) in beginnings
         )
 
-    def _without_files(self, found: Node) -> Oid | None:
+    def _without_files(self, entry: Node) -> Oid | None:
         """Return the tree of an entry with purged files withheld; ``None`` if it does not change."""
         if not self._tombstones.has_files:
             return None
-        rows = {name: (mode, oid) for mode, name, oid in parse_tree(self._read(found.tree, "tree"))}
+        rows = {name: (mode, oid) for mode, name, oid in parse_tree(self._read(entry.tree, "tree"))}
         if layout.FILES not in rows:
             return None
         before = rows[layout.FILES]
@@ -262,15 +262,15 @@ class Rewriter:
 
     # -- reading and keeping
 
-    def _keep(self, oid: Oid, made: tombstone.SubstituteCommit) -> None:
-        self._gone.add(oid)
-        self._put_all(made)
-        self.mapped[oid] = made.oid
+    def _record(self, oid: Oid, substitute: tombstone.SubstituteCommit) -> None:
+        self._replaced.add(oid)
+        self._put_all(substitute)
+        self.mapped[oid] = substitute.oid
 
-    def _put_all(self, made: tombstone.SubstituteCommit) -> None:
-        self.objects |= made.objects
-        self.objects[made.oid] = ("commit", made.commit)
-        self._same.add(made.oid)
+    def _put_all(self, substitute: tombstone.SubstituteCommit) -> None:
+        self.objects |= substitute.objects
+        self.objects[substitute.oid] = ("commit", substitute.commit)
+        self._same.add(substitute.oid)
 
     def _read(self, oid: Oid, expected: str) -> bytes:
         kind, data = self.read(oid)
@@ -288,9 +288,9 @@ class Rewriter:
         except Malformed:
             return None
 
-    def _kept(self, found: Node) -> EntryTree | None:
+    def _content(self, entry: Node) -> EntryTree | None:
         try:
-            return content.kept(self._reader, found)
+            return content.kept(self._reader, entry)
         except DAMAGE:
             return None
 
@@ -300,7 +300,7 @@ def _with_parents(data: bytes, old: tuple[Oid, ...], new: list[Oid]) -> bytes:
     if list(old) == new:
         return data
     end = _TREE_BYTES + 1 + sum(len("parent \n") + 40 for _ in old)
-    return data[: _TREE_BYTES + 1] + b"".join(f"parent {up}\n".encode() for up in new) + data[end:]
+    return data[: _TREE_BYTES + 1] + b"".join(f"parent {parent}\n".encode() for parent in new) + data[end:]
 
 
 def session_of(name: str) -> str:
@@ -322,31 +322,31 @@ def rewrite_log(store: ObjectStore, tip: Oid, rewriter: Rewriter) -> Oid:
     """
     mapped: dict[Oid, Oid] = {}
     for operation in reversed(list(operation_log.back(store, tip))):
-        mapped[operation.id] = _mapped_operation(operation, mapped, rewriter)
+        mapped[operation.id] = _map_operation(operation, mapped, rewriter)
     return mapped[tip]
 
 
-def _mapped_operation(operation: Operation, before: Mapping[Oid, Oid], rewriter: Rewriter) -> Oid:
-    def at(oid: Oid | None) -> Oid | None:
-        return None if oid is None else before.get(oid, oid)
+def _map_operation(operation: Operation, mapped: Mapping[Oid, Oid], rewriter: Rewriter) -> Oid:
+    def map_oid(oid: Oid | None) -> Oid | None:
+        return None if oid is None else mapped.get(oid, oid)
 
-    found = replace(
+    result = replace(
         operation,
-        parent=at(operation.parent),
-        undoes=at(operation.undoes),
-        redoes=at(operation.redoes),
+        parent=map_oid(operation.parent),
+        undoes=map_oid(operation.undoes),
+        redoes=map_oid(operation.redoes),
         moves=tuple(
-            Move(move.ref, _mapped_value(rewriter, move.ref, move.old), _mapped_value(rewriter, move.ref, move.new))
+            Move(move.ref, _map_value(rewriter, move.ref, move.old), _map_value(rewriter, move.ref, move.new))
             for move in operation.moves
         ),
-        files=operation.files and _mapped_files(rewriter, operation.files),
+        files=operation.files and _map_files(rewriter, operation.files),
     )
-    if any(map(rewriter.is_gone, operation.named)) or any(rewriter.is_purged(move.ref) for move in operation.moves):
-        found = replace(found, command=" ".join(operation.command.split(" ")[:_COMMAND_WORDS]))
-    return operation.id if found == operation else operation_log.keep(rewriter, found)
+    if any(map(rewriter.is_replaced, operation.named)) or any(rewriter.is_purged(move.ref) for move in operation.moves):
+        result = replace(result, command=" ".join(operation.command.split(" ")[:_COMMAND_WORDS]))
+    return operation.id if result == operation else operation_log.keep(rewriter, result)
 
 
-def _mapped_value(rewriter: Rewriter, name: str, value: RefValue | None) -> RefValue | None:
+def _map_value(rewriter: Rewriter, name: str, value: RefValue | None) -> RefValue | None:
     if value is None or refs.target(value) is not None:
         return value
     try:
@@ -355,7 +355,7 @@ def _mapped_value(rewriter: Rewriter, name: str, value: RefValue | None) -> RefV
         return value  # `verify` reports it
 
 
-def _mapped_files(rewriter: Rewriter, files: WorkspaceWrite) -> WorkspaceWrite:
+def _map_files(rewriter: Rewriter, files: WorkspaceWrite) -> WorkspaceWrite:
     name = refs.files(files.session)
-    safety, result = (_mapped_value(rewriter, name, oid) or oid for oid in (files.safety, files.result))
+    safety, result = (_map_value(rewriter, name, oid) or oid for oid in (files.safety, files.result))
     return files._replace(safety=safety, result=result)

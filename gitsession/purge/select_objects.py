@@ -35,18 +35,18 @@ def find(
         rewriter: The rewrite.
     """
     commits = [oid for oid, kind in kinds.items() if kind == "commit"]
-    bad = {oid for oid in progress.each("Selecting objects", commits) if rewriter.commit(oid) != oid}
+    affected = {oid for oid in progress.each("Selecting objects", commits) if rewriter.commit(oid) != oid}
     if tombstones.sessions:
-        bad |= of_purged_sessions(reader, tombstones, commits, tips)
-    kept = below(reader, (oid for oid in commits if oid not in bad))
-    victims = bad | below(reader, bad, without=kept)
+        affected |= commits_of_purged_sessions(reader, tombstones, commits, tips)
+    kept = objects_below(reader, (oid for oid in commits if oid not in affected))
+    victims = affected | objects_below(reader, affected, without=kept)
     for oid, kind in kinds.items():
         if oid in kept or oid in victims:
             continue
         if kind == "blob" and (tombstones.has_file(oid) or tombstones.has_entry(digest_of(reader.read(oid)[1]).hex())):
             victims.add(oid)
     loose_trees = [oid for oid, kind in kinds.items() if kind == "tree" and oid not in kept and oid not in victims]
-    while more := {oid for oid in loose_trees if oid not in victims and _holds(reader, oid, victims)}:
+    while more := {oid for oid in loose_trees if oid not in victims and _contains_any(reader, oid, victims)}:
         victims |= more
     return victims
 
@@ -54,9 +54,9 @@ def find(
 def old_sets(reader: Reader, kinds: Mapping[Oid, str], tips: Iterable[Oid]) -> set[Oid]:
     """Select the tombstone sets that were never sent and are no longer reachable (see ``tombstone_set.added``)."""
     sets = {oid for oid, kind in kinds.items() if kind == "commit" and _is_set(reader, oid)}
-    kept = reached(reader, (oid for oid in tips if oid in sets))
+    kept = reachable_commits(reader, (oid for oid in tips if oid in sets))
     old = sets - kept
-    return old | below(reader, old, without=below(reader, kept)) if old else old
+    return old | objects_below(reader, old, without=objects_below(reader, kept)) if old else old
 
 
 def _is_set(reader: Reader, oid: Oid) -> bool:
@@ -82,39 +82,41 @@ def digests(reader: Reader, victims: AbstractSet[Oid], kinds: Mapping[Oid, str])
                 continue
 
 
-def below(reader: Reader, commits: Iterable[Oid], *, without: AbstractSet[Oid] = frozenset()) -> set[Oid]:
+def objects_below(reader: Reader, commits: Iterable[Oid], *, without: AbstractSet[Oid] = frozenset()) -> set[Oid]:
     """Return the trees and blobs in commits, except ``without`` and the objects below those."""
     found: set[Oid] = set()
     for commit in commits:
         try:
-            todo = [parse_commit(reader.read(commit)[1]).tree]
+            pending = [parse_commit(reader.read(commit)[1]).tree]
         except DAMAGE:
             continue
-        while todo:
-            tree = todo.pop()
+        while pending:
+            tree = pending.pop()
             if tree in found or tree in without:
                 continue
             found.add(tree)
             for mode, _, oid in _rows(reader, tree):
                 if mode == TREE_MODE:
-                    todo.append(oid)
+                    pending.append(oid)
                 elif mode != SUBMODULE_MODE and oid not in without:
                     found.add(oid)
     return found
 
 
-def reached(reader: Reader, tips: Iterable[Oid]) -> set[Oid]:
+def reachable_commits(reader: Reader, tips: Iterable[Oid]) -> set[Oid]:
     """Return the commits that are reachable from ``tips``."""
     found = set(tips)
-    todo = list(found)
-    while todo:
-        parents = _parents(reader, todo.pop())
-        todo += [oid for oid in parents if oid not in found]
+    pending = list(found)
+    while pending:
+        parents = _parents(reader, pending.pop())
+        pending += [oid for oid in parents if oid not in found]
         found.update(parents)
     return found
 
 
-def of_purged_sessions(reader: Reader, tombstones: Tombstones, commits: Iterable[Oid], tips: Iterable[Oid]) -> set[Oid]:
+def commits_of_purged_sessions(
+    reader: Reader, tombstones: Tombstones, commits: Iterable[Oid], tips: Iterable[Oid]
+) -> set[Oid]:
     """Select the commits of purged sessions that are not reachable from a ref.
 
     A commit belongs to the session with the nearest beginning in its history.
@@ -123,56 +125,56 @@ def of_purged_sessions(reader: Reader, tombstones: Tombstones, commits: Iterable
     operation on it. They would lack their parent, and they may contain a title or a label.
     """
     commits = list(commits)
-    staying = reached(reader, tips)
-    begun = frozenset[str]().union(*tombstones.sessions.values())
-    homes: dict[Oid, bool] = {}
+    reachable = reachable_commits(reader, tips)
+    first_digests = frozenset[str]().union(*tombstones.sessions.values())
+    is_purged_by_oid: dict[Oid, bool] = {}
     for commit in commits:
-        line: list[Oid] = []
+        history: list[Oid] = []
         at: Oid | None = commit
-        while at is not None and at not in homes:
-            line.append(at)
-            at, verdict = _above(reader, at, begun)
-            if verdict is not None:
-                homes[line[-1]] = verdict
+        while at is not None and at not in is_purged_by_oid:
+            history.append(at)
+            at, is_purged = _step_back(reader, at, first_digests)
+            if is_purged is not None:
+                is_purged_by_oid[history[-1]] = is_purged
                 break
-        verdict = homes.get(at or "", homes.get(line[-1], False) if line else False)
-        homes |= dict.fromkeys(line, verdict)
-    found = {oid for oid in commits if homes[oid] and oid not in staying}
+        is_purged = is_purged_by_oid.get(at or "", is_purged_by_oid.get(history[-1], False) if history else False)
+        is_purged_by_oid |= dict.fromkeys(history, is_purged)
+    found = {oid for oid in commits if is_purged_by_oid[oid] and oid not in reachable}
     children: dict[Oid, list[Oid]] = {}
     for oid in commits:
-        if oid not in staying and oid not in found:
+        if oid not in reachable and oid not in found:
             for parent in _parents(reader, oid):
                 children.setdefault(parent, []).append(oid)
-    todo = list(found)
-    while todo:
-        more = [oid for oid in children.get(todo.pop(), ()) if oid not in found]
+    pending = list(found)
+    while pending:
+        more = [oid for oid in children.get(pending.pop(), ()) if oid not in found]
         found.update(more)
-        todo += more
+        pending += more
     return found
 
 
-def _above(reader: Reader, oid: Oid, begun: AbstractSet[str]) -> tuple[Oid | None, bool | None]:
-    """Return the parent of ``oid``. At the beginning of a session, return ``None`` and whether ``begun`` has it."""
+def _step_back(reader: Reader, oid: Oid, first_digests: AbstractSet[str]) -> tuple[Oid | None, bool | None]:
+    """Return the parent of ``oid``; at a session's beginning, ``None`` and whether ``first_digests`` has it."""
     try:
         data = reader.read(oid)[1]
         parents = parse_commit(data).parents
     except DAMAGE:
         return None, False
     try:
-        found: Node | None = node.parse(oid, data)
+        entry: Node | None = node.parse(oid, data)
     except Malformed:
-        found = None
-    if found is not None and found.source is None and (not parents or found.kind == Fork.kind):
-        return None, _digest(reader, found) in begun
+        entry = None
+    if entry is not None and entry.source is None and (not parents or entry.kind == Fork.kind):
+        return None, _digest(reader, entry) in first_digests
     return (parents[0], None) if parents else (None, False)
 
 
-def _digest(reader: Reader, found: Node) -> str:
+def _digest(reader: Reader, entry: Node) -> str:
     try:
-        parts = content.kept(reader, found)
+        parts = content.kept(reader, entry)
     except DAMAGE:
         return ""
-    return found.replaces.hex() or parts.digest.hex()
+    return entry.replaces.hex() or parts.digest.hex()
 
 
 def _parents(reader: Reader, commit: Oid) -> tuple[Oid, ...]:
@@ -190,7 +192,7 @@ def _rows(reader: Reader, tree: Oid) -> list[tuple[str, str, Oid]]:
         return []
 
 
-def _holds(reader: Reader, tree: Oid, victims: AbstractSet[Oid]) -> bool:
+def _contains_any(reader: Reader, tree: Oid, victims: AbstractSet[Oid]) -> bool:
     return any(oid in victims for _, _, oid in _rows(reader, tree))
 
 

@@ -140,7 +140,7 @@ _ADDRESSES = (
         "redis://:{an:20}@cache:6379/0",
         "https://deploy:{an:24}@git.acme.dev/x.git",
         "amqp://worker:{an:14}@mq:5672",
-        check=lambda value: heuristics.is_given(value) and not value.isdigit() and value[:1] not in b"$%{[(*",
+        check=lambda value: heuristics.is_real_value(value) and not value.isdigit() and value[:1] not in b"$%{[(*",
         never=("https://user:password@host/", "postgres://user:$PASS@host/db", "http://{user}:{password}@{host}"),
     ),
     _context(

@@ -59,13 +59,13 @@ def redact(form: str, payload: bytes, scanner: Scanner) -> Redacted:
     was not written by gitsession are scanned as plain text.
     """
     if form == _CBOR:
-        return _in_cbor(payload, scanner) if scanner.mentions(payload) else Redacted(payload)
+        return _redact_cbor(payload, scanner) if scanner.mentions(payload) else Redacted(payload)
     if not scanner.may_hold(payload):
         return Redacted(payload)
     if form in _JSON:
         hits = find(payload, scanner, is_json=True)
-        return _replaced(payload, _within_literals(payload, hits)) if hits else Redacted(payload)
-    return _replaced(payload, find(payload, scanner))
+        return _replace_hits(payload, _hits_in_literals(payload, hits)) if hits else Redacted(payload)
+    return _replace_hits(payload, find(payload, scanner))
 
 
 class SecretLookahead:
@@ -93,64 +93,66 @@ class SecretLookahead:
             payloads.append(self._payload(number + len(payloads)))
             size += len(payloads[-1])
         self._from, self._to = number, number + len(payloads)
-        self._suspects = {number + each for each in self._scanner.suspects(payloads)}
+        self._suspects = {number + index for index in self._scanner.suspects(payloads)}
 
 
 def suspects(payloads: Sequence[tuple[str, bytes]], scanner: Scanner) -> set[int]:
     """Return the indexes of the ``payloads``, each a form and bytes, in which ``redact`` may find a secret."""
     texts = {number: payload for number, (form, payload) in enumerate(payloads) if form != _CBOR}
-    ours = [number for number, (form, _) in enumerate(payloads) if form == _CBOR]
-    mentioned = scanner.mentioning([payloads[number][1] for number in ours])
-    texts |= {ours[each]: _view_of(payloads[ours[each]][1]) for each in mentioned}
-    looked = SecretLookahead(scanner, len(texts), list(texts.values()).__getitem__)
-    return {number for place, number in enumerate(texts) if looked.may_hold(place)}
+    own = [number for number, (form, _) in enumerate(payloads) if form == _CBOR]
+    mentioned = scanner.mentioning([payloads[number][1] for number in own])
+    texts |= {own[index]: _cbor_view(payloads[own[index]][1]) for index in mentioned}
+    lookahead = SecretLookahead(scanner, len(texts), list(texts.values()).__getitem__)
+    return {number for position, number in enumerate(texts) if lookahead.may_hold(position)}
 
 
 def find(data: bytes, scanner: Scanner, *, is_json: bool = False) -> list[SecretSpan]:
     """Return the hits in ``data``, in order, before and after each round of unescaping."""
     views = [data]
-    ways: list[OffsetMap] = []
+    maps: list[OffsetMap] = []
     inner = decoded(data)
-    hits = [] if is_json and inner != data else _in_view(data, scanner)  # JSON with escapes is scanned only unescaped
+    hits = [] if is_json and inner != data else _hits_in_view(
+        data, scanner
+    )  # JSON with escapes is scanned only unescaped
     while len(views) <= LEVELS_MAX and inner != views[-1]:
         views.append(inner)
-        found = _in_view(inner, scanner)
+        found = _hits_in_view(inner, scanner)
         if found:
-            ways += [way(view) for view in views[len(ways) : -1]]
-            hits += [_through(ways, hit) for hit in found]
+            maps += [offset_map(view) for view in views[len(maps) : -1]]
+            hits += [_map_back(maps, hit) for hit in found]
         inner = decoded(inner)
     return hits if len(views) == 1 else scanner.settle(hits, data)
 
 
-def _in_view(data: bytes, scanner: Scanner) -> list[SecretSpan]:
+def _hits_in_view(data: bytes, scanner: Scanner) -> list[SecretSpan]:
     """Return the hits in ``data``, before and after the removal of each kind of marks that programs insert."""
     hits = scanner.scan_bytes(data)
-    without = undecorated(data)
+    undecorated_views = undecorated(data)
     found = [
-        _through(without[:number], hit)
-        for number, view in enumerate(without, 1)
+        _map_back(undecorated_views[:number], hit)
+        for number, view in enumerate(undecorated_views, 1)
         for hit in scanner.scan_bytes(view.data)
     ]
     return scanner.settle([*hits, *found], data) if found else hits
 
 
-def _through(ways: Sequence[OffsetMap], hit: SecretSpan) -> SecretSpan:
+def _map_back(maps: Sequence[OffsetMap], hit: SecretSpan) -> SecretSpan:
     start, end = hit.start, hit.end
-    for each in reversed(ways):
-        start, end = each.back(start), each.end(end)
+    for mapping in reversed(maps):
+        start, end = mapping.back(start), mapping.end(end)
     return SecretSpan(start, end, hit.rule)
 
 
-def _replaced(payload: bytes, hits: Iterable[SecretSpan]) -> Redacted:
+def _replace_hits(payload: bytes, hits: Iterable[SecretSpan]) -> Redacted:
     parts: list[bytes] = []
     rows: list[Row] = []
     at = size = 0
     for hit in hits:
-        stands = placeholder(hit.rule)
-        parts += [payload[at : hit.start], stands]
+        marker = placeholder(hit.rule)
+        parts += [payload[at : hit.start], marker]
         size += hit.start - at
-        rows.append((size, len(stands), hit.rule))
-        size += len(stands)
+        rows.append((size, len(marker), hit.rule))
+        size += len(marker)
         at = hit.end
     parts.append(payload[at:])
     return Redacted(b"".join(parts), tuple(rows))
@@ -162,7 +164,7 @@ def _replaced(payload: bytes, hits: Iterable[SecretSpan]) -> Redacted:
 _LITERAL = re.compile(rb'"((?:[^"\\]|\\.)*+)"', re.DOTALL)
 
 
-def _within_literals(payload: bytes, hits: list[SecretSpan]) -> Iterator[SecretSpan]:
+def _hits_in_literals(payload: bytes, hits: list[SecretSpan]) -> Iterator[SecretSpan]:
     """Yield the ``hits`` inside string literals, line by line; in lines that are not JSON, yield all hits."""
     spans: list[tuple[int, int]] = []
     at = 0
@@ -174,10 +176,10 @@ def _within_literals(payload: bytes, hits: list[SecretSpan]) -> Iterator[SecretS
             else:
                 spans.append((at, end))
         at = end + 1
-    return _clipped(hits, spans)
+    return _clip_hits(hits, spans)
 
 
-def _clipped(hits: Iterable[SecretSpan], spans: list[tuple[int, int]]) -> Iterator[SecretSpan]:
+def _clip_hits(hits: Iterable[SecretSpan], spans: list[tuple[int, int]]) -> Iterator[SecretSpan]:
     """Yield the parts of ``hits`` that are inside ``spans``, which are in order."""
     starts = [start for start, _ in spans]
     for hit in hits:
@@ -219,24 +221,24 @@ _REFERENCES = frozenset(
 """Fields that refer to entries and sessions. A reference that looks like a token by chance must not be replaced."""
 
 
-def _in_cbor(payload: bytes, scanner: Scanner) -> Redacted:
+def _redact_cbor(payload: bytes, scanner: Scanner) -> Redacted:
     try:
         pieces, view, starts = _strings(payload)
     except Malformed:
-        return _replaced(payload, find(payload, scanner))
+        return _replace_hits(payload, find(payload, scanner))
     hits = find(view, scanner) if scanner.may_hold(view) else []
     if not hits:
         return Redacted(payload)
     spans = [(start, start + piece.end - piece.start) for start, piece in zip(starts, pieces, strict=True)]
     inside: dict[int, list[SecretSpan]] = {}
-    for hit in _clipped(hits, spans):
+    for hit in _clip_hits(hits, spans):
         number = bisect_right(starts, hit.start) - 1
         shift = starts[number]
         inside.setdefault(number, []).append(SecretSpan(hit.start - shift, hit.end - shift, hit.rule))
-    return _rewritten(payload, [(pieces[number], found) for number, found in sorted(inside.items())])
+    return _rewrite_pieces(payload, [(pieces[number], found) for number, found in sorted(inside.items())])
 
 
-def _view_of(payload: bytes) -> bytes:
+def _cbor_view(payload: bytes) -> bytes:
     """Return the strings of a CBOR payload in the form that is scanned; return other bytes unchanged."""
     try:
         return _strings(payload)[1]
@@ -251,10 +253,10 @@ def _strings(payload: bytes) -> tuple[list[cbor.Piece], bytes, list[int]]:
 
 
 def _may_hold(payload: bytes, piece: cbor.Piece) -> bool:
-    way, start, end = piece.way, piece.start, piece.end
+    path, start, end = piece.way, piece.start, piece.end
     if not piece.is_text:
-        return way != ("nonce",) and not is_image(payload[start : start + 16]) and is_text(payload[start:end])
-    is_reference = len(way) >= 2 and way[0] == "body" and way[1] in _REFERENCES
+        return path != ("nonce",) and not is_image(payload[start : start + 16]) and is_text(payload[start:end])
+    is_reference = len(path) >= 2 and path[0] == "body" and path[1] in _REFERENCES
     return not is_reference or _REFERENCE.fullmatch(payload, start, end) is None
 
 
@@ -270,35 +272,35 @@ def _view(payload: bytes, pieces: list[cbor.Piece]) -> tuple[bytes, list[int]]:
     return b"".join(parts), starts
 
 
-def _rewritten(payload: bytes, changed: list[tuple[cbor.Piece, list[SecretSpan]]]) -> Redacted:
+def _rewrite_pieces(payload: bytes, changed: list[tuple[cbor.Piece, list[SecretSpan]]]) -> Redacted:
     parts: list[bytes] = []
     rows: list[Row] = []
     keys: set[bytes] = set()
     at = size = 0
     for piece, hits in changed:
-        made = _replaced(payload[piece.start : piece.end], hits)
+        redacted = _replace_hits(payload[piece.start : piece.end], hits)
         if piece.is_key:
-            made = _apart(made, keys, payload)
-        head = cbor.head_of(made.payload, is_text=piece.is_text)
+            redacted = _unique_key(redacted, keys, payload)
+        head = cbor.head_of(redacted.payload, is_text=piece.is_text)
         parts += [payload[at : piece.head], head]
         size += piece.head - at + len(head)
-        rows += [(size + offset, length, rule) for offset, length, rule in made.rows]
-        parts.append(made.payload)
-        size += len(made.payload)
+        rows += [(size + offset, length, rule) for offset, length, rule in redacted.rows]
+        parts.append(redacted.payload)
+        size += len(redacted.payload)
         at = piece.end
     parts.append(payload[at:])
     return Redacted(b"".join(parts), tuple(rows))
 
 
-def _apart(made: Redacted, keys: set[bytes], payload: bytes) -> Redacted:
+def _unique_key(redacted: Redacted, keys: set[bytes], payload: bytes) -> Redacted:
     """Return a unique key for a map. Two secrets that are keys of one map could become the same placeholder."""
-    name = made.payload
+    name = redacted.payload
     for number in itertools.count(2):
         if name not in keys and name not in payload:
             break
-        name = made.payload + b"~%d" % number
+        name = redacted.payload + b"~%d" % number
     keys.add(name)
-    return Redacted(name, made.rows)
+    return Redacted(name, redacted.rows)
 
 
 _SHORT = {b"n": b"\n", b'"': b'"', b"t": b"\t", b"r": b"\r", b"/": b"/", b"'": b"'", b"b": b" ", b"f": b" "}
@@ -315,8 +317,8 @@ def decoded(data: bytes) -> bytes:
     pieces = data.split(b"\\\\")
     for number, piece in enumerate(pieces):
         if b"\\" in piece:
-            for letter, meant in _SHORT.items():
-                piece = piece.replace(b"\\" + letter, meant)
+            for letter, character in _SHORT.items():
+                piece = piece.replace(b"\\" + letter, character)
                 if b"\\" not in piece:
                     break
             pieces[number] = _UNICODE.sub(_character, piece) if b"\\u" in piece else piece
@@ -328,19 +330,19 @@ def _character(found: re.Match[bytes]) -> bytes:
     return bytes((code,)) if code < 128 else b"?"
 
 
-def way(data: bytes) -> OffsetMap:
+def offset_map(data: bytes) -> OffsetMap:
     """Return the map of offsets in ``decoded(data)`` to offsets in ``data``."""
-    starts, places = [0], [0]
-    at = shorter = 0
+    starts, targets = [0], [0]
+    at = removed = 0
     while (found := _ESCAPE.search(data, at)) is not None:
         at = found.end()
         letter = found[2]
         if letter is None or letter in _SHORT or letter == b"\\":
-            start = found.start() - shorter
-            shorter += at - found.start() - 1
+            start = found.start() - removed
+            removed += at - found.start() - 1
             starts += [start, start + 1] if starts[-1] != start else [start + 1]
-            places += [found.start(), at] if places[-1] != found.start() else [at]
-    return OffsetMap(starts, places)
+            targets += [found.start(), at] if targets[-1] != found.start() else [at]
+    return OffsetMap(starts, targets)
 
 
 class Guard:

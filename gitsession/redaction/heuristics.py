@@ -15,7 +15,7 @@ _PLACEHOLDER = re.compile(
     rb"|process\.env|os\.environ|env[.(\[]|getenv|import\.meta|secrets?[.(\[]|vars?[.(\[]|config[.(\[]|self\.|this\."
     rb")"
 )
-_WORDS_FOR_NOTHING = frozenset(
+_COMMON_PLACEHOLDERS = frozenset(
     b"pass pass1 password passwd passw0rd pwd secret token user username test testing admin root guest key apikey "
     b"api-key foo bar baz foobar hunter2 letmein qwerty string str bytes secretpassword mypassword mysecret".split()
 )
@@ -36,7 +36,7 @@ def is_placeholder(value: bytes) -> bool:
     """Return whether ``value`` is a placeholder that the reader is to replace with a secret."""
     return (
         _PLACEHOLDER.match(value) is not None
-        or value.lower() in _WORDS_FOR_NOTHING
+        or value.lower() in _COMMON_PLACEHOLDERS
         or _SAME.fullmatch(value) is not None
         or b"EXAMPLE" in value
         or b"example" in value
@@ -45,10 +45,10 @@ def is_placeholder(value: bytes) -> bool:
 
 def is_random(value: bytes) -> bool:
     """Return whether ``value`` looks random, like a token or a key: letters and digits are mixed."""
-    return len(value) >= 16 and not is_placeholder(value) and _EXPRESSION.match(value) is None and _is_mixed_up(value)
+    return len(value) >= 16 and not is_placeholder(value) and _EXPRESSION.match(value) is None and _is_mixed(value)
 
 
-def _is_mixed_up(value: bytes) -> bool:
+def _is_mixed(value: bytes) -> bool:
     """Return whether letters and digits, and letters of both cases, alternate more often than in a name.
 
     In the name ``getToken2``, the only digit and the only capital letter each begin a part.
@@ -71,7 +71,7 @@ def is_password(value: bytes) -> bool:
     """Return whether ``value`` looks like a chosen password: not a name, a placeholder, or one kind of character."""
     if len(value) < 8 or is_placeholder(value) or _EXPRESSION.match(value):
         return False
-    if _IDENTIFIER.fullmatch(value) and not _is_mixed_up(value):
+    if _IDENTIFIER.fullmatch(value) and not _is_mixed(value):
         return False
     kinds = sum(any(test(byte) for byte in value) for test in (_is_lower, _is_upper, _is_digit, _is_sign))
     return kinds >= 2 and entropy(value) >= 2.5
@@ -79,10 +79,10 @@ def is_password(value: bytes) -> bool:
 
 def is_argument(value: bytes) -> bool:
     """Return whether ``value``, the argument of an option for a password, is a password and not a name for one."""
-    return len(value) >= 8 and is_given(value) and _STANDS_FOR_ONE.search(value) is None
+    return len(value) >= 8 and is_real_value(value) and _PASSWORD_NAME.search(value) is None
 
 
-_STANDS_FOR_ONE = re.compile(rb"(?i)pass|pwd|secret|user|value|token|argument|option|\(\)?\Z|\Aget_|\.get\(")
+_PASSWORD_NAME = re.compile(rb"(?i)pass|pwd|secret|user|value|token|argument|option|\(\)?\Z|\Aget_|\.get\(")
 
 
 def _is_lower(byte: int) -> bool:
@@ -101,7 +101,7 @@ def _is_sign(byte: int) -> bool:
     return 33 <= byte <= 126 and not (_is_lower(byte | 32) or _is_digit(byte))
 
 
-def is_given(value: bytes) -> bool:
+def is_real_value(value: bytes) -> bool:
     """Return whether ``value``, at a position where only a secret can be, is a secret and not a placeholder."""
     return not is_placeholder(value)
 
@@ -116,7 +116,7 @@ def is_pair(value: bytes) -> bool:
     return bool(colon) and is_text(data) and not is_placeholder(password)
 
 
-def holds_private_key(value: bytes) -> bool:
+def contains_private_key(value: bytes) -> bool:
     """Return whether ``value`` is a base64-encoded private key in PEM format."""
     try:
         return b"PRIVATE KEY" in base64.b64decode(value[: len(value) // 4 * 4][:400])

@@ -41,15 +41,15 @@ def read(file: Path) -> UserRules:
         path = Path(os.path.expanduser(file))
         if path.exists() and not path.is_file():
             raise OSError(errno.EINVAL, "not a regular file")
-        told = tomllib.loads(path.read_text("utf-8"))
+        document = tomllib.loads(path.read_text("utf-8"))
     except OSError as error:
         raise NotFound(f"cannot read the rules in '{file}': {error.strerror}", hint=_HINT) from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise Refused(f"cannot read the rules in '{file}': {error}", hint=_HINT) from None
-    tables = told.get("rule", [])
-    if not isinstance(tables, list) or told.keys() - {"rule", "off", "allow"}:
+    tables = document.get("rule", [])
+    if not isinstance(tables, list) or document.keys() - {"rule", "off", "allow"}:
         raise _refusal(f"rules in '{file}'", "expected only off, allow, and tables [[rule]]")
-    off, allow = (_texts(told, name, file) for name in ("off", "allow"))
+    off, allow = (_texts(document, name, file) for name in ("off", "allow"))
     unknown = sorted(off - {rule.name for rule in RULES})
     if unknown:
         raise _refusal(f"rules in '{file}'", f"off names {unknown[0][:_NAME_MAX]!a}, which is not a built-in rule")
@@ -57,11 +57,11 @@ def read(file: Path) -> UserRules:
     return UserRules(rules, off, frozenset(text.encode() for text in allow))
 
 
-def _texts(told: dict[str, Any], name: str, file: Path) -> frozenset[str]:
-    found = told.get(name, [])
-    if not isinstance(found, list) or not all(isinstance(each, str) for each in found):
+def _texts(document: dict[str, Any], name: str, file: Path) -> frozenset[str]:
+    texts = document.get(name, [])
+    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
         raise _refusal(f"rules in '{file}'", f"{name} must be a list of strings")
-    return frozenset(found)
+    return frozenset(texts)
 
 
 _HINT = "correct the file, or set gitsession.rules in the configuration of the store to another file"
@@ -71,8 +71,10 @@ def _rule(table: Any, where: str) -> Rule:
     _check_fields(table, where)
     name, pattern = table["name"], table["pattern"].encode()
     if not _NAME.fullmatch(name) or len(name) > _NAME_MAX or any(rule.name == name for rule in RULES):
-        what = f"the name {name[:_NAME_MAX]!r} is already in use, or not 1 to {_NAME_MAX} characters of a-z, 0-9 and -"
-        raise _refusal(where, what)
+        problem = (
+            f"the name {name[:_NAME_MAX]!r} is already in use, or not 1 to {_NAME_MAX} characters of a-z, 0-9 and -"
+        )
+        raise _refusal(where, problem)
     where = f"rule {name} in {where.partition(' in ')[2]}"
     _check_pattern(pattern, where)
     words = tuple(word.encode() for word in table.get("words", []))
@@ -82,16 +84,16 @@ def _rule(table: Any, where: str) -> Rule:
     return rule
 
 
-def _refusal(where: str, what: str) -> Refused:
-    return Refused(f"invalid {where}: {what}", hint=_HINT)
+def _refusal(where: str, problem: str) -> Refused:
+    return Refused(f"invalid {where}: {problem}", hint=_HINT)
 
 
 def _check_fields(table: Any, where: str) -> None:
     if not isinstance(table, dict) or table.keys() - _FIELDS.keys():
         raise _refusal(where, f"expected a table with only {', '.join(_FIELDS)}")
     for field, kind in _FIELDS.items():
-        said = table.get(field, [] if kind is list else None)
-        if not isinstance(said, kind) or (kind is list and not all(isinstance(each, str) for each in said)):
+        value = table.get(field, [] if kind is list else None)
+        if not isinstance(value, kind) or (kind is list and not all(isinstance(item, str) for item in value)):
             raise _refusal(where, f"{field} must be a {'list of strings' if kind is list else 'string'}")
 
 
@@ -132,28 +134,32 @@ def is_exponential(pattern: bytes) -> bool:
     If a text almost matches such a pattern, the number of attempts is exponential. With a possessive repetition, as in
     ``(a+)++``, there is only one attempt. Raises ``re.error``.
     """
-    return _runs_away(re._parser.parse(pattern))  # type: ignore[attr-defined]
+    return _has_nested_repetition(re._parser.parse(pattern))  # type: ignore[attr-defined]
 
 
-def _runs_away(items: Any) -> bool:
+def _has_nested_repetition(items: Any) -> bool:
     return any(
-        (str(kind) in _REPEATS and said[1] > TURNS_MAX and _varies(said[2])) or any(map(_runs_away, _inner(said)))
-        for kind, said in items
+        (str(kind) in _REPEATS and argument[1] > TURNS_MAX and _is_ambiguous(argument[2])) or any(
+            map(_has_nested_repetition, _subpatterns(argument))
+        )
+        for kind, argument in items
     )
 
 
-def _varies(items: Any) -> bool:
+def _is_ambiguous(items: Any) -> bool:
     """Return whether the items can match in several ways at one position."""
     return any(
         str(kind) in ("BRANCH", "GROUPREF_EXISTS")
-        or (str(kind) in _REPEATS and said[0] != said[1])
-        or (str(kind) in {*_REPEATS, "SUBPATTERN"} and any(map(_varies, _inner(said))))
-        for kind, said in items
+        or (str(kind) in _REPEATS and argument[0] != argument[1])
+        or (str(kind) in {*_REPEATS, "SUBPATTERN"} and any(map(_is_ambiguous, _subpatterns(argument))))
+        for kind, argument in items
     )
 
 
-def _inner(said: Any) -> list[Any]:
+def _subpatterns(argument: Any) -> list[Any]:
     """Return the subpatterns in the argument of an item of a parsed pattern."""
-    if isinstance(said, re._parser.SubPattern):  # type: ignore[attr-defined]
-        return [said]
-    return [each for part in said for each in _inner(part)] if isinstance(said, tuple | list) else []
+    if isinstance(argument, re._parser.SubPattern):  # type: ignore[attr-defined]
+        return [argument]
+    return [subpattern for part in argument for subpattern in _subpatterns(part)] if isinstance(
+        argument, tuple | list
+    ) else []

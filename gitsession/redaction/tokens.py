@@ -311,7 +311,7 @@ STRUCTURES = (
         rb"LS0tLS1CRUdJTi[A-Za-z0-9+/]{30,}={0,2}",
         "LS0tLS1CRUdJTi",
         "LS0tLS1CRUdJTiBQUklWQVRFIEtFWS0tLS0t{an:200}",
-        check=heuristics.holds_private_key,
+        check=heuristics.contains_private_key,
     ),
 )
 

@@ -47,9 +47,11 @@ class Vault:
                 assert db is not None
                 with db:
                     db.execute("BEGIN IMMEDIATE")
-                    for each in originals:
-                        if each.payload not in _payloads(db, each.digest, each.chain):
-                            row = each.digest, each.chain, each.source, zlib.compress(each.payload), len(each.payload)
+                    for original in originals:
+                        if original.payload not in _payloads(db, original.digest, original.chain):
+                            row = original.digest, original.chain, original.source, zlib.compress(
+                                original.payload
+                            ), len(original.payload)
                             db.execute("INSERT INTO originals VALUES (?, ?, ?, ?, ?)", row)
             except sqlite3.OperationalError as error:
                 raise Unavailable(f"cannot write the vault '{self._file}': {error}") from error
@@ -103,16 +105,16 @@ class Vault:
                 if db is None:
                     return 0
                 with db:
-                    gone = sum(
+                    deleted = sum(
                         db.execute("DELETE FROM originals WHERE digest = ?", (digest,)).rowcount for digest in digests
                     )
-                if gone:
+                if deleted:
                     db.execute("VACUUM")
             except sqlite3.OperationalError as error:
                 raise Unavailable(f"cannot write the vault '{self._file}': {error}") from error
             except sqlite3.DatabaseError as error:
                 raise self._corrupt(error) from error
-        return gone
+        return deleted
 
     def digests(self) -> set[bytes]:
         """Return the digests of the entries with originals. Raises ``Corrupt``."""
@@ -174,14 +176,14 @@ def _is_private(name: str) -> bool:
     The file is not opened here, because closing it would release SQLite's locks. Raises ``Unavailable`` if the file is
     not a regular file, and ``OSError``.
     """
-    found = os.lstat(name)
-    if not stat.S_ISREG(found.st_mode):
+    status = os.lstat(name)
+    if not stat.S_ISREG(status.st_mode):
         raise Unavailable(
             f"cannot open the vault '{name}': it is not a regular file", hint="replace it with a regular file"
         )
-    if found.st_mode & 0o077:
-        os.chmod(name, found.st_mode & 0o700)
-    return found.st_size > 0  # a process that is killed before it creates the tables leaves an empty file
+    if status.st_mode & 0o077:
+        os.chmod(name, status.st_mode & 0o700)
+    return status.st_size > 0  # a process that is killed before it creates the tables leaves an empty file
 
 
 def _sync_folder(folder: str) -> None:

@@ -70,23 +70,23 @@ class Repository:
         self.journals: Sequence[bytes] = (*aside, *live)
         self._pending = journals.objects_of(journals.records(self.journals))
         self._moved = {ref: new for record in journals.records(live) for ref, _, new in record.moves}
-        self._door = VerifiedRepository(git_dir)
+        self._verified = VerifiedRepository(git_dir)
 
     def read(self, oid: Oid, sid: str) -> tuple[Kind, bytes] | None:
         try:
-            return self._pending.get(oid) or self._door.read(oid)
+            return self._pending.get(oid) or self._verified.read(oid)
         except GitSessionError:
             return None
 
     def refs(self) -> Mapping[str, RefValue]:
-        held = {**self._door.refs.list("refs/"), **self._moved}
-        return {name: value for name, value in held.items() if value is not None}
+        values = {**self._verified.refs.list("refs/"), **self._moved}
+        return {name: value for name, value in values.items() if value is not None}
 
 
 def journal_files(git_dir: Path) -> tuple[list[bytes], list[bytes]]:
     """Return the journal files of a store that were set aside, and its other journal files. A clone has none."""
-    place = git_dir / create.JOURNAL
-    aside, live = sorted(place.glob(f"{ASIDE}*")), [place / file_name(number) for number in numbers(str(place))]
+    folder = git_dir / create.JOURNAL
+    aside, live = sorted(folder.glob(f"{ASIDE}*")), [folder / file_name(number) for number in numbers(str(folder))]
     return [file.read_bytes() for file in aside], [file.read_bytes() for file in live]
 
 
@@ -96,9 +96,9 @@ class RemoteDonor:
     journals: Sequence[bytes] = ()
     unread: Sequence[UnreadFile] = ()
 
-    def __init__(self, url: str, place: Path, name: str, *, is_copy: bool = False) -> None:
+    def __init__(self, url: str, folder: Path, name: str, *, is_copy: bool = False) -> None:
         self.name, self.is_copy = name, is_copy
-        self._url, self._place = url, place
+        self._url, self._folder = url, folder
         self._fetched: Repository | None = None
 
     def read(self, oid: Oid, sid: str) -> tuple[Kind, bytes] | None:
@@ -109,12 +109,12 @@ class RemoteDonor:
 
     def _repository(self) -> Repository:
         if self._fetched is None:
-            process.run(None, "init", "-q", "--bare", str(self._place))
+            process.run(None, "init", "-q", "--bare", str(self._folder))
             if self._url.startswith("-"):  # git would read it as an option, and some options name a program to run
                 raise Unavailable(f"invalid repository URL {self._url!r}: it begins with '-'")
             checked = ("-c", "transfer.fsckObjects=true", "fetch", "-q", "--no-tags", "--end-of-options")
-            process.run(self._place, *checked, self._url, "+refs/heads/*:refs/heads/*", user_config=True)
-            self._fetched = Repository(self._place, self.name)
+            process.run(self._folder, *checked, self._url, "+refs/heads/*:refs/heads/*", user_config=True)
+            self._fetched = Repository(self._folder, self.name)
         return self._fetched
 
 
@@ -126,7 +126,7 @@ class RebuiltObjects:
 
     def __init__(self, locate: Callable[[WaitingFile], Iterable[Path]] = session_files.nearby_files) -> None:
         self._locate = locate
-        self._made = [_stores()]
+        self._store_pairs = [_stores()]
         self._queue = ImportQueue()
         self._known: dict[tuple[str, str], str] = {}
         self._tried: set[Path] = set()
@@ -136,26 +136,26 @@ class RebuiltObjects:
         """Import the files at ``paths``. Files that were added before are skipped."""
         new = [path for path in paths if path not in self._tried]
         for path in new:
-            self._take(path)
+            self._import_file(path)
         if new:
-            self._queue.import_waiting(self._take, self._locate)
+            self._queue.import_waiting(self._import_file, self._locate)
             # The bases of these files were not found. They are not searched for again with every added file.
-            self._failed |= {each.path: str(each.error) for each in self._queue.waiting}
+            self._failed |= {waiting.path: str(waiting.error) for waiting in self._queue.waiting}
             self._queue.waiting.clear()
 
     def read(self, oid: Oid) -> tuple[Kind, bytes] | None:
-        return next((made.read(oid) for pair in self._made for made in pair if made.contains(oid)), None)
+        return next((store.read(oid) for pair in self._store_pairs for store in pair if store.contains(oid)), None)
 
     def refs_of(self, path: Path) -> Mapping[str, RefValue]:
         """Return the refs of the file at ``path``; none if several files were added, as some files may be missing."""
-        return self._made[0][0].refs("refs/") if self._tried == {path} else {}
+        return self._store_pairs[0][0].refs("refs/") if self._tried == {path} else {}
 
     @property
     def unread(self) -> Sequence[UnreadFile]:
         """The files that could not be imported, with the reasons."""
         return [UnreadFile(os.fsencode(path).decode("utf-8", "replace"), what) for path, what in self._failed.items()]
 
-    def _take(self, path: Path, format: Format | None = None, *, named: bool = False) -> None:
+    def _import_file(self, path: Path, format: Format | None = None, *, named: bool = False) -> None:
         self._tried.add(path)
         is_session = False
         try:
@@ -173,18 +173,18 @@ class RebuiltObjects:
             self._failed[path] = str(error)
 
     def _import(self, found: FoundSession) -> None:
-        taken = found.load()
-        source, agent = taken.source, found.format.AGENT
+        session = found.load()
+        source, agent = session.source, found.format.AGENT
         id = source.segment or source.source_id
-        pair = self._made[0]
+        pair = self._store_pairs[0]
         if (agent, id) in self._known and source.base is None and source.segment is None:
             pair = _stores()  # perhaps a different copy of the file; the first must not affect its objects
-            self._made.append(pair)
-        for made in pair:
-            done = import_source(
-                made, found.format, source, taken.attachments, find=lambda id: self._known.get((agent, id))
+            self._store_pairs.append(pair)
+        for store in pair:
+            result = import_source(
+                store, found.format, source, session.attachments, find=lambda id: self._known.get((agent, id))
             )
-        self._known.setdefault((agent, id), done.session)
+        self._known.setdefault((agent, id), result.session)
         self._queue.imported.append((found.path, id))
 
 
@@ -227,15 +227,15 @@ class AgentFiles:
     def __init__(self, catalogue: Catalogue) -> None:
         self._catalogue = catalogue
         self._rebuilt = RebuiltObjects(self._bases)
-        self._asked: set[str] = set()
+        self._requested: set[str] = set()
 
     @property
     def unread(self) -> Sequence[UnreadFile]:
         return self._rebuilt.unread
 
     def read(self, oid: Oid, sid: str) -> tuple[Kind, bytes] | None:
-        if sid not in self._asked:
-            self._asked.add(sid)
+        if sid not in self._requested:
+            self._requested.add(sid)
             self._rebuilt.add(self._catalogue.files_of(sid))
         return self._rebuilt.read(oid)
 
@@ -266,12 +266,14 @@ class FirstCommitDonor:
         return {create.MAIN: create.first_commit()[0]}
 
 
-def named(where: str, place: Path, *, is_copy: bool = True) -> Donor:
+def donor_of(argument: str, folder: Path, *, is_copy: bool = True) -> Donor:
     """Return the donor for a user's argument: a repository, a session file, or a URL."""
-    path = Path(where)
+    path = Path(argument)
     if path.is_dir():
-        return Repository(path / ".git" if (path / ".git").is_dir() else path, where, is_copy=is_copy)
-    return NamedFileDonor(path.absolute()) if path.is_file() else RemoteDonor(where, place, where, is_copy=is_copy)
+        return Repository(path / ".git" if (path / ".git").is_dir() else path, argument, is_copy=is_copy)
+    return NamedFileDonor(path.absolute()) if path.is_file() else RemoteDonor(
+        argument, folder, argument, is_copy=is_copy
+    )
 
 
 def alternates(git_dir: Path) -> Iterator[Donor]:
@@ -287,13 +289,13 @@ def alternates(git_dir: Path) -> Iterator[Donor]:
             yield Repository(objects.parent, f"the alternate {line}")
 
 
-def remotes(git_dir: Path, place: Path) -> Iterator[Donor]:
+def remotes(git_dir: Path, folder: Path) -> Iterator[Donor]:
     """Yield the remotes in the store's own configuration."""
-    words = ("config", "--file", str(git_dir / config.FILE), "--get-regexp", r"^remote\..*\.url$")
-    answer = process.run(None, *words, accept=range(256))
-    for number, line in enumerate(answer.out.decode("utf-8", "surrogateescape").splitlines()):
+    arguments = ("config", "--file", str(git_dir / config.FILE), "--get-regexp", r"^remote\..*\.url$")
+    result = process.run(None, *arguments, accept=range(256))
+    for number, line in enumerate(result.out.decode("utf-8", "surrogateescape").splitlines()):
         key, _, url = line.partition(" ")
         if url:
-            found = named(url, place / f"fetched-{number}", is_copy=False)
-            found.name = f"the remote {key.removeprefix('remote.').removesuffix('.url')}"
-            yield found
+            donor = donor_of(url, folder / f"fetched-{number}", is_copy=False)
+            donor.name = f"the remote {key.removeprefix('remote.').removesuffix('.url')}"
+            yield donor

@@ -80,25 +80,25 @@ class Journals:
     moves: dict[str, list[Move]] = field(default_factory=dict)
 
 
-def follows(files: Iterable[bytes]) -> dict[bytes, SoundRecord]:
+def records_by_predecessor(files: Iterable[bytes]) -> dict[bytes, SoundRecord]:
     """Return the proven records of journal files, each keyed by the digest of the record before it."""
     found: dict[bytes, SoundRecord] = {}
     for data in files:
         before: bytes | None = data[8:40]
-        for it in scan(data).found:
-            if isinstance(it, SoundRecord) and it.proven and before is not None:
-                found[before] = it
-            before = it.digest if isinstance(it, SoundRecord) else it.until or None
+        for part in scan(data).found:
+            if isinstance(part, SoundRecord) and part.proven and before is not None:
+                found[before] = part
+            before = part.digest if isinstance(part, SoundRecord) else part.until or None
     return found
 
 
 def records(files: Iterable[bytes]) -> list[JournalRecord]:
     """Return the proven records of journal files. Records of a later format version are left out."""
     found = []
-    for it in (it for data in files for it in scan(data).found):
-        if isinstance(it, SoundRecord) and it.proven:
+    for part in (part for data in files for part in scan(data).found):
+        if isinstance(part, SoundRecord) and part.proven:
             with contextlib.suppress(GitSessionError):
-                found.append(decode_record(it.payload))
+                found.append(decode_record(part.payload))
     return found
 
 
@@ -107,55 +107,57 @@ def objects_of(records: Iterable[JournalRecord]) -> dict[Oid, tuple[Kind, bytes]
 
 
 def read(files: Mapping[str, bytes], copies: Mapping[bytes, SoundRecord]) -> Journals:
-    """Read damaged journal ``files`` by name, oldest first. ``copies``: result of ``follows`` for other journals."""
-    done = Journals()
+    """Read damaged journal ``files`` by name, oldest first. ``copies``: ``records_by_predecessor`` of others."""
+    result = Journals()
     for name, data in files.items():
         rows: list[tuple[JournalRecord, bool] | JournalHole] = []
-        for it in scan(data).found:
-            rows += [_decoded(it)] if isinstance(it, SoundRecord) else _filled(it, copies)
-        _take(name, rows, done)
-    return done
+        for part in scan(data).found:
+            rows += [_decode(part)] if isinstance(part, SoundRecord) else _fill_hole(part, copies)
+        _collect(name, rows, result)
+    return result
 
 
-def _decoded(good: SoundRecord) -> tuple[JournalRecord, bool]:
-    return decode_record(good.payload), good.proven
+def _decode(record: SoundRecord) -> tuple[JournalRecord, bool]:
+    return decode_record(record.payload), record.proven
 
 
-def _filled(hole: JournalHole, copies: Mapping[bytes, SoundRecord]) -> list[tuple[JournalRecord, bool] | JournalHole]:
+def _fill_hole(hole: JournalHole, copies: Mapping[bytes, SoundRecord]) -> list[
+    tuple[JournalRecord, bool] | JournalHole
+]:
     """Return the records in a hole that a copy has, followed by the hole if some are missing."""
     found: list[tuple[JournalRecord, bool] | JournalHole] = []
     at = hole.before
     while at != hole.until and at in copies:
-        found.append(_decoded(copies[at]))
+        found.append(_decode(copies[at]))
         at = copies[at].digest
     return found if at == hole.until else [*found, hole]
 
 
-def _take(name: str, rows: list[tuple[JournalRecord, bool] | JournalHole], done: Journals) -> None:
+def _collect(name: str, rows: list[tuple[JournalRecord, bool] | JournalHole], result: Journals) -> None:
     records = [row for row in rows if not isinstance(row, JournalHole)]
-    done.objects |= objects_of(record for record, _ in records)
+    result.objects |= objects_of(record for record, _ in records)
     known = {ref for record, proven in records if proven for ref, _, _ in record.moves}
-    known |= done.moves.keys()
+    known |= result.moves.keys()
     ends: dict[str, RefValue | None] = {}
-    since: list[tuple[JournalHole, set[str], list[SkippedMoves]]] = []
+    open_holes: list[tuple[JournalHole, set[str], list[SkippedMoves]]] = []
     for row in rows:
         if isinstance(row, JournalHole):
-            since.append((row, set(), []))
+            open_holes.append((row, set(), []))
             continue
         for ref, old, new in row[0].moves:
             if not row[1] and ref not in known:
                 continue
-            for _, seen, jumps in since[-1:]:
+            for _, seen, jumps in open_holes[-1:]:
                 if ref not in seen and old is not None and ends.get(ref) != old:
                     jumps.append(SkippedMoves(ref, ends.get(ref), old, new))
                 seen.add(ref)
-            done.moves.setdefault(ref, []).append((ref, old, new))
+            result.moves.setdefault(ref, []).append((ref, old, new))
             ends[ref] = new
-    done.holes += [LostRecords(name, hole.count, tuple(jumps)) for hole, _, jumps in since]
+    result.holes += [LostRecords(name, hole.count, tuple(jumps)) for hole, _, jumps in open_holes]
 
 
 def plan_moves(
-    store: GitStore, held: Mapping[str, RefValue], moves: Mapping[str, list[Move]], read: Read
+    store: GitStore, values: Mapping[str, RefValue], moves: Mapping[str, list[Move]], read: Read
 ) -> dict[str, tuple[RefValue | None, Oid]]:
     """Return the refs to move, with their old and new values. Symbolic refs and deletions are skipped.
 
@@ -163,26 +165,26 @@ def plan_moves(
     """
     removed = _removed(store)
     found: dict[str, tuple[RefValue | None, RefValue]] = {}
-    for ref, line in moves.items():
-        end, now = line[-1][2], held.get(ref)
-        ours = refs.is_session_ref(ref) or ref == refs.OPLOG
-        if not ours or ref in removed or end is None or end.startswith(SYMBOLIC) or read(end) is None:
+    for ref, ref_moves in moves.items():
+        end, current = ref_moves[-1][2], values.get(ref)
+        is_own = refs.is_session_ref(ref) or ref == refs.OPLOG
+        if not is_own or ref in removed or end is None or end.startswith(SYMBOLIC) or read(end) is None:
             continue
-        if now is not None and _holds(read, now, end):
+        if current is not None and _contains(read, current, end):
             continue
-        had = {value for _, old, new in line for value in (old, new)}
-        first = line[0][1] or line[0][2]
-        leads_on = now is None or now in had or (first is not None and _holds(read, first, now))
+        recorded = {value for _, old, new in ref_moves for value in (old, new)}
+        first = ref_moves[0][1] or ref_moves[0][2]
+        is_continued = current is None or current in recorded or (first is not None and _contains(read, first, current))
         if ref == refs.OPLOG:
-            if leads_on and _holds(read, end, None):
-                found[ref] = (now, end)
-        elif leads_on:
-            found[ref] = (now, end)
+            if is_continued and _contains(read, end, None):
+                found[ref] = (current, end)
+        elif is_continued:
+            found[ref] = (current, end)
         else:
-            beside = histories.names_beside(histories.of_found(read), ref, end, now)
-            side = next(side for side in beside if held.get(side) in (None, end))
-            if side not in held:
-                found[side] = (None, end)
+            candidates = histories.names_beside(histories.of_found(read), ref, end, current)
+            candidate = next(candidate for candidate in candidates if values.get(candidate) in (None, end))
+            if candidate not in values:
+                found[candidate] = (None, end)
     return found
 
 
@@ -193,14 +195,14 @@ def _removed(store: GitStore) -> set[str]:
         for operation in operation_log.history(store):
             for move in operation.moves:
                 last.setdefault(move.ref, move.new is None or operation.undoes is not None)
-    return {ref for ref, gone in last.items() if gone}
+    return {ref for ref, is_removed in last.items() if is_removed}
 
 
-def _holds(read: Read, tip: RefValue, wanted: RefValue | None) -> bool:
-    """Return whether ``wanted`` is in the history of ``tip``; for ``None``, whether all of the history is readable."""
+def _contains(read: Read, tip: RefValue, ancestor: RefValue | None) -> bool:
+    """Return whether ``ancestor`` is in the history of ``tip``; for ``None``, whether all of it is readable."""
     oid: Oid | None = tip
     seen: set[Oid] = set()
-    while oid is not None and oid != wanted:
+    while oid is not None and oid != ancestor:
         found = None if oid in seen or oid.startswith(SYMBOLIC) else read(oid)
         if found is None or found[0] != "commit":
             return False
@@ -209,4 +211,4 @@ def _holds(read: Read, tip: RefValue, wanted: RefValue | None) -> bool:
             oid = next(iter(parse_commit(found[1]).parents), None)
         except GitSessionError:
             return False
-    return oid == wanted
+    return oid == ancestor

@@ -167,51 +167,51 @@ def repair(
             store.flush()
     with tempfile.TemporaryDirectory(prefix="gitsession-") as scratch:
         plan = _Planner(store, donors, dict(seen), Path(scratch)).plan()
-        done = RepairResult(plan, None, ()) if dry_run or plan.is_empty else _perform(store, plan)
-    return replace(done, unassigned=_unassigned(store)) if plan.lost else done
+        result = RepairResult(plan, None, ()) if dry_run or plan.is_empty else _perform(store, plan)
+    return replace(result, unassigned=_unassigned(store)) if plan.lost else result
 
 
 def _unassigned(store: GitStore) -> tuple[Unassigned, ...]:
     whole = archive_set.UnarchivedStore.of(store)
 
-    def listed(sid: str) -> Iterator[Oid]:
+    def entries_of(sid: str) -> Iterator[Oid]:
         if graph.branches(whole, sid):
             yield from graph.tree(whole, sid).nodes
         yield from (node.oid for node in meta_of(whole, sid).nodes)
 
-    return tuple(unreachable.unassigned(whole, listed))
+    return tuple(unreachable.unassigned(whole, entries_of))
 
 
 def _perform(store: GitStore, plan: RepairPlan) -> RepairResult:
-    place = salvage.quarantine(store.git_dir)
+    quarantine = salvage.quarantine(store.git_dir)
     with _writing(store), store.locked():
         salvage.save(store.git_dir, plan.rescued, plan.taken)
-        moved = salvage.set_aside(store.git_dir, [bad for bad in plan.bad if not _of_journal(bad)], place)
-        there = store.refs("refs/")  # a ref that another process has created meanwhile keeps its value
-        lost = {name: value for name, value in plan.ref_values.items() if name not in there}
+        moved = salvage.set_aside(store.git_dir, [bad for bad in plan.bad if not _of_journal(bad)], quarantine)
+        existing = store.refs("refs/")  # a ref that another process has created meanwhile keeps its value
+        lost = {name: value for name, value in plan.ref_values.items() if name not in existing}
         files = {name: f"{lost[name]}\n".encode() for name in lost if name in plan.ref_files} | plan.settings
-        moved += salvage.replace_ref_files(store.git_dir, place, files)
+        moved += salvage.replace_ref_files(store.git_dir, quarantine, files)
         if ref_files.PACKED_REFS in plan.ref_files:
-            salvage.keep_a_copy(store.git_dir, ref_files.PACKED_REFS, place)
+            salvage.keep_a_copy(store.git_dir, ref_files.PACKED_REFS, quarantine)
             moved.append(ref_files.PACKED_REFS)
             store.rebuild_packed_refs({name: lost[name] for name in lost if name not in files})
         if plan.log_lost:
-            salvage.note(place / refs.OPLOG, plan.log_lost)
+            salvage.note(quarantine / refs.OPLOG, plan.log_lost)
     changes: dict[str, tuple[RefValue | None, RefValue | None]] = {**plan.moves}
     changes |= {name: (value, None) for name, value in plan.dangling.items()}
     changes |= {refs.OPLOG: (plan.log_lost, None)} if plan.log_lost else {}
     if changes:
         with store.transaction() as tx:
-            for name, (held, new) in changes.items():
-                tx.move(name, new, expected=held)
+            for name, (old, new) in changes.items():
+                tx.move(name, new, expected=old)
         store.flush()
     if plan.log_lost:
         lost_refs.forget(store.git_dir, refs.OPLOG)
     with _writing(store), store.locked():
         # The content of these files is stored elsewhere by now. If a file is still in use, the next flush handles it.
-        leaving = [bad for bad in plan.bad if _of_journal(bad) and Path(bad.path).name.startswith(ASIDE)]
-        moved += salvage.set_aside(store.git_dir, leaving, place)
-    return RepairResult(plan, place, tuple(moved))
+        flushed_journals = [bad for bad in plan.bad if _of_journal(bad) and Path(bad.path).name.startswith(ASIDE)]
+        moved += salvage.set_aside(store.git_dir, flushed_journals, quarantine)
+    return RepairResult(plan, quarantine, tuple(moved))
 
 
 def _of_journal(bad: BadFile) -> bool:
@@ -241,46 +241,48 @@ class _Planner:
         plan = self._plan
         plan.settings = config.mended(self._store.git_dir, create.MAIN)
         plan.bad = damage.find(self._store.git_dir, self._scratch)
-        self._indexed_anew = Packs(str(self._scratch), OBJECT_BYTES_MAX)
+        self._reindexed = Packs(str(self._scratch), OBJECT_BYTES_MAX)
         files = self._store.damaged_journal()
         holes = self._journals(files, self._store.refs("refs/"))
         self._refs()
-        held = {**self._store.refs("refs/"), **plan.ref_values}
-        again = plan.moves.keys() & plan.ref_values.keys()  # the next repair moves these refs
-        plan.moves = {name: move for name, move in plan.moves.items() if name not in again}
-        held |= {name: new for name, (_, new) in plan.moves.items()}
-        self._look_at_sets()
-        missed = {*held, *(lost.name for lost in plan.lost_refs)}
-        for name, value in held.items():
-            if name.startswith((refs.ACTIVE, refs.LOOKS)) and refs.target(value) not in missed:
+        values = {**self._store.refs("refs/"), **plan.ref_values}
+        postponed = plan.moves.keys() & plan.ref_values.keys()  # the next repair moves these refs
+        plan.moves = {name: move for name, move in plan.moves.items() if name not in postponed}
+        values |= {name: new for name, (_, new) in plan.moves.items()}
+        self._check_sets()
+        known_names = {*values, *(lost.name for lost in plan.lost_refs)}
+        for name, value in values.items():
+            if name.startswith((refs.ACTIVE, refs.LOOKS)) and refs.target(value) not in known_names:
                 plan.dangling[name] = value
-        self._follow_all(held)
+        self._follow_all(values)
         plan.lost_records = [hole for hole in holes if not self._is_closed(hole)]
-        still = {hole.file for hole in plan.lost_records}
-        plan.bad += [BadFile(name, _UNREADABLE) for name in files if name not in still and not again]
+        open_files = {hole.file for hole in plan.lost_records}
+        plan.bad += [BadFile(name, _UNREADABLE) for name in files if name not in open_files and not postponed]
         plan.rescued = salvage.good_objects(self._store.git_dir, plan.bad)
         plan.unread = list(dict.fromkeys(file for donor in self._donors for file in donor.unread))
         return plan
 
     # -- journals
 
-    def _journals(self, files: Mapping[str, bytes], held: Mapping[str, RefValue]) -> list[LostRecords]:
+    def _journals(self, files: Mapping[str, bytes], values: Mapping[str, RefValue]) -> list[LostRecords]:
         """Add the objects and moves of damaged journal files to the plan; return the records that are lost."""
         if not files:
             return []
-        found = journals.read(files, journals.follows(data for donor in self._donors for data in donor.journals))
+        found = journals.read(
+            files, journals.records_by_predecessor(data for donor in self._donors for data in donor.journals)
+        )
         for oid, (kind, data) in found.objects.items():
             if not self._store.contains(oid):
                 self._plan.taken[oid], self._plan.donors[oid] = (kind, data), "the journal"
-        self._plan.moves = journals.plan_moves(self._store, held, found.moves, lambda oid: self._read(oid, ""))
+        self._plan.moves = journals.plan_moves(self._store, values, found.moves, lambda oid: self._read(oid, ""))
         return found.holes
 
     def _is_closed(self, hole: LostRecords) -> bool:
         """Return whether the hole is one lost record and all histories that include the record can be read again."""
         sessions = {refs.session_of(jump.ref) for jump in hole.jumps}
-        hit = {refs.session_of(lost.ref) for lost in self._plan.lost}
+        damaged_sessions = {refs.session_of(lost.ref) for lost in self._plan.lost}
         known = all(self._read(jump.lost, "") is not None for jump in hole.jumps)
-        return hole.count == 1 and bool(hole.jumps) and known and not sessions & hit
+        return hole.count == 1 and bool(hole.jumps) and known and not sessions & damaged_sessions
 
     # -- objects
 
@@ -293,7 +295,7 @@ class _Planner:
         except GitSessionError as error:
             self._problem = str(error)
         with contextlib.suppress(GitSessionError):
-            found = self._indexed_anew.read(oid)
+            found = self._reindexed.read(oid)
             if found is not None:
                 return found
         for donor in self._donors:
@@ -310,16 +312,16 @@ class _Planner:
                 return found
         return None
 
-    def _follow_all(self, held: Mapping[str, RefValue]) -> None:
+    def _follow_all(self, values: Mapping[str, RefValue]) -> None:
         """Follow every ref, sessions first, because only a session shows in which agent's file an object may be."""
         plan = self._plan
-        for name, value in sorted(held.items(), key=lambda ref: not ref[0].startswith(refs.SESSIONS)):
+        for name, value in sorted(values.items(), key=lambda ref: not ref[0].startswith(refs.SESSIONS)):
             if refs.target(value) is None and name not in plan.copied:
                 self._follow(name, value)
         for name in list(plan.copied):
             self._follow_copied(name)
         if any(lost.ref == refs.OPLOG for lost in plan.lost):
-            plan.log_lost = held[refs.OPLOG]
+            plan.log_lost = values[refs.OPLOG]
             plan.lost = [lost for lost in plan.lost if lost.ref != refs.OPLOG]
 
     def _follow(self, ref: str, start: Oid) -> None:
@@ -336,7 +338,7 @@ class _Planner:
                 self._plan.lost.append(Lost(oid, ref, entry or oid, self._problem))
                 continue
             try:
-                stack += _named_by(oid, *found, entry)
+                stack += _references(oid, *found, entry)
             except GitSessionError as error:
                 self._plan.lost.append(Lost(oid, ref, entry or oid, str(error)))
 
@@ -352,7 +354,7 @@ class _Planner:
 
     # -- refs
 
-    def _look_at_sets(self) -> None:
+    def _check_sets(self) -> None:
         """Report the tombstone set or the archive set if the value of its ref is invalid."""
         for name, read in ((refs.TOMBSTONES, tombstone_set.at), (refs.ARCHIVE, archive_set.at)):
             value = self._store.ref(name)
@@ -366,56 +368,58 @@ class _Planner:
 
     def _refs(self) -> None:
         plan, damaged = self._plan, self._store.damaged_refs()
-        there = self._store.refs("refs/")
+        existing = self._store.refs("refs/")
         mark = lost_refs.read(self._store.git_dir)
-        strays = lost_refs.find(self._store, mark, seen=self._seen, unreadable=damaged)
-        strays = [found for found in strays if found.name not in plan.moves]  # the journal has their values
-        self._recorded = {found.name: found.was for found in strays if found.now is None}
-        remembered = self._remembered()
-        wanted = self._gone(damaged, there, remembered, strays)
-        plan.copied = {name: copy for name, copy in self._copies.items() if name not in there and name not in wanted}
-        wanted |= dict.fromkeys(plan.copied, "has different values in several copies")
-        for name, what in sorted(wanted.items()):
-            value = self._restorable(name, what, remembered.get(name, []))
+        lost = lost_refs.find(self._store, mark, seen=self._seen, unreadable=damaged)
+        lost = [found for found in lost if found.name not in plan.moves]  # the journal has their values
+        self._recorded = {found.name: found.was for found in lost if found.now is None}
+        recorded = self._recorded_values()
+        problems = self._unreadable_refs(damaged, existing, recorded, lost)
+        plan.copied = {
+            name: copy for name, copy in self._copies.items() if name not in existing and name not in problems
+        }
+        problems |= dict.fromkeys(plan.copied, "has different values in several copies")
+        for name, what in sorted(problems.items()):
+            value = self._restorable(name, what, recorded.get(name, []))
             if value is None:
                 plan.copied.pop(name, None)
                 continue
             plan.ref_values[name] = value
             if name in damaged or ref_files.PACKED_REFS not in damaged:
                 plan.ref_files[name] = f"{value}\n".encode()
-        for found in strays:
+        for found in lost:
             if found.now is not None:
-                self._put_beside(found, there)
+                self._plan_new_branch(found, existing)
         if ref_files.PACKED_REFS in damaged:
-            put = {name: value for name, value in plan.ref_values.items() if name not in damaged}
+            restored = {name: value for name, value in plan.ref_values.items() if name not in damaged}
             data = read_regular(self._store.git_dir / ref_files.PACKED_REFS) or b""
-            plan.ref_files[ref_files.PACKED_REFS] = ref_files.rebuilt_packed(data, put)
+            plan.ref_files[ref_files.PACKED_REFS] = ref_files.rebuilt_packed(data, restored)
 
-    def _gone(
+    def _unreadable_refs(
         self,
         damaged: Mapping[str, str],
-        there: Mapping[str, RefValue],
-        remembered: Collection[str],
-        strays: Iterable[LostRefFinding],
+        existing: Mapping[str, RefValue],
+        recorded: Collection[str],
+        lost: Iterable[LostRefFinding],
     ) -> dict[str, str]:
         """Return the refs that are missing or cannot be read, with a description of each problem."""
         found = {name: what for name, what in damaged.items() if name != ref_files.PACKED_REFS}
         if ref_files.PACKED_REFS in damaged:
-            unread = {name for name in remembered if name not in there} - found.keys()
+            unread = {name for name in recorded if name not in existing} - found.keys()
             found |= dict.fromkeys(unread, "was in a damaged line of packed-refs")
-        found |= {stray.name: stray.what for stray in strays if stray.now is None}
-        if create.MAIN not in there:
+        found |= {finding.name: finding.what for finding in lost if finding.now is None}
+        if create.MAIN not in existing:
             found.setdefault(create.MAIN, "is missing")
         return found
 
-    def _put_beside(self, found: LostRefFinding, there: Mapping[str, RefValue]) -> None:
+    def _plan_new_branch(self, found: LostRefFinding, existing: Mapping[str, RefValue]) -> None:
         """Plan a new branch for the earlier value of a ref that was moved back, if a source has that value."""
-        beside = histories.names_beside(
+        candidates = histories.names_beside(
             histories.of_found(lambda oid: self._read(oid, "")), found.name, found.was, found.now
         )
-        taken = {**there, **self._plan.ref_values}
-        name = next((name for name in beside if name not in taken or found.was in self._behind(taken[name])), "")
-        if name in taken:
+        values = {**existing, **self._plan.ref_values}
+        name = next((name for name in candidates if name not in values or found.was in self._history(values[name])), "")
+        if name in values:
             return  # a branch that is restored includes it
         if not name or self._read(found.was, "") is None:
             self._plan.lost_refs.append(LostRef(found.name, f"{found.what}{_NO_COPY}"))
@@ -424,32 +428,32 @@ class _Planner:
         self._plan.ref_values[name] = found.was
         self._plan.ref_files[name] = f"{found.was}\n".encode()
 
-    def _remembered(self) -> dict[str, list[RefValue]]:
+    def _recorded_values(self) -> dict[str, list[RefValue]]:
         """Return the values of each ref that the sources record."""
         found: dict[str, list[RefValue]] = {}
-        for known in (self._seen, self._recorded):
-            for name, value in known.items():
+        for values in (self._seen, self._recorded):
+            for name, value in values.items():
                 found.setdefault(name, []).append(value)
         last: dict[str, RefValue | None] = {}
         with contextlib.suppress(GitSessionError):
             for operation in operation_log.history(self._store):
                 for move in operation.moves:
                     last.setdefault(move.ref, move.new)
-        for name, end in last.items():
-            if end is None:
+        for name, last_value in last.items():
+            if last_value is None:
                 found.pop(name, None)
             else:
-                found.setdefault(name, []).append(end)
+                found.setdefault(name, []).append(last_value)
         for donor in self._donors:
             try:
-                theirs = donor.refs()
+                donor_refs = donor.refs()
             except GitSessionError:
                 self._plan.unheard.append(donor.name)
                 continue
-            for name, value in theirs.items():
+            for name, value in donor_refs.items():
                 # The author of the copy chose these names and values: accept only valid ones.
-                ours = refs.is_session_ref(name) or name == create.MAIN
-                if last.get(name, value) is not None and ours and refs.target(value) is None:
+                is_own = refs.is_session_ref(name) or name == create.MAIN
+                if last.get(name, value) is not None and is_own and refs.target(value) is None:
                     found.setdefault(name, []).append(value)
                     if donor.is_copy and refs.is_session_ref(name):
                         self._copies.setdefault(name, donor.name)
@@ -461,31 +465,31 @@ class _Planner:
         If no source has the last value, an earlier one is used, and the loss is reported. A ref to a missing commit
         would make git fail in the whole store, so such a ref is not restored.
         """
-        value = self._furthest(values)
-        if value is None or not self._is_there(name, value):
-            there = [one for one in values if self._is_there(name, one)]
-            if len(there) < len(values) and (earlier := self._furthest(there)) is not None:
-                instead = f"{what}{_NO_COPY}, so it is set to the earlier entry {earlier[:12]}"
-                self._plan.lost_refs.append(LostRef(name, instead))
+        value = self._newest(values)
+        if value is None or not self._exists(name, value):
+            existing = [candidate for candidate in values if self._exists(name, candidate)]
+            if len(existing) < len(values) and (earlier := self._newest(existing)) is not None:
+                problem = f"{what}{_NO_COPY}, so it is set to the earlier entry {earlier[:12]}"
+                self._plan.lost_refs.append(LostRef(name, problem))
                 return earlier
-            why = "its last value is unknown" if value is None else f"no copy has {value}"
-            self._plan.lost_refs.append(LostRef(name, f"{what} ({why})"))
+            reason = "its last value is unknown" if value is None else f"no copy has {value}"
+            self._plan.lost_refs.append(LostRef(name, f"{what} ({reason})"))
             return None
         return value
 
-    def _is_there(self, name: str, value: RefValue) -> bool:
+    def _exists(self, name: str, value: RefValue) -> bool:
         return refs.target(value) is not None or self._read(value, refs.session_of(name)) is not None
 
-    def _furthest(self, values: Sequence[RefValue]) -> RefValue | None:
+    def _newest(self, values: Sequence[RefValue]) -> RefValue | None:
         """Return the newest of ``values`` if all are in one history, else ``None``."""
         distinct = list(dict.fromkeys(values))
         for value in distinct:
-            if set(distinct) <= self._behind(value):
+            if set(distinct) <= self._history(value):
                 return value
         return None
 
-    def _behind(self, value: RefValue) -> set[RefValue]:
-        behind: set[RefValue] = {value}
+    def _history(self, value: RefValue) -> set[RefValue]:
+        history: set[RefValue] = {value}
         oid: Oid | None = value if refs.target(value) is None else None
         while oid is not None:
             found = self._read(oid, "")
@@ -493,13 +497,13 @@ class _Planner:
             if found is not None and found[0] == "commit":
                 with contextlib.suppress(GitSessionError):
                     oid = next(iter(parse_commit(found[1]).parents), None)
-            if oid in behind:
+            if oid in history:
                 break
-            behind |= {oid} if oid else set()
-        return behind
+            history |= {oid} if oid else set()
+        return history
 
 
-def _named_by(oid: Oid, kind: Kind, data: bytes, entry: str) -> list[tuple[Oid, str]]:
+def _references(oid: Oid, kind: Kind, data: bytes, entry: str) -> list[tuple[Oid, str]]:
     """Return the objects that an object refers to, each with the entry that it belongs to. Raises ``Malformed``."""
     if kind == "commit":
         commit = parse_commit(data)

@@ -23,7 +23,7 @@ from gitsession.sessions.tombstone_set import NONE, at
 from gitsession.store import create, refs
 from gitsession.store.git_store import GitStore
 from gitsession.validation.quarantine_reader import GitReader, Limits, Proposed, Refusal
-from gitsession.validation.validate import judge
+from gitsession.validation.validate import validate_moves
 
 if TYPE_CHECKING:
     from gitsession.purge.purging import PurgeResult
@@ -47,41 +47,43 @@ def moves(lines: Iterable[str]) -> list[Proposed]:
     """Parse the input of git's hooks, which has ``<old> <new> <ref>`` on each line. Raises ``Malformed``."""
     found = []
     for line in lines:
-        words = line.rstrip("\n").split(" ", 2)
-        if len(words) == 3:
-            old, new, ref = words
+        fields = line.rstrip("\n").split(" ", 2)
+        if len(fields) == 3:
+            old, new, ref = fields
             found.append(Proposed(ref, None if old == _NONE else old, None if new == _NONE else new))
-        elif words != [""]:
+        elif fields != [""]:
             raise Malformed(f"expected '<old> <new> <ref>', found {line[:80]!r}")
     return found
 
 
-def pre(git_dir: Path, proposed: Sequence[Proposed], environ: Mapping[str, str]) -> list[Refusal]:
+def pre_receive(git_dir: Path, proposed: Sequence[Proposed], environ: Mapping[str, str]) -> list[Refusal]:
     """Return the refusals of a push. ``environ``: environment of the hook, with the location of the quarantine."""
     if create.is_purge_pending(git_dir):
         with suppress(GitSessionError):
-            post(git_dir)
+            post_receive(git_dir)
     flush(git_dir)
     variables = process.quarantine(environ)
-    settings = server.ours(git_dir)
+    settings = server.own_settings(git_dir)
     allowed = settings.get(server.ALLOWED.lower(), [])
-    with GitReader(git_dir, there(git_dir, proposed), variables) as read:
+    with GitReader(git_dir, existing_refs(git_dir, proposed), variables) as read:
         tip = read.known.get(refs.TOMBSTONES)
-        gone = NONE if tip is None else at(read, tip)
-        found = judge(read, proposed, gone, limits(settings), allowed=allowed, keeps_archived=True)
-        grown = [move.new for move in proposed if move.ref == refs.TOMBSTONES and move.new is not None]
-        if grown and not any(refusal.ref == refs.TOMBSTONES for refusal in found):
-            named = _listed(git_dir, refs.SESSIONS)
+        tombstones = NONE if tip is None else at(read, tip)
+        refusals = validate_moves(read, proposed, tombstones, limits(settings), allowed=allowed, keeps_archived=True)
+        new_sets = [move.new for move in proposed if move.ref == refs.TOMBSTONES and move.new is not None]
+        if new_sets and not any(refusal.ref == refs.TOMBSTONES for refusal in refusals):
+            session_tips = _listed(git_dir, refs.SESSIONS)
             if refs.ARCHIVE in read.known:
-                named |= archive_set.named(read.archive(read.known[refs.ARCHIVE]))
-            why = tombstone_checks.problem(VerifiedRepository(git_dir), named, gone, at(read, grown[0]) | gone)
-            found += [Refusal(refs.TOMBSTONES, grown[0], why, "tombstones")] if why else []
-    if grown and not found:
-        _note_purge(git_dir)
-    return found
+                session_tips |= archive_set.named(read.archive(read.known[refs.ARCHIVE]))
+            reason = tombstone_checks.problem(
+                VerifiedRepository(git_dir), session_tips, tombstones, at(read, new_sets[0]) | tombstones
+            )
+            refusals += [Refusal(refs.TOMBSTONES, new_sets[0], reason, "tombstones")] if reason else []
+    if new_sets and not refusals:
+        _record_purge(git_dir)
+    return refusals
 
 
-def post(git_dir: Path) -> PurgeResult | None:
+def post_receive(git_dir: Path) -> PurgeResult | None:
     """Remove purged entries, and refs of archived sessions. Return the result of the purge; ``None`` if there is none.
 
     Purged entries that arrived during the push of the purge are removed, too. Raises ``Unavailable``, and ``NotAStore``
@@ -90,16 +92,16 @@ def post(git_dir: Path) -> PurgeResult | None:
     from gitsession.archive import archiving
     from gitsession.purge import purging  # loads slowly, and `pre-receive` must not wait for it
 
-    there = _listed(git_dir, refs.TOMBSTONES, refs.ARCHIVE)
-    if not there:
+    existing = _listed(git_dir, refs.TOMBSTONES, refs.ARCHIVE)
+    if not existing:
         return None
     with GitStore.open(git_dir) as store:
-        applied = purging.apply(store) if refs.TOMBSTONES in there else None
+        applied = purging.apply(store) if refs.TOMBSTONES in existing else None
         archiving.drop_archived_refs(store, grow=False)
         return applied
 
 
-def _note_purge(git_dir: Path) -> None:
+def _record_purge(git_dir: Path) -> None:
     """Record a pending purge. If it does not run after this push, the next push runs it."""
     from gitsession.purge import purging
 
@@ -119,12 +121,12 @@ def flush(git_dir: Path) -> GitSessionError | None:
     return None
 
 
-def there(git_dir: Path, proposed: Collection[Proposed]) -> dict[str, Oid]:
+def existing_refs(git_dir: Path, proposed: Collection[Proposed]) -> dict[str, Oid]:
     """Return the existing refs that are required to validate the proposed refs."""
     sids = {refs.session_of(move.ref) for move in proposed} - {""}
-    named = [refs.session(sid).rstrip("/") for sid in sorted(sids)] if len(sids) <= _NAMED_MAX else []
+    session_prefixes = [refs.session(sid).rstrip("/") for sid in sorted(sids)] if len(sids) <= _NAMED_MAX else []
     others = [refs.TOMBSTONES, refs.ARCHIVE, *(move.ref for move in proposed if not refs.session_of(move.ref))]
-    found = _listed(git_dir, *named, *others) if len(sids) <= _NAMED_MAX else {}
+    found = _listed(git_dir, *session_prefixes, *others) if len(sids) <= _NAMED_MAX else {}
     if sids <= {refs.session_of(name) for name in found}:
         return found
     return _listed(git_dir, refs.SESSIONS, *others)  # a session that is new here may be a fork of another session
@@ -134,14 +136,14 @@ def limits(settings: Mapping[str, Sequence[str]]) -> Limits:
     """Return the limits from the repository's configuration, or else the defaults. Raises ``Malformed``."""
     chosen: dict[str, int] = {}
     for name, field in _SETTINGS.items():
-        for said in settings.get(name.lower(), ())[-1:]:
-            if not said.isdecimal():
-                raise Malformed(f"expected a number, found {said[:40]!r}", where=name)
-            chosen[field] = int(said)
+        for value in settings.get(name.lower(), ())[-1:]:
+            if not value.isdecimal():
+                raise Malformed(f"expected a number, found {value[:40]!r}", where=name)
+            chosen[field] = int(value)
     return Limits(**chosen)
 
 
 def _listed(git_dir: Path, *patterns: str) -> dict[str, Oid]:
-    told = process.run(git_dir, "for-each-ref", "--format=%(objectname) %(refname)", *patterns).out
-    lines = told.decode("utf-8", "surrogateescape").splitlines()
+    output = process.run(git_dir, "for-each-ref", "--format=%(objectname) %(refname)", *patterns).out
+    lines = output.decode("utf-8", "surrogateescape").splitlines()
     return {name: oid for oid, _, name in (line.partition(" ") for line in lines)}

@@ -29,7 +29,7 @@ SETTINGS = {
 }
 PROGRAM = "gitsession.program"
 ALLOWED = "gitsession.allowRefs"
-_MANY = ("receive.hideRefs", ALLOWED)
+_MULTI_VALUED = ("receive.hideRefs", ALLOWED)
 """Settings with several values. gitsession adds one value to them."""
 
 _NOTE = f"{create.CONTROL}/server.json"
@@ -59,8 +59,8 @@ class ServerStatus:
 
     @property
     def is_installed(self) -> bool:
-        is_whole = all(state == hook_files.CURRENT for state in self.hooks.values())
-        return is_whole and not self.lacking and self.program_is_there
+        are_hooks_current = all(state == hook_files.CURRENT for state in self.hooks.values())
+        return are_hooks_current and not self.lacking and self.program_is_there
 
 
 def install(repository: Path, program: Sequence[str], allow: Collection[str] = ()) -> list[str]:
@@ -71,17 +71,17 @@ def install(repository: Path, program: Sequence[str], allow: Collection[str] = (
     git_dir = _bare(repository)
     done: list[str] = []
     allowed = {*values(git_dir, ALLOWED), *allow}
-    others = [name for name in _refs(git_dir) if not _is_ours(name) and not is_allowed(name, allowed)]
+    other_refs = [name for name in _refs(git_dir) if not _is_own_ref(name) and not is_allowed(name, allowed)]
     is_store = _is_store(git_dir)
-    if others or (not is_store and create.MAIN in _refs(git_dir) and not is_allowed(create.MAIN, allowed)):
-        named = ", ".join(others[:3]) or create.MAIN
+    if other_refs or (not is_store and create.MAIN in _refs(git_dir) and not is_allowed(create.MAIN, allowed)):
+        examples = ", ".join(other_refs[:3]) or create.MAIN
         raise Refused(
-            f"cannot install in '{git_dir}': pushes to its other refs would be rejected ({named})",
+            f"cannot install in '{git_dir}': pushes to its other refs would be rejected ({examples})",
             hint="pass --allow PATTERN for other refs that may be pushed, such as --allow 'refs/heads/*'",
         )
-    wanted = {**SETTINGS, PROGRAM: shlex.join(program)}
-    _note(git_dir, [*wanted, ALLOWED])
-    for name, value in [*wanted.items(), *((ALLOWED, pattern) for pattern in allow)]:
+    settings = {**SETTINGS, PROGRAM: shlex.join(program)}
+    _record_settings(git_dir, [*settings, ALLOWED])
+    for name, value in [*settings.items(), *((ALLOWED, pattern) for pattern in allow)]:
         if _set(git_dir, name, value):
             done.append(f"{name} = {value}")
     for name in HOOKS:
@@ -90,7 +90,7 @@ def install(repository: Path, program: Sequence[str], allow: Collection[str] = (
             kept = f"; the existing hook was renamed to {name}{hook_files.KEPT}" if before == hook_files.OTHER else ""
             done.append(f"hooks/{name} installed{kept}")
     if not _refs(git_dir):
-        _begin(git_dir)
+        _create_first_commit(git_dir)
         done.append(f"{create.MAIN} created: the repository is now a store")
     return done
 
@@ -105,7 +105,7 @@ def uninstall(repository: Path) -> list[str]:
         return done
     for name, old in before.items():
         now = values(git_dir, name)
-        was_changed_since = name in SETTINGS and name not in _MANY and now != [SETTINGS[name]]
+        was_changed_since = name in SETTINGS and name not in _MULTI_VALUED and now != [SETTINGS[name]]
         if now == old or was_changed_since:
             continue
         _config(git_dir, "--unset-all", name)
@@ -124,13 +124,13 @@ def status(repository: Path) -> ServerStatus:
     git_dir = _bare(repository)
     hooks = git_dir / "hooks"
     program = next(iter(values(git_dir, PROGRAM)), "")
-    words = shlex.split(program) or ["gitsession"]
+    arguments = shlex.split(program) or ["gitsession"]
     return ServerStatus(
         hooks={name: hook_files.state(hooks, name) for name in HOOKS},
         kept=[name + hook_files.KEPT for name in HOOKS if hook_files.is_kept(hooks, name)],
         lacking={name: value for name, value in SETTINGS.items() if not _is_set(git_dir, name, value)},
         program=program,
-        program_is_there=shutil.which(words[0]) is not None,
+        program_is_there=shutil.which(arguments[0]) is not None,
         is_store=_is_store(git_dir),
         allowed=values(git_dir, ALLOWED),
     )
@@ -138,15 +138,15 @@ def status(repository: Path) -> ServerStatus:
 
 def values(git_dir: Path, name: str) -> list[str]:
     """Return the values of a setting in the repository's own configuration."""
-    told = process.run(git_dir, "config", "--local", "--null", "--get-all", name, accept=(0, 1)).out
-    return [value for value in told.decode("utf-8", "surrogateescape").split("\0") if value]
+    output = process.run(git_dir, "config", "--local", "--null", "--get-all", name, accept=(0, 1)).out
+    return [value for value in output.decode("utf-8", "surrogateescape").split("\0") if value]
 
 
-def ours(git_dir: Path) -> dict[str, list[str]]:
+def own_settings(git_dir: Path) -> dict[str, list[str]]:
     """Return all values below ``gitsession.`` in the configuration. Names are in lower case, as git prints them."""
-    told = process.run(git_dir, "config", "--local", "--null", "--get-regexp", r"^gitsession\.", accept=(0, 1)).out
+    output = process.run(git_dir, "config", "--local", "--null", "--get-regexp", r"^gitsession\.", accept=(0, 1)).out
     found: dict[str, list[str]] = {}
-    for setting in told.decode("utf-8", "surrogateescape").split("\0")[:-1]:
+    for setting in output.decode("utf-8", "surrogateescape").split("\0")[:-1]:
         name, _, value = setting.partition("\n")
         found.setdefault(name, []).append(value)
     return found
@@ -158,10 +158,10 @@ def _bare(repository: Path) -> Path:
         raise NotAStore(
             f"cannot use '{repository}': it is not a folder", hint="run `git init --bare` to create a repository"
         )
-    words = ("--is-bare-repository", "--show-object-format", "--absolute-git-dir")
-    told = process.run(repository, "rev-parse", *words, accept=range(256))
-    lines = told.out.decode("utf-8", "surrogateescape").splitlines()
-    if told.code or len(lines) != len(words) or lines[0] != "true":
+    arguments = ("--is-bare-repository", "--show-object-format", "--absolute-git-dir")
+    output = process.run(repository, "rev-parse", *arguments, accept=range(256))
+    lines = output.out.decode("utf-8", "surrogateescape").splitlines()
+    if output.code or len(lines) != len(arguments) or lines[0] != "true":
         hint = "run `git init --bare` to create a repository without a working tree"
         raise NotAStore(f"cannot use '{repository}': it is not a bare git repository", hint=hint)
     if lines[1] != "sha1" or values(repository, "extensions.refstorage"):
@@ -179,7 +179,7 @@ def _refs(git_dir: Path) -> list[str]:
     return process.run(git_dir, "for-each-ref", "--format=%(refname)").out.decode("utf-8", "replace").split()
 
 
-def _is_ours(name: str) -> bool:
+def _is_own_ref(name: str) -> bool:
     return name.startswith((refs.SESSIONS, refs.OURS, "refs/gitsession/", "refs/remotes/")) or name == create.MAIN
 
 
@@ -191,7 +191,7 @@ def _is_store(git_dir: Path) -> bool:
     return True
 
 
-def _begin(git_dir: Path) -> None:
+def _create_first_commit(git_dir: Path) -> None:
     """Write the first commit of a store to an empty repository."""
     commit, objects = create.first_commit()
     for kind, data in objects.values():
@@ -200,30 +200,32 @@ def _begin(git_dir: Path) -> None:
     process.run(git_dir, "symbolic-ref", "HEAD", create.MAIN)
 
 
-def _note(git_dir: Path, names: Sequence[str]) -> None:
+def _record_settings(git_dir: Path, names: Sequence[str]) -> None:
     """Record the settings before a change, unless they were recorded before."""
-    note = git_dir / _NOTE
-    if note.exists():
+    path = git_dir / _NOTE
+    if path.exists():
         return
-    note.parent.mkdir(exist_ok=True)
-    aside = note.with_suffix(".tmp")
-    aside.write_text(json.dumps({name: values(git_dir, name) for name in names}, indent=1) + "\n", "utf-8")
-    aside.rename(note)
+    path.parent.mkdir(exist_ok=True)
+    temporary = path.with_suffix(".tmp")
+    temporary.write_text(json.dumps({name: values(git_dir, name) for name in names}, indent=1) + "\n", "utf-8")
+    temporary.rename(path)
 
 
 def _is_set(git_dir: Path, name: str, value: str) -> bool:
-    there = values(git_dir, name)
-    return value in there if name in _MANY else there[-1:] == [value]
+    current = values(git_dir, name)
+    return value in current if name in _MULTI_VALUED else current[-1:] == [value]
 
 
 def _set(git_dir: Path, name: str, value: str) -> bool:
     if _is_set(git_dir, name, value):
         return False
-    _config(git_dir, *(("--add",) if name in _MANY else ("--replace-all",)), name, value)
+    _config(git_dir, *(("--add",) if name in _MULTI_VALUED else ("--replace-all",)), name, value)
     return True
 
 
-def _config(git_dir: Path, *words: str) -> None:
-    answer = process.run(git_dir, "config", "--local", *words, accept=(0, 5))  # exit code 5: the setting was not set
-    if answer.code and words[0] != "--unset-all":
-        raise Unavailable(f"`git config` failed with exit code {answer.code}: {answer.err[-200:]}")
+def _config(git_dir: Path, *arguments: str) -> None:
+    result = process.run(
+        git_dir, "config", "--local", *arguments, accept=(0, 5)
+    )  # exit code 5: the setting was not set
+    if result.code and arguments[0] != "--unset-all":
+        raise Unavailable(f"`git config` failed with exit code {result.code}: {result.err[-200:]}")

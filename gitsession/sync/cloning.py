@@ -142,7 +142,7 @@ def _fill(path: Path, remote: Remote, talk: TransportOptions, filter: str) -> Sy
     good = {ref: oid for ref, oid in theirs.items() if ref not in refused}
     if refs.ARCHIVE in good:
         listed = archive_set.at(read, good[refs.ARCHIVE])
-        good = {ref: oid for ref, oid in good.items() if not archiving.is_held(listed, ref, oid, read.read)}
+        good = {ref: oid for ref, oid in good.items() if not archiving.is_archived(listed, ref, oid, read.read)}
     if left or len(good) < len(found):
         fetched.keep_only(good.values(), [])
     fetched.move_in(kept=False)

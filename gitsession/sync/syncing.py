@@ -445,7 +445,7 @@ def still_listed(store: GitStore, read: FetchedReader, theirs: Mapping[str, Oid]
     listed = {ref for ref in theirs if refs.session_of(ref) in said}
     here = {ref: oid for ref, oid in store.refs(refs.SESSIONS).items() if refs.session_of(ref) in said}
     every = (*here.items(), *((ref, theirs[ref]) for ref in listed))
-    went_on = {refs.session_of(ref) for ref, oid in every if not archiving.is_held(said, ref, oid, read.read)}
+    went_on = {refs.session_of(ref) for ref, oid in every if not archiving.is_archived(said, ref, oid, read.read)}
     return {ref for ref in listed if refs.session_of(ref) not in went_on}
 
 

@@ -42,7 +42,7 @@ from gitsession.sync import transport
 from gitsession.sync.remotes import Remote
 from gitsession.sync.transport import Quarantine, TransportOptions, flush
 from gitsession.validation.quarantine_reader import GitReader
-from gitsession.validation.validate import FETCH_LIMITS, FetchedReader, why_unmergeable
+from gitsession.validation.validate import FETCH_LIMITS, FetchedReader, unmergeable_reason
 
 PLACE = f"{create.CONTROL}/set-aside"
 ACCEPT, ALL = "gitsession.acceptTombstones", "all"
@@ -80,7 +80,7 @@ def look(store: GitStore, apart: FetchedReader, theirs: Oid | None, fetched: Map
     known = tombstone_set.read(store)
     if theirs is None or theirs == ours:
         return TombstoneMerge(ours, known)
-    why = why_unmergeable(apart, theirs)
+    why = unmergeable_reason(apart, theirs)
     if why:
         return TombstoneMerge(ours, known, theirs, why=why)
     try:
@@ -191,7 +191,7 @@ def _lost(store: GitStore, tombstones: Tombstones, named: Mapping[str, Oid]) -> 
     if not going:
         return {}
     seen = [*store.refs(refs.TRACKING).values(), *(oid for *_, oid in published.noted(store.git_dir))]
-    reached = select_objects.reached(store, [oid for oid in seen if refs.target(oid) is None])
+    reached = select_objects.reachable_commits(store, [oid for oid in seen if refs.target(oid) is None])
     return {name: left for name, gone in going.items() if (left := gone - reached)}
 
 

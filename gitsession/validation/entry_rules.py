@@ -30,13 +30,13 @@ from gitsession.validation.quarantine_reader import (
     COMMIT_BYTES_MAX,
     MEBIBYTE,
     NOT_SENT,
-    TAKE_OUT,
+    REMOVE_HINT,
     TREE_BYTES_MAX,
     Fault,
     GitReader,
     Limits,
 )
-from gitsession.verify.entry_check import check, has_place, purge_problems
+from gitsession.verify.entry_check import check, is_allowed_on, purge_problems
 from gitsession.workspace import names
 
 HOLES_BYTES_MAX = 4 * MEBIBYTE
@@ -55,14 +55,14 @@ _FORM = re.compile(
 
 def read(reader: GitReader, oid: Oid) -> Node | Fault:
     """Return the entry's node, or the fault of its commit."""
-    problem = _size(reader, oid, "commit", COMMIT_BYTES_MAX, "the commit")
+    problem = _check_header(reader, oid, "commit", COMMIT_BYTES_MAX, "the commit")
     if problem is not None:
         return problem
     data = reader.read(oid)[1]
     try:
         node = nodes.parse(oid, data)
     except Malformed as error:
-        return Fault("commit", f"not an entry: {_said(error, oid)}")
+        return Fault("commit", f"not an entry: {_error_text(error, oid)}")
     if not _FORM.fullmatch(data):
         return Fault("commit", "the commit is not formatted as an entry: invalid headers, names, time zone or parents")
     return node
@@ -75,8 +75,8 @@ def faults(
     if parent is None and node.kind in KINDS and node.kind not in (SessionHeader.kind, Tombstone.kind):
         yield Fault("root", f"a history must begin with a session, not with {node.kind[:40]!r}")
     if node.second_parent is not None and node.kind in KINDS and (node.source or node.kind != BranchSummary.kind):
-        what = f"{node.kind[:40]!r} has a second parent: only a branch_summary of gitsession may have one"
-        yield Fault("parents", what)
+        text = f"{node.kind[:40]!r} has a second parent: only a branch_summary of gitsession may have one"
+        yield Fault("parents", text)
     before = 0 if parent is None else parent.committer_seconds
     if node.committer_seconds != max(node.author_seconds, before):
         yield Fault("commit", "the committer time is not the later of the author time and the parent's committer time")
@@ -85,87 +85,89 @@ def faults(
         if problem is not None:
             yield problem
             return
-        for what in check(reader, node, parent, check_message=check_message):
-            yield Fault("entry", what)
+        for text in check(reader, node, parent, check_message=check_message):
+            yield Fault("entry", text)
     except MissingObject as error:
         yield Fault("missing", str(error))
     except GitSessionError as error:
-        yield Fault("entry", _said(error, node.oid))
+        yield Fault("entry", _error_text(error, node.oid))
     if not check_message or (node.source is not None and node.source.agent not in FORMATS):
-        yield from _unknown_words(reader.read(node.oid)[1])
+        yield from _message_faults(reader.read(node.oid)[1])
 
 
 def purged(reader: Reader, node: Node, tombstones: Tombstones) -> Fault | None:
     """Return a fault if an entry was purged, or if it replaces one that was not purged. Raises ``GitSessionError``."""
     parts = content.kept_in(reader, node.tree)
     digest = parts.digest
-    of = tombstone.stands_for(node, parts) or digest
-    for what in purge_problems(node, digest.hex(), of.hex(), tombstones):
-        return Fault("purged", f"{what}: {TAKE_OUT}")
+    original = tombstone.stands_for(node, parts) or digest
+    for what in purge_problems(node, digest.hex(), original.hex(), tombstones):
+        return Fault("purged", f"{what}: {REMOVE_HINT}")
     return None
 
 
-def misfit(node: Node, on: str) -> Fault | None:
-    """Return a fault if an entry does not belong on ``on`` (``meta``, ``files`` or a branch).
+def ref_type_fault(node: Node, ref_type: str) -> Fault | None:
+    """Return a fault if an entry does not belong on ``ref_type`` (``meta``, ``files`` or a branch).
 
     The caller appends the name of the ref to the text of the fault.
     """
-    return None if has_place(node, on) else Fault("place", f"{node.kind[:40]!r} is not allowed on")
+    return None if is_allowed_on(node, ref_type) else Fault("place", f"{node.kind[:40]!r} is not allowed on")
 
 
 def _too_large(reader: GitReader, node: Node, limits: Limits) -> Fault | None:
     """Return a fault if an object is missing, has another kind, or is too large according to its header."""
-    problem = _size(reader, node.tree, "tree", TREE_BYTES_MAX, "the tree")
+    problem = _check_header(reader, node.tree, "tree", TREE_BYTES_MAX, "the tree")
     if problem is not None:
         return problem
     rows = parse_tree(reader.read(node.tree)[1])
-    whole = 0
+    filled_bytes = 0
     for mode, name, oid in rows:
         if name == layout.FILES or (name == layout.BLOBS and mode == layout.TREE_MODE):
-            most = LIFTED_TREE_BYTES_MAX if name == layout.BLOBS else limits.file_bytes
-            problem = _size(reader, oid, "tree", most, name)
+            bytes_max = LIFTED_TREE_BYTES_MAX if name == layout.BLOBS else limits.file_bytes
+            problem = _check_header(reader, oid, "tree", bytes_max, name)
         else:
             own = name in (layout.PAYLOAD + layout.OWN, layout.SUMMARY)
-            most = payload.PAYLOAD_BYTES_MAX if own else limits.payload_bytes
-            problem = _size(reader, oid, "blob", HOLES_BYTES_MAX if name == layout.HOLES else most, name)
+            bytes_max = payload.PAYLOAD_BYTES_MAX if own else limits.payload_bytes
+            problem = _check_header(reader, oid, "blob", HOLES_BYTES_MAX if name == layout.HOLES else bytes_max, name)
         if problem is not None:
             return problem
         if layout.form_of(name) is not None:
-            whole += _bytes(reader, oid)
+            filled_bytes += _size_of(reader, oid)
     lifted: dict[str, int] = {}
     top = {name: oid for _, name, oid in rows}
     for _, name, oid in content.tree_of(reader, top[layout.BLOBS]) if layout.BLOBS in top else ():
-        problem = _size(reader, oid, "blob", limits.file_bytes, f"{layout.BLOBS}/{name[:64]}")
+        problem = _check_header(reader, oid, "blob", limits.file_bytes, f"{layout.BLOBS}/{name[:64]}")
         if problem is not None:
             return problem
-        lifted[name] = _bytes(reader, oid)
+        lifted[name] = _size_of(reader, oid)
     if layout.HOLES in top:
         for _, _, digest, encoding, *_ in holes.parse(reader.read(top[layout.HOLES])[1]):
-            in_blobs = lifted.get(digest.hex(), 0) if isinstance(digest, bytes) else 0
-            size = _bytes(reader, top[layout.SUMMARY]) if encoding == "summary" and layout.SUMMARY in top else in_blobs
-            whole += size if encoding != "base64" else (size + 2) // 3 * 4
-    if whole > limits.whole_bytes:
-        return Fault("size", f"the filled payload has {whole:,} bytes, and the limit is {limits.whole_bytes:,}")
+            blob_size = lifted.get(digest.hex(), 0) if isinstance(digest, bytes) else 0
+            size = _size_of(
+                reader, top[layout.SUMMARY]
+            ) if encoding == "summary" and layout.SUMMARY in top else blob_size
+            filled_bytes += size if encoding != "base64" else (size + 2) // 3 * 4
+    if filled_bytes > limits.whole_bytes:
+        return Fault("size", f"the filled payload has {filled_bytes:,} bytes, and the limit is {limits.whole_bytes:,}")
     return None
 
 
-def _size(reader: GitReader, oid: Oid, kind: Kind, most: int, what: str) -> Fault | None:
+def _check_header(reader: GitReader, oid: Oid, kind: Kind, bytes_max: int, label: str) -> Fault | None:
     head = reader.head(oid)
     if head is None:
-        return Fault("missing", f"{what} ({oid}) {NOT_SENT}")
+        return Fault("missing", f"{label} ({oid}) {NOT_SENT}")
     if head.kind != kind:
-        return Fault("tree" if what != "the commit" else "commit", f"{what} is a {head.kind}, expected a {kind}")
-    if head.size > most:
-        return Fault("size", f"{what} has {head.size:,} bytes, and the limit is {most:,}")
+        return Fault("tree" if label != "the commit" else "commit", f"{label} is a {head.kind}, expected a {kind}")
+    if head.size > bytes_max:
+        return Fault("size", f"{label} has {head.size:,} bytes, and the limit is {bytes_max:,}")
     return None
 
 
-def _bytes(reader: GitReader, oid: Oid) -> int:
+def _size_of(reader: GitReader, oid: Oid) -> int:
     head = reader.head(oid)
     return 0 if head is None else head.size
 
 
-def _unknown_words(data: bytes) -> Iterator[Fault]:
+def _message_faults(data: bytes) -> Iterator[Fault]:
     """Yield the faults of a message that this release cannot compute. Such a message must not control a terminal."""
     message = data.partition(b"\n\n")[2]
     if len(message) > MESSAGE_BYTES_MAX:
@@ -179,7 +181,7 @@ def _unknown_words(data: bytes) -> Iterator[Fault]:
             yield Fault("commit", "the message has control characters")
 
 
-def _said(error: GitSessionError, oid: Oid) -> str:
+def _error_text(error: GitSessionError, oid: Oid) -> str:
     return str(error).removeprefix(f"{oid}: ")
 
 
@@ -189,27 +191,27 @@ class LaterViews:
     The result of an entry is cached for the entries after it.
     """
 
-    def __init__(self, read: GitReader) -> None:
-        self._read = read
+    def __init__(self, reader: GitReader) -> None:
+        self._reader = reader
         self._later: set[Oid] = set()
 
     def is_known_later(self, node: Node) -> bool:
         """Return whether the parent is known to have a later view, and ``node`` does not begin a session."""
-        found = node.parent in self._later and not node.starts_session
-        if found:
+        is_later = node.parent in self._later and not node.starts_session
+        if is_later:
             self._later.add(node.oid)
-        return found
+        return is_later
 
     def is_later(self, node: Node, new: Mapping[Oid, tuple[Oid, ...]]) -> bool:
         """Return whether an entry has a later view. ``new``: the entries in this validation, with their parents."""
         at = node
         while not at.starts_session and at.parent is not None and at.parent in new:
-            at = load(self._read, at.parent)
-        above = [at.oid] if at.starts_session else self._read.starts(at.parent or at.oid)
-        start = next((found for found in (load(self._read, oid) for oid in above) if found.starts_session), None)
-        entry = content.entry_of(self._read, start) if start is not None else None
-        stated = entry.view if isinstance(entry, kinds.SessionHeader | kinds.Fork) else None
-        is_later = stated is not None and stated > VIEW
+            at = load(self._reader, at.parent)
+        starts = [at.oid] if at.starts_session else self._reader.starts(at.parent or at.oid)
+        start = next((found for found in (load(self._reader, oid) for oid in starts) if found.starts_session), None)
+        entry = content.entry_of(self._reader, start) if start is not None else None
+        view = entry.view if isinstance(entry, kinds.SessionHeader | kinds.Fork) else None
+        is_later = view is not None and view > VIEW
         if is_later:
             self._later.add(node.oid)
         return is_later
@@ -218,17 +220,17 @@ class LaterViews:
 LINK_BYTES_MAX = 4096
 FOLDER_BYTES_MAX = 64 * MEBIBYTE
 
-_REMEMBERED_MAX = 50_000
+_CACHED_TREES_MAX = 50_000
 
 
-class _Below(NamedTuple):
+class _TreeSize(NamedTuple):
     """The size of a tree: the depth of its folders, and the number of names, repeated ones included."""
 
     depth: int
     names: int
 
 
-class _Wrong(Exception):
+class _InvalidTree(Exception):
     def __init__(self, rule: str, what: str) -> None:
         super().__init__(what)
         self.fault = Fault(rule, what)
@@ -244,85 +246,87 @@ class FileTrees:
         self._limits = limits
         self._tombstones = tombstones
         self._partial = partial
-        self._good: dict[tuple[Oid, Oid | None], _Below] = {}
+        self._valid: dict[tuple[Oid, Oid | None], _TreeSize] = {}
 
     def fault(self, tree: Oid, before: Oid | None) -> Fault | None:
         """Return the first fault below ``tree``. ``before``: tree of files of the previous entry, which is valid."""
         if tree == before:
             return None
         try:
-            found = self._judge(tree, before, "", 0)
-        except _Wrong as wrong:
-            return wrong.fault
+            size = self._validate(tree, before, "", 0)
+        except _InvalidTree as invalid:
+            return invalid.fault
         except Malformed as error:
             return Fault("files", str(error))
-        if found.names > self._limits.names:
-            return Fault("files", f"{found.names:,} new names below files/, and the limit is {self._limits.names:,}")
+        if size.names > self._limits.names:
+            return Fault("files", f"{size.names:,} new names below files/, and the limit is {self._limits.names:,}")
         return None
 
-    def _judge(self, tree: Oid, before: Oid | None, path: str, depth: int) -> _Below:
-        """Return the size of a valid tree, or raise ``_Wrong``, also if the tree is deeper than ``names.DEPTH_MAX``."""
-        known = self._good.get((tree, before))
+    def _validate(self, tree: Oid, before: Oid | None, path: str, depth: int) -> _TreeSize:
+        """Return the size of a valid tree, or raise ``_InvalidTree``, also if it is deeper than ``names.DEPTH_MAX``."""
+        known = self._valid.get((tree, before))
         if known is None:
             known = self._walk(tree, before, path, depth)
-            if len(self._good) >= _REMEMBERED_MAX:
-                self._good.clear()
-            self._good[tree, before] = known
+            if len(self._valid) >= _CACHED_TREES_MAX:
+                self._valid.clear()
+            self._valid[tree, before] = known
         if depth + known.depth > names.DEPTH_MAX:
-            raise _Wrong("files", f"more than {names.DEPTH_MAX} folders deep, below {_shown(path)}")
+            raise _InvalidTree("files", f"more than {names.DEPTH_MAX} folders deep, below {_shown(path)}")
         return known
 
-    def _walk(self, tree: Oid, before: Oid | None, path: str, depth: int) -> _Below:
+    def _walk(self, tree: Oid, before: Oid | None, path: str, depth: int) -> _TreeSize:
         if depth >= names.DEPTH_MAX:
-            raise _Wrong("files", f"more than {names.DEPTH_MAX} folders deep, below {_shown(path)}")
+            raise _InvalidTree("files", f"more than {names.DEPTH_MAX} folders deep, below {_shown(path)}")
         rows = self._rows(tree, path)
-        olds = {} if before is None else {name: (mode, oid) for mode, name, oid in self._rows(before, path)}
-        self._check(rows, olds, path)
-        below, count = 0, len(rows)
+        old_rows = {} if before is None else {name: (mode, oid) for mode, name, oid in self._rows(before, path)}
+        self._check(rows, old_rows, path)
+        depth_below, count = 0, len(rows)
         for mode, name, oid in rows:
-            old = olds.get(name)
+            old = old_rows.get(name)
             if mode != TREE_MODE or old == (mode, oid):
                 continue
-            there = old[1] if old is not None and old[0] == TREE_MODE else None
-            found = self._judge(oid, there, f"{path}{name}/", depth + 1)
-            below, count = max(below, found.depth), count + found.names
-        return _Below(below + 1, count)
+            old_tree = old[1] if old is not None and old[0] == TREE_MODE else None
+            size = self._validate(oid, old_tree, f"{path}{name}/", depth + 1)
+            depth_below, count = max(depth_below, size.depth), count + size.names
+        return _TreeSize(depth_below + 1, count)
 
     def _rows(self, tree: Oid, path: str) -> Rows:
         head = self._reader.head(tree)
         if head is None or head.kind != "tree":
             rule, what = ("missing", NOT_SENT) if head is None else ("files", f"is a {head.kind}, expected a tree")
-            raise _Wrong(rule, f"{_shown(path)} ({tree}) {what}")
+            raise _InvalidTree(rule, f"{_shown(path)} ({tree}) {what}")
         if head.size > FOLDER_BYTES_MAX:
-            raise _Wrong("size", f"{_shown(path)} has {head.size:,} bytes, and the limit is {FOLDER_BYTES_MAX:,}")
+            raise _InvalidTree("size", f"{_shown(path)} has {head.size:,} bytes, and the limit is {FOLDER_BYTES_MAX:,}")
         try:
             return parse_tree(self._reader.read(tree)[1])
         except Malformed as error:
-            raise _Wrong("files", f"{_shown(path)}: {error}") from None
+            raise _InvalidTree("files", f"{_shown(path)}: {error}") from None
 
-    def _check(self, rows: Rows, olds: Mapping[str, tuple[str, Oid]], path: str) -> None:
+    def _check(self, rows: Rows, old_rows: Mapping[str, tuple[str, Oid]], path: str) -> None:
         """Check names and modes, and the sizes of new files. Git stores no empty folders, so they are faults."""
-        new = [row for row in rows if olds.get(row[1]) != (row[0], row[2])]
+        new = [row for row in rows if old_rows.get(row[1]) != (row[0], row[2])]
         if not rows and path:
-            raise _Wrong("files", f"{_shown(path)} is empty")
+            raise _InvalidTree("files", f"{_shown(path)} is empty")
         for mode, name, oid in new:
             reason = names.tree_refusal(name)
             if reason:
-                raise _Wrong("files", f"{_shown(path + name)}: {reason}")
+                raise _InvalidTree("files", f"{_shown(path + name)}: {reason}")
             if mode not in (*FILE_MODES, TREE_MODE, SUBMODULE_MODE):
-                raise _Wrong("files", f"{_shown(path + name)} has the invalid mode {mode}")
+                raise _InvalidTree("files", f"{_shown(path + name)} has the invalid mode {mode}")
             if self._tombstones.has_file(oid):
-                raise _Wrong("purged", f"{_shown(path + name)} was purged: {TAKE_OUT}")
+                raise _InvalidTree("purged", f"{_shown(path + name)} was purged: {REMOVE_HINT}")
         blobs = [(mode, name, oid) for mode, name, oid in new if mode in FILE_MODES]
         for (mode, name, oid), head in zip(blobs, self._reader.heads([oid for *_, oid in blobs]), strict=True):
             if head is None and self._partial:
                 continue
             if head is None or head.kind != "blob":
                 rule, what = ("missing", NOT_SENT) if head is None else ("files", f"is a {head.kind}, expected a blob")
-                raise _Wrong(rule, f"{_shown(path + name)} ({oid}) {what}")
-            most = LINK_BYTES_MAX if mode == LINK_MODE else self._limits.file_bytes
-            if head.size > most:
-                raise _Wrong("size", f"{_shown(path + name)} has {head.size:,} bytes, and the limit is {most:,}")
+                raise _InvalidTree(rule, f"{_shown(path + name)} ({oid}) {what}")
+            bytes_max = LINK_BYTES_MAX if mode == LINK_MODE else self._limits.file_bytes
+            if head.size > bytes_max:
+                raise _InvalidTree(
+                    "size", f"{_shown(path + name)} has {head.size:,} bytes, and the limit is {bytes_max:,}"
+                )
 
 
 def _shown(path: str) -> str:

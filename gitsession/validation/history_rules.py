@@ -34,32 +34,32 @@ class HistoryBase(NamedTuple):
         old: Newest entry that existed before the push; ``None`` if all entries are new.
         root: Root of the history, if it is new; ``None`` otherwise.
         forks: Sessions that begin in the new part with a ``fork`` entry.
-        named: Possible ids, or the date in the id, of a session that begins with ``root``; ``None`` if any id is
+        possible_ids: Possible ids, or the date in the id, of a session that begins with ``root``; ``None`` if any id is
             possible.
     """
 
     old: Oid | None
     root: Oid | None
     forks: Forked | None = None
-    named: frozenset[str] | None = None
+    possible_ids: frozenset[str] | None = None
 
 
 class AcceptedEntry(NamedTuple):
-    """The data that is kept about a valid entry. ``misfits``: its faults on a branch, on ``meta`` and on ``files``."""
+    """The data that is kept about a valid entry. ``faults``: its faults on a branch, on ``meta`` and on ``files``."""
 
-    below: HistoryBase
+    base: HistoryBase
     starts: bool
-    misfits: tuple[Fault | None, ...]
+    faults: tuple[Fault | None, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class ProposedBranch:
-    """A proposed ref. ``seen``: the data about its tip; ``None`` if the tip existed before the push."""
+    """A proposed ref. ``accepted``: the data about its tip; ``None`` if the tip existed before the push."""
 
     ref: str
     old: Oid | None
     new: Oid
-    seen: AcceptedEntry | None
+    accepted: AcceptedEntry | None
 
     @property
     def sid(self) -> str:
@@ -70,105 +70,107 @@ class ProposedBranch:
         return self.ref.rpartition("/")[2]
 
     @property
-    def old_below(self) -> Oid | None:
+    def existing_tip(self) -> Oid | None:
         """The newest entry of the branch that existed before the push; ``None`` if all entries are new."""
-        return self.new if self.seen is None else self.seen.below.old
+        return self.new if self.accepted is None else self.accepted.base.old
 
 
-def see(read: Reader, node: Node, before: AcceptedEntry | None) -> AcceptedEntry:
-    """Return the data to keep about a valid entry. ``before``: the data about its parent, if the parent is new, too."""
-    if before is not None:
-        below = before.below
+def accept(reader: Reader, node: Node, parent: AcceptedEntry | None) -> AcceptedEntry:
+    """Return the data to keep about a valid entry. ``parent``: the data about its parent, if the parent is new, too."""
+    if parent is not None:
+        base = parent.base
     elif node.parent is not None:
-        below = HistoryBase(node.parent, None)
+        base = HistoryBase(node.parent, None)
     else:
-        below = HistoryBase(None, node.oid, named=_names_of(read, node))
+        base = HistoryBase(None, node.oid, possible_ids=_possible_ids(reader, node))
     if node.kind == Fork.kind and node.source is None:
-        entry = content.entry_of(read, node)
-        below = below._replace(forks=Forked(entry.session, below.forks)) if isinstance(entry, Fork) else below
-    return AcceptedEntry(below, node.starts_session, _misfits(node))
+        entry = content.entry_of(reader, node)
+        base = base._replace(forks=Forked(entry.session, base.forks)) if isinstance(entry, Fork) else base
+    return AcceptedEntry(base, node.starts_session, _ref_type_faults(node))
 
 
 def refusals(
-    read: GitReader,
-    lines: Sequence[ProposedBranch],
+    reader: GitReader,
+    branches: Sequence[ProposedBranch],
     parents: Mapping[Oid, tuple[Oid, ...]],
-    seen: Mapping[Oid, AcceptedEntry],
-    until: Deadline,
+    accepted: Mapping[Oid, AcceptedEntry],
+    deadline: Deadline,
 ) -> Iterator[Refusal]:
     """Yield the refusals of branches whose entries are valid. Raises ``ValidationTimeout``."""
-    passed: set[Oid] = set()
-    for line in lines:
-        fault = rewinds(read, line) or _holds_what_has_no_place(read, line, parents, seen, passed, until)
+    known_valid: set[Oid] = set()
+    for proposed in branches:
+        fault = rewind_fault(reader, proposed) or _misplaced_entry_fault(
+            reader, proposed, parents, accepted, known_valid, deadline
+        )
         if fault is not None:
-            yield Refusal(line.ref, line.new, fault.what, fault.rule)
+            yield Refusal(proposed.ref, proposed.new, fault.what, fault.rule)
     by_session: dict[str, list[ProposedBranch]] = {}
     moved: dict[str, list[ProposedBranch]] = {}
-    for line in lines:
-        moved.setdefault(line.sid, []).append(line)
-        if line.old is None:
-            by_session.setdefault(line.sid, []).append(line)
-    for sid, together in moved.items():
-        until.check()
-        yield from _of_other_sessions(read, sid, together)
-        yield from _of_meta(read, sid, together, parents, seen)
+    for proposed in branches:
+        moved.setdefault(proposed.sid, []).append(proposed)
+        if proposed.old is None:
+            by_session.setdefault(proposed.sid, []).append(proposed)
+    for sid, moved_branches in moved.items():
+        deadline.check()
+        yield from _check_foreign_forks(reader, sid, moved_branches)
+        yield from _check_meta_entries(reader, sid, moved_branches, parents, accepted)
     roots: dict[Oid, str] = {}
     # If a session has two ids, the id with more refs is accepted: a copy under another id usually has one branch only.
-    for sid, begun in sorted(by_session.items(), key=lambda row: (-len(row[1]), row[0])):
-        until.check()
-        yield from _beginnings(read, sid, begun, roots)
+    for sid, new_branches in sorted(by_session.items(), key=lambda row: (-len(row[1]), row[0])):
+        deadline.check()
+        yield from _check_roots(reader, sid, new_branches, roots)
 
 
-def rewinds(read: GitReader, line: ProposedBranch) -> Fault | None:
+def rewind_fault(reader: GitReader, proposed: ProposedBranch) -> Fault | None:
     """Return a fault if the ref does not move forward along first parents. A second parent is only a reference."""
-    below = line.old_below
-    if line.old is None or below == line.old:
+    existing = proposed.existing_tip
+    if proposed.old is None or existing == proposed.old:
         return None
-    if below is not None and read.is_on_line(line.old, below):
+    if existing is not None and reader.is_first_parent_ancestor(proposed.old, existing):
         return None
     return Fault("rewind", "not a fast-forward along first parents: run `gitsession sync` and push again")
 
 
-def _holds_what_has_no_place(
-    read: GitReader,
-    line: ProposedBranch,
+def _misplaced_entry_fault(
+    reader: GitReader,
+    proposed: ProposedBranch,
     parents: Mapping[Oid, tuple[Oid, ...]],
-    seen: Mapping[Oid, AcceptedEntry],
-    passed: set[Oid],
-    until: Deadline,
+    accepted: Mapping[Oid, AcceptedEntry],
+    known_valid: set[Oid],
+    deadline: Deadline,
 ) -> Fault | None:
     """Return the fault of the first entry that does not belong on the ref.
 
-    ``passed``: entries that are known to belong on a branch. They are skipped.
+    ``known_valid``: entries that are known to belong on a branch. They are skipped.
     """
-    where = _BRANCH if refs.is_branch(line.branch) else _META if refs.is_meta(line.branch) else _FILES
-    at: Oid | None = line.new
-    while at is not None and at in seen and (where != _BRANCH or at not in passed):
-        until.check()
-        found = seen[at]
-        if where != _BRANCH and found.starts:
+    ref_type = _BRANCH if refs.is_branch(proposed.branch) else _META if refs.is_meta(proposed.branch) else _FILES
+    at: Oid | None = proposed.new
+    while at is not None and at in accepted and (ref_type != _BRANCH or at not in known_valid):
+        deadline.check()
+        found = accepted[at]
+        if ref_type != _BRANCH and found.starts:
             return None
-        misfit = found.misfits[where]
-        if misfit is not None:
-            return misfit._replace(what=f"{misfit.what} {line.branch!r}")
-        if where == _BRANCH:
-            passed.add(at)
+        fault = found.faults[ref_type]
+        if fault is not None:
+            return fault._replace(what=f"{fault.what} {proposed.branch!r}")
+        if ref_type == _BRANCH:
+            known_valid.add(at)
         at = next(iter(parents[at]), None)
-    if where == _BRANCH or at == line.old:
+    if ref_type == _BRANCH or at == proposed.old:
         return None
     while at is not None:  # `meta` or `files` begins in existing history: check it back to the start of the session
-        until.check()
-        node = load(read, at)
+        deadline.check()
+        node = load(reader, at)
         if node.starts_session:
             return None
-        misfit = _misfits(node)[where]
-        if misfit is not None:
-            return misfit._replace(what=f"it continues {at[:10]}: {misfit.what} {line.branch!r}")
+        fault = _ref_type_faults(node)[ref_type]
+        if fault is not None:
+            return fault._replace(what=f"it continues {at[:10]}: {fault.what} {proposed.branch!r}")
         at = node.parent
     return None
 
 
-def _of_other_sessions(read: GitReader, sid: str, lines: Sequence[ProposedBranch]) -> Iterator[Refusal]:
+def _check_foreign_forks(reader: GitReader, sid: str, branches: Sequence[ProposedBranch]) -> Iterator[Refusal]:
     """Refuse branches that contain the ``fork`` entry of another session.
 
     A branch of a fork may begin before the ``fork`` entry of its session, like a branch of the sessions that it
@@ -177,169 +179,185 @@ def _of_other_sessions(read: GitReader, sid: str, lines: Sequence[ProposedBranch
 
     @cache
     def shared() -> frozenset[str]:
-        pushed = (_forks_on(read, line) for line in lines)
-        there = (_forks_before(read, end) for ends in (read.known_of, read.archived_of) for end in ends(sid))
-        found = next((found for found in chain(pushed, there) if sid in found), [sid])
+        pushed = (_forks_on(reader, proposed) for proposed in branches)
+        existing = (
+            _forks_before(reader, tip) for tips_of in (reader.known_of, reader.archived_of) for tip in tips_of(sid)
+        )
+        found = next((found for found in chain(pushed, existing) if sid in found), [sid])
         return frozenset(found[found.index(sid) + 1 :])
 
-    for line in lines:
-        if refs.is_branch(line.branch) or refs.is_meta(line.branch):
-            found = _forks_on(read, line)
+    for proposed in branches:
+        if refs.is_branch(proposed.branch) or refs.is_meta(proposed.branch):
+            found = _forks_on(reader, proposed)
             foreign = found[: found.index(sid)] if sid in found else [name for name in found if name not in shared()]
             if foreign:
                 what = f"it contains the `fork` entry that begins session {foreign[0]}: push it as a branch of that one"
-                yield Refusal(line.ref, line.new, what, "root")
+                yield Refusal(proposed.ref, proposed.new, what, "root")
 
 
-def _forks_on(read: GitReader, line: ProposedBranch) -> list[str]:
+def _forks_on(reader: GitReader, proposed: ProposedBranch) -> list[str]:
     """Return the sessions that begin with a ``fork`` entry in the new part of a history, newest first."""
     found = []
-    at = line.seen.below.forks if line.seen is not None else None
+    at = proposed.accepted.base.forks if proposed.accepted is not None else None
     while at is not None:
         found.append(at.sid)
         at = at.before
-    below = line.old_below
-    if below is None or below == line.old or below in read.known_of(line.sid):
+    existing = proposed.existing_tip
+    if existing is None or existing == proposed.old or existing in reader.known_of(proposed.sid):
         return found
-    before = _forks_before(read, line.old) if line.old is not None else []
-    older = _forks_before(read, below)
+    before = _forks_before(reader, proposed.old) if proposed.old is not None else []
+    older = _forks_before(reader, existing)
     return found + older[: len(older) - len(before)]
 
 
-def _forks_before(read: GitReader, end: Oid) -> list[str]:
-    """Return the sessions that begin with a ``fork`` entry in the history of ``end``, newest first."""
-    nodes = (load(read, oid) for oid in read.starts(end))
-    entries = (content.entry_of(read, node) for node in nodes if node.kind == Fork.kind and node.source is None)
+def _forks_before(reader: GitReader, tip: Oid) -> list[str]:
+    """Return the sessions that begin with a ``fork`` entry in the history of ``tip``, newest first."""
+    nodes = (load(reader, oid) for oid in reader.starts(tip))
+    entries = (content.entry_of(reader, node) for node in nodes if node.kind == Fork.kind and node.source is None)
     return [entry.session for entry in entries if isinstance(entry, Fork)]
 
 
-def _of_meta(
-    read: GitReader,
+def _check_meta_entries(
+    reader: GitReader,
     sid: str,
-    lines: Sequence[ProposedBranch],
+    branches: Sequence[ProposedBranch],
     parents: Mapping[Oid, tuple[Oid, ...]],
-    seen: Mapping[Oid, AcceptedEntry],
+    accepted: Mapping[Oid, AcceptedEntry],
 ) -> Iterator[Refusal]:
     """Refuse new branches that contain entries of ``meta``."""
-    begun = [line for line in lines if line.old is None and refs.is_branch(line.branch)]
-    metas = {line.new for line in lines if refs.is_meta(line.branch)} | set(read.known_meta_of(sid))
-    if not begun or not metas:
+    new_branches = [proposed for proposed in branches if proposed.old is None and refs.is_branch(proposed.branch)]
+    meta_tips = {proposed.new for proposed in branches if refs.is_meta(proposed.branch)} | set(
+        reader.known_meta_of(sid)
+    )
+    if not new_branches or not meta_tips:
         return
     what = f"it contains entries of {refs.META!r}: push them to {refs.META!r} only"
-    first = {oid for end in metas for oid in _first_of_meta(read, end, parents, seen)}
-    for line in begun:
-        at: Oid | None = line.new
+    first = {oid for tip in meta_tips for oid in _first_of_meta(reader, tip, parents, accepted)}
+    for proposed in new_branches:
+        at: Oid | None = proposed.new
         while at is not None and at in parents and at not in first:
             at = next(iter(parents[at]), None)
         if at is not None and at not in parents:
-            at = next((oid for oid in first - parents.keys() if read.is_on_line(oid, at)), None)
+            at = next((oid for oid in first - parents.keys() if reader.is_first_parent_ancestor(oid, at)), None)
         if at in first:
-            yield Refusal(line.ref, line.new, what, "place")
+            yield Refusal(proposed.ref, proposed.new, what, "place")
 
 
 def _first_of_meta(
-    read: GitReader, end: Oid, parents: Mapping[Oid, tuple[Oid, ...]], seen: Mapping[Oid, AcceptedEntry]
+    reader: GitReader, tip: Oid, parents: Mapping[Oid, tuple[Oid, ...]], accepted: Mapping[Oid, AcceptedEntry]
 ) -> list[Oid]:
-    """Return the oldest entry of the ``meta`` branch with the tip ``end``; an empty list if the branch has none."""
-    above: list[Oid] = []
-    at: Oid | None = end
+    """Return the oldest entry of the ``meta`` branch with the tip ``tip``; an empty list if the branch has none."""
+    oldest: list[Oid] = []
+    at: Oid | None = tip
     while at is not None:
-        if at in seen:
-            is_start, below = seen[at].starts, next(iter(parents[at]), None)
+        if at in accepted:
+            is_start, parent = accepted[at].starts, next(iter(parents[at]), None)
         else:
-            node = load(read, at)
-            is_start, below = node.starts_session, node.parent
+            node = load(reader, at)
+            is_start, parent = node.starts_session, node.parent
         if is_start:
             break
-        above, at = [at], below
-    return above
+        oldest, at = [at], parent
+    return oldest
 
 
-def _beginnings(read: GitReader, sid: str, begun: Sequence[ProposedBranch], roots: dict[Oid, str]) -> Iterator[Refusal]:
+def _check_roots(
+    reader: GitReader, sid: str, new_branches: Sequence[ProposedBranch], roots: dict[Oid, str]
+) -> Iterator[Refusal]:
     """Refuse new refs of a session that do not begin with the root of the session.
 
     ``roots``: the roots of the sessions that are new in this push. The root of this session is added.
     """
 
     @cache
-    def root(line: ProposedBranch) -> Oid:
-        below = line.seen.below if line.seen is not None else None
-        return below.root if below is not None and below.root else read.root(line.old_below or line.new)
+    def root(proposed: ProposedBranch) -> Oid:
+        base = proposed.accepted.base if proposed.accepted is not None else None
+        return base.root if base is not None and base.root else reader.root(proposed.existing_tip or proposed.new)
 
-    there = read.known_of(sid)
-    if not there and any(line.old_below is not None for line in begun):
-        there = read.archived_of(sid)
-    if there:
-        strangers = [line for line in begun if line.old_below not in there]
-        expected = read.root(next(iter(there))) if strangers else ""
+    existing = reader.known_of(sid)
+    if not existing and any(proposed.existing_tip is not None for proposed in new_branches):
+        existing = reader.archived_of(sid)
+    if existing:
+        unrelated = [proposed for proposed in new_branches if proposed.existing_tip not in existing]
+        expected = reader.root(next(iter(existing))) if unrelated else ""
     else:
-        strangers = list(begun)
-        expected = _first_root(read, sid, begun, root)
-        if expected and not _is_fork(read, sid, begun) and not _is_first(read, sid, begun, expected, roots):
+        unrelated = list(new_branches)
+        expected = _first_root(reader, sid, new_branches, root)
+        if expected and not _is_fork(reader, sid, new_branches) and not _is_first(
+            reader, sid, new_branches, expected, roots
+        ):
             what = "another session begins with the same entry, and this one has no `fork` entry"
-            yield from (Refusal(line.ref, expected, what, "root") for line in begun)
+            yield from (Refusal(proposed.ref, expected, what, "root") for proposed in new_branches)
             return
         if not expected:
             what = "its first entry belongs to a session with another id, and it has no `fork` entry"
-            yield from (Refusal(line.ref, root(line), what, "root") for line in begun)
+            yield from (Refusal(proposed.ref, root(proposed), what, "root") for proposed in new_branches)
             return
-    for line in strangers:
-        if root(line) != expected:
-            what = f"two roots: it begins with {root(line)[:10]}, but its session begins with {expected[:10]}"
-            yield Refusal(line.ref, root(line), what, "root")
+    for proposed in unrelated:
+        if root(proposed) != expected:
+            what = f"two roots: it begins with {root(proposed)[:10]}, but its session begins with {expected[:10]}"
+            yield Refusal(proposed.ref, root(proposed), what, "root")
 
 
-def _is_fork(read: GitReader, sid: str, begun: Sequence[ProposedBranch]) -> bool:
+def _is_fork(reader: GitReader, sid: str, new_branches: Sequence[ProposedBranch]) -> bool:
     """Return whether the session begins with a ``fork`` entry in one of the histories.
 
     If the session was archived, that entry exists before the push.
     """
-    for line in begun:
-        at = line.seen.below.forks if line.seen is not None else None
+    for proposed in new_branches:
+        at = proposed.accepted.base.forks if proposed.accepted is not None else None
         while at is not None:
             if at.sid == sid:
                 return True
             at = at.before
-    return _is_known_fork(read, sid, {line.old_below for line in begun if line.old_below is not None})
+    return _is_known_fork(
+        reader, sid, {proposed.existing_tip for proposed in new_branches if proposed.existing_tip is not None}
+    )
 
 
-def _is_first(read: GitReader, sid: str, begun: Iterable[ProposedBranch], first: Oid, roots: dict[Oid, str]) -> bool:
+def _is_first(
+    reader: GitReader, sid: str, new_branches: Iterable[ProposedBranch], first: Oid, roots: dict[Oid, str]
+) -> bool:
     """Return whether no other session begins with ``first``, except forks."""
     if roots.setdefault(first, sid) != sid:
         return False
-    if any(line.seen is not None and line.seen.below.root == first for line in begun):
+    if any(proposed.accepted is not None and proposed.accepted.base.root == first for proposed in new_branches):
         return True
-    return all(other == sid or _is_known_fork(read, other, ends) for other, ends in read.sessions_from(first).items())
+    return all(
+        other == sid or _is_known_fork(reader, other, tips) for other, tips in reader.sessions_from(first).items()
+    )
 
 
-def _is_known_fork(read: GitReader, sid: str, ends: Iterable[Oid]) -> bool:
-    starts = {oid: load(read, oid) for end in ends for oid in read.starts(end)}
-    return any(content.begins_fork(read, node, sid) for node in starts.values())
+def _is_known_fork(reader: GitReader, sid: str, tips: Iterable[Oid]) -> bool:
+    starts = {oid: load(reader, oid) for tip in tips for oid in reader.starts(tip)}
+    return any(content.begins_fork(reader, node, sid) for node in starts.values())
 
 
 def _first_root(
-    read: GitReader, sid: str, begun: Sequence[ProposedBranch], root: Callable[[ProposedBranch], Oid]
+    reader: GitReader, sid: str, new_branches: Sequence[ProposedBranch], root: Callable[[ProposedBranch], Oid]
 ) -> Oid:
     """Return the root of a session that is new in this repository; "" if it is the root of another session."""
-    in_order = sorted(begun, key=lambda line: (not refs.is_branch(line.branch), line.branch != refs.MAIN, line.branch))
-    for line in in_order:
-        if _is_fork(read, sid, [line]):
-            return root(line)
-    line, first = in_order[0], root(in_order[0])
-    if line.seen is not None and line.seen.below.root == first:
-        named = line.seen.below.named
+    ordered = sorted(new_branches, key=lambda proposed: (
+        not refs.is_branch(proposed.branch), proposed.branch != refs.MAIN, proposed.branch
+    ))
+    for proposed in ordered:
+        if _is_fork(reader, sid, [proposed]):
+            return root(proposed)
+    proposed, first = ordered[0], root(ordered[0])
+    if proposed.accepted is not None and proposed.accepted.base.root == first:
+        possible_ids = proposed.accepted.base.possible_ids
     else:
         try:
-            named = _names_of(read, load(read, first))
+            possible_ids = _possible_ids(reader, load(reader, first))
         except GitSessionError:
             return ""
-    return first if named is None or not named.isdisjoint({sid, sid.partition("-")[0]}) else ""
+    return first if possible_ids is None or not possible_ids.isdisjoint({sid, sid.partition("-")[0]}) else ""
 
 
-def _names_of(read: Reader, root: Node) -> frozenset[str] | None:
+def _possible_ids(reader: Reader, root: Node) -> frozenset[str] | None:
     """Return the possible ids of a session that begins with ``root`` (``HistoryBase``); none if unreadable."""
     try:
-        entry = content.entry_of(read, root)
+        entry = content.entry_of(reader, root)
     except GitSessionError:
         return frozenset()
     if not isinstance(entry, SessionHeader):
@@ -352,5 +370,5 @@ def _names_of(read: Reader, root: Node) -> frozenset[str] | None:
     )
 
 
-def _misfits(node: Node) -> tuple[Fault | None, ...]:
-    return tuple(entry_rules.misfit(node, on) for on in ("branch", refs.META, refs.FILES))
+def _ref_type_faults(node: Node) -> tuple[Fault | None, ...]:
+    return tuple(entry_rules.ref_type_fault(node, ref_type) for ref_type in ("branch", refs.META, refs.FILES))

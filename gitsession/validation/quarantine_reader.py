@@ -28,7 +28,7 @@ from gitsession.store import refs
 
 MEBIBYTE = 1 << 20
 NOT_SENT = "was not sent and is not in this repository"
-TAKE_OUT = "remove it from a store with `gitsession sync`, or from a server without hooks by a forced push"
+REMOVE_HINT = "remove it from a store with `gitsession sync`, or from a server without hooks by a forced push"
 """A hint about purged entries that still exist. It must be correct for the sender and for the receiver of a push."""
 
 
@@ -154,48 +154,48 @@ class GitReader:
     def heads(self, oids: Sequence[Oid]) -> list[ObjectHeader | None]:
         return list(self._git.heads(oids))
 
-    def look_at(self, oids: Iterable[Oid]) -> None:
+    def load_headers(self, oids: Iterable[Oid]) -> None:
         """Load the headers of objects together."""
         wanted = [oid for oid in dict.fromkeys(oids) if oid not in self._heads]
         self._heads |= zip(wanted, self.heads(wanted), strict=True)
 
-    def ahead(self, commits: Sequence[Oid]) -> None:
+    def load_entries(self, commits: Sequence[Oid]) -> None:
         """Load the small objects of entries together, in place of the previously loaded ones."""
         self._window, self._heads = {}, {}
         trees = [tree for data in self._fetch(commits, "commit", COMMIT_BYTES_MAX) for tree in _TREE.findall(data)]
         rows = _rows(self._fetch([tree.decode() for tree in trees], "tree", TREE_BYTES_MAX))
-        kept = [oid for mode, name, oid in rows if name == layout.BLOBS and mode == layout.TREE_MODE]
-        lifted = _rows(self._fetch(kept, "tree", TREE_BYTES_MAX))
+        blob_trees = [oid for mode, name, oid in rows if name == layout.BLOBS and mode == layout.TREE_MODE]
+        lifted = _rows(self._fetch(blob_trees, "tree", TREE_BYTES_MAX))
         self._fetch([oid for mode, _, oid in (*rows, *lifted) if mode != layout.TREE_MODE], "blob", _AHEAD_BYTES_MAX)
 
-    def _fetch(self, oids: Iterable[Oid], kind: str, most: int) -> list[bytes]:
+    def _fetch(self, oids: Iterable[Oid], kind: str, bytes_max: int) -> list[bytes]:
         """Load the objects of the expected kind and size. For other objects, a later ``read`` reports the fault."""
         wanted = [oid for oid in dict.fromkeys(oids) if oid not in self._window]
-        self.look_at(wanted)
+        self.load_headers(wanted)
         room = _WINDOW_BYTES_MAX
-        fit = []
+        fitting = []
         for oid in wanted:
             head = self._heads[oid]
-            if head is not None and head.kind == kind and head.size <= min(most, room):
+            if head is not None and head.kind == kind and head.size <= min(bytes_max, room):
                 room -= head.size
-                fit.append(oid)
-        found = self._contents(fit)
+                fitting.append(oid)
+        found = self._contents(fitting)
         self._window |= found
         return [data for _, data in found.values()]
 
     def _contents(self, oids: Sequence[Oid]) -> dict[Oid, tuple[Kind, bytes]]:
         found = {}
-        for oid, answer in zip(oids, list(self._git.contents(oids)), strict=True):
-            if answer is None:
+        for oid, reply in zip(oids, list(self._git.contents(oids)), strict=True):
+            if reply is None:
                 raise MissingObject(f"no object {oid}")
-            found[oid] = (cast(Kind, answer[0]), answer[1])
+            found[oid] = (cast(Kind, reply[0]), reply[1])
         return found
 
     # -- histories
 
     def known_of(self, sid: str) -> Sequence[Oid]:
         """Return the values of the known refs of a session."""
-        return self._ends.get(sid, [])
+        return self._tips.get(sid, [])
 
     def known_meta_of(self, sid: str) -> Sequence[Oid]:
         """Return the values of the known ``meta`` refs of a session."""
@@ -203,10 +203,10 @@ class GitReader:
 
     def archived_of(self, sid: str) -> Sequence[Oid]:
         """Return the known tips of an archived session. Reads the whole archive."""
-        return self._archived_ends.get(sid, [])
+        return self._archived_tips.get(sid, [])
 
     @functools.cached_property
-    def _ends(self) -> Mapping[str, list[Oid]]:
+    def _tips(self) -> Mapping[str, list[Oid]]:
         found: dict[str, list[Oid]] = {}
         for name, oid in self.known.items():
             found.setdefault(refs.session_of(name), []).append(oid)
@@ -221,12 +221,12 @@ class GitReader:
         return found
 
     @functools.cached_property
-    def _archived_ends(self) -> Mapping[str, list[Oid]]:
+    def _archived_tips(self) -> Mapping[str, list[Oid]]:
         found: dict[str, list[Oid]] = {}
         of_archives = refs.ARCHIVE.rpartition("/heads")[2]
         for tip in (oid for name, oid in self.known.items() if name.endswith(of_archives)):
-            for sid, ends in self.archive(tip).ends.items():
-                found.setdefault(sid, []).extend(oid for _, oid in ends)
+            for sid, tips in self.archive(tip).ends.items():
+                found.setdefault(sid, []).extend(oid for _, oid in tips)
         return found
 
     def archive(self, oid: Oid) -> Archive:
@@ -237,27 +237,33 @@ class GitReader:
 
     def sessions_from(self, root: Oid) -> Mapping[str, set[Oid]]:
         """Return the known sessions that contain ``root``, including archived ones, with the tips that reach it."""
-        ends = [(sid, oid) for of in (self._ends, self._archived_ends) for sid in of for oid in of[sid]]
-        told = self._run("rev-list", "--ancestry-path", "--stdin", stdin=self._range((oid for _, oid in ends), [root]))
-        below = {root, *told.split()}
+        tips = [(sid, oid) for tips_by_session in (
+            self._tips, self._archived_tips
+        ) for sid in tips_by_session for oid in tips_by_session[sid]]
+        output = self._run(
+            "rev-list", "--ancestry-path", "--stdin", stdin=self._range((oid for _, oid in tips), [root])
+        )
+        descendants = {root, *output.split()}
         found: dict[str, set[Oid]] = {}
-        for sid, oid in ends:
-            if sid and oid in below:
+        for sid, oid in tips:
+            if sid and oid in descendants:
                 found.setdefault(sid, set()).add(oid)
         return found
 
-    def new(self, tips: Iterable[Oid], known: Iterable[Oid] | None, most: int) -> dict[Oid, tuple[Oid, ...]] | None:
+    def new(self, tips: Iterable[Oid], known: Iterable[Oid] | None, count_max: int) -> dict[
+        Oid, tuple[Oid, ...]
+    ] | None:
         """Return the commits reachable from ``tips`` but not from ``known``, with their parents, parents first.
 
-        ``known``: ``None`` for the values of all known refs. Returns ``None`` if there are more than ``most`` commits.
+        ``known``: ``None`` for the values of all known refs. Returns ``None`` for more than ``count_max`` commits.
         """
-        words = ("rev-list", "--topo-order", "--reverse", "--parents", f"--max-count={most + 1}", "--stdin")
-        told = self._run(*words, stdin=self._range(tips, known))
+        arguments = ("rev-list", "--topo-order", "--reverse", "--parents", f"--max-count={count_max + 1}", "--stdin")
+        output = self._run(*arguments, stdin=self._range(tips, known))
         found = {}
-        for line in told.splitlines():
+        for line in output.splitlines():
             oid, *parents = line.split()
             found[oid] = tuple(parents)
-        return found if len(found) <= most else None
+        return found if len(found) <= count_max else None
 
     def count_new(self, tips: Iterable[Oid]) -> int:
         """Return the number of commits that are reachable from ``tips`` but not from a known ref."""
@@ -279,19 +285,19 @@ class GitReader:
         """Return the entries in the history of ``oid`` at which a session can begin, nearest first."""
         return self._run("rev-list", "--first-parent", "--grep=^Entry: fork$", "--grep=^Entry: session$", oid).split()
 
-    def is_on_line(self, old: Oid, new: Oid) -> bool:
+    def is_first_parent_ancestor(self, old: Oid, new: Oid) -> bool:
         """Return whether ``old`` is an ancestor of ``new`` along first parents."""
         parents = parse_commit(self.read(old)[1]).parents
-        told = self._run("rev-list", "--first-parent", new, *(f"^{parent}" for parent in parents))
-        return old in told.split()
+        output = self._run("rev-list", "--first-parent", new, *(f"^{parent}" for parent in parents))
+        return old in output.split()
 
-    def leads_to(self, new: Oid, old: Oid) -> bool:
+    def is_ancestor(self, new: Oid, old: Oid) -> bool:
         """Return whether ``old`` is an ancestor of ``new``, through any parent."""
-        words = ("merge-base", "--is-ancestor", old, new)
-        return process.run(self._git_dir, *words, accept=(0, 1), variables=self._variables).code == 0
+        arguments = ("merge-base", "--is-ancestor", old, new)
+        return process.run(self._git_dir, *arguments, accept=(0, 1), variables=self._variables).code == 0
 
-    def _run(self, *words: str, stdin: str = "") -> str:
-        return process.run(self._git_dir, *words, stdin=stdin.encode(), variables=self._variables).out.decode()
+    def _run(self, *arguments: str, stdin: str = "") -> str:
+        return process.run(self._git_dir, *arguments, stdin=stdin.encode(), variables=self._variables).out.decode()
 
     def close(self) -> None:
         self._git.close()

@@ -41,7 +41,7 @@ from gitsession.validation.history_rules import AcceptedEntry, ProposedBranch
 from gitsession.validation.quarantine_reader import (
     MEBIBYTE,
     NOT_SENT,
-    TAKE_OUT,
+    REMOVE_HINT,
     Deadline,
     Fault,
     GitReader,
@@ -57,7 +57,7 @@ _WINDOW = 256
 _OID = re.compile(r"[0-9a-f]{40}")
 
 
-def judge(
+def validate_moves(
     read: GitReader,
     moves: Iterable[Proposed],
     tombstones: Tombstones = NONE,
@@ -80,44 +80,46 @@ def judge(
         partial: Whether blobs may be missing, as in a partial clone.
         keeps_archived: Whether to reject a new ref of an archived session if the archive already contains its value.
     """
-    until = Deadline(limits.seconds)
-    found: dict[str, Refusal] = {}
-    rest: list[Proposed] = []
+    deadline = Deadline(limits.seconds)
+    refusals: dict[str, Refusal] = {}
+    session_moves: list[Proposed] = []
     archive = read.known.get(refs.ARCHIVE) if keeps_archived else None
-    ends: list[Proposed] = []
+    archived_tips: list[Proposed] = []
     moves = sorted(moves, key=lambda move: move.ref)
-    read.look_at([move.new for move in moves if move.new is not None and _OID.fullmatch(move.new)])
+    read.load_headers([move.new for move in moves if move.new is not None and _OID.fullmatch(move.new)])
     for move in moves:
         if is_allowed(move.ref, allowed):
             continue
-        fault = _of_the_ref(read, move)
+        fault = _ref_fault(read, move)
         if fault is not None:
             pass
         elif move.ref == refs.TOMBSTONES:
-            fault, tombstones = set_rules.validate_tombstones(read, move, tombstones, limits, until)
+            fault, tombstones = set_rules.validate_tombstones(read, move, tombstones, limits, deadline)
         elif move.ref == refs.ARCHIVE:
-            fault, ends = set_rules.validate_archive(read, move, limits)
+            fault, archived_tips = set_rules.validate_archive(read, move, limits)
             archive = move.new if fault is None and keeps_archived else archive
         elif move.ref == create.MAIN:
             fault = _main_fault(read, move)
         else:
-            fault = None if archive is None else set_rules.is_held(read, move, archive)
-            rest += [move] if fault is None else []
+            fault = None if archive is None else set_rules.archived_fault(read, move, archive)
+            session_moves += [move] if fault is None else []
         if fault is not None:
-            found[move.ref] = Refusal(move.ref, move.new or "", fault.what, fault.rule)
+            refusals[move.ref] = Refusal(move.ref, move.new or "", fault.what, fault.rule)
     try:
-        for refusal in _Judge(read, tombstones, limits, partial, until).refusals(ends):
+        for refusal in _EntryValidation(read, tombstones, limits, partial, deadline).refusals(archived_tips):
             what = f"{refusal.ref.removeprefix(refs.SESSIONS)}: {refusal.what}"
-            found.setdefault(refs.ARCHIVE, Refusal(refs.ARCHIVE, refusal.oid, what, refusal.rule))
-        for refusal in _Judge(read, tombstones, limits, partial, until).refusals(rest):
-            found.setdefault(refusal.ref, refusal)
+            refusals.setdefault(refs.ARCHIVE, Refusal(refs.ARCHIVE, refusal.oid, what, refusal.rule))
+        for refusal in _EntryValidation(read, tombstones, limits, partial, deadline).refusals(session_moves):
+            refusals.setdefault(refusal.ref, refusal)
     except ValidationTimeout as error:
-        for ref in [*([refs.ARCHIVE] if ends else []), *(move.ref for move in rest)]:
-            found.setdefault(ref, Refusal(ref, "", str(error), "limit"))
+        for ref in [*([refs.ARCHIVE] if archived_tips else []), *(move.ref for move in session_moves)]:
+            refusals.setdefault(ref, Refusal(ref, "", str(error), "limit"))
     except GitSessionError as error:  # git failed, or reports that the sent objects are incomplete
-        for ref, oid in [*([(refs.ARCHIVE, "")] if ends else []), *((move.ref, move.new or "") for move in rest)]:
-            found.setdefault(ref, Refusal(ref, oid, str(error), "unreadable"))
-    return list(found.values())
+        for ref, oid in [
+            *([(refs.ARCHIVE, "")] if archived_tips else []), *((move.ref, move.new or "") for move in session_moves)
+        ]:
+            refusals.setdefault(ref, Refusal(ref, oid, str(error), "unreadable"))
+    return list(refusals.values())
 
 
 def is_allowed(ref: str, allowed: Collection[str]) -> bool:
@@ -125,16 +127,16 @@ def is_allowed(ref: str, allowed: Collection[str]) -> bool:
 
     Refs of gitsession are always validated. So are refs that would block them: git allows no branch below a branch.
     """
-    is_ours = any(ref.startswith(ours) or ours.startswith(f"{ref}/") for ours in (refs.SESSIONS, refs.OURS))
-    return not is_ours and any(fnmatchcase(ref, pattern) for pattern in allowed)
+    is_own = any(ref.startswith(prefix) or prefix.startswith(f"{ref}/") for prefix in (refs.SESSIONS, refs.OURS))
+    return not is_own and any(fnmatchcase(ref, pattern) for pattern in allowed)
 
 
-def _of_the_ref(read: GitReader, move: Proposed) -> Fault | None:
+def _ref_fault(read: GitReader, move: Proposed) -> Fault | None:
     """Return the fault of the ref itself, or of the object that is its new value."""
     ref, old, new = move
     if ref.startswith(refs.SESSIONS) and not refs.is_session_ref(ref):
         return Fault("ref", "not the name of a session's branch")
-    if any(ours.startswith(f"{ref}/") for ours in (refs.SESSIONS, refs.OURS)):
+    if any(prefix.startswith(f"{ref}/") for prefix in (refs.SESSIONS, refs.OURS)):
         return Fault("ref", "it would block the refs of sessions: choose another name")
     try:
         check_ref_name(ref)
@@ -152,21 +154,23 @@ def _of_the_ref(read: GitReader, move: Proposed) -> Fault | None:
     return None
 
 
-class _Judge:
+class _EntryValidation:
     """The state of a validation of new entries, parents first. The children of a faulty entry are faulty, too."""
 
-    def __init__(self, read: GitReader, tombstones: Tombstones, limits: Limits, partial: bool, until: Deadline) -> None:
+    def __init__(
+        self, read: GitReader, tombstones: Tombstones, limits: Limits, partial: bool, deadline: Deadline
+    ) -> None:
         self._read = read
         self._tombstones = tombstones
         self._limits = limits
         self._partial = partial
-        self._until = until
+        self._deadline = deadline
         self._trees = FileTrees(read, limits, tombstones, partial=partial)
         self._views = LaterViews(read)
         self._graph: dict[Oid, tuple[Oid, ...]] = {}
         self._children: Counter[Oid] = Counter()
-        self._bad: dict[Oid, tuple[Oid, Fault]] = {}
-        self._good: dict[Oid, AcceptedEntry] = {}
+        self._faulty: dict[Oid, tuple[Oid, Fault]] = {}
+        self._accepted: dict[Oid, AcceptedEntry] = {}
         self._waiting: dict[Oid, Node] = {}
         """Valid entries with children that are not validated yet. Of other entries, only ``AcceptedEntry`` is kept."""
 
@@ -174,8 +178,8 @@ class _Judge:
         """Yield the refusals of session refs. Raises ``ValidationTimeout``."""
         if not moves:
             return
-        there = [self._read.known_of(sid) for sid in {refs.session_of(move.ref) for move in moves}]
-        known = [oid for ends in there for oid in ends] if all(there) else None
+        known_tips = [self._read.known_of(sid) for sid in {refs.session_of(move.ref) for move in moves}]
+        known = [oid for tips in known_tips for oid in tips] if all(known_tips) else None
         graph = self._read.new([move.new for move in moves if move.new], known, self._limits.entries)
         if graph is None:
             what = f"more than {self._limits.entries:,} new entries in one push: push fewer refs at a time"
@@ -185,41 +189,41 @@ class _Judge:
         self._children = Counter(parents[0] for parents in graph.values() if parents)
         order = list(graph)
         for at in progress.each("Validating entries", range(0, len(order), _WINDOW)):
-            self._until.check()
-            self._read.ahead(order[at : at + _WINDOW])
+            self._deadline.check()
+            self._read.load_entries(order[at : at + _WINDOW])
             for oid in order[at : at + _WINDOW]:
-                self._judge(oid)
-        whole = []
+                self._validate(oid)
+        valid = []
         for move in moves:
-            if move.new in self._bad:
-                oid, fault = self._bad[move.new]
+            if move.new in self._faulty:
+                oid, fault = self._faulty[move.new]
                 yield Refusal(move.ref, oid, fault.what, fault.rule)
             elif move.new is not None:
-                whole.append(ProposedBranch(move.ref, move.old, move.new, self._good.get(move.new)))
-        ended = [line for line in whole if SESSION + line.sid in self._tombstones]
-        yield from self._of_purged_sessions(ended)
-        rest = [line for line in whole if SESSION + line.sid not in self._tombstones]
-        yield from history_rules.refusals(self._read, rest, self._graph, self._good, self._until)
+                valid.append(ProposedBranch(move.ref, move.old, move.new, self._accepted.get(move.new)))
+        purged = [proposed for proposed in valid if SESSION + proposed.sid in self._tombstones]
+        yield from self._refuse_purged_sessions(purged)
+        others = [proposed for proposed in valid if SESSION + proposed.sid not in self._tombstones]
+        yield from history_rules.refusals(self._read, others, self._graph, self._accepted, self._deadline)
         if self._tombstones:
-            yield from self._purged_before(rest)
+            yield from self._refuse_purged_history(others)
 
-    def _judge(self, oid: Oid) -> None:
+    def _validate(self, oid: Oid) -> None:
         parents = self._graph[oid]
-        spoilt = next((self._bad[parent] for parent in parents if parent in self._bad), None)
-        if spoilt is not None:
-            self._bad[oid] = spoilt
+        inherited = next((self._faulty[parent] for parent in parents if parent in self._faulty), None)
+        if inherited is not None:
+            self._faulty[oid] = inherited
             return
         node = entry_rules.read(self._read, oid)
-        before = self._before(node.parent) if isinstance(node, Node) and node.parent else None
-        fault = node if isinstance(node, Fault) else before if isinstance(before, Fault) else None
+        parent_node = self._parent_of(node.parent) if isinstance(node, Node) and node.parent else None
+        fault = node if isinstance(node, Fault) else parent_node if isinstance(parent_node, Fault) else None
         if fault is None:
-            assert isinstance(node, Node) and not isinstance(before, Fault)
-            fault = self._fault(node, before)
+            assert isinstance(node, Node) and not isinstance(parent_node, Fault)
+            fault = self._fault(node, parent_node)
         if fault is not None:
-            self._bad[oid] = (oid, fault)
+            self._faulty[oid] = (oid, fault)
             return
-        assert isinstance(node, Node) and not isinstance(before, Fault)
-        self._good[oid] = history_rules.see(self._read, node, self._good.get(node.parent or ""))
+        assert isinstance(node, Node) and not isinstance(parent_node, Fault)
+        self._accepted[oid] = history_rules.accept(self._read, node, self._accepted.get(node.parent or ""))
         if self._children[oid]:
             self._waiting[oid] = node
         if node.parent in self._waiting:
@@ -227,19 +231,19 @@ class _Judge:
             if not self._children[node.parent]:
                 del self._waiting[node.parent]
 
-    def _before(self, parent: Oid) -> Node | Fault:
+    def _parent_of(self, parent: Oid) -> Node | Fault:
         """Return the parent of an entry: a new, valid entry, or an entry that is stored already."""
-        found = self._waiting.get(parent) or entry_rules.read(self._read, parent)
-        if isinstance(found, Fault):
-            return Fault("parents", f"the parent {parent[:10]}: {found.what}")
-        return found
+        node = self._waiting.get(parent) or entry_rules.read(self._read, parent)
+        if isinstance(node, Fault):
+            return Fault("parents", f"the parent {parent[:10]}: {node.what}")
+        return node
 
-    def _fault(self, node: Node, before: Node | None) -> Fault | None:
+    def _fault(self, node: Node, parent: Node | None) -> Fault | None:
         try:
-            fault = self._words_fault(node, before)
+            fault = self._entry_fault(node, parent)
             if fault is None:
                 files = self._files(node)
-                base = self._files(before) if before is not None and files else None
+                base = self._files(parent) if parent is not None and files else None
                 fault = self._trees.fault(files, base) if files else None
             if fault is None and (self._tombstones or node.is_tombstone or node.replaces):
                 fault = entry_rules.purged(self._read, node, self._tombstones)
@@ -254,58 +258,60 @@ class _Judge:
         rows = content.tree_of(self._read, node.tree)
         return next((oid for _, name, oid in rows if name == layout.FILES), None)
 
-    def _words_fault(self, node: Node, before: Node | None) -> Fault | None:
+    def _entry_fault(self, node: Node, parent: Node | None) -> Fault | None:
         """Return the fault of an entry. Its message is checked only if this release supports the view of its session.
 
         Nearly all sessions have a supported view. So the view is read only if the message does not match.
         """
 
-        def first(*, check_message: bool) -> Fault | None:
-            found = entry_rules.faults(self._read, node, before, self._limits, check_message=check_message)
+        def first_fault(*, check_message: bool) -> Fault | None:
+            found = entry_rules.faults(self._read, node, parent, self._limits, check_message=check_message)
             fault = next(found, None)
             return None if fault is not None and fault.rule == "missing" and self._partial else fault
 
-        known = self._views.is_known_later(node)
-        fault = first(check_message=not known)
-        if fault is not None and fault.rule == "entry" and not known and self._views.is_later(node, self._graph):
-            fault = first(check_message=False)
+        is_known_later = self._views.is_known_later(node)
+        fault = first_fault(check_message=not is_known_later)
+        if fault is not None and fault.rule == "entry" and not is_known_later and self._views.is_later(
+            node, self._graph
+        ):
+            fault = first_fault(check_message=False)
         return fault
 
-    def _of_purged_sessions(self, lines: Iterable[ProposedBranch]) -> Iterator[Refusal]:
+    def _refuse_purged_sessions(self, branches: Iterable[ProposedBranch]) -> Iterator[Refusal]:
         """Refuse refs of purged sessions, unless the ref has only the tombstone of the session's first entry."""
-        for line in lines:
-            fault = history_rules.rewinds(self._read, line)
+        for proposed in branches:
+            fault = history_rules.rewind_fault(self._read, proposed)
             if fault is not None:
-                yield Refusal(line.ref, line.new, fault.what, fault.rule)
-            elif not self._is_all_that_is_left(line):
-                what = f"session {line.sid} was purged: {TAKE_OUT}"
-                yield Refusal(line.ref, line.new, what, "purged")
+                yield Refusal(proposed.ref, proposed.new, fault.what, fault.rule)
+            elif not self._is_session_tombstone(proposed):
+                what = f"session {proposed.sid} was purged: {REMOVE_HINT}"
+                yield Refusal(proposed.ref, proposed.new, what, "purged")
 
-    def _is_all_that_is_left(self, line: ProposedBranch) -> bool:
-        node = entry_rules.read(self._read, line.new)
+    def _is_session_tombstone(self, proposed: ProposedBranch) -> bool:
+        node = entry_rules.read(self._read, proposed.new)
         if isinstance(node, Fault) or not node.is_tombstone or node.parent is not None:
             return False
         try:
-            return tombstone.of_node(self._read, node).of in self._tombstones.began(line.sid)
+            return tombstone.of_node(self._read, node).of in self._tombstones.began(proposed.sid)
         except GitSessionError:
             return False
 
-    def _purged_before(self, lines: Iterable[ProposedBranch]) -> Iterator[Refusal]:
+    def _refuse_purged_history(self, branches: Iterable[ProposedBranch]) -> Iterator[Refusal]:
         """Refuse new refs to existing history that contains purged entries. The whole history is read."""
         seen: set[Oid] = set()
-        for line in lines:
-            below = line.old_below
-            if line.old is not None or below is None or below in seen:
+        for proposed in branches:
+            existing = proposed.existing_tip
+            if proposed.old is not None or existing is None or existing in seen:
                 continue
-            for oid in self._read.ancestors(below):
+            for oid in self._read.ancestors(existing):
                 if oid in seen:
                     continue
-                self._until.check()
+                self._deadline.check()
                 seen.add(oid)
                 node = entry_rules.read(self._read, oid)
                 fault = node if isinstance(node, Fault) else entry_rules.purged(self._read, node, self._tombstones)
                 if fault is not None and fault.rule == "purged":
-                    yield Refusal(line.ref, oid, fault.what, fault.rule)
+                    yield Refusal(proposed.ref, oid, fault.what, fault.rule)
                     break
 
 
@@ -316,7 +322,7 @@ def _main_fault(read: GitReader, move: Proposed) -> Fault | None:
     """Return the fault of a new value of ``main``."""
     if move.new is None or move.new == create.first_commit()[0]:
         return None if move.old is None else Fault("rewind", "not a fast-forward")
-    if move.old is not None and not read.is_on_line(move.old, move.new):
+    if move.old is not None and not read.is_first_parent_ancestor(move.old, move.new):
         return Fault("rewind", "not a fast-forward")
     try:
         value = _marker(read, move.new)
@@ -342,8 +348,8 @@ def _marker(read: GitReader, oid: Oid) -> object:
         raise Malformed(f"its tree has {len(rows):,} entries (limit: {_TREE_NAMES_MAX:,})")
     for _, name, blob in rows:
         if name == create.MARKER:
-            found = read.head(blob)
-            if found is None or found.size > MEBIBYTE:
+            head_of_blob = read.head(blob)
+            if head_of_blob is None or head_of_blob.size > MEBIBYTE:
                 raise Malformed("it is missing or too large")
             return json.loads(read.read(blob)[1])
     return None
@@ -361,13 +367,13 @@ class FetchedReader:
 
     def __init__(self, git_dir: Path, store: ObjectStore) -> None:
         self.git_dir, self.store = git_dir, store
-        self._door = VerifiedRepository(git_dir)
+        self._fetched = VerifiedRepository(git_dir)
 
     def read(self, oid: Oid) -> tuple[Kind, bytes]:
-        return self._door.read(oid) if self._door.contains(oid) else self.store.read(oid)
+        return self._fetched.read(oid) if self._fetched.contains(oid) else self.store.read(oid)
 
     def contains(self, oid: Oid) -> bool:
-        return self._door.contains(oid) or self.store.contains(oid)
+        return self._fetched.contains(oid) or self.store.contains(oid)
 
 
 def validate_fetched(read: FetchedReader, moves: list[Proposed], known: Mapping[str, Oid]) -> list[Refusal]:
@@ -375,37 +381,37 @@ def validate_fetched(read: FetchedReader, moves: list[Proposed], known: Mapping[
 
     In a partial clone, missing blobs are not validated.
     """
-    gone = tombstone_set.read(read.store)
-    good = dict(known)
+    tombstones = tombstone_set.read(read.store)
+    validated = dict(known)
     found: list[Refusal] = []
-    for some in _portions(moves, _at_once(read, moves, known)):
-        with GitReader(read.git_dir, good) as apart:
-            refused = judge(apart, some, gone, FETCH_LIMITS, partial=_is_partial(read.git_dir))
-        bad = {refusal.ref for refusal in refused}
-        good |= {move.ref: move.new for move in some if move.new is not None and move.ref not in bad}
-        if refs.TOMBSTONES in {move.ref for move in some} - bad:
-            gone |= tombstone_set.at(read, good[refs.TOMBSTONES])
+    for portion in _portions(moves, _sessions_at_once(read, moves, known)):
+        with GitReader(read.git_dir, validated) as reader:
+            refused = validate_moves(reader, portion, tombstones, FETCH_LIMITS, partial=_is_partial(read.git_dir))
+        refused_refs = {refusal.ref for refusal in refused}
+        validated |= {move.ref: move.new for move in portion if move.new is not None and move.ref not in refused_refs}
+        if refs.TOMBSTONES in {move.ref for move in portion} - refused_refs:
+            tombstones |= tombstone_set.at(read, validated[refs.TOMBSTONES])
         found += refused
     return found
 
 
-def why_unmergeable(read: FetchedReader, theirs: Oid) -> str:
+def unmergeable_reason(read: FetchedReader, remote_tip: Oid) -> str:
     """Return the reason why the tombstone set of a remote cannot be merged; "" if it can be merged."""
-    ours = read.store.ref(refs.TOMBSTONES)
-    with GitReader(read.git_dir, {} if ours is None else {refs.TOMBSTONES: ours}) as apart:
-        move = Proposed(refs.TOMBSTONES, None, theirs)
-        fault, _ = set_rules.validate_tombstones(apart, move, tombstone_set.NONE, FETCH_LIMITS, Deadline(inf))
+    local_tip = read.store.ref(refs.TOMBSTONES)
+    with GitReader(read.git_dir, {} if local_tip is None else {refs.TOMBSTONES: local_tip}) as reader:
+        move = Proposed(refs.TOMBSTONES, None, remote_tip)
+        fault, _ = set_rules.validate_tombstones(reader, move, tombstone_set.NONE, FETCH_LIMITS, Deadline(inf))
     return "" if fault is None else fault.what
 
 
-def _at_once(read: FetchedReader, moves: Sequence[Proposed], known: Mapping[str, Oid]) -> int:
+def _sessions_at_once(read: FetchedReader, moves: Sequence[Proposed], known: Mapping[str, Oid]) -> int:
     """Return the number of sessions that are validated together."""
     sessions = len({refs.session_of(move.ref) for move in moves})
     if sessions <= SESSIONS_AT_ONCE:
         return SESSIONS_AT_ONCE
     try:
-        with GitReader(read.git_dir, known) as apart:
-            entries = apart.count_new([move.new for move in moves if move.new is not None])
+        with GitReader(read.git_dir, known) as reader:
+            entries = reader.count_new([move.new for move in moves if move.new is not None])
     except GitSessionError:
         return SESSIONS_AT_ONCE  # fetched objects are missing: the validation reports which ones
     return max(SESSIONS_AT_ONCE, sessions * ENTRIES_AT_ONCE // max(entries, 1))

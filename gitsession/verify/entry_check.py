@@ -47,7 +47,7 @@ class Manifests:
     def __init__(self, store: Reader, *, is_partial: bool = False) -> None:
         self._store = store
         self._is_partial = is_partial
-        self._good: dict[Oid, int] = {}
+        self._checked_depths: dict[Oid, int] = {}
 
     def problems(self, tree: Oid) -> Iterator[str]:
         """Yield the problems of the files in ``tree``."""
@@ -55,7 +55,7 @@ class Manifests:
         names = 0
         while stack:
             base, oid, depth = stack.pop()
-            if self._good.get(oid, 0) >= depth:
+            if self._checked_depths.get(oid, 0) >= depth:
                 continue
             if depth > DEPTH_MAX:
                 yield f"files/{_shown(base)} is more than {DEPTH_MAX} folders deep"
@@ -69,34 +69,34 @@ class Manifests:
             if names > NAMES_MAX:
                 yield f"files/ has more than {NAMES_MAX:,} names"
                 return
-            wrong = list(self._in_folder(base, rows))
-            yield from wrong
-            if not wrong:
-                self._good[oid] = depth
+            problems = list(self._folder_problems(base, rows))
+            yield from problems
+            if not problems:
+                self._checked_depths[oid] = depth
             stack += [(f"{base}{name}/", child, depth + 1) for mode, name, child in rows if mode == TREE_MODE]
 
-    def named(self, entry: Checkpoint) -> Iterator[str]:
+    def path_problems(self, entry: Checkpoint) -> Iterator[str]:
         """Yield the problems of the paths in a checkpoint.
 
         A name with a placeholder is not checked, because no file is written under it.
         """
         for path in {*entry.paths, *entry.appeared, *(path for path, _ in entry.skipped)}:
             components = path.split("/")
-            why = next((why for name in components if OPENS not in name and (why := tree_refusal(name))), None)
+            reason = next((reason for name in components if OPENS not in name and (reason := tree_refusal(name))), None)
             if len(components) > DEPTH_MAX:
-                why = f"more than {DEPTH_MAX} folders deep"
-            if why:
-                yield f"the checkpoint lists {_shown(path)}: {why}"
+                reason = f"more than {DEPTH_MAX} folders deep"
+            if reason:
+                yield f"the checkpoint lists {_shown(path)}: {reason}"
 
     def changed(self, before: Oid | None, after: Oid | None) -> set[str]:
         """Return the paths of the files that differ between two trees. Raises the errors of ``trees.walk``."""
         return set(trees.diff(self._store, before, after))
 
-    def _in_folder(self, base: str, rows: Rows) -> Iterator[str]:
+    def _folder_problems(self, base: str, rows: Rows) -> Iterator[str]:
         for mode, name, oid in rows:
-            why = tree_refusal(name)
-            if why:
-                yield f"files/{_shown(base + name)}: {why}"
+            reason = tree_refusal(name)
+            if reason:
+                yield f"files/{_shown(base + name)}: {reason}"
             if mode in (TREE_MODE, SUBMODULE_MODE):
                 continue
             if mode not in FILE_MODES:
@@ -117,21 +117,21 @@ _ON_FILES = {Checkpoint.kind, Tombstone.kind}
 _NOT_ON_A_BRANCH = {kind.kind for kind in (Attachment, Checkpoint, Continuation, Project, Seal, SourceFile)}
 
 
-def has_place(node: Node, on: str) -> bool:
-    """Return whether an entry may be on a ref of type ``on``: ``meta``, ``files``, or a branch.
+def is_allowed_on(node: Node, ref_type: str) -> bool:
+    """Return whether an entry may be on a ref of type ``ref_type``: ``meta``, ``files``, or a branch.
 
     ``meta`` has the properties of a session that can change. An entry of a kind from a later version may be on any ref.
     """
     if node.kind not in KINDS and node.source is None:
         return True
-    if on == refs.META:
-        return node.kind in _ON_META or _stands_for_a_part(node) or is_of_ours(node)
-    if on == refs.FILES:
+    if ref_type == refs.META:
+        return node.kind in _ON_META or _is_file_part(node) or is_of_ours(node)
+    if ref_type == refs.FILES:
         return node.kind in _ON_FILES
     return node.source is not None or node.kind not in _NOT_ON_A_BRANCH
 
 
-def _stands_for_a_part(node: Node) -> bool:
+def _is_file_part(node: Node) -> bool:
     """Return whether an entry on ``meta`` is the unfinished end of a file, or an unchanged part of a document."""
     if node.source is None:
         return False
@@ -166,12 +166,12 @@ def check(
     yield from _tree_problems(store, node.tree, tree)
     parts = content.kept_of(store, node.tree, tree)
     digest = parts.digest
-    of = tombstone.stands_for(node, parts) or digest
-    chain = chain_of(None if parent is None else parent.chain, of)
+    original = tombstone.stands_for(node, parts) or digest
+    chain = chain_of(None if parent is None else parent.chain, original)
     if chain != node.chain:
         yield "the chain digest does not match: the payload or an earlier entry was changed"
     if tombstones is not None:
-        yield from purge_problems(node, digest.hex(), of.hex(), tombstones)
+        yield from purge_problems(node, digest.hex(), original.hex(), tombstones)
     if manifests is not None and parts.files is not None:
         yield from manifests.problems(parts.files)
     data = content.whole(store, node, parts)
@@ -180,7 +180,7 @@ def check(
     headline = _headline(node, parts.form, data) if check_message or node.is_tombstone else None
     if headline is None:
         return
-    replaces = of if node.replaces and not node.is_tombstone else b""
+    replaces = original if node.replaces and not node.is_tombstone else b""
     expected = commit_writer.build_commit(
         chain, headline, node.source, node.tree, parent, node.second_parent, replaces
     ).data
@@ -188,18 +188,18 @@ def check(
         yield from _commit_problems(expected, store.read(node.oid)[1])
 
 
-def purge_problems(node: Node, digest: str, of: str, tombstones: Tombstones) -> Iterator[str]:
+def purge_problems(node: Node, digest: str, original: str, tombstones: Tombstones) -> Iterator[str]:
     """Yield a problem if an entry was purged but exists, or if it replaces an entry that was not purged."""
     if node.is_tombstone:
-        if not tombstones.stands(of):
-            yield f"a tombstone of {of}, which was not purged"
+        if not tombstones.stands(original):
+            yield f"a tombstone of {original}, which was not purged"
         return
-    instead = tombstones.instead(of) if tombstones.has_entry(of) else None
-    if tombstones.has_entry(of):
-        if instead is None or instead.digest != digest:
-            yield f"the entry {of} was purged"
+    replacement = tombstones.instead(original) if tombstones.has_entry(original) else None
+    if tombstones.has_entry(original):
+        if replacement is None or replacement.digest != digest:
+            yield f"the entry {original} was purged"
     elif node.replaces:
-        yield f"replaces {of}, which was not redacted"
+        yield f"replaces {original}, which was not redacted"
     elif tombstones.has_entry(digest):
         yield f"the entry {digest} was purged"
 
@@ -247,25 +247,28 @@ def _tree_problems(store: Reader, oid: Oid, rows: Rows) -> Iterator[str]:
             yield f"{layout.SUMMARY} and the list of holes do not match"
     elif layout.SUMMARY in top:
         yield f"{layout.SUMMARY} exists, but no hole refers to it"
-    kept = content.tree_of(store, top[layout.BLOBS][1]) if layout.BLOBS in top else []
-    for mode, name, _ in kept:
+    blobs = content.tree_of(store, top[layout.BLOBS][1]) if layout.BLOBS in top else []
+    for mode, name, _ in blobs:
         if mode != layout.FILE_MODE:
             yield f"{layout.BLOBS}/{name} has mode {mode}, expected {layout.FILE_MODE}"
-    if {name for _, name, _ in kept} != lifted:
+    if {name for _, name, _ in blobs} != lifted:
         yield f"{layout.BLOBS}/ and the list of holes do not match"
 
 
 def _commit_problems(expected: bytes, found: bytes) -> Iterator[str]:
     try:
-        ours, theirs = parse_commit(expected), parse_commit(found)
+        expected_commit, found_commit = parse_commit(expected), parse_commit(found)
     except Malformed as error:
         yield str(error)
         return
-    if ours.message != theirs.message:
+    if expected_commit.message != found_commit.message:
         yield "the commit message does not match the payload"
-    if ours.author_name != theirs.author_name:
-        yield f"the author is {theirs.author_name!r}, expected {ours.author_name!r}"
-    if (ours.author_seconds, ours.committer_seconds) != (theirs.author_seconds, theirs.committer_seconds):
+    if expected_commit.author_name != found_commit.author_name:
+        yield f"the author is {found_commit.author_name!r}, expected {expected_commit.author_name!r}"
+    if (expected_commit.author_seconds, expected_commit.committer_seconds) != (
+        found_commit.author_seconds,
+        found_commit.committer_seconds,
+    ):
         yield "the times of the commit do not match the payload and the parent"
-    if ours == theirs:
+    if expected_commit == found_commit:
         yield "the commit has unexpected headers"

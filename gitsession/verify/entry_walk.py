@@ -24,7 +24,7 @@ from gitsession.sessions.tombstone_set import Tombstones
 from gitsession.store import refs
 from gitsession.store.interface import ObjectStore
 from gitsession.verify import semantics, signatures
-from gitsession.verify.entry_check import Manifests, check, has_place
+from gitsession.verify.entry_check import Manifests, check, is_allowed_on
 from gitsession.verify.findings import Finding, Report
 from gitsession.verify.semantics import Sessions
 
@@ -72,7 +72,7 @@ def verify(
             report.whole = False
             break
         walk.check(oid)
-    walk.judge(notices=notices)
+    walk.check_relations(notices=notices)
     return report
 
 
@@ -100,35 +100,35 @@ class Walk:
     """The entries of one session, or of all sessions. Problems are added to ``report``."""
 
     def __init__(
-        self, store: ObjectStore, sid: str | None, report: Report, judges: EntryChecks, known: Collection[Oid] = ()
+        self, store: ObjectStore, sid: str | None, report: Report, checks: EntryChecks, known: Collection[Oid] = ()
     ) -> None:
         try:
             with store.transaction():  # no other process can move a ref in the meantime
-                store, self._ends, self._active = _snapshot(store, sid)
+                store, self._tips, self._active = _snapshot(store, sid)
         except Unavailable:  # the store is read-only, or another process holds its lock for too long
-            store, self._ends, self._active = _snapshot(store, sid)
-        self._store, self._report, self._judges = store, report, judges
+            store, self._tips, self._active = _snapshot(store, sid)
+        self._store, self._report, self._checks = store, report, checks
         self._ahead = ReadAheadReader(store)
-        self.nodes, self._leads = _nodes(store, self._ends, report, known, is_all=sid is None)
-        self._later = _of_a_later_view(store, self.nodes, report)
+        self.nodes, self._reached_from = _nodes(store, self._tips, report, known, is_all=sid is None)
+        self._later = _entries_of_later_views(store, self.nodes, report)
 
     def check(self, oid: Oid) -> None:
         """Check one entry on its own."""
-        node, judges = self.nodes[oid], self._judges
+        node, checks = self.nodes[oid], self._checks
         self._report.checked += 1
         try:
             parent, check_message = self.nodes.get(node.parent or ""), oid not in self._later
-            for what in check(
+            for problem in check(
                 self._ahead,
                 node,
                 parent,
                 check_message=check_message,
-                tombstones=judges.tombstones,
-                manifests=judges.manifests,
+                tombstones=checks.tombstones,
+                manifests=checks.manifests,
             ):
-                self._report.add(oid, what, self._leads[oid])
+                self._report.add(oid, problem, self._reached_from[oid])
         except GitSessionError as error:
-            self._report.add(oid, str(error).removeprefix(f"{oid}: "), self._leads[oid])
+            self._report.add(oid, str(error).removeprefix(f"{oid}: "), self._reached_from[oid])
 
     def check_row(self, oids: Sequence[Oid]) -> None:
         """Check a few entries, each separately. Their objects are read together."""
@@ -138,30 +138,30 @@ class Walk:
 
     def check_all(self, oids: Sequence[Oid]) -> None:
         """Check entries, each separately. Several processes are used if there are many entries."""
-        for checked, problems in share(oids, self._found):
+        for checked, problems in share(oids, self._check_rows):
             self._report.checked += checked
             self._report.problems += problems
 
-    def _found(self, oids: Sequence[Oid]) -> tuple[int, list[Finding]]:
-        kept, self._report = self._report, Report()
+    def _check_rows(self, oids: Sequence[Oid]) -> tuple[int, list[Finding]]:
+        report, self._report = self._report, Report()
         try:
             for at in progress.each("Checking entries", range(0, len(oids), AT_ONCE)):
                 self.check_row(oids[at : at + AT_ONCE])
             return self._report.checked, self._report.problems
         finally:
-            self._report = kept
+            self._report = report
 
-    def judge(self, *, notices: bool = False) -> None:
+    def check_relations(self, *, notices: bool = False) -> None:
         """Check the relations between entries, and the signatures."""
-        store, report, judges = self._store, self._report, self._judges
-        leaves = {name: value for name, value in self._ends.items() if not judges.is_purged(refs.session_of(name))}
+        store, report, checks = self._store, self._report, self._checks
+        leaves = {name: value for name, value in self._tips.items() if not checks.is_purged(refs.session_of(name))}
         sessions = Sessions(leaves, self.nodes, partial(content.entry_of, store))
-        _check_places(sessions, report)
-        for found in semantics.problems(sessions, self._active, partial(content.files_of, store), judges.manifests):
-            report.add(found.where, found.what, found.ref or self._leads.get(found.where, ""))
-        for sealed in signatures.look(sessions, tombstones=judges.tombstones):
-            report.signatures.append(sealed)
-            problem = signatures.problem(sealed)
+        _check_ref_types(sessions, report)
+        for finding in semantics.problems(sessions, self._active, partial(content.files_of, store), checks.manifests):
+            report.add(finding.where, finding.what, finding.ref or self._reached_from.get(finding.where, ""))
+        for signature in signatures.check_signatures(sessions, tombstones=checks.tombstones):
+            report.signatures.append(signature)
+            problem = signatures.problem(signature)
             if problem is not None:
                 report.problems.append(problem)
         if notices:
@@ -175,26 +175,26 @@ def _snapshot(store: ObjectStore, sid: str | None) -> tuple[ObjectStore, Mapping
     check would compare two different states of the store.
     """
     whole = archive_set.UnarchivedStore.of(store)
-    ends, active = (refs.session(sid), refs.active(sid)) if sid else (refs.SESSIONS, refs.ACTIVE)
-    return whole, whole.refs(ends), whole.refs(active)
+    prefix, active = (refs.session(sid), refs.active(sid)) if sid else (refs.SESSIONS, refs.ACTIVE)
+    return whole, whole.refs(prefix), whole.refs(active)
 
 
 def _nodes(
-    store: ObjectStore, ends: Mapping[str, Oid], report: Report, known: Collection[Oid], *, is_all: bool
+    store: ObjectStore, tips: Mapping[str, Oid], report: Report, known: Collection[Oid], *, is_all: bool
 ) -> tuple[dict[Oid, Node], dict[Oid, str]]:
     """Return the entries up to those in ``known``, which are included, and the ref from which each is reachable."""
     nodes: dict[Oid, Node] = {}
-    leads: dict[Oid, str] = {}
+    reached_from: dict[Oid, str] = {}
     damaged: set[str] = set()
-    at_hand = read_ahead.commits(store) if is_all and not known else {}
-    for name, value in ends.items():
+    loaded = read_ahead.commits(store) if is_all and not known else {}
+    for name, value in tips.items():
         if not refs.is_session_ref(name):
             report.add(name, "invalid name of a session branch")
         oid: Oid | None = value
         while oid is not None and oid not in nodes:
-            leads[oid] = name
+            reached_from[oid] = name
             try:
-                nodes[oid] = at_hand.get(oid) or load(store, oid)
+                nodes[oid] = loaded.get(oid) or load(store, oid)
             except GitSessionError as error:
                 report.add(oid, f"{str(error).removeprefix(f'{oid}: ')} (reached from {name})", name)
                 damaged.add(name)
@@ -203,11 +203,13 @@ def _nodes(
     for name in damaged:
         parsed = refs.parse(name)
         if parsed is not None:
-            _add_unreached(store, parsed[0], name, nodes, leads)
-    return nodes, leads
+            _add_unreached(store, parsed[0], name, nodes, reached_from)
+    return nodes, reached_from
 
 
-def _add_unreached(store: ObjectStore, sid: str, ref: str, nodes: dict[Oid, Node], leads: dict[Oid, str]) -> None:
+def _add_unreached(
+    store: ObjectStore, sid: str, ref: str, nodes: dict[Oid, Node], reached_from: dict[Oid, str]
+) -> None:
     """Add the entries before a lost entry, so that they are checked, too."""
     try:
         tree = graph.tree(store, sid)
@@ -215,31 +217,31 @@ def _add_unreached(store: ObjectStore, sid: str, ref: str, nodes: dict[Oid, Node
         return
     for oid, node in tree.nodes.items():
         nodes.setdefault(oid, node)
-        leads.setdefault(oid, ref)
+        reached_from.setdefault(oid, ref)
 
 
-def _check_places(sessions: Sessions, report: Report) -> None:
+def _check_ref_types(sessions: Sessions, report: Report) -> None:
     """Check that ``meta`` and ``files`` have only entries that belong there, back to the start of a session.
 
     For ``meta``, this must be the start of its own session.
     """
     for name, leaf in sessions.leaves.items():
         sid, branch = refs.parse(name) or ("", "")
-        on = refs.META if refs.is_meta(branch) else refs.FILES if refs.is_files(branch) else ""
-        for node in sessions.history(leaf) if on else ():
+        ref_type = refs.META if refs.is_meta(branch) else refs.FILES if refs.is_files(branch) else ""
+        for node in sessions.history(leaf) if ref_type else ():
             if node.starts_session:
-                if on == refs.META and _reaches(sessions.nodes, _branches(sessions, sid), node.oid) is False:
+                if ref_type == refs.META and _reaches(sessions.nodes, _branches(sessions, sid), node.oid) is False:
                     report.add(name, "its history starts in another session")
                 break
-            if not has_place(node, on):
-                what = f"an entry of kind {node.kind[:40]!r} is not allowed on {name}"
-                report.add(node.oid, what, name if on == refs.FILES else "")
+            if not is_allowed_on(node, ref_type):
+                problem = f"an entry of kind {node.kind[:40]!r} is not allowed on {name}"
+                report.add(node.oid, problem, name if ref_type == refs.FILES else "")
                 break
 
 
 def _branches(sessions: Sessions, sid: str) -> list[Oid]:
     """Return the tips of a session's conversation branches."""
-    return [oid for name, oid in sessions.of(sid).items() if refs.is_branch(name.rpartition("/")[2])]
+    return [oid for name, oid in sessions.refs_of(sid).items() if refs.is_branch(name.rpartition("/")[2])]
 
 
 def _reaches(nodes: Mapping[Oid, Node], leaves: Collection[Oid], start: Oid) -> bool | None:
@@ -268,27 +270,27 @@ def check_log(store: ObjectStore, report: Report) -> None:
         report.add(refs.OPLOG, str(error))
 
 
-def _of_a_later_view(store: ObjectStore, nodes: Mapping[Oid, Node], report: Report) -> set[Oid]:
+def _entries_of_later_views(store: ObjectStore, nodes: Mapping[Oid, Node], report: Report) -> set[Oid]:
     """Return the entries of sessions with a view number unknown to this release; report the start of each session."""
     later: dict[Oid, bool] = {}
     for oid in nodes:
-        line: dict[Oid, None] = {}  # in order; in a damaged store, it can even be a cycle
+        history: dict[Oid, None] = {}  # in order; in a damaged store, it can even be a cycle
         at: Oid | None = oid
-        while at is not None and at in nodes and at not in later and at not in line:
-            line[at] = None
+        while at is not None and at in nodes and at not in later and at not in history:
+            history[at] = None
             at = nodes[at].parent
-        known = later.get(at, False) if at is not None else False
-        for one in reversed(line):
-            stated = _view_stated(store, nodes[one])
-            if stated is not None:
-                known = stated > VIEW
-                if known:
-                    report.add(one, f"unknown view {stated}: the commit messages of its entries are not checked")
-            later[one] = known
+        is_known_later = later.get(at, False) if at is not None else False
+        for member in reversed(history):
+            view = _stated_view(store, nodes[member])
+            if view is not None:
+                is_known_later = view > VIEW
+                if is_known_later:
+                    report.add(member, f"unknown view {view}: the commit messages of its entries are not checked")
+            later[member] = is_known_later
     return {oid for oid, is_later in later.items() if is_later}
 
 
-def _view_stated(store: ObjectStore, node: Node) -> int | None:
+def _stated_view(store: ObjectStore, node: Node) -> int | None:
     entry = content.entry_of(store, node) if node.starts_session else None
     return entry.view if isinstance(entry, SessionHeader | Fork) else None
 
@@ -296,7 +298,7 @@ def _view_stated(store: ObjectStore, node: Node) -> int | None:
 T = TypeVar("T")
 R = TypeVar("R")
 
-THINGS_MIN = 2_000
+ITEMS_MIN = 2_000
 """Minimum number of items for each process. The start of a process takes 10 ms or more."""
 
 PROCESSES_MAX = 4
@@ -305,50 +307,50 @@ _AT_ONCE = 256
 """Number of consecutive items for one process. Consecutive items are near each other in a pack."""
 
 
-def share(things: Sequence[T], work: Callable[[Sequence[T]], R]) -> list[R]:
-    """Return the results of ``work`` for ``things``, one result for each process."""
-    count = min(len(things) // THINGS_MIN, PROCESSES_MAX, _processors())
+def share(items: Sequence[T], work: Callable[[Sequence[T]], R]) -> list[R]:
+    """Return the results of ``work`` for ``items``, one result for each process."""
+    count = min(len(items) // ITEMS_MIN, PROCESSES_MAX, _processors())
     if count < 2 or sys.platform != "linux" or threading.active_count() > 1:
-        return [work(things)]
-    return _in_processes(things, work, count)
+        return [work(items)]
+    return _in_processes(items, work, count)
 
 
-def _in_processes(things: Sequence[T], work: Callable[[Sequence[T]], R], count: int) -> list[R]:
+def _in_processes(items: Sequence[T], work: Callable[[Sequence[T]], R], count: int) -> list[R]:
     from multiprocessing import get_context
 
     context = get_context("fork")
     parts: list[list[T]] = [[] for _ in range(count)]
-    for number, start in enumerate(range(0, len(things), _AT_ONCE)):
-        parts[number % count] += things[start : start + _AT_ONCE]
+    for number, start in enumerate(range(0, len(items), _AT_ONCE)):
+        parts[number % count] += items[start : start + _AT_ONCE]
     children = []
     for part in parts[1:]:
-        ours, theirs = context.Pipe(duplex=False)
-        child = context.Process(target=_answer, args=(part, work, theirs), daemon=True)
+        receiver, sender = context.Pipe(duplex=False)
+        child = context.Process(target=_send_result, args=(part, work, sender), daemon=True)
         child.start()
-        theirs.close()
-        children.append((part, ours, child))
+        sender.close()
+        children.append((part, receiver, child))
     try:
-        found = [work(parts[0])]
-        for part, ours, _ in children:
+        results = [work(parts[0])]
+        for part, receiver, _ in children:
             try:
-                found.append(ours.recv())
+                results.append(receiver.recv())
             except EOFError:  # the child was killed or failed: do its work here
-                found.append(work(part))
-        return found
+                results.append(work(part))
+        return results
     finally:
-        for _, ours, child in children:
+        for _, receiver, child in children:
             child.terminate()  # a child that has sent its result has ended or is about to end
             child.join()
-            ours.close()
+            receiver.close()
 
 
-def _answer(things: Sequence[T], work: Callable[[Sequence[T]], R], to: Connection) -> None:
+def _send_result(items: Sequence[T], work: Callable[[Sequence[T]], R], connection: Connection) -> None:
     import signal
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles it, and terminates its children
     signal.signal(signal.SIGTERM, signal.SIG_DFL)  # end silently if terminated after sending the result
     with progress.by(None):
-        to.send(work(things))
+        connection.send(work(items))
 
 
 def _processors() -> int:

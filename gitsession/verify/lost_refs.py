@@ -63,7 +63,7 @@ class VerifiedState:
         return sorted(set(now.loose) - set(self.loose))
 
 
-def present(git_dir: Path, refs: dict[str, str]) -> VerifiedState:
+def current_state(git_dir: Path, refs: dict[str, str]) -> VerifiedState:
     """Return the current state of the store. ``refs``: the current values of the refs."""
     found = packs.files(f"{git_dir}/objects/pack")
     return VerifiedState(
@@ -132,10 +132,10 @@ def find(
     """Return the refs that lost a value. ``seen``: values in the catalog. ``unreadable``: refs to leave out."""
     for _ in range(_TRIES):
         # Records are read before refs: an append in between only moves refs forward, and a command changes the log.
-        end, records = _end_of_log(store), _records(store)
-        known, replaced = _known(store, mark, seen, records)
-        found = [astray for astray in _compare(store, known, records, replaced) if astray.name not in unreadable]
-        if not found or (_end_of_log(store) == end and _records(store) == records):
+        log_tip, records = _log_tip(store), _records(store)
+        known, replaced = _recorded_values(store, mark, seen, records)
+        found = [finding for finding in _compare(store, known, records, replaced) if finding.name not in unreadable]
+        if not found or (_log_tip(store) == log_tip and _records(store) == records):
             break
     return found
 
@@ -147,20 +147,20 @@ def _records(store: GitStore) -> FlushedRefs:
         return FlushedRefs()
 
 
-_Known = dict[str, tuple[RefValue | None, str]]
+_RecordedValues = dict[str, tuple[RefValue | None, str]]
 _BY_FLUSH = "when it was last written"
-_OTHERS = (refs.OPLOG, refs.TOMBSTONES, refs.ARCHIVE)
+_OTHER_REFS = (refs.OPLOG, refs.TOMBSTONES, refs.ARCHIVE)
 _TRIES = 8
 
 
-def _known(
+def _recorded_values(
     store: ObjectStore, mark: VerifiedState | None, seen: Mapping[str, RefValue], records: FlushedRefs
-) -> tuple[_Known, set[tuple[str, RefValue | None]]]:
+) -> tuple[_RecordedValues, set[tuple[str, RefValue | None]]]:
     """Return each ref's last recorded value (``None``: removed) and time, and the values that commands replaced."""
     marked = mark.refs if mark else {}
-    later: _Known = {}
-    unflushed: _Known = {}
-    told: set[str] = set()
+    later: _RecordedValues = {}
+    unflushed: _RecordedValues = {}
+    logged: set[str] = set()
     replaced: set[tuple[str, RefValue | None]] = set()
     after_mark, after_flush = True, refs.OPLOG in records.last
     try:
@@ -168,63 +168,65 @@ def _known(
             after_mark = after_mark and operation.id != marked.get(refs.OPLOG)
             after_flush = after_flush and operation.id != records.last[refs.OPLOG]
             for move in operation.moves:
-                told.add(move.ref)
+                logged.add(move.ref)
                 replaced.add((move.ref, move.old))
                 if after_mark:
-                    (unflushed if after_flush else later).setdefault(move.ref, (move.new, _when(operation)))
+                    (unflushed if after_flush else later).setdefault(move.ref, (move.new, _describe_time(operation)))
     except GitSessionError:
         seen = {}  # the unreadable rest of the log may have changes of these refs
     at_mark = {name: (value, "at the last check without problems") for name, value in marked.items()}
-    at_look = {name: (value, "when sessions were last listed") for name, value in seen.items() if name not in told}
-    before, since = (
-        {name: (value, later[name][1] if later.get(name, ("",))[0] == value else _BY_FLUSH) for name, value in held}
-        for held in (records.last.items(), records.since.items())
+    at_listing = {name: (value, "when sessions were last listed") for name, value in seen.items() if name not in logged}
+    last_flushed, since_flush = (
+        {name: (value, later[name][1] if later.get(name, ("",))[0] == value else _BY_FLUSH) for name, value in values}
+        for values in (records.last.items(), records.since.items())
     )
-    return {**at_look, **before, **at_mark, **later, **since, **unflushed}, replaced
+    return {**at_listing, **last_flushed, **at_mark, **later, **since_flush, **unflushed}, replaced
 
 
-def _when(operation: operation_log.Operation) -> str:
+def _describe_time(operation: operation_log.Operation) -> str:
     try:
-        day = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(operation.at_ms / 1000))
+        date = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(operation.at_ms / 1000))
     except (OverflowError, ValueError, OSError):
-        day = "an invalid date"
-    return f"after `{operation.command[:80]}` on {day}"
+        date = "an invalid date"
+    return f"after `{operation.command[:80]}` on {date}"
 
 
 def _compare(
-    store: ObjectStore, known: _Known, records: FlushedRefs, replaced: Collection[tuple[str, RefValue | None]]
+    store: ObjectStore, known: _RecordedValues, records: FlushedRefs, replaced: Collection[tuple[str, RefValue | None]]
 ) -> list[LostRefFinding]:
-    there = archive_set.UnarchivedStore.of(store).refs("refs/")
-    unchosen = {refs.active(sid) for sid in _ever_archived(store)}
-    unchosen |= {name for name, (was, _) in known.items() if was is not None and _led_to_what_went(was, known, there)}
+    current = archive_set.UnarchivedStore.of(store).refs("refs/")
+    unselected = {refs.active(sid) for sid in _ever_archived(store)}
+    unselected |= {
+        name for name, (was, _) in known.items() if was is not None and _is_target_removed(was, known, current)
+    }
     found = []
     for name, (was, when) in sorted(known.items()):
-        now = there.get(name)
-        if was is None or now == was or not _is_watched(name) or (now is None and name in unchosen):
+        now = current.get(name)
+        if was is None or now == was or not _is_watched(name) or (now is None and name in unselected):
             continue
-        lost = _unreached(store, name, was, there, is_flushed=records.last.get(name) == was)
-        if now is None or lost != 0:
-            found.append(LostRefFinding(name, was, when, now, lost))
+        unreached = _unreached(store, name, was, current, is_flushed=records.last.get(name) == was)
+        if now is None or unreached != 0:
+            found.append(LostRefFinding(name, was, when, now, unreached))
     for name, values in sorted(records.passed.items()):
-        last = there.get(name) or known[name][0]
+        last = current.get(name) or known[name][0]
         if last is None or not _is_watched(name):
             continue
         for was in dict.fromkeys(values):
             if (name, was) in replaced:
                 continue
-            lost = _unreached(store, name, was, {**there, name: last}, is_flushed=True)
-            if lost != 0:
-                found.append(LostRefFinding(name, was, _BY_FLUSH, last, lost))
+            unreached = _unreached(store, name, was, {**current, name: last}, is_flushed=True)
+            if unreached != 0:
+                found.append(LostRefFinding(name, was, _BY_FLUSH, last, unreached))
     return found
 
 
-def _led_to_what_went(was: RefValue, known: _Known, there: Mapping[str, RefValue]) -> bool:
+def _is_target_removed(was: RefValue, known: _RecordedValues, current: Mapping[str, RefValue]) -> bool:
     """Return whether ``was`` is the value of a symbolic ref whose branch was removed.
 
     The purge of a whole session also deletes its symbolic ref, and no log records this.
     """
     target = refs.target(was)
-    if target is None or target in there:
+    if target is None or target in current:
         return False
     return not _is_watched(target) or known.get(target, (None, ""))[0] is None
 
@@ -238,11 +240,11 @@ def _ever_archived(store: ObjectStore) -> Collection[str]:
 
 
 def _is_watched(name: str) -> bool:
-    return refs.is_session_ref(name) or name in _OTHERS or name.startswith(refs.ACTIVE)
+    return refs.is_session_ref(name) or name in _OTHER_REFS or name.startswith(refs.ACTIVE)
 
 
 def _unreached(
-    store: ObjectStore, name: str, was: RefValue, there: Mapping[str, RefValue], *, is_flushed: bool
+    store: ObjectStore, name: str, was: RefValue, current: Mapping[str, RefValue], *, is_flushed: bool
 ) -> int | None:
     """Count the entries up to ``was`` that are on no branch of the session of ``name``, compared by their trees.
 
@@ -253,9 +255,9 @@ def _unreached(
         return 0
     folder = name.rpartition("/")[0] + "/"
     seen: dict[Oid, Oid] = {}  # the tree of each commit
-    ends = [there[name]] if name in there else []
+    tips = [current[name]] if name in current else []
     try:
-        for value in (*ends, *(value for other, value in there.items() if other.startswith(folder))):
+        for value in (*tips, *(value for other, value in current.items() if other.startswith(folder))):
             seen.update(_trees(store, value if refs.target(value) is None else None, seen))
             if was in seen:
                 return 0
@@ -267,10 +269,10 @@ def _unreached(
         return None if is_flushed else 0
 
 
-def _trees(store: ObjectStore, end: Oid | None, seen: Mapping[Oid, Oid]) -> dict[Oid, Oid]:
-    """Return the commits in the history of ``end`` that are not in ``seen``, newest first, each with its tree."""
+def _trees(store: ObjectStore, tip: Oid | None, seen: Mapping[Oid, Oid]) -> dict[Oid, Oid]:
+    """Return the commits in the history of ``tip`` that are not in ``seen``, newest first, each with its tree."""
     found: dict[Oid, Oid] = {}
-    oid = end
+    oid = tip
     while oid is not None and oid not in seen:
         commit = parse_commit(store.read(oid)[1])
         found[oid] = commit.tree
@@ -278,7 +280,7 @@ def _trees(store: ObjectStore, end: Oid | None, seen: Mapping[Oid, Oid]) -> dict
     return found
 
 
-def _end_of_log(store: ObjectStore) -> RefValue | None:
+def _log_tip(store: ObjectStore) -> RefValue | None:
     try:
         return store.ref(refs.OPLOG)
     except GitSessionError:

@@ -55,25 +55,25 @@ class Sessions:
 
     def root(self, leaf: Oid) -> Oid | None:
         """Return the root of the history of ``leaf``; ``None`` if it cannot be read. Visits each entry once."""
-        passed: dict[Oid, None] = {}
+        visited: dict[Oid, None] = {}
         oid: Oid | None = leaf
-        while oid is not None and oid not in self._roots and oid not in passed:
+        while oid is not None and oid not in self._roots and oid not in visited:
             node = self.nodes.get(oid)
-            passed[oid] = None
+            visited[oid] = None
             if node is not None and node.parent is None:
                 self._roots[oid] = oid
             oid = node.parent if node is not None and node.parent is not None else None
-        found = self._roots.get(oid) if oid is not None else self._roots.get(next(reversed(passed), ""))
-        self._roots.update(dict.fromkeys(passed, found))
+        found = self._roots.get(oid) if oid is not None else self._roots.get(next(reversed(visited), ""))
+        self._roots.update(dict.fromkeys(visited, found))
         return found
 
-    def of(self, sid: str) -> Mapping[str, Oid]:
+    def refs_of(self, sid: str) -> Mapping[str, Oid]:
         """Return the refs of one session. Refs of the conversation come first."""
         return self._refs.get(sid, {})
 
     def meta(self, sid: str) -> Iterator[Node]:
         """Yield the entries of ``meta`` and of branches diverged from it, newest first, back to the session's start."""
-        for name, leaf in self.of(sid).items():
+        for name, leaf in self.refs_of(sid).items():
             if refs.is_meta(name.rpartition("/")[2]):
                 for node in self.history(leaf):
                     if node.starts_session:
@@ -92,9 +92,9 @@ def problems(
 
     ``active``: the refs that select an active branch. ``files``: function that returns the tree of files of an entry.
     """
-    yield from _beginnings(sessions)
-    yield from _second_beginnings(sessions)
-    yield from _same_places(sessions)
+    yield from _check_starts(sessions)
+    yield from _repeated_headers(sessions)
+    yield from _duplicates(sessions)
     for node in sessions.nodes.values():
         if node.source is None and node.kind == kinds.Compaction.kind:
             yield from _first_kept(sessions, node)
@@ -119,13 +119,13 @@ def _is_conversation(name: str) -> bool:
 # ---- starts of sessions
 
 
-def _beginnings(sessions: Sessions) -> Iterator[Finding]:
+def _check_starts(sessions: Sessions) -> Iterator[Finding]:
     """Check that all refs of a session have the same root, and that only forks share a root with another session."""
     forks = _forks(sessions)
-    begun: dict[Oid, str] = {}
+    session_by_root: dict[Oid, str] = {}
     for sid in sessions.sids:
         first = ""
-        for name, leaf in sessions.of(sid).items():
+        for name, leaf in sessions.refs_of(sid).items():
             root = sessions.root(leaf)
             if root is None:
                 continue
@@ -137,10 +137,10 @@ def _beginnings(sessions: Sessions) -> Iterator[Finding]:
                 yield Finding(name, f"its history starts at {root}, but the session starts at {first}", name)
         if not first or sid in forks:
             continue
-        other = begun.setdefault(first, sid)
+        other = session_by_root.setdefault(first, sid)
         if other != sid:
             what = f"starts at {first} like session {other}, but is not a fork of it"
-            yield Finding(next(iter(sessions.of(sid))), what, refs.leaf(sid))
+            yield Finding(next(iter(sessions.refs_of(sid))), what, refs.leaf(sid))
 
 
 def _forks(sessions: Sessions) -> set[str]:
@@ -158,7 +158,7 @@ def _forks(sessions: Sessions) -> set[str]:
     return found
 
 
-def _second_beginnings(sessions: Sessions) -> Iterator[Finding]:
+def _repeated_headers(sessions: Sessions) -> Iterator[Finding]:
     """Find session headers in the middle of a history. On ``meta``, such an entry is an updated header."""
     found = {
         oid: node
@@ -176,14 +176,14 @@ def _second_beginnings(sessions: Sessions) -> Iterator[Finding]:
 # ---- references between entries
 
 
-def _same_places(sessions: Sessions) -> Iterator[Finding]:
+def _duplicates(sessions: Sessions) -> Iterator[Finding]:
     """Check that each entry exists once per position, as in every store (docs/reference/format.md, "Invariants")."""
-    places: dict[tuple[Oid | None, int | None, bytes], Oid] = {}
+    by_position: dict[tuple[Oid | None, int | None, bytes], Oid] = {}
     for node in sessions.nodes.values():
         if node.kind == kinds.Checkpoint.kind or node.is_tombstone or node.replaces:
             continue  # the files of a checkpoint are not in its chain; a replaced entry keeps its original chain
         key = (node.parent, node.source.line if node.source else None, node.chain)
-        other = places.setdefault(key, node.oid)
+        other = by_position.setdefault(key, node.oid)
         if other != node.oid:
             yield Finding(node.oid, f"the same entry at the same position as {other}, with different bytes")
 
@@ -207,38 +207,38 @@ def _checkpoint(
     entry = sessions.read(node)
     if not isinstance(entry, kinds.Checkpoint):
         return
-    for what in manifests.named(entry):
-        yield Finding(node.oid, what)
+    for problem in manifests.path_problems(entry):
+        yield Finding(node.oid, problem)
     before = sessions.nodes.get(node.parent or "")
     if entry.mode != "edited" or before is None or before.is_tombstone:
         return
     base = files(before.oid) if before.kind == kinds.Checkpoint.kind else None
     try:
-        moved = manifests.changed(base, files(node.oid))
+        changed = manifests.changed(base, files(node.oid))
     except GitSessionError:
         return  # each tree is checked on its own
-    unsaid = sorted(moved - set(entry.paths))
-    if unsaid:
-        more = f" and {len(unsaid) - 1} more" if len(unsaid) > 1 else ""
-        what = f"{unsaid[0][:80]!a}{more} changed, but the checkpoint does not list it"
-        yield Finding(node.oid, what)
+    unlisted = sorted(changed - set(entry.paths))
+    if unlisted:
+        more = f" and {len(unlisted) - 1} more" if len(unlisted) > 1 else ""
+        problem = f"{unlisted[0][:80]!a}{more} changed, but the checkpoint does not list it"
+        yield Finding(node.oid, problem)
 
 
 def _leaf_of_file(sessions: Sessions, sid: str) -> Iterator[Finding]:
     """Check that the entry after which the agent's file continues is in the session."""
-    said = next((entry for _, entry in _source_files(sessions, sid)), None)
-    if said is None or said.leaf is None:
+    source_file = next((entry for _, entry in _source_files(sessions, sid)), None)
+    if source_file is None or source_file.leaf is None:
         return
-    whole = True
-    for name, leaf in sessions.of(sid).items():
+    is_complete = True
+    for name, leaf in sessions.refs_of(sid).items():
         if _is_conversation(name):
             for node in sessions.history(leaf):
-                if position(node) == said.leaf:
+                if position(node) == source_file.leaf:
                     return
-            whole = whole and sessions.root(leaf) is not None
-    if whole:
-        what = f"the agent's file continues from {said.leaf[:60]!a}, which is missing"
-        yield Finding(refs.meta(sid), what, refs.meta(sid))
+            is_complete = is_complete and sessions.root(leaf) is not None
+    if is_complete:
+        problem = f"the agent's file continues from {source_file.leaf[:60]!a}, which is missing"
+        yield Finding(refs.meta(sid), problem, refs.meta(sid))
 
 
 def _source_files(sessions: Sessions, sid: str) -> Iterator[tuple[Node, kinds.SourceFile]]:
@@ -258,37 +258,37 @@ def notices(sessions: Sessions) -> Iterator[Finding]:
 
     An entry in several sessions, or a call on several branches, is reported once.
     """
-    told: set[tuple[str, str]] = set()
+    reported: set[tuple[str, str]] = set()
     for sid in sessions.sids:
-        for found in _Named(sessions, sid).notices():
-            if (found.where, found.what) not in told:
-                told.add((found.where, found.what))
-                yield found
+        for finding in _SessionNames(sessions, sid).notices():
+            if (finding.where, finding.what) not in reported:
+                reported.add((finding.where, finding.what))
+                yield finding
 
 
-class _Named:
+class _SessionNames:
     """The names of the entries of one session, and its calls and results."""
 
     def __init__(self, sessions: Sessions, sid: str) -> None:
         self._sessions = sessions
         self._sid = sid
-        self._talk: dict[Oid, str] = {}
+        self._conversation: dict[Oid, str] = {}
         """The entries of the conversation, each with a ref from which it is reachable."""
-        for name, leaf in sessions.of(sid).items():
+        for name, leaf in sessions.refs_of(sid).items():
             if _is_conversation(name):
                 for node in sessions.history(leaf):
-                    if node.oid in self._talk:
+                    if node.oid in self._conversation:
                         break
-                    self._talk[node.oid] = name
+                    self._conversation[node.oid] = name
         self._names: dict[str, list[Oid]] = {}
-        for oid in self._talk:
+        for oid in self._conversation:
             for name in _names_of(sessions.nodes[oid]):
                 self._names.setdefault(name, []).append(oid)
 
     def notices(self) -> Iterator[Finding]:
         calls: dict[str, list[Oid]] = {}
         results: dict[str, list[Oid]] = {}
-        for oid, name in self._talk.items():
+        for oid, name in self._conversation.items():
             node = self._sessions.nodes[oid]
             entry = self._sessions.read(node)
             for call in _calls(entry):
@@ -303,7 +303,7 @@ class _Named:
                 if target not in self._names:
                     yield Finding(oid, f"{node.kind[:40]} refers to {target[:60]!a}, which is missing", name)
         yield from self._unpaired(calls, results)
-        yield from self._on_meta()
+        yield from self._dangling_labels()
 
     def _unpaired(self, calls: Mapping[str, list[Oid]], results: Mapping[str, list[Oid]]) -> Iterator[Finding]:
         span = self._spans({oid for oids in (*calls.values(), *results.values()) for oid in oids})
@@ -315,39 +315,39 @@ class _Named:
         for call, oids in calls.items():
             for oid in oids:
                 if not any(follows(late, oid) for late in results.get(call, ())):
-                    yield Finding(oid, f"the call {call[:60]!a} has no result", self._talk[oid])
+                    yield Finding(oid, f"the call {call[:60]!a} has no result", self._conversation[oid])
                     break
         for call, oids in results.items():
             for oid in oids:
                 if not any(follows(oid, early) for early in calls.get(call, ())):
-                    yield Finding(oid, f"a result without an earlier call {call[:60]!a}", self._talk[oid])
+                    yield Finding(oid, f"a result without an earlier call {call[:60]!a}", self._conversation[oid])
                     break
 
     def _spans(self, wanted: set[Oid]) -> dict[Oid, tuple[int, int]]:
         """Return the first and last number in the subtree of each of ``wanted``. One walk numbers the whole tree."""
         children: dict[Oid | None, list[Oid]] = {}
-        for oid in self._talk:
+        for oid in self._conversation:
             parent = self._sessions.nodes[oid].parent
-            children.setdefault(parent if parent in self._talk else None, []).append(oid)
+            children.setdefault(parent if parent in self._conversation else None, []).append(oid)
         found: dict[Oid, tuple[int, int]] = {}
         number = 0
         stack = [(oid, False) for oid in children.get(None, ())]
-        begun: dict[Oid, int] = {}
+        first_numbers: dict[Oid, int] = {}
         while stack:
             oid, is_done = stack.pop()
             if is_done:
-                found[oid] = (begun[oid], number)
+                found[oid] = (first_numbers[oid], number)
                 continue
             number += 1
-            begun[oid] = number
+            first_numbers[oid] = number
             stack.append((oid, True))
             stack += [(child, False) for child in children.get(oid, ())]
         return {oid: found.get(oid, (0, -1)) for oid in wanted}
 
-    def _is_before(self, node: Node, named: str) -> bool:
-        return any(named in _names_of(before) for before in self._sessions.history(node.parent))
+    def _is_before(self, node: Node, name: str) -> bool:
+        return any(name in _names_of(before) for before in self._sessions.history(node.parent))
 
-    def _on_meta(self) -> Iterator[Finding]:
+    def _dangling_labels(self) -> Iterator[Finding]:
         meta = refs.meta(self._sid)
         for node in self._sessions.meta(self._sid):
             entry = self._sessions.read(node) if node.kind == kinds.Label.kind else None
@@ -357,12 +357,12 @@ class _Named:
 
 def _names_of(node: Node) -> Iterable[str]:
     """Return the names of an entry: its chain digest, and its id from the agent or the short id that agents receive."""
-    named = [to_base64url(node.chain)]
+    names = [to_base64url(node.chain)]
     if node.source is None:
-        named.append(short_id(node.chain))
+        names.append(short_id(node.chain))
     elif node.source.id is not None:
-        named.append(node.source.id)
-    return named
+        names.append(node.source.id)
+    return names
 
 
 def _calls(entry: Entry) -> Iterator[str]:

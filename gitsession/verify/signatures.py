@@ -35,13 +35,13 @@ WRONG: dict[State, str] = {
 _CHAIN = re.compile(r"[A-Za-z0-9_-]{43}")
 
 
-def problem(sealed: SignatureCheck) -> Finding | None:
+def problem(check: SignatureCheck) -> Finding | None:
     """Return the problem of a signature, or ``None``. A signature that cannot be checked is not a problem."""
-    if not sealed.is_wrong:
+    if not check.is_wrong:
         return None
-    what = WRONG[sealed.state].format(by=sealed.by or "an unknown signer")
-    words = f"the signature of branch {sealed.entry.branch[:40]!a}: {what}"
-    return Finding(sealed.node.oid, words, refs.meta(sealed.sid))
+    reason = WRONG[check.state].format(by=check.by or "an unknown signer")
+    text = f"the signature of branch {check.entry.branch[:40]!a}: {reason}"
+    return Finding(check.node.oid, text, refs.meta(check.sid))
 
 
 def statement(entry: Seal) -> bytes:
@@ -69,25 +69,25 @@ def make(store: ObjectStore, sid: str, branch: str, at_ms: int, by: Signing, key
     leaf = store.ref(refs.leaf(sid, branch)) if refs.is_branch(branch) else None
     if leaf is None:
         raise NotFound(f"session {sid} has no branch {branch[:80]!r}")
-    line = list(graph.history(store, leaf))
-    fields = {"session": sid, "branch": branch, "leaf": to_base64url(line[0].chain), "entries": len(line)}
+    history = list(graph.history(store, leaf))
+    fields = {"session": sid, "branch": branch, "leaf": to_base64url(history[0].chain), "entries": len(history)}
     text = statement(Seal(at_ms=at_ms, format="", signature=b"", **fields))  # type: ignore[arg-type]
-    made = by.sign(text, key)
-    return Seal(at_ms=at_ms, format=made.format, signature=made.armoured, **fields)  # type: ignore[arg-type]
+    signature = by.sign(text, key)
+    return Seal(at_ms=at_ms, format=signature.format, signature=signature.armoured, **fields)  # type: ignore[arg-type]
 
 
 def of_session(store: ObjectStore, sid: str, by: Signing) -> list[SignatureCheck]:
     """Check the signatures of one session, newest first."""
     leaves = store.refs(refs.session(sid))
     nodes = {node.oid: node for leaf in leaves.values() for node in _readable(store, sid, leaf)}
-    return list(look(Sessions(leaves, nodes, partial(entry_of, store)), by, tombstone_set.read(store)))
+    return list(check_signatures(Sessions(leaves, nodes, partial(entry_of, store)), by, tombstone_set.read(store)))
 
 
 def _readable(store: ObjectStore, sid: str, leaf: str) -> Iterator[Node]:
     return (node for node in graph.history_with_gaps(store, sid, leaf) if isinstance(node, Node))
 
 
-def look(
+def check_signatures(
     sessions: Sessions, by: Signing | None = None, tombstones: Tombstones | None = None
 ) -> Iterator[SignatureCheck]:
     """Check every signature of ``sessions``.
@@ -96,12 +96,12 @@ def look(
     it, replaced entries are not checked.
     """
     for sid in sessions.sids:
-        found = list(_seals(sessions, sid))
-        if found:
+        seals = list(_seals(sessions, sid))
+        if seals:
             by = by or Signing.of_user()
-            lines = _Lines(sessions, sid, tombstones)
-            for node, entry in found:
-                yield lines.judge(node, entry, by)
+            branches = _Branches(sessions, sid, tombstones)
+            for node, entry in seals:
+                yield branches.check_seal(node, entry, by)
 
 
 def _seals(sessions: Sessions, sid: str) -> Iterator[tuple[Node, Seal]]:
@@ -112,46 +112,50 @@ def _seals(sessions: Sessions, sid: str) -> Iterator[tuple[Node, Seal]]:
                 yield node, entry
 
 
-class _Lines:
+class _Branches:
     """The branches of one session: the chain digests of each branch, with the number of entries up to each digest."""
 
     def __init__(self, sessions: Sessions, sid: str, tombstones: Tombstones | None) -> None:
         self._sessions = sessions
         self._sid = sid
         self._tombstones = tombstones
-        self._places: dict[str, dict[str, int]] = {}
+        self._positions: dict[str, dict[str, int]] = {}
         self._leaves: dict[str, Oid] = {}
         """The entry with each chain digest."""
-        self._is_whole = True
-        for name, leaf in sessions.of(sid).items():
+        self._is_complete = True
+        for name, leaf in sessions.refs_of(sid).items():
             _, branch = refs.parse(name) or ("", "")
             if not refs.is_branch(branch):
                 continue
-            line = list(sessions.history(leaf))
-            self._is_whole = self._is_whole and sessions.root(leaf) is not None
-            chains = {to_base64url(node.chain): node.oid for node in line}
-            self._places[branch] = {chain: len(line) - at for at, chain in enumerate(chains)}
+            history = list(sessions.history(leaf))
+            self._is_complete = self._is_complete and sessions.root(leaf) is not None
+            chains = {to_base64url(node.chain): node.oid for node in history}
+            self._positions[branch] = {chain: len(history) - at for at, chain in enumerate(chains)}
             self._leaves |= chains
 
-    def judge(self, node: Node, entry: Seal, by: Signing) -> SignatureCheck:
-        own = self._places.get(entry.branch, {})
+    def check_seal(self, node: Node, entry: Seal, by: Signing) -> SignatureCheck:
+        own = self._positions.get(entry.branch, {})
         after = max(own.values()) - own[entry.leaf] if entry.leaf in own else None
-        counts = {places[entry.leaf] for places in self._places.values() if entry.leaf in places}
+        counts = {positions[entry.leaf] for positions in self._positions.values() if entry.leaf in positions}
         try:
             text = statement(entry)
         except Malformed:
             return SignatureCheck(self._sid, node, entry, "misplaced", "", after)
         signature = Signature(entry.format, entry.signature)
         state, name = by.check(text, signature, entry.at_ms // 1000)
-        if state in ("bad", "revoked") or not self._is_whole:
+        if state in ("bad", "revoked") or not self._is_complete:
             return SignatureCheck(self._sid, node, entry, state, name, after)
         if entry.session != self._sid or (counts and counts != {entry.entries}):
             return SignatureCheck(self._sid, node, entry, "misplaced", name, after)
         if not counts:
             return SignatureCheck(self._sid, node, entry, "gone", name, after)
-        instead = [one for one in self._sessions.history(self._leaves[entry.leaf]) if one.is_tombstone or one.replaces]
-        told: State = state if all(self._is_explained(one) for one in instead) else "altered"
-        return SignatureCheck(self._sid, node, entry, told, name, after, len(instead))
+        replaced = [
+            member
+            for member in self._sessions.history(self._leaves[entry.leaf])
+            if member.is_tombstone or member.replaces
+        ]
+        result: State = state if all(self._is_explained(member) for member in replaced) else "altered"
+        return SignatureCheck(self._sid, node, entry, result, name, after, len(replaced))
 
     def _is_explained(self, node: Node) -> bool:
         """Return whether the replacement of an entry was caused by a purge or a redaction."""

@@ -60,7 +60,7 @@ class CheckPosition:
     before_ms: int | None = None
 
 
-def go_on(
+def continue_round(
     store: GitStore,
     *,
     seen: Mapping[str, RefValue],
@@ -70,34 +70,34 @@ def go_on(
     clock: Callable[[], float] = time.monotonic,
 ) -> Report:
     """Check the next part of the round, at most ``sample`` entries and for at most ``max_seconds`` seconds."""
-    until = None if max_seconds is None else clock() + max_seconds
+    deadline = None if max_seconds is None else clock() + max_seconds
     report = Report()
-    place = read(store.git_dir)
-    begins = not place.since_ms
-    if begins:
-        place = replace(place, since_ms=now_ms)
+    position = read(store.git_dir)
+    is_start = not position.since_ms
+    if is_start:
+        position = replace(position, since_ms=now_ms)
     part = _Part(
-        store, report, EntryChecks(store, report), sample, lambda: until is not None and clock() > until
+        store, report, EntryChecks(store, report), sample, lambda: deadline is not None and clock() > deadline
     )
-    if begins:
+    if is_start:
         part.refs(seen)
-    place = part.sessions(place)
+    position = part.sessions(position)
     ended = False
     if not part.is_over:
-        place, ended = part.files(place)
-    report.whole = ended and begins
-    report.covered = _covered(store, place, ended)
+        position, ended = part.files(position)
+    report.whole = ended and is_start
+    report.covered = _covered(store, position, ended)
     if not store.read_only:
         with contextlib.suppress(OSError):  # if the write fails, the next part repeats this one
-            write(store.git_dir, CheckPosition(before_ms=now_ms) if ended else place)
+            write(store.git_dir, CheckPosition(before_ms=now_ms) if ended else position)
     return report
 
 
 class _Part:
     def __init__(
-        self, store: GitStore, report: Report, judges: EntryChecks, sample: int | None, is_late: Callable[[], bool]
+        self, store: GitStore, report: Report, checks: EntryChecks, sample: int | None, is_late: Callable[[], bool]
     ) -> None:
-        self._store, self._report, self._judges = store, report, judges
+        self._store, self._report, self._checks = store, report, checks
         self._sample, self._is_late = sample, is_late
         self.is_over = False
         """True if this part has reached its limit."""
@@ -105,74 +105,79 @@ class _Part:
     def refs(self, seen: Mapping[str, RefValue]) -> None:
         store = self._store
         mark = lost_refs.read(store.git_dir)
-        gone = lost_refs.find(store, mark, seen=seen, unreadable=store.damaged_refs())
-        self._report.problems += [Finding(found.name, found.what, found.name) for found in gone]
+        lost = lost_refs.find(store, mark, seen=seen, unreadable=store.damaged_refs())
+        self._report.problems += [Finding(finding.name, finding.what, finding.name) for finding in lost]
         for name in store.refs(refs.SESSIONS):
             if not refs.session_of(name):
                 self._report.add(name, "invalid name of a session branch")
         check_log(store, self._report)
 
-    def sessions(self, place: CheckPosition) -> CheckPosition:
-        """Check the sessions from position ``place`` on; return the position at which this part ends."""
+    def sessions(self, position: CheckPosition) -> CheckPosition:
+        """Check the sessions from position ``position`` on; return the position at which this part ends."""
         for sid in _sids(self._store):
-            if _order(sid) < _order(place.session) or (sid == place.session and not place.entry):
+            if _sort_key(sid) < _sort_key(position.session) or (sid == position.session and not position.entry):
                 continue
-            place = self._session(sid, replace(place, session=sid, entry=place.entry if sid == place.session else ""))
+            position = self._session(
+                sid, replace(position, session=sid, entry=position.entry if sid == position.session else "")
+            )
             if self.is_over:
-                return place
-        return replace(place, entry="")
+                return position
+        return replace(position, entry="")
 
-    def _session(self, sid: str, place: CheckPosition) -> CheckPosition:
-        walk = Walk(self._store, sid, self._report, self._judges)
-        left = sorted(oid for oid in walk.nodes if oid > place.entry)
-        room = len(left) if self._sample is None else self._sample - self._report.checked
-        chosen = left[:room]
+    def _session(self, sid: str, position: CheckPosition) -> CheckPosition:
+        walk = Walk(self._store, sid, self._report, self._checks)
+        remaining = sorted(oid for oid in walk.nodes if oid > position.entry)
+        limit = len(remaining) if self._sample is None else self._sample - self._report.checked
+        chosen = remaining[:limit]
         done = 0
         for start in range(0, len(chosen), ENTRIES_AT_ONCE):
-            row = chosen[start : start + ENTRIES_AT_ONCE]
-            walk.check_row(row)
-            done += len(row)
+            batch = chosen[start : start + ENTRIES_AT_ONCE]
+            walk.check_row(batch)
+            done += len(batch)
             if self._is_late():
                 self.is_over = True
                 break
-        place = replace(place, entry=chosen[done - 1] if done else place.entry, entries=place.entries + done)
+        position = replace(
+            position, entry=chosen[done - 1] if done else position.entry, entries=position.entries + done
+        )
         if self._sample is not None and self._report.checked >= self._sample:
             self.is_over = True
-        if done < len(left):
+        if done < len(remaining):
             self.is_over = True
-            return place
-        walk.judge()
+            return position
+        walk.check_relations()
         self.is_over = self.is_over or self._is_late()
-        return replace(place, entry="")
+        return replace(position, entry="")
 
-    def files(self, place: CheckPosition) -> tuple[CheckPosition, bool]:
-        """Check the files after position ``place``; return the new position, and whether the round is complete."""
+    def files(self, position: CheckPosition) -> tuple[CheckPosition, bool]:
+        """Check the files after position ``position``; return the new position, and whether the round is complete."""
         for name in damage.named(self._store.git_dir):
-            if name <= place.file:
+            if name <= position.file:
                 continue
-            what = damage.problem(self._store.git_dir, name)
-            if what:
-                self._report.add(name, what)
-            place = replace(place, file=name)
+            problem = damage.problem(self._store.git_dir, name)
+            if problem:
+                self._report.add(name, problem)
+            position = replace(position, file=name)
             if self._is_late():
-                return place, False
-        return place, True
+                return position, False
+        return position, True
 
 
-def _order(sid: str) -> tuple[str, str]:
+def _sort_key(sid: str) -> tuple[str, str]:
     return sid.partition("-")[2], sid
 
 
 def _sids(store: GitStore) -> list[str]:
     return sorted(
-        {refs.session_of(name) for name in archive_set.UnarchivedStore.of(store).refs(refs.SESSIONS)} - {""}, key=_order
+        {refs.session_of(name) for name in archive_set.UnarchivedStore.of(store).refs(refs.SESSIONS)} - {""},
+        key=_sort_key,
     )
 
 
-def _covered(store: GitStore, place: CheckPosition, ended: bool) -> CheckCoverage:
+def _covered(store: GitStore, position: CheckPosition, ended: bool) -> CheckCoverage:
     sids = _sids(store)
-    passed = sum(_order(sid) <= _order(place.session) for sid in sids) - bool(place.entry)
-    return CheckCoverage(place.since_ms, max(passed, 0), len(sids), place.entries, ended, place.before_ms)
+    passed = sum(_sort_key(sid) <= _sort_key(position.session) for sid in sids) - bool(position.entry)
+    return CheckCoverage(position.since_ms, max(passed, 0), len(sids), position.entries, ended, position.before_ms)
 
 
 def read(git_dir: Path) -> CheckPosition:
@@ -181,18 +186,18 @@ def read(git_dir: Path) -> CheckPosition:
         value = json.loads((git_dir / FILE).read_bytes())
         if value.pop("version") != VERSION:
             return CheckPosition()
-        place = CheckPosition(**value)
+        position = CheckPosition(**value)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return CheckPosition()
-    texts = (place.session, place.entry, place.file)
-    numbers = (place.since_ms, place.entries, place.before_ms or 0)
+    texts = (position.session, position.entry, position.file)
+    numbers = (position.since_ms, position.entries, position.before_ms or 0)
     is_sound = all(type(text) is str for text in texts) and all(type(number) is int for number in numbers)
-    return place if is_sound else CheckPosition()
+    return position if is_sound else CheckPosition()
 
 
-def write(git_dir: Path, place: CheckPosition) -> None:
+def write(git_dir: Path, position: CheckPosition) -> None:
     """Write the position. Raises ``OSError``."""
-    data = json.dumps({"version": VERSION, **asdict(place)}).encode()
+    data = json.dumps({"version": VERSION, **asdict(position)}).encode()
     replace_file(git_dir / FILE, data, by=git_dir / f"{FILE}.{os.getpid()}.tmp")
 
 
@@ -227,25 +232,25 @@ def verify(
     problems = files_of_refs(store)
     with contextlib.suppress(Unavailable):  # a full disk: pending entries are then checked in the journal
         store.flush()
-    now = lost_refs.present(store.git_dir, dict(store.refs("refs/")))
+    now = lost_refs.current_state(store.git_dir, dict(store.refs("refs/")))
     mark = lost_refs.read(store.git_dir)
     is_quick = quick and mark is not None and mark.covers(now)
     if not is_quick and (sample is not None or max_seconds is not None):
-        report = go_on(store, seen=seen, sample=sample, max_seconds=max_seconds, now_ms=now_ms)
+        report = continue_round(store, seen=seen, sample=sample, max_seconds=max_seconds, now_ms=now_ms)
         report.problems[:0] = problems
         return report
-    gone = lost_refs.find(store, mark, seen=seen, unreadable=store.damaged_refs())
-    problems += [Finding(found.name, found.what, found.name) for found in gone]
+    lost = lost_refs.find(store, mark, seen=seen, unreadable=store.damaged_refs())
+    problems += [Finding(finding.name, finding.what, finding.name) for finding in lost]
     if is_quick and mark is not None:
         problems += _new_files(store, mark, now)
         known = frozenset(value for name, value in mark.refs.items() if refs.parse(name))
         report = entries.verify(store, sample=sample, max_seconds=max_seconds, known=known)
     else:
-        told = process.begin_fsck(store.git_dir)  # a child process, which runs in parallel
+        finish_fsck = process.begin_fsck(store.git_dir)  # a child process, which runs in parallel
         try:
             report = entries.verify(store, notices=notices)
         finally:
-            lines = told()
+            lines = finish_fsck()
         # These come after our findings, which name the affected entries. Git reports a problem once for each path.
         report.problems += [Finding("git fsck", line) for line in dict.fromkeys(lines)]
     report.problems[:0] = problems
@@ -267,13 +272,13 @@ def files_of_refs(store: GitStore) -> list[Finding]:
 def _new_files(store: GitStore, mark: VerifiedState, now: VerifiedState) -> list[Finding]:
     found = []
     for name in mark.new_packs(now):
-        what = damage.checksum_problem(store.git_dir / "objects/pack" / name)
-        if what:
-            found.append(Finding(f"objects/pack/{name}", what))
-    door = VerifiedRepository(store.git_dir)
+        problem = damage.checksum_problem(store.git_dir / "objects/pack" / name)
+        if problem:
+            found.append(Finding(f"objects/pack/{name}", problem))
+    repository = VerifiedRepository(store.git_dir)
     for oid in mark.new_loose(now):
         try:
-            door.read_loose(oid)
+            repository.read_loose(oid)
         except GitSessionError as error:
             found.append(Finding(f"objects/{oid[:2]}/{oid[2:]}", str(error)))
     return found

@@ -43,7 +43,7 @@ def newest(session: Session) -> Compaction:
 
 
 def test_given_number_of_tokens_is_kept_and_the_rest_summarized_by_rule(session: Session) -> None:
-    planned = session.compaction.plan(ask=CompactionRequest(keep_tokens=300))
+    planned = session.compaction.plan(request=CompactionRequest(keep_tokens=300))
     node = session.compact(keep_tokens=300, focus="the tests")
     assert session.leaf == node
     made = newest(session)
@@ -80,16 +80,16 @@ def test_summarizer_command_is_read_from_the_users_configuration(session: Sessio
 
 
 def test_plan_accepts_summary_options(session: Session) -> None:
-    session.compact(session.compaction.plan(ask=CompactionRequest(keep_tokens=300)), summarizer=Short(), focus="y")
+    session.compact(session.compaction.plan(request=CompactionRequest(keep_tokens=300)), summarizer=Short(), focus="y")
     assert newest(session).summary == "all in short; y"
 
 
 def test_a_writing_without_a_summarizer_is_by_rule(session: Session) -> None:
-    session.compact(session.compaction.plan(ask=CompactionRequest(keep_tokens=300)), SummaryOptions(max_tokens=200))
+    session.compact(session.compaction.plan(request=CompactionRequest(keep_tokens=300)), SummaryOptions(max_tokens=200))
     assert newest(session).method == "pi/extractive"
     session.append(Message.user(LONG))
     session.append(Message.assistant(LONG))
-    session.compaction.start(session.compaction.plan(ask=CompactionRequest(keep_tokens=100))).result(10)
+    session.compaction.start(session.compaction.plan(request=CompactionRequest(keep_tokens=100))).result(10)
     assert newest(session).method == "pi/extractive"
 
 

@@ -154,7 +154,7 @@ def test_a_program_that_appends_on_its_own_is_no_command_to_undo(run: Run) -> No
     operations = run("op", "log")["operations"]
     with Store.open() as store:
         session = store.session("@")
-        assert session.compact(session.compaction.plan(ask=CompactionRequest(keep_tokens=300)))
+        assert session.compact(session.compaction.plan(request=CompactionRequest(keep_tokens=300)))
     assert run("op", "log")["operations"] == operations
 
 

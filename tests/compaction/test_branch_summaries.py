@@ -12,7 +12,7 @@ import pytest
 from builders import Clock, assert_clean
 
 from gitsession.api import Session, Store
-from gitsession.compaction.branch_summary import since_common
+from gitsession.compaction.branch_summary import entries_since_common_ancestor
 from gitsession.compaction.plan import CompactionRequest
 from gitsession.compaction.summary import Request, Summary
 from gitsession.compaction.trigger import is_overflow, retry_once
@@ -84,7 +84,7 @@ def test_rule_30_wherever_two_ways_part_one_finds_the_place(seed: int) -> None:
 
     here, there = chance.choice(list(parents)), chance.choice(list(parents))
     shared = {node.oid for node in back(there)}
-    found = since_common(Ways(lambda: back(here)), Ways(lambda: back(there)))  # type: ignore[arg-type]
+    found = entries_since_common_ancestor(Ways(lambda: back(here)), Ways(lambda: back(there)))  # type: ignore[arg-type]
     assert [node.oid for node in found] == [node.oid for node in back(here) if node.oid not in shared][::-1]
 
 
@@ -195,7 +195,7 @@ def test_model_that_always_reports_overflow_is_compacted_once(session: Session) 
         session.append(Message.user(f"go on, {number}"))
         full(session, 95_000)
         if session.compaction.is_due(100_000):
-            plan = session.compaction.plan(ask=CompactionRequest(keep_tokens=200))
+            plan = session.compaction.plan(request=CompactionRequest(keep_tokens=200))
             compactions += not plan.nothing
             session.compact(plan)
     assert compactions == 1

@@ -36,13 +36,13 @@ def test_a_program_is_called_without_a_shell():
 
 
 def test_a_program_may_answer_without_reading():
-    long = Request(said=(TranscriptItem("user", "x" * 3_000_000),))
+    long = Request(items=(TranscriptItem("user", "x" * 3_000_000),))
     assert summarise(program("print('ok')"), long).text == "ok"
 
 
 def test_program_that_writes_before_it_reads_does_not_hang():
     script = "import sys; print('x' * 200_000, flush=True); print('y', file=sys.stderr); sys.stdin.read()"
-    assert len(summarise(program(script), Request(said=(TranscriptItem("user", "x" * 300_000),))).text) == 200_000
+    assert len(summarise(program(script), Request(items=(TranscriptItem("user", "x" * 300_000),))).text) == 200_000
 
 
 BAD_PROGRAMS = {
@@ -128,7 +128,7 @@ from gitsession.compaction.summarizers.options import Options
 from gitsession.compaction.summary import Request, summarise
 import sys
 options = Options(name="command", command=(sys.executable, "-c", {HANGS.format(where=str(where))!r}))
-summarise(make(options), Request(said=(TranscriptItem("user", "x" * 999),)))
+summarise(make(options), Request(items=(TranscriptItem("user", "x" * 999),)))
 """
     ours = subprocess.Popen([sys.executable, "-c", script], stderr=subprocess.PIPE)
     pids = pids_in(where)

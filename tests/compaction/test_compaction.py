@@ -14,7 +14,7 @@ from builders import SHARED, Clock, assert_clean, assert_git_agrees, pi_file, sa
 
 from gitsession.api import Session, Store
 from gitsession.codec.digest import to_base64url
-from gitsession.compaction.plan import CompactionRequest, touched
+from gitsession.compaction.plan import CompactionRequest, touched_files
 from gitsession.compaction.summarizers.extractive import Extractive
 from gitsession.compaction.summary import Request, Summary
 from gitsession.compaction.write_summary import TURN, SummaryOptions
@@ -67,7 +67,7 @@ class Scripted:
 
 
 def compact(session: Session, by: Any = None, ask: CompactionRequest = KEEP, **how: Any) -> Node | None:
-    return session.compact(session.compaction.plan(ask=ask), SummaryOptions(summarizer=by or Scripted(), **how))
+    return session.compact(session.compaction.plan(request=ask), SummaryOptions(summarizer=by or Scripted(), **how))
 
 
 def compaction(session: Session, node: Node | None) -> Compaction:
@@ -156,9 +156,9 @@ def test_plan_does_not_depend_on_the_catalog(store: Store, session: Session) -> 
     for level in ("low", "high") * 5:
         session.append(ThinkingChange(level=level))
         talk(session, 1)
-    before = session.compaction.plan(ask=KEEP)
+    before = session.compaction.plan(request=KEEP)
     store.catalogue()  # builds the index, which allows entries to be skipped
-    assert session.compaction.plan(ask=KEEP) == before
+    assert session.compaction.plan(request=KEEP) == before
     assert before.first_kept is not None
     assert before.first_kept.kind == ThinkingChange.kind
 
@@ -172,7 +172,7 @@ def test_compaction_of_an_imported_session_names_its_first_kept_entry(store: Sto
     parents = [None, *ids]
     lines = [said(id, parents[n], f"{id} {LONG}", role=("user", "assistant")[n % 2]) for n, id in enumerate(ids)]
     session = store.session(store.agents.import_data(FORMATS["pi"], pi_file(*lines)).session)
-    plan = session.compaction.plan(profile=profile, ask=CompactionRequest(keep_tokens=400))
+    plan = session.compaction.plan(profile=profile, request=CompactionRequest(keep_tokens=400))
     session.compact(plan, SummaryOptions(summarizer=Scripted()))
     shown = ["I " if profile == "aider" else "sh", *ids[-len(plan.kept) :]]  # text of Aider itself comes before it
     assert [text[:2] for text in texts(session, profile)] == shown
@@ -300,7 +300,7 @@ def test_session_continues_during_a_background_compaction(session: Session) -> N
         assert go.wait(120)
         return Summary("short")
 
-    plan = session.compaction.plan(ask=KEEP)
+    plan = session.compaction.plan(request=KEEP)
     running = session.compaction.start(plan, SummaryOptions(summarizer=Scripted(slowly)))
     session.append(Message.user("meanwhile"))
     assert not running.done
@@ -317,7 +317,9 @@ def test_cancelled_in_the_background_it_leaves_nothing(session: Session) -> None
         return Summary("short")
 
     before = session.history()
-    running = session.compaction.start(session.compaction.plan(ask=KEEP), SummaryOptions(summarizer=Scripted(slowly)))
+    running = session.compaction.start(
+        session.compaction.plan(request=KEEP), SummaryOptions(summarizer=Scripted(slowly))
+    )
     running.cancel()
     go.set()
     with pytest.raises(SummaryFailed, match="cancelled"):
@@ -364,8 +366,8 @@ def test_rule_27_a_summarizer_that_misbehaves_writes_nothing_and_the_next_one_ma
 def test_file_lists_that_use_up_the_savings_are_no_gain(session: Session) -> None:
     before = session.history()
     calls = [ToolCall(f"{n}", "read", {"path": f"{n}/" + "x" * 60}) for n in range(9)]
-    made = session.compaction.plan(ask=KEEP)
-    listed = replace(made, files=touched([Message.assistant(calls)]), replaced=100)
+    made = session.compaction.plan(request=KEEP)
+    listed = replace(made, files=touched_files([Message.assistant(calls)]), replaced=100)
     with pytest.raises(SummaryFailed, match="not smaller than"):
         session.compact(listed, SummaryOptions(summarizer=Scripted()))
     assert session.history() == before

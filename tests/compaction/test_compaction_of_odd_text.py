@@ -66,7 +66,7 @@ def test_odd_text_is_compacted_and_invalid_parts_are_marked(
             if by_entry
             else CompactionRequest(keep_tokens=500, window=2_000)
         )
-        plan = session.compaction.plan(strategy, ask=ask)
+        plan = session.compaction.plan(strategy, request=ask)
         assert not plan.nothing
         node = session.compact(plan, SummaryOptions(summarizer=summarizer, focus=HALF), undoable=True)
         assert node is not None

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from builders import bring, entry, label, pi_file, said
 
-from gitsession.compaction.plan import CompactionRequest, Plan, TouchedFiles, carried_by, touched
+from gitsession.compaction.plan import CompactionRequest, Plan, TouchedFiles, listed_files, touched_files
 from gitsession.compaction.strategies import STRATEGIES, plan
 from gitsession.context.history import ContextHistory
 from gitsession.context.value import Item
@@ -27,7 +27,7 @@ def planned(*lines: bytes, keep: int = 100, profile: str = "pi", at: str = "leaf
     store = MemoryStore()
     sid = bring(store, pi_file(*lines), agent="pi").session
     line = ContextHistory(store, resolve(store, sid, at).oid)
-    return plan(line, "pi", profile=profile, ask=CompactionRequest(keep_tokens=keep))
+    return plan(line, "pi", profile=profile, request=CompactionRequest(keep_tokens=keep))
 
 
 def called(id: str, parent: str | None, call: str, name: str = "bash", at: int = 1, **arguments: Any) -> bytes:
@@ -206,13 +206,13 @@ def test_rule_28_and_from_the_last_compaction() -> None:
 
 def test_rule_28_but_not_from_one_that_an_extension_wrote() -> None:
     entry = Compaction(summary="sum", read_files=("a.py",), extra={"fromHook": True})
-    assert carried_by(entry) == TouchedFiles()
-    assert carried_by(BranchSummary(summary="sum", read_files=("a.py",))) == TouchedFiles(read=("a.py",))
+    assert listed_files(entry) == TouchedFiles()
+    assert listed_files(BranchSummary(summary="sum", read_files=("a.py",))) == TouchedFiles(read=("a.py",))
 
 
 def test_rule_28_files_of_other_agents_count_by_their_names_for_it() -> None:
     call = ToolCall("1", "Edit", {"file_path": "main.c"})
-    assert touched([Message.assistant([call])]) == TouchedFiles(modified=("main.c",))
+    assert touched_files([Message.assistant([call])]) == TouchedFiles(modified=("main.c",))
 
 
 def test_system_messages_are_kept_with_the_summary() -> None:
@@ -227,7 +227,7 @@ def test_plan_names_its_tip() -> None:
     store = MemoryStore()
     sid = bring(store, pi_file(*lines), agent="pi").session
     leaf = resolve(store, sid, "leaf")
-    assert plan(ContextHistory(store, leaf.oid), ask=CompactionRequest(keep_tokens=100)).leaf == leaf.oid
+    assert plan(ContextHistory(store, leaf.oid), request=CompactionRequest(keep_tokens=100)).leaf == leaf.oid
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)

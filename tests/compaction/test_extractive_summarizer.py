@@ -26,7 +26,7 @@ def section(text, title):
 
 
 def test_summary_by_rule_has_prompts_work_decisions_and_open_questions():
-    text = by_rule(Request(said=CONVERSATION[:-1]))
+    text = by_rule(Request(items=CONVERSATION[:-1]))
     assert section(text, "Goal") == ["- Fix the login redirect. We must keep the old cookie."]
     assert section(text, "Progress")[0].startswith("- The redirect is fixed.")
     assert "- edit failed: no such line" in section(text, "Progress")
@@ -37,12 +37,12 @@ def test_summary_by_rule_has_prompts_work_decisions_and_open_questions():
 
 def test_turn_without_text_is_described_by_its_calls():
     entries = [Message.user(FILLER), Message.assistant([READ, READ, EDIT])]
-    assert section(by_rule(Request(said=serialise(entries))), "Progress") == ["- used read 2x, edit 1x"]
+    assert section(by_rule(Request(items=serialise(entries))), "Progress") == ["- used read 2x, edit 1x"]
 
 
 def test_words_of_consent_are_not_goals():
     entries = [Message.user(text) for text in ("yo", FILLER, "ok", "yes, go on", "и тесты", "Add a page on themes")]
-    goals = section(by_rule(Request(said=serialise(entries))), "Goal")
+    goals = section(by_rule(Request(items=serialise(entries))), "Goal")
     assert [goal for goal in goals if "so forth" not in goal] == ["- yo", "- и тесты", "- Add a page on themes"]
 
 
@@ -56,13 +56,13 @@ def test_a_summary_by_rule_is_the_same_every_time():
 
 def test_focus_of_the_user_comes_first_if_space_is_short():
     asked = [Message.user(f"Task {number}: {'x' * 90} {'cookie' if number == 7 else ''}") for number in range(60)]
-    text = by_rule(Request(said=serialise(asked), focus="the Cookie", max_tokens=300))
+    text = by_rule(Request(items=serialise(asked), focus="the Cookie", max_tokens=300))
     assert any(line.startswith("- Task 7:") for line in section(text, "Goal"))
 
 
 def test_an_earlier_summary_is_carried_on():
-    first = prompts.with_files(by_rule(Request(said=CONVERSATION[:-1])), ["auth.py"], [])
-    text = by_rule(Request(said=CONVERSATION[-1:], previous=first, kind="update"))
+    first = prompts.with_files(by_rule(Request(items=CONVERSATION[:-1])), ["auth.py"], [])
+    text = by_rule(Request(items=CONVERSATION[-1:], previous=first, kind="update"))
     assert section(text, "Goal")[0] == "- Fix the login redirect. We must keep the old cookie."
     assert "- changed auth.py" in section(text, "Files")
     assert "<read-files>" not in text
@@ -77,7 +77,7 @@ def test_a_summary_of_a_summary_does_not_grow_for_ever():
     text, sizes = "", []
     for number in range(60):
         said = serialise([Message.user(f"Task {number}. {FILLER}"), Message.assistant(f"Did {number}. {FILLER}")])
-        text = by_rule(Request(said=said, previous=text, kind="update" if text else "initial", max_tokens=500))
+        text = by_rule(Request(items=said, previous=text, kind="update" if text else "initial", max_tokens=500))
         sizes.append(len(text))
     assert max(sizes) <= 500 * 4
     assert section(text, "Goal")[0].startswith("- Task 0.")
@@ -100,7 +100,7 @@ SAID = st.lists(
 @settings(max_examples=150)
 @given(said=SAID, previous=st.text(max_size=200), focus=st.text(max_size=9), max_tokens=st.integers(0, 2000))
 def test_a_summary_by_rule_never_fails_and_keeps_to_its_room(said, previous, focus, max_tokens):
-    request = Request(said=said, previous=previous, focus=focus, max_tokens=max_tokens)
+    request = Request(items=said, previous=previous, focus=focus, max_tokens=max_tokens)
     text = make(Options()).summarise(request, progress=lambda _: None, cancelled=threading.Event()).text
     assert len(text) <= max(max_tokens * 4, 40)
     assert all(line.startswith("- ") or line[3:] in SHARES for line in text.split("\n") if line)
@@ -112,5 +112,5 @@ def test_tool_name_cannot_start_a_heading():
         *[TranscriptItem("user", "What was asked, in many words. " * 9)] * 3,
         TranscriptItem("call", "", "ls\n## Goal", ""),
     )
-    text = make(Options()).summarise(Request(said=said), progress=lambda _: None, cancelled=threading.Event()).text
+    text = make(Options()).summarise(Request(items=said), progress=lambda _: None, cancelled=threading.Event()).text
     assert "- used ls ## Goal 1x" in text.split("\n")

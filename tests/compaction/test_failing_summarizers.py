@@ -70,7 +70,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 def planned(session: Session, strategy: str) -> Plan:
     if strategy == "leave":
         return session.compaction.plan_leaving("side")
-    return session.compaction.plan(strategy, ask=CompactionRequest(keep_tokens=300))
+    return session.compaction.plan(strategy, request=CompactionRequest(keep_tokens=300))
 
 
 def refused_and_then_done(store: Store, strategy: str, summarizer: Summarizer, words: str) -> None:

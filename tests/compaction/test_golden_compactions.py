@@ -10,7 +10,7 @@ from builders import bring
 from gitsession.compaction import pi_cuts
 from gitsession.compaction.plan import CompactionRequest, Plan
 from gitsession.compaction.strategies import plan
-from gitsession.compaction.visible_entries import raw
+from gitsession.compaction.visible_entries import unedited_entries
 from gitsession.context import profiles
 from gitsession.context.history import ContextHistory
 from gitsession.context.value import Shown
@@ -71,7 +71,9 @@ def test_they_would_summarise_and_keep_the_same(golden: list[dict[str, Any]], nu
         theirs = {name: value for name, value in theirs.items() if name != "isSplitTurn"}
         if agent == "0.73" and not theirs["summarize"] + theirs["turnPrefix"]:
             theirs = None  # it would write a summary of nothing (rule 23)
-    ours = prepared(plan(line_of(case), "pi", profile=PROFILES[agent], ask=CompactionRequest(keep_tokens=case["keep"])))
+    ours = prepared(
+        plan(line_of(case), "pi", profile=PROFILES[agent], request=CompactionRequest(keep_tokens=case["keep"]))
+    )
     if agent == "omp" and ours and theirs:
         theirs["tokensBefore"] = ours["tokensBefore"]  # omp's value is 0 if no provider counted
     assert ours == theirs
@@ -89,8 +91,8 @@ def test_whole_session_is_cut_at_the_same_entry(golden: list[dict[str, Any]], nu
     if not theirs or number in [COUNTS_SUMMARIES, *OWN_ROLES[agent]]:
         pytest.skip("a difference that is meant")
     line = line_of(case)
-    places = raw(line, list(line.back())[::-1])
-    cutter = {"1.5": pi_cuts.by_what_is_shown, "0.73": pi_cuts.by_messages, "omp": pi_cuts.by_groups}[agent]
+    places = unedited_entries(line, list(line.back())[::-1])
+    cutter = {"1.5": pi_cuts.by_shown_items, "0.73": pi_cuts.by_messages, "omp": pi_cuts.by_groups}[agent]
     cut = cutter(places, case["keep"], profiles.profile(PROFILES[agent]))
     kept = places[cut.first_kept].node.source
     assert kept is not None

@@ -83,7 +83,7 @@ class Compactions(RuleBasedStateMachine):
         before = self.session.branches()
         try:
             plan = self.session.compaction.plan(
-                strategy, profile=profile, ask=CompactionRequest(at=at, keep_tokens=keep)
+                strategy, profile=profile, request=CompactionRequest(at=at, keep_tokens=keep)
             )
             node = self.session.compact(plan, SummaryOptions(summarizer=Extractive(), max_tokens=200), undoable=undo)
         except (Refused, SummaryFailed):

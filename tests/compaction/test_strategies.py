@@ -55,7 +55,7 @@ def named(session: Session, words: str) -> Node:
 
 
 def planned(session: Session, strategy: str, **ask: Any) -> Plan:
-    return session.compaction.plan(strategy, ask=CompactionRequest(**ask))
+    return session.compaction.plan(strategy, request=CompactionRequest(**ask))
 
 
 def done(session: Session, strategy: str, **ask: Any) -> Node:
@@ -97,7 +97,7 @@ def test_k2_where_not_even_the_last_answer_fits_nothing_stays(session: Session) 
     ("window", "room"), [(None, 8_000), (8_000, 2_000), (36_000, 4_000), (200_000, 8_000)], ids=str
 )
 def test_o1_and_k2_the_room_for_the_tail_follows_the_window(window: int | None, room: int) -> None:
-    assert strategies.room(CompactionRequest(window=window)) == room
+    assert strategies.tail_budget(CompactionRequest(window=window)) == room
 
 
 def test_k4_there_is_nothing_to_do_where_the_tail_is_all_there_is(session: Session) -> None:

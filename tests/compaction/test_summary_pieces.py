@@ -61,7 +61,7 @@ class Grows:
         self.asked: list[int] = []
 
     def summarise(self, request: Request, **_: Any) -> Summary:
-        self.asked.append(len(render(request.said)))
+        self.asked.append(len(render(request.items)))
         return Summary(request.previous + "and something more was said, in so many words. " * 3)
 
 
@@ -76,7 +76,7 @@ def test_long_message_is_split_into_parts(session: Session) -> None:
     session.append(Message.assistant("read"))
     session.append(Message.user("go on"))
     by = Grows()
-    plan = session.compaction.plan(ask=CompactionRequest(keep_tokens=1))
+    plan = session.compaction.plan(request=CompactionRequest(keep_tokens=1))
     assert session.compact(plan, SummaryOptions(summarizer=by, input_tokens_max=1_000)) is not None
     assert len(by.asked) == 4
     assert max(by.asked) <= 1_000 * CHARS_PER_TOKEN
@@ -87,12 +87,12 @@ def test_short_last_part_may_make_the_summary_longer(session: Session) -> None:
     session.append(Message.assistant("so."))
     session.append(Message.user("go on"))
     by = Grows()
-    plan = session.compaction.plan(ask=CompactionRequest(keep_tokens=1))
+    plan = session.compaction.plan(request=CompactionRequest(keep_tokens=1))
     assert session.compact(plan, SummaryOptions(summarizer=by, input_tokens_max=752)) is not None
     assert by.asked[-1] < 30  # less than the growth of the summary
 
 
 def test_update_without_a_source_is_limited_by_its_input() -> None:
-    asked = Request(said=(TranscriptItem("user", "go on"),), kind="update", previous="a summary. " * 20)
+    asked = Request(items=(TranscriptItem("user", "go on"),), kind="update", previous="a summary. " * 20)
     with pytest.raises(SummaryFailed, match="not shorter"):
         summarise(Grows(), asked)

@@ -307,7 +307,7 @@ def test_own_compaction_comes_before_the_kept_messages() -> None:
 def test_every_strategy_works_on_a_session_of_codex(strategy: str) -> None:
     mine = opened(TALK, *[turn(f"n{number}", said("user", "x" * 4000)) for number in range(40)])
     ask = strategies.CompactionRequest(keep_tokens=2000, at=mine.session.history()[40])
-    plan = strategies.plan(mine.line, strategy, profile="codex", ask=ask)
+    plan = strategies.plan(mine.line, strategy, profile="codex", request=ask)
     before = sum(context(mine).tokens.by_role.values())
     assert not plan.nothing
     assert perform(mine.store, mine.session, plan, SummaryOptions(summarizer=Extractive())) is not None

@@ -383,9 +383,9 @@ def test_full_cache_drops_entries(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(line, "MEMORY_BYTES_MAX", 5_000)
     memory = HistoryCache()
     for number in range(4):
-        memory.keep(f"{number}", Reset(), b"x" * 1_000, hides=False)
+        memory.keep(f"{number}", Reset(), b"x" * 1_000, has_placeholders=False)
     assert [memory.find(f"{number}") is not None for number in range(4)] == [False, False, True, True]
-    memory.keep("4", Reset(), b"x" * 10_000, hides=False)
+    memory.keep("4", Reset(), b"x" * 10_000, has_placeholders=False)
     assert memory.find("4") is not None
 
 
@@ -510,7 +510,7 @@ def test_index_has_the_state_of_every_branch_after_any_update(store: Store, seed
         assert known.anchors(leaf.oid) in (walked, None)  # None: above a fork, the older session has the anchors
         assert ContextHistory(store.objects, leaf.oid, known).anchors == walked
         lines = ContextHistory(store.objects, leaf.oid), ContextHistory(store.objects, leaf.oid, known)
-        shown = [[node.oid for node in line.showing() if node.kind in history_state.SHOWING] for line in lines]
+        shown = [[node.oid for node in line.showable_entries() if node.kind in history_state.SHOWING] for line in lines]
         assert shown[0] == shown[1]
         assert made.context().digest == build.context(ContextHistory(store.objects, leaf.oid)).digest
 

@@ -36,7 +36,7 @@ def session(tmp_path: Path) -> Iterator[Session]:
 
 
 def compact(session: Session, profile: str) -> None:
-    plan = session.compaction.plan(profile=profile, ask=CompactionRequest(keep_tokens=1_000))
+    plan = session.compaction.plan(profile=profile, request=CompactionRequest(keep_tokens=1_000))
     assert session.compact(plan) is not None
 
 

@@ -71,7 +71,7 @@ class World:
         self.sessions[name] = self[of].fork()
 
     def compact(self, name: str, strategy: str = "up-to", at: str = "leaf") -> None:
-        self._shorten(name, self[name].compaction.plan(strategy, ask=CompactionRequest(at=self[name].resolve(at))))
+        self._shorten(name, self[name].compaction.plan(strategy, request=CompactionRequest(at=self[name].resolve(at))))
 
     def leave(self, name: str, to: str) -> None:
         self._shorten(name, self[name].compaction.plan_leaving(to))

@@ -126,7 +126,7 @@ def test_extractive_summary_counts_tools_in_one_pass() -> None:
             TranscriptItem("user", "Do it all, please"),
             *(TranscriptItem("call", "{}", Name(f"tool {n}")) for n in range(count)),
         ]
-        summarise(Extractive(), Request(said=tuple(talk)))
+        summarise(Extractive(), Request(items=tuple(talk)))
         return Name.compared
 
     assert work(MANY) < MANY
@@ -149,7 +149,7 @@ BEFORE = {
 def test_adversarial_earlier_summary_does_not_hang(before: str) -> None:
     assert without_files(before + "words") == before + "words"
     asked = Request(
-        said=(TranscriptItem("user", "Fix the login redirect, and keep the cookie. " * 3),), previous=before
+        items=(TranscriptItem("user", "Fix the login redirect, and keep the cookie. " * 3),), previous=before
     )
     assert "login" in summarise(Extractive(), asked).text
 

@@ -295,7 +295,7 @@ def test_events_of_the_opencode_plugin_reach_the_spool(tmp_path: Path) -> None:
         ("PreToolUse", "ses_1", "", "call_1", "bash: rm x"),
         ("PostToolUse", "ses_1", "", "call_1", "bash: rm x"),
     ]
-    assert all(event and event.look for event in found)
+    assert all(event and event.snapshot for event in found)
 
 
 def test_command_runs_in_any_folder_and_is_silent_without_the_program(tmp_path: Path) -> None:
@@ -380,9 +380,9 @@ VALUES = st.recursive(
 def test_inserted_text_can_be_removed_again(whole: dict[str, Any], indent: Any, key: str, value: Any) -> None:
     whole.pop(key, None)
     text = json.dumps(whole, indent=indent)
-    more = settings_edits.put_in(text, settings_edits.parse(text, "x"), value, key=key)
+    more = settings_edits.insert(text, settings_edits.parse(text, "x"), value, key=key)
     assert json.loads(more) == {**whole, key: value}
     part = settings_edits.parse(more, "x")
     found = part.get(key)
     assert found is not None
-    assert settings_edits.take_out(more, part, found) == text
+    assert settings_edits.remove(more, part, found) == text

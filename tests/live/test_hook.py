@@ -154,7 +154,7 @@ def test_long_scan_is_given_up_and_reported(tmp_path: Path, monkeypatch: pytest.
     [name] = waiting(agent.store)
     event = spooled_events.read(agent.store, name)
     assert event is not None
-    assert event.look is None
+    assert event.snapshot is None
     assert event.workspace == str(agent.workspace)
 
 
@@ -180,7 +180,7 @@ def test_a_full_disk_leaves_no_half_event(tmp_path: Path) -> None:
     for name in waiting(store):
         event = spooled_events.read(store, name)
         assert event is not None
-        assert event.look is None
+        assert event.snapshot is None
 
 
 def test_concurrent_hooks_capture_all_files_together(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ def record(*lines: object) -> bytes:
 
 def without(payload: bytes, form: str = "jsonl", text: str = TEXT) -> bytes | None:
     spelled = finding.spellings(text)
-    found = attached_lines.without(form, payload, text, lambda data: finding.says(data, text, spelled))
+    found = attached_lines.redact_attached(form, payload, text, lambda data: finding.contains_text(data, text, spelled))
     if found is None:
         return None
     whole = found.whole()

@@ -25,7 +25,7 @@ def store(tmp_path: Path):
 
 def meanwhile(monkeypatch: pytest.MonkeyPatch, name: str, write) -> list[int]:
     """Call ``write`` just before each run of the step ``name`` of a purge. Return a list with the number of runs."""
-    module = {"_move_refs": purging, "_drop": purging, "remove": traces_of}[name]
+    module = {"_move_refs": purging, "_delete_objects": purging, "remove": traces_of}[name]
     step = getattr(module, name)
     runs: list[int] = []
 
@@ -38,7 +38,7 @@ def meanwhile(monkeypatch: pytest.MonkeyPatch, name: str, write) -> list[int]:
     return runs
 
 
-@pytest.mark.parametrize("step", ["_move_refs", "_drop"])
+@pytest.mark.parametrize("step", ["_move_refs", "_delete_objects"])
 def test_an_entry_that_another_process_appends_meanwhile_stays(store, monkeypatch, step) -> None:
     said = begun(store, "first", SECRET, "last")
     store.flush()

@@ -68,7 +68,7 @@ def test_real_agent_has_the_same_context_before_and_after_our_compaction(
     assert_sees(ask(release, before.data, tmp_path), session, release)
     node = None
     for keep in (20_000, 2_000, 100, 1):
-        plan = session.compaction.plan(profile=release, ask=CompactionRequest(keep_tokens=keep))
+        plan = session.compaction.plan(profile=release, request=CompactionRequest(keep_tokens=keep))
         if not plan.nothing and (plan.history or plan.prefix) and plan.replaced > 400:
             node = session.compact(plan, SummaryOptions(summarizer=Extractive(), max_tokens=200))
             break

@@ -13,7 +13,7 @@ from secret_shapes import a_token
 from gitsession.codec import cbor, holes, payload
 from gitsession.errors import Malformed
 from gitsession.model.entries import Custom
-from gitsession.redaction.guard import decoded, placeholder, redact, way
+from gitsession.redaction.guard import decoded, offset_map, placeholder, redact
 from gitsession.redaction.original import Original, matches
 from gitsession.redaction.scan import Scanner
 from gitsession.redaction.vault import Vault
@@ -98,7 +98,7 @@ def shape_of(value, *, keys):
 @settings(max_examples=500)
 def test_unescaped_positions_map_to_their_escapes(text):
     data = text.encode()
-    back, plain = way(data), decoded(data)
+    back, plain = offset_map(data), decoded(data)
     places = [back.back(at) for at in range(len(plain) + 1)]
     assert places == sorted(set(places))
     assert places[0] == 0

@@ -438,7 +438,7 @@ def test_post_receive_hook_applies_a_purge_once(shared) -> None:
     purge(one, find(one))
     assert push(one.git_dir, place, GONE).returncode == 0
     packs = sorted(path.name for path in (place / "objects/pack").iterdir())
-    applied = receive.post(place)
+    applied = receive.post_receive(place)
     assert applied is not None
     assert applied.moved == ()
     assert sorted(path.name for path in (place / "objects/pack").iterdir()) == packs

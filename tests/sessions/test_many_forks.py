@@ -13,7 +13,7 @@ from gitsession.sessions import commit_writer
 from gitsession.sessions.node import Node
 from gitsession.store import refs
 from gitsession.validation.quarantine_reader import GitReader, Proposed
-from gitsession.validation.validate import judge
+from gitsession.validation.validate import validate_moves
 
 MANY = 1500
 
@@ -32,7 +32,7 @@ def test_chain_of_forks_costs_as_much_as_any_history(tmp_path: Path, faults) -> 
         with GitReader(store.git_dir, {}) as read, faults.one():
             tracemalloc.start()
             try:
-                assert judge(read, [Proposed(refs.leaf(sid), None, leaf.oid)]) == []
+                assert validate_moves(read, [Proposed(refs.leaf(sid), None, leaf.oid)]) == []
                 most = tracemalloc.get_traced_memory()[1]
             finally:
                 tracemalloc.stop()

@@ -69,5 +69,5 @@ def shorten(session: Session, strategy: str) -> None:
         plan = session.compaction.plan_leaving("root")
     else:
         at = session.resolve("leaf~2") if strategy == "from" else None
-        plan = session.compaction.plan(strategy, ask=CompactionRequest(at=at, keep_tokens=None if at else 1_000))
+        plan = session.compaction.plan(strategy, request=CompactionRequest(at=at, keep_tokens=None if at else 1_000))
     session.compact(plan, SummaryOptions(summarizer=Extractive()), undoable=True)

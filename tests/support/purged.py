@@ -48,7 +48,7 @@ def purge(store: GitStore, *nodes: Node) -> purging.Applied:
 
 def whole(store: ObjectStore, sid: str) -> Tombstones:
     """Return the tombstones of a whole session."""
-    return finding.session(store, sid).more
+    return finding.plan_session(store, sid).more
 
 
 def traces(store: GitStore, text: str = SECRET) -> list[str]:

@@ -94,7 +94,7 @@ def test_purged_fork_that_others_continued_is_equal_everywhere(tmp_path, make):
     held(b, fork.id, {"a.txt": SECRET[::-1]}, theirs.history()[-1])
     held(c, three.sid, {"b.txt": "kept"}, session(c, three.sid).history()[-1])
     sync(c)
-    purging.add(a, finding.session(a, fork.id).more, 1000)
+    purging.add(a, finding.plan_session(a, fork.id).more, 1000)
     three.settle(3)
     assert shared(a) == shared(b) == shared(c) == there(three.hub)
     cloning.clone(str(three.hub), tmp_path / "d.git", TransportOptions())

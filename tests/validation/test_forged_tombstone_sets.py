@@ -245,9 +245,9 @@ def test_the_time_for_judging_counts_for_sets_too(client: Client, monkeypatch: p
         tip = made.oid
     move = Proposed(refs.TOMBSTONES, None, tip)
     with GitReader(client.path, {}) as read:
-        assert validate.judge(read, [move]) == []
+        assert validate.validate_moves(read, [move]) == []
         ticking(monkeypatch)
-        [refusal] = validate.judge(read, [move], limits=Limits(seconds=3))
+        [refusal] = validate.validate_moves(read, [move], limits=Limits(seconds=3))
     assert refusal.rule == "limit"
 
 
@@ -255,7 +255,7 @@ def test_the_time_for_judging_counts_to_the_end_of_a_line(client: Client, monkey
     """Entries are read in batches. Each branch is checked to its end afterwards."""
     moves = [Proposed(ref, None, oid) for ref, oid in client.store.refs(refs.SESSIONS).items()]
     with GitReader(client.path, {}) as read:
-        assert validate.judge(read, moves) == []
+        assert validate.validate_moves(read, moves) == []
         ticking(monkeypatch)
-        told = validate.judge(read, moves, limits=Limits(seconds=1))
+        told = validate.validate_moves(read, moves, limits=Limits(seconds=1))
     assert {(refusal.ref, refusal.rule) for refusal in told} == {(move.ref, "limit") for move in moves}

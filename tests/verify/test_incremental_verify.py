@@ -55,7 +55,7 @@ def checked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def part(store: GitStore, sample: int | None = None, **how: object) -> Report:
     said = {"max_seconds": None, "now_ms": 1000, **how}
-    report = store_check.go_on(store, seen={}, sample=sample, **said)  # type: ignore[arg-type]
+    report = store_check.continue_round(store, seen={}, sample=sample, **said)  # type: ignore[arg-type]
     assert report.problems == []
     return report
 

@@ -363,7 +363,7 @@ def test_changed_branch_without_a_purge_is_a_problem(talk: StoredSession, keys: 
     purge(store, find(store, "one"))
     leaves = store.refs(refs.session(talk.id))
     nodes = {node.oid: node for leaf in leaves.values() for node in graph.history(store, leaf)}
-    [found] = signatures.look(Sessions(leaves, nodes, partial(entry_of, store)), Signing.of_user(), NONE)
+    [found] = signatures.check_signatures(Sessions(leaves, nodes, partial(entry_of, store)), Signing.of_user(), NONE)
     assert (found.state, found.purged) == ("altered", 1)
     problem = signatures.problem(found)
     assert problem is not None and "not by a purge or a redaction" in problem.what

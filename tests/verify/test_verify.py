@@ -317,6 +317,6 @@ def test_concurrent_writes_are_not_compared_with_earlier_reads(store: ObjectStor
     beside.switch("side")
     made.append(Message.user("more"))
     walk.check_all(list(walk.nodes))
-    walk.judge(notices=True)
+    walk.check_relations(notices=True)
     assert report.problems == []
     assert verify(store).problems == []

@@ -119,9 +119,9 @@ def test_damage_in_new_data_is_found_by_every_quick_check(checked: Path) -> None
 
 
 def test_pack_removed_by_git_during_the_check_is_ignored(checked: Path) -> None:
-    before = lost_refs.present(checked, {})
+    before = lost_refs.current_state(checked, {})
     (checked / "objects/pack/pack-gone.pack").symlink_to("nowhere")  # listed, but missing when it is opened
-    assert lost_refs.present(checked, {}) == before
+    assert lost_refs.current_state(checked, {}) == before
 
 
 @pytest.mark.parametrize("data", [None, b"", b"{}", b'{"version": 2}', b'{"version": 1, "refs": 3}'], ids=str)

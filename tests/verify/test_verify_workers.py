@@ -19,7 +19,7 @@ LINUX = pytest.mark.skipif(sys.platform != "linux", reason="one process elsewher
 ALONE = """
 import os, signal, sys
 from gitsession.verify import entry_walk
-entry_walk.THINGS_MIN, entry_walk._AT_ONCE = 10, 3
+entry_walk.ITEMS_MIN, entry_walk._AT_ONCE = 10, 3
 entry_walk._processors = lambda: 3
 """
 """A process with one thread, which the test process may not be."""
@@ -98,7 +98,7 @@ shared = []
 entry_walk._in_processes = lambda *given: shared.append(1) or several(*given)
 with Store.open(sys.argv[1]) as store:
     one = store.verify()
-    entry_walk.THINGS_MIN = 10**6
+    entry_walk.ITEMS_MIN = 10**6
     other = store.verify()
 key = lambda found: (found.where, found.what)
 assert sorted(one.problems, key=key) == sorted(other.problems, key=key)
@@ -113,7 +113,7 @@ def test_a_process_with_several_threads_is_not_copied(monkeypatch: pytest.Monkey
         raise AssertionError("a copy of a process with several threads")
 
     monkeypatch.setattr(entry_walk, "_in_processes", refuse)
-    monkeypatch.setattr(entry_walk, "THINGS_MIN", 1)
+    monkeypatch.setattr(entry_walk, "ITEMS_MIN", 1)
     wait = threading.Event()
     thread = threading.Thread(target=wait.wait)
     thread.start()

@@ -100,8 +100,8 @@ def compact_command(
         raise click.UsageError(f"{told} --strategy {' or '.join(BY_ENTRY)}")
     found = app.session(session)
     entry = found.resolve(at) if at is not None else None
-    ask = CompactionRequest(keep_tokens=keep_tokens, at=entry, window=window)
-    plan = found.compaction.plan(strategy, profile=profile, ask=ask)
+    request = CompactionRequest(keep_tokens=keep_tokens, at=entry, window=window)
+    plan = found.compaction.plan(strategy, profile=profile, request=request)
     before = found.context(profile=profile)
     done = CompactionOutcome(session=found.id, branch=found.branch_name, plan=plan, before=before)
     if plan.nothing:

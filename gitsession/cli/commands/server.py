@@ -108,11 +108,11 @@ def receive_command(when: str) -> int:
     with open(sys.stdin.fileno(), encoding="utf-8", errors="surrogateescape", closefd=False) as told:
         moves = receive.moves(told)
     if when == "post":
-        applied = receive.post(git_dir)
+        applied = receive.post_receive(git_dir)
         if applied is not None and applied.moved:
             warn(f"gitsession: purged on this server, too: {count(len(applied.moved), 'ref')} rewritten")
         return exits.OK
-    refusals = receive.pre(git_dir, moves, os.environ)
+    refusals = receive.pre_receive(git_dir, moves, os.environ)
     for refusal in refusals[:_SHOWN]:
         warn(f"gitsession: {refusal}")
     if len(refusals) > _SHOWN:

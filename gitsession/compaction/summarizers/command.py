@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from threading import Event, Thread
 from typing import IO, ClassVar
 
-from gitsession.compaction.prompts import Writer, named
+from gitsession.compaction.prompts import Writer, find_prompt
 from gitsession.compaction.summarizers.options import Options
 from gitsession.compaction.summary import Progress, Request, Summary
 from gitsession.errors import SummaryFailed
@@ -31,7 +31,7 @@ def make(options: Options) -> CommandSummarizer:
             "no command is set for the summarizer",
             hint="pass --summarizer-command COMMAND, or set gitsession.summarizerCommand",
         )
-    return CommandSummarizer(options.command, options.time_limit_s, named(options.prompt))
+    return CommandSummarizer(options.command, options.time_limit_s, find_prompt(options.prompt))
 
 
 @dataclass(frozen=True, slots=True)

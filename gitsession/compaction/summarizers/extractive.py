@@ -52,8 +52,8 @@ class Extractive:
 
     def summarise(self, request: Request, *, progress: Progress, cancelled: Event) -> Summary:
         """Return a summary that consists of sentences of the request. See ``Summarizer.summarise``."""
-        progress(f"selecting from {len(request.said):,} paragraphs")
-        found = _sections(request.said)
+        progress(f"selecting from {len(request.items):,} paragraphs")
+        found = _sections(request.items)
         before = _parsed(without_files(request.previous))
         wanted = set(re.findall(r"\w{3,}", request.focus.lower()))
         given = len(request.conversation) + len(request.previous)

@@ -23,7 +23,7 @@ from urllib.parse import urlsplit
 from urllib.request import HTTPHandler, HTTPRedirectHandler, HTTPSHandler, OpenerDirector, ProxyHandler, build_opener
 from urllib.request import Request as Outgoing
 
-from gitsession.compaction.prompts import Prompt, Writer, named
+from gitsession.compaction.prompts import Prompt, Writer, find_prompt
 from gitsession.compaction.summarizers.options import Options
 from gitsession.compaction.summary import Progress, Request, Summary
 from gitsession.errors import SummaryFailed
@@ -69,7 +69,7 @@ def make(options: Options) -> Http:
         key_name=options.key_name,
         environ=options.environ,
         time_limit_s=options.time_limit_s,
-        write_prompt=named(options.prompt),
+        write_prompt=find_prompt(options.prompt),
     )
 
 

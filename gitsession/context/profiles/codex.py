@@ -84,7 +84,7 @@ def _since_base(line: ContextHistory) -> list[Spot]:
     The base is the newest reset, the newest compaction with a list, or the newest compaction of gitsession.
     """
     found: list[Spot] = []
-    for node in line.showing():
+    for node in line.showable_entries():
         if node.kind == Reset.kind and isinstance(line.entry(node), Reset):
             break
         found.append(node)

@@ -9,7 +9,7 @@ import dataclasses
 import itertools
 from collections.abc import Sequence
 
-from gitsession.context.history import ContextHistory, answers_to
+from gitsession.context.history import ContextHistory, has_name
 from gitsession.context.profiles import CompactionSettings, Profile, Selection
 from gitsession.context.profiles.estimates import by_bytes, images
 from gitsession.context.profiles.visible_items import (
@@ -80,7 +80,7 @@ def _kept(line: ContextHistory, seen: VisibleRange) -> list[Node]:
     if not isinstance(entry, Compaction) or openai_history(entry) is None:
         return seen.kept
     through = entry.extra.get("providerReplayThroughEntryId")
-    at = next((at for at, node in enumerate(seen.kept) if isinstance(through, str) and answers_to(node, through)), None)
+    at = next((at for at, node in enumerate(seen.kept) if isinstance(through, str) and has_name(node, through)), None)
     return [] if at is None else seen.kept[at + 1 :]
 
 

@@ -11,7 +11,7 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Any
 
-from gitsession.context.history import ContextHistory, answers_to
+from gitsession.context.history import ContextHistory, has_name
 from gitsession.context.profiles import CompactionSettings, Profile, Selection
 from gitsession.context.profiles.estimates import images, texts, units
 from gitsession.context.profiles.visible_items import Changes, changed, changes, part_of, show, show_compaction, state
@@ -79,13 +79,13 @@ def _in_sight(line: ContextHistory) -> tuple[list[Node], int, Node | None]:
                 compaction, first = node, entry.first_kept
                 if first is None or (node.source is None and not line.may_hold(first, node)):
                     break
-        elif first is not None and answers_to(node, first):
+        elif first is not None and has_name(node, first):
             break
     found.reverse()
     if compaction is None:
         return found, 0, None
     at = found.index(compaction)
-    begins_at_kept = first is not None and bool(at) and answers_to(found[0], first)
+    begins_at_kept = first is not None and bool(at) and has_name(found[0], first)
     if not begins_at_kept and compaction.source is None:
         return found[at:], 0, compaction
     # If opencode does not find the first kept entry, it goes back to the beginning and does not reorder the entries.

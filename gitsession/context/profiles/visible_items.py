@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeGuard
 
-from gitsession.context.history import ContextHistory, answers_to, names_of
+from gitsession.context.history import ContextHistory, has_name, names_of
 from gitsession.context.rewriting import cleared, edited
 from gitsession.context.value import Item, State
 from gitsession.formats import FORMATS
@@ -177,7 +177,7 @@ class VisibleRange:
 def reach(line: ContextHistory) -> VisibleRange:
     """Return the range from the newest compaction or reset on, with the kept entries (rules 8 to 10, and 13)."""
     after: list[Spot] = []
-    for node in line.showing():
+    for node in line.showable_entries():
         if node.kind == Reset.kind and isinstance(line.entry(node), Reset):
             return VisibleRange(None, [], after[::-1])
         if node.kind == Compaction.kind:
@@ -201,7 +201,7 @@ def kept(line: ContextHistory, at: Spot, compaction: Compaction) -> list[Node]:
     found: list[Node] = []
     for node in line.back(at):  # the name can be that of an entry of any kind
         found.append(node)
-        if answers_to(node, name):
+        if has_name(node, name):
             return found[::-1]
     return []
 
